@@ -1,0 +1,88 @@
+/*
+ * The C interface between CryptMPI and a crypto module: one shared object per crypto library.
+ *
+ * A module offers AEAD suites and, optionally, the key-agreement primitives (X25519, SHA-256, HMAC-SHA-256,
+ * random bytes). It sees bytes only: no message, no record, no socket, no MPI.
+ *
+ * A module is a shared object named `cryptmpi-module-NAME.so` that exports one symbol, `cryptmpi_module`, of the
+ * type below. It is loaded with local binding, so two modules may bring libraries whose symbols clash.
+ */
+#ifndef CRYPTMPI_MODULE_H
+#define CRYPTMPI_MODULE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CRYPTMPI_MODULE_ABI 1u
+
+/* Suites by number: these numbers travel in handshakes and never change their meaning. */
+enum cryptmpi_suite {
+    CRYPTMPI_AES_128_GCM = 1,
+    CRYPTMPI_AES_256_GCM = 2,
+};
+
+enum {
+    CRYPTMPI_NONCE_SIZE = 12, /* bytes, every suite */
+    CRYPTMPI_TAG_SIZE = 16,   /* bytes, every suite */
+};
+
+/* What `open` says. Anything but OK leaves zeros in the output. */
+enum cryptmpi_status {
+    CRYPTMPI_OK = 0,
+    CRYPTMPI_FORGED = 1, /* the tag does not belong to this key, nonce, associated data and ciphertext */
+    CRYPTMPI_FAILED = 2, /* the library itself failed */
+};
+
+struct cryptmpi_aead {
+    /* Bit (1 << suite) is set for each suite that this module offers on this CPU. */
+    uint32_t suites;
+
+    /* A cipher context for one key, or NULL. `key` has 16 or 32 bytes, as the suite says.
+     * A context is used by one thread at a time. */
+    void *(*create)(int suite, const uint8_t *key);
+
+    /* Wipes and frees the context. NULL is allowed. */
+    void (*destroy)(void *context);
+
+    /* Encrypts the concatenation of `in[0..in_count)` to `out` (as many bytes) and writes the 16-byte tag.
+     * `out` must not overlap the input. Returns CRYPTMPI_OK or CRYPTMPI_FAILED. */
+    int (*seal)(void *context, const uint8_t nonce[12], const uint8_t *aad, size_t aad_size,
+                const struct iovec *in, size_t in_count, uint8_t *out, uint8_t tag[16]);
+
+    /* Decrypts `size` bytes at `in` into the pieces `out[0..out_count)`, whose lengths sum to `size` exactly.
+     * On CRYPTMPI_FORGED or CRYPTMPI_FAILED every output byte has been set to zero. */
+    int (*open)(void *context, const uint8_t nonce[12], const uint8_t *aad, size_t aad_size,
+                const uint8_t *in, size_t size, const struct iovec *out, size_t out_count,
+                const uint8_t tag[16]);
+};
+
+/* Primitives of key agreement. Each returns CRYPTMPI_OK or CRYPTMPI_FAILED. */
+struct cryptmpi_kex {
+    int (*random)(uint8_t *out, size_t size);
+    int (*x25519_public)(uint8_t public_key[32], const uint8_t private_key[32]);
+    /* Fails when the result is all zeros (RFC 7748, section 6.1). */
+    int (*x25519_shared)(uint8_t shared[32], const uint8_t private_key[32], const uint8_t peer_public_key[32]);
+    int (*sha256)(uint8_t out[32], const struct iovec *in, size_t in_count);
+    int (*hmac_sha256)(uint8_t out[32], const uint8_t *key, size_t key_size, const struct iovec *in,
+                       size_t in_count);
+};
+
+struct cryptmpi_module {
+    uint32_t abi;                      /* CRYPTMPI_MODULE_ABI */
+    const char *name;                  /* "openssl" */
+    const char *version;               /* of the crypto library, for the report */
+    const struct cryptmpi_aead *aead;  /* never NULL */
+    const struct cryptmpi_kex *kex;    /* NULL where the library has none */
+    /* Called once after loading, before anything else: checks the CPU. NULL on success, else one line why not. */
+    const char *(*start)(void);
+};
+
+#ifdef __cplusplus
+}
+#endif
+#endif

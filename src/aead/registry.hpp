@@ -1,0 +1,48 @@
+// Finds, loads and chooses crypto modules.
+#pragma once
+
+#include "aead/suite.hpp"
+#include "base/result.hpp"
+
+#include <cryptmpi/module.h>
+
+#include <string>
+#include <vector>
+
+namespace cryptmpi::aead {
+
+/// A loaded module; it stays loaded until the process ends.
+struct Module {
+    const cryptmpi_module* api = nullptr;
+    std::string path;
+
+    bool offers(Suite suite) const { return (api->aead->suites >> static_cast<unsigned>(suite) & 1U) != 0; }
+};
+
+/// A module that is installed but cannot be used here, and why.
+struct Unusable {
+    std::string name;
+    std::string reason;
+};
+
+/// Names of the modules in `folder`, sorted ("ipsec-mb", "openssl").
+std::vector<std::string> installed(const std::string& folder);
+
+/// Loads `cryptmpi-module-NAME.so` from `folder` (local binding). Errors: no such module (lists those there are), bad ABI, CPU.
+Result<Module> load(const std::string& folder, const std::string& name);
+
+/// The module for `suite`: the one named, or for "auto" the one that does it fastest on this CPU, measured once at a
+/// few record sizes (well under 5 ms in all). Errors: unknown module, module without that suite.
+Result<Module> choose(const std::string& folder, const std::string& name, Suite suite);
+
+/// The module that offers key-agreement primitives (openssl).
+Result<Module> load_kex(const std::string& folder);
+
+/// Seconds that `module` needs to seal and open `size` bytes once (median of `rounds`).
+struct Speed {
+    double seal_s;
+    double open_s;
+};
+Result<Speed> measure(const Module& module, Suite suite, std::size_t size, int rounds);
+
+}  // namespace cryptmpi::aead

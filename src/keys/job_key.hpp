@@ -1,0 +1,26 @@
+// The pre-shared job key: its file, its checks.
+//
+// The file is one line of text:  cryptmpi-job-key-1 <64 hexadecimal digits>
+#pragma once
+
+#include "base/result.hpp"
+#include "base/secret.hpp"
+
+#include <cryptmpi/module.h>
+
+#include <filesystem>
+#include <memory>
+
+namespace cryptmpi::keys {
+
+inline constexpr std::size_t kJobKeySize = 32;
+using JobKey = Secret<kJobKeySize>;
+
+/// Reads and checks the key file. Each error is one line with its mend: missing (cryptmpi keygen), not a regular file, unreadable,
+/// owned by somebody else (neither us nor root), mode open to group or others (chmod 600), malformed (what was expected).
+Result<std::unique_ptr<JobKey>> read_job_key(const std::filesystem::path& file);
+
+/// Writes a fresh random key, mode 0600, atomically, folders made as 0700. Error when the file exists and `replace` is false.
+Result<void> write_job_key(const std::filesystem::path& file, const cryptmpi_kex& kex, bool replace);
+
+}  // namespace cryptmpi::keys

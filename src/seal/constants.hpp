@@ -1,0 +1,29 @@
+// Every constant of the record protocol, version 1. docs/protocol.md explains them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace cryptmpi::seal {
+
+inline constexpr std::size_t kHeaderSize = 4;  // type (high 8 bits) and plaintext length (low 24 bits), little endian
+inline constexpr std::size_t kTagSize = 16;
+inline constexpr std::size_t kNonceSize = 12;
+inline constexpr std::size_t kRecordOverhead = kHeaderSize + kTagSize;
+inline constexpr std::size_t kMaxPlaintext = 128 * 1024;  // of one record, bytes
+inline constexpr std::size_t kMaxRecord = kMaxPlaintext + kRecordOverhead;
+inline constexpr std::size_t kSecretSize = 32;
+
+// A key's share of work. SP 800-38D allows 2^32 calls under one key with counter nonces, and the bound on telling
+// AES-GCM from random (RFC 8446 5.5: 2^34.5 blocks for an advantage of 2^-57) is far above both of these.
+inline constexpr std::uint64_t kRekeyRecords = std::uint64_t{1} << 24;
+inline constexpr std::uint64_t kRekeyBytes = std::uint64_t{1} << 36;
+
+enum class RecordType : std::uint8_t {
+    data = 1,
+    confirm = 2,  // the initiator's first record: proves that it holds the handshake's keys
+    rekey = 3,    // the last record under this epoch's key
+    close = 4,    // the end of this direction: anything that ends without it was cut off
+};
+
+}  // namespace cryptmpi::seal

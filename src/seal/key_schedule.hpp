@@ -1,0 +1,53 @@
+// From a secret to a cipher's key and nonces, and from an epoch's secret to the next one's. The only place that derives keys.
+#pragma once
+
+#include "aead/suite.hpp"
+#include "base/result.hpp"
+#include "base/secret.hpp"
+#include "seal/constants.hpp"
+
+#include <cryptmpi/module.h>
+
+#include <cstdint>
+#include <string_view>
+
+namespace cryptmpi::seal {
+
+/// What sealing stands on: given to whoever seals, never read from a global.
+struct Crypto {
+    const cryptmpi_aead* aead = nullptr;
+    const cryptmpi_kex* kex = nullptr;
+    aead::Suite suite = aead::Suite::aes_256_gcm;
+};
+
+/// HKDF-Expand (RFC 5869) with SHA-256; `info` is the protocol's name and version followed by `label`. size <= 64.
+Result<void> expand(const cryptmpi_kex& kex, const std::uint8_t secret[kSecretSize], std::string_view label,
+                    std::uint8_t* out, std::size_t size);
+
+/// One epoch's cipher context and nonce base, made from that epoch's secret. Owned by one process.
+class RecordKey {
+public:
+    RecordKey() = default;
+    RecordKey(const RecordKey&) = delete;
+    RecordKey& operator=(const RecordKey&) = delete;
+    RecordKey(RecordKey&& other) noexcept;
+    RecordKey& operator=(RecordKey&& other) noexcept;
+    ~RecordKey();
+
+    static Result<RecordKey> derive(const Crypto& crypto, const std::uint8_t secret[kSecretSize]);
+
+    explicit operator bool() const { return context_ != nullptr; }
+    void* context() const { return context_; }
+    /// nonce = base xor (four zero bytes, counter big endian), as in RFC 8446, section 5.3.
+    void nonce(std::uint64_t counter, std::uint8_t out[kNonceSize]) const;
+
+private:
+    const cryptmpi_aead* aead_ = nullptr;
+    void* context_ = nullptr;
+    std::uint8_t base_[kNonceSize] = {};
+};
+
+/// Replaces `secret` by the next epoch's; the old one cannot be computed from the new one.
+Result<void> ratchet(const cryptmpi_kex& kex, std::uint8_t secret[kSecretSize]);
+
+}  // namespace cryptmpi::seal

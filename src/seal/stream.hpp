@@ -1,0 +1,102 @@
+// A stream of records, one direction: sealed in order at one end, opened in order at the other.
+//
+// Wire format of a record (docs/protocol.md): header (4) | ciphertext (length) | tag (16).
+//   header: little endian, length of the plaintext in the low 24 bits, RecordType in the high 8 bits
+//   nonce:  the epoch's base xor the record's counter; associated data: the header
+// The counter is never sent: a record that was dropped, repeated, moved or reflected does not open.
+//
+// Limits are parameters so that tests can lower them.
+#pragma once
+
+#include "base/result.hpp"
+#include "seal/constants.hpp"
+#include "seal/key_schedule.hpp"
+
+#include <cstdint>
+#include <span>
+#include <sys/uio.h>
+
+namespace cryptmpi::seal {
+
+struct Limits {
+    std::uint64_t records = kRekeyRecords;  // in one epoch, the rekey record among them
+    std::uint64_t bytes = kRekeyBytes;      // plaintext bytes in one epoch
+};
+
+/// Where a direction stands. Plain bytes without pointers: processes that share a socket (fork, exec) share it in
+/// memory, so that a counter can never be used twice. Whoever uses it holds the direction's lock.
+struct DirectionState {
+    std::uint8_t secret[kSecretSize];
+    std::uint64_t counter;  // of the next record, in this epoch
+    std::uint64_t bytes;    // of plaintext, in this epoch
+    std::uint32_t epoch;
+    std::uint8_t closed;    // a close record has been sealed or opened
+    std::uint8_t failed;    // a record did not open: nothing opens after it
+};
+
+/// Totals since the object was made, for the report.
+struct StreamCounters {
+    std::uint64_t records = 0;
+    std::uint64_t bytes = 0;  // of plaintext
+    std::uint64_t rekeys = 0;
+};
+
+struct RecordHeader {
+    RecordType type;
+    std::uint32_t size;  // of the plaintext
+};
+
+/// Errors (EBADMSG): unknown type, length over kMaxPlaintext, a control record that carries bytes.
+Result<RecordHeader> parse_header(const std::uint8_t header[kHeaderSize]);
+
+class StreamSealer {
+public:
+    StreamSealer(const Crypto& crypto, DirectionState& state, Limits limits = {});
+
+    /// Seals `size` bytes (at most kMaxPlaintext), the concatenation of `in`, as one data record at `out`. When the epoch's limit is
+    /// reached a rekey record goes before it. Returns the bytes written, at most size + 2 * kRecordOverhead.
+    /// Errors: EPIPE after the close record.
+    Result<std::size_t> seal(std::span<const iovec> in, std::size_t size, std::uint8_t* out);
+
+    /// Seals an empty confirm or close record; at most 2 * kRecordOverhead bytes.
+    Result<std::size_t> seal_control(RecordType type, std::uint8_t* out);
+
+    const StreamCounters& counters() const { return counters_; }
+
+private:
+    Result<std::size_t> seal_one(RecordType type, std::span<const iovec> in, std::size_t size, std::uint8_t* out);
+    Result<void> refresh();  // after a ratchet, perhaps by another process
+
+    Crypto crypto_;
+    DirectionState* state_;
+    Limits limits_;
+    RecordKey key_;
+    std::uint32_t key_epoch_ = 0;
+    StreamCounters counters_;
+};
+
+class StreamOpener {
+public:
+    StreamOpener(const Crypto& crypto, DirectionState& state, Limits limits = {});
+
+    /// Opens one whole record of kRecordOverhead + header.size bytes at `record` into `out`, whose lengths sum to the
+    /// plaintext's. Returns its type. Errors (EBADMSG): the record does not open, a record after the close record, a key used
+    /// past its limit. After an error `out` holds zeros and nothing opens any more.
+    Result<RecordType> open(const std::uint8_t* record, std::span<const iovec> out);
+
+    /// A close record has been opened: the end of the stream is authentic.
+    bool closed() const { return state_->closed != 0; }
+    const StreamCounters& counters() const { return counters_; }
+
+private:
+    Result<void> refresh();
+
+    Crypto crypto_;
+    DirectionState* state_;
+    Limits limits_;
+    RecordKey key_;
+    std::uint32_t key_epoch_ = 0;
+    StreamCounters counters_;
+};
+
+}  // namespace cryptmpi::seal
