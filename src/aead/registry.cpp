@@ -1,0 +1,237 @@
+#include "aead/registry.hpp"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
+
+namespace cryptmpi::aead {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::string_view kPrefix = "cryptmpi-module-";
+constexpr std::string_view kSuffix = ".so";
+
+// A module's libraries see their own symbols first, so that one that clashes with the program's is harmless. The
+// sanitizers replace malloc for everybody and refuse to run beside it.
+#ifdef CRYPTMPI_SANITIZED
+constexpr int kBinding = RTLD_NOW | RTLD_LOCAL;
+#else
+constexpr int kBinding = RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND;
+#endif
+
+// In these an error's line is the bare reason; the callers say which module it is about.
+
+bool complete(const cryptmpi_module& api) {
+    const cryptmpi_aead* aead = api.aead;
+    const cryptmpi_kex* kex = api.kex;
+    return api.name != nullptr && api.version != nullptr && api.start != nullptr && aead != nullptr &&
+           aead->create != nullptr && aead->destroy != nullptr && aead->seal != nullptr && aead->open != nullptr &&
+           (kex == nullptr || (kex->random != nullptr && kex->x25519_public != nullptr &&
+                               kex->x25519_shared != nullptr && kex->sha256 != nullptr && kex->hmac_sha256 != nullptr));
+}
+
+Result<Module> load_file(const std::string& path, const std::string& name) {
+    void* handle = dlopen(path.c_str(), kBinding);
+    if (handle == nullptr) {
+        const char* why = dlerror();
+        return fail(ELIBACC, why != nullptr ? why : "dlopen failed");
+    }
+    const auto* api = static_cast<const cryptmpi_module*>(dlsym(handle, "cryptmpi_module"));
+    if (api == nullptr) return fail(ELIBBAD, "it exports no symbol cryptmpi_module");
+    if (api->abi != CRYPTMPI_MODULE_ABI)
+        return fail(ELIBBAD, "it speaks module ABI " + std::to_string(api->abi) + ", this CryptMPI " +
+                                 std::to_string(CRYPTMPI_MODULE_ABI) + ": rebuild it");
+    if (!complete(*api)) return fail(ELIBBAD, "its table of functions is incomplete");
+    if (name != api->name) return fail(ELIBBAD, std::string("it calls itself '") + api->name + "': rename the file");
+    if (const char* why = api->start()) return fail(ENOTSUP, why);
+    return Module{api, path};
+}
+
+// What became of each file, so that a process loads and starts a module once, and one that failed is not started again.
+// Never destroyed: connections are closed with a sealed record after the destructors of static objects have run.
+struct Loaded {
+    std::mutex lock;
+    std::map<std::string, Result<Module>> by_path;
+};
+Loaded& loaded() {
+    static auto* const kept = new Loaded;
+    return *kept;
+}
+
+Result<Module> load_once(const std::string& folder, const std::string& name) {
+    std::string path = folder + "/" + std::string(kPrefix) + name + std::string(kSuffix);
+    std::error_code unresolved;  // then dlopen says what is wrong with the path
+    if (const fs::path real = fs::canonical(path, unresolved); !unresolved) path = real.string();
+
+    Loaded& all = loaded();
+    const std::lock_guard guard(all.lock);
+    auto found = all.by_path.find(path);
+    if (found == all.by_path.end()) found = all.by_path.emplace(path, load_file(path, name)).first;
+    return found->second;
+}
+
+std::string joined(const std::vector<std::string>& names) {
+    std::string text;
+    for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+    return text;
+}
+
+std::string reasons(const std::vector<Unusable>& modules) {
+    std::string text;
+    for (const Unusable& module : modules) text += "; " + module.name + ": " + module.reason;
+    return text;
+}
+
+tl::unexpected<Error> nothing_installed(const std::string& folder) {
+    return fail(ENOENT, "no crypto module (" + std::string(kPrefix) + "NAME" + std::string(kSuffix) + ") in '" +
+                            folder + "': install CryptMPI completely, or set module_folder");
+}
+
+// The sizes that "auto" looks at: a small message, and a record of a long stream.
+struct Trial {
+    std::size_t size;
+    int rounds;
+};
+constexpr Trial kTrials[] = {{64, 7}, {16384, 7}};
+
+Result<Module> fastest(const std::vector<Module>& candidates, Suite suite) {
+    std::vector<double> cost(candidates.size(), 0.0);
+    for (const Trial& trial : kTrials) {
+        std::vector<double> seconds(candidates.size(), std::numeric_limits<double>::infinity());
+        for (std::size_t i = 0; i < candidates.size(); ++i)
+            if (const auto speed = measure(candidates[i], suite, trial.size, trial.rounds))
+                seconds[i] = speed->seal_s + speed->open_s;
+        // Relative to the best, so that small and large sizes count alike.
+        const double best = *std::min_element(seconds.begin(), seconds.end());
+        for (std::size_t i = 0; i < candidates.size(); ++i) cost[i] += seconds[i] / best;
+    }
+    return candidates[static_cast<std::size_t>(std::min_element(cost.begin(), cost.end()) - cost.begin())];
+}
+
+}  // namespace
+
+std::vector<std::string> installed(const std::string& folder) {
+    std::vector<std::string> names;
+    std::error_code unreadable;  // a folder that cannot be read holds no modules
+    for (fs::directory_iterator entry(folder, unreadable), end; !unreadable && entry != end;
+         entry.increment(unreadable)) {
+        const std::string file = entry->path().filename().string();
+        if (file.size() > kPrefix.size() + kSuffix.size() && file.starts_with(kPrefix) && file.ends_with(kSuffix))
+            names.push_back(file.substr(kPrefix.size(), file.size() - kPrefix.size() - kSuffix.size()));
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+}
+
+Inventory inspect(const std::string& folder) {
+    Inventory inventory;
+    for (const std::string& name : installed(folder)) {
+        if (auto module = load_once(folder, name))
+            inventory.usable.push_back(std::move(*module));
+        else
+            inventory.unusable.push_back({name, module.error().line});
+    }
+    return inventory;
+}
+
+Result<Module> load(const std::string& folder, const std::string& name) {
+    const std::vector<std::string> names = installed(folder);
+    if (names.empty()) return nothing_installed(folder);
+    if (!std::binary_search(names.begin(), names.end(), name))
+        return fail(ENOENT, "unknown module '" + name + "' (module=...): installed are " + joined(names));
+    auto module = load_once(folder, name);
+    if (!module)
+        return fail(module.error().code, "module '" + name + "' cannot be used here: " + module.error().line +
+                                             " (module=auto takes one that can)");
+    return module;
+}
+
+Result<Module> choose(const std::string& folder, const std::string& name, Suite suite) {
+    const std::string suite_name(aead::name(suite));
+    if (name != "auto") {
+        auto module = load(folder, name);
+        if (module && !module->offers(suite))
+            return fail(ENOTSUP, "module '" + name + "' does not offer " + suite_name +
+                                     " here: set another cipher or module=auto");
+        return module;
+    }
+    if (installed(folder).empty()) return nothing_installed(folder);
+    Inventory inventory = inspect(folder);
+    std::erase_if(inventory.usable, [&](const Module& module) { return !module.offers(suite); });
+    if (inventory.usable.empty())
+        return fail(ENOTSUP, "no usable module in '" + folder + "' offers " + suite_name + reasons(inventory.unusable));
+    if (inventory.usable.size() == 1) return inventory.usable.front();
+    return fastest(inventory.usable, suite);
+}
+
+Result<Module> load_kex(const std::string& folder) {
+    std::vector<std::string> names = installed(folder);
+    // openssl first: it has them, and the others need not be loaded then.
+    std::stable_partition(names.begin(), names.end(), [](const std::string& name) { return name == "openssl"; });
+    std::vector<Unusable> unusable;
+    for (const std::string& name : names) {
+        auto module = load_once(folder, name);
+        if (!module)
+            unusable.push_back({name, module.error().line});
+        else if (module->api->kex != nullptr)
+            return module;
+    }
+    if (names.empty()) return nothing_installed(folder);
+    return fail(ENOTSUP, "no usable module in '" + folder + "' offers key agreement (the module openssl does)" +
+                             reasons(unusable));
+}
+
+Result<Speed> measure(const Module& module, Suite suite, std::size_t size, int rounds) {
+    using Clock = std::chrono::steady_clock;
+    const cryptmpi_aead& aead = *module.api->aead;
+    const auto broken = [&] {
+        return fail(EIO, std::string("module '") + module.api->name + "' cannot seal and open " + std::to_string(size) +
+                             " bytes with " + std::string(name(suite)));
+    };
+    const std::uint8_t key[32] = {};
+    const std::unique_ptr<void, void (*)(void*)> context(aead.create(static_cast<int>(suite), key), aead.destroy);
+    if (!context) return broken();
+
+    // A round of small messages does several, or it would time the clock.
+    const int repeats = static_cast<int>(std::clamp<std::size_t>(4096 / std::max<std::size_t>(size, 1), 1, 16));
+    std::vector<std::uint8_t> plain(size + 1), sealed(size + 1);  // + 1: never a null pointer
+    const iovec piece{plain.data(), size};
+    std::uint8_t nonce[CRYPTMPI_NONCE_SIZE] = {};
+    std::uint8_t tag[CRYPTMPI_TAG_SIZE];
+    const auto per_call = [&](Clock::time_point from, Clock::time_point to) {
+        return std::chrono::duration<double>(to - from).count() / repeats;
+    };
+    std::vector<double> seal_s, open_s;
+    for (int round = -1; round < std::max(rounds, 1); ++round) {  // round -1 warms up
+        bool ok = true;
+        const auto start = Clock::now();
+        for (int i = 0; i < repeats; ++i)
+            ok &= aead.seal(context.get(), nonce, nullptr, 0, &piece, 1, sealed.data(), tag) == CRYPTMPI_OK;
+        const auto middle = Clock::now();
+        for (int i = 0; i < repeats; ++i)
+            ok &= aead.open(context.get(), nonce, nullptr, 0, sealed.data(), size, &piece, 1, tag) == CRYPTMPI_OK;
+        const auto end = Clock::now();
+        if (!ok) return broken();
+        if (round < 0) continue;
+        seal_s.push_back(per_call(start, middle));
+        open_s.push_back(per_call(middle, end));
+    }
+    const auto median = [](std::vector<double>& values) {
+        const auto half = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+        std::nth_element(values.begin(), half, values.end());
+        return *half;
+    };
+    return Speed{median(seal_s), median(open_s)};
+}
+
+}  // namespace cryptmpi::aead

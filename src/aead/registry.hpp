@@ -1,13 +1,13 @@
 // Finds, loads and chooses crypto modules.
 #pragma once
 
-#include "aead/suite.hpp"
-#include "base/result.hpp"
-
 #include <cryptmpi/module.h>
 
 #include <string>
 #include <vector>
+
+#include "aead/suite.hpp"
+#include "base/result.hpp"
 
 namespace cryptmpi::aead {
 
@@ -28,7 +28,15 @@ struct Unusable {
 /// Names of the modules in `folder`, sorted ("ipsec-mb", "openssl").
 std::vector<std::string> installed(const std::string& folder);
 
-/// Loads `cryptmpi-module-NAME.so` from `folder` (local binding). Errors: no such module (lists those there are), bad ABI, CPU.
+/// Every installed module, loaded or with the reason why it cannot be.
+struct Inventory {
+    std::vector<Module> usable;
+    std::vector<Unusable> unusable;
+};
+Inventory inspect(const std::string& folder);
+
+/// Loads `cryptmpi-module-NAME.so` from `folder` (local binding). Errors: no such module (lists those there are), bad
+/// ABI, CPU.
 Result<Module> load(const std::string& folder, const std::string& name);
 
 /// The module for `suite`: the one named, or for "auto" the one that does it fastest on this CPU, measured once at a

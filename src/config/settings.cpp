@@ -1,0 +1,472 @@
+#include "config/settings.hpp"
+
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <pwd.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <exception>
+#include <numeric>
+
+#include "config/toml_file.hpp"
+
+extern char** environ;
+
+namespace cryptmpi::config {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kVariablePrefix = "CRYPTMPI_";
+constexpr std::string_view kInternalPrefix = "CRYPTMPI_INTERNAL_";
+constexpr std::string_view kConfigVariable = "CRYPTMPI_CONFIG";
+constexpr double kLongestTime_s = 24.0 * 3600;
+
+/// A setting's raw value and where it stands.
+struct Given {
+    TomlValue value;
+    bool from_variable;
+    std::string where;  // "config.toml:3: cipher" or "environment variable CRYPTMPI_CIPHER"
+    fs::path base;      // what a relative path is relative to
+};
+
+tl::unexpected<Error> refuse(const Given& given, const std::string& what) {
+    return fail(EINVAL, given.where + ": " + what);
+}
+
+std::string as_text(const TomlValue& value) {
+    if (const auto* truth = std::get_if<bool>(&value)) return *truth ? "true" : "false";
+    if (const auto* number = std::get_if<double>(&value)) {
+        std::array<char, 32> digits{};
+        return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), *number).ptr};
+    }
+    if (const auto* text = std::get_if<std::string>(&value)) return '"' + *text + '"';
+    return "a list";
+}
+
+std::string lower(std::string_view text) {
+    std::string result(text);
+    std::transform(result.begin(), result.end(), result.begin(),
+                   [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+    return result;
+}
+
+std::string_view trim(std::string_view text) {
+    const auto first = text.find_first_not_of(" \t");
+    if (first == std::string_view::npos) return {};
+    return text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+Result<bool> read_bool(const Given& given) {
+    if (const auto* truth = std::get_if<bool>(&given.value)) return *truth;
+    if (const auto* text = std::get_if<std::string>(&given.value); text != nullptr && given.from_variable) {
+        const std::string word = lower(trim(*text));
+        if (word == "true" || word == "on" || word == "yes" || word == "1") return true;
+        if (word == "false" || word == "off" || word == "no" || word == "0") return false;
+    }
+    return refuse(given, as_text(given.value) + " is not allowed; allowed: true, false");
+}
+
+Result<std::string> read_text(const Given& given) {
+    if (const auto* text = std::get_if<std::string>(&given.value)) return std::string(trim(*text));
+    return refuse(given, as_text(given.value) + " is not allowed; allowed: a string");
+}
+
+Result<fs::path> read_path(const Given& given, const Environment& environment) {
+    auto text = read_text(given);
+    if (!text) return tl::unexpected<Error>(text.error());
+    if (text->empty()) return fs::path{};
+    if (text->starts_with("~/")) {
+        if (auto home = environment("HOME")) return fs::path(*home) / text->substr(2);
+        return refuse(given, "\"~\" cannot be resolved, because HOME is not set; write the whole path");
+    }
+    return (given.base / *text).lexically_normal();
+}
+
+Result<std::chrono::milliseconds> read_seconds(const Given& given, bool zero_allowed) {
+    double seconds = -1;
+    if (const auto* number = std::get_if<double>(&given.value)) seconds = *number;
+    if (const auto* text = std::get_if<std::string>(&given.value); text != nullptr && given.from_variable) {
+        const std::string_view digits = trim(*text);
+        const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), seconds);
+        if (error != std::errc{} || end != digits.data() + digits.size()) seconds = -1;
+    }
+    const bool in_range =
+        std::isfinite(seconds) && seconds <= kLongestTime_s && (zero_allowed ? seconds >= 0 : seconds >= 0.001);
+    if (!in_range) {
+        return refuse(given, as_text(given.value) + " is not allowed; allowed: seconds, " +
+                                 (zero_allowed ? "0 (never) to 86400" : "0.001 to 86400"));
+    }
+    return std::chrono::milliseconds(static_cast<std::int64_t>(std::llround(seconds * 1000)));
+}
+
+Result<std::vector<PlaintextPeer>> read_peers(const Given& given) {
+    std::vector<std::string> texts;
+    if (const auto* list = std::get_if<std::vector<std::string>>(&given.value)) {
+        texts = *list;
+    } else if (const auto* text = std::get_if<std::string>(&given.value); text != nullptr && given.from_variable) {
+        for (std::string_view rest = *text; !trim(rest).empty();) {
+            const auto comma = std::min(rest.find(','), rest.size());
+            texts.emplace_back(trim(rest.substr(0, comma)));
+            rest.remove_prefix(std::min(comma + 1, rest.size()));
+        }
+    } else {
+        return refuse(given, as_text(given.value) + " is not allowed; allowed: a list of strings");
+    }
+    std::vector<PlaintextPeer> peers;
+    for (const auto& text : texts) {
+        auto peer = parse_plaintext_peer(text);
+        if (!peer) return refuse(given, peer.error().line);
+        peers.push_back(std::move(*peer));
+    }
+    return peers;
+}
+
+/// Moves a read value into a setting, or passes the error on.
+template <class T, class Target>
+Result<void> store(Result<T> read, Target& target) {
+    if (!read) return tl::unexpected<Error>(read.error());
+    target = std::move(*read);
+    return {};
+}
+
+struct Key {
+    std::string_view name;
+    Result<void> (*set)(Settings&, const Given&, const Environment&);
+};
+
+Result<void> set_cipher(Settings& settings, const Given& given, const Environment&) {
+    if (const auto* text = std::get_if<std::string>(&given.value)) {
+        if (auto suite = aead::suite_by_name(trim(*text))) {
+            settings.suite = *suite;
+            return {};
+        }
+    }
+    std::string allowed;
+    for (const auto suite : aead::kAllSuites) {
+        allowed += (allowed.empty() ? "" : ", ") + std::string(aead::name(suite));
+    }
+    return refuse(given, as_text(given.value) + " is not a known cipher; allowed: " + allowed);
+}
+
+Result<void> set_module(Settings& settings, const Given& given, const Environment&) {
+    auto name = read_text(given);
+    if (!name) return tl::unexpected<Error>(name.error());
+    // The name becomes part of a file name, so it must not lead anywhere else.
+    const bool plain = !name->empty() && std::all_of(name->begin(), name->end(), [](unsigned char letter) {
+        return std::isalnum(letter) != 0 || letter == '-' || letter == '_';
+    });
+    if (!plain)
+        return refuse(given, as_text(given.value) +
+                                 " is not a module's name; allowed: auto, or one that 'cryptmpi doctor' lists");
+    settings.module = std::move(*name);
+    return {};
+}
+
+Result<void> set_scope(Settings& settings, const Given& given, const Environment&) {
+    if (const auto* text = std::get_if<std::string>(&given.value)) {
+        const std::string word = lower(trim(*text));
+        if (word == "between-nodes" || word == "all") {
+            settings.scope = word == "all" ? Scope::all : Scope::between_nodes;
+            return {};
+        }
+    }
+    return refuse(given, as_text(given.value) + " is not allowed; allowed: between-nodes, all");
+}
+
+Result<void> set_key_file(Settings& settings, const Given& given, const Environment& environment) {
+    auto path = read_path(given, environment);
+    if (path && path->empty()) return refuse(given, "is empty; name the key file, or leave the setting out");
+    return store(std::move(path), settings.key_file);
+}
+
+constexpr std::array<Key, 12> kKeys = {{
+    {"enabled", [](Settings& s, const Given& g, const Environment&) { return store(read_bool(g), s.enabled); }},
+    {"cipher", set_cipher},
+    {"module", set_module},
+    {"scope", set_scope},
+    {"key_file", set_key_file},
+    {"plaintext_peers",
+     [](Settings& s, const Given& g, const Environment&) { return store(read_peers(g), s.plaintext_peers); }},
+    {"report_file",
+     [](Settings& s, const Given& g, const Environment& e) { return store(read_path(g, e), s.report_file); }},
+    {"handshake_timeout_s", [](Settings& s, const Given& g,
+                               const Environment&) { return store(read_seconds(g, false), s.handshake_timeout); }},
+    {"check_addresses",
+     [](Settings& s, const Given& g, const Environment&) { return store(read_bool(g), s.check_addresses); }},
+    {"abort_after_s",
+     [](Settings& s, const Given& g, const Environment&) { return store(read_seconds(g, true), s.abort_after); }},
+    {"job_id", [](Settings& s, const Given& g, const Environment&) { return store(read_text(g), s.job_id); }},
+    {"module_folder",
+     [](Settings& s, const Given& g, const Environment& e) { return store(read_path(g, e), s.module_folder); }},
+}};
+
+std::string variable_of(const Key& key) {
+    std::string name(kVariablePrefix);
+    for (const unsigned char letter : key.name) name += static_cast<char>(std::toupper(letter));
+    return name;
+}
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+    std::vector<std::size_t> row(b.size() + 1);
+    std::iota(row.begin(), row.end(), std::size_t{0});
+    for (std::size_t i = 0; i < a.size(); ++i) {
+        std::size_t diagonal = row[0];
+        row[0] = i + 1;
+        for (std::size_t j = 0; j < b.size(); ++j) {
+            const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
+            diagonal = row[j + 1];
+            row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
+        }
+    }
+    return row.back();
+}
+
+std::string nearest(std::string_view wrong, const std::vector<std::string>& names) {
+    return *std::min_element(names.begin(), names.end(), [&](const auto& a, const auto& b) {
+        return edit_distance(wrong, a) < edit_distance(wrong, b);
+    });
+}
+
+std::string unknown_name(const std::string& where, const std::string& what, std::string_view wrong,
+                         const std::vector<std::string>& names) {
+    std::string line =
+        where + what + " \"" + std::string(wrong) + "\"; did you mean \"" + nearest(wrong, names) + "\"? Known: ";
+    for (const auto& name : names) line += (name == names.front() ? "" : ", ") + name;
+    return line;
+}
+
+Result<void> apply_file(Settings& settings, const fs::path& file, const Environment& environment) {
+    auto entries = read_toml(file);
+    if (!entries) return tl::unexpected<Error>(entries.error());
+    for (auto& entry : *entries) {
+        const std::string where = file.string() + ":" + std::to_string(entry.line) + ": ";
+        const auto* key = std::find_if(kKeys.begin(), kKeys.end(), [&](const Key& k) { return k.name == entry.key; });
+        if (key == kKeys.end()) {
+            std::vector<std::string> names;
+            for (const auto& known : kKeys) names.emplace_back(known.name);
+            return fail(EINVAL, unknown_name(where, "unknown setting", entry.key, names));
+        }
+        const Given given{std::move(entry.value), false, where + entry.key, file.parent_path()};
+        if (auto set = key->set(settings, given, environment); !set) return set;
+    }
+    return {};
+}
+
+Result<void> apply_variables(Settings& settings, const Environment& environment) {
+    std::vector<std::string> names;
+    for (const auto& key : kKeys) names.push_back(variable_of(key));
+    names.emplace_back(kConfigVariable);
+    for (const auto& [name, value] : environment.variables()) {
+        if (!name.starts_with(kVariablePrefix) || name.starts_with(kInternalPrefix) || name == kConfigVariable)
+            continue;
+        const auto found = std::find(names.begin(), names.end(), name);
+        if (found == names.end()) return fail(EINVAL, unknown_name("", "unknown environment variable", name, names));
+        const Given given{value, true, "environment variable " + name, fs::current_path()};
+        if (auto set = kKeys[static_cast<std::size_t>(found - names.begin())].set(settings, given, environment); !set) {
+            return set;
+        }
+    }
+    return {};
+}
+
+/// The folder with our library and modules: the library's own, or for an executable in bin/ the lib folder beside it.
+fs::path default_module_folder() {
+    Dl_info here{};
+    const bool found = dladdr(reinterpret_cast<const void*>(&default_module_folder), &here) != 0;
+    constexpr std::uintptr_t kPageMask = 4095;
+    const bool in_executable =
+        !found || reinterpret_cast<std::uintptr_t>(here.dli_fbase) == (getauxval(AT_PHDR) & ~kPageMask);
+    std::error_code ignored;
+    if (!in_executable) return fs::weakly_canonical(here.dli_fname, ignored).parent_path();
+    const fs::path prefix = fs::read_symlink("/proc/self/exe", ignored).parent_path().parent_path();
+    for (const char* lib : {"lib", CRYPTMPI_LIBDIR}) {
+        if (auto folder = prefix / lib / "cryptmpi"; fs::is_directory(folder, ignored)) return folder;
+    }
+    return prefix / "lib" / "cryptmpi";
+}
+
+/// One id for all of a job's processes, those that it spawns later included.
+std::string default_job_id(const Environment& environment) {
+    if (auto name_space = environment("PMIX_NAMESPACE")) {
+        if (const auto at = name_space->rfind('@'); at != std::string::npos) return name_space->substr(0, at);
+        // Open MPI 4 gives a number: the job's family in the high half, the count of spawned groups in the low.
+        std::uint32_t number = 0;
+        const char* end = name_space->data() + name_space->size();
+        const auto [stop, error] = std::from_chars(name_space->data(), end, number);
+        if (error == std::errc{} && stop == end) return std::to_string(number >> 16U);
+        return *name_space;
+    }
+    if (auto uuid = environment("I_MPI_HYDRA_UUID")) return *uuid;
+    auto job = environment("SLURM_JOB_ID");
+    auto step = environment("SLURM_STEP_ID");
+    return job && step ? *job + "." + *step : "";
+}
+
+Result<Settings> load_unguarded(const Environment& environment) {
+    Settings settings;
+    const auto named = environment(kConfigVariable);
+    if (named && named->empty()) {
+        return fail(EINVAL, "environment variable CRYPTMPI_CONFIG: is empty; name a settings file, or unset it");
+    }
+    const fs::path file = named ? fs::absolute(*named) : config_folder(environment) / "config.toml";
+    if (auto applied = apply_file(settings, file, environment); !applied) {
+        const bool may_be_missing = !named && (applied.error().code == ENOENT || applied.error().code == ENOTDIR);
+        if (!may_be_missing) {
+            Error error = applied.error();
+            if (named && error.code == ENOENT) error.line += " (named by CRYPTMPI_CONFIG; correct it, or unset it)";
+            return tl::unexpected<Error>(std::move(error));
+        }
+    }
+    if (auto applied = apply_variables(settings, environment); !applied) return tl::unexpected<Error>(applied.error());
+    if (settings.key_file.empty()) settings.key_file = config_folder(environment) / "job.key";
+    if (settings.module_folder.empty()) settings.module_folder = default_module_folder();
+    if (settings.job_id.empty()) settings.job_id = default_job_id(environment);
+    return settings;
+}
+
+std::optional<int> number_in(const Environment& environment, std::initializer_list<const char*> names) {
+    for (const char* name : names) {
+        const auto text = environment(name);
+        if (!text) continue;
+        int number = 0;
+        const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), number);
+        if (error == std::errc{} && end == text->data() + text->size() && number >= 0) return number;
+    }
+    return std::nullopt;
+}
+
+}  // namespace
+
+bool PlaintextPeer::matches(const std::uint8_t (&peer)[16], std::uint16_t peer_port) const {
+    if (port && *port != peer_port) return false;
+    const auto whole = static_cast<std::size_t>(prefix_bits / 8);
+    if (std::memcmp(peer, address, whole) != 0) return false;
+    const int rest = prefix_bits % 8;
+    return rest == 0 || ((peer[whole] ^ address[whole]) >> (8 - rest)) == 0;
+}
+
+Result<PlaintextPeer> parse_plaintext_peer(std::string_view text) {
+    const auto malformed = [&] {
+        return fail(EINVAL, '"' + std::string(text) +
+                                "\" is not an address; allowed: 10.0.0.7, 10.0.0.0/24, [fd00::1], [fd00::]/64, each "
+                                "with an optional :port");
+    };
+    const auto number = [](std::string_view digits, int highest) -> std::optional<int> {
+        int value = 0;
+        const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+        if (error != std::errc{} || end != digits.data() + digits.size() || value < 0 || value > highest)
+            return std::nullopt;
+        return value;
+    };
+
+    PlaintextPeer peer{};
+    peer.text = text;
+    std::string_view rest = text;
+    std::string host;
+    bool ipv6 = false;
+    if (rest.starts_with('[')) {
+        const auto bracket = rest.find(']');
+        if (bracket == std::string_view::npos) return malformed();
+        host = rest.substr(1, bracket - 1);
+        rest.remove_prefix(bracket + 1);
+        ipv6 = true;
+    } else if (std::count(rest.begin(), rest.end(), ':') > 1) {  // IPv6 without brackets: no port possible
+        const auto slash = std::min(rest.find('/'), rest.size());
+        host = rest.substr(0, slash);
+        rest.remove_prefix(slash);
+        ipv6 = true;
+    } else {
+        const auto end = std::min(rest.find_first_of("/:"), rest.size());
+        host = rest.substr(0, end);
+        rest.remove_prefix(end);
+    }
+    if (ipv6) {
+        if (inet_pton(AF_INET6, host.c_str(), peer.address) != 1) return malformed();
+    } else {
+        peer.address[10] = peer.address[11] = 0xff;
+        if (inet_pton(AF_INET, host.c_str(), peer.address + 12) != 1) return malformed();
+    }
+    peer.prefix_bits = 128;
+    if (rest.starts_with('/')) {
+        const auto colon = std::min(rest.find(':'), rest.size());
+        const auto bits = number(rest.substr(1, colon - 1), ipv6 ? 128 : 32);
+        if (!bits) return malformed();
+        peer.prefix_bits = ipv6 ? *bits : *bits + 96;
+        rest.remove_prefix(colon);
+    }
+    if (rest.starts_with(':')) {
+        const auto port = number(rest.substr(1), 65535);
+        if (!port || *port == 0) return malformed();
+        peer.port = static_cast<std::uint16_t>(*port);
+        rest = {};
+    }
+    if (!rest.empty()) return malformed();
+    return peer;
+}
+
+bool Settings::plaintext_allowed(const std::uint8_t (&peer)[16], std::uint16_t port) const {
+    return std::any_of(plaintext_peers.begin(), plaintext_peers.end(),
+                       [&](const PlaintextPeer& allowed) { return allowed.matches(peer, port); });
+}
+
+std::optional<std::string> Environment::operator()(std::string_view name) const {
+    const auto found = variables_.find(name);
+    if (found == variables_.end()) return std::nullopt;
+    return found->second;
+}
+
+Environment process_environment() {
+    std::map<std::string, std::string, std::less<>> variables;
+    for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+        const std::string_view line = *entry;
+        if (const auto equals = line.find('='); equals != std::string_view::npos) {
+            variables.emplace(line.substr(0, equals), line.substr(equals + 1));
+        }
+    }
+    return Environment(std::move(variables));
+}
+
+fs::path config_folder(const Environment& environment) {
+    if (auto xdg = environment("XDG_CONFIG_HOME"); xdg && xdg->starts_with('/')) return fs::path(*xdg) / "cryptmpi";
+    if (auto home = environment("HOME"); home && !home->empty()) return fs::path(*home) / ".config/cryptmpi";
+    std::array<char, 4096> buffer{};
+    passwd entry{};
+    passwd* found = nullptr;
+    if (getpwuid_r(geteuid(), &entry, buffer.data(), buffer.size(), &found) == 0 && found != nullptr) {
+        return fs::path(found->pw_dir) / ".config/cryptmpi";
+    }
+    return "/etc/cryptmpi";
+}
+
+Result<Settings> load(const Environment& environment) {
+    try {
+        return load_unguarded(environment);
+    } catch (const std::exception& error) {  // out of memory, or a working folder that is gone
+        return fail(EIO, std::string("cannot read the settings: ") + error.what());
+    }
+}
+
+Process identify(const Environment& environment) {
+    Process process;
+    process.ranks = number_in(environment, {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"});
+    process.rank = number_in(environment, {"PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"});
+    const bool launcher = environment("CRYPTMPI_INTERNAL_ROLE") == "launcher";
+    // A launcher inside a Slurm step has SLURM_PROCID too, without being a rank.
+    if (!process.rank && !launcher) {
+        process.rank = number_in(environment, {"SLURM_PROCID"});
+        if (process.rank && !process.ranks) process.ranks = number_in(environment, {"SLURM_NTASKS"});
+    }
+    process.role = process.rank ? "rank" : launcher ? "launcher" : "process";
+    return process;
+}
+
+}  // namespace cryptmpi::config

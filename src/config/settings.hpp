@@ -1,16 +1,19 @@
-// One settings struct, from defaults, then the file (TOML), then the environment. docs/settings.md lists them for users.
+// One settings struct, from defaults, then the file (TOML), then the environment. docs/settings.md lists them for
+// users.
 #pragma once
-
-#include "aead/suite.hpp"
-#include "base/result.hpp"
 
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include "aead/suite.hpp"
+#include "base/result.hpp"
 
 namespace cryptmpi::config {
 
@@ -24,7 +27,7 @@ struct PlaintextPeer {
     std::uint8_t address[16];  // IPv4 as IPv4-mapped
     int prefix_bits;           // of 128
     std::optional<std::uint16_t> port;
-    std::string text;          // as the user wrote it
+    std::string text;  // as the user wrote it
 
     bool matches(const std::uint8_t (&peer)[16], std::uint16_t peer_port) const;
 };
@@ -32,38 +35,52 @@ Result<PlaintextPeer> parse_plaintext_peer(std::string_view text);
 
 /// Key in the file -> environment variable CRYPTMPI_<KEY in capitals>; a variable beats the file.
 struct Settings {
-    bool enabled = true;                              // enabled
-    aead::Suite suite = aead::Suite::aes_256_gcm;     // cipher = "AES-256-GCM"
-    std::string module = "auto";                      // module = "auto" | "openssl" | "ipsec-mb" | ...
-    Scope scope = Scope::between_nodes;               // scope = "between-nodes" | "all"
-    std::filesystem::path key_file;                   // key_file; default: <config folder>/job.key
-    std::vector<PlaintextPeer> plaintext_peers;       // plaintext_peers = [ ... ]; in the environment comma-separated
-    std::filesystem::path report_file;                // report_file; empty: none
+    bool enabled = true;                           // enabled
+    aead::Suite suite = aead::Suite::aes_256_gcm;  // cipher = "AES-256-GCM"
+    std::string module = "auto";                   // module = "auto" | "openssl" | "ipsec-mb" | ...
+    Scope scope = Scope::between_nodes;            // scope = "between-nodes" | "all"
+    std::filesystem::path key_file;                // key_file; default: <config folder>/job.key
+    std::vector<PlaintextPeer> plaintext_peers;    // plaintext_peers = [ ... ]; in the environment comma-separated
+    std::filesystem::path report_file;             // report_file; empty: none
     std::chrono::milliseconds handshake_timeout{30000};  // handshake_timeout_s
-    bool check_addresses = true;                      // check_addresses: off behind address translation
-    std::chrono::milliseconds abort_after{10000};     // abort_after_s: a rank whose connection failed may live so long; 0: for ever
-    std::string job_id;                               // job_id; default: what the launcher's environment tells, else ""
-    std::filesystem::path module_folder;              // module_folder; default: beside the library
+    bool check_addresses = true;                         // check_addresses: off behind address translation
+    std::chrono::milliseconds abort_after{
+        10000};                           // abort_after_s: a rank whose connection failed may live so long; 0: for ever
+    std::string job_id;                   // job_id; default: what the launcher's environment tells, else ""
+    std::filesystem::path module_folder;  // module_folder; default: beside the library
 
     bool plaintext_allowed(const std::uint8_t (&peer)[16], std::uint16_t port) const;
 };
 
-/// Looks a variable up; nullopt when it is not set. Tests pass their own.
-using Environment = std::function<std::optional<std::string>(const char* name)>;
+/// Environment variables by name, listable so that a misspelt setting is noticed. Tests make their own.
+class Environment {
+public:
+    Environment() = default;
+    explicit Environment(std::map<std::string, std::string, std::less<>> variables)
+        : variables_(std::move(variables)) {}
+
+    /// nullopt when the variable is not set.
+    std::optional<std::string> operator()(std::string_view name) const;
+    const std::map<std::string, std::string, std::less<>>& variables() const { return variables_; }
+
+private:
+    std::map<std::string, std::string, std::less<>> variables_;
+};
 Environment process_environment();
 
 /// $XDG_CONFIG_HOME/cryptmpi or ~/.config/cryptmpi (the password database's home if HOME is unset).
 std::filesystem::path config_folder(const Environment& environment);
 
-/// Reads CRYPTMPI_CONFIG or <config folder>/config.toml (which may be missing), then CRYPTMPI_*. Unknown keys, unknown values and unknown
-/// CRYPTMPI_* variables (but for the internal CRYPTMPI_INTERNAL_*) are errors of one line: file:line, what, and what is allowed.
+/// Reads CRYPTMPI_CONFIG or <config folder>/config.toml (which may be missing), then CRYPTMPI_*. Unknown keys, unknown
+/// values and unknown CRYPTMPI_* variables (but for the internal CRYPTMPI_INTERNAL_*) are errors of one line:
+/// file:line, what, and what is allowed.
 Result<Settings> load(const Environment& environment);
 
 /// Which process of the job this is, from the launcher's environment.
 struct Process {
-    std::optional<int> rank;   // PMIX_RANK, OMPI_COMM_WORLD_RANK, PMI_RANK, SLURM_PROCID
+    std::optional<int> rank;  // PMIX_RANK, OMPI_COMM_WORLD_RANK, PMI_RANK, SLURM_PROCID
     std::optional<int> ranks;
-    std::string role;          // "rank", "launcher" (CRYPTMPI_INTERNAL_ROLE), "process"
+    std::string role;  // "rank", "launcher" (CRYPTMPI_INTERNAL_ROLE), "process"
 };
 Process identify(const Environment& environment);
 

@@ -1,0 +1,376 @@
+#include "keys/handshake.hpp"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "base/secret.hpp"
+
+namespace cryptmpi::keys {
+namespace {
+
+constexpr std::size_t kHash = 32;
+constexpr std::size_t kShareAt = kPrefixSize;
+constexpr std::size_t kPayloadAt = kShareAt + 32;
+constexpr std::size_t kSealedIdentitySize = kIdentitySize + CRYPTMPI_TAG_SIZE;
+constexpr char kNoiseName[] = "Noise_NNpsk0_25519_AESGCM_SHA256";
+static_assert(sizeof(kNoiseName) - 1 == kHash,
+              "a name of 32 bytes is the first hash as it stands (Noise, section 5.2)");
+
+enum PrefixByte : std::size_t { magic = 0, version = 4, message = 5, suite = 6, reserved = 7 };
+
+using Prefix = std::array<std::uint8_t, kPrefixSize>;
+
+/// Both sides' prefixes are known beforehand: there is nothing to negotiate.
+Prefix prefix_of(Role sender, aead::Suite chosen) {
+    return {'C', 'M', 'P', 'I', kProtocolVersion, static_cast<std::uint8_t>(sender), static_cast<std::uint8_t>(chosen),
+            0};
+}
+
+Role other(Role role) {
+    return role == Role::initiator ? Role::responder : Role::initiator;
+}
+
+iovec piece(const void* at, std::size_t size) {
+    return {const_cast<void*>(at), size};  // iovec has no const form; the modules only read
+}
+
+Result<void> primitive(int status, const char* name) {
+    if (status != CRYPTMPI_OK) {
+        return fail(EIO, std::string("handshake: the crypto module's ") + name + " failed");
+    }
+    return {};
+}
+
+// The functions of Noise's section 5, by their names there.
+
+Result<void> mix_hash(const cryptmpi_kex& kex, HandshakeState& state, const void* data, std::size_t size) {
+    const iovec in[] = {piece(state.hash, kHash), piece(data, size)};
+    std::uint8_t hash[kHash];
+    if (auto done = primitive(kex.sha256(hash, in, 2), "SHA-256"); !done) {
+        return done;
+    }
+    std::memcpy(state.hash, hash, kHash);
+    return {};
+}
+
+/// HKDF(chaining_key, input, outputs): `outputs` blocks of 32 bytes, 2 or 3.
+Result<void> hkdf(const cryptmpi_kex& kex, const std::uint8_t chaining_key[32], const void* input, std::size_t size,
+                  std::uint8_t* out, int outputs) {
+    Secret<kHash> extracted;
+    const iovec in = piece(input, size);
+    int status = kex.hmac_sha256(extracted.data(), chaining_key, kHash, &in, 1);
+    for (std::uint8_t number = 1; number <= outputs && status == CRYPTMPI_OK; ++number) {
+        const std::uint8_t* const previous = number == 1 ? out : out + kHash * (number - 2U);
+        const iovec block[] = {piece(previous, number == 1 ? 0 : kHash), piece(&number, 1)};
+        status = kex.hmac_sha256(out + kHash * (number - 1U), extracted.data(), kHash, block, 2);
+    }
+    return primitive(status, "HMAC-SHA-256");
+}
+
+Result<void> mix_key(const cryptmpi_kex& kex, HandshakeState& state, const void* input, std::size_t size) {
+    Secret<2 * kHash> out;
+    if (auto done = hkdf(kex, state.chaining_key, input, size, out.data(), 2); !done) {
+        return done;
+    }
+    std::memcpy(state.chaining_key, out.data(), kHash);
+    std::memcpy(state.key, out.data() + kHash, kHash);
+    state.nonce = 0;
+    return {};
+}
+
+Result<void> mix_key_and_hash(const cryptmpi_kex& kex, HandshakeState& state, const void* input, std::size_t size) {
+    Secret<3 * kHash> out;
+    if (auto done = hkdf(kex, state.chaining_key, input, size, out.data(), 3); !done) {
+        return done;
+    }
+    std::memcpy(state.chaining_key, out.data(), kHash);
+    std::memcpy(state.key, out.data() + 2 * kHash, kHash);
+    state.nonce = 0;
+    return mix_hash(kex, state, out.data() + kHash, kHash);
+}
+
+/// One cipher context under the current key, for one payload.
+class PayloadCipher {
+public:
+    PayloadCipher(const cryptmpi_aead& aead, const HandshakeState& state)
+        : aead_(aead), context_(aead.create(CRYPTMPI_AES_256_GCM, state.key)) {
+        for (std::size_t i = 0; i < 8; ++i) {
+            nonce_[11 - i] = static_cast<std::uint8_t>(state.nonce >> (8 * i));
+        }
+    }
+    ~PayloadCipher() {
+        if (context_ != nullptr) {
+            aead_.destroy(context_);
+        }
+    }
+    PayloadCipher(const PayloadCipher&) = delete;
+    PayloadCipher& operator=(const PayloadCipher&) = delete;
+
+    int seal(const std::uint8_t hash[kHash], const Identity& plain, std::uint8_t* out) const {
+        const iovec in = piece(&plain, kIdentitySize);
+        return context_ == nullptr ? CRYPTMPI_FAILED
+                                   : aead_.seal(context_, nonce_, hash, kHash, &in, 1, out, out + kIdentitySize);
+    }
+    int open(const std::uint8_t hash[kHash], const std::uint8_t* in, Identity& plain) const {
+        const iovec out = {&plain, kIdentitySize};
+        return context_ == nullptr
+                   ? CRYPTMPI_FAILED
+                   : aead_.open(context_, nonce_, hash, kHash, in, kIdentitySize, &out, 1, in + kIdentitySize);
+    }
+
+private:
+    const cryptmpi_aead& aead_;
+    void* context_;
+    std::uint8_t nonce_[12] = {};
+};
+
+/// The token "e": in a handshake with a pre-shared key it is mixed into the key as well (section 9.2).
+Result<void> mix_share(const cryptmpi_kex& kex, HandshakeState& state, const std::uint8_t share[32]) {
+    if (auto done = mix_hash(kex, state, share, 32); !done) {
+        return done;
+    }
+    return mix_key(kex, state, share, 32);
+}
+
+std::string text(const Endpoint& end) {
+    static constexpr std::uint8_t kMapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+    char address[INET6_ADDRSTRLEN] = "?";
+    const unsigned port = end.port[0] * 256U + end.port[1];
+    if (std::memcmp(end.address, kMapped, sizeof kMapped) == 0) {
+        inet_ntop(AF_INET, end.address + sizeof kMapped, address, sizeof address);
+        return std::string(address) + ":" + std::to_string(port);
+    }
+    inet_ntop(AF_INET6, end.address, address, sizeof address);
+    return "[" + std::string(address) + "]:" + std::to_string(port);
+}
+
+bool same(const Endpoint& a, const Endpoint& b) {
+    return std::memcmp(&a, &b, sizeof a) == 0;
+}
+
+std::string suite_text(unsigned number) {
+    const auto known = aead::suite_by_number(number);
+    return known ? std::string(aead::name(*known)) : "an unknown suite (number " + std::to_string(number) + ")";
+}
+
+/// What can be said of a hello before any cryptography.
+Result<void> check_prefix(const Local& local, const HandshakeState& state, const std::uint8_t* in) {
+    const Prefix expected = prefix_of(other(state.role), local.crypto.suite);
+    if (!std::equal(expected.begin() + magic, expected.begin() + version, in + magic)) {
+        return fail(
+            EPROTO,
+            "the peer does not speak CryptMPI (its first bytes are no hello): start it under cryptmpi too, or allow "
+            "the address in the setting plaintext_peers");
+    }
+    if (in[version] != kProtocolVersion) {
+        return fail(EPROTO, "the peer speaks protocol version " + std::to_string(in[version]) + ", we speak " +
+                                std::to_string(kProtocolVersion) + ": install the same CryptMPI release on every node");
+    }
+    const std::uint8_t* const share = in + kShareAt;
+    if (std::equal(share, share + 32, state.ephemeral_public)) {
+        return fail(EPROTO, "our own hello came back: something on the way reflects what we send");
+    }
+    if (in[message] != expected[message]) {
+        const std::string found = std::to_string(in[message]);
+        return fail(EPROTO, "the peer sent hello " + found + " where hello " + std::to_string(expected[message]) +
+                                " was due: both ends take the same role, or something on the way mixes connections up");
+    }
+    if (in[suite] != expected[suite]) {
+        return fail(EPROTO, "the peer seals with " + suite_text(in[suite]) + ", we with " +
+                                std::string(aead::name(local.crypto.suite)) +
+                                ": give every node the same setting cipher");
+    }
+    if (in[reserved] != 0) {
+        return fail(EPROTO, "the peer's hello has a reserved byte set: altered on the way");
+    }
+    if (std::all_of(share, share + 32, [](std::uint8_t byte) { return byte == 0; })) {
+        return fail(EPROTO, "the peer's key share is all zeros: a forged hello");
+    }
+    return {};
+}
+
+/// Diffie-Hellman of the two ephemerals.
+Result<void> agree(const cryptmpi_kex& kex, HandshakeState& state, const std::uint8_t share[32]) {
+    if (kex.x25519_shared(state.shared, state.ephemeral_private, share) != CRYPTMPI_OK) {
+        return fail(EPROTO, "the peer's key share gives an all-zero secret: a forged hello");
+    }
+    return {};
+}
+
+Result<void> check_identity(const Local& local, const HandshakeState& state) {
+    if (std::memcmp(state.peer.job, state.self.job, sizeof state.self.job) != 0) {
+        return fail(EPROTO, "the peer holds our job key but belongs to another job (its job id differs)");
+    }
+    if (local.check_addresses &&
+        !(same(state.self.local, state.peer.remote) && same(state.self.remote, state.peer.local))) {
+        return fail(EPROTO, "the peer sees this connection as " + text(state.peer.local) + " to " +
+                                text(state.peer.remote) + ", we as " + text(state.self.remote) + " to " +
+                                text(state.self.local) +
+                                ": behind address translation turn the setting check_addresses off");
+    }
+    return {};
+}
+
+Result<void> do_start(const Local& local, HandshakeState& state) {
+    const cryptmpi_kex& kex = *local.crypto.kex;
+    if ((local.crypto.aead->suites >> CRYPTMPI_AES_256_GCM & 1U) == 0) {
+        return fail(ENOTSUP, "handshake: the crypto module has no AES-256-GCM; choose another with the setting module");
+    }
+    if (auto done = primitive(kex.random(state.ephemeral_private, 32), "random generator"); !done) {
+        return done;
+    }
+    if (auto done = primitive(kex.x25519_public(state.ephemeral_public, state.ephemeral_private), "X25519"); !done) {
+        return done;
+    }
+    std::memcpy(state.hash, kNoiseName, kHash);
+    std::memcpy(state.chaining_key, kNoiseName, kHash);
+
+    Prefix prologue[2] = {prefix_of(Role::initiator, local.crypto.suite),
+                          prefix_of(Role::responder, local.crypto.suite)};
+    if (auto done = mix_hash(kex, state, prologue, sizeof prologue); !done) {
+        return done;
+    }
+    return mix_key_and_hash(kex, state, local.job_key->data(), kJobKeySize);  // the token "psk"
+}
+
+Result<void> do_write(const Local& local, HandshakeState& state, std::uint8_t* out) {
+    const cryptmpi_kex& kex = *local.crypto.kex;
+    const Prefix prefix = prefix_of(state.role, local.crypto.suite);
+    std::copy(prefix.begin(), prefix.end(), out);
+    std::memcpy(out + kShareAt, state.ephemeral_public, 32);
+    if (auto done = mix_share(kex, state, state.ephemeral_public); !done) {
+        return done;
+    }
+    if (state.role == Role::responder) {
+        if (auto done = mix_key(kex, state, state.shared, 32); !done) {
+            return done;
+        }
+    }
+    const int status = PayloadCipher(*local.crypto.aead, state).seal(state.hash, state.self, out + kPayloadAt);
+    if (auto done = primitive(status, "AES-256-GCM"); !done) {
+        return done;
+    }
+    ++state.nonce;
+    return mix_hash(kex, state, out + kPayloadAt, kSealedIdentitySize);
+}
+
+Result<void> do_read(const Local& local, HandshakeState& state, const std::uint8_t* in) {
+    const cryptmpi_kex& kex = *local.crypto.kex;
+    if (auto done = check_prefix(local, state, in); !done) {
+        return done;
+    }
+    const std::uint8_t* const share = in + kShareAt;
+    if (auto done = mix_share(kex, state, share); !done) {
+        return done;
+    }
+    if (state.role == Role::initiator) {
+        if (auto done = agree(kex, state, share); !done) {
+            return done;
+        }
+        if (auto done = mix_key(kex, state, state.shared, 32); !done) {
+            return done;
+        }
+    }
+    switch (PayloadCipher(*local.crypto.aead, state).open(state.hash, in + kPayloadAt, state.peer)) {
+        case CRYPTMPI_OK:
+            break;
+        case CRYPTMPI_FORGED:
+            return fail(
+                EKEYREJECTED,
+                "the peer's hello does not open: wrong job key, or altered on the way; give every node the same key "
+                "file");
+        default:
+            return primitive(CRYPTMPI_FAILED, "AES-256-GCM");
+    }
+    ++state.nonce;
+    if (auto done = mix_hash(kex, state, in + kPayloadAt, kSealedIdentitySize); !done) {
+        return done;
+    }
+    // The responder spends a multiplication only on a peer that holds the job key.
+    if (state.role == Role::responder) {
+        if (auto done = agree(kex, state, share); !done) {
+            return done;
+        }
+    }
+    return check_identity(local, state);
+}
+
+Result<void> wrong_step() {
+    return fail(EINVAL, "handshake: a step out of order");
+}
+
+/// Whatever fails ends the handshake.
+Result<void> step(HandshakeState& state, Result<void> done) {
+    if (done) {
+        ++state.step;
+    } else {
+        abandon(state);
+    }
+    return done;
+}
+
+void begin(seal::DirectionState& direction, const std::uint8_t secret[seal::kSecretSize]) {
+    direction = {};
+    std::memcpy(direction.secret, secret, seal::kSecretSize);
+}
+
+}  // namespace
+
+Result<void> start(const Local& local, Role role, const Identity& self, HandshakeState& state) {
+    abandon(state);
+    state.role = role;
+    state.self = self;
+    auto done = do_start(local, state);
+    if (!done) {
+        abandon(state);
+    }
+    return done;
+}
+
+Result<void> write_hello(const Local& local, HandshakeState& state, std::span<std::uint8_t, kHelloSize> out) {
+    const bool turn =
+        (state.role == Role::initiator && state.step == 0) || (state.role == Role::responder && state.step == 1);
+    return turn ? step(state, do_write(local, state, out.data())) : wrong_step();
+}
+
+Result<void> read_hello(const Local& local, HandshakeState& state, std::span<const std::uint8_t, kHelloSize> in) {
+    const bool turn =
+        (state.role == Role::initiator && state.step == 1) || (state.role == Role::responder && state.step == 0);
+    return turn ? step(state, do_read(local, state, in.data())) : wrong_step();
+}
+
+Result<void> finish(const Local& local, HandshakeState& state, seal::DirectionState& send,
+                    seal::DirectionState& receive) {
+    if (state.step != 2) {
+        return wrong_step();
+    }
+    Secret<2 * kHash> split;
+    if (auto done = hkdf(*local.crypto.kex, state.chaining_key, nullptr, 0, split.data(), 2); !done) {
+        abandon(state);
+        return done;
+    }
+    const bool initiator = state.role == Role::initiator;
+    begin(initiator ? send : receive, split.data());
+    begin(initiator ? receive : send, split.data() + kHash);
+
+    const Identity self = state.self;
+    const Identity peer = state.peer;
+    const Role role = state.role;
+    abandon(state);
+    state.self = self;
+    state.peer = peer;
+    state.role = role;
+    state.step = 3;
+    return {};
+}
+
+void abandon(HandshakeState& state) noexcept {
+    wipe(&state, sizeof state);
+}
+
+}  // namespace cryptmpi::keys

@@ -1,16 +1,21 @@
-// The handshake of one connection: Noise_NNpsk0_25519_AESGCM_SHA256 (noiseprotocol.org, revision 34), keyed by the job key.
+// The handshake of one connection: Noise_NNpsk0_25519_AESGCM_SHA256 (noiseprotocol.org, revision 34), keyed by the job
+// key.
 //
 //   initiator (connect)                                            responder (accept)
 //     hello 1: prefix | e | sealed Identity   ------------------->
 //              <-------------------   hello 2: prefix | e | sealed Identity
 //     confirm: the first record of the stream  ------------------>
 //
-// The prefix (magic, protocol version, message number, suite) of both sides is in the Noise prologue. A side that gets a prefix
-// it does not agree with refuses: there is no negotiation, so there is nothing to downgrade. The responder hands nothing to its
-// caller, and sends nothing, before the confirm record opened: a replayed hello 1 gets no further.
+// The prefix (magic, protocol version, message number, suite) of both sides is in the Noise prologue. A side that gets
+// a prefix it does not agree with refuses: there is no negotiation, so there is nothing to downgrade. The responder
+// hands nothing to its caller, and sends nothing, before the confirm record opened: a replayed hello 1 gets no further.
 //
 // Plain bytes in and out: no socket here. The state has no pointers, so that it can live in memory shared by processes.
 #pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
 
 #include "aead/suite.hpp"
 #include "base/result.hpp"
@@ -18,14 +23,10 @@
 #include "seal/key_schedule.hpp"
 #include "seal/stream.hpp"
 
-#include <array>
-#include <cstdint>
-#include <span>
-
 namespace cryptmpi::keys {
 
 inline constexpr std::uint8_t kProtocolVersion = 1;
-inline constexpr std::size_t kPrefixSize = 8;    // "CMPI" | version | message number (1, 2) | suite | 0
+inline constexpr std::size_t kPrefixSize = 8;  // "CMPI" | version | message number (1, 2) | suite | 0
 inline constexpr std::size_t kNodeNameSize = 64;
 
 /// An IPv6 or IPv4-mapped address and a port, network byte order.
@@ -34,13 +35,14 @@ struct Endpoint {
     std::uint8_t port[2];
 };
 
-/// What each side says of itself inside the handshake, sealed. `local` and `remote` are the connection's ends as this side sees them.
+/// What each side says of itself inside the handshake, sealed. `local` and `remote` are the connection's ends as this
+/// side sees them.
 struct Identity {
-    std::uint8_t job[32];              // SHA-256 of the job's id
+    std::uint8_t job[32];  // SHA-256 of the job's id
     Endpoint local;
     Endpoint remote;
-    char node[kNodeNameSize];          // host name, padded with zeros
-    std::uint8_t process[4];           // pid, little endian
+    char node[kNodeNameSize];  // host name, padded with zeros
+    std::uint8_t process[4];   // pid, little endian
 };
 inline constexpr std::size_t kIdentitySize = 32 + 18 + 18 + 64 + 4;
 static_assert(sizeof(Identity) == kIdentitySize);
@@ -51,9 +53,9 @@ enum class Role : std::uint8_t { initiator = 1, responder = 2 };
 
 /// What one end brings to every handshake of the process.
 struct Local {
-    seal::Crypto crypto;               // the suite both must use
+    seal::Crypto crypto;  // the suite both must use
     const JobKey* job_key = nullptr;
-    bool check_addresses = true;       // refuse a peer that sees other addresses on this connection than we do
+    bool check_addresses = true;  // refuse a peer that sees other addresses on this connection than we do
 };
 
 /// The Noise symmetric state, and what is still needed; wiped by finish(), abandon() and on error.
@@ -64,26 +66,32 @@ struct HandshakeState {
     std::uint64_t nonce;
     std::uint8_t ephemeral_private[32];
     std::uint8_t ephemeral_public[32];
+    std::uint8_t shared[32];  // of the two ephemerals, once the peer's is known
     Identity self;
     Identity peer;
     Role role;
-    std::uint8_t step;                 // messages done: 0, 1, 2
+    std::uint8_t step;  // messages done: 0, 1, 2; 3 when finished
 };
 
-/// Starts a handshake with a fresh ephemeral key.
+/// Starts a handshake with a fresh ephemeral key. Error (ENOTSUP): the module has no AES-256-GCM, which every handshake
+/// uses.
 Result<void> start(const Local& local, Role role, const Identity& self, HandshakeState& state);
 
 /// The hello that this role sends next (initiator: step 0; responder: step 1).
 Result<void> write_hello(const Local& local, HandshakeState& state, std::span<std::uint8_t, kHelloSize> out);
 
-/// Checks the peer's hello. One line each, naming what to mend: not CryptMPI (plaintext peer: names plaintext_peers), other version,
-/// other cipher suite, wrong job key or altered, all-zero share, own hello reflected, other job, other addresses (names check_addresses).
-/// Codes: EPROTO; EKEYREJECTED for a hello that does not open.
+/// Checks the peer's hello. One line each, naming what to mend: not CryptMPI (plaintext peer: names plaintext_peers),
+/// other version, other cipher suite, wrong job key or altered, all-zero share, own hello reflected, other job, other
+/// addresses (names check_addresses). Codes: EPROTO; EKEYREJECTED for a hello that does not open. The lines do not name
+/// the peer: the caller, who knows it, does.
 Result<void> read_hello(const Local& local, HandshakeState& state, std::span<const std::uint8_t, kHelloSize> in);
 
-/// Noise's Split(): the two directions' first secrets. Wipes the handshake's own, leaving `peer`.
-Result<void> finish(const Local& local, HandshakeState& state, seal::DirectionState& send, seal::DirectionState& receive);
+/// Noise's Split(): the two directions' first secrets, counters at zero. Wipes the handshake's own, leaving `self`,
+/// `peer` and `role`.
+Result<void> finish(const Local& local, HandshakeState& state, seal::DirectionState& send,
+                    seal::DirectionState& receive);
 
+/// Wipes everything.
 void abandon(HandshakeState& state) noexcept;
 
 }  // namespace cryptmpi::keys

@@ -3,24 +3,31 @@
 // The file is one line of text:  cryptmpi-job-key-1 <64 hexadecimal digits>
 #pragma once
 
-#include "base/result.hpp"
-#include "base/secret.hpp"
-
 #include <cryptmpi/module.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <span>
+
+#include "base/result.hpp"
+#include "base/secret.hpp"
 
 namespace cryptmpi::keys {
 
 inline constexpr std::size_t kJobKeySize = 32;
 using JobKey = Secret<kJobKeySize>;
 
-/// Reads and checks the key file. Each error is one line with its mend: missing (cryptmpi keygen), not a regular file, unreadable,
-/// owned by somebody else (neither us nor root), mode open to group or others (chmod 600), malformed (what was expected).
+/// The content of a key file. Errors complete the sentence "job key file NAME ...".
+Result<void> parse_job_key(std::span<const std::uint8_t> content, JobKey& key);
+
+/// Reads and checks the key file. Each error is one line with its mend: missing (cryptmpi keygen), not a regular file,
+/// unreadable, owned by somebody else (neither us nor root), mode open to group or others (chmod 600), malformed (what
+/// was expected).
 Result<std::unique_ptr<JobKey>> read_job_key(const std::filesystem::path& file);
 
-/// Writes a fresh random key, mode 0600, atomically, folders made as 0700. Error when the file exists and `replace` is false.
+/// Writes a fresh random key, mode 0600, atomically, folders made as 0700. Error when the file exists and `replace` is
+/// false.
 Result<void> write_job_key(const std::filesystem::path& file, const cryptmpi_kex& kex, bool replace);
 
 }  // namespace cryptmpi::keys

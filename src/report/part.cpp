@@ -1,0 +1,375 @@
+#include "report/part.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string_view>
+#include <tuple>
+
+namespace cryptmpi::report {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr std::array kTotals = {"sealed_connections",
+                                "sealed_bytes_sent",
+                                "sealed_bytes_received",
+                                "sealed_records_sent",
+                                "sealed_records_received",
+                                "native_connections",
+                                "rekeys",
+                                "failed_opens",
+                                "refused_handshakes"};
+
+fs::path parts_folder(const fs::path& report_file) {
+    return report_file.string() + ".parts";
+}
+
+Json to_json(const Part& part) {
+    Json not_sealed = Json::array();
+    for (const auto& entry : part.not_sealed) {
+        not_sealed.push_back({{"reason", entry.reason}, {"connections", entry.connections}, {"bytes", entry.bytes}});
+    }
+    return {{"job_id", part.job_id},
+            {"layer", part.layer},
+            {"node", part.node},
+            {"pid", part.pid},
+            {"role", part.role},
+            {"rank", part.rank},
+            {"ranks", part.ranks},
+            {"program", part.program},
+            {"suite", part.suite},
+            {"module", part.module},
+            {"scope", part.scope},
+            {"sealed_connections", part.sealed_connections},
+            {"sealed_bytes_sent", part.sealed_bytes_sent},
+            {"sealed_bytes_received", part.sealed_bytes_received},
+            {"sealed_records_sent", part.sealed_records_sent},
+            {"sealed_records_received", part.sealed_records_received},
+            {"native_connections", part.native_connections},
+            {"rekeys", part.rekeys},
+            {"failed_opens", part.failed_opens},
+            {"refused_handshakes", part.refused_handshakes},
+            {"refused_roads", part.refused_roads},
+            {"not_sealed", std::move(not_sealed)},
+            {"errors", part.errors}};
+}
+
+/// Names and lines come from programs and hosts, so they may hold bytes that are not UTF-8.
+std::string to_text(const Json& json) {
+    return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+/// Writes beside `file` and renames, so that a reader never sees half of it.
+Result<void> write_whole(const fs::path& file, const std::string& text) {
+    const std::string temporary = file.string() + "." + std::to_string(getpid()) + ".new";
+    errno = 0;
+    std::ofstream stream(temporary, std::ios::binary);
+    stream << text;
+    stream.close();
+    if (!stream || std::rename(temporary.c_str(), file.c_str()) != 0) {
+        const int code = errno != 0 ? errno : EIO;
+        std::remove(temporary.c_str());
+        return fail(code, "cannot write report " + file.string() + ": " + std::strerror(code));
+    }
+    return {};
+}
+
+Result<Json> read_json(const fs::path& file) {
+    errno = 0;
+    std::ifstream stream(file, std::ios::binary);
+    const std::string text{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+    if (!stream) {
+        const int code = errno != 0 ? errno : EIO;
+        return fail(code, "cannot read report " + file.string() + ": " + std::strerror(code));
+    }
+    Json json = Json::parse(text, nullptr, false);
+    if (!json.is_object()) return fail(EINVAL, file.string() + " is not a report of CryptMPI: no JSON object in it");
+    return json;
+}
+
+std::string joined(const std::vector<std::string>& names) {
+    std::string text;
+    for (const auto& name : names) text += (text.empty() ? "" : ", ") + name;
+    return text;
+}
+
+std::vector<std::string> names_in(const Json& array) {
+    return array.get<std::vector<std::string>>();
+}
+
+/// What the parts say under `key`, each value once, sorted; empty ones left out.
+std::vector<std::string> distinct(const std::vector<Json>& parts, const char* key) {
+    std::set<std::string> values;
+    for (const auto& part : parts) {
+        if (auto value = part.value(key, ""); !value.empty()) values.insert(std::move(value));
+    }
+    return {values.begin(), values.end()};
+}
+
+Json collected(const std::vector<Json>& parts, const char* key) {
+    std::set<std::string> lines;
+    for (const auto& part : parts) {
+        for (const auto& line : part.value(key, std::vector<std::string>{})) lines.insert(line);
+    }
+    return lines;
+}
+
+Json nodes_of(const std::vector<Json>& parts) {
+    Json nodes = Json::array();
+    for (const auto& name : distinct(parts, "node")) {
+        std::vector<int> ranks;
+        std::uint64_t sent = 0;
+        std::uint64_t received = 0;
+        for (const auto& part : parts) {
+            if (part.value("node", "") != name) continue;
+            if (const int rank = part.value("rank", -1); rank >= 0) ranks.push_back(rank);
+            sent += part.value("sealed_bytes_sent", std::uint64_t{0});
+            received += part.value("sealed_bytes_received", std::uint64_t{0});
+        }
+        std::sort(ranks.begin(), ranks.end());
+        ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+        nodes.push_back({{"name", name},
+                         {"ranks", std::move(ranks)},
+                         {"sealed_bytes_sent", sent},
+                         {"sealed_bytes_received", received}});
+    }
+    return nodes;
+}
+
+Json not_sealed_of(const std::vector<Json>& parts) {
+    std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> sums;
+    for (const auto& part : parts) {
+        if (!part.contains("not_sealed")) continue;
+        for (const auto& entry : part.at("not_sealed")) {
+            auto& [connections, bytes] = sums[entry.value("reason", "")];
+            connections += entry.value("connections", std::uint64_t{0});
+            bytes += entry.value("bytes", std::uint64_t{0});
+        }
+    }
+    Json list = Json::array();
+    for (const auto& [reason, sum] : sums) {
+        list.push_back({{"reason", reason}, {"connections", sum.first}, {"bytes", sum.second}});
+    }
+    return list;
+}
+
+Json merged(std::vector<Json> parts, std::vector<std::string> problems) {
+    std::sort(parts.begin(), parts.end(), [](const Json& a, const Json& b) {
+        const auto order = [](const Json& part) {
+            const int rank = part.value("rank", -1);
+            return std::tuple(rank < 0, rank, part.value("node", ""), part.value("pid", 0));
+        };
+        return order(a) < order(b);
+    });
+
+    // A job that spawns processes has several groups of ranks, each counted from zero; the launcher's group is what is
+    // expected.
+    int ranks = -1;
+    std::set<int> reported;
+    Json totals = Json::object();
+    for (const char* key : kTotals) totals[key] = std::uint64_t{0};
+    for (const auto& part : parts) {
+        ranks = std::max(ranks, part.value("ranks", -1));
+        if (const int rank = part.value("rank", -1); rank >= 0) reported.insert(rank);
+        for (const char* key : kTotals) {
+            totals[key] = totals[key].get<std::uint64_t>() + part.value(key, std::uint64_t{0});
+        }
+    }
+    const auto jobs = distinct(parts, "job_id");
+    if (jobs.size() > 1)
+        problems.push_back("parts of " + std::to_string(jobs.size()) + " jobs share this report file: " + joined(jobs));
+    const bool complete = problems.empty() && ranks > 0 && static_cast<int>(reported.size()) == ranks;
+
+    Json errors = collected(parts, "errors");
+    for (auto& problem : problems) errors.push_back(std::move(problem));
+    return {{"job_id", joined(jobs)},
+            {"complete", complete},
+            {"layer", joined(distinct(parts, "layer"))},
+            {"nodes", nodes_of(parts)},
+            {"ranks", ranks},
+            {"ranks_reported", reported.size()},
+            {"suites", distinct(parts, "suite")},
+            {"modules", distinct(parts, "module")},
+            {"scope", joined(distinct(parts, "scope"))},
+            {"totals", std::move(totals)},
+            {"not_sealed", not_sealed_of(parts)},
+            {"refused_roads", collected(parts, "refused_roads")},
+            {"errors", std::move(errors)},
+            {"processes", std::move(parts)}};
+}
+
+Result<Json> merge(const fs::path& report_file) {
+    const fs::path folder = parts_folder(report_file);
+    std::vector<Json> parts;
+    std::vector<std::string> problems;
+    std::error_code error;
+    for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+        if (entry->path().extension() != ".json") continue;
+        if (auto part = read_json(entry->path())) {
+            parts.push_back(std::move(*part));
+        } else {
+            problems.push_back(part.error().line);
+        }
+    }
+    if (error && error.value() != ENOENT) {
+        return fail(error.value(), "cannot read the report's parts in " + folder.string() + ": " + error.message());
+    }
+    if (parts.empty()) {
+        return fail(ENOENT, "no process of the job wrote a part of its report into " + folder.string() +
+                                "; it must be a folder that all nodes share");
+    }
+    return merged(std::move(parts), std::move(problems));
+}
+
+std::string readable_bytes(std::uint64_t bytes) {
+    constexpr std::array kUnits = {"B", "KB", "MB", "GB", "TB", "PB"};
+    auto value = static_cast<double>(bytes);
+    std::size_t unit = 0;
+    while (value >= 1000 && unit + 1 < kUnits.size()) {
+        value /= 1000;
+        ++unit;
+    }
+    std::array<char, 32> text{};
+    std::snprintf(text.data(), text.size(), unit == 0 ? "%.0f %s" : "%.2f %s", value, kUnits[unit]);
+    return text.data();
+}
+
+/// Loopback never leaves the node, so it does not spoil the verdict; whatever else went in clear does.
+bool left_the_node(const Json& entry) {
+    return !entry.value("reason", "").starts_with("loopback");
+}
+
+std::string ranks_text(const Json& job) {
+    const int ranks = job.value("ranks", -1);
+    const auto nodes = std::to_string(job.at("nodes").size());
+    if (ranks < 0) return "no rank reported, " + nodes + " node(s)";
+    return std::to_string(job.value("ranks_reported", 0)) + " of " + std::to_string(ranks) + " ranks reported, on " +
+           nodes + " node(s)";
+}
+
+std::string verdict(const Json& job) {
+    const auto& totals = job.at("totals");
+    const auto failed = totals.value("failed_opens", std::uint64_t{0});
+    if (failed != 0) {
+        return "FAILED: " + std::to_string(failed) +
+               " record(s) did not open; the traffic was altered on its way, or corrupted.";
+    }
+    if (!job.at("errors").empty()) return "FAILED: there were errors (below).";
+    if (!job.value("complete", false)) return "INCOMPLETE: " + ranks_text(job) + "; what the others sent is not known.";
+    const auto& open = job.at("not_sealed");
+    if (std::any_of(open.begin(), open.end(), left_the_node))
+        return "SEALED WITH EXCEPTIONS: see \"not sealed\" below.";
+    if (totals.value("sealed_connections", std::uint64_t{0}) == 0) {
+        return "NOTHING TO SEAL: no connection between nodes was made.";
+    }
+    return "SEALED: all traffic between the nodes was encrypted and authenticated.";
+}
+
+std::string summary(const Json& job) {
+    const auto& totals = job.at("totals");
+    const auto count = [&](const char* key) { return totals.value(key, std::uint64_t{0}); };
+    std::string text = verdict(job) + "\n";
+    const auto row = [&](std::string_view label, const std::string& value) {
+        text += "  " + std::string(label) + std::string(label.size() < 18 ? 18 - label.size() : 1, ' ') + value + "\n";
+    };
+    const auto name = job.value("job_id", "");
+    row("job", name.empty() ? "(no id)" : name);
+    row("ranks", ranks_text(job));
+    for (const auto& node : job.at("nodes")) {
+        std::string ranks;
+        for (const auto& rank : node.at("ranks")) ranks += (ranks.empty() ? "" : " ") + std::to_string(rank.get<int>());
+        row("node " + node.value("name", ""),
+            "ranks " + (ranks.empty() ? "none" : ranks) + "; sealed out " +
+                readable_bytes(node.value("sealed_bytes_sent", std::uint64_t{0})) + ", in " +
+                readable_bytes(node.value("sealed_bytes_received", std::uint64_t{0})));
+    }
+    row("cipher", joined(names_in(job.at("suites"))));
+    row("module", joined(names_in(job.at("modules"))));
+    row("layer", job.value("layer", "") + ", scope " + job.value("scope", ""));
+    row("sealed", readable_bytes(count("sealed_bytes_sent")) + " (" + std::to_string(count("sealed_bytes_sent")) +
+                      " bytes) in " + std::to_string(count("sealed_records_sent")) + " records; " +
+                      std::to_string(count("sealed_connections")) + " connection ends");
+    row("native", std::to_string(count("native_connections")) + " connection ends inside a node");
+    row("rekeys", std::to_string(count("rekeys")));
+    row("failed opens", std::to_string(count("failed_opens")));
+    row("refused", std::to_string(count("refused_handshakes")) + " handshakes");
+    for (const auto& road : job.at("refused_roads")) row("closed road", road.get<std::string>());
+    for (const auto& entry : job.at("not_sealed")) {
+        const auto bytes = entry.value("bytes", std::uint64_t{0});
+        row("not sealed", entry.value("reason", "") + ": " +
+                              std::to_string(entry.value("connections", std::uint64_t{0})) + " connection ends" +
+                              (bytes != 0 ? ", " + readable_bytes(bytes) : ""));
+    }
+    if (job.at("not_sealed").empty()) row("not sealed", "nothing");
+    for (const auto& line : job.at("errors")) row("error", line.get<std::string>());
+    return text;
+}
+
+/// Runs `work`, turning an exception (out of memory, a report with values of other kinds) into an error line.
+template <class Work>
+auto guarded(const fs::path& report_file, Work work) -> decltype(work()) {
+    try {
+        return work();
+    } catch (const std::exception& error) {
+        return fail(EINVAL, "report " + report_file.string() + ": " + error.what());
+    }
+}
+
+}  // namespace
+
+Result<void> write_part(const fs::path& report_file, const Part& part) {
+    return guarded(report_file, [&]() -> Result<void> {
+        const fs::path folder = parts_folder(report_file);
+        std::error_code error;
+        fs::create_directories(folder, error);
+        if (error) return fail(error.value(), "cannot make report folder " + folder.string() + ": " + error.message());
+        std::string name = part.node + "." + std::to_string(part.pid) + ".json";
+        std::replace(name.begin(), name.end(), '/', '_');
+        return write_whole(folder / name, to_text(to_json(part)));
+    });
+}
+
+Result<std::string> merge_parts(const fs::path& report_file) {
+    return guarded(report_file, [&]() -> Result<std::string> {
+        auto job = merge(report_file);
+        if (!job) return tl::unexpected<Error>(job.error());
+        return to_text(*job);
+    });
+}
+
+Result<void> finish_job(const fs::path& report_file) {
+    return guarded(report_file, [&]() -> Result<void> {
+        auto text = merge_parts(report_file);
+        if (!text) return tl::unexpected<Error>(text.error());
+        if (auto written = write_whole(report_file, *text); !written) return written;
+        std::error_code ignored;
+        fs::remove_all(parts_folder(report_file), ignored);
+        return {};
+    });
+}
+
+Result<std::string> summarize(const fs::path& report_file) {
+    return guarded(report_file, [&]() -> Result<std::string> {
+        std::error_code ignored;
+        const bool has_parts = fs::is_directory(parts_folder(report_file), ignored);
+        auto job = fs::exists(report_file, ignored) || !has_parts ? read_json(report_file) : merge(report_file);
+        if (!job) return tl::unexpected<Error>(job.error());
+        if (!job->contains("totals") || !job->contains("processes")) {
+            return fail(EINVAL, report_file.string() + " is not a job's report of CryptMPI");
+        }
+        return summary(*job);
+    });
+}
+
+}  // namespace cryptmpi::report

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace cryptmpi::seal {
 
@@ -13,6 +14,9 @@ inline constexpr std::size_t kRecordOverhead = kHeaderSize + kTagSize;
 inline constexpr std::size_t kMaxPlaintext = 128 * 1024;  // of one record, bytes
 inline constexpr std::size_t kMaxRecord = kMaxPlaintext + kRecordOverhead;
 inline constexpr std::size_t kSecretSize = 32;
+
+// Begins the `info` of every key derivation: another protocol version derives other keys.
+inline constexpr std::string_view kLabelPrefix = "cryptmpi 1 ";
 
 // A key's share of work. SP 800-38D allows 2^32 calls under one key with counter nonces, and the bound on telling
 // AES-GCM from random (RFC 8446 5.5: 2^34.5 blocks for an advantage of 2^-57) is far above both of these.

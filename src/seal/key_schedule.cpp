@@ -1,0 +1,96 @@
+#include "seal/key_schedule.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+#include <utility>
+
+namespace cryptmpi::seal {
+namespace {
+
+constexpr std::size_t kHashSize = 32;
+
+iovec piece(const void* at, std::size_t size) {
+    return {const_cast<void*>(at), size};  // iovec has no const form; the modules only read
+}
+
+}  // namespace
+
+Result<void> expand(const cryptmpi_kex& kex, const std::uint8_t secret[kSecretSize], std::string_view label,
+                    std::uint8_t* out, std::size_t size) {
+    if (size > 2 * kHashSize) {
+        return fail(EINVAL, "key schedule: more than 64 bytes were asked of one expansion");
+    }
+    Secret<kHashSize> block;
+    std::size_t done = 0;
+    for (std::uint8_t number = 1; done < size; ++number) {
+        Secret<kHashSize> previous;
+        std::memcpy(previous.data(), block.data(), kHashSize);
+        const iovec in[] = {piece(previous.data(), number == 1 ? 0 : kHashSize),
+                            piece(kLabelPrefix.data(), kLabelPrefix.size()), piece(label.data(), label.size()),
+                            piece(&number, 1)};
+        if (kex.hmac_sha256(block.data(), secret, kSecretSize, in, std::size(in)) != CRYPTMPI_OK) {
+            wipe(out, size);
+            return fail(EIO, "key schedule: the crypto module's HMAC-SHA-256 failed");
+        }
+        const std::size_t part = std::min(kHashSize, size - done);
+        std::memcpy(out + done, block.data(), part);
+        done += part;
+    }
+    return {};
+}
+
+RecordKey::RecordKey(RecordKey&& other) noexcept
+    : aead_(other.aead_), context_(std::exchange(other.context_, nullptr)) {
+    std::memcpy(base_, other.base_, kNonceSize);
+    wipe(other.base_, kNonceSize);
+}
+
+RecordKey& RecordKey::operator=(RecordKey&& other) noexcept {
+    std::swap(aead_, other.aead_);
+    std::swap(context_, other.context_);
+    std::swap(base_, other.base_);
+    return *this;
+}
+
+RecordKey::~RecordKey() {
+    if (context_ != nullptr) {
+        aead_->destroy(context_);
+    }
+    wipe(base_, kNonceSize);
+}
+
+Result<RecordKey> RecordKey::derive(const Crypto& crypto, const std::uint8_t secret[kSecretSize]) {
+    Secret<32> key;
+    RecordKey made;
+    if (auto done = expand(*crypto.kex, secret, "key", key.data(), aead::key_size(crypto.suite)); !done) {
+        return tl::unexpected(done.error());
+    }
+    if (auto done = expand(*crypto.kex, secret, "nonce", made.base_, kNonceSize); !done) {
+        return tl::unexpected(done.error());
+    }
+    made.aead_ = crypto.aead;
+    made.context_ = crypto.aead->create(static_cast<int>(crypto.suite), key.data());
+    if (made.context_ == nullptr) {
+        return fail(EIO, "key schedule: the crypto module could not start " + std::string(aead::name(crypto.suite)));
+    }
+    return made;
+}
+
+void RecordKey::nonce(std::uint64_t counter, std::uint8_t out[kNonceSize]) const {
+    std::memcpy(out, base_, kNonceSize);
+    for (std::size_t i = 0; i < 8; ++i) {
+        out[kNonceSize - 1 - i] ^= static_cast<std::uint8_t>(counter >> (8 * i));
+    }
+}
+
+Result<void> ratchet(const cryptmpi_kex& kex, std::uint8_t secret[kSecretSize]) {
+    Secret<kSecretSize> next;
+    if (auto done = expand(kex, secret, "next", next.data(), kSecretSize); !done) {
+        return done;
+    }
+    std::memcpy(secret, next.data(), kSecretSize);
+    return {};
+}
+
+}  // namespace cryptmpi::seal

@@ -1,15 +1,16 @@
-// From a secret to a cipher's key and nonces, and from an epoch's secret to the next one's. The only place that derives keys.
+// From a secret to a cipher's key and nonces, and from an epoch's secret to the next one's. The only place that derives
+// keys.
 #pragma once
-
-#include "aead/suite.hpp"
-#include "base/result.hpp"
-#include "base/secret.hpp"
-#include "seal/constants.hpp"
 
 #include <cryptmpi/module.h>
 
 #include <cstdint>
 #include <string_view>
+
+#include "aead/suite.hpp"
+#include "base/result.hpp"
+#include "base/secret.hpp"
+#include "seal/constants.hpp"
 
 namespace cryptmpi::seal {
 

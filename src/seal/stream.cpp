@@ -1,0 +1,243 @@
+#include "seal/stream.hpp"
+
+#include <atomic>
+#include <cerrno>
+#include <string>
+#include <utility>
+
+#include "seal/nonce_ledger.hpp"
+
+namespace cryptmpi::seal {
+namespace {
+
+void write_header(RecordType type, std::size_t size, std::uint8_t out[kHeaderSize]) {
+    out[0] = static_cast<std::uint8_t>(size);
+    out[1] = static_cast<std::uint8_t>(size >> 8);
+    out[2] = static_cast<std::uint8_t>(size >> 16);
+    out[3] = static_cast<std::uint8_t>(type);
+}
+
+std::size_t total(std::span<const iovec> pieces) {
+    std::size_t sum = 0;
+    for (const iovec& piece : pieces) {
+        sum += piece.iov_len;
+    }
+    return sum;
+}
+
+/// Whether one more record has its place under this epoch's key. Only the rekey record may take the last place.
+bool fits(const DirectionState& state, const Limits& limits, RecordType type, std::size_t size) {
+    const std::uint64_t places = type == RecordType::rekey ? 1 : 2;
+    return state.counter + places <= limits.records && state.bytes + size <= limits.bytes;
+}
+
+bool is_first(const DirectionState& state) {
+    return state.counter == 0 && state.epoch == 0;
+}
+
+/// The order matters if this process is killed on the way: the counter may go back to zero only when the old secret is
+/// gone and no process takes its cached key for the current one.
+Result<void> next_epoch(const cryptmpi_kex& kex, DirectionState& state) {
+    if (auto done = ratchet(kex, state.secret); !done) {
+        return done;
+    }
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    ++state.epoch;
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    state.counter = 0;
+    state.bytes = 0;
+    return {};
+}
+
+}  // namespace
+
+Result<RecordHeader> parse_header(const std::uint8_t header[kHeaderSize]) {
+    const std::uint32_t size = header[0] | std::uint32_t{header[1]} << 8 | std::uint32_t{header[2]} << 16;
+    const auto type = static_cast<RecordType>(header[3]);
+    switch (type) {
+        case RecordType::data:
+            if (size > kMaxPlaintext) {
+                return fail(EBADMSG,
+                            "a record's header says " + std::to_string(size) + " bytes, more than a record holds");
+            }
+            return RecordHeader{type, size};
+        case RecordType::confirm:
+        case RecordType::rekey:
+        case RecordType::close:
+            if (size != 0) {
+                return fail(EBADMSG, "a control record's header says that it carries bytes");
+            }
+            return RecordHeader{type, size};
+    }
+    return fail(EBADMSG, "a record's header has the unknown type " + std::to_string(header[3]));
+}
+
+Result<void> EpochKey::derive(const Crypto& crypto, const DirectionState& state) {
+    auto key = RecordKey::derive(crypto, state.secret);
+    if (!key) {
+        return tl::unexpected(std::move(key.error()));
+    }
+    key_ = std::move(*key);
+    epoch_ = state.epoch;
+    return {};
+}
+
+void EpochKey::forget() {
+    key_ = RecordKey();
+    epoch_ = kNone;
+}
+
+StreamSealer::StreamSealer(const Crypto& crypto, DirectionState& state, Limits limits)
+    : crypto_(crypto), state_(&state), limits_(limits) {}
+
+Result<std::size_t> StreamSealer::seal(std::span<const iovec> in, std::size_t size, std::uint8_t* out) {
+    if (size > kMaxPlaintext || total(in) != size) [[unlikely]] {
+        return fail(EINVAL, "seal: a record of " + std::to_string(size) + " bytes was asked for, from pieces of " +
+                                std::to_string(total(in)) + "; a record holds " + std::to_string(kMaxPlaintext));
+    }
+    return seal_next(RecordType::data, in, size, out);
+}
+
+Result<std::size_t> StreamSealer::seal_control(RecordType type, std::uint8_t* out) {
+    const bool allowed = type == RecordType::close || (type == RecordType::confirm && is_first(*state_));
+    if (!allowed) {
+        return fail(EINVAL, "seal: no such control record here");
+    }
+    auto written = seal_next(type, {}, 0, out);
+    if (written && type == RecordType::close) {
+        state_->closed = 1;
+        wipe(state_->secret, kSecretSize);
+        key_.forget();
+    }
+    return written;
+}
+
+Result<std::size_t> StreamSealer::seal_next(RecordType type, std::span<const iovec> in, std::size_t size,
+                                            std::uint8_t* out) {
+    if (state_->closed != 0) [[unlikely]] {
+        return fail(EPIPE, "seal: this direction has been closed");
+    }
+    if (state_->failed != 0) [[unlikely]] {
+        return fail(EIO, "seal: this direction failed earlier");
+    }
+    std::size_t before = 0;
+    if (!fits(*state_, limits_, type, size)) [[unlikely]] {
+        if (limits_.records < 2 || limits_.bytes < size) {
+            return fail(EINVAL, "seal: the limits leave no room for a record of " + std::to_string(size) + " bytes");
+        }
+        if (auto done = seal_one(RecordType::rekey, {}, 0, out); !done) {
+            return tl::unexpected(std::move(done.error()));
+        }
+        key_.forget();
+        if (auto done = next_epoch(*crypto_.kex, *state_); !done) {
+            return give_up(std::move(done.error()));
+        }
+        ++counters_.rekeys;
+        before = kRecordOverhead;
+    }
+    if (auto done = seal_one(type, in, size, out + before); !done) [[unlikely]] {
+        return tl::unexpected(std::move(done.error()));
+    }
+    return before + kRecordOverhead + size;
+}
+
+Result<void> StreamSealer::seal_one(RecordType type, std::span<const iovec> in, std::size_t size, std::uint8_t* out) {
+    if (auto done = key_.refresh(crypto_, *state_); !done) [[unlikely]] {
+        return give_up(std::move(done.error()));
+    }
+    // Taken before it is used: whatever happens to this process now, nobody seals with it again.
+    const std::uint64_t counter = state_->counter++;
+    state_->bytes += size;
+    note_nonce(*key_, counter);
+
+    std::uint8_t nonce[kNonceSize];
+    (*key_).nonce(counter, nonce);
+    write_header(type, size, out);
+    std::uint8_t* const body = out + kHeaderSize;
+    if (crypto_.aead->seal((*key_).context(), nonce, out, kHeaderSize, in.data(), in.size(), body, body + size) !=
+        CRYPTMPI_OK) [[unlikely]] {
+        return give_up({"seal: the crypto module failed to encrypt a record", EIO});
+    }
+    ++counters_.records;
+    counters_.bytes += size;
+    return {};
+}
+
+tl::unexpected<Error> StreamSealer::give_up(Error error) {
+    state_->failed = 1;
+    wipe(state_->secret, kSecretSize);
+    key_.forget();
+    return tl::unexpected(std::move(error));
+}
+
+StreamOpener::StreamOpener(const Crypto& crypto, DirectionState& state, Limits limits)
+    : crypto_(crypto), state_(&state), limits_(limits) {}
+
+Result<RecordType> StreamOpener::open(const std::uint8_t* record, std::span<const iovec> out) {
+    if (state_->failed != 0) [[unlikely]] {
+        return refuse(out, "a record after one that did not open");
+    }
+    if (state_->closed != 0) [[unlikely]] {
+        return refuse(out, "a record after the close record");
+    }
+    auto header = parse_header(record);
+    if (!header) [[unlikely]] {
+        return refuse(out, std::move(header.error().line));
+    }
+    const auto [type, size] = *header;
+    if (total(out) != size) [[unlikely]] {
+        return refuse(out, "a record of " + std::to_string(size) + " bytes was to be opened into room for " +
+                               std::to_string(total(out)));
+    }
+    if (!fits(*state_, limits_, type, size)) [[unlikely]] {
+        return refuse(out, "a record past the limit of its key: the peer should have changed keys");
+    }
+    if (type == RecordType::confirm && !is_first(*state_)) [[unlikely]] {
+        return refuse(out, "a confirm record that is not the first record");
+    }
+    if (auto done = key_.refresh(crypto_, *state_); !done) [[unlikely]] {
+        return refuse(out, std::move(done.error().line));
+    }
+
+    std::uint8_t nonce[kNonceSize];
+    (*key_).nonce(state_->counter, nonce);
+    const std::uint8_t* const body = record + kHeaderSize;
+    if (crypto_.aead->open((*key_).context(), nonce, record, kHeaderSize, body, size, out.data(), out.size(),
+                           body + size) != CRYPTMPI_OK) [[unlikely]] {
+        return refuse(out, "record " + std::to_string(state_->counter) + " of epoch " + std::to_string(state_->epoch) +
+                               " does not open: altered, dropped, repeated or moved on the way");
+    }
+    ++state_->counter;
+    state_->bytes += size;
+    ++counters_.records;
+    counters_.bytes += size;
+    if (type == RecordType::data) [[likely]] {
+        return type;
+    }
+    if (type == RecordType::rekey) {
+        key_.forget();
+        if (auto done = next_epoch(*crypto_.kex, *state_); !done) {
+            return refuse(out, std::move(done.error().line));
+        }
+        ++counters_.rekeys;
+    } else if (type == RecordType::close) {
+        state_->closed = 1;
+        wipe(state_->secret, kSecretSize);
+        key_.forget();
+    }
+    return type;
+}
+
+tl::unexpected<Error> StreamOpener::refuse(std::span<const iovec> out, std::string line) {
+    for (const iovec& piece : out) {
+        if (piece.iov_len != 0) {
+            wipe(piece.iov_base, piece.iov_len);
+        }
+    }
+    state_->failed = 1;
+    wipe(state_->secret, kSecretSize);
+    key_.forget();
+    return fail(EBADMSG, std::move(line));
+}
+
+}  // namespace cryptmpi::seal

@@ -8,13 +8,14 @@
 // Limits are parameters so that tests can lower them.
 #pragma once
 
-#include "base/result.hpp"
-#include "seal/constants.hpp"
-#include "seal/key_schedule.hpp"
+#include <sys/uio.h>
 
 #include <cstdint>
 #include <span>
-#include <sys/uio.h>
+
+#include "base/result.hpp"
+#include "seal/constants.hpp"
+#include "seal/key_schedule.hpp"
 
 namespace cryptmpi::seal {
 
@@ -30,8 +31,8 @@ struct DirectionState {
     std::uint64_t counter;  // of the next record, in this epoch
     std::uint64_t bytes;    // of plaintext, in this epoch
     std::uint32_t epoch;
-    std::uint8_t closed;    // a close record has been sealed or opened
-    std::uint8_t failed;    // a record did not open: nothing opens after it
+    std::uint8_t closed;  // a close record has been sealed or opened
+    std::uint8_t failed;  // a record did not open: nothing opens after it
 };
 
 /// Totals since the object was made, for the report.
@@ -49,29 +50,52 @@ struct RecordHeader {
 /// Errors (EBADMSG): unknown type, length over kMaxPlaintext, a control record that carries bytes.
 Result<RecordHeader> parse_header(const std::uint8_t header[kHeaderSize]);
 
+/// This process's cipher for the direction's current epoch.
+class EpochKey {
+public:
+    /// Derives anew when the epoch moved, perhaps by another process; else one compare.
+    Result<void> refresh(const Crypto& crypto, const DirectionState& state) {
+        if (epoch_ == state.epoch) [[likely]] {
+            return {};
+        }
+        return derive(crypto, state);
+    }
+    const RecordKey& operator*() const { return key_; }
+    void forget();
+
+private:
+    static constexpr std::uint64_t kNone = ~std::uint64_t{0};  // no epoch has this number
+
+    Result<void> derive(const Crypto& crypto, const DirectionState& state);
+
+    RecordKey key_;
+    std::uint64_t epoch_ = kNone;
+};
+
 class StreamSealer {
 public:
     StreamSealer(const Crypto& crypto, DirectionState& state, Limits limits = {});
 
-    /// Seals `size` bytes (at most kMaxPlaintext), the concatenation of `in`, as one data record at `out`. When the epoch's limit is
-    /// reached a rekey record goes before it. Returns the bytes written, at most size + 2 * kRecordOverhead.
-    /// Errors: EPIPE after the close record.
+    /// Seals `size` bytes (at most kMaxPlaintext), the concatenation of `in`, as one data record at `out`. When the
+    /// epoch's limit is reached a rekey record goes before it. Returns the bytes written, at most size + 2 *
+    /// kRecordOverhead. Errors: EPIPE after the close record; EIO when the module failed, then and ever after.
     Result<std::size_t> seal(std::span<const iovec> in, std::size_t size, std::uint8_t* out);
 
-    /// Seals an empty confirm or close record; at most 2 * kRecordOverhead bytes.
+    /// Seals an empty confirm or close record; at most 2 * kRecordOverhead bytes. A confirm can only be the first
+    /// record of its direction. The close record wipes the direction's secret.
     Result<std::size_t> seal_control(RecordType type, std::uint8_t* out);
 
     const StreamCounters& counters() const { return counters_; }
 
 private:
-    Result<std::size_t> seal_one(RecordType type, std::span<const iovec> in, std::size_t size, std::uint8_t* out);
-    Result<void> refresh();  // after a ratchet, perhaps by another process
+    Result<std::size_t> seal_next(RecordType type, std::span<const iovec> in, std::size_t size, std::uint8_t* out);
+    Result<void> seal_one(RecordType type, std::span<const iovec> in, std::size_t size, std::uint8_t* out);
+    tl::unexpected<Error> give_up(Error error);
 
     Crypto crypto_;
     DirectionState* state_;
     Limits limits_;
-    RecordKey key_;
-    std::uint32_t key_epoch_ = 0;
+    EpochKey key_;
     StreamCounters counters_;
 };
 
@@ -80,8 +104,8 @@ public:
     StreamOpener(const Crypto& crypto, DirectionState& state, Limits limits = {});
 
     /// Opens one whole record of kRecordOverhead + header.size bytes at `record` into `out`, whose lengths sum to the
-    /// plaintext's. Returns its type. Errors (EBADMSG): the record does not open, a record after the close record, a key used
-    /// past its limit. After an error `out` holds zeros and nothing opens any more.
+    /// plaintext's. Returns its type. Errors (EBADMSG): the record does not open, a record after the close record, a
+    /// key used past its limit. After an error `out` holds zeros and nothing opens any more.
     Result<RecordType> open(const std::uint8_t* record, std::span<const iovec> out);
 
     /// A close record has been opened: the end of the stream is authentic.
@@ -89,13 +113,12 @@ public:
     const StreamCounters& counters() const { return counters_; }
 
 private:
-    Result<void> refresh();
+    tl::unexpected<Error> refuse(std::span<const iovec> out, std::string line);
 
     Crypto crypto_;
     DirectionState* state_;
     Limits limits_;
-    RecordKey key_;
-    std::uint32_t key_epoch_ = 0;
+    EpochKey key_;
     StreamCounters counters_;
 };
 

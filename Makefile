@@ -1,0 +1,60 @@
+# Thin names over CMake's presets and the Python packages. Each target installs what it lacks (scripts/packages.txt), builds, and runs.
+
+PYTHON  := /usr/bin/python3
+PREFIX  ?= /usr/local
+LAYER   ?= channel
+STACK   ?=
+SUITE   ?=
+
+.DEFAULT_GOAL := build
+.PHONY: deps build demo test conformance bench-quick lint format asan tsan install mpis
+
+deps:
+	@scripts/install-packages build test lint
+
+build:
+	@scripts/install-packages build
+	@cmake --preset release --log-level=WARNING
+	@cmake --build --preset release
+
+mpis:
+	@scripts/install-packages build test
+	@scripts/install-mpis
+
+demo: build
+	@scripts/install-packages test
+	@$(PYTHON) -m demo $(ARGS)
+
+# Unit tests and the socket suite, then whole jobs between nodes.
+test: build mpis
+	@ctest --preset release
+	@$(PYTHON) -m pytest tests/system tests/interop $(ARGS)
+
+conformance: build
+	@scripts/install-packages test
+	@scripts/install-mpis --mpi4py
+	@$(PYTHON) -m conformance --layer $(LAYER) $(if $(STACK),--stack $(STACK)) $(if $(SUITE),--suite $(SUITE)) $(ARGS)
+
+bench-quick: build mpis
+	@$(PYTHON) -m bench $(if $(STACK),--stack $(STACK)) $(ARGS)
+
+SOURCES = $(shell git ls-files -co --exclude-standard '*.c' '*.cpp' '*.h' '*.hpp')
+
+lint: build
+	@scripts/install-packages lint
+	@clang-format-14 --dry-run --Werror $(SOURCES)
+	@run-clang-tidy-14 -quiet -p build/release '$(CURDIR)/src/.*' >build/clang-tidy.log 2>&1 || { cat build/clang-tidy.log; exit 1; }
+	@echo "lint: $(words $(SOURCES)) files, nothing found"
+
+format:
+	@scripts/install-packages lint
+	@clang-format-14 -i $(SOURCES)
+
+asan tsan:
+	@scripts/install-packages build
+	@cmake --preset $@ --log-level=WARNING
+	@cmake --build --preset $@
+	@ctest --preset $@
+
+install: build
+	@cmake --install build/release --prefix $(PREFIX)

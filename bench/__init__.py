@@ -1,0 +1,1 @@
+"""`make bench-quick`: what sealing costs, as ratios of interleaved runs."""

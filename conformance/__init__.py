@@ -1,0 +1,1 @@
+"""`make conformance`: other people's programs and suites, plain and sealed, on every MPI."""

@@ -1,0 +1,250 @@
+"""Runs each program plain and then sealed while the wire between the nodes is captured, checks everything, and prints the table."""
+
+import argparse
+import json
+import os
+import secrets
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable
+
+from demo.programs import HERE, hpcc_checks, lammps_thermodynamics
+from lab import capture
+from lab.nodes import REPOSITORY, Lab, LabError, acquire_namespaces, end_on_signals
+from lab.sealing import COMMAND, Sealing
+from lab.stacks import Stack, stack
+
+FOLDER = REPOSITORY / "build" / "demo"
+RANKS = 4
+BEGAN = time.monotonic()
+
+
+def say(line):
+    print(f"[{time.monotonic() - BEGAN:5.0f} s] {line}", flush=True)
+
+
+@dataclass(frozen=True)
+class Program:
+    name: str
+    stack: Stack
+    command: list
+    files: list           # copied into the folder it runs in
+    checks: Callable      # (folder, output) -> None, or what is wrong
+    result: Callable      # (folder, output) -> what plain and sealed runs must have in common
+    timeout: float
+    canary: bytes | None  # None: windows of the plain run's own traffic serve as canaries
+
+
+@dataclass
+class Run:
+    seconds: float
+    output: str
+    result: object
+    problem: str | None
+    wire: Path
+
+
+def hpcc_problem(folder, _output):
+    right, wrong = hpcc_checks(folder)
+    if wrong:
+        return f"HPCC's checks: {wrong[0].strip()}"
+    return None if len(right) >= 3 else "HPCC printed too few passed checks"
+
+
+def lammps_problem(_folder, output):
+    return None if len(lammps_thermodynamics(output)) > 2 else "LAMMPS printed no thermodynamics"
+
+
+def canary_problem(_folder, output):
+    return None if "all as sent" in output else "the canary program did not say that all bytes came as sent"
+
+
+def programs(canary_file):
+    debian = stack("openmpi-4.1.4")
+    mpich = stack("mpich-4.0.2-ucx")
+    return [
+        Program("hpcc", debian, ["/usr/bin/hpcc"], [HERE / "hpccinf.txt"], hpcc_problem, lambda folder, output: None, 180, None),
+        Program("lammps", debian, ["/usr/bin/lmp", "-in", "in.melt"], [HERE / "in.melt"], lammps_problem,
+                lambda folder, output: lammps_thermodynamics(output), 120, None),
+        Program("canary", mpich, [str(FOLDER / "canary"), str(canary_file)], [], canary_problem,
+                lambda folder, output: [line for line in output.splitlines() if line.startswith("canary:")], 60,
+                canary_file.read_bytes()),
+    ]
+
+
+def run_once(lab, program, line, env, folder):
+    """One run with the wire captured from before its start to after its end."""
+    folder.mkdir(parents=True)
+    for file in program.files:
+        shutil.copy(file, folder)
+    wire = folder / "wire.pcap"
+    with lab.capture(wire):
+        done = lab.run(line, env={**program.stack.env(lab), "OMP_NUM_THREADS": "1", **env}, timeout=program.timeout, cwd=folder,
+                       log=folder / "output.txt")
+    problem = None if done.ok else f"{done.why()}: {last_line(done.output)}"
+    return Run(done.seconds, done.output, program.result(folder, done.output), problem or program.checks(folder, done.output), wire)
+
+
+def last_line(output):
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return lines[-1] if lines else "no output"
+
+
+def try_run(kind, lab, program, make_line, env, folder):
+    """A run; once more if it had no end, which plain runs of some MPIs on a busy machine have too. Both are shown."""
+    for attempt in (1, 2):
+        place = folder.with_name(f"{folder.name}-{attempt}") if attempt > 1 else folder
+        run = run_once(lab, program, make_line(place), env, place)
+        say(f"{program.name} {kind}: {run.seconds:.1f} s, {run.problem or 'results right'}")
+        if run.problem is None or not run.problem.startswith("no end"):
+            return run, place
+    return run, place
+
+
+def take_program(lab, sealing, program, rounds):
+    """The row of the report and the list of what did not hold."""
+    plain_times, sealed_times, problems = [], [], []
+    canaries_plain = canaries_sealed = 0
+    needles = [program.canary] if program.canary else None
+    expected = job = None
+    for number in range(1, rounds + 1):
+        folder = FOLDER / "runs" / program.name
+        plain, _ = try_run("plain", lab, program, lambda place: program.stack.command(lab, RANKS, program.command), {},
+                           folder / f"plain-{number}")
+        sealed, place = try_run(
+            "sealed", lab, program,
+            lambda place: sealing.run_line(program.stack, lab, RANKS, program.command, place / "report.json"), sealing.env(),
+            folder / f"sealed-{number}")
+        failed = [f"{program.name} {kind}: {run.problem}" for kind, run in (("plain", plain), ("sealed", sealed)) if run.problem]
+        problems += failed
+        if failed:
+            break
+        plain_times.append(plain.seconds)
+        sealed_times.append(sealed.seconds)
+        expected = plain.result if expected is None else expected
+        if sealed.result != expected:
+            problems.append(f"{program.name}: the sealed run computed something else than the plain one")
+
+        if needles is None:
+            needles = capture.sample(plain.wire)
+            if len(needles) < 8:
+                problems.append(f"{program.name}: the plain run's traffic has too little to make canaries of")
+        found_plain, _ = capture.count(plain.wire, needles)
+        found_sealed, on_wire = capture.count(sealed.wire, needles)
+        canaries_plain += sum(found_plain.values())
+        canaries_sealed += sum(found_sealed.values())
+        job = sealing.report(place / "report.json")
+        problems += [f"{program.name}: {what}" for what in report_problems(job, on_wire)]
+        for run in (plain, sealed):
+            run.wire.unlink()
+
+    if not problems and canaries_plain == 0:
+        problems.append(f"{program.name}: no canary in the plain capture, so its absence from the sealed one proves nothing")
+    if canaries_sealed:
+        problems.append(f"{program.name}: {canaries_sealed} canaries in the clear on the sealed wire")
+    totals = (job or {}).get("totals", {})
+    row = {
+        "program": program.name,
+        "mpi": program.stack.title,
+        "layer": (job or {}).get("layer", ""),
+        "ranks": RANKS,
+        "cipher": ", ".join((job or {}).get("suites", [])),
+        "module": ", ".join((job or {}).get("modules", [])),
+        "plain_s": round(statistics.median(plain_times), 3) if plain_times else None,
+        "sealed_s": round(statistics.median(sealed_times), 3) if sealed_times else None,
+        "sealed_bytes": totals.get("sealed_bytes_sent", 0),
+        # What crossed no seal, as far as its bytes are counted: inside a node nothing of ours runs on the path.
+        "native_bytes": sum(entry["bytes"] for entry in (job or {}).get("not_sealed", [])),
+        "canaries_plain": canaries_plain,
+        "canaries_sealed": canaries_sealed,
+        "checks_passed": not problems,
+    }
+    return row, problems
+
+
+def report_problems(job, on_wire):
+    """What the job's own report says that must not be."""
+    totals = job["totals"]
+    if not job["complete"]:
+        yield f"the report is not complete: {job['ranks_reported']} of {job['ranks']} ranks; {'; '.join(job['errors'])}"
+    elif job["errors"]:
+        yield f"the report has errors: {job['errors'][0]}"
+    if totals["failed_opens"]:
+        yield f"{totals['failed_opens']} records did not open"
+    if not 0 < totals["sealed_bytes_sent"] <= on_wire:
+        yield f"the report counts {totals['sealed_bytes_sent']} sealed bytes, the wire had {on_wire}"
+
+
+def table(rows):
+    def size(count):
+        return f"{count / 1e6:,.1f} MB"
+
+    lines = [["program", "MPI", "layer", "ranks", "cipher", "module", "plain s", "sealed s", "added %", "sealed between nodes",
+              "canaries plain", "canaries sealed"]]
+    for row in rows:
+        timed = row["plain_s"] is not None
+        lines.append([row["program"], row["mpi"], row["layer"], str(row["ranks"]), row["cipher"], row["module"],
+                      f"{row['plain_s']:.2f}" if timed else "-", f"{row['sealed_s']:.2f}" if timed else "-",
+                      f"{(row['sealed_s'] / row['plain_s'] - 1) * 100:+.0f}" if timed else "-", size(row["sealed_bytes"]),
+                      str(row["canaries_plain"]), str(row["canaries_sealed"])])
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    lines.insert(1, ["-" * width for width in widths])
+    return "\n".join("| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths)) + " |" for line in lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3, help="plain and sealed runs of each program; times are medians")
+    parser.add_argument("--only", help="one program: hpcc, lammps, canary")
+    parser.add_argument("--loopback", action="store_true", help="no namespaces, as on a machine that allows none")
+    parser.add_argument("--cryptmpi", type=Path, default=COMMAND, help="the command (default: %(default)s)")
+    options = parser.parse_args()
+
+    why_not = "asked for" if options.loopback else acquire_namespaces()
+    if why_not:
+        say(f"one loopback instead of two nodes, scope \"all\", node-local shortcuts off: {why_not}")
+    end_on_signals()
+    os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir(parents=True)
+    canary_file = FOLDER / "canary.bin"
+    canary_file.write_bytes(secrets.token_bytes(32))
+    mpich = stack("mpich-4.0.2-ucx")
+    subprocess.run([mpich.mpicc, "-O1", "-o", FOLDER / "canary", HERE / "canary.c"], check=True, capture_output=True)
+
+    rows, problems = [], []
+    with Lab(isolated=why_not is None) as lab:
+        say(f"nodes: {', '.join(f'{node.name} ({node.address})' for node in lab.nodes)}")
+        sealing = Sealing(FOLDER / "config", lab, options.cryptmpi)
+        for program in programs(canary_file):
+            if options.only in (None, program.name):
+                row, wrong = take_program(lab, sealing, program, options.rounds)
+                rows.append(row)
+                problems += wrong
+
+    ok = not problems
+    report = {"ok": ok, "nodes": "namespaces" if why_not is None else "loopback", "rounds": options.rounds, "problems": problems,
+              "runs": rows}
+    (FOLDER / "report.json").write_text(json.dumps(report, indent=2) + "\n")
+    print(f"\n{table(rows)}\n")
+    print("Times are medians of wall-clock runs, launcher included. Canaries: for the canary program its 32 random bytes; for HPCC and "
+          "LAMMPS,\nwhich choose their data themselves, 32-byte windows taken from what their first plain run sent.")
+    for problem in problems:
+        print(f"NOT RIGHT: {problem}")
+    print(f"{'All of it held.' if ok else 'It did not all hold.'} Report: {(FOLDER / 'report.json').relative_to(REPOSITORY)}")
+    return 0 if ok else 1
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except LabError as error:
+        sys.exit(f"demo: {error}")
+    except KeyboardInterrupt:
+        sys.exit("demo: interrupted; the nodes are gone")

@@ -1,0 +1,200 @@
+"""The wire between the nodes: tcpdump, a pcap reader, and the byte streams of its TCP connections."""
+
+import mmap
+import re
+import struct
+import subprocess
+import time
+from collections import namedtuple
+from pathlib import Path
+
+from lab.nodes import LabError, _die_with_parent, enter
+
+Flow = namedtuple("Flow", "source source_port target target_port")
+
+
+class Capture:
+    """`with lab.capture(path): ...` writes all that passes node1's port of the switch. Raises if a packet was lost."""
+
+    def __init__(self, lab, path):
+        self.path = Path(path)
+        self.pid = None
+        interface, prefix = ("port1", enter(lab.switch)) if lab.isolated else ("lo", [])
+        # -B: KiB of kernel buffer, enough for what arrives while other processes have the cores. -Z: do not give root up, the file is ours.
+        self._command = [*prefix, "tcpdump", "-i", interface, "-s", "0", "-B", "524288", "-n", "-U", "-Z", "root", "-w", str(self.path),
+                         "ip or ip6"]
+        self._process = None
+
+    def __enter__(self):
+        self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                                         start_new_session=True, preexec_fn=_die_with_parent)
+        self.pid = self._process.pid
+        heard = ""
+        for line in self._process.stderr:
+            heard += line
+            if "listening on" in line:
+                return self
+        raise LabError(f"cannot capture the wire: {heard.strip()}")
+
+    def __exit__(self, kind, *_):
+        time.sleep(0.3)  # the kernel hands its buffer over in blocks
+        self._process.send_signal(2)
+        said = self._process.communicate(timeout=60)[1]
+        self.pid = None
+        dropped = re.search(r"(\d+) packets? dropped by kernel", said)
+        if kind is None and (dropped is None or int(dropped[1])):
+            raise LabError(f"the capture is not complete: {said.strip()}")
+
+    def abandon(self):
+        if self.pid is not None:
+            self._process.kill()
+            self._process.wait()
+            self.pid = None
+
+
+def packets(data):
+    """(link type, frame) of each packet of a pcap file's bytes."""
+    little = data[:4] in (b"\xd4\xc3\xb2\xa1", b"\x4d\x3c\xb2\xa1")
+    order = "<" if little else ">"
+    link = struct.unpack_from(order + "I", data, 20)[0]
+    header = struct.Struct(order + "IIII")
+    at, end = 24, len(data)
+    while at + 16 <= end:
+        _, _, captured, length = header.unpack_from(data, at)
+        if captured != length:
+            raise LabError("the capture is not complete: a packet was cut short")
+        if at + 16 + captured > end:
+            return
+        yield link, memoryview(data)[at + 16:at + 16 + captured]
+        at += 16 + captured
+
+
+def _tcp(frame):
+    """(flow, sequence number, flags, payload) of an Ethernet frame, None if it is not TCP."""
+    kind = struct.unpack_from("!H", frame, 12)[0]
+    at = 14
+    if kind == 0x0800:
+        if frame[at + 9] != 6:
+            return None
+        start = at + (frame[at] & 15) * 4
+        total = struct.unpack_from("!H", frame, at + 2)[0]
+        end = at + total if total else len(frame)  # 0: longer than the field can say (BIG TCP)
+        source, target = bytes(frame[at + 12:at + 16]), bytes(frame[at + 16:at + 20])
+    elif kind == 0x86DD:
+        if frame[at + 6] != 6:
+            return None
+        start = at + 40
+        length = struct.unpack_from("!H", frame, at + 4)[0]
+        end = start + length if length else len(frame)
+        source, target = bytes(frame[at + 8:at + 24]), bytes(frame[at + 24:at + 40])
+    else:
+        return None
+    source_port, target_port, sequence = struct.unpack_from("!HHI", frame, start)
+    payload = frame[start + (frame[start + 12] >> 4) * 4:end]
+    return Flow(source, source_port, target, target_port), sequence, frame[start + 13], payload
+
+
+class _Direction:
+    """Puts the segments of one direction of one connection in order."""
+
+    def __init__(self, flow):
+        self.flow = flow
+        self.next = None  # sequence number awaited
+        self.early = {}   # segments after a gap
+
+    def add(self, sequence, syn, payload):
+        """The payloads that are in order now."""
+        if syn:
+            self.next = (sequence + 1) & 0xFFFFFFFF
+        if self.next is None:
+            self.next = sequence
+        if payload:
+            held = self.early.get(sequence)
+            if held is None or len(held) < len(payload):
+                self.early[sequence] = payload
+        ready = []
+        while self.early:
+            first = min(self.early, key=lambda s: _signed(s - self.next))
+            behind = _signed(first - self.next)
+            if behind > 0:
+                break
+            segment = self.early.pop(first)[-behind:] if behind else self.early.pop(first)
+            if segment:
+                ready.append(segment)
+                self.next = (self.next + len(segment)) & 0xFFFFFFFF
+        return ready
+
+
+def _signed(difference):
+    return (difference + 0x80000000) % 0x100000000 - 0x80000000
+
+
+def segments(path):
+    """(flow, connection number, payload), in order within each direction of each connection. Raises if bytes are missing."""
+    if Path(path).stat().st_size <= 24:
+        return
+    directions = {}
+    number = 0
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        for _, frame in packets(data):
+            parsed = _tcp(frame)
+            if parsed is None:
+                continue
+            flow, sequence, flags, payload = parsed
+            syn = bool(flags & 2)
+            if flow not in directions or (syn and directions[flow][1].next != (sequence + 1) & 0xFFFFFFFF):
+                number += 1
+                directions[flow] = (number, _Direction(flow))
+            connection, direction = directions[flow]
+            for part in direction.add(sequence, syn, bytes(payload)):
+                yield flow, connection, part
+    torn = [d for _, d in directions.values() if d.early]
+    if torn:
+        raise LabError(f"the capture is not complete: {len(torn)} TCP streams have holes")
+
+
+def streams(path):
+    """{(flow, connection number): all its bytes}."""
+    whole = {}
+    for flow, connection, part in segments(path):
+        whole.setdefault((flow, connection), bytearray()).extend(part)
+    return {key: bytes(value) for key, value in whole.items()}
+
+
+def count(path, needles):
+    """How often each byte string occurs in the TCP streams, segment borders ignored; and the bytes looked at."""
+    found = dict.fromkeys(needles, 0)
+    keep = max((len(n) for n in needles), default=1) - 1
+    tails = {}
+    total = 0
+    for flow, connection, part in segments(path):
+        total += len(part)
+        tail = tails.get((flow, connection), b"")
+        text = tail + part
+        for needle in needles:
+            # What lies in the tail alone was counted with the part before.
+            at = text.find(needle, max(0, len(tail) - len(needle) + 1))
+            while at >= 0:
+                found[needle] += 1
+                at = text.find(needle, at + len(needle))
+        tails[(flow, connection)] = text[-keep:] if keep else b""
+    return found, total
+
+
+def sample(path, amount=16, size=32, least_distinct=16):
+    """Windows of the captured payload, spread over it: known plaintext to look for in another capture of the same program.
+
+    Windows of few distinct bytes (zeros, text rules) are left out: they could be anywhere.
+    """
+    lengths = [len(part) for _, _, part in segments(path)]
+    step = max(1, sum(1 for n in lengths if n >= 4 * size) // (amount * 4))
+    windows = []
+    for index, (_, _, part) in enumerate(p for p in segments(path) if len(p[2]) >= 4 * size):
+        if index % step:
+            continue
+        middle = len(part) // 2
+        window = part[middle:middle + size]
+        if len(window) == size and len(set(window)) >= least_distinct and window not in windows:
+            windows.append(window)
+    stride = max(1, len(windows) // amount)
+    return windows[::stride][:amount]

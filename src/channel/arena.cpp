@@ -1,0 +1,115 @@
+#include "channel/arena.hpp"
+
+#include "base/secret.hpp"
+#include "channel/real.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace cryptmpi::channel {
+
+namespace {
+// Address space only: the memory file is sparse, and a slot's pages appear as they are used.
+constexpr std::size_t kSlots = 16384;
+constexpr int kLowestFd = 700;  // out of the way of programs that number their descriptors
+}  // namespace
+
+void SharedMutex::init() {
+    pthread_mutexattr_t attributes;
+    pthread_mutexattr_init(&attributes);
+    pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+    pthread_mutex_init(&mutex_, &attributes);
+    pthread_mutexattr_destroy(&attributes);
+}
+
+void SharedMutex::lock() {
+    // A process that died inside a call left the stream at a record's boundary or broken; a broken one does not open.
+    if (pthread_mutex_lock(&mutex_) == EOWNERDEAD) pthread_mutex_consistent(&mutex_);
+}
+
+bool SharedMutex::try_lock() {
+    const int status = pthread_mutex_trylock(&mutex_);
+    if (status == EOWNERDEAD) pthread_mutex_consistent(&mutex_);
+    return status == 0 || status == EOWNERDEAD;
+}
+
+struct Arena::Header {
+    std::atomic<std::uint32_t> high;  // slots ever used
+};
+
+Result<void> Arena::create() {
+    const int made = memfd_create("cryptmpi", MFD_CLOEXEC);
+    if (made < 0) return fail(errno, std::string("no memory file for sealed connections: ") + std::strerror(errno));
+    int moved = real::fcntl(made, F_DUPFD_CLOEXEC, reinterpret_cast<void*>(static_cast<long>(kLowestFd)));
+    if (moved < 0) moved = real::fcntl(made, F_DUPFD_CLOEXEC, reinterpret_cast<void*>(100L));
+    if (moved >= 0) real::close(made);
+    fd_ = moved >= 0 ? moved : made;
+    if (ftruncate(fd_, static_cast<off_t>(4096 + kSlots * sizeof(Shared))) != 0)
+        return fail(errno, std::string("no memory for sealed connections: ") + std::strerror(errno));
+    return map();
+}
+
+Result<void> Arena::map() {
+    const std::size_t size = 4096 + kSlots * sizeof(Shared);
+    void* at = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd_, 0);
+    if (at == MAP_FAILED)
+        return fail(errno, std::string("cannot map the memory of sealed connections: ") + std::strerror(errno));
+    madvise(at, size, MADV_DONTDUMP);  // keys are in it
+    header_ = static_cast<Header*>(at);
+    slots_ = reinterpret_cast<Shared*>(static_cast<std::uint8_t*>(at) + 4096);
+    return {};
+}
+
+Result<void> Arena::adopt(int fd) {
+    fd_ = fd;
+    return map();
+}
+
+Result<Shared*> Arena::take() {
+    if (header_ == nullptr) {
+        if (auto made = create(); !made) return fail(made.error().code, made.error().line);
+    }
+    Shared* slot = nullptr;
+    const std::uint32_t high = header_->high.load();
+    for (std::uint32_t i = 0; i < high && slot == nullptr; ++i) {
+        std::uint32_t free = 0;
+        if (slots_[i].in_use.compare_exchange_strong(free, 1)) slot = &slots_[i];
+    }
+    if (slot == nullptr) {
+        const std::uint32_t next = header_->high.fetch_add(1);
+        if (next >= kSlots) {
+            header_->high.fetch_sub(1);
+            return fail(ENFILE, "more than " + std::to_string(kSlots) + " sealed connections in one process");
+        }
+        slot = &slots_[next];
+        slot->in_use.store(1);
+    }
+    slot->receive_lock.init();
+    slot->send_lock.init();
+    slot->processes.store(1);
+    return slot;
+}
+
+void Arena::give_back(Shared* slot) {
+    wipe(slot->raw, slot->raw_high);
+    wipe(slot->plain, slot->plain_high);
+    const std::size_t from = offsetof(Shared, processes);
+    wipe(reinterpret_cast<std::uint8_t*>(slot) + from, offsetof(Shared, raw) - from);
+    slot->in_use.store(0);
+}
+
+Shared* Arena::find(std::uint64_t inode) {
+    if (header_ == nullptr) return nullptr;
+    const std::uint32_t high = header_->high.load();
+    for (std::uint32_t i = 0; i < high; ++i) {
+        if (slots_[i].in_use.load() != 0 && slots_[i].inode == inode && slots_[i].processes.load() > 0) return &slots_[i];
+    }
+    return nullptr;
+}
+
+}  // namespace cryptmpi::channel

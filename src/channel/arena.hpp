@@ -1,0 +1,110 @@
+// The memory of sealed connections, shared by the processes that share their sockets.
+//
+// A socket that survives fork or exec has one stream of records for all its processes, so its keys, counters and buffers live
+// in a memory file that they all map. Nothing here has a pointer. The file is closed at exec unless a sealed socket survives it.
+#pragma once
+
+#include "base/result.hpp"
+#include "keys/handshake.hpp"
+#include "seal/stream.hpp"
+
+#include <pthread.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace cryptmpi::channel {
+
+/// A lock in shared memory that survives the death of its owner.
+class SharedMutex {
+public:
+    void init();
+    void lock();
+    bool try_lock();
+    void unlock() { pthread_mutex_unlock(&mutex_); }
+
+private:
+    pthread_mutex_t mutex_;
+};
+
+enum class State : std::uint8_t {
+    tcp_connecting,  // connect() said EINPROGRESS
+    await_hello,     // for the peer's hello
+    await_confirm,   // responder: for the initiator's first record
+    open,
+    failed,          // `error` says with what; for ever
+};
+
+inline constexpr std::size_t kRawCapacity = 2 * seal::kMaxRecord;
+inline constexpr std::size_t kOutCapacity = seal::kMaxPlaintext + 2 * seal::kRecordOverhead;
+
+/// One sealed connection. `receive_lock` guards what is read, `send_lock` what is written; the handshake takes both, in that order.
+struct Shared {
+    std::atomic<std::uint32_t> in_use;
+    std::atomic<std::int32_t> processes;  // that hold the socket
+    std::uint64_t inode;                  // of the socket: how an exec'ed program finds it again
+
+    SharedMutex receive_lock;
+    SharedMutex send_lock;
+    std::atomic<State> state;
+    std::atomic<int> error;
+    std::atomic<bool> readable;           // a read would return at once without asking the kernel
+    std::atomic<std::uint32_t> arrivals;  // raw reads that brought bytes: what edge-triggered waiters have not seen
+
+    keys::HandshakeState handshake;
+    std::uint8_t hello[keys::kHelloSize];
+    std::uint32_t hello_size;
+    std::atomic<std::int64_t> deadline_ns;  // of the handshake, CLOCK_MONOTONIC
+    std::atomic<bool> connect_reported;     // connect() has told the caller that it is connected
+    std::atomic<int> pending_error;         // for SO_ERROR
+    char peer[64];                          // "10.0.0.2:4242"
+    keys::Role role;
+
+    seal::DirectionState sending;
+    seal::DirectionState receiving;
+
+    // Received, not yet opened: raw[raw_begin, raw_end). Opened, not yet handed out: plain[plain_begin, plain_end).
+    std::uint32_t raw_begin, raw_end, raw_high;
+    std::uint32_t plain_begin, plain_end, plain_high;
+    bool filled;      // the last raw read took all it asked for: the kernel may have more
+    bool kernel_eof;
+    int kernel_error;                      // what recv() said while records were still to be handed out
+
+    // Sealed, not yet taken by the kernel: out[out_begin, out_end).
+    std::uint32_t out_begin, out_end;
+    bool held;        // the last sealed byte has not been acknowledged to the caller: it comes again
+    bool congested;   // the kernel took less than it was given
+    bool write_closed;
+
+    alignas(64) std::uint8_t raw[kRawCapacity];
+    alignas(64) std::uint8_t plain[seal::kMaxPlaintext];
+    alignas(64) std::uint8_t out[kOutCapacity];
+};
+
+class Arena {
+public:
+    /// A free slot, wiped, with its locks made and one process on it. Errors: no memory.
+    Result<Shared*> take();
+    /// Wipes the slot and gives it back.
+    void give_back(Shared* slot);
+
+    /// Maps the file that an earlier program of this process left behind.
+    Result<void> adopt(int fd);
+    /// The adopted or own slot of the socket with this inode; nullptr if there is none.
+    Shared* find(std::uint64_t inode);
+
+    /// The memory file, or -1 while no connection was ever sealed. Never to be closed by the program.
+    int fd() const { return fd_; }
+
+private:
+    Result<void> create();
+    Result<void> map();
+    struct Header;
+
+    int fd_ = -1;
+    Header* header_ = nullptr;
+    Shared* slots_ = nullptr;
+};
+
+}  // namespace cryptmpi::channel

@@ -1,0 +1,196 @@
+// Descriptors: closed, duplicated, opened.
+#include "channel/calls.hpp"
+#include "channel/epoll.hpp"
+#include "channel/real.hpp"
+
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdarg>
+#include <cstdlib>
+
+using namespace cryptmpi::channel;
+
+namespace cryptmpi::channel {
+
+void duplicated(int from, int to) {
+    if (to < 0 || known(from) == nullptr || !Process::made()->is_me()) return;
+    Process::made()->table().share(from, to);
+}
+
+void closing(int fd) {
+    // A child of vfork closes its own descriptors, not those of the parent whose memory it sees.
+    if (known(fd) == nullptr || !Process::made()->is_me()) return;
+    Process& process = *Process::made();
+    Entry* last = process.table().remove(fd);
+    if (last == nullptr) return;
+    if (last->kind.load() == Kind::sealed && last->shared != nullptr) end(process, fd, *last);
+    if (last->kind.load() == Kind::epoll) {
+        last->epoll->close();
+        delete last->epoll;
+    }
+    forget_registrations(*last);
+    process.table().recycle(last);
+}
+
+}  // namespace cryptmpi::channel
+
+namespace {
+
+int arena_fd() {
+    Process* process = Process::made();
+    return process == nullptr ? -1 : process->arena().fd();
+}
+
+int close_between(unsigned first, unsigned last, int flags) {
+    if (first > last) return 0;
+    return real::close_range(first, last, flags);
+}
+
+bool device_refused(const char* path) {
+    if (path == nullptr || path[0] != '/' || !Policy::is_network_device(path)) return false;
+    Process& process = Process::get();
+    if (!process.enabled()) return false;
+    process.refuse_road(std::string("device ") + path,
+                        std::string(path) + " is refused: it carries messages around the sealed streams; set the MPI's transport to tcp "
+                        "(UCX_TLS=tcp,self,sm, FI_PROVIDER=tcp, --mca btl tcp,self,vader)");
+    errno = EACCES;
+    return true;
+}
+
+}  // namespace
+
+CRYPTMPI_CALL int close(int fd) {
+    if (fd >= 0 && fd == arena_fd()) return 0;  // it was not the program that opened it
+    closing(fd);
+    return real::close(fd);
+}
+
+CRYPTMPI_CALL int close_range(unsigned first, unsigned last, int flags) {
+    Process* process = Process::made();
+    if (process == nullptr) return real::close_range(first, last, flags);
+    if ((flags & CLOSE_RANGE_CLOEXEC) == 0) {
+        const int highest = process->table().highest();
+        for (int fd = static_cast<int>(std::min<unsigned>(first, INT_MAX)); fd <= highest && static_cast<unsigned>(fd) <= last; ++fd)
+            closing(fd);
+    }
+    const int keep = arena_fd();
+    if (keep < 0 || static_cast<unsigned>(keep) < first || static_cast<unsigned>(keep) > last)
+        return real::close_range(first, last, flags);
+    if (keep > 0 && close_between(first, static_cast<unsigned>(keep) - 1, flags) != 0) return -1;
+    return close_between(static_cast<unsigned>(keep) + 1, last, flags);
+}
+
+CRYPTMPI_CALL void closefrom(int first) {
+    (void)close_range(static_cast<unsigned>(std::max(first, 0)), UINT_MAX, 0);
+}
+
+CRYPTMPI_CALL int dup(int fd) {
+    const int made = real::dup(fd);
+    duplicated(fd, made);
+    return made;
+}
+
+CRYPTMPI_CALL int dup2(int from, int to) {
+    if (from == to || known(from) == known(to)) {
+        const int made = real::dup2(from, to);
+        return made;
+    }
+    if (real::fcntl(from, F_GETFD, nullptr) >= 0) closing(to);
+    const int made = real::dup2(from, to);
+    duplicated(from, made);
+    return made;
+}
+
+CRYPTMPI_CALL int dup3(int from, int to, int flags) {
+    if (from == to || known(from) == known(to)) return real::dup3(from, to, flags);
+    if (real::fcntl(from, F_GETFD, nullptr) >= 0) closing(to);
+    const int made = real::dup3(from, to, flags);
+    duplicated(from, made);
+    return made;
+}
+
+CRYPTMPI_CALL int fcntl(int fd, int command, ...) {
+    va_list arguments;
+    va_start(arguments, command);
+    void* argument = va_arg(arguments, void*);
+    va_end(arguments);
+    const int result = real::fcntl(fd, command, argument);
+    if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) duplicated(fd, result);
+    return result;
+}
+
+CRYPTMPI_CALL int fcntl64(int fd, int command, ...) {
+    va_list arguments;
+    va_start(arguments, command);
+    void* argument = va_arg(arguments, void*);
+    va_end(arguments);
+    return fcntl(fd, command, argument);
+}
+
+CRYPTMPI_CALL int open(const char* path, int flags, ...) {
+    va_list arguments;
+    va_start(arguments, flags);
+    const auto mode = va_arg(arguments, mode_t);
+    va_end(arguments);
+    return device_refused(path) ? -1 : real::open(path, flags, mode);
+}
+
+CRYPTMPI_CALL int open64(const char* path, int flags, ...) {
+    va_list arguments;
+    va_start(arguments, flags);
+    const auto mode = va_arg(arguments, mode_t);
+    va_end(arguments);
+    return device_refused(path) ? -1 : real::open(path, flags | O_LARGEFILE, mode);
+}
+
+CRYPTMPI_CALL int openat(int folder, const char* path, int flags, ...) {
+    va_list arguments;
+    va_start(arguments, flags);
+    const auto mode = va_arg(arguments, mode_t);
+    va_end(arguments);
+    return device_refused(path) ? -1 : real::openat(folder, path, flags, mode);
+}
+
+CRYPTMPI_CALL int openat64(int folder, const char* path, int flags, ...) {
+    va_list arguments;
+    va_start(arguments, flags);
+    const auto mode = va_arg(arguments, mode_t);
+    va_end(arguments);
+    return device_refused(path) ? -1 : real::openat(folder, path, flags | O_LARGEFILE, mode);
+}
+
+CRYPTMPI_CALL int __open_2(const char* path, int flags) {
+    return device_refused(path) ? -1 : real::open(path, flags, 0);
+}
+
+CRYPTMPI_CALL int __open64_2(const char* path, int flags) {
+    return device_refused(path) ? -1 : real::open(path, flags | O_LARGEFILE, 0);
+}
+
+CRYPTMPI_CALL int __openat_2(int folder, const char* path, int flags) {
+    return device_refused(path) ? -1 : real::openat(folder, path, flags, 0);
+}
+
+CRYPTMPI_CALL int __openat64_2(int folder, const char* path, int flags) {
+    return device_refused(path) ? -1 : real::openat(folder, path, flags | O_LARGEFILE, 0);
+}
+
+CRYPTMPI_CALL long syscall(long number, ...) {
+    va_list arguments;
+    va_start(arguments, number);
+    long values[6];
+    for (long& value : values) value = va_arg(arguments, long);
+    va_end(arguments);
+    Process* process = Process::made();
+    if (number == SYS_io_uring_setup && process != nullptr && process->enabled()) {
+        process->refuse_road("io_uring", "io_uring is refused: its operations would bypass the sealing; switch the program's io_uring transport off");
+        errno = ENOSYS;
+        return -1;
+    }
+    return real::syscall(number, values[0], values[1], values[2], values[3], values[4], values[5]);
+}

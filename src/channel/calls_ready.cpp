@@ -1,0 +1,172 @@
+// poll, select and epoll.
+#include "channel/calls.hpp"
+#include "channel/epoll.hpp"
+#include "channel/readiness.hpp"
+#include "channel/real.hpp"
+
+#include <sys/select.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <vector>
+
+using namespace cryptmpi::channel;
+
+namespace {
+
+timespec from_milliseconds(int timeout) {
+    return {timeout / 1000, timeout % 1000 * 1'000'000L};
+}
+
+/// select as ppoll.
+class Sets {
+public:
+    Sets(int count, fd_set* in, fd_set* out, fd_set* exceptional) : in_(in), out_(out), exceptional_(exceptional) {
+        for (int fd = 0; fd < count; ++fd) {
+            int events = 0;
+            if (in != nullptr && FD_ISSET(fd, in)) events |= POLLIN;
+            if (out != nullptr && FD_ISSET(fd, out)) events |= POLLOUT;
+            if (exceptional != nullptr && FD_ISSET(fd, exceptional)) events |= POLLPRI;
+            if (events != 0) polls_.push_back({fd, static_cast<short>(events), 0});
+        }
+    }
+
+    std::vector<pollfd>& polls() { return polls_; }
+
+    /// The number of bits set, or -1 (EBADF) as select does for a descriptor that is not open.
+    int report() {
+        for (const pollfd& poll : polls_) {
+            if ((poll.revents & POLLNVAL) == 0) continue;
+            errno = EBADF;
+            return -1;
+        }
+        int bits = 0;
+        for (const pollfd& poll : polls_) {
+            bits += keep(in_, poll, POLLIN, POLLIN | POLLHUP | POLLERR);
+            bits += keep(out_, poll, POLLOUT, POLLOUT | POLLERR);
+            bits += keep(exceptional_, poll, POLLPRI, POLLPRI);
+        }
+        return bits;
+    }
+
+private:
+    static int keep(fd_set* set, const pollfd& poll, short asked, int means) {
+        if (set == nullptr || (poll.events & asked) == 0) return 0;
+        if ((poll.revents & means) != 0) return 1;
+        FD_CLR(poll.fd, set);
+        return 0;
+    }
+
+    fd_set* in_;
+    fd_set* out_;
+    fd_set* exceptional_;
+    std::vector<pollfd> polls_;
+};
+
+bool selects_ours(int count, const fd_set* in, const fd_set* out, const fd_set* exceptional) {
+    const int known_fds = std::min(count, Process::made()->table().highest() + 1);
+    for (int fd = 0; fd < known_fds; ++fd) {
+        const bool asked = (in != nullptr && FD_ISSET(fd, in)) || (out != nullptr && FD_ISSET(fd, out)) ||
+                           (exceptional != nullptr && FD_ISSET(fd, exceptional));
+        if (!asked) continue;
+        const pollfd one{fd, 0, 0};
+        if (concerns_us(*Process::made(), &one, 1)) return true;
+    }
+    return false;
+}
+
+Epoll* instance(int epfd) {
+    Entry* entry = known(epfd);
+    return entry != nullptr && entry->kind.load() == Kind::epoll ? entry->epoll : nullptr;
+}
+
+int created(int fd) {
+    if (fd < 0) return fd;
+    Process& process = Process::get();
+    if (!process.enabled()) return fd;
+    Entry* entry = process.table().add(fd, Kind::epoll);
+    if (entry != nullptr) entry->epoll = new Epoll(fd);
+    return fd;
+}
+
+}  // namespace
+
+CRYPTMPI_CALL int poll(pollfd* fds, nfds_t count, int timeout) {
+    if (Process::made() == nullptr || !concerns_us(*Process::made(), fds, count)) return real::poll(fds, count, timeout);
+    const timespec time = from_milliseconds(timeout);
+    return wait_ready(*Process::made(), fds, count, timeout < 0 ? nullptr : &time, nullptr);
+}
+
+CRYPTMPI_CALL int __poll_chk(pollfd* fds, nfds_t count, int timeout, size_t room) {
+    if (room / sizeof *fds < count) abort();
+    return poll(fds, count, timeout);
+}
+
+CRYPTMPI_CALL int ppoll(pollfd* fds, nfds_t count, const timespec* timeout, const sigset_t* mask) {
+    if (Process::made() == nullptr || !concerns_us(*Process::made(), fds, count))
+        return real::ppoll(fds, count, timeout, mask);
+    return wait_ready(*Process::made(), fds, count, timeout, mask);
+}
+
+CRYPTMPI_CALL int __ppoll_chk(pollfd* fds, nfds_t count, const timespec* timeout, const sigset_t* mask, size_t room) {
+    if (room / sizeof *fds < count) abort();
+    return ppoll(fds, count, timeout, mask);
+}
+
+CRYPTMPI_CALL int select(int count, fd_set* in, fd_set* out, fd_set* exceptional, timeval* timeout) {
+    if (Process::made() == nullptr || !selects_ours(count, in, out, exceptional))
+        return real::select(count, in, out, exceptional, timeout);
+    Sets sets(count, in, out, exceptional);
+    timespec time{};
+    if (timeout != nullptr) time = {timeout->tv_sec, timeout->tv_usec * 1000};
+    const std::int64_t started = now_ns();
+    const int n = wait_ready(*Process::made(), sets.polls().data(), sets.polls().size(), timeout == nullptr ? nullptr : &time,
+                             nullptr);
+    if (timeout != nullptr) {
+        // Linux tells how much time was left.
+        const std::int64_t left = std::max<std::int64_t>(0, time.tv_sec * 1'000'000'000 + time.tv_nsec - (now_ns() - started));
+        *timeout = {left / 1'000'000'000, left % 1'000'000'000 / 1000};
+    }
+    return n < 0 ? n : sets.report();
+}
+
+CRYPTMPI_CALL int pselect(int count, fd_set* in, fd_set* out, fd_set* exceptional, const timespec* timeout,
+                          const sigset_t* mask) {
+    if (Process::made() == nullptr || !selects_ours(count, in, out, exceptional))
+        return real::pselect(count, in, out, exceptional, timeout, mask);
+    Sets sets(count, in, out, exceptional);
+    const int n = wait_ready(*Process::made(), sets.polls().data(), sets.polls().size(), timeout, mask);
+    return n < 0 ? n : sets.report();
+}
+
+CRYPTMPI_CALL int epoll_create(int size) {
+    return created(real::epoll_create(size));
+}
+
+CRYPTMPI_CALL int epoll_create1(int flags) {
+    return created(real::epoll_create1(flags));
+}
+
+CRYPTMPI_CALL int epoll_ctl(int epfd, int operation, int fd, epoll_event* event) {
+    Epoll* epoll = instance(epfd);
+    Entry* entry = known(fd);
+    if (epoll == nullptr || entry == nullptr || entry->kind.load() == Kind::datagram)
+        return real::epoll_ctl(epfd, operation, fd, event);
+    return epoll->control(operation, fd, *entry, event);
+}
+
+CRYPTMPI_CALL int epoll_pwait(int epfd, epoll_event* events, int most, int timeout, const sigset_t* mask) {
+    Epoll* epoll = instance(epfd);
+    if (epoll == nullptr || epoll->plain()) return real::epoll_pwait(epfd, events, most, timeout, mask);
+    return epoll->wait(*Process::made(), events, most, timeout, mask);
+}
+
+CRYPTMPI_CALL int epoll_wait(int epfd, epoll_event* events, int most, int timeout) {
+    return epoll_pwait(epfd, events, most, timeout, nullptr);
+}
+
+CRYPTMPI_CALL int epoll_pwait2(int epfd, epoll_event* events, int most, const timespec* timeout, const sigset_t* mask) {
+    int milliseconds = -1;
+    if (timeout != nullptr) milliseconds = static_cast<int>(timeout->tv_sec * 1000 + (timeout->tv_nsec + 999'999) / 1'000'000);
+    return epoll_pwait(epfd, events, most, milliseconds, mask);
+}

@@ -1,0 +1,354 @@
+// read, write and their kin. Each looks the descriptor up; a sealed one goes through receive or transmit, all others to libc.
+#include "channel/calls.hpp"
+#include "channel/pieces.hpp"
+#include "channel/real.hpp"
+
+#include <fcntl.h>
+#include <sys/sendfile.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+
+using namespace cryptmpi::channel;
+
+namespace {
+
+Process& process() {
+    return *Process::made();
+}
+
+ssize_t receive_into(int fd, Entry& entry, void* to, size_t size, int flags) {
+    const iovec piece{to, size};
+    return receive(process(), fd, entry, {&piece, 1}, flags);
+}
+
+ssize_t transmit_from(int fd, Entry& entry, const void* from, size_t size, int flags) {
+    const iovec piece{const_cast<void*>(from), size};
+    return transmit(process(), fd, entry, {&piece, 1}, flags);
+}
+
+/// Flags that a stream of records cannot keep: -1 with errno, and a line.
+int check_flags(int flags, const char* call) {
+    if ((flags & MSG_OOB) != 0) {
+        process().complain_once("MSG_OOB", std::string(call) + ": urgent data cannot be sealed (MSG_OOB)");
+        errno = EOPNOTSUPP;
+        return -1;
+    }
+    if ((flags & MSG_ZEROCOPY) != 0) {
+        process().complain_once("MSG_ZEROCOPY", std::string(call) + ": MSG_ZEROCOPY would send the caller's plaintext; switch the transport's "
+                                                                      "zero-copy sends off (libfabric: FI_TCP_ZEROCOPY_SIZE=0)");
+        errno = EOPNOTSUPP;
+        return -1;
+    }
+    return 0;
+}
+
+bool carries_sealed_sockets(const msghdr* message) {
+    if (message == nullptr || message->msg_control == nullptr) return false;
+    for (cmsghdr* control = CMSG_FIRSTHDR(message); control != nullptr;
+         control = CMSG_NXTHDR(const_cast<msghdr*>(message), control)) {
+        if (control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS) continue;
+        const auto* fds = reinterpret_cast<const int*>(CMSG_DATA(control));
+        const size_t count = (control->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t i = 0; i < count; ++i) {
+            if (sealed(fds[i]) != nullptr) return true;
+        }
+    }
+    return false;
+}
+
+/// For descriptors that are not sealed but known: may they send, to the address given or the one they are connected to?
+bool may_send(int fd, const sockaddr* to, socklen_t size) {
+    const Entry* entry = known(fd);
+    return entry == nullptr || check_road(fd, *entry, to, size) == 0;
+}
+
+bool may_receive(int fd) {
+    const Entry* entry = known(fd);
+    if (entry == nullptr || entry->kind.load() != Kind::foreign) return true;
+    return check_road(fd, *entry, nullptr, 0) == 0;
+}
+
+ssize_t receive_message(int fd, Entry& entry, msghdr* message, int flags) {
+    const ssize_t n = receive(process(), fd, entry, {message->msg_iov, message->msg_iovlen}, flags);
+    if (n >= 0) {
+        message->msg_namelen = 0;
+        message->msg_controllen = 0;
+        message->msg_flags = 0;
+    }
+    return n;
+}
+
+constexpr size_t kCopyBytes = 64 * 1024;
+
+}  // namespace
+
+CRYPTMPI_CALL ssize_t read(int fd, void* to, size_t size) {
+    if (Entry* entry = sealed(fd)) return receive_into(fd, *entry, to, size, 0);
+    return may_receive(fd) ? real::read(fd, to, size) : -1;
+}
+
+CRYPTMPI_CALL ssize_t __read_chk(int fd, void* to, size_t size, size_t room) {
+    if (size > room) abort();
+    return read(fd, to, size);
+}
+
+CRYPTMPI_CALL ssize_t readv(int fd, const iovec* pieces, int count) {
+    if (Entry* entry = sealed(fd)) {
+        if (count < 0 || count > 1024) {
+            errno = EINVAL;
+            return -1;
+        }
+        return receive(process(), fd, *entry, {pieces, static_cast<size_t>(count)}, 0);
+    }
+    return may_receive(fd) ? real::readv(fd, pieces, count) : -1;
+}
+
+CRYPTMPI_CALL ssize_t recv(int fd, void* to, size_t size, int flags) {
+    if (Entry* entry = sealed(fd)) return check_flags(flags, "recv") != 0 ? -1 : receive_into(fd, *entry, to, size, flags);
+    return may_receive(fd) ? real::recv(fd, to, size, flags) : -1;
+}
+
+CRYPTMPI_CALL ssize_t __recv_chk(int fd, void* to, size_t size, size_t room, int flags) {
+    if (size > room) abort();
+    return recv(fd, to, size, flags);
+}
+
+CRYPTMPI_CALL ssize_t recvfrom(int fd, void* to, size_t size, int flags, sockaddr* from, socklen_t* from_size) {
+    if (Entry* entry = sealed(fd)) {
+        if (check_flags(flags, "recvfrom") != 0) return -1;
+        if (from != nullptr && from_size != nullptr) *from_size = 0;  // as TCP does
+        return receive_into(fd, *entry, to, size, flags);
+    }
+    return may_receive(fd) ? real::recvfrom(fd, to, size, flags, from, from_size) : -1;
+}
+
+CRYPTMPI_CALL ssize_t __recvfrom_chk(int fd, void* to, size_t size, size_t room, int flags, sockaddr* from,
+                                     socklen_t* from_size) {
+    if (size > room) abort();
+    return recvfrom(fd, to, size, flags, from, from_size);
+}
+
+CRYPTMPI_CALL ssize_t recvmsg(int fd, msghdr* message, int flags) {
+    if (Entry* entry = sealed(fd)) return check_flags(flags, "recvmsg") != 0 ? -1 : receive_message(fd, *entry, message, flags);
+    return may_receive(fd) ? real::recvmsg(fd, message, flags) : -1;
+}
+
+CRYPTMPI_CALL int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, timespec* timeout) {
+    Entry* entry = sealed(fd);
+    if (entry == nullptr) return may_receive(fd) ? real::recvmmsg(fd, messages, count, flags, timeout) : -1;
+    unsigned done = 0;
+    while (done < count) {
+        const int how = done > 0 && (flags & MSG_WAITFORONE) != 0 ? flags | MSG_DONTWAIT : flags;
+        const ssize_t n = receive_message(fd, *entry, &messages[done].msg_hdr, how & ~MSG_WAITFORONE);
+        if (n < 0) return done > 0 ? static_cast<int>(done) : -1;
+        messages[done++].msg_len = static_cast<unsigned>(n);
+        if (n == 0) break;
+    }
+    return static_cast<int>(done);
+}
+
+CRYPTMPI_CALL ssize_t write(int fd, const void* from, size_t size) {
+    if (Entry* entry = sealed(fd)) return transmit_from(fd, *entry, from, size, 0);
+    return may_send(fd, nullptr, 0) ? real::write(fd, from, size) : -1;
+}
+
+CRYPTMPI_CALL ssize_t writev(int fd, const iovec* pieces, int count) {
+    if (Entry* entry = sealed(fd)) {
+        if (count < 0 || count > 1024) {
+            errno = EINVAL;
+            return -1;
+        }
+        return transmit(process(), fd, *entry, {pieces, static_cast<size_t>(count)}, 0);
+    }
+    return may_send(fd, nullptr, 0) ? real::writev(fd, pieces, count) : -1;
+}
+
+CRYPTMPI_CALL ssize_t send(int fd, const void* from, size_t size, int flags) {
+    if (Entry* entry = sealed(fd)) return check_flags(flags, "send") != 0 ? -1 : transmit_from(fd, *entry, from, size, flags);
+    return may_send(fd, nullptr, 0) ? real::send(fd, from, size, flags) : -1;
+}
+
+CRYPTMPI_CALL ssize_t sendto(int fd, const void* from, size_t size, int flags, const sockaddr* to, socklen_t to_size) {
+    if (Entry* entry = sealed(fd)) return check_flags(flags, "sendto") != 0 ? -1 : transmit_from(fd, *entry, from, size, flags);
+    if ((flags & MSG_FASTOPEN) != 0 && known(fd) != nullptr) {
+        // Data with the SYN would go out before there are keys.
+        errno = EOPNOTSUPP;
+        return -1;
+    }
+    return may_send(fd, to, to_size) ? real::sendto(fd, from, size, flags, to, to_size) : -1;
+}
+
+CRYPTMPI_CALL ssize_t sendmsg(int fd, const msghdr* message, int flags) {
+    if (Entry* entry = sealed(fd)) {
+        if (check_flags(flags, "sendmsg") != 0) return -1;
+        return transmit(process(), fd, *entry, {message->msg_iov, message->msg_iovlen}, flags);
+    }
+    if (Process::made() != nullptr && carries_sealed_sockets(message)) {
+        process().complain_once("SCM_RIGHTS", "sendmsg: a sealed socket cannot be passed to another process (SCM_RIGHTS); fork keeps it");
+        errno = EOPNOTSUPP;
+        return -1;
+    }
+    const bool named = message != nullptr && message->msg_name != nullptr;
+    return may_send(fd, named ? static_cast<const sockaddr*>(message->msg_name) : nullptr, named ? message->msg_namelen : 0)
+               ? real::sendmsg(fd, message, flags)
+               : -1;
+}
+
+CRYPTMPI_CALL int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) {
+    Entry* entry = sealed(fd);
+    if (entry == nullptr && known(fd) == nullptr) return real::sendmmsg(fd, messages, count, flags);
+    unsigned done = 0;
+    while (done < count) {
+        const ssize_t n = sendmsg(fd, &messages[done].msg_hdr, flags);
+        if (n < 0) return done > 0 ? static_cast<int>(done) : -1;
+        messages[done++].msg_len = static_cast<unsigned>(n);
+    }
+    return static_cast<int>(done);
+}
+
+CRYPTMPI_CALL ssize_t sendfile(int to, int from, off_t* offset, size_t size) {
+    Entry* entry = sealed(to);
+    if (entry == nullptr) return may_send(to, nullptr, 0) ? real::sendfile(to, from, offset, size) : -1;
+    const auto buffer = std::make_unique<std::uint8_t[]>(kCopyBytes);
+    off_t at = offset != nullptr ? *offset : lseek(from, 0, SEEK_CUR);
+    if (at < 0) return -1;
+    ssize_t done = 0;
+    while (static_cast<size_t>(done) < size) {
+        const ssize_t n = pread(from, buffer.get(), std::min(kCopyBytes, size - static_cast<size_t>(done)), at);
+        if (n <= 0) {
+            if (n < 0 && done == 0) return -1;
+            break;
+        }
+        const ssize_t sent = transmit_from(to, *entry, buffer.get(), static_cast<size_t>(n), 0);
+        if (sent < 0) {
+            if (done == 0) return -1;
+            break;
+        }
+        at += sent;
+        done += sent;
+        if (sent < n) break;
+    }
+    if (offset != nullptr) {
+        *offset = at;
+    } else if (lseek(from, at, SEEK_SET) < 0) {
+        return -1;
+    }
+    return done;
+}
+
+CRYPTMPI_CALL ssize_t sendfile64(int to, int from, off64_t* offset, size_t size) {
+    static_assert(sizeof(off_t) == sizeof(off64_t));
+    return sendfile(to, from, offset, size);
+}
+
+CRYPTMPI_CALL ssize_t splice(int from, off64_t* from_offset, int to, off64_t* to_offset, size_t size, unsigned flags) {
+    Entry* source = sealed(from);
+    Entry* target = sealed(to);
+    if (source == nullptr && target == nullptr)
+        return may_send(to, nullptr, 0) && may_receive(from) ? real::splice(from, from_offset, to, to_offset, size, flags) : -1;
+    const auto buffer = std::make_unique<std::uint8_t[]>(kCopyBytes);
+    const size_t most = std::min(size, kCopyBytes);
+    const int how = (flags & SPLICE_F_NONBLOCK) != 0 ? MSG_DONTWAIT : 0;
+    if (source != nullptr) {
+        // Into a pipe that may be full: only as much is taken as it accepts.
+        const ssize_t there = receive_into(from, *source, buffer.get(), most, how | MSG_PEEK);
+        if (there <= 0) return there;
+        const ssize_t taken = write(to, buffer.get(), static_cast<size_t>(there));
+        if (taken <= 0) return taken;
+        return receive_into(from, *source, buffer.get(), static_cast<size_t>(taken), 0);
+    }
+    const ssize_t n = real::read(from, buffer.get(), most);
+    if (n <= 0) return n;
+    ssize_t done = 0;
+    while (done < n) {
+        // What was taken from the pipe cannot be put back: all of it is sent.
+        const ssize_t sent = transmit_from(to, *target, buffer.get() + done, static_cast<size_t>(n - done), 0);
+        if (sent < 0 && errno == EAGAIN) {
+            pollfd poll{to, POLLOUT, 0};
+            real::ppoll(&poll, 1, nullptr, nullptr);
+            continue;
+        }
+        if (sent < 0) return -1;
+        done += sent;
+    }
+    return done;
+}
+
+// stdio's own writes do not come through write(): a stream over a sealed socket is made of our calls instead.
+namespace {
+
+ssize_t cookie_read(void* cookie, char* to, size_t size) {
+    return read(static_cast<int>(reinterpret_cast<std::intptr_t>(cookie)), to, size);
+}
+
+ssize_t cookie_write(void* cookie, const char* from, size_t size) {
+    const ssize_t n = write(static_cast<int>(reinterpret_cast<std::intptr_t>(cookie)), from, size);
+    return n < 0 ? 0 : n;
+}
+
+int cookie_close(void* cookie) {
+    return close(static_cast<int>(reinterpret_cast<std::intptr_t>(cookie)));
+}
+
+FILE* open_cookie(int fd, const char* mode) {
+    return fopencookie(reinterpret_cast<void*>(static_cast<std::intptr_t>(fd)), mode,
+                       {cookie_read, cookie_write, nullptr, cookie_close});
+}
+
+}  // namespace
+
+namespace cryptmpi::channel {
+
+/// After exec: the standard streams of a program that was given a sealed socket as its input or output.
+void take_over_standard_streams() {
+    if (sealed(STDIN_FILENO) != nullptr) stdin = open_cookie(STDIN_FILENO, "r");
+    if (sealed(STDOUT_FILENO) != nullptr) stdout = open_cookie(STDOUT_FILENO, "w");
+    if (sealed(STDERR_FILENO) != nullptr) {
+        stderr = open_cookie(STDERR_FILENO, "w");
+        setvbuf(stderr, nullptr, _IONBF, 0);
+    }
+}
+
+}  // namespace cryptmpi::channel
+
+CRYPTMPI_CALL FILE* fdopen(int fd, const char* mode) {
+    return sealed(fd) != nullptr ? open_cookie(fd, mode) : real::fdopen(fd, mode);
+}
+
+CRYPTMPI_CALL int vdprintf(int fd, const char* format, va_list arguments) {
+    char* text = nullptr;
+    const int size = vasprintf(&text, format, arguments);
+    if (size < 0) return size;
+    const std::unique_ptr<char, decltype(&std::free)> owner(text, &std::free);
+    for (int done = 0; done < size;) {
+        const ssize_t n = write(fd, text + done, static_cast<size_t>(size - done));
+        if (n < 0) return -1;
+        done += static_cast<int>(n);
+    }
+    return size;
+}
+
+CRYPTMPI_CALL int dprintf(int fd, const char* format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    const int n = vdprintf(fd, format, arguments);
+    va_end(arguments);
+    return n;
+}
+
+CRYPTMPI_CALL int __vdprintf_chk(int fd, int, const char* format, va_list arguments) {
+    return vdprintf(fd, format, arguments);
+}
+
+CRYPTMPI_CALL int __dprintf_chk(int fd, int, const char* format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    const int n = vdprintf(fd, format, arguments);
+    va_end(arguments);
+    return n;
+}

@@ -1,0 +1,58 @@
+// A sealed connection: the handshake, the two doors (receive, send), and its end.
+//
+//   handshaking.cpp   begin, drive: from a TCP connection to an open stream
+//   receive.cpp       raw bytes -> records -> the caller's buffer; what is readable
+//   send.cpp          the caller's buffer -> records -> the kernel; the authenticated close
+//
+// Functions return what the system call they stand for returns, with errno set.
+#pragma once
+
+#include "channel/process.hpp"
+#include "channel/table.hpp"
+
+#include <span>
+
+namespace cryptmpi::channel {
+
+/// Makes `fd` sealed. `connecting`: TCP itself is still on its way. On an error the caller gets errno and a line was printed.
+int begin(Process& process, int fd, Entry& entry, keys::Role role, const Address& peer, bool connecting);
+
+/// Takes up a connection whose other half lives in the arena (after exec).
+Result<void> resume(Process& process, Entry& entry, Shared& shared);
+
+/// Moves the handshake as far as it goes without waiting. Returns the state.
+State drive(Process& process, int fd, Entry& entry);
+
+/// What the kernel must be asked to wait for while the handshake is on its way: POLLIN or POLLOUT.
+short handshake_events(const Entry& entry);
+
+/// Waits until the connection is open, as the descriptor's blocking mode and `flags` say. 0, or -1 with errno (EAGAIN, EINTR, the failure).
+int await_open(Process& process, int fd, Entry& entry, int flags);
+
+ssize_t receive(Process& process, int fd, Entry& entry, std::span<const iovec> to, int flags);
+ssize_t transmit(Process& process, int fd, Entry& entry, std::span<const iovec> from, int flags);
+
+/// After the kernel said readable: reads ahead, without waiting, and says whether a read would return at once.
+bool verify_readable(Process& process, int fd, Entry& entry);
+/// Plaintext bytes that a read would give at once, for FIONREAD.
+int bytes_readable(Process& process, int fd, Entry& entry);
+
+/// Seals the close record: the end of what we send. Waits a little if the kernel is full.
+void close_sending(Process& process, int fd, Entry& entry);
+
+/// Ends the connection with an error: one line, the kernel's socket shut down, every later call gets `code`.
+void break_connection(Process& process, int fd, Entry& entry, int code, const std::string& line, bool established);
+
+/// The responder's last step: the first record proves that the initiator holds the keys. True when the state moved; both locks are held.
+bool confirm(Process& process, int fd, Entry& entry);
+
+/// The last descriptor of this process is about to be closed.
+void end(Process& process, int fd, Entry& entry);
+
+/// CLOCK_MONOTONIC in nanoseconds.
+std::int64_t now_ns();
+
+/// While handshakes are on their way no wait is longer than this: their deadlines are looked at in between.
+inline constexpr int kTickMs = 500;
+
+}  // namespace cryptmpi::channel

@@ -1,0 +1,363 @@
+#include "channel/epoll.hpp"
+
+#include "channel/real.hpp"
+
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+
+namespace cryptmpi::channel {
+
+namespace {
+
+/// Cookies live in one range of addresses, so that a caller's own data is told from them by its value.
+class Cookies {
+public:
+    Registration* take() {
+        const std::lock_guard guard(lock_);
+        if (base_ == nullptr) {
+            void* at = mmap(nullptr, kMost * sizeof(Registration), PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+            if (at == MAP_FAILED) return nullptr;
+            base_ = static_cast<Registration*>(at);
+        }
+        if (!free_.empty()) {
+            Registration* registration = free_.back();
+            free_.pop_back();
+            return new (registration) Registration;
+        }
+        return used_ < kMost ? new (base_ + used_++) Registration : nullptr;
+    }
+
+    void give_back(Registration* registration) {
+        const std::lock_guard guard(lock_);
+        registration->entry = nullptr;
+        free_.push_back(registration);
+    }
+
+    Registration* find(const epoll_event& event) const {
+        const auto offset = event.data.u64 - reinterpret_cast<std::uint64_t>(base_);
+        if (base_ == nullptr || offset >= kMost * sizeof(Registration)) return nullptr;
+        return static_cast<Registration*>(event.data.ptr);
+    }
+
+private:
+    static constexpr std::size_t kMost = 1U << 20;
+    std::mutex lock_;
+    Registration* base_ = nullptr;
+    std::size_t used_ = 0;
+    std::vector<Registration*> free_;
+};
+
+Cookies& cookies() {
+    static auto* all = new Cookies;  // other libraries' destructors may still wait
+    return *all;
+}
+
+bool handshaking(const Entry& entry) {
+    if (entry.kind.load(std::memory_order_acquire) != Kind::sealed) return false;
+    const State state = entry.shared->state.load(std::memory_order_acquire);
+    return state != State::open && state != State::failed;
+}
+
+bool readable_here(const Entry& entry) {
+    switch (entry.kind.load(std::memory_order_acquire)) {
+        case Kind::sealed:
+            return entry.shared->readable.load(std::memory_order_acquire);
+        case Kind::epoll:
+            return entry.epoll->readable();
+        default:
+            return false;
+    }
+}
+
+epoll_event kernel_event(Registration& registration) {
+    epoll_event event{};
+    event.data.ptr = &registration;
+    event.events = registration.events;
+    if (handshaking(*registration.entry)) {
+        const bool out = handshake_events(*registration.entry) == POLLOUT;
+        event.events = out ? EPOLLOUT : EPOLLIN;
+    }
+    return event;
+}
+
+}  // namespace
+
+int Epoll::control(int operation, int fd, Entry& entry, const epoll_event* event) {
+    const std::lock_guard guard(lock_);
+    const auto found = registrations_.find(fd);
+    Registration* registration = found == registrations_.end() ? nullptr : found->second;
+    if (operation == EPOLL_CTL_DEL) {
+        const int status = real::epoll_ctl(fd_, operation, fd, nullptr);
+        if (status == 0 && registration != nullptr) forget(*registration);
+        return status;
+    }
+    if (event == nullptr) {
+        errno = EFAULT;
+        return -1;
+    }
+    if (operation == EPOLL_CTL_ADD && registration != nullptr && registration->entry != &entry) {
+        forget(*registration);  // the descriptor was closed and is another socket now
+        registration = nullptr;
+    }
+    const bool fresh = registration == nullptr;
+    if (fresh) {
+        registration = cookies().take();
+        if (registration == nullptr) {
+            errno = ENOMEM;
+            return -1;
+        }
+        registration->owner = this;
+        registration->entry = &entry;
+        registration->fd = fd;
+    }
+    const std::uint32_t events_before = registration->events;
+    const epoll_data_t data_before = registration->data;
+    registration->events = event->events;
+    registration->data = event->data;
+    epoll_event asked = kernel_event(*registration);
+    if (real::epoll_ctl(fd_, operation, fd, &asked) != 0) {
+        registration->events = events_before;
+        registration->data = data_before;
+        if (fresh) cookies().give_back(registration);
+        return -1;
+    }
+    registration->spent = false;
+    registration->seen = 0;
+    if (fresh) {
+        registrations_[fd] = registration;
+        count_.fetch_add(1);
+        const std::lock_guard entry_guard(entry.registrations_lock);
+        entry.registrations.push_back(registration);
+        entry.registration_count.fetch_add(1);
+    }
+    if (readable_here(entry) && !registration->waiting) {
+        registration->waiting = true;
+        pending_.push_back(registration);
+        pending_count_.fetch_add(1);
+    }
+    return 0;
+}
+
+void Epoll::forget(Registration& registration) {
+    // Called with lock_ held.
+    registrations_.erase(registration.fd);
+    if (registration.waiting) {
+        std::erase(pending_, &registration);
+        pending_count_.fetch_sub(1);
+    }
+    {
+        const std::lock_guard guard(registration.entry->registrations_lock);
+        std::erase(registration.entry->registrations, &registration);
+        registration.entry->registration_count.fetch_sub(1);
+    }
+    count_.fetch_sub(1);
+    cookies().give_back(&registration);
+}
+
+void Epoll::drop(Registration& registration) {
+    const std::lock_guard guard(lock_);
+    const auto found = registrations_.find(registration.fd);
+    if (found != registrations_.end() && found->second == &registration) forget(registration);
+}
+
+void Epoll::close() {
+    const std::lock_guard guard(lock_);
+    while (!registrations_.empty()) forget(*registrations_.begin()->second);
+    const int kick = kick_.exchange(-1);
+    if (kick >= 0) real::close(kick);
+}
+
+void Epoll::rearm(Registration& registration) {
+    epoll_event asked = kernel_event(registration);
+    real::epoll_ctl(fd_, EPOLL_CTL_MOD, registration.fd, &asked);
+}
+
+void Epoll::announce(Registration& registration) {
+    const std::lock_guard guard(lock_);
+    if (registration.waiting || registration.entry == nullptr) return;
+    registration.waiting = true;
+    pending_.push_back(&registration);
+    pending_count_.fetch_add(1);
+    if (waiters_.load() == 0) return;
+    // Another thread sleeps in the kernel, which will not wake it for bytes that we took out.
+    if (kick_.load() < 0) {
+        const int made = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        if (made < 0) return;
+        epoll_event event{};
+        event.events = EPOLLIN | EPOLLET;
+        event.data.ptr = cookies().take();  // a free cookie: its events are swallowed
+        real::epoll_ctl(fd_, EPOLL_CTL_ADD, made, &event);
+        kick_.store(made);
+    }
+    const std::uint64_t one = 1;
+    if (real::write(kick_.load(), &one, sizeof one) < 0) return;  // full: it is awake
+}
+
+bool Epoll::readable() {
+    if (pending_count_.load(std::memory_order_acquire) == 0) return false;
+    const std::lock_guard guard(lock_);
+    return std::any_of(pending_.begin(), pending_.end(), [](const Registration* registration) {
+        return !registration->spent && (registration->events & EPOLLIN) != 0 && readable_here(*registration->entry);
+    });
+}
+
+int Epoll::take_pending(epoll_event* events, int most) {
+    if (pending_count_.load(std::memory_order_acquire) == 0) return 0;
+    const std::lock_guard guard(lock_);
+    int count = 0;
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < pending_.size(); ++i) {
+        Registration& registration = *pending_[i];
+        const Entry& entry = *registration.entry;
+        const bool wanted = (registration.events & EPOLLIN) != 0 && !registration.spent;
+        const bool edge = (registration.events & EPOLLET) != 0;
+        bool stays = wanted && readable_here(entry);
+        if (stays && edge && entry.kind.load() == Kind::sealed && registration.seen == entry.shared->arrivals.load())
+            stays = false;
+        if (stays && count < most) {
+            events[count].events = EPOLLIN;
+            events[count].data.ptr = &registration;
+            ++count;
+            if (edge && entry.kind.load() == Kind::sealed) {
+                registration.seen = entry.shared->arrivals.load();
+                stays = false;
+            }
+            if ((registration.events & EPOLLONESHOT) != 0) {
+                registration.spent = true;
+                stays = false;
+                epoll_event off{};
+                off.data.ptr = &registration;
+                real::epoll_ctl(fd_, EPOLL_CTL_MOD, registration.fd, &off);
+            }
+        }
+        registration.waiting = stays;
+        if (stays) pending_[kept++] = &registration;
+    }
+    pending_.resize(kept);
+    pending_count_.store(static_cast<int>(kept));
+    return count;
+}
+
+/// Turns the kernel's event into the caller's. False: there is nothing to report yet.
+bool Epoll::deliver(Process& process, Registration& registration, epoll_event& event) {
+    Entry* entry = registration.entry;
+    if (entry == nullptr) return false;
+    const Kind kind = entry->kind.load(std::memory_order_acquire);
+    if (kind == Kind::sealed) {
+        if (handshaking(*entry)) {
+            drive(process, registration.fd, *entry);  // arms what comes next by itself
+            return false;
+        }
+        if ((event.events & EPOLLIN) != 0 && !verify_readable(process, registration.fd, *entry)) {
+            event.events &= ~static_cast<std::uint32_t>(EPOLLIN | EPOLLRDNORM);
+            if (event.events == 0) {
+                if ((registration.events & EPOLLONESHOT) != 0) rearm(registration);
+                return false;
+            }
+        }
+        if ((event.events & EPOLLIN) != 0) registration.seen = entry->shared->arrivals.load();
+        if ((event.events & EPOLLOUT) != 0) entry->shared->connect_reported.store(true);
+    }
+    if ((registration.events & EPOLLONESHOT) != 0) registration.spent = true;
+    return true;
+}
+
+/// Handshakes have deadlines that the kernel does not know of.
+void Epoll::tick(Process& process) {
+    std::vector<std::pair<int, Entry*>> on_their_way;
+    {
+        const std::lock_guard guard(lock_);
+        for (const auto& [fd, registration] : registrations_) {
+            if (handshaking(*registration->entry)) on_their_way.emplace_back(fd, registration->entry);
+        }
+    }
+    for (const auto& [fd, entry] : on_their_way) drive(process, fd, *entry);
+}
+
+/// One look at our own pending sockets and one at the kernel. Events carry cookies.
+int Epoll::wait_once(Process& process, epoll_event* events, int most, int timeout_ms, const sigset_t* mask) {
+    const int pending = take_pending(events, most);
+    if (pending == most) return pending;
+    if (pending > 0) timeout_ms = 0;
+    const bool sleeps = timeout_ms != 0;
+    if (sleeps) {
+        waiters_.fetch_add(1);
+        // Announced since we looked?
+        if (readable()) timeout_ms = 0;
+    }
+    const int n = real::epoll_pwait(fd_, events + pending, most - pending, timeout_ms, mask);
+    if (sleeps) waiters_.fetch_sub(1);
+    if (n < 0) return pending > 0 ? pending : -1;
+    int count = pending;
+    for (int i = pending; i < pending + n; ++i) {
+        epoll_event event = events[i];
+        Registration* registration = cookies().find(event);
+        if (registration != nullptr && !deliver(process, *registration, event)) continue;
+        // A descriptor that was reported from our buffers already has one event, not two.
+        epoll_event* same = std::find_if(events, events + pending, [&](const epoll_event& other) {
+            return registration != nullptr && other.data.ptr == event.data.ptr;
+        });
+        if (same != events + pending) {
+            same->events |= event.events;
+        } else {
+            events[count++] = event;
+        }
+    }
+    return count;
+}
+
+int Epoll::wait(Process& process, epoll_event* events, int most, int timeout_ms, const sigset_t* mask) {
+    if (events == nullptr || most <= 0) return real::epoll_pwait(fd_, events, most, timeout_ms, mask);
+    const std::int64_t until = timeout_ms <= 0 ? 0 : now_ns() + timeout_ms * std::int64_t{1'000'000};
+    for (;;) {
+        const bool ticking = process.handshakes() > 0;
+        const bool cut = ticking && (timeout_ms < 0 || timeout_ms > kTickMs);
+        const int count = wait_once(process, events, most, cut ? kTickMs : timeout_ms, mask);
+        if (count < 0) return count;
+        for (int i = 0; i < count; ++i) {
+            if (const Registration* registration = cookies().find(events[i])) events[i].data = registration->data;
+        }
+        if (count > 0 || timeout_ms == 0) return count;
+        if (ticking) tick(process);
+        if (timeout_ms < 0) continue;
+        const std::int64_t left_ns = until - now_ns();
+        if (left_ns <= 0) return 0;
+        timeout_ms = static_cast<int>((left_ns + 999'999) / 1'000'000);
+    }
+}
+
+void announce(Entry& entry) {
+    if (entry.registration_count.load(std::memory_order_acquire) == 0) return;
+    std::vector<Registration*> all;
+    {
+        const std::lock_guard guard(entry.registrations_lock);
+        all = entry.registrations;
+    }
+    for (Registration* registration : all) {
+        if (!registration->waiting) registration->owner->announce(*registration);
+    }
+}
+
+void rearm(Entry& entry) {
+    const std::lock_guard guard(entry.registrations_lock);
+    for (Registration* registration : entry.registrations) registration->owner->rearm(*registration);
+}
+
+void forget_registrations(Entry& entry) {
+    for (;;) {
+        Registration* registration = nullptr;
+        {
+            const std::lock_guard guard(entry.registrations_lock);
+            if (entry.registrations.empty()) return;
+            registration = entry.registrations.back();
+        }
+        registration->owner->drop(*registration);
+    }
+}
+
+}  // namespace cryptmpi::channel

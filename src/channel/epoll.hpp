@@ -1,0 +1,73 @@
+// epoll over sealed sockets.
+//
+// The kernel's registrations of sockets that may be sealed carry a cookie of ours, which epoll_wait turns back into the caller's data.
+// On the way out an event is checked: the kernel says readable for every byte, we say it for whole records. On the way in, sockets that
+// have plaintext in our buffers are reported although the kernel has nothing (level-triggered), once for each arrival (edge-triggered).
+#pragma once
+
+#include "channel/connection.hpp"
+
+#include <sys/epoll.h>
+
+#include <atomic>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+namespace cryptmpi::channel {
+
+/// One descriptor in one epoll instance. Its address is the cookie.
+struct Registration {
+    Epoll* owner = nullptr;
+    Entry* entry = nullptr;  // nullptr: free
+    int fd = -1;
+    std::uint32_t events = 0;  // as the caller asked
+    epoll_data_t data{};
+    bool waiting = false;      // in owner->pending_
+    bool spent = false;        // EPOLLONESHOT has fired
+    std::uint32_t seen = 0;    // Shared::arrivals that were reported
+};
+
+class Epoll {
+public:
+    explicit Epoll(int fd) : fd_(fd) {}
+
+    int control(int operation, int fd, Entry& entry, const epoll_event* event);
+    int wait(Process& process, epoll_event* events, int most, int timeout_ms, const sigset_t* mask);
+
+    /// Nothing of ours is registered: the kernel's call is all there is to do.
+    bool plain() const { return count_.load(std::memory_order_acquire) == 0; }
+    /// The kernel would not report it, but wait() would.
+    bool readable();
+
+    /// The entry has bytes that the kernel does not know of.
+    void announce(Registration& registration);
+    /// Asks the kernel for what the entry's state needs.
+    void rearm(Registration& registration);
+    /// Its socket is gone.
+    void drop(Registration& registration);
+    void close();
+
+private:
+    bool deliver(Process& process, Registration& registration, epoll_event& event);
+    int wait_once(Process& process, epoll_event* events, int most, int timeout_ms, const sigset_t* mask);
+    int take_pending(epoll_event* events, int most);
+    void forget(Registration& registration);
+    void tick(Process& process);
+
+    int fd_;
+    std::mutex lock_;
+    std::unordered_map<int, Registration*> registrations_;
+    std::vector<Registration*> pending_;
+    std::atomic<int> count_{0};
+    std::atomic<int> pending_count_{0};
+    std::atomic<int> waiters_{0};
+    std::atomic<int> kick_{-1};  // an eventfd, once a thread had to wake another one
+};
+
+/// All instances that watch the entry.
+void announce(Entry& entry);
+void rearm(Entry& entry);
+void forget_registrations(Entry& entry);
+
+}  // namespace cryptmpi::channel

@@ -1,0 +1,294 @@
+// From a TCP connection to an open stream: keys/handshake.hpp says what is exchanged, this file moves the bytes.
+#include "channel/connection.hpp"
+#include "channel/epoll.hpp"
+#include "channel/real.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace cryptmpi::channel {
+
+namespace {
+
+constexpr std::int64_t kPatience_ns = 10'000'000'000;  // then one line says whom we are waiting for
+
+/// A socket has room for a hello: nothing was sent on it before. Less than all of it is an error.
+bool send_whole(int fd, const std::uint8_t* bytes, std::size_t size) {
+    return real::send(fd, bytes, size, MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(size);
+}
+
+void fail_handshake(Process& process, int fd, Entry& entry, const Error& error) {
+    process.count_refused_handshake();
+    break_connection(process, fd, entry, error.code,
+                     std::string(entry.shared->role == keys::Role::initiator ? "connection to " : "connection from ") +
+                         entry.shared->peer + " refused: " + error.line,
+                     entry.shared->role == keys::Role::initiator);
+}
+
+Result<void> send_hello(Process& process, int fd, Shared& shared) {
+    const auto local = process.local();
+    if (!local) return fail(local.error().code, local.error().line);
+    std::array<std::uint8_t, keys::kHelloSize> hello;
+    if (auto written = keys::write_hello(**local, shared.handshake, hello); !written) return written;
+    if (!send_whole(fd, hello.data(), hello.size()))
+        return fail(errno == 0 ? EPROTO : errno, std::string("cannot send the handshake: ") + std::strerror(errno));
+    return {};
+}
+
+Result<void> start_initiator(Process& process, int fd, Entry& entry) {
+    Shared& shared = *entry.shared;
+    const auto local = process.local();
+    if (!local) return fail(local.error().code, local.error().line);
+    keys::Identity self{};
+    process.self(self);
+    const auto here = Address::local_of(fd);
+    const auto there = Address::peer_of(fd);
+    if (!here || !there) return fail(ENOTCONN, "the connection went away before the handshake");
+    std::memcpy(self.local.address, here->bytes, 16);
+    std::memcpy(self.remote.address, there->bytes, 16);
+    self.local.port[0] = static_cast<std::uint8_t>(here->port >> 8);
+    self.local.port[1] = static_cast<std::uint8_t>(here->port);
+    self.remote.port[0] = static_cast<std::uint8_t>(there->port >> 8);
+    self.remote.port[1] = static_cast<std::uint8_t>(there->port);
+    return keys::start(**local, shared.role, self, shared.handshake);
+}
+
+Result<void> open_stream(Process& process, Entry& entry) {
+    const auto local = process.local();
+    if (!local) return fail(local.error().code, local.error().line);
+    Shared& shared = *entry.shared;
+    if (auto done = keys::finish(**local, shared.handshake, shared.sending, shared.receiving); !done) return done;
+    entry.sealer.emplace((*local)->crypto, shared.sending);
+    entry.opener.emplace((*local)->crypto, shared.receiving);
+    process.count_sealed();
+    return {};
+}
+
+/// TCP is connected: the initiator speaks first.
+Result<void> connected(Process& process, int fd, Entry& entry) {
+    if (auto started = start_initiator(process, fd, entry); !started) return started;
+    if (entry.shared->role == keys::Role::initiator) {
+        if (auto sent = send_hello(process, fd, *entry.shared); !sent) return sent;
+    }
+    entry.shared->state.store(State::await_hello);
+    return {};
+}
+
+/// The kernel's verdict on a non-blocking connect. True when it has one.
+bool tcp_settled(Process& process, int fd, Entry& entry) {
+    pollfd poll{fd, POLLOUT, 0};
+    if (real::ppoll(&poll, 1, std::initializer_list<timespec>{{0, 0}}.begin(), nullptr) <= 0) return false;
+    int error = 0;
+    socklen_t size = sizeof error;
+    real::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
+    if (error != 0) {
+        entry.shared->pending_error.store(error);
+        entry.shared->error.store(error);
+        entry.shared->state.store(State::failed);
+        return true;
+    }
+    if (auto done = connected(process, fd, entry); !done) fail_handshake(process, fd, entry, done.error());
+    return true;
+}
+
+Result<void> hello_arrived(Process& process, int fd, Entry& entry) {
+    Shared& shared = *entry.shared;
+    const auto local = process.local();
+    if (!local) return fail(local.error().code, local.error().line);
+    auto read = keys::read_hello(**local, shared.handshake, std::span<const std::uint8_t, keys::kHelloSize>(shared.hello));
+    if (!read) return read;
+    if (shared.role == keys::Role::responder) {
+        if (auto sent = send_hello(process, fd, shared); !sent) return sent;
+        if (auto opened = open_stream(process, entry); !opened) return opened;
+        shared.state.store(State::await_confirm);
+        return {};
+    }
+    if (auto opened = open_stream(process, entry); !opened) return opened;
+    std::uint8_t confirm[2 * seal::kRecordOverhead];
+    const auto size = entry.sealer->seal_control(seal::RecordType::confirm, confirm);
+    if (!size) return fail(size.error().code, size.error().line);
+    if (!send_whole(fd, confirm, *size)) return fail(EPROTO, "cannot send the end of the handshake");
+    shared.state.store(State::open);
+    return {};
+}
+
+/// Reads what there is of the peer's hello. True when the state moved.
+bool read_hello_bytes(Process& process, int fd, Entry& entry) {
+    Shared& shared = *entry.shared;
+    const ssize_t n = real::recv(fd, shared.hello + shared.hello_size, keys::kHelloSize - shared.hello_size, MSG_DONTWAIT);
+    if (n < 0) {
+        if (errno == EAGAIN || errno == EINTR) return false;
+        fail_handshake(process, fd, entry, Error{std::string("lost during the handshake: ") + std::strerror(errno), errno});
+        return true;
+    }
+    if (n == 0) {
+        // A connection that comes and goes without a byte is a port scan or a health check, not a peer: no line.
+        if (shared.role == keys::Role::responder && shared.hello_size == 0) {
+            shared.error.store(ECONNRESET);
+            shared.state.store(State::failed);
+            return true;
+        }
+        fail_handshake(process, fd, entry,
+                       Error{"it closed the connection during the handshake; is it under cryptmpi, with this key, cipher and job?"
+                             " (its own output says; plaintext_peers allows a peer that is not)",
+                             EPROTO});
+        return true;
+    }
+    shared.hello_size += static_cast<std::uint32_t>(n);
+    const bool ours = std::memcmp(shared.hello, "CMPI", std::min<std::size_t>(4, shared.hello_size)) == 0;
+    if (shared.hello_size < keys::kHelloSize && ours) return false;
+    if (auto done = hello_arrived(process, fd, entry); !done) fail_handshake(process, fd, entry, done.error());
+    return true;
+}
+
+void look_at_the_clock(Process& process, int fd, Entry& entry) {
+    Shared& shared = *entry.shared;
+    const std::int64_t left = shared.deadline_ns.load() - now_ns();
+    const auto timeout_ns = std::chrono::nanoseconds(process.settings().handshake_timeout).count();
+    if (left <= 0) {
+        fail_handshake(process, fd, entry,
+                       Error{"no handshake within " + std::to_string(timeout_ns / 1'000'000'000) +
+                                 " s; is it under cryptmpi? plaintext_peers allows a peer that is not, handshake_timeout_s sets the time",
+                             ETIMEDOUT});
+    } else if (timeout_ns - left > kPatience_ns) {
+        process.complain_once(shared.peer, std::string("still waiting for the handshake of ") + shared.peer +
+                                               ": it may be busy, or not be under cryptmpi");
+    }
+}
+
+}  // namespace
+
+std::int64_t now_ns() {
+    timespec now{};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * std::int64_t{1'000'000'000} + now.tv_nsec;
+}
+
+int begin(Process& process, int fd, Entry& entry, keys::Role role, const Address& peer, bool connecting) {
+    auto slot = process.arena().take();
+    if (!slot) {
+        process.complain("connection with " + peer.text() + " refused: " + slot.error().line);
+        errno = slot.error().code;
+        return -1;
+    }
+    Shared& shared = **slot;
+    struct stat information{};
+    if (fstat(fd, &information) == 0) shared.inode = information.st_ino;
+    shared.role = role;
+    std::strncpy(shared.peer, peer.text().c_str(), sizeof shared.peer - 1);
+    shared.deadline_ns.store(now_ns() + std::chrono::nanoseconds(process.settings().handshake_timeout).count());
+    shared.state.store(State::tcp_connecting);
+    shared.connect_reported.store(!connecting);
+    entry.shared = &shared;
+    entry.kind.store(Kind::sealed, std::memory_order_release);
+    process.handshake_started(entry);
+    process.check_roads();
+
+    if (!connecting) {
+        if (auto done = connected(process, fd, entry); !done) {
+            fail_handshake(process, fd, entry, done.error());
+            process.handshake_settled(entry);
+            errno = done.error().code;
+            return -1;
+        }
+    }
+    rearm(entry);
+    return 0;
+}
+
+Result<void> resume(Process& process, Entry& entry, Shared& shared) {
+    entry.shared = &shared;
+    entry.kind.store(Kind::sealed, std::memory_order_release);
+    const State state = shared.state.load();
+    if (state != State::open && state != State::await_confirm) return {};
+    const auto local = process.local();
+    if (!local) return fail(local.error().code, local.error().line);
+    entry.sealer.emplace((*local)->crypto, shared.sending);
+    entry.opener.emplace((*local)->crypto, shared.receiving);
+    return {};
+}
+
+State drive(Process& process, int fd, Entry& entry) {
+    Shared& shared = *entry.shared;
+    State state = shared.state.load(std::memory_order_acquire);
+    if (state == State::open || state == State::failed) return state;
+    const std::lock_guard receive_guard(shared.receive_lock);
+    const std::lock_guard send_guard(shared.send_lock);
+    const State before = shared.state.load();
+    for (bool moved = true; moved;) {
+        moved = false;
+        switch (shared.state.load()) {
+            case State::tcp_connecting:
+                moved = tcp_settled(process, fd, entry);
+                break;
+            case State::await_hello:
+                moved = read_hello_bytes(process, fd, entry);
+                break;
+            case State::await_confirm: {
+                // Another process of ours may have come this far.
+                if (!entry.opener) {
+                    if (auto resumed = resume(process, entry, shared); !resumed) break;
+                }
+                moved = confirm(process, fd, entry);
+                break;
+            }
+            case State::open:
+            case State::failed:
+                break;
+        }
+    }
+    state = shared.state.load();
+    if (state != State::open && state != State::failed) {
+        look_at_the_clock(process, fd, entry);
+        state = shared.state.load();
+    }
+    if (state == State::open && !entry.opener) {
+        if (auto resumed = resume(process, entry, shared); !resumed) fail_handshake(process, fd, entry, resumed.error());
+        state = shared.state.load();
+    }
+    if (state == State::open || state == State::failed) process.handshake_settled(entry);
+    if (state != before) rearm(entry);
+    return state;
+}
+
+short handshake_events(const Entry& entry) {
+    return entry.shared->state.load() == State::tcp_connecting ? POLLOUT : POLLIN;
+}
+
+int await_open(Process& process, int fd, Entry& entry, int flags) {
+    const bool waits = (flags & MSG_DONTWAIT) == 0 && (real::fcntl(fd, F_GETFL, nullptr) & O_NONBLOCK) == 0;
+    for (;;) {
+        const State state = drive(process, fd, entry);
+        if (state == State::open) return 0;
+        if (state == State::failed) {
+            errno = entry.shared->error.load();
+            return -1;
+        }
+        if (!waits) {
+            errno = EAGAIN;
+            return -1;
+        }
+        pollfd poll{fd, handshake_events(entry), 0};
+        const timespec tick{0, kTickMs * 1'000'000L};
+        if (real::ppoll(&poll, 1, &tick, nullptr) < 0) return -1;
+    }
+}
+
+void break_connection(Process& process, int fd, Entry& entry, int code, const std::string& line, bool established) {
+    Shared& shared = *entry.shared;
+    process.complain(line);
+    keys::abandon(shared.handshake);
+    shared.error.store(code);
+    shared.pending_error.store(code);
+    shared.readable.store(true);
+    shared.state.store(State::failed);
+    real::shutdown(fd, SHUT_RDWR);
+    if (established) process.expect_the_end();
+}
+
+}  // namespace cryptmpi::channel

@@ -1,0 +1,161 @@
+#include "channel/policy.hpp"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+
+#include "channel/real.hpp"
+
+namespace cryptmpi::channel {
+
+namespace {
+
+constexpr std::uint8_t kMappedPrefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+
+bool is_mapped(const std::uint8_t (&bytes)[16]) {
+    return std::memcmp(bytes, kMappedPrefix, sizeof kMappedPrefix) == 0;
+}
+
+/// "...tcp4://127.0.0.1:49043", "host:port": the addresses that launchers leave in their ranks' environment.
+std::optional<Address> endpoint_in(std::string_view text) {
+    if (const auto scheme = text.rfind("://"); scheme != std::string_view::npos) text.remove_prefix(scheme + 3);
+    const auto colon = text.rfind(':');
+    if (colon == std::string_view::npos) return std::nullopt;
+    Address address;
+    std::memcpy(address.bytes, kMappedPrefix, sizeof kMappedPrefix);
+    const std::string host(text.substr(0, colon));
+    if (inet_pton(AF_INET, host.c_str(), address.bytes + 12) != 1) return std::nullopt;
+    const auto port = text.substr(colon + 1);
+    const auto parsed = std::from_chars(port.data(), port.data() + port.size(), address.port);
+    if (parsed.ec != std::errc()) return std::nullopt;
+    return address;
+}
+
+}  // namespace
+
+std::optional<Address> Address::from(const sockaddr* address, socklen_t size) {
+    Address result;
+    if (address == nullptr) return std::nullopt;
+    if (address->sa_family == AF_INET && size >= sizeof(sockaddr_in)) {
+        sockaddr_in in;
+        std::memcpy(&in, address, sizeof in);
+        std::memcpy(result.bytes, kMappedPrefix, sizeof kMappedPrefix);
+        std::memcpy(result.bytes + 12, &in.sin_addr, 4);
+        result.port = ntohs(in.sin_port);
+        return result;
+    }
+    if (address->sa_family == AF_INET6 && size >= sizeof(sockaddr_in6)) {
+        sockaddr_in6 in6;
+        std::memcpy(&in6, address, sizeof in6);
+        std::memcpy(result.bytes, &in6.sin6_addr, 16);
+        result.port = ntohs(in6.sin6_port);
+        return result;
+    }
+    return std::nullopt;
+}
+
+std::optional<Address> Address::local_of(int fd) {
+    sockaddr_storage storage{};
+    socklen_t size = sizeof storage;
+    if (getsockname(fd, reinterpret_cast<sockaddr*>(&storage), &size) != 0) return std::nullopt;
+    return from(reinterpret_cast<sockaddr*>(&storage), size);
+}
+
+std::optional<Address> Address::peer_of(int fd) {
+    sockaddr_storage storage{};
+    socklen_t size = sizeof storage;
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(&storage), &size) != 0) return std::nullopt;
+    return from(reinterpret_cast<sockaddr*>(&storage), size);
+}
+
+bool Address::loopback() const {
+    if (is_mapped(bytes)) return bytes[12] == 127 || std::all_of(bytes + 12, bytes + 16, [](auto b) { return b == 0; });
+    return std::all_of(bytes, bytes + 15, [](auto b) { return b == 0; }) && bytes[15] <= 1;  // ::1, and :: which means it
+}
+
+std::string Address::text() const {
+    char buffer[INET6_ADDRSTRLEN] = {};
+    if (is_mapped(bytes)) {
+        inet_ntop(AF_INET, bytes + 12, buffer, sizeof buffer);
+        return std::string(buffer) + ":" + std::to_string(port);
+    }
+    inet_ntop(AF_INET6, bytes, buffer, sizeof buffer);
+    return "[" + std::string(buffer) + "]:" + std::to_string(port);
+}
+
+Policy::Policy(const config::Settings& settings, const config::Environment& environment) : settings_(settings) {
+    // A launcher that runs under the library too seals its connections; one that does not is met inside the node only.
+    if (environment("CRYPTMPI_INTERNAL_SEALED_LAUNCHER")) return;
+    for (const char* name : {"PMIX_SERVER_URI41", "PMIX_SERVER_URI4", "PMIX_SERVER_URI3", "PMIX_SERVER_URI21",
+                             "PMIX_SERVER_URI2", "PMI_PORT"}) {
+        const auto value = environment(name);
+        if (!value) continue;
+        if (const auto address = endpoint_in(*value)) launcher_.push_back(*address);
+    }
+}
+
+bool Policy::on_this_node(const Address& address) {
+    if (address.loopback()) return true;
+    ifaddrs* list = nullptr;
+    if (getifaddrs(&list) != 0) return false;
+    bool found = false;
+    for (const ifaddrs* entry = list; entry != nullptr && !found; entry = entry->ifa_next) {
+        if (entry->ifa_addr == nullptr) continue;
+        const auto size = entry->ifa_addr->sa_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+        const auto own = Address::from(entry->ifa_addr, static_cast<socklen_t>(size));
+        found = own && std::memcmp(own->bytes, address.bytes, 16) == 0;
+    }
+    freeifaddrs(list);
+    return found;
+}
+
+Verdict Policy::decide(const Address& peer, std::string& why) const {
+    const bool inside = on_this_node(peer);
+    if (inside && settings_.scope == config::Scope::between_nodes) return Verdict::native;
+    if (settings_.plaintext_allowed(peer.bytes, peer.port)) {
+        why = "plaintext_peers allows " + peer.text();
+        return Verdict::plaintext;
+    }
+    const bool launcher = inside && std::any_of(launcher_.begin(), launcher_.end(), [&](const Address& known) {
+        return known.port == peer.port && std::memcmp(known.bytes, peer.bytes, 16) == 0;
+    });
+    if (launcher) {
+        why = "the launcher on this node runs without cryptmpi (start the job with cryptmpi run)";
+        return Verdict::plaintext;
+    }
+    return Verdict::seal;
+}
+
+std::optional<std::string> Policy::refuse_socket(int family, int type, int protocol) {
+    // Numbers, because older headers lack some of the names.
+    struct Road {
+        int family;
+        const char* name;
+    };
+    static constexpr Road kRoads[] = {{17, "AF_PACKET"}, {21, "AF_RDS"}, {27, "AF_IB"},    {30, "AF_TIPC"},
+                                      {40, "AF_VSOCK"},  {43, "AF_SMC"}, {44, "AF_XDP"}};
+    for (const Road& road : kRoads) {
+        if (family == road.family)
+            return std::string(road.name) +
+                   " sockets are refused: they carry data past the sealed streams; set the MPI's transport to tcp";
+    }
+    const bool internet = family == AF_INET || family == AF_INET6;
+    const int kind = type & 0xf;
+    if (internet && (kind == SOCK_RAW || kind == SOCK_SEQPACKET || protocol == IPPROTO_SCTP))
+        return std::string("raw and SCTP sockets are refused: only TCP streams are sealed; set the MPI's transport to tcp");
+    return std::nullopt;
+}
+
+bool Policy::is_network_device(std::string_view path) {
+    static constexpr std::string_view kPrefixes[] = {"/dev/infiniband/", "/dev/hfi1", "/dev/ipath", "/dev/cxi",
+                                                     "/dev/opa",         "/dev/gni",  "/dev/usnic"};
+    return std::any_of(std::begin(kPrefixes), std::end(kPrefixes),
+                       [&](std::string_view prefix) { return path.substr(0, prefix.size()) == prefix; });
+}
+
+}  // namespace cryptmpi::channel

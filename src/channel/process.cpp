@@ -1,0 +1,315 @@
+#include "channel/process.hpp"
+
+#include "channel/connection.hpp"
+#include "channel/epoll.hpp"
+#include "channel/real.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace cryptmpi::channel {
+
+namespace {
+
+constexpr int kExitRefused = 125;  // what `cryptmpi exec` ends with too
+
+std::string host_name() {
+    char name[HOST_NAME_MAX + 1] = {};
+    gethostname(name, sizeof name - 1);
+    return name;
+}
+
+std::string program_name() {
+    char path[PATH_MAX] = {};
+    const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+    return n > 0 ? std::string(path, static_cast<std::size_t>(n)) : program_invocation_name;
+}
+
+/// The end that nobody may miss: MPI was told of the broken connection and has had its time.
+void* wait_for_the_end(void* seconds) {
+    sleep(static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(seconds)));
+    Process::get().complain("ending this rank: a connection broke and MPI went on (abort_after_s sets how long it may)");
+    Process::get().finish();
+    real::_exit(1);
+    return nullptr;
+}
+
+/// Descriptors of this process, without allocating in a child of vfork.
+template <class Action>
+void each_descriptor(Action action) {
+    DIR* folder = opendir("/proc/self/fd");
+    if (folder == nullptr) return;
+    while (const dirent* entry = readdir(folder)) {
+        char* end = nullptr;
+        const long fd = std::strtol(entry->d_name, &end, 10);
+        if (*end == '\0' && fd != dirfd(folder)) action(static_cast<int>(fd));
+    }
+    closedir(folder);
+}
+
+}  // namespace
+
+std::atomic<Process*> Process::made_{nullptr};
+
+Process& Process::get() {
+    if (Process* process = made()) return *process;
+    static auto* one = [] {
+        auto* process = new Process;
+        made_.store(process, std::memory_order_release);
+        process->adopt_inherited();
+        return process;
+    }();
+    return *one;
+}
+
+Process::Process() : pid_(getpid()) {
+    const auto environment = config::process_environment();
+    auto loaded = config::load(environment);
+    const config::Process identity = config::identify(environment);
+    name_ = identity.rank ? "rank " + std::to_string(*identity.rank) + " on " + host_name() : host_name();
+    if (!loaded) {
+        complain(loaded.error().line);
+        real::_exit(kExitRefused);
+    }
+    settings_ = std::move(*loaded);
+    policy_ = std::make_unique<Policy>(settings_, environment);
+    part_.job_id = settings_.job_id;
+    part_.layer = "channel";
+    part_.node = host_name();
+    part_.pid = pid_;
+    part_.role = identity.role;
+    part_.rank = identity.rank.value_or(-1);
+    part_.ranks = identity.ranks.value_or(-1);
+    part_.program = program_name();
+    part_.suite = aead::name(settings_.suite);
+    part_.scope = settings_.scope == config::Scope::all ? "all" : "between-nodes";
+}
+
+Result<const keys::Local*> Process::local() {
+    if (local_ready_.load(std::memory_order_acquire)) return &local_;
+    const std::lock_guard guard(local_lock_);
+    if (local_ready_.load()) return &local_;
+    auto module = aead::choose(settings_.module_folder, settings_.module, settings_.suite);
+    if (!module) return fail(ENOPKG, module.error().line);
+    auto kex = aead::load_kex(settings_.module_folder);
+    if (!kex) return fail(ENOPKG, kex.error().line);
+    auto job_key = keys::read_job_key(settings_.key_file);
+    if (!job_key) return fail(ENOKEY, job_key.error().line);
+    job_key_ = std::move(*job_key);
+    local_.crypto = {module->api->aead, kex->api->kex, settings_.suite};
+    local_.job_key = job_key_.get();
+    local_.check_addresses = settings_.check_addresses;
+    const iovec id{settings_.job_id.data(), settings_.job_id.size()};
+    if (kex->api->kex->sha256(job_hash_, &id, 1) != CRYPTMPI_OK) return fail(EIO, "SHA-256 failed");
+    {
+        const std::lock_guard report_guard(report_lock_);
+        part_.module = std::string(module->api->name) + " " + module->api->version;
+    }
+    local_ready_.store(true, std::memory_order_release);
+    return &local_;
+}
+
+void Process::self(keys::Identity& identity) const {
+    std::memcpy(identity.job, job_hash_, sizeof identity.job);
+    std::strncpy(identity.node, part_.node.c_str(), sizeof identity.node - 1);
+    const auto pid = static_cast<std::uint32_t>(pid_);
+    for (int i = 0; i < 4; ++i) identity.process[i] = static_cast<std::uint8_t>(pid >> (8 * i));
+}
+
+bool Process::is_me() const {
+    return getpid() == pid_;
+}
+
+void Process::complain(const std::string& line) {
+    const std::string whole = "cryptmpi: " + name_ + ": " + line + "\n";
+    {
+        const std::lock_guard guard(report_lock_);
+        part_.errors.push_back(line);
+    }
+    const int saved = errno;
+    // One write, so that lines of many ranks do not mix; nothing can be done where stderr is gone.
+    if (real::write(STDERR_FILENO, whole.data(), whole.size()) < 0) errno = saved;
+    errno = saved;
+}
+
+void Process::complain_once(const std::string& topic, const std::string& line) {
+    {
+        const std::lock_guard guard(report_lock_);
+        if (!said_.emplace(topic, true).second) return;
+    }
+    complain(line);
+}
+
+void Process::refuse_road(const std::string& road, const std::string& line) {
+    {
+        const std::lock_guard guard(report_lock_);
+        if (!said_.emplace(road, true).second) return;
+        part_.refused_roads.push_back(road);
+    }
+    complain(line);
+}
+
+void Process::count_native() {
+    const std::lock_guard guard(report_lock_);
+    ++part_.native_connections;
+}
+
+void Process::count_unsealed(const std::string& why) {
+    const std::lock_guard guard(report_lock_);
+    auto& unsealed = unsealed_[why];
+    unsealed.reason = why;
+    ++unsealed.connections;
+}
+
+void Process::count_sealed() {
+    const std::lock_guard guard(report_lock_);
+    ++part_.sealed_connections;
+}
+
+void Process::count_refused_handshake() {
+    const std::lock_guard guard(report_lock_);
+    ++part_.refused_handshakes;
+}
+
+void Process::count_failed_open() {
+    const std::lock_guard guard(report_lock_);
+    ++part_.failed_opens;
+}
+
+void Process::add(const seal::StreamCounters& sent, const seal::StreamCounters& received) {
+    const std::lock_guard guard(report_lock_);
+    part_.sealed_bytes_sent += sent.bytes;
+    part_.sealed_records_sent += sent.records;
+    part_.sealed_bytes_received += received.bytes;
+    part_.sealed_records_received += received.records;
+    part_.rekeys += sent.rekeys + received.rekeys;
+}
+
+void Process::handshake_started(Entry& entry) {
+    if (!entry.handshaking.exchange(true)) handshakes_.fetch_add(1);
+}
+
+void Process::handshake_settled(Entry& entry) {
+    if (entry.handshaking.exchange(false)) handshakes_.fetch_sub(1);
+}
+
+void Process::expect_the_end() {
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(settings_.abort_after).count();
+    if (part_.role != "rank" || seconds <= 0 || finished_.load() || ending_.exchange(true)) return;
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_t thread;
+    if (pthread_create(&thread, &attributes, wait_for_the_end, reinterpret_cast<void*>(static_cast<std::uintptr_t>(seconds))) != 0)
+        complain("cannot start the thread that ends a rank whose connection broke");
+    pthread_attr_destroy(&attributes);
+}
+
+void Process::check_roads() {
+    {
+        const std::lock_guard guard(report_lock_);
+        if (roads_checked_) return;
+        roads_checked_ = true;
+    }
+    std::string device;
+    each_descriptor([&](int fd) {
+        char path[PATH_MAX] = {};
+        const std::string link = "/proc/self/fd/" + std::to_string(fd);
+        const ssize_t n = readlink(link.c_str(), path, sizeof path - 1);
+        if (n > 0 && Policy::is_network_device({path, static_cast<std::size_t>(n)})) device = path;
+    });
+    if (device.empty()) return;
+    complain("MPI's transport uses " + device +
+             ", around the sealed streams; the job is stopped. Set UCX_TLS=tcp,self,sm, FI_PROVIDER=tcp or --mca btl tcp,self,vader");
+    finish();
+    real::_exit(kExitRefused);
+}
+
+void Process::adopt_inherited() {
+    if (!settings_.enabled) return;
+    const char* inherited = std::getenv("CRYPTMPI_INTERNAL_ARENA");
+    if (inherited != nullptr) {
+        const int fd = std::atoi(inherited);
+        struct stat information{};
+        // The variable goes on to grandchildren, the descriptor only to a program that needs it.
+        char path[64] = {};
+        const std::string link = "/proc/self/fd/" + std::to_string(fd);
+        const bool there = fstat(fd, &information) == 0 && readlink(link.c_str(), path, sizeof path - 1) > 0 &&
+                           std::strstr(path, "memfd:cryptmpi") != nullptr;
+        unsetenv("CRYPTMPI_INTERNAL_ARENA");
+        if (there) {
+            real::fcntl(fd, F_SETFD, reinterpret_cast<void*>(static_cast<long>(FD_CLOEXEC)));
+            if (auto adopted = arena_.adopt(fd); !adopted) complain(adopted.error().line);
+        }
+    }
+    std::map<std::uint64_t, int> first_of;
+    each_descriptor([&](int fd) {
+        struct stat information{};
+        if (fstat(fd, &information) != 0 || !S_ISSOCK(information.st_mode)) return;
+        int type = 0;
+        socklen_t size = sizeof type;
+        if (real::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_STREAM) return;
+        const auto peer = Address::peer_of(fd);
+        if (!peer) return;
+        const auto [known, fresh] = first_of.emplace(information.st_ino, fd);
+        if (!fresh) {
+            table_.share(known->second, fd);
+            return;
+        }
+        if (Shared* shared = arena_.find(information.st_ino)) {
+            Entry* entry = table_.add(fd, Kind::fresh);
+            if (auto resumed = resume(*this, *entry, *shared); !resumed) complain(resumed.error().line);
+            return;
+        }
+        std::string why;
+        if (policy_->decide(*peer, why) == Verdict::seal) table_.add(fd, Kind::foreign);
+    });
+}
+
+void Process::after_fork_in_child() {
+    pid_ = getpid();
+    handshakes_.store(0);
+    const std::lock_guard guard(report_lock_);
+    // The parent reports what it did; this part begins with the child.
+    part_.pid = pid_;
+    part_.sealed_connections = part_.native_connections = 0;
+    part_.sealed_bytes_sent = part_.sealed_bytes_received = 0;
+    part_.sealed_records_sent = part_.sealed_records_received = 0;
+    part_.rekeys = part_.failed_opens = part_.refused_handshakes = 0;
+    part_.errors.clear();
+    part_.refused_roads.clear();
+    unsealed_.clear();
+}
+
+void Process::finish() {
+    if (!is_me() || finished_.exchange(true)) return;
+    for (int fd = 0; fd <= table_.highest(); ++fd) {
+        Entry* entry = table_.find_sealed(fd);
+        if (entry == nullptr) continue;
+        Entry* last = table_.remove(fd);
+        if (last != nullptr) end(*this, fd, *last);
+    }
+    if (settings_.report_file.empty()) return;
+    report::Part part;
+    {
+        const std::lock_guard guard(report_lock_);
+        // The shells and tools of a job that never spoke to anybody are not worth a page each.
+        const bool spoke = part_.sealed_connections + part_.native_connections + part_.refused_handshakes > 0;
+        if (part_.role == "process" && !spoke && unsealed_.empty() && part_.errors.empty()) return;
+        part = part_;
+        for (const auto& [reason, unsealed] : unsealed_) part.not_sealed.push_back(unsealed);
+    }
+    if (auto written = report::write_part(settings_.report_file, part); !written) complain(written.error().line);
+}
+
+}  // namespace cryptmpi::channel

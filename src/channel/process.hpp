@@ -1,0 +1,104 @@
+// This process: its settings, its crypto, its sockets, its counts, and how it ends.
+#pragma once
+
+#include "aead/registry.hpp"
+#include "base/result.hpp"
+#include "channel/arena.hpp"
+#include "channel/policy.hpp"
+#include "channel/table.hpp"
+#include "config/settings.hpp"
+#include "keys/handshake.hpp"
+#include "report/part.hpp"
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+namespace cryptmpi::channel {
+
+class Process {
+public:
+    /// Made by the first call that needs it, and never destroyed: other libraries' destructors still call us.
+    static Process& get();
+    /// The process if it was made; what the hot path looks at first.
+    static Process* made() { return made_.load(std::memory_order_acquire); }
+
+    bool enabled() const { return settings_.enabled; }
+    const config::Settings& settings() const { return settings_; }
+    const Policy& policy() const { return *policy_; }
+    Table& table() { return table_; }
+    Arena& arena() { return arena_; }
+
+    /// The key and the modules, loaded when the first connection needs them. Errors: each of the key file, the module.
+    Result<const keys::Local*> local();
+
+    /// False in a child of vfork, which has our memory but is not us.
+    bool is_me() const;
+
+    /// Prints one line and keeps it for the report.
+    void complain(const std::string& line);
+    /// The same, once for each `topic`.
+    void complain_once(const std::string& topic, const std::string& line);
+    /// A road between nodes that was closed to the job.
+    void refuse_road(const std::string& road, const std::string& line);
+
+    void count_native();
+    void count_unsealed(const std::string& why);
+    void count_sealed();
+    void count_refused_handshake();
+    void count_failed_open();
+    void add(const seal::StreamCounters& sent, const seal::StreamCounters& received);
+
+    /// Handshakes on their way in this process: waits look at the clock while there are any.
+    int handshakes() const { return handshakes_.load(std::memory_order_relaxed); }
+    void handshake_started(Entry& entry);
+    void handshake_settled(Entry& entry);
+
+    /// A connection of a rank broke: if MPI has not ended the process by abort_after, we do. None may hang.
+    void expect_the_end();
+
+    /// Looks for devices that carry messages around TCP, opened behind our back, and stops the process if there are any.
+    void check_roads();
+
+    void after_fork_in_child();
+    /// Ends every sealed stream in order and writes the report part; at exit.
+    void finish();
+
+    std::string own_name() const { return name_; }
+    void self(keys::Identity& identity) const;
+
+private:
+    Process();
+    void adopt_inherited();
+
+    static std::atomic<Process*> made_;
+
+    config::Settings settings_;
+    std::unique_ptr<Policy> policy_;
+    Table table_;
+    Arena arena_;
+    pid_t pid_;
+    std::string name_;  // "rank 3 on host" for lines
+
+    std::mutex local_lock_;
+    std::atomic<bool> local_ready_{false};
+    std::unique_ptr<keys::JobKey> job_key_;
+    keys::Local local_;
+    std::uint8_t job_hash_[32] = {};
+
+    std::atomic<int> handshakes_{0};
+
+    std::mutex report_lock_;
+    report::Part part_;
+    std::map<std::string, report::Unsealed> unsealed_;
+    std::map<std::string, bool> said_;
+    std::atomic<bool> ending_{false};
+    std::atomic<bool> finished_{false};
+    bool roads_checked_ = false;
+};
+
+}  // namespace cryptmpi::channel

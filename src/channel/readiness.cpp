@@ -1,0 +1,115 @@
+#include "channel/readiness.hpp"
+
+#include "channel/epoll.hpp"
+#include "channel/real.hpp"
+
+#include <algorithm>
+#include <vector>
+
+namespace cryptmpi::channel {
+
+namespace {
+
+constexpr short kIn = POLLIN | POLLRDNORM;
+
+struct Watched {
+    nfds_t index;
+    Entry* entry;
+    bool shaking;
+};
+
+bool ours(const Entry* entry) {
+    if (entry == nullptr) return false;
+    const Kind kind = entry->kind.load(std::memory_order_acquire);
+    return kind == Kind::sealed || (kind == Kind::epoll && !entry->epoll->plain());
+}
+
+bool is_shaking(const Entry& entry) {
+    if (entry.kind.load(std::memory_order_acquire) != Kind::sealed) return false;
+    const State state = entry.shared->state.load(std::memory_order_acquire);
+    return state != State::open && state != State::failed;
+}
+
+bool readable_here(const Entry& entry) {
+    if (entry.kind.load(std::memory_order_acquire) == Kind::epoll) return entry.epoll->readable();
+    return entry.shared->readable.load(std::memory_order_acquire);
+}
+
+/// What to ask the kernel for. True: one of them is ready without it.
+bool prepare(const pollfd* fds, std::vector<pollfd>& asked, std::vector<Watched>& watched) {
+    bool ready = false;
+    for (Watched& one : watched) {
+        asked[one.index].events = fds[one.index].events;
+        one.shaking = is_shaking(*one.entry);
+        if (one.shaking) {
+            asked[one.index].events = handshake_events(*one.entry);
+        } else if ((fds[one.index].events & kIn) != 0 && readable_here(*one.entry)) {
+            ready = true;
+        }
+    }
+    return ready;
+}
+
+/// Turns the kernel's answer for one of ours into the caller's. True: look again at once.
+bool settle(Process& process, const pollfd& wanted, pollfd& got, const Watched& one) {
+    if (one.entry->kind.load(std::memory_order_acquire) == Kind::epoll) {
+        if (readable_here(*one.entry)) got.revents = static_cast<short>(got.revents | (wanted.events & kIn));
+        return false;
+    }
+    if (one.shaking) {
+        const bool moved = got.revents != 0;
+        got.revents = 0;
+        const State state = drive(process, wanted.fd, *one.entry);
+        return moved && (state == State::open || state == State::failed);
+    }
+    if ((got.revents & kIn) != 0 && !verify_readable(process, wanted.fd, *one.entry))
+        got.revents = static_cast<short>(got.revents & ~kIn);
+    if (readable_here(*one.entry)) got.revents = static_cast<short>(got.revents | (wanted.events & kIn));
+    if ((got.revents & POLLOUT) != 0) one.entry->shared->connect_reported.store(true);
+    return false;
+}
+
+}  // namespace
+
+bool concerns_us(Process& process, const pollfd* fds, nfds_t count) {
+    for (nfds_t i = 0; i < count; ++i) {
+        if (ours(process.table().find(fds[i].fd))) return true;
+    }
+    return false;
+}
+
+int wait_ready(Process& process, pollfd* fds, nfds_t count, const timespec* timeout, const sigset_t* mask) {
+    std::vector<pollfd> asked(fds, fds + count);
+    std::vector<Watched> watched;
+    for (nfds_t i = 0; i < count; ++i) {
+        Entry* entry = process.table().find(fds[i].fd);
+        if (ours(entry)) watched.push_back({i, entry, false});
+    }
+    const std::int64_t until =
+        timeout == nullptr ? -1 : now_ns() + timeout->tv_sec * std::int64_t{1'000'000'000} + timeout->tv_nsec;
+    bool at_once = false;
+    for (;;) {
+        if (prepare(fds, asked, watched)) at_once = true;
+        std::int64_t wait_ns = until < 0 ? -1 : std::max<std::int64_t>(0, until - now_ns());
+        constexpr std::int64_t kTick_ns = kTickMs * std::int64_t{1'000'000};
+        const bool ticking = std::any_of(watched.begin(), watched.end(), [](const Watched& one) { return one.shaking; });
+        if (ticking && (wait_ns < 0 || wait_ns > kTick_ns)) wait_ns = kTick_ns;
+        if (at_once) wait_ns = 0;
+        const timespec this_wait{wait_ns / 1'000'000'000, wait_ns % 1'000'000'000};
+        const int n = real::ppoll(asked.data(), count, wait_ns < 0 ? nullptr : &this_wait, mask);
+        if (n < 0) return n;
+        at_once = false;
+        for (const Watched& one : watched) {
+            if (settle(process, fds[one.index], asked[one.index], one)) at_once = true;
+        }
+        int ready = 0;
+        for (nfds_t i = 0; i < count; ++i) {
+            fds[i].revents = asked[i].revents;
+            if (fds[i].revents != 0) ++ready;
+        }
+        if (ready > 0) return ready;
+        if (!at_once && until >= 0 && now_ns() >= until) return 0;
+    }
+}
+
+}  // namespace cryptmpi::channel

@@ -1,0 +1,100 @@
+// libc's own calls, found lazily: libraries of the program call us before our constructor has run.
+#pragma once
+
+#include <dlfcn.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+
+namespace cryptmpi::channel::real {
+
+template <class R, class... A>
+class Call {
+public:
+    explicit constexpr Call(const char* name) : name_(name) {}
+
+    R operator()(A... arguments) {
+        auto* function = function_.load(std::memory_order_relaxed);
+        if (function == nullptr) function = resolve();
+        return function(arguments...);
+    }
+
+private:
+    using Function = R(A...);
+
+    Function* resolve() {
+        auto* function = reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name_));
+        if (function == nullptr) {
+            std::fprintf(stderr, "cryptmpi: this C library has no %s\n", name_);
+            std::abort();
+        }
+        function_.store(function, std::memory_order_relaxed);
+        return function;
+    }
+
+    const char* name_;
+    std::atomic<Function*> function_{nullptr};
+};
+
+#define CRYPTMPI_REAL(name, ...) inline constinit Call<__VA_ARGS__> name{#name}
+
+CRYPTMPI_REAL(read, ssize_t, int, void*, size_t);
+CRYPTMPI_REAL(readv, ssize_t, int, const iovec*, int);
+CRYPTMPI_REAL(recv, ssize_t, int, void*, size_t, int);
+CRYPTMPI_REAL(recvfrom, ssize_t, int, void*, size_t, int, sockaddr*, socklen_t*);
+CRYPTMPI_REAL(recvmsg, ssize_t, int, msghdr*, int);
+CRYPTMPI_REAL(recvmmsg, int, int, mmsghdr*, unsigned, int, timespec*);
+CRYPTMPI_REAL(write, ssize_t, int, const void*, size_t);
+CRYPTMPI_REAL(writev, ssize_t, int, const iovec*, int);
+CRYPTMPI_REAL(send, ssize_t, int, const void*, size_t, int);
+CRYPTMPI_REAL(sendto, ssize_t, int, const void*, size_t, int, const sockaddr*, socklen_t);
+CRYPTMPI_REAL(sendmsg, ssize_t, int, const msghdr*, int);
+CRYPTMPI_REAL(sendmmsg, int, int, mmsghdr*, unsigned, int);
+CRYPTMPI_REAL(sendfile, ssize_t, int, int, off_t*, size_t);
+CRYPTMPI_REAL(splice, ssize_t, int, off64_t*, int, off64_t*, size_t, unsigned);
+CRYPTMPI_REAL(socket, int, int, int, int);
+CRYPTMPI_REAL(connect, int, int, const sockaddr*, socklen_t);
+CRYPTMPI_REAL(accept4, int, int, sockaddr*, socklen_t*, int);
+CRYPTMPI_REAL(shutdown, int, int, int);
+CRYPTMPI_REAL(close, int, int);
+CRYPTMPI_REAL(close_range, int, unsigned, unsigned, int);
+CRYPTMPI_REAL(dup, int, int);
+CRYPTMPI_REAL(dup2, int, int, int);
+CRYPTMPI_REAL(dup3, int, int, int, int);
+CRYPTMPI_REAL(fcntl, int, int, int, void*);
+CRYPTMPI_REAL(ioctl, int, int, unsigned long, void*);
+CRYPTMPI_REAL(getsockopt, int, int, int, int, void*, socklen_t*);
+CRYPTMPI_REAL(setsockopt, int, int, int, int, const void*, socklen_t);
+CRYPTMPI_REAL(ppoll, int, pollfd*, nfds_t, const timespec*, const sigset_t*);
+CRYPTMPI_REAL(poll, int, pollfd*, nfds_t, int);
+CRYPTMPI_REAL(select, int, int, fd_set*, fd_set*, fd_set*, timeval*);
+CRYPTMPI_REAL(pselect, int, int, fd_set*, fd_set*, fd_set*, const timespec*, const sigset_t*);
+CRYPTMPI_REAL(epoll_create1, int, int);
+CRYPTMPI_REAL(epoll_create, int, int);
+CRYPTMPI_REAL(epoll_ctl, int, int, int, int, epoll_event*);
+CRYPTMPI_REAL(epoll_pwait, int, int, epoll_event*, int, int, const sigset_t*);
+CRYPTMPI_REAL(open, int, const char*, int, mode_t);
+CRYPTMPI_REAL(openat, int, int, const char*, int, mode_t);
+CRYPTMPI_REAL(fdopen, FILE*, int, const char*);
+CRYPTMPI_REAL(syscall, long, long, long, long, long, long, long, long);
+CRYPTMPI_REAL(fork, pid_t);
+CRYPTMPI_REAL(execve, int, const char*, char* const*, char* const*);
+CRYPTMPI_REAL(execvpe, int, const char*, char* const*, char* const*);
+CRYPTMPI_REAL(fexecve, int, int, char* const*, char* const*);
+CRYPTMPI_REAL(posix_spawn, int, pid_t*, const char*, const posix_spawn_file_actions_t*, const posix_spawnattr_t*,
+              char* const*, char* const*);
+CRYPTMPI_REAL(posix_spawnp, int, pid_t*, const char*, const posix_spawn_file_actions_t*, const posix_spawnattr_t*,
+              char* const*, char* const*);
+CRYPTMPI_REAL(_exit, void, int);
+
+#undef CRYPTMPI_REAL
+
+}  // namespace cryptmpi::channel::real

@@ -1,0 +1,316 @@
+// The inward door: raw bytes from the kernel -> records -> the caller's buffer.
+//
+// HOT PATH: a small message costs one recv, one lock and one open; a record is opened straight into the caller's buffer when it fits.
+// Reading ahead means that the kernel may have nothing where we have bytes left: Shared::readable tells the readiness calls.
+#include "channel/connection.hpp"
+#include "channel/epoll.hpp"
+#include "channel/pieces.hpp"
+#include "channel/real.hpp"
+
+#include <cerrno>
+#include <cstring>
+
+namespace cryptmpi::channel {
+
+namespace {
+
+constexpr std::size_t kMostPieces = 64;  // of the caller's buffer that one record is opened into
+
+enum class Front { none, partial, data, end, broken };
+
+void broke(Process& process, int fd, Entry& entry, int code, const std::string& what) {
+    if (code == EBADMSG) process.count_failed_open();
+    break_connection(process, fd, entry, code, std::string("from ") + entry.shared->peer + ": " + what, true);
+}
+
+seal::RecordHeader front_header(const Shared& shared, bool& good, std::string& why) {
+    const auto header = seal::parse_header(shared.raw + shared.raw_begin);
+    good = header.has_value();
+    if (good) return *header;
+    why = header.error().line;
+    return {};
+}
+
+/// What stands at the front of the raw bytes; opens control records on the way.
+Front look_at_front(Process& process, int fd, Entry& entry, std::size_t& size) {
+    Shared& shared = *entry.shared;
+    for (;;) {
+        if (shared.state.load(std::memory_order_relaxed) == State::failed) return Front::broken;
+        if (entry.opener->closed()) return Front::end;
+        const std::size_t have = shared.raw_end - shared.raw_begin;
+        if (have == 0) return Front::none;
+        if (have < seal::kHeaderSize) return Front::partial;
+        bool good = false;
+        std::string why;
+        const seal::RecordHeader header = front_header(shared, good, why);
+        if (!good) {
+            broke(process, fd, entry, EBADMSG, why);
+            return Front::broken;
+        }
+        if (have < header.size + seal::kRecordOverhead) return Front::partial;
+        if (header.type == seal::RecordType::data && header.size > 0) {
+            size = header.size;
+            return Front::data;
+        }
+        const auto opened = entry.opener->open(shared.raw + shared.raw_begin, {});
+        if (!opened) {
+            broke(process, fd, entry, EBADMSG, opened.error().line);
+            return Front::broken;
+        }
+        if (header.type == seal::RecordType::confirm) {
+            broke(process, fd, entry, EBADMSG, "a handshake's end in the middle of the stream");
+            return Front::broken;
+        }
+        shared.raw_begin += static_cast<std::uint32_t>(seal::kRecordOverhead + header.size);
+    }
+}
+
+/// Opens the data record at the front into `out`, whose lengths sum to `size`.
+bool open_front(Process& process, int fd, Entry& entry, std::size_t size, std::span<const iovec> out) {
+    Shared& shared = *entry.shared;
+    const auto opened = entry.opener->open(shared.raw + shared.raw_begin, out);
+    if (!opened) {
+        broke(process, fd, entry, EBADMSG, opened.error().line);
+        return false;
+    }
+    shared.raw_begin += static_cast<std::uint32_t>(seal::kRecordOverhead + size);
+    if (shared.raw_begin == shared.raw_end) shared.raw_begin = shared.raw_end = 0;
+    return true;
+}
+
+bool open_front_aside(Process& process, int fd, Entry& entry, std::size_t size) {
+    Shared& shared = *entry.shared;
+    const iovec aside{shared.plain + shared.plain_end, size};
+    if (!open_front(process, fd, entry, size, {&aside, 1})) return false;
+    shared.plain_end += static_cast<std::uint32_t>(size);
+    shared.plain_high = std::max(shared.plain_high, shared.plain_end);
+    return true;
+}
+
+/// One read from the kernel. Returns the bytes; 0: the kernel has no more for now (errno) or for ever (kernel_eof, kernel_error).
+std::size_t read_raw(Shared& shared, int fd, int flags) {
+    shared.filled = false;
+    if (shared.kernel_eof || shared.kernel_error != 0) return 0;
+    if (shared.raw_begin == shared.raw_end) {
+        shared.raw_begin = shared.raw_end = 0;
+    } else if (kRawCapacity - shared.raw_begin < seal::kMaxRecord) {
+        std::memmove(shared.raw, shared.raw + shared.raw_begin, shared.raw_end - shared.raw_begin);
+        shared.raw_end -= shared.raw_begin;
+        shared.raw_begin = 0;
+    }
+    const std::size_t room = kRawCapacity - shared.raw_end;
+    if (room == 0) return 0;
+    const ssize_t n = real::recv(fd, shared.raw + shared.raw_end, room, flags & MSG_DONTWAIT);
+    if (n == 0) shared.kernel_eof = true;
+    if (n < 0 && errno != EAGAIN && errno != EINTR) shared.kernel_error = errno;
+    if (n <= 0) return 0;
+    shared.raw_end += static_cast<std::uint32_t>(n);
+    shared.raw_high = std::max(shared.raw_high, shared.raw_end);
+    shared.arrivals.fetch_add(1, std::memory_order_relaxed);
+    shared.filled = static_cast<std::size_t>(n) == room;
+    return static_cast<std::size_t>(n);
+}
+
+/// The kernel has no more for ever, and no record is left: authentic, cut off, or reset. Returns what the call returns.
+ssize_t ended(Process& process, int fd, Entry& entry) {
+    Shared& shared = *entry.shared;
+    if (entry.opener->closed()) return 0;
+    if (shared.kernel_error != 0) {
+        errno = shared.kernel_error;
+        return -1;
+    }
+    broke(process, fd, entry, ECONNRESET,
+          "the connection ended without the authenticated close: the peer died, or the stream was cut off");
+    errno = ECONNRESET;
+    return -1;
+}
+
+bool kernel_done(const Shared& shared) {
+    return shared.kernel_eof || shared.kernel_error != 0;
+}
+
+void note_readable(Process& process, int fd, Entry& entry) {
+    Shared& shared = *entry.shared;
+    std::size_t size = 0;
+    bool readable = shared.plain_begin != shared.plain_end;
+    if (!readable) {
+        const Front front = look_at_front(process, fd, entry, size);
+        readable = front == Front::data || front == Front::end || front == Front::broken || kernel_done(shared);
+    }
+    shared.readable.store(readable, std::memory_order_release);
+    if (readable) announce(entry);
+}
+
+ssize_t failed_with(const Shared& shared) {
+    errno = shared.error.load();
+    return -1;
+}
+
+/// Copies plaintext that was opened aside; keeps it when peeking.
+std::size_t hand_out(Shared& shared, Pieces& to, bool peek) {
+    const std::size_t n = std::min<std::size_t>(to.left(), shared.plain_end - shared.plain_begin);
+    if (n == 0) return 0;
+    to.fill(shared.plain + shared.plain_begin, n);
+    if (!peek) {
+        shared.plain_begin += static_cast<std::uint32_t>(n);
+        if (shared.plain_begin == shared.plain_end) shared.plain_begin = shared.plain_end = 0;
+    }
+    return n;
+}
+
+/// Hands out every whole record that is there, as far as the caller's buffer goes. False: the connection broke.
+bool hand_out_records(Process& process, int fd, Entry& entry, Pieces& to, std::size_t& got) {
+    Shared& shared = *entry.shared;
+    got += hand_out(shared, to, false);
+    while (to.left() > 0) {
+        std::size_t size = 0;
+        const Front front = look_at_front(process, fd, entry, size);
+        if (front == Front::broken) return false;
+        if (front != Front::data) return true;
+        iovec pieces[kMostPieces];
+        const std::size_t count = size <= to.left() ? to.take(size, pieces) : 0;
+        if (count > 0) {
+            if (!open_front(process, fd, entry, size, {pieces, count})) return false;
+            got += size;
+        } else {
+            if (!open_front_aside(process, fd, entry, size)) return false;
+            got += hand_out(shared, to, false);
+        }
+    }
+    return true;
+}
+
+/// MSG_PEEK: everything that is opened stays aside, so that it comes again.
+bool peek_records(Process& process, int fd, Entry& entry, Pieces& to, std::size_t& got) {
+    Shared& shared = *entry.shared;
+    if (shared.plain_begin > 0) {
+        std::memmove(shared.plain, shared.plain + shared.plain_begin, shared.plain_end - shared.plain_begin);
+        shared.plain_end -= shared.plain_begin;
+        shared.plain_begin = 0;
+    }
+    while (shared.plain_end < to.left()) {
+        std::size_t size = 0;
+        const Front front = look_at_front(process, fd, entry, size);
+        if (front == Front::broken) return false;
+        if (front != Front::data || size > seal::kMaxPlaintext - shared.plain_end) break;
+        if (!open_front_aside(process, fd, entry, size)) return false;
+    }
+    got = hand_out(shared, to, true);
+    return true;
+}
+
+}  // namespace
+
+bool confirm(Process& process, int fd, Entry& entry) {
+    Shared& shared = *entry.shared;
+    read_raw(shared, fd, MSG_DONTWAIT);
+    const std::size_t have = shared.raw_end - shared.raw_begin;
+    if (have < seal::kRecordOverhead) {
+        if (!kernel_done(shared)) return false;
+        process.count_refused_handshake();
+        break_connection(process, fd, entry, EPROTO,
+                         std::string("connection from ") + shared.peer +
+                             " refused: it ended before it proved that it holds the keys (a replayed handshake?)",
+                         false);
+        return true;
+    }
+    const auto header = seal::parse_header(shared.raw + shared.raw_begin);
+    const bool expected = header && header->type == seal::RecordType::confirm && header->size == 0;
+    if (!expected || !entry.opener->open(shared.raw + shared.raw_begin, {})) {
+        process.count_refused_handshake();
+        break_connection(process, fd, entry, EKEYREJECTED,
+                         std::string("connection from ") + shared.peer +
+                             " refused: it does not hold the handshake's keys (a replayed handshake, or altered on the way)",
+                         false);
+        return true;
+    }
+    shared.raw_begin += seal::kRecordOverhead;
+    if (shared.raw_begin == shared.raw_end) shared.raw_begin = shared.raw_end = 0;
+    shared.state.store(State::open);
+    note_readable(process, fd, entry);
+    return true;
+}
+
+ssize_t receive(Process& process, int fd, Entry& entry, std::span<const iovec> to, int flags) {
+    Shared& shared = *entry.shared;
+    if (shared.state.load(std::memory_order_acquire) != State::open || !entry.opener) {
+        if (await_open(process, fd, entry, flags) != 0) return -1;
+    }
+    Pieces pieces(to);
+    if (pieces.left() == 0) return 0;
+    const bool peek = (flags & MSG_PEEK) != 0;
+    const bool whole = (flags & MSG_WAITALL) != 0 && !peek;
+    const std::lock_guard guard(shared.receive_lock);
+
+    std::size_t got = 0;
+    for (;;) {
+        if (shared.state.load(std::memory_order_relaxed) == State::failed) {
+            if (got > 0) break;
+            return failed_with(shared);
+        }
+        const bool good = peek ? peek_records(process, fd, entry, pieces, got)
+                               : hand_out_records(process, fd, entry, pieces, got);
+        if (!good) {
+            if (got > 0) break;
+            return failed_with(shared);
+        }
+        if (pieces.left() == 0 || (peek && got > 0)) break;
+        if (entry.opener->closed() || kernel_done(shared)) {
+            if (got > 0) break;
+            return ended(process, fd, entry);
+        }
+        // More than was asked for is never waited for; but what the kernel already has belongs to this read.
+        if (got > 0 && !whole && !shared.filled) break;
+        const int wait = got > 0 && !whole ? MSG_DONTWAIT : flags;
+        if (read_raw(shared, fd, wait) == 0 && !kernel_done(shared)) {
+            if (got > 0) break;
+            const int error = errno;
+            shared.readable.store(false, std::memory_order_release);
+            errno = error;
+            return -1;
+        }
+    }
+    const int error = errno;
+    if (shared.plain_begin == shared.plain_end && shared.raw_begin == shared.raw_end && !kernel_done(shared) &&
+        !entry.opener->closed()) {
+        shared.readable.store(false, std::memory_order_release);
+    } else {
+        note_readable(process, fd, entry);
+    }
+    errno = error;
+    return static_cast<ssize_t>(got);
+}
+
+bool verify_readable(Process& process, int fd, Entry& entry) {
+    Shared& shared = *entry.shared;
+    // Somebody is reading: what the kernel said is as good as it gets.
+    if (!shared.receive_lock.try_lock()) return true;
+    const std::lock_guard guard(shared.receive_lock, std::adopt_lock);
+    if (shared.readable.load(std::memory_order_acquire)) return true;
+    if (shared.state.load() != State::open) return shared.state.load() == State::failed;
+    const int error = errno;
+    read_raw(shared, fd, MSG_DONTWAIT);
+    note_readable(process, fd, entry);
+    errno = error;
+    return shared.readable.load(std::memory_order_acquire);
+}
+
+int bytes_readable(Process& process, int fd, Entry& entry) {
+    Shared& shared = *entry.shared;
+    if (drive(process, fd, entry) != State::open) return 0;
+    const std::lock_guard guard(shared.receive_lock);
+    while (read_raw(shared, fd, MSG_DONTWAIT) > 0 && shared.filled) {
+    }
+    note_readable(process, fd, entry);
+    std::size_t sum = shared.plain_end - shared.plain_begin;
+    std::size_t at = shared.raw_begin;
+    while (shared.raw_end - at >= seal::kHeaderSize) {
+        const auto header = seal::parse_header(shared.raw + at);
+        if (!header || shared.raw_end - at < header->size + seal::kRecordOverhead) break;
+        sum += header->size;
+        at += header->size + seal::kRecordOverhead;
+    }
+    return static_cast<int>(sum);
+}
+
+}  // namespace cryptmpi::channel

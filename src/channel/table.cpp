@@ -1,0 +1,65 @@
+#include "channel/table.hpp"
+
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <new>
+
+namespace cryptmpi::channel {
+
+Table::Table() {
+    // Zero pages that appear as they are touched: one per 512 descriptors.
+    void* at = mmap(nullptr, kMost * sizeof(std::atomic<Entry*>), PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED) throw std::bad_alloc();
+    slots_ = static_cast<std::atomic<Entry*>*>(at);
+}
+
+Entry* Table::add(int fd, Kind kind) {
+    if (static_cast<unsigned>(fd) >= kMost) return nullptr;
+    Entry* entry = nullptr;
+    {
+        std::lock_guard guard(free_lock_);
+        if (!free_.empty()) {
+            entry = free_.back();
+            free_.pop_back();
+        }
+    }
+    if (entry == nullptr) entry = new Entry;
+    entry->descriptors.store(1);
+    entry->listening = false;
+    entry->kind.store(kind, std::memory_order_release);
+    slots_[fd].store(entry, std::memory_order_release);
+    int highest = highest_.load();
+    while (highest < fd && !highest_.compare_exchange_weak(highest, fd)) {
+    }
+    return entry;
+}
+
+void Table::share(int from, int to) {
+    Entry* entry = find(from);
+    if (entry == nullptr || static_cast<unsigned>(to) >= kMost) return;
+    entry->descriptors.fetch_add(1);
+    slots_[to].store(entry, std::memory_order_release);
+    int highest = highest_.load();
+    while (highest < to && !highest_.compare_exchange_weak(highest, to)) {
+    }
+}
+
+Entry* Table::remove(int fd) {
+    if (static_cast<unsigned>(fd) >= kMost) return nullptr;
+    Entry* entry = slots_[fd].exchange(nullptr, std::memory_order_acq_rel);
+    if (entry == nullptr || entry->descriptors.fetch_sub(1) > 1) return nullptr;
+    return entry;
+}
+
+void Table::recycle(Entry* entry) {
+    entry->shared = nullptr;
+    entry->sealer.reset();
+    entry->opener.reset();
+    entry->epoll = nullptr;
+    std::lock_guard guard(free_lock_);
+    free_.push_back(entry);
+}
+
+}  // namespace cryptmpi::channel

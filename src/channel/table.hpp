@@ -1,0 +1,78 @@
+// What each file descriptor is to us.
+#pragma once
+
+#include "channel/arena.hpp"
+#include "channel/policy.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+namespace cryptmpi::channel {
+
+struct Registration;
+class Epoll;
+
+enum class Kind : std::uint8_t {
+    fresh,      // an internet stream socket, not connected yet (or listening)
+    native,     // connected, by the policy not sealed
+    sealed,     // connected, sealed
+    datagram,   // an internet datagram socket: may not send to other nodes
+    foreign,    // connected to another node before we were there: refused
+    epoll,
+};
+
+/// One open file description that we care about; dup'ed descriptors share it. Objects are recycled, never freed, so that a call that
+/// races with close() finds valid memory; it looks again after it has the lock.
+struct Entry {
+    std::atomic<Kind> kind{Kind::fresh};
+    std::atomic<int> descriptors{0};
+    bool listening = false;
+
+    // sealed
+    Shared* shared = nullptr;
+    std::atomic<bool> handshaking{false};  // counted in Process::handshakes
+    std::optional<seal::StreamSealer> sealer;
+    std::optional<seal::StreamOpener> opener;
+
+    // epoll instances that watch it
+    std::mutex registrations_lock;
+    std::vector<Registration*> registrations;
+    std::atomic<int> registration_count{0};
+
+    Epoll* epoll = nullptr;  // Kind::epoll
+};
+
+class Table {
+public:
+    Table();
+
+    /// The entry of a descriptor; nullptr for everything that is none of our business. Lock-free.
+    Entry* find(int fd) const {
+        if (static_cast<unsigned>(fd) >= kMost) return nullptr;
+        return slots_[fd].load(std::memory_order_acquire);
+    }
+    Entry* find_sealed(int fd) const {
+        Entry* entry = find(fd);
+        return entry != nullptr && entry->kind.load(std::memory_order_acquire) == Kind::sealed ? entry : nullptr;
+    }
+
+    Entry* add(int fd, Kind kind);
+    void share(int from, int to);
+    /// Takes the descriptor out. Returns the entry when this was its last descriptor: the caller ends it and calls recycle.
+    Entry* remove(int fd);
+    void recycle(Entry* entry);
+
+    int highest() const { return highest_.load(std::memory_order_relaxed); }
+
+private:
+    static constexpr unsigned kMost = 1U << 20;
+    std::atomic<Entry*>* slots_;
+    std::atomic<int> highest_{-1};
+    std::mutex free_lock_;
+    std::vector<Entry*> free_;
+};
+
+}  // namespace cryptmpi::channel

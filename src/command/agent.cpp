@@ -1,0 +1,62 @@
+// Stands in for ssh in a launcher, so that the daemon on the other node runs under our library too.
+#include <cstdlib>
+#include <sstream>
+#include <string_view>
+
+#include "command/job.hpp"
+#include "command/process.hpp"
+#include "command/subcommands.hpp"
+
+namespace cryptmpi::command {
+namespace {
+
+constexpr std::string_view kOptionsWithValue = "BbcDEeFIiJLlmOopQRSWw";  // of ssh(1)
+
+/// The command for the other node's shell: `command` as it was, under exec, with this job's settings.
+std::string remote_command(const std::string& command, const config::Settings& settings,
+                           const config::Environment& environment) {
+    std::string line = shell_word(own_file().string()) + " exec --role launcher --job " + shell_word(settings.job_id);
+    constexpr std::string_view kPrefix = "CRYPTMPI_";
+    for (const auto& [name, value] : environment.variables()) {
+        if (!name.starts_with(kPrefix) || name == "CRYPTMPI_INTERNAL_ROLE") continue;
+        line += " --set " + shell_word(name.substr(kPrefix.size()) + "=" + value);
+    }
+    return line + " -- sh -c " + shell_word(command);
+}
+
+}  // namespace
+
+int agent(const Words& arguments) {
+    const auto environment = config::process_environment();
+    auto settings = config::load(environment);
+    if (!settings) return complain(settings.error().line, kRefused);
+
+    std::size_t host = 0;
+    while (host < arguments.size() && arguments[host].starts_with('-')) {
+        const auto& option = arguments[host];
+        const bool takes_next = option.size() == 2 && kOptionsWithValue.find(option[1]) != std::string_view::npos;
+        host += takes_next ? 2 : 1;
+    }
+    if (host + 1 >= arguments.size()) return complain("agent: expected [ssh options] HOST COMMAND...", kRefused);
+
+    Words line;
+    std::istringstream words(environment("CRYPTMPI_INTERNAL_AGENT_RSH").value_or("ssh"));
+    for (std::string word; words >> word;) line.push_back(word);
+    line.insert(line.end(), arguments.begin(), arguments.begin() + static_cast<std::ptrdiff_t>(host) + 1);
+    // ssh joins its arguments with spaces for the remote shell, and so do we.
+    std::string command;
+    for (auto word = host + 1; word < arguments.size(); ++word)
+        command += (command.empty() ? "" : " ") + arguments[word];
+    line.push_back(remote_command(command, *settings, environment));
+
+    // The remote shell program is none of the job's: its own connection to the node stays as it is.
+    const std::string preload = preload_without(library_file(*settings), environment);
+    if (preload.empty()) {
+        unsetenv("LD_PRELOAD");
+    } else {
+        set_variable("LD_PRELOAD", preload);
+    }
+    return replace_by(line.front(), line);
+}
+
+}  // namespace cryptmpi::command

@@ -1,0 +1,222 @@
+// Looks at this machine as a job would meet it, and names each problem with its mend.
+#include <sys/stat.h>
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "aead/registry.hpp"
+#include "command/elf.hpp"
+#include "command/job.hpp"
+#include "command/launchers.hpp"
+#include "command/process.hpp"
+#include "command/subcommands.hpp"
+#include "keys/job_key.hpp"
+
+namespace cryptmpi::command {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+struct Findings {
+    Json json = Json::object();
+    std::string text;
+    std::vector<std::string> problems;
+
+    void heading(const std::string& title) { text += title + "\n"; }
+    void row(const std::string& label, const std::string& value) {
+        text += "  " + label + std::string(label.size() < 20 ? 20 - label.size() : 1, ' ') + value + "\n";
+    }
+};
+
+/// The value of `key` in a file of "key: value" or "key : value" lines.
+std::string field(const char* file, std::string_view key) {
+    std::ifstream stream(file);
+    for (std::string line; std::getline(stream, line);) {
+        const auto colon = line.find(':');
+        if (colon == std::string::npos || !line.starts_with(key)) continue;
+        const auto start = line.find_first_not_of(" \t", colon + 1);
+        return start == std::string::npos ? "" : line.substr(start);
+    }
+    return {};
+}
+
+void look_at_processor(Findings& findings) {
+    constexpr std::array kFeatures = {std::pair{"aes", "AES-NI"}, std::pair{"pclmulqdq", "PCLMUL"},
+                                      std::pair{"vaes", "VAES"}, std::pair{"vpclmulqdq", "VPCLMUL"},
+                                      std::pair{"avx512f", "AVX-512"}};
+    const std::string flags = " " + field("/proc/cpuinfo", "flags") + " ";
+    std::string present;
+    Json json = Json::object();
+    for (const auto& [flag, label] : kFeatures) {
+        const bool has = flags.find(" " + std::string(flag) + " ") != std::string::npos;
+        json[label] = has;
+        present += (present.empty() ? "" : ", ") + std::string(label) + (has ? "" : " (no)");
+    }
+    const auto model = field("/proc/cpuinfo", "model name");
+    findings.heading("Processor");
+    findings.row("model", model);
+    findings.row("features", present);
+    findings.json["cpu"] = {{"model", model}, {"features", std::move(json)}};
+    if (flags.find(" aes ") == std::string::npos) {
+        findings.problems.emplace_back(
+            "this processor has no AES instructions: sealing will be slow; use nodes that have them");
+    }
+}
+
+void look_at_modules(Findings& findings, const config::Settings& settings) {
+    constexpr std::array<std::size_t, 3> kSizes = {256, std::size_t{16} << 10U, std::size_t{1} << 20U};
+    constexpr int kRounds = 15;
+    const std::string folder = settings.module_folder.string();
+    const auto inventory = aead::inspect(folder);
+    Json modules = Json::array();
+    findings.heading("Cipher modules in " + folder);
+    for (const auto& module : inventory.usable) {
+        Json json = {{"name", module.api->name},
+                     {"version", module.api->version},
+                     {"usable", true},
+                     {"gb_per_s", Json::object()}};
+        for (const auto suite : aead::kAllSuites) {
+            if (!module.offers(suite)) continue;
+            std::string speeds;
+            Json per_size = Json::object();
+            for (const auto size : kSizes) {
+                const auto speed = aead::measure(module, suite, size, kRounds);
+                const double rate = speed ? static_cast<double>(size) / speed->seal_s / 1e9 : 0;
+                std::array<char, 32> number{};
+                std::snprintf(number.data(), number.size(), "%.2f", rate);
+                speeds += (speeds.empty() ? "" : " | ") + std::string(number.data());
+                per_size[std::to_string(size)] = rate;
+            }
+            findings.row(std::string(module.api->name) + " " + module.api->version,
+                         std::string(aead::name(suite)) + "  " + speeds + " GB/s at 256 B | 16 KB | 1 MB");
+            json["gb_per_s"][std::string(aead::name(suite))] = std::move(per_size);
+        }
+        modules.push_back(std::move(json));
+    }
+    for (const auto& module : inventory.unusable) {
+        findings.row(module.name, "cannot be used: " + module.reason);
+        modules.push_back({{"name", module.name}, {"usable", false}, {"reason", module.reason}});
+    }
+    findings.json["modules"] = std::move(modules);
+    auto chosen = aead::choose(folder, settings.module, settings.suite);
+    if (chosen) {
+        findings.row("chosen", std::string(chosen->api->name) + " for " + std::string(aead::name(settings.suite)) +
+                                   " (module = " + settings.module + ")");
+        findings.json["chosen_module"] = chosen->api->name;
+    } else {
+        findings.problems.push_back(chosen.error().line);
+    }
+    std::error_code ignored;
+    if (const auto library = library_file(settings); !fs::exists(library, ignored)) {
+        findings.problems.push_back("library " + library.string() + " is missing; install CryptMPI again");
+    }
+}
+
+void look_at_mpis(Findings& findings, const config::Environment& environment) {
+    Json mpis = Json::array();
+    findings.heading("MPI");
+    for (const auto& launcher : launchers_in_path(environment)) {
+        const auto library = library_beside(launcher);
+        const Transport transport =
+            library ? transport_of({launcher.mpi, *library}, environment) : Transport{"unknown", {}};
+        findings.row(name(launcher.mpi), launcher.version);
+        findings.row("  launcher", launcher.file.string());
+        findings.row("  library", library ? library->string() : "not found");
+        findings.row("  between nodes", transport.text);
+        mpis.push_back({{"mpi", name(launcher.mpi)},
+                        {"version", launcher.version},
+                        {"launcher", launcher.file.string()},
+                        {"library", library ? library->string() : ""},
+                        {"transport", transport.text}});
+        if (transport.mend) {
+            findings.problems.push_back(std::string(name(launcher.mpi)) + " (" + launcher.file.string() +
+                                        ") would not use TCP between nodes; " + *transport.mend);
+        }
+    }
+    if (mpis.empty())
+        findings.row("none", "no launcher in PATH; cryptmpi run finds one beside a program's MPI library");
+    findings.json["mpis"] = std::move(mpis);
+}
+
+void look_at_key(Findings& findings, const config::Settings& settings) {
+    std::array<char, 8> mode{};
+    struct stat status {};
+    const bool there = stat(settings.key_file.c_str(), &status) == 0;
+    if (there) std::snprintf(mode.data(), mode.size(), "%04o", static_cast<unsigned>(status.st_mode & 07777U));
+    const auto key = keys::read_job_key(settings.key_file);
+    findings.heading("Job key");
+    findings.row("file",
+                 settings.key_file.string() + (there ? std::string(" (mode ") + mode.data() + ")" : " (missing)"));
+    findings.json["key_file"] = {
+        {"path", settings.key_file.string()}, {"mode", mode.data()}, {"usable", key.has_value()}};
+    if (!key) findings.problems.push_back(key.error().line);
+}
+
+void look_at_settings(Findings& findings, const config::Settings& settings, const config::Environment& environment) {
+    const auto file =
+        environment("CRYPTMPI_CONFIG").value_or((config::config_folder(environment) / "config.toml").string());
+    std::error_code ignored;
+    findings.heading("Settings");
+    findings.row("file", file + (fs::exists(file, ignored) ? "" : " (none: defaults)"));
+    findings.row("enabled", settings.enabled ? "true" : "false: programs run in clear");
+    findings.row("scope", settings.scope == config::Scope::all ? "all" : "between-nodes");
+    for (const auto& peer : settings.plaintext_peers) findings.row("plaintext peer", peer.text);
+    findings.json["settings"] = {
+        {"file", file}, {"enabled", settings.enabled}, {"plaintext_peers", settings.plaintext_peers.size()}};
+}
+
+void look_at_system(Findings& findings) {
+    const auto devices = verbs_devices();
+    std::string list;
+    for (const auto& device : devices) list += (list.empty() ? "" : ", ") + device;
+    const auto seccomp = field("/proc/self/status", "Seccomp");
+    findings.heading("System");
+    findings.row("verbs devices", list.empty() ? "none" : list + " (closed to sealed jobs)");
+    findings.row("seccomp", seccomp == "0" || seccomp.empty() ? "none" : "a filter is active (mode " + seccomp + ")");
+    findings.json["system"] = {{"verbs_devices", devices}, {"seccomp", seccomp}};
+}
+
+int doctor(bool as_json) {
+    const auto environment = config::process_environment();
+    Findings findings;
+    look_at_processor(findings);
+    if (auto settings = config::load(environment)) {
+        look_at_settings(findings, *settings, environment);
+        look_at_key(findings, *settings);
+        look_at_modules(findings, *settings);
+    } else {
+        findings.problems.push_back(settings.error().line);
+    }
+    look_at_mpis(findings, environment);
+    look_at_system(findings);
+
+    findings.json["problems"] = findings.problems;
+    findings.json["ok"] = findings.problems.empty();
+    if (as_json) {
+        std::puts(findings.json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+    } else {
+        findings.heading(findings.problems.empty() ? "No problem found." : "Problems");
+        for (const auto& problem : findings.problems) findings.text += "  - " + problem + "\n";
+        std::fputs(findings.text.c_str(), stdout);
+    }
+    return findings.problems.empty() ? 0 : 1;
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& app, int& status) {
+    auto as_json = std::make_shared<bool>(false);
+    auto* sub = app.add_subcommand("doctor", "Check this machine: processor, modules, MPIs, key");
+    sub->add_flag("--json", *as_json, "As JSON");
+    sub->footer("Exit status: 0 nothing wrong, 1 a problem was found; each is printed with its mend.");
+    sub->callback([as_json, &status] { status = doctor(*as_json); });
+}
+
+}  // namespace cryptmpi::command

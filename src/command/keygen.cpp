@@ -1,0 +1,47 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+
+#include "aead/registry.hpp"
+#include "command/process.hpp"
+#include "command/subcommands.hpp"
+#include "keys/job_key.hpp"
+
+namespace cryptmpi::command {
+namespace {
+
+struct Options {
+    bool force = false;
+    std::string key_file;
+};
+
+int keygen(const Options& options) {
+    auto settings = config::load(config::process_environment());
+    if (!settings) return complain(settings.error().line, 1);
+    const auto file = options.key_file.empty() ? settings->key_file : std::filesystem::absolute(options.key_file);
+    auto kex = aead::load_kex(settings->module_folder.string());
+    if (!kex) return complain(kex.error().line, 1);
+    if (auto written = keys::write_job_key(file, *kex->api->kex, options.force); !written) {
+        return complain(written.error().line, 1);
+    }
+    const std::string folder = shell_word(file.parent_path().string());
+    const std::string name = shell_word(file.string());
+    std::printf(
+        "Wrote the job key: %s (mode 0600)\n"
+        "Every node of a job needs this same file. Where nodes do not share the folder:\n"
+        "    ssh NODE mkdir -p -m 700 %s && scp -p %s NODE:%s\n",
+        file.c_str(), folder.c_str(), name.c_str(), folder.c_str());
+    return 0;
+}
+
+}  // namespace
+
+void add_keygen(CLI::App& app, int& status) {
+    auto options = std::make_shared<Options>();
+    auto* sub = app.add_subcommand("keygen", "Make the job key, once");
+    sub->add_flag("--force", options->force, "Replace a key that is there; jobs that run with it are not disturbed");
+    sub->add_option("--key-file", options->key_file, "Where to (default: the setting key_file)");
+    sub->callback([options, &status] { status = keygen(*options); });
+}
+
+}  // namespace cryptmpi::command

@@ -1,0 +1,41 @@
+// Small things about processes and shells that several subcommands need.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/settings.hpp"
+
+namespace cryptmpi::command {
+
+/// Exit statuses of exec and run, as env(1), timeout(1) and the shells have them.
+inline constexpr int kRefused = 125;        // our own refusal: settings, key, a program that cannot be covered, usage
+inline constexpr int kNotExecutable = 126;  // the program is there but cannot be run
+inline constexpr int kNotFound = 127;
+
+/// Prints "cryptmpi: LINE" to stderr and returns `status`.
+int complain(const std::string& line, int status);
+
+/// What `command` prints to stdout (and stderr), run without our library; nullopt when it cannot be run or does not end
+/// in time.
+std::optional<std::string> output_of(const std::vector<std::string>& command);
+
+/// `name` as execvp would find it; nullopt when nothing of that name can be run.
+std::optional<std::filesystem::path> find_in_path(const std::string& name, const config::Environment& environment);
+
+/// `word` so that a shell reads it as one word.
+std::string shell_word(std::string_view word);
+
+/// The file of this very executable.
+std::filesystem::path own_file();
+
+/// Replaces this process. Returns only on failure: kNotFound or kNotExecutable, after a line on stderr.
+int replace_by(const std::string& program, const std::vector<std::string>& arguments);
+
+/// arguments as execv wants them; valid as long as `arguments` is.
+std::vector<char*> pointers(const std::vector<std::string>& arguments);
+
+}  // namespace cryptmpi::command

@@ -1,0 +1,286 @@
+// Starts an MPI program with its own MPI's launcher, everything that the launcher starts under the preloaded library.
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <sstream>
+
+#include "command/job.hpp"
+#include "command/launchers.hpp"
+#include "command/process.hpp"
+#include "command/program.hpp"
+#include "command/subcommands.hpp"
+#include "report/part.hpp"
+
+namespace cryptmpi::command {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+    std::string program_for_help;
+    int ranks = 0;
+    std::string hosts;
+    int per_node = 0;
+    std::string launcher;
+    std::string rsh;
+    std::string report;
+    Words variables;
+    std::string launcher_arguments;
+    bool verbose = false;
+};
+
+/// "a,b:2" with the slots that are not given made up so that the ranks fill one node after the other.
+Result<std::vector<Host>> parse_hosts(const std::string& text, int ranks, int per_node) {
+    std::vector<Host> hosts;
+    std::istringstream entries(text);
+    for (std::string entry; std::getline(entries, entry, ',');) {
+        Host host{entry, 0};
+        if (const auto colon = entry.rfind(':'); colon != std::string::npos) {
+            const char* end = entry.data() + entry.size();
+            const auto [stop, error] = std::from_chars(entry.data() + colon + 1, end, host.slots);
+            if (error != std::errc{} || stop != end || host.slots < 1)
+                host.name.clear();
+            else
+                host.name = entry.substr(0, colon);
+        }
+        if (host.name.empty() || host.name.starts_with('-')) {
+            return fail(EINVAL, "run: --hosts: \"" + entry + "\" is not a host; expected NAME or NAME:SLOTS");
+        }
+        hosts.push_back(std::move(host));
+    }
+    const int count = static_cast<int>(hosts.size());
+    for (auto& host : hosts) {
+        if (host.slots == 0) host.slots = per_node > 0 ? per_node : std::max(1, (ranks + count - 1) / count);
+    }
+    return hosts;
+}
+
+Result<std::string> random_job_id() {
+    std::array<unsigned char, 16> bytes{};
+    if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
+        return fail(errno, std::string("run: the system gives no random bytes: ") + std::strerror(errno));
+    }
+    std::string text;
+    for (const unsigned byte : bytes) {
+        text += "0123456789abcdef"[byte >> 4U];
+        text += "0123456789abcdef"[byte & 15U];
+    }
+    return text;
+}
+
+/// Where a job's report goes that nobody asked for.
+fs::path cache_file(const config::Environment& environment, const std::string& job) {
+    fs::path cache;
+    if (auto xdg = environment("XDG_CACHE_HOME"); xdg && xdg->starts_with('/')) {
+        cache = *xdg;
+    } else if (auto home = environment("HOME"); home && !home->empty()) {
+        cache = fs::path(*home) / ".cache";
+    } else {
+        return {};
+    }
+    return cache / "cryptmpi" / "jobs" / (job + ".json");
+}
+
+/// The launcher whose MPI is the program's, or the one that --mpi names.
+Result<Launcher> choose_launcher(const Options& options, const std::string& program, const fs::path& file,
+                                 const config::Environment& environment) {
+    const auto library = library_of(file, environment);
+    if (options.launcher.empty()) {
+        if (library) return launcher_of(*library, environment);
+        return fail(EINVAL, "program " + program +
+                                " is not linked with an MPI library; name its launcher with --mpi "
+                                "(for example: --mpi $(which mpiexec))");
+    }
+    const auto named = find_in_path(options.launcher, environment);
+    if (!named) return fail(ENOENT, "launcher " + options.launcher + " (--mpi) is missing or not executable");
+    auto launcher = identify_launcher(*named);
+    const auto is_hydra = [](Mpi mpi) { return mpi != Mpi::open_mpi; };
+    if (launcher && library && is_hydra(launcher->mpi) != is_hydra(library->mpi)) {
+        return fail(EINVAL, "program " + program + " is linked with " + name(library->mpi) + " (" +
+                                library->file.string() + "), but --mpi names a launcher of " + name(launcher->mpi) +
+                                "; name one of " + name(library->mpi) + ", or leave --mpi out");
+    }
+    return launcher;
+}
+
+/// Starts the launcher and waits, passing signals on. Returns its exit status as a shell would give it.
+int supervise(const Words& line) {
+    sigset_t handled;
+    sigset_t before;
+    sigemptyset(&handled);
+    for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM})
+        sigaddset(&handled, signal);
+    sigprocmask(SIG_BLOCK, &handled, &before);
+    const pid_t self = getpid();
+    const pid_t child = fork();
+    if (child < 0) return complain(std::string("run: cannot start a process: ") + std::strerror(errno), kRefused);
+    if (child == 0) {
+        sigprocmask(SIG_SETMASK, &before, nullptr);
+        prctl(PR_SET_PDEATHSIG, SIGTERM);
+        if (getppid() != self) _exit(kRefused);
+        _exit(replace_by(line.front(), line));
+    }
+    for (;;) {
+        siginfo_t info{};
+        const int signal = sigwaitinfo(&handled, &info);
+        if (signal == SIGCHLD) {
+            int status = 0;
+            if (waitpid(child, &status, WNOHANG) != child) continue;
+            sigprocmask(SIG_SETMASK, &before, nullptr);
+            return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+        }
+        // What the terminal sends, it has sent to the launcher too.
+        if (signal > 0 && info.si_code != SI_KERNEL) kill(child, signal);
+    }
+}
+
+void print_verdict(const fs::path& report_file) {
+    const auto text = report::summarize(report_file);
+    complain(text ? text->substr(0, text->find('\n')) + " Report: " + report_file.string() : text.error().line, 0);
+}
+
+/// Makes the report's folder, and removes what an earlier job left in the way of this one's parts.
+Result<void> prepare_report(const fs::path& file, bool private_folder) {
+    std::error_code error;
+    fs::create_directories(file.parent_path(), error);
+    if (error) return fail(error.value(), "report folder " + file.parent_path().string() + ": " + error.message());
+    if (private_folder) fs::permissions(file.parent_path(), fs::perms::owner_all, error);
+    fs::remove_all(file.string() + ".parts", error);
+    return {};
+}
+
+int run(const Options& options, const Words& program) {
+    const auto refuse = [](const std::string& line) { return complain(line, kRefused); };
+    if (program.empty()) return refuse("run: no program given; see cryptmpi run --help");
+    auto environment = config::process_environment();
+    auto settings = config::load(environment);
+    if (!settings) return refuse(settings.error().line);
+    if (settings->enabled) {
+        if (auto checked = check_installation(*settings); !checked) return refuse(checked.error().line);
+    }
+
+    Launch launch;
+    auto hosts = parse_hosts(options.hosts, options.ranks, options.per_node);
+    if (!hosts) return refuse(hosts.error().line);
+    launch.hosts = std::move(*hosts);
+    launch.ranks = options.ranks;
+    for (const auto& host : launch.hosts) {
+        if (options.ranks == 0) launch.ranks += host.slots;
+    }
+    if (launch.ranks == 0) return refuse("run: how many ranks? Give -n N, or --hosts with slots");
+    launch.per_node = options.per_node;
+    launch.command = program;
+
+    auto file = coverable(program.front(), environment);
+    if (!file && (settings->enabled || file.error().status == kNotFound))
+        return complain(file.error().line, file.error().status);
+    const fs::path executable = file ? *file : fs::path(program.front());
+    auto launcher = choose_launcher(options, program.front(), executable, environment);
+    if (!launcher) return refuse(launcher.error().line);
+
+    for (const auto& variable : options.variables) {
+        const auto equals = variable.find('=');
+        if (equals == 0 || variable.empty())
+            return refuse("run: --env \"" + variable + "\": expected NAME or NAME=VALUE");
+        launch.variables.emplace_back(variable.substr(0, equals), equals == std::string::npos
+                                                                      ? std::nullopt
+                                                                      : std::optional(variable.substr(equals + 1)));
+    }
+    std::istringstream extra(options.launcher_arguments);
+    for (std::string word; extra >> word;) launch.extra.push_back(word);
+
+    if (!settings->enabled) {
+        if (!options.rsh.empty()) launch.agent = options.rsh;
+        const Words line = command_line(*launcher, launch);
+        return replace_by(line.front(), line);
+    }
+
+    auto job = settings->job_id;
+    if (!environment("CRYPTMPI_JOB_ID")) {
+        auto random = random_job_id();
+        if (!random) return refuse(random.error().line);
+        job = *random;
+    }
+    const bool report_asked = !options.report.empty() || !settings->report_file.empty();
+    const fs::path report_file = !options.report.empty() ? fs::absolute(options.report)
+                                 : report_asked          ? settings->report_file
+                                                         : cache_file(environment, job);
+    if (!report_file.empty()) {
+        auto prepared = prepare_report(report_file, !report_asked);
+        if (!prepared) return refuse(prepared.error().line);
+        set_variable("CRYPTMPI_REPORT_FILE", report_file.string());
+    }
+    // Daemons on other nodes start in another folder, so relative paths must not reach them.
+    if (auto given = environment("CRYPTMPI_CONFIG")) set_variable("CRYPTMPI_CONFIG", fs::absolute(*given).string());
+    if (environment("CRYPTMPI_KEY_FILE")) set_variable("CRYPTMPI_KEY_FILE", settings->key_file.string());
+    if (environment("CRYPTMPI_MODULE_FOLDER")) set_variable("CRYPTMPI_MODULE_FOLDER", settings->module_folder.string());
+    set_variable("CRYPTMPI_JOB_ID", job);
+    set_variable("CRYPTMPI_INTERNAL_ROLE", "launcher");
+    set_variable("CRYPTMPI_INTERNAL_AGENT_RSH", options.rsh.empty() ? "ssh" : options.rsh);
+    set_variable("LD_PRELOAD", preload_with(library_file(*settings), environment));
+
+    environment = config::process_environment();
+    for (const auto& [variable, value] : environment.variables()) {
+        if (variable.starts_with("CRYPTMPI_") && !variable.starts_with("CRYPTMPI_INTERNAL_")) {
+            launch.variables.emplace_back(variable, std::nullopt);
+        }
+    }
+    launch.agent = agent_file(*settings).string();
+    launch.command.insert(launch.command.begin(), {own_file().string(), "exec", "--"});
+
+    const Words line = command_line(*launcher, launch);
+    if (options.verbose) {
+        std::string text;
+        for (const auto& word : line) text += " " + shell_word(word);
+        complain(std::string("starting ") + name(launcher->mpi) + " (" + launcher->version + "):" + text, 0);
+    }
+    const int status = supervise(line);
+    if (!report_file.empty()) {
+        auto finished = report::finish_job(report_file);
+        if (!finished && report_asked) complain(finished.error().line, 0);
+        if (finished && (report_asked || options.verbose)) print_verdict(report_file);
+    }
+    return status;
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, const Words& program, int& status) {
+    auto options = std::make_shared<Options>();
+    auto* sub = app.add_subcommand("run", "Start an MPI program sealed, with its own MPI's launcher");
+    sub->footer(
+        "Examples:\n"
+        "  cryptmpi run -n 4 --hosts a,b ./program input.txt\n"
+        "  cryptmpi run --hosts a:2,b:2 --report job.json ./program\n"
+        "  cryptmpi run -n 4 --mpi $(which mpiexec) python3 script.py\n"
+        "Exit status: the launcher's; 125 refused (settings, key, a program that cannot be covered), 126 not runnable, "
+        "127 not found.");
+    sub->add_option("-n,--np", options->ranks, "Number of ranks (default: the sum of the hosts' slots)")
+        ->check(CLI::PositiveNumber);
+    sub->add_option("--hosts", options->hosts, "Nodes, a,b or a:2,b:2; filled one after the other");
+    sub->add_option("--ppn", options->per_node, "Ranks on each node")->check(CLI::PositiveNumber);
+    sub->add_option("--mpi", options->launcher, "The launcher (default: that of the program's MPI library)");
+    sub->add_option("--rsh", options->rsh, "Starts commands on other nodes (default: ssh)");
+    sub->add_option("--report", options->report, "Write the job's report here, and its verdict to stderr");
+    sub->add_option("--env", options->variables, "NAME or NAME=VALUE for the ranks; may be repeated")
+        ->allow_extra_args(false);
+    sub->add_option("--launcher-args", options->launcher_arguments, "More arguments for the launcher, in one word");
+    sub->add_flag("--verbose", options->verbose, "Show the launcher's command line and the verdict");
+    // Its words are cut off before the options are parsed; this tells --help of it.
+    sub->add_option("PROGRAM", options->program_for_help, "The program; all words after it are its own arguments");
+    sub->callback([options, &program, &status] { status = run(*options, program); });
+}
+
+}  // namespace cryptmpi::command

@@ -1,0 +1,24 @@
+// Each subcommand is a file of this name; `status` becomes the command's exit status.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace cryptmpi::command {
+
+using Words = std::vector<std::string>;
+
+void add_keygen(CLI::App& app, int& status);
+void add_exec(CLI::App& app, const Words& program, int& status);
+void add_run(CLI::App& app, const Words& program, int& status);
+void add_doctor(CLI::App& app, int& status);
+void add_report(CLI::App& app, int& status);
+
+/// Not for users: what a launcher calls in place of ssh. `arguments` are ssh's.
+int agent(const Words& arguments);
+
+}  // namespace cryptmpi::command

@@ -1,0 +1,17 @@
+// Debug builds only: remembers the last counter of every key that sealed in this process, and aborts when one does not
+// increase.
+#pragma once
+
+#include <cstdint>
+
+#include "seal/key_schedule.hpp"
+
+namespace cryptmpi::seal {
+
+#ifdef NDEBUG
+inline void note_nonce(const RecordKey&, std::uint64_t) {}
+#else
+void note_nonce(const RecordKey& key, std::uint64_t counter);
+#endif
+
+}  // namespace cryptmpi::seal

@@ -1,0 +1,86 @@
+// Primitives that a fuzzer can satisfy: they check nothing but a tag of zeros and protect nothing. With real ones every
+// input would end at its tag, and the code behind it would never run.
+#pragma once
+
+#include <cryptmpi/module.h>
+
+#include <cstring>
+
+#include "seal/key_schedule.hpp"
+
+namespace cryptmpi::fuzz {
+
+inline int toy_seal(void*, const std::uint8_t*, const std::uint8_t*, std::size_t, const iovec* in, std::size_t in_count,
+                    std::uint8_t* out, std::uint8_t* tag) {
+    for (std::size_t i = 0; i < in_count; ++i) {
+        if (in[i].iov_len != 0) {
+            std::memcpy(out, in[i].iov_base, in[i].iov_len);
+            out += in[i].iov_len;
+        }
+    }
+    std::memset(tag, 0, CRYPTMPI_TAG_SIZE);
+    return CRYPTMPI_OK;
+}
+
+inline int toy_open(void*, const std::uint8_t*, const std::uint8_t*, std::size_t, const std::uint8_t* in, std::size_t,
+                    const iovec* out, std::size_t out_count, const std::uint8_t* tag) {
+    static constexpr std::uint8_t kZeros[CRYPTMPI_TAG_SIZE] = {};
+    const bool good = std::memcmp(tag, kZeros, sizeof kZeros) == 0;
+    for (std::size_t i = 0; i < out_count; ++i) {
+        if (out[i].iov_len == 0) {
+            continue;
+        }
+        if (good) {
+            std::memcpy(out[i].iov_base, in, out[i].iov_len);
+            in += out[i].iov_len;
+        } else {
+            std::memset(out[i].iov_base, 0, out[i].iov_len);
+        }
+    }
+    return good ? CRYPTMPI_OK : CRYPTMPI_FORGED;
+}
+
+inline int toy_mix(std::uint8_t* out, const iovec* in, std::size_t in_count) {
+    std::memset(out, 0x5a, 32);
+    std::size_t at = 0;
+    for (std::size_t i = 0; i < in_count; ++i) {
+        for (std::size_t j = 0; j < in[i].iov_len; ++j, ++at) {
+            out[at % 32] =
+                static_cast<std::uint8_t>(out[at % 32] * 31 + static_cast<const std::uint8_t*>(in[i].iov_base)[j]);
+        }
+    }
+    return CRYPTMPI_OK;
+}
+
+inline seal::Crypto toy_crypto() {
+    static const cryptmpi_aead aead = {
+        1U << CRYPTMPI_AES_128_GCM | 1U << CRYPTMPI_AES_256_GCM,
+        [](int, const std::uint8_t*) -> void* { return new char; },
+        [](void* context) { delete static_cast<char*>(context); },
+        toy_seal,
+        toy_open,
+    };
+    static const cryptmpi_kex kex = {
+        [](std::uint8_t* out, std::size_t size) -> int {
+            std::memset(out, 0x11, size);
+            return CRYPTMPI_OK;
+        },
+        [](std::uint8_t* share, const std::uint8_t* secret) -> int {
+            std::memcpy(share, secret, 32);
+            return CRYPTMPI_OK;
+        },
+        [](std::uint8_t* shared, const std::uint8_t* secret, const std::uint8_t* share) -> int {
+            for (int i = 0; i < 32; ++i) {
+                shared[i] = secret[i] ^ share[i];
+            }
+            return share[0] == 1 ? CRYPTMPI_FAILED : CRYPTMPI_OK;
+        },
+        [](std::uint8_t* out, const iovec* in, std::size_t in_count) -> int { return toy_mix(out, in, in_count); },
+        [](std::uint8_t* out, const std::uint8_t*, std::size_t, const iovec* in, std::size_t in_count) -> int {
+            return toy_mix(out, in, in_count);
+        },
+    };
+    return {&aead, &kex, aead::Suite::aes_256_gcm};
+}
+
+}  // namespace cryptmpi::fuzz

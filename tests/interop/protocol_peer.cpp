@@ -1,0 +1,118 @@
+// One end of a connection for the interoperability test. Lines of hexadecimal digits: the peer's on stdin, ours on
+// stdout.
+//
+//   protocol_peer initiator|responder SUITE JOB_KEY IDENTITY RECORD_LIMIT
+//
+// After the handshake:  s PLAINTEXT -> the sealed record or records;  c -> a confirm record;  x -> a close record;
+// o RECORD -> its type, a space and its plaintext.
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "aead/registry.hpp"
+#include "keys/handshake.hpp"
+
+namespace {
+
+using namespace cryptmpi;
+using Bytes = std::vector<std::uint8_t>;
+
+Bytes from_hex(const std::string& text) {
+    Bytes bytes;
+    for (std::size_t i = 0; i + 1 < text.size(); i += 2) {
+        bytes.push_back(static_cast<std::uint8_t>(std::stoul(text.substr(i, 2), nullptr, 16)));
+    }
+    return bytes;
+}
+
+std::string to_hex(const std::uint8_t* at, std::size_t size) {
+    static constexpr char kDigits[] = "0123456789abcdef";
+    std::string text;
+    for (std::size_t i = 0; i < size; ++i) {
+        text += kDigits[at[i] >> 4];
+        text += kDigits[at[i] & 15];
+    }
+    return text;
+}
+
+template <class T>
+T must(Result<T> result) {
+    if (!result) {
+        std::cout << "error " << result.error().line << std::endl;
+        std::exit(1);
+    }
+    if constexpr (!std::is_void_v<T>) {
+        return *std::move(result);
+    }
+}
+
+void say(const std::uint8_t* at, std::size_t size) {
+    std::cout << to_hex(at, size) << std::endl;
+}
+
+void say_hello(const keys::Local& local, keys::HandshakeState& state) {
+    std::array<std::uint8_t, keys::kHelloSize> hello;
+    must(keys::write_hello(local, state, hello));
+    say(hello.data(), hello.size());
+}
+
+void hear_hello(const keys::Local& local, keys::HandshakeState& state) {
+    std::string line;
+    std::getline(std::cin, line);
+    Bytes hello = from_hex(line);
+    hello.resize(keys::kHelloSize);
+    must(keys::read_hello(local, state, std::span<const std::uint8_t, keys::kHelloSize>(hello)));
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+    if (count != 6) {
+        std::cerr << "protocol_peer initiator|responder SUITE JOB_KEY IDENTITY RECORD_LIMIT\n";
+        return 2;
+    }
+    const auto module = must(aead::load(CRYPTMPI_MODULE_FOLDER, "openssl"));
+    const seal::Crypto crypto{module.api->aead, module.api->kex, aead::suite_by_name(arguments[2]).value()};
+    keys::JobKey job_key;
+    std::memcpy(job_key.data(), from_hex(arguments[3]).data(), keys::kJobKeySize);
+    keys::Identity self;
+    std::memcpy(&self, from_hex(arguments[4]).data(), keys::kIdentitySize);
+    const keys::Local local{crypto, &job_key, true};
+    const bool initiator = std::string(arguments[1]) == "initiator";
+
+    keys::HandshakeState state{};
+    must(keys::start(local, initiator ? keys::Role::initiator : keys::Role::responder, self, state));
+    if (initiator) {
+        say_hello(local, state);
+        hear_hello(local, state);
+    } else {
+        hear_hello(local, state);
+        say_hello(local, state);
+    }
+    seal::DirectionState send{};
+    seal::DirectionState receive{};
+    must(keys::finish(local, state, send, receive));
+    const seal::Limits limits{std::strtoull(arguments[5], nullptr, 10), seal::kRekeyBytes};
+    seal::StreamSealer sealer(crypto, send, limits);
+    seal::StreamOpener opener(crypto, receive, limits);
+
+    for (std::string line; std::getline(std::cin, line);) {
+        Bytes bytes = from_hex(line.size() > 2 ? line.substr(2) : "");
+        if (line[0] == 'o') {
+            Bytes plain(bytes.size() - seal::kRecordOverhead);
+            const iovec out = {plain.data(), plain.size()};
+            const auto type = must(opener.open(bytes.data(), {&out, 1}));
+            std::cout << static_cast<int>(type) << ' ' << to_hex(plain.data(), plain.size()) << std::endl;
+            continue;
+        }
+        Bytes wire(bytes.size() + 2 * seal::kRecordOverhead);
+        const iovec in = {bytes.data(), bytes.size()};
+        const std::size_t size =
+            line[0] == 's' ? must(sealer.seal({&in, 1}, bytes.size(), wire.data()))
+                           : must(sealer.seal_control(
+                                 line[0] == 'c' ? seal::RecordType::confirm : seal::RecordType::close, wire.data()));
+        say(wire.data(), size);
+    }
+}

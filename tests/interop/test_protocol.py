@@ -1,0 +1,201 @@
+"""The protocol as docs/protocol.md has it, on Python's noiseprotocol and cryptography, against our own code in both roles."""
+
+import hashlib
+import hmac
+import os
+import subprocess
+
+import pytest
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from noise.connection import NoiseConnection
+from noise.exceptions import NoiseInvalidMessage
+
+SUITES = {"AES-128-GCM": (1, 16), "AES-256-GCM": (2, 32)}
+DATA, CONFIRM, REKEY, CLOSE = 1, 2, 3, 4
+JOB_KEY = bytes(range(100, 132))
+
+
+def endpoint(last, port):
+    return bytes(10) + b"\xff\xff" + bytes([10, 0, 0, last]) + port.to_bytes(2, "big")
+
+
+def identity(role, job=b"a job"):
+    ends = endpoint(1, 40000), endpoint(2, 5000)
+    local, remote = ends if role == "initiator" else ends[::-1]
+    return hashlib.sha256(job).digest() + local + remote + b"a node".ljust(64, b"\0") + (4711).to_bytes(4, "little")
+
+
+def prefix(message, suite):
+    return b"CMPI" + bytes([1, message, SUITES[suite][0], 0])
+
+
+def expand(secret, label, size):
+    block = hmac.new(secret, b"cryptmpi 1 " + label + b"\1", hashlib.sha256).digest()
+    return block[:size]
+
+
+class Direction:
+    """One direction of a connection, from its secret."""
+
+    def __init__(self, secret, suite):
+        self.key_size = SUITES[suite][1]
+        self.use(secret)
+
+    def use(self, secret):
+        self.secret = secret
+        self.cipher = AESGCM(expand(secret, b"key", self.key_size))
+        self.base = int.from_bytes(expand(secret, b"nonce", 12), "big")
+        self.counter = 0
+
+    def nonce(self):
+        nonce = (self.base ^ self.counter).to_bytes(12, "big")
+        self.counter += 1
+        return nonce
+
+    def seal(self, type, plain=b""):
+        header = (len(plain) | type << 24).to_bytes(4, "little")
+        record = header + self.cipher.encrypt(self.nonce(), plain, header)
+        if type == REKEY:
+            self.use(expand(self.secret, b"next", 32))
+        return record
+
+    def open(self, wire):
+        """The types and plaintexts of the records in `wire`."""
+        opened = []
+        while wire:
+            word = int.from_bytes(wire[:4], "little")
+            type, size = word >> 24, word & 0xFFFFFF
+            opened.append((type, self.cipher.decrypt(self.nonce(), wire[4 : size + 20], wire[:4])))
+            wire = wire[size + 20 :]
+            if type == REKEY:
+                self.use(expand(self.secret, b"next", 32))
+        return opened
+
+
+class Ours:
+    """Our end, in a process of its own."""
+
+    def __init__(self, role, suite, record_limit=1 << 24):
+        arguments = [role, suite, JOB_KEY.hex(), identity(role).hex(), str(record_limit)]
+        self.process = subprocess.Popen(
+            [os.environ["CRYPTMPI_PROTOCOL_PEER"], *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def tell(self, text):
+        self.process.stdin.write(text + "\n")
+        self.process.stdin.flush()
+
+    def hear(self):
+        return self.process.stdout.readline().rstrip("\n")
+
+    def seal(self, plain):
+        self.tell("s " + plain.hex())
+        return bytes.fromhex(self.hear())
+
+    def control(self, letter):
+        self.tell(letter)
+        return bytes.fromhex(self.hear())
+
+    def open(self, record):
+        self.tell("o " + record.hex())
+        answer = self.hear()
+        if answer.startswith("error"):
+            return answer
+        type, plain = answer.split(" ")
+        return int(type), bytes.fromhex(plain)
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait(timeout=60)
+        self.process.stdout.close()
+
+
+def noise(role, suite, key=JOB_KEY):
+    theirs = NoiseConnection.from_name(b"Noise_NNpsk0_25519_AESGCM_SHA256")
+    theirs.set_psks(key)
+    theirs.set_prologue(prefix(1, suite) + prefix(2, suite))
+    theirs.set_as_initiator() if role == "initiator" else theirs.set_as_responder()
+    theirs.start_handshake()
+    return theirs
+
+
+@pytest.fixture(params=SUITES)
+def suite(request):
+    return request.param
+
+
+@pytest.fixture(params=["initiator", "responder"])
+def role(request):
+    """Which role is ours."""
+    return request.param
+
+
+def shake_hands(role, suite, record_limit=1 << 24):
+    """Our end, and the two directions of the other, seen from there: (ours, send, receive)."""
+    ours = Ours(role, suite, record_limit)
+    if role == "initiator":
+        theirs = noise("responder", suite)
+        hello = bytes.fromhex(ours.hear())
+        assert hello[:8] == prefix(1, suite)
+        assert theirs.read_message(hello[8:]) == identity("initiator")
+        ours.tell((prefix(2, suite) + theirs.write_message(identity("responder"))).hex())
+    else:
+        theirs = noise("initiator", suite)
+        ours.tell((prefix(1, suite) + theirs.write_message(identity("initiator"))).hex())
+        hello = bytes.fromhex(ours.hear())
+        assert hello[:8] == prefix(2, suite)
+        assert theirs.read_message(hello[8:]) == identity("responder")
+    assert len(hello) == 192
+    assert theirs.handshake_finished
+    states = theirs.noise_protocol
+    return ours, Direction(states.cipher_state_encrypt.k, suite), Direction(states.cipher_state_decrypt.k, suite)
+
+
+def test_records_pass_both_ways(role, suite):
+    ours, send, receive = shake_hands(role, suite)
+    assert receive.open(ours.control("c")) == [(CONFIRM, b"")]
+    assert ours.open(send.seal(CONFIRM)) == (CONFIRM, b"")
+    for size in (0, 1, 16, 1000, 131072):
+        plain = os.urandom(size)
+        assert receive.open(ours.seal(plain)) == [(DATA, plain)]
+        assert ours.open(send.seal(DATA, plain)) == (DATA, plain)
+    assert receive.open(ours.control("x")) == [(CLOSE, b"")]
+    assert ours.open(send.seal(CLOSE)) == (CLOSE, b"")
+    ours.end()
+
+
+def test_both_ends_change_keys(role, suite):
+    ours, send, receive = shake_hands(role, suite, record_limit=4)
+    for number in range(10):
+        plain = bytes([number])
+        expected = [(DATA, plain)] if number % 3 or number == 0 else [(REKEY, b""), (DATA, plain)]
+        assert receive.open(ours.seal(plain)) == expected
+        if number % 3 == 0 and number:
+            assert ours.open(send.seal(REKEY)) == (REKEY, b"")
+        assert ours.open(send.seal(DATA, plain)) == (DATA, plain)
+    ours.end()
+
+
+def test_an_altered_record_opens_on_neither_side(role, suite):
+    ours, send, receive = shake_hands(role, suite)
+    record = bytearray(ours.seal(b"something"))
+    record[-1] ^= 1
+    with pytest.raises(InvalidTag):
+        receive.open(bytes(record))
+    record = bytearray(send.seal(DATA, b"something"))
+    record[-1] ^= 1
+    assert ours.open(bytes(record)).startswith("error record 0 of epoch 0 does not open")
+    ours.end()
+
+
+def test_another_job_key_is_refused_by_both(suite):
+    ours = Ours("initiator", suite)
+    with pytest.raises((InvalidTag, NoiseInvalidMessage)):
+        noise("responder", suite, bytes(32)).read_message(bytes.fromhex(ours.hear())[8:])
+    ours.end()
+
+    ours = Ours("responder", suite)
+    ours.tell((prefix(1, suite) + noise("initiator", suite, bytes(32)).write_message(identity("initiator"))).hex())
+    assert "wrong job key" in ours.hear()
+    ours.end()

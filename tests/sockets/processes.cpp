@@ -1,0 +1,449 @@
+// Descriptors and processes: dup and its kin, fork, exec, spawn, standard streams on sockets.
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <cstring>
+#include <string_view>
+
+#include "support.hpp"
+
+namespace sockets {
+
+/// What the cases exec: programs that take a socket as their standard input and output and know nothing of it.
+int run_child_program(std::string_view name) {
+    if (name == "echo") {
+        char buffer[1000];
+        for (ssize_t size; (size = ::read(STDIN_FILENO, buffer, sizeof buffer)) > 0;) {
+            for (ssize_t done = 0; done < size;) {
+                const ssize_t sent = ::write(STDOUT_FILENO, buffer + done, static_cast<std::size_t>(size - done));
+                if (sent < 0) {
+                    return 3;
+                }
+                done += sent;
+            }
+        }
+        return 0;
+    }
+    if (name == "lines") {
+        char line[100];
+        while (std::fgets(line, sizeof line, stdin) != nullptr) {
+            std::printf("you said %s", line);
+            std::fflush(stdout);
+        }
+        std::printf("goodbye\n");
+        return 0;
+    }
+    return 2;
+}
+
+namespace {
+
+long wait_for_child(pid_t child) {
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+SOCKETS_CASE(dup_and_close) {
+    Pair pair = connected_pair();
+    Descriptor second(::dup(pair.client));
+    send_all(second, text("one"));
+    send_all(pair.client, text("two"));
+    pair.client.close();
+    send_all(second, text("three"));
+    note("received %zu", receive(pair.server, 11).size());
+    note("readable: %s", event_names(wait_for(pair.server, POLLIN, kQuiet)).c_str());
+    send_all(pair.server, text("reply"));
+    note("received %zu", receive(second, 5).size());
+    second.close();
+    char byte;
+    result("recv at the end", ::recv(pair.server, &byte, 1, 0));
+}
+
+SOCKETS_CASE(dup_reads_what_is_left) {
+    // A part of a write was read by one number, the rest comes out of the other.
+    Pair pair = connected_pair();
+    const Descriptor second(::dup(pair.server));
+    send_all(pair.client, text("0123456789"));
+    note("received %zu", receive(pair.server, 4).size());
+    const Bytes rest = receive(second, 6);
+    note("received %.6s", reinterpret_cast<const char*>(rest.data()));
+}
+
+SOCKETS_CASE(dup2_dup3_fcntl) {
+    Pair pair = connected_pair(), other = connected_pair();
+    result("dup2 to itself", ::dup2(pair.client, pair.client) == pair.client);
+    send_all(pair.client, text("x"));
+    note("received %zu", receive(pair.server, 1).size());
+    // The number's old connection ends, as by close.
+    result("dup2 over another", ::dup2(pair.client, other.client) == other.client);
+    char byte;
+    result("the other's peer", ::recv(other.server, &byte, 1, 0));
+    send_all(other.client, text("by the other number"));
+    note("received %zu", receive(pair.server, 19).size());
+    result("dup3 to itself", ::dup3(pair.client, pair.client, 0));
+    result("dup3", ::dup3(pair.client, 700, O_CLOEXEC));
+    note("close on exec %d", ::fcntl(700, F_GETFD) & FD_CLOEXEC);
+    result("F_DUPFD", ::fcntl(pair.client, F_DUPFD, 800));
+    result("F_DUPFD_CLOEXEC", ::fcntl(pair.client, F_DUPFD_CLOEXEC, 900));
+    for (const int fd : {700, 800, 900}) {
+        send_all(fd, text("abc"));
+        note("received %zu", receive(pair.server, 3).size());
+        ::close(fd);
+    }
+    other.client.close();
+    send_all(pair.client, text("last"));
+    pair.client.close();
+    note_until_end("server", pair.server);
+    result("dup of a closed descriptor", ::dup(1 << 20));
+}
+
+SOCKETS_CASE(dup2_of_a_file_over_a_socket) {
+    Pair pair = connected_pair();
+    const Descriptor file(::memfd_create("file", MFD_CLOEXEC));
+    if (::pwrite(file, "from the file", 13, 0) != 13) {
+        give_up("memfd");
+    }
+    result("dup2", ::dup2(file, pair.client) == pair.client);
+    char buffer[20] = {};
+    result("read", ::read(pair.client, buffer, sizeof buffer));
+    note("%s", buffer);
+    result("recv at the end", ::recv(pair.server, buffer, 1, 0));
+}
+
+SOCKETS_CASE(number_used_again) {
+    Pair pair = connected_pair();
+    const int number = pair.client;
+    pair.client.close();
+    const Descriptor file(::memfd_create("file", MFD_CLOEXEC));
+    note("the same number: %d", file == number);
+    result("write to the file", ::write(file, "plain", 5));
+    char buffer[20] = {};
+    result("read from the file", ::pread(file, buffer, sizeof buffer, 0));
+    note("%s", buffer);
+}
+
+SOCKETS_CASE(close_ranges) {
+    Pair pair = connected_pair(), other = connected_pair();
+    result("dup2", ::dup2(pair.client, 1000));
+    result("dup2", ::dup2(other.client, 1001));
+    pair.client.close();
+    other.client.close();
+    result("close_range", ::close_range(1000, 1000, 0));
+    char byte;
+    result("recv at the end", ::recv(pair.server, &byte, 1, 0));
+    send_all(1001, text("abc"));
+    note("received %zu", receive(other.server, 3).size());
+    ::closefrom(1000);
+    result("recv at the end", ::recv(other.server, &byte, 1, 0));
+}
+
+void fork_server(int listener, std::size_t connections) {
+    for (std::size_t at = 0; at < connections; ++at) {
+        Descriptor fd = accept_from(listener);
+        const pid_t child = ::fork();
+        if (child == 0) {
+            ::close(listener);
+            Bytes space(5000);
+            for (ssize_t size; (size = ::recv(fd, space.data(), space.size(), 0)) > 0;) {
+                send_all(fd, std::span(space).first(static_cast<std::size_t>(size)));
+            }
+            fd.close();
+            ::_exit(0);
+        }
+        fd.close();  // the child's goes on
+        result("child", wait_for_child(child));
+    }
+}
+
+SOCKETS_CASE(fork_server_of_one_process) {
+    sockaddr_in address;
+    const Descriptor listener = listen_on_loopback(address);
+    std::memcpy(&context.address, &address, sizeof address);
+    context.address_size = sizeof address;
+    const pid_t client = ::fork();
+    if (client == 0) {
+        Random random(context.seed);
+        int wrong = 0;
+        for (int at = 0; at < 3; ++at) {
+            const Descriptor fd = connect_to(context);
+            const Bytes data = random.bytes(100000);
+            std::thread sending([&] {
+                send_all(fd, data);
+                ::shutdown(fd, SHUT_WR);
+            });
+            wrong += receive(fd, data.size() + 1) == data ? 0 : 1;
+            sending.join();
+        }
+        ::_exit(wrong);
+    }
+    fork_server(listener, 3);
+    result("client", wait_for_child(client));
+}
+
+SOCKETS_CASE(fork_and_both_write) {
+    Pair pair = connected_pair();
+    const Bytes mine(1000, 'p'), its(1000, 'c');
+    const pid_t child = ::fork();
+    if (child == 0) {
+        pair.server.close();
+        for (int round = 0; round < 200; ++round) {
+            send_all(pair.client, its);
+        }
+        pair.client.close();
+        ::_exit(0);
+    }
+    std::thread writing([&] {
+        for (int round = 0; round < 200; ++round) {
+            send_all(pair.client, mine);
+        }
+    });
+    const Bytes got = receive(pair.server, 400000);
+    std::size_t ps = 0, cs = 0;
+    for (const std::uint8_t byte : got) {
+        ps += byte == 'p' ? 1 : 0;
+        cs += byte == 'c' ? 1 : 0;
+    }
+    note("from the parent %zu, from the child %zu", ps, cs);
+    writing.join();
+    result("child", wait_for_child(child));
+    pair.client.close();
+    char byte;
+    result("recv at the end", ::recv(pair.server, &byte, 1, 0));
+}
+
+SOCKETS_CASE(fork_and_read_in_turns) {
+    // What one process left unread, even within one write, the other one gets.
+    Pair pair = connected_pair();
+    send_all(pair.client, text("0123456789"));
+    note("received %zu", receive(pair.server, 3).size());
+    const pid_t child = ::fork();
+    if (child == 0) {
+        const Bytes part = receive(pair.server, 4);
+        ::_exit(part.size() == 4 && std::memcmp(part.data(), "3456", 4) == 0 ? 0 : 1);
+    }
+    result("child", wait_for_child(child));
+    const Bytes rest = receive(pair.server, 3);
+    note("received %.3s", reinterpret_cast<const char*>(rest.data()));
+    send_all(pair.client, text("more"));
+    note("received %zu", receive(pair.server, 4).size());
+    send_all(pair.server, text("reply"));
+    note("received %zu", receive(pair.client, 5).size());
+}
+
+SOCKETS_CASE(fork_child_exits_without_closing) {
+    Pair pair = connected_pair();
+    const pid_t child = ::fork();
+    if (child == 0) {
+        ::_exit(0);
+    }
+    result("child", wait_for_child(child));
+    send_all(pair.client, text("hello"));
+    note("received %zu", receive(pair.server, 5).size());
+}
+
+SOCKETS_CASE(exit_without_closing) {
+    // The kernel closes what a process leaves open when it ends in order: its peer sees an ordinary end.
+    sockaddr_in address;
+    Descriptor listener = listen_on_loopback(address);
+    std::memcpy(&context.address, &address, sizeof address);
+    context.address_size = sizeof address;
+    std::fflush(nullptr);
+    const pid_t child = ::fork();
+    if (child == 0) {
+        const int fd = connect_to(context).release();
+        send_all(fd, text("hello"));
+        std::exit(0);
+    }
+    const Descriptor server = accept_from(listener);
+    note_until_end("server", server);
+    result("child", wait_for_child(child));
+}
+
+enum class Start { fork_exec, vfork_exec, spawn };
+
+/// Starts a program of ours with `fd` as standard input and output.
+pid_t start_child(const Context& context, const char* name, int fd, Start start) {
+    const char* arguments[] = {"sockets", "--child", name, nullptr};
+    auto* const* argv = const_cast<char* const*>(arguments);
+    pid_t child = -1;
+    if (start == Start::spawn) {
+        posix_spawn_file_actions_t actions;
+        ::posix_spawn_file_actions_init(&actions);
+        ::posix_spawn_file_actions_adddup2(&actions, fd, STDIN_FILENO);
+        ::posix_spawn_file_actions_adddup2(&actions, fd, STDOUT_FILENO);
+        ::posix_spawn_file_actions_addclose(&actions, fd);
+        errno = ::posix_spawn(&child, context.self.c_str(), &actions, nullptr, argv, environ);
+        ::posix_spawn_file_actions_destroy(&actions);
+    } else if ((child = start == Start::fork_exec ? ::fork() : ::vfork()) == 0) {
+        ::dup2(fd, STDIN_FILENO);
+        ::dup2(fd, STDOUT_FILENO);
+        ::close(fd);
+        ::execv(context.self.c_str(), argv);
+        ::_exit(126);
+    }
+    if (child < 0) {
+        give_up("start a program");
+    }
+    return child;
+}
+
+void set_close_on_exec(const Pair& pair) {
+    ::fcntl(pair.client, F_SETFD, FD_CLOEXEC);
+    ::fcntl(pair.server, F_SETFD, FD_CLOEXEC);
+}
+
+void talk_to_echo(Context& context, Start start) {
+    Pair pair = connected_pair();
+    set_close_on_exec(pair);
+    const pid_t child = start_child(context, "echo", pair.server, start);
+    pair.server.close();
+    const Bytes data = context.random.bytes(100000);
+    std::thread sending([&] {
+        send_all(pair.client, data);
+        ::shutdown(pair.client, SHUT_WR);
+    });
+    note("right: %d", receive(pair.client, data.size()) == data);
+    sending.join();
+    char byte;
+    result("recv at the end", ::recv(pair.client, &byte, 1, 0));
+    result("child", wait_for_child(child));
+}
+
+SOCKETS_CASE(exec_echo) {
+    talk_to_echo(context, Start::fork_exec);
+}
+SOCKETS_CASE(vfork_exec_echo) {
+    talk_to_echo(context, Start::vfork_exec);
+}
+SOCKETS_CASE(spawn_echo) {
+    talk_to_echo(context, Start::spawn);
+}
+
+SOCKETS_CASE(exec_standard_streams) {
+    Pair pair = connected_pair();
+    set_close_on_exec(pair);
+    const pid_t child = start_child(context, "lines", pair.server, Start::fork_exec);
+    pair.server.close();
+    for (const char* words : {"hello\n", "and again\n"}) {
+        send_all(pair.client, text(words));
+        const Bytes reply = receive(pair.client, std::strlen(words) + 9);
+        note("%.*s", static_cast<int>(reply.size()) - 1, reinterpret_cast<const char*>(reply.data()));
+    }
+    ::shutdown(pair.client, SHUT_WR);
+    note_until_end("client", pair.client);
+    result("child", wait_for_child(child));
+}
+
+SOCKETS_CASE(exec_with_bytes_left) {
+    // A part was read before the exec: the rest must be there after it.
+    Pair pair = connected_pair();
+    set_close_on_exec(pair);
+    send_all(pair.client, text("0123456789"));
+    note("received %zu", receive(pair.server, 4).size());
+    const pid_t child = start_child(context, "echo", pair.server, Start::fork_exec);
+    pair.server.close();
+    ::shutdown(pair.client, SHUT_WR);
+    const Bytes reply = receive(pair.client, 7);
+    note("reply %.*s", static_cast<int>(reply.size()), reinterpret_cast<const char*>(reply.data()));
+    result("child", wait_for_child(child));
+}
+
+SOCKETS_CASE(exec_closes_on_exec) {
+    // The child must not keep a connection alive that it was not given.
+    Pair pair = connected_pair(), other = connected_pair();
+    set_close_on_exec(pair);
+    set_close_on_exec(other);
+    const pid_t child = start_child(context, "echo", pair.server, Start::fork_exec);
+    other.client.close();
+    char byte;
+    result("recv at the end", ::recv(other.server, &byte, 1, 0));
+    pair.server.close();
+    ::shutdown(pair.client, SHUT_WR);
+    result("recv at the end", ::recv(pair.client, &byte, 1, 0));
+    result("child", wait_for_child(child));
+}
+
+SOCKETS_CASE(streams_on_a_socket) {
+    Pair pair = connected_pair();
+    std::FILE* out = ::fdopen(::dup(pair.client), "w");
+    std::FILE* in = ::fdopen(::dup(pair.server), "r");
+    note("fileno %d", ::fileno(out) >= 0 && ::fileno(in) >= 0);
+    std::fprintf(out, "number %d\n", 42);
+    std::fputs("second line\n", out);
+    std::fflush(out);
+    char line[100];
+    for (int count = 0; count < 2; ++count) {
+        note("%.*s", static_cast<int>(std::strlen(std::fgets(line, sizeof line, in))) - 1, line);
+    }
+    const Bytes big = context.random.bytes(100000);
+    std::thread writing([&] {
+        std::fwrite(big.data(), 1, big.size(), out);
+        std::fclose(out);
+        ::shutdown(pair.client, SHUT_WR);
+    });
+    Bytes got(big.size() + 10);
+    const std::size_t size = std::fread(got.data(), 1, got.size(), in);
+    got.resize(size);
+    note("right: %d, end %d", got == big, std::feof(in) != 0);
+    writing.join();
+    std::fclose(in);
+}
+
+SOCKETS_CASE(stream_both_ways) {
+    Pair pair = connected_pair();
+    std::FILE* stream = ::fdopen(::dup(pair.server), "r+");
+    std::setvbuf(stream, nullptr, _IOLBF, 1000);
+    send_all(pair.client, text("question\n"));
+    char line[100] = {};
+    note("got %d", std::fgets(line, sizeof line, stream) != nullptr && std::strcmp(line, "question\n") == 0);
+    std::fprintf(stream, "answer\n");
+    note("received %zu", receive(pair.client, 7).size());
+    std::fclose(stream);
+    ::dprintf(pair.client, "by dprintf %d\n", 7);
+    note("received %zu", receive(pair.server, 13).size());
+}
+
+SOCKETS_CASE_OF_TWO(two_fork_server)
+
+void case_two_fork_server_client(Context& context) {
+    for (int round = 0; round < 3; ++round) {
+        const Descriptor fd = connect_to(context);
+        const Bytes data = context.random.bytes(context.random.between(1, 200000));
+        std::thread sending([&] {
+            send_all(fd, data);
+            ::shutdown(fd, SHUT_WR);
+        });
+        note("right: %d", receive(fd, data.size()) == data);
+        sending.join();
+        char byte;
+        result("recv at the end", ::recv(fd, &byte, 1, 0));
+    }
+}
+
+void case_two_fork_server_server(Context& context) {
+    fork_server(context.listener, 3);
+}
+
+SOCKETS_CASE_OF_TWO(two_exec_echo)
+
+void case_two_exec_echo_client(Context& context) {
+    const Descriptor fd = connect_to(context);
+    send_all(fd, text("hello"));
+    ::shutdown(fd, SHUT_WR);
+    note_until_end("client", fd);
+}
+
+void case_two_exec_echo_server(Context& context) {
+    Descriptor fd = accept_from(context.listener);
+    ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+    const pid_t child = start_child(context, "echo", fd, Start::fork_exec);
+    fd.close();
+    result("child", wait_for_child(child));
+}
+
+}  // namespace
+}  // namespace sockets

@@ -1,0 +1,107 @@
+// What cannot be kept sealed is refused at the call. Only a sealed run is looked at: each case notes the refusal, and
+// standard error has one line about it.
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <linux/errqueue.h>
+#include <linux/net_tstamp.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+
+#include <array>
+#include <cstring>
+
+#include "support.hpp"
+
+namespace sockets {
+namespace {
+
+#define SOCKETS_REFUSED(name) SOCKETS_CASE_OF_KIND(name, Kind::sealed_only)
+
+SOCKETS_REFUSED(refused_zerocopy) {
+    Pair pair = connected_pair();
+    const int on = 1;
+    result("SO_ZEROCOPY", ::setsockopt(pair.client, SOL_SOCKET, SO_ZEROCOPY, &on, sizeof on));
+    result("send MSG_ZEROCOPY", ::send(pair.client, "x", 1, MSG_ZEROCOPY));
+}
+
+SOCKETS_REFUSED(refused_timestamping) {
+    Pair pair = connected_pair();
+    const int flags = SOF_TIMESTAMPING_TX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE;
+    result("SO_TIMESTAMPING", ::setsockopt(pair.client, SOL_SOCKET, SO_TIMESTAMPING, &flags, sizeof flags));
+}
+
+SOCKETS_REFUSED(refused_out_of_band) {
+    Pair pair = connected_pair();
+    result("send MSG_OOB", ::send(pair.client, "x", 1, MSG_OOB));
+    char byte;
+    result("recv MSG_OOB", ::recv(pair.server, &byte, 1, MSG_OOB));
+}
+
+SOCKETS_REFUSED(refused_io_uring) {
+    std::array<std::uint8_t, 256> parameters{};
+    result("io_uring_setup", ::syscall(SYS_io_uring_setup, 8, parameters.data()));
+}
+
+SOCKETS_REFUSED(refused_verbs) {
+    result("open", ::open("/dev/infiniband/uverbs0", O_RDWR));
+}
+
+SOCKETS_REFUSED(refused_passing_of_a_sealed_socket) {
+    Pair pair = connected_pair();
+    int ends[2];
+    if (::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) {
+        give_up("socketpair");
+    }
+    const Descriptor one(ends[0]), other(ends[1]);
+    char byte = 'x';
+    iovec part{&byte, 1};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    const int passed = pair.client;
+    std::memcpy(CMSG_DATA(header), &passed, sizeof passed);
+    result("sendmsg SCM_RIGHTS", ::sendmsg(one, &message, 0));
+}
+
+SOCKETS_CASE_OF_KIND(refused_udp, Kind::two_nodes) {
+    const Descriptor fd(::socket(AF_INET, SOCK_DGRAM, 0));
+    const auto* address = reinterpret_cast<const sockaddr*>(&context.address);
+    result("sendto", ::sendto(fd, "x", 1, 0, address, context.address_size));
+    const Descriptor connected(::socket(AF_INET, SOCK_DGRAM, 0));
+    if (::connect(connected, address, context.address_size) == 0) {
+        result("send", ::send(connected, "x", 1, 0));
+    } else {
+        result("connect", -1);
+    }
+}
+
+// A datagram inside the node is nobody else's to read, and stays.
+SOCKETS_CASE(udp_inside_the_node) {
+    const Descriptor receiver(::socket(AF_INET, SOCK_DGRAM, 0)), sender(::socket(AF_INET, SOCK_DGRAM, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    result("bind", ::bind(receiver, reinterpret_cast<sockaddr*>(&address), size));
+    ::getsockname(receiver, reinterpret_cast<sockaddr*>(&address), &size);
+    result("sendto", ::sendto(sender, "hello", 5, 0, reinterpret_cast<sockaddr*>(&address), sizeof address));
+    char buffer[10];
+    result("recv", ::recv(receiver, buffer, sizeof buffer, 0));
+}
+
+// A pair that does nothing unusual: which sockets are sealed is told by the report.
+SOCKETS_CASE_OF_KIND(scope_of_loopback, Kind::sealed_only) {
+    Pair pair = connected_pair();
+    send_all(pair.client, text("hello"));
+    note("received %zu", receive(pair.server, 5).size());
+}
+
+}  // namespace
+}  // namespace sockets

@@ -1,0 +1,99 @@
+"""What the system tests share: the build under test, a job key, how a process is sealed, nodes, and what processes say."""
+
+import json
+import os
+import secrets
+import shutil
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("CRYPTMPI_TEST_BUILD", REPOSITORY / "build" / "release"))
+CHANNEL = BUILD / "lib" / "cryptmpi" / "libcryptmpi-channel.so"
+SOCKETS = BUILD / "bin" / "cryptmpi-test-sockets"
+
+sys.path[:0] = [str(REPOSITORY), str(Path(__file__).parent)]
+
+from lab.nodes import Lab, acquire_namespaces  # noqa: E402
+
+
+@dataclass
+class Sealing:
+    """Makes the environment of sealed processes, and reads what they reported."""
+
+    folder: Path
+    key_file: Path
+    count: int = field(default=0)
+
+    def new_key(self, name):
+        path = self.folder / name
+        path.touch(mode=0o600)
+        path.write_text(f"cryptmpi-job-key-1 {secrets.token_hex(32)}\n")
+        return path
+
+    def report_file(self):
+        self.count += 1
+        return self.folder / f"report-{self.count}.json"
+
+    def environment(self, report=None, **settings):
+        """Settings by their names in small letters, as in the settings file."""
+        settings = {"key_file": self.key_file, "handshake_timeout_s": 10, **settings}
+        if report is not None:
+            settings["report_file"] = report
+        return {"LD_PRELOAD": str(CHANNEL), **{f"CRYPTMPI_{name.upper()}": str(value) for name, value in settings.items()}}
+
+    @staticmethod
+    def parts(report):
+        return [json.loads(part.read_text()) for part in sorted(Path(f"{report}.parts").glob("*.json"))]
+
+
+def without_settings():
+    """The environment of this process, less what would seal or set anything."""
+    return {name: value for name, value in os.environ.items() if name != "LD_PRELOAD" and not name.startswith("CRYPTMPI_")}
+
+
+@pytest.fixture
+def sealing(tmp_path):
+    if not CHANNEL.exists():
+        pytest.fail(f"{CHANNEL} is not built")
+    made = Sealing(tmp_path, tmp_path / "job.key")
+    made.new_key("job.key")
+    return made
+
+
+@pytest.fixture(scope="session")
+def two_nodes():
+    yield from _nodes(2)
+
+
+@pytest.fixture(scope="session")
+def three_nodes():
+    """For a man in the middle: node3 is his."""
+    yield from _nodes(3)
+
+
+def _nodes(count):
+    reason = acquire_namespaces() if os.geteuid() == 0 else "only root can make nodes in these tests"
+    if reason is not None:
+        pytest.skip(reason)
+    with Lab(nodes=count) as lab:
+        yield lab
+
+
+@pytest.fixture
+def nodes(two_nodes):
+    yield two_nodes
+    two_nodes.end_processes()
+
+
+def needs(*programs):
+    missing = [program for program in programs if shutil.which(program) is None]
+    return pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.join(missing)}")
+
+
+def error_lines(text):
+    """The lines that the library printed."""
+    return [line for line in text.splitlines() if line.startswith("cryptmpi")]

@@ -1,0 +1,354 @@
+"""The command `cryptmpi`: every bad input gives one clear line, and exec passes everything through."""
+
+import json
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+BUILD = Path(os.environ.get("CRYPTMPI_BUILD", Path(__file__).parents[2] / "build" / "release")).resolve()
+COMMAND = BUILD / "bin" / "cryptmpi"
+LIBRARY = BUILD / "lib" / "cryptmpi" / "libcryptmpi-channel.so"
+REFUSED, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
+
+pytestmark = pytest.mark.skipif(not COMMAND.exists(), reason=f"{COMMAND} is not built")
+
+
+@pytest.fixture
+def home(tmp_path):
+    """A user's home with a job key, open to other users' reading as /home usually is."""
+    tmp_path.chmod(0o755)
+    cryptmpi(tmp_path, "keygen", check=True)
+    return tmp_path
+
+
+def environment(home, **variables):
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("CRYPTMPI_", "XDG_", "LD_PRELOAD"))}
+    return {**kept, "HOME": str(home), **{name: str(value) for name, value in variables.items()}}
+
+
+def cryptmpi(home, *arguments, check=False, **variables):
+    done = subprocess.run([COMMAND, *map(str, arguments)], env=environment(home, **variables), text=True,
+                          capture_output=True, timeout=120)
+    if check:
+        assert done.returncode == 0, done.stderr
+    return done
+
+
+def assert_refused(done, *pieces, status=REFUSED):
+    assert done.returncode == status, done
+    assert done.stdout == ""
+    assert done.stderr.startswith("cryptmpi: ") and done.stderr.count("\n") == 1, done.stderr
+    for piece in pieces:
+        assert piece in done.stderr
+
+
+def key_file(home):
+    return home / ".config" / "cryptmpi" / "job.key"
+
+
+def compiled(folder, source, *options):
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler")
+    (folder / "program.c").write_text(source)
+    done = subprocess.run(["cc", "-o", folder / "program", folder / "program.c", *options], capture_output=True, text=True)
+    if done.returncode != 0:
+        pytest.skip("cannot compile: " + done.stderr.splitlines()[0])
+    return folder / "program"
+
+
+# Help and version
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["exec", "--help"], ["keygen", "--help"],
+                                       ["doctor", "--help"], ["report", "--help"]])
+def test_help(home, arguments):
+    assert "cryptmpi" in cryptmpi(home, *arguments, check=True).stdout
+
+
+def test_version(home):
+    assert cryptmpi(home, "--version", check=True).stdout.startswith("cryptmpi ")
+
+
+def test_usage_errors(home):
+    assert_refused(cryptmpi(home), status=2)
+    assert_refused(cryptmpi(home, "exce"), status=2)
+    assert_refused(cryptmpi(home, "exec"), "no program")
+    assert_refused(cryptmpi(home, "run", "-n", "x", "true"), "-n")
+    assert_refused(cryptmpi(home, "exec", "--nonsense", "true"), "--nonsense")
+
+
+# The key file
+
+
+def test_keygen_writes_once(home):
+    assert stat.S_IMODE(key_file(home).stat().st_mode) == 0o600
+    before = key_file(home).read_text()
+    assert_refused(cryptmpi(home, "keygen"), str(key_file(home)), status=1)
+    assert key_file(home).read_text() == before
+    assert "scp" in cryptmpi(home, "keygen", "--force", check=True).stdout
+    assert key_file(home).read_text() != before
+
+
+def test_keygen_elsewhere(home):
+    cryptmpi(home, "keygen", "--key-file", home / "other" / "key", check=True)
+    assert (home / "other" / "key").read_text().startswith("cryptmpi-job-key-1 ")
+
+
+def test_key_missing(home):
+    key_file(home).unlink()
+    assert_refused(cryptmpi(home, "exec", "true"), str(key_file(home)), "cryptmpi keygen")
+
+
+def test_key_world_readable(home):
+    key_file(home).chmod(0o644)
+    assert_refused(cryptmpi(home, "exec", "true"), str(key_file(home)), "chmod 600")
+
+
+@pytest.mark.parametrize("text", ["", "secret\n", "cryptmpi-job-key-1 12\n", "cryptmpi-job-key-1 " + "g" * 64 + "\n"])
+def test_key_malformed(home, text):
+    key_file(home).write_text(text)
+    assert_refused(cryptmpi(home, "exec", "true"), str(key_file(home)))
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs root to become somebody else")
+def test_key_unreadable(home, tmp_path):
+    # Root reads everything, so another user tries, with a copy that it can reach.
+    install = Path("/tmp") / f"cryptmpi-test-{os.getpid()}"
+    try:
+        shutil.copytree(BUILD / "lib" / "cryptmpi", install / "lib" / "cryptmpi", symlinks=True)
+        (install / "bin").mkdir()
+        shutil.copy(COMMAND, install / "bin")
+        key = install / "job.key"
+        shutil.copy(key_file(home), key)
+        key.chmod(0o600)
+        done = subprocess.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", install / "bin" / "cryptmpi", "exec", "true"],
+                              env=environment("/nonexistent", CRYPTMPI_KEY_FILE=key), capture_output=True, text=True, cwd="/")
+        assert_refused(done, str(key))
+    finally:
+        shutil.rmtree(install, ignore_errors=True)
+
+
+# Settings
+
+
+@pytest.mark.parametrize("variables, pieces", [
+    ({"CRYPTMPI_CIPHER": "ROT13"}, ["CRYPTMPI_CIPHER", "ROT13", "AES-256-GCM"]),
+    ({"CRYPTMPI_MODULE": "nonesuch"}, ["nonesuch", "openssl"]),
+    ({"CRYPTMPI_CYPHER": "AES-256-GCM"}, ["CRYPTMPI_CYPHER", "CRYPTMPI_CIPHER"]),
+    ({"CRYPTMPI_CONFIG": "/nowhere.toml"}, ["/nowhere.toml", "CRYPTMPI_CONFIG"]),
+])
+@pytest.mark.parametrize("start", [["exec"], ["run", "-n", "1"]])
+def test_bad_variable(home, start, variables, pieces):
+    assert_refused(cryptmpi(home, *start, "true", **variables), *pieces)
+
+
+def test_bad_key_in_file(home):
+    (home / ".config" / "cryptmpi" / "config.toml").write_text("# ours\nmodul = 'auto'\n")
+    assert_refused(cryptmpi(home, "exec", "true"), "config.toml:2", "modul", '"module"')
+
+
+# Programs
+
+
+@pytest.mark.parametrize("start", [["exec"], ["run", "-n", "1"]])
+def test_program_missing(home, start):
+    assert_refused(cryptmpi(home, *start, "no-such-program"), "no-such-program", "PATH", status=NOT_FOUND)
+    assert_refused(cryptmpi(home, *start, "./no-such-program"), "No such file", status=NOT_FOUND)
+
+
+def test_program_not_executable(home):
+    (home / "data").write_text("x")
+    assert_refused(cryptmpi(home, "exec", home / "data"), "not executable", status=NOT_EXECUTABLE)
+    assert_refused(cryptmpi(home, "exec", home), "not a file", status=NOT_EXECUTABLE)
+    (home / "data").chmod(0o755)
+    assert_refused(cryptmpi(home, "exec", home / "data"), "neither", status=NOT_EXECUTABLE)
+
+
+def test_program_static(home):
+    program = compiled(home, "int main(void) { return 0; }", "-static")
+    assert_refused(cryptmpi(home, "exec", program), str(program), "statically linked")
+
+
+def test_program_setuid(home):
+    program = compiled(home, "int main(void) { return 0; }")
+    program.chmod(0o4755)
+    assert_refused(cryptmpi(home, "exec", program), str(program), "set-user-ID")
+
+
+def test_program_of_another_machine(home):
+    header = bytearray(Path(sys.executable).resolve().read_bytes()[:64])
+    header[18:20] = (243).to_bytes(2, "little")  # RISC-V
+    (home / "program").write_bytes(bytes(header) + bytes(4096))
+    (home / "program").chmod(0o755)
+    done = cryptmpi(home, "exec", home / "program")
+    assert_refused(done, "another kind of machine", status=NOT_EXECUTABLE)
+
+
+def test_program_of_go(home):
+    go = shutil.which("go")
+    if go is None:
+        pytest.skip("no Go compiler")
+    (home / "program.go").write_text("package main\nfunc main() {}\n")
+    subprocess.run([go, "build", "-o", home / "program", home / "program.go"], check=True, cwd=home,
+                   env={**os.environ, "GOCACHE": str(home / "cache"), "GO111MODULE": "off"}, capture_output=True)
+    assert_refused(cryptmpi(home, "exec", home / "program"), "Go program")
+
+
+def test_script_is_judged_by_its_interpreter(home):
+    static = compiled(home, "int main(void) { return 0; }", "-static")
+    script = home / "script"
+    script.write_text(f"#!{static}\n")
+    script.chmod(0o755)
+    assert_refused(cryptmpi(home, "exec", script), "statically linked", str(script))
+    script.write_text("#!/usr/bin/env no-such-interpreter\n")
+    assert_refused(cryptmpi(home, "exec", script), "no-such-interpreter", status=NOT_FOUND)
+    script.write_text("#!/bin/sh\nexit 7\n")
+    assert cryptmpi(home, "exec", script).returncode == 7
+
+
+@pytest.mark.parametrize("program", ["true", "script"])
+def test_run_program_without_mpi(home, program):
+    script = home / "script"
+    script.write_text("#!/usr/bin/env python3\n")
+    script.chmod(0o755)
+    done = cryptmpi(home, "run", "-n", "2", script if program == "script" else program)
+    assert_refused(done, program, "not linked with an MPI library", "--mpi")
+
+
+def test_run_bad_launcher(home):
+    assert_refused(cryptmpi(home, "run", "-n", "1", "--mpi", "/no/mpiexec", "true"), "/no/mpiexec", "--mpi")
+    assert_refused(cryptmpi(home, "run", "-n", "1", "--mpi", "true", "true"), "none that cryptmpi run knows")
+
+
+def test_run_bad_hosts(home):
+    assert_refused(cryptmpi(home, "run", "-n", "1", "--hosts", "a:x", "true"), "a:x")
+    assert_refused(cryptmpi(home, "run", "true"), "-n")
+
+
+# What exec passes on
+
+
+def test_exec_arguments_and_status(home):
+    done = cryptmpi(home, "exec", "sh", "-c", 'printf "%s|" "$@"; exit 3', "-n", "--job", "a b", "", "--", "'")
+    assert (done.returncode, done.stdout) == (3, "--job|a b||--|'|")
+    done = cryptmpi(home, "exec", "--job", "j7", "--", "sh", "-c", "echo $CRYPTMPI_JOB_ID")
+    assert done.stdout == "j7\n"
+
+
+def test_exec_environment(home):
+    done = cryptmpi(home, "exec", "env", USERS_OWN="x y", CRYPTMPI_SCOPE="all", CRYPTMPI_INTERNAL_ROLE="launcher")
+    seen = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+    assert seen["USERS_OWN"] == "x y"
+    assert seen["CRYPTMPI_SCOPE"] == "all"
+    assert seen["LD_PRELOAD"] == str(LIBRARY)
+    assert "CRYPTMPI_INTERNAL_ROLE" not in seen
+    assert key_file(home).read_text().split()[1] not in done.stdout
+
+
+def test_exec_keeps_the_users_preload(home):
+    first = cryptmpi(home, "exec", COMMAND, "exec", "printenv", "LD_PRELOAD", LD_PRELOAD="libm.so.6")
+    assert first.stdout == f"{LIBRARY}:libm.so.6\n"
+
+
+def test_exec_disabled_is_native(home):
+    key_file(home).unlink()
+    done = cryptmpi(home, "exec", "env", CRYPTMPI_ENABLED="false")
+    assert done.returncode == 0 and "LD_PRELOAD" not in done.stdout
+
+
+def test_exec_passes_signals(home):
+    process = subprocess.Popen([COMMAND, "exec", "sh", "-c", "trap 'exit 9' TERM; echo ready; while :; do sleep 0.1; done"],
+                               env=environment(home), stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=20) == 9
+
+
+# run, with a launcher of our own that is Hydra by its word only
+
+
+@pytest.fixture
+def launcher(home):
+    script = home / "mpiexec"
+    script.write_text('#!/bin/sh\nif [ "$1" = --version ]; then echo "HYDRA build details:"; exit; fi\n'
+                      'for word; do echo "$word"; done >"$HOME/line"\n'
+                      'while [ "$1" != "$COMMAND" ]; do shift; done\nexec "$@"\n')
+    script.chmod(0o755)
+    return script
+
+
+def test_run_passes_all_through(home, launcher):
+    run = ["run", "-n", "3", "--hosts", "a,b", "--env", "X=y z", "--launcher-args", "-l -v", "--mpi", launcher]
+    done = cryptmpi(home, *run, "sh", "-c", 'cat; echo "$1"; exit 5', "-", "a b", COMMAND=COMMAND)
+    assert done.returncode == 5, done
+    assert done.stdout.endswith("a b\n") and done.stderr == ""
+    line = (home / "line").read_text().splitlines()
+    assert line[:2] == ["-n", "3"]
+    assert line[line.index("-hosts") + 1] == "a:2,b:2"
+    assert line[line.index("-launcher-exec") + 1] == str(LIBRARY.parent / "cryptmpi-agent")
+    assert line[line.index("X") + 1] == "y z"
+    assert "-l" in line and "-v" in line
+    assert line[line.index(str(COMMAND)):] == [str(COMMAND), "exec", "--", "sh", "-c", 'cat; echo "$1"; exit 5', "-", "a b"]
+
+
+def test_run_forwards_signals(home, launcher):
+    process = subprocess.Popen([COMMAND, "run", "-n", "1", "--mpi", launcher, "sh", "-c",
+                                "trap 'exit 9' TERM; echo ready; while :; do sleep 0.1; done"],
+                               env=environment(home, COMMAND=COMMAND), stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(0.2)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=20) == 9
+
+
+def test_run_disabled_is_native(home, launcher):
+    done = cryptmpi(home, "run", "-n", "1", "--mpi", launcher, COMMAND, "--version", CRYPTMPI_ENABLED="no", COMMAND=COMMAND)
+    assert done.stdout.startswith("cryptmpi ") and "-launcher" not in (home / "line").read_text()
+
+
+# The agent: a remote shell that runs its command here, through a shell, as ssh does
+
+
+def test_agent_wraps_the_remote_command(home):
+    rsh = home / "rsh"
+    rsh.write_text('#!/bin/sh\necho "preload:$LD_PRELOAD" >"$HOME/seen"\nwhile [ "${1#-}" != "$1" ]; do shift; done\n'
+                   'echo "host:$1" >>"$HOME/seen"; shift\nunset CRYPTMPI_SCOPE CRYPTMPI_JOB_ID LD_PRELOAD\nexec sh -c "$*"\n')
+    rsh.chmod(0o755)
+    variables = dict(CRYPTMPI_INTERNAL_AGENT_RSH=rsh, CRYPTMPI_SCOPE="all", CRYPTMPI_JOB_ID="it's one", LD_PRELOAD=LIBRARY)
+    done = subprocess.run([LIBRARY.parent / "cryptmpi-agent", "-x", "node7", "printf", "'%s|'", '"$CRYPTMPI_JOB_ID"', "$CRYPTMPI_SCOPE",
+                           '"$CRYPTMPI_INTERNAL_ROLE"', '"$LD_PRELOAD"', "'a  b'"],
+                          env=environment(home, **variables), capture_output=True, text=True)
+    assert done.stdout == f"it's one|all|launcher|{LIBRARY}|a  b|", done
+    assert (home / "seen").read_text() == "preload:\nhost:node7\n"
+
+
+# doctor and report
+
+
+def test_doctor(home):
+    done = cryptmpi(home, "doctor", "--json")
+    found = json.loads(done.stdout)
+    assert done.returncode == (0 if found["ok"] else 1)
+    assert any(module["name"] == "openssl" and module["usable"] for module in found["modules"])
+    assert found["key_file"]["mode"] == "0600" and found["key_file"]["usable"]
+    key_file(home).chmod(0o644)
+    done = cryptmpi(home, "doctor")
+    assert done.returncode == 1 and "chmod 600" in done.stdout
+
+
+def test_report(home):
+    assert_refused(cryptmpi(home, "report", home / "none.json"), "none.json", status=1)
+    (home / "bad.json").write_text("{")
+    assert_refused(cryptmpi(home, "report", home / "bad.json"), "bad.json", status=1)
+    part = {"job_id": "j", "layer": "channel", "node": "n1", "pid": 1, "rank": 0, "ranks": 2, "sealed_connections": 1}
+    (home / "job.json.parts").mkdir()
+    (home / "job.json.parts" / "n1.1.json").write_text(json.dumps(part))
+    assert cryptmpi(home, "report", home / "job.json", check=True).stdout.startswith("INCOMPLETE: 1 of 2 ranks")
+    assert json.loads(cryptmpi(home, "report", "--json", home / "job.json", check=True).stdout)["ranks_reported"] == 1

@@ -1,0 +1,183 @@
+"""What goes wrong when two ends do not agree: one error at the call, one line that says how to mend it."""
+
+import socket
+import subprocess
+import sys
+import threading
+
+import pytest
+from conftest import error_lines, without_settings
+from talking import talk
+
+
+def refused(ends, words):
+    """No byte was delivered, both ends got an error, and one line (of either end, or of each) has each of the words."""
+    for seen, said in ends:
+        assert seen["received"] == 0, (seen, said)
+        assert seen["connect_error"] or seen["read_error"], (seen, said)
+    lines = [line for _, said in ends for line in error_lines(said)]
+    assert lines, ends
+    for word in words:
+        assert any(word in line for line in lines), lines
+    return lines
+
+
+def errors_of(end):
+    seen = end[0]
+    return {seen["connect_error"], seen["read_error"], seen["write_error"]}
+
+
+def test_both_sealed(nodes, sealing):
+    report = sealing.report_file()
+    environment = sealing.environment(report)
+    ends = talk(nodes, environment, environment)
+    for seen, said in ends:
+        assert seen["complete"] and not seen["read_error"], (seen, said)
+        assert error_lines(said) == []
+    parts = sealing.parts(report)
+    assert sum(part["sealed_bytes_sent"] for part in parts) == sum(part["sealed_bytes_received"] for part in parts) == 20 * 5500
+    assert all(part["suite"] == "AES-256-GCM" and part["not_sealed"] == [] for part in parts)
+
+
+def test_wrong_key(nodes, sealing):
+    report = sealing.report_file()
+    ends = talk(nodes, sealing.environment(report), sealing.environment(report, key_file=sealing.new_key("other.key")))
+    refused(ends, ["job key"])
+    assert "EKEYREJECTED" in errors_of(ends[0]) | errors_of(ends[1]), ends
+    parts = sealing.parts(report)
+    assert sum(part["refused_handshakes"] for part in parts) >= 1
+    assert sum(part["sealed_bytes_sent"] for part in parts) == 0
+
+
+def test_other_cipher(nodes, sealing):
+    ends = talk(nodes, sealing.environment(), sealing.environment(cipher="AES-128-GCM"))
+    refused(ends, ["AES-128-GCM", "AES-256-GCM"])
+    assert "EPROTO" in errors_of(ends[0]) | errors_of(ends[1]), ends
+
+
+def test_other_job(nodes, sealing):
+    ends = talk(nodes, sealing.environment(job_id="one"), sealing.environment(job_id="another"))
+    refused(ends, ["job"])
+    assert "EPROTO" in errors_of(ends[0]) | errors_of(ends[1]), ends
+
+
+@pytest.mark.parametrize("sealed", ["client", "server"])
+def test_plain_peer(nodes, sealing, sealed):
+    """The peer that runs without us speaks, or waits for us to speak: it never gets a plain byte from the sealed end, nor the other way."""
+    environment = sealing.environment(handshake_timeout_s=3)
+    server, client = ({}, environment) if sealed == "client" else (environment, {})
+    ends = talk(nodes, server, client)
+    seen, said = ends[0 if sealed == "client" else 1]
+    assert seen["received"] == 0
+    assert errors_of((seen, said)) & {"EPROTO", "ETIMEDOUT", "ECONNABORTED"}, (seen, said)
+    lines = error_lines(said)
+    assert len(lines) == 1, said
+    assert "plaintext_peers" in lines[0]
+    assert nodes.nodes[1 if sealed == "client" else 0].address in lines[0]
+
+
+@pytest.mark.parametrize("sealed", ["client", "server"])
+def test_plaintext_peers(nodes, sealing, sealed):
+    report = sealing.report_file()
+    peer = nodes.nodes[1 if sealed == "client" else 0].address
+    environment = sealing.environment(report, plaintext_peers=f"{peer}/32")
+    server, client = ({}, environment) if sealed == "client" else (environment, {})
+    ends = talk(nodes, server, client)
+    for seen, said in ends:
+        assert seen["complete"] and not seen["read_error"], (seen, said)
+        assert error_lines(said) == []
+    (part,) = sealing.parts(report)
+    assert part["sealed_connections"] == 0
+    (entry,) = part["not_sealed"]
+    assert peer in entry["reason"] and entry["connections"] == 1
+
+
+CONNECT = """
+import errno, socket, sys
+s = socket.socket()
+try:
+    s.connect((sys.argv[1], int(sys.argv[2])))
+    s.sendall(b"secret")
+    print(s.recv(10))
+except OSError as error:
+    print(errno.errorcode[error.errno])
+"""
+
+
+def test_silent_peer(sealing):
+    """It accepts, and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        heard = []
+
+        def listen():
+            connection, _ = listener.accept()
+            with connection:
+                connection.settimeout(20)
+                while part := connection.recv(1000):
+                    heard.append(part)
+
+        listening = threading.Thread(target=listen, daemon=True)
+        listening.start()
+        done = subprocess.run([sys.executable, "-c", CONNECT, "127.0.0.1", str(listener.getsockname()[1])], text=True, timeout=30,
+                              env={**without_settings(), **sealing.environment(scope="all", handshake_timeout_s=2)},
+                              capture_output=True)
+        listening.join(20)
+    assert done.stdout == "ETIMEDOUT\n", done
+    (line,) = error_lines(done.stderr)
+    assert "plaintext_peers" in line and "127.0.0.1" in line
+    assert b"secret" not in b"".join(heard)
+
+
+def _serve_with(reply):
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+        connection, _ = listener.accept()
+        with connection, listener:
+            connection.settimeout(20)
+            connection.sendall(reply)
+            try:
+                while connection.recv(1000):
+                    pass
+            except OSError:
+                pass
+
+    threading.Thread(target=serve, daemon=True).start()
+    return listener.getsockname()[1]
+
+
+@pytest.mark.parametrize("reply", [b"SSH-2.0-OpenSSH_9.2p1 Debian\r\n" * 10, b"HTTP/1.1 400 Bad Request\r\n\r\n", b"x", bytes(192),
+                                   b"CMPI\x02\x02\x01\x00" + bytes(184)], ids=["ssh", "http", "short", "zeros", "other-version"])
+def test_peer_that_says_something_else(sealing, reply):
+    port = _serve_with(reply)
+    done = subprocess.run([sys.executable, "-c", CONNECT, "127.0.0.1", str(port)], text=True, timeout=30, capture_output=True,
+                          env={**without_settings(), **sealing.environment(scope="all", handshake_timeout_s=2)})
+    assert done.stdout in ("EPROTO\n", "ETIMEDOUT\n"), done
+    assert len(error_lines(done.stderr)) == 1, done.stderr
+
+
+def test_peer_that_hangs_up(sealing):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=lambda: listener.accept()[0].close(), daemon=True).start()
+        done = subprocess.run([sys.executable, "-c", CONNECT, "127.0.0.1", str(listener.getsockname()[1])], text=True, timeout=30,
+                              env={**without_settings(), **sealing.environment(scope="all")}, capture_output=True)
+    assert done.stdout.startswith("E"), done
+    assert len(error_lines(done.stderr)) <= 1
+
+
+@pytest.mark.parametrize("problem", ["missing", "mode", "malformed"])
+def test_bad_key_file(sealing, problem):
+    """Nothing leaves the node in clear for want of a key."""
+    if problem == "missing":
+        sealing.key_file.unlink()
+    elif problem == "mode":
+        sealing.key_file.chmod(0o644)
+    else:
+        sealing.key_file.write_text("not a key\n")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(20)
+        done = subprocess.run([sys.executable, "-c", CONNECT, "127.0.0.1", str(listener.getsockname()[1])], text=True, timeout=30,
+                              env={**without_settings(), **sealing.environment(scope="all")}, capture_output=True)
+    assert "b'" not in done.stdout, done
+    lines = error_lines(done.stderr)
+    assert lines and any(str(sealing.key_file) in line for line in lines), done

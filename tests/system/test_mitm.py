@@ -1,0 +1,240 @@
+"""A man in the middle between two nodes: whatever he does is noticed, nothing altered is delivered, and nothing hangs."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import error_lines, needs
+from lab.nodes import enter
+from lab.stacks import stack
+from talking import Talk, talk
+
+MITM = Path(__file__).with_name("mitm.py")
+PORT = 15000  # mitm.py's
+
+RULES = f"""
+table ip mitm {{
+    chain prerouting {{
+        type filter hook prerouting priority mangle;
+        iifname "eth0" meta l4proto tcp tproxy to :{PORT} meta mark set 1 accept
+    }}
+}}
+"""
+
+pytestmark = needs("nft")
+
+
+@pytest.fixture(scope="module")
+def middle(three_nodes):
+    """The lab, in which node1 and node2 reach each other through node3 only."""
+    lab = three_nodes
+    one, two, three = lab.nodes
+
+    def within(node, script):
+        done = subprocess.run([*enter(node.pid), "sh", "-c", script], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+    within(one, f"ip route add {two.address}/32 via {three.address}")
+    within(two, f"ip route add {one.address}/32 via {three.address}")
+    # A namespace has its own /proc/sys/net, whatever mount it is seen through.
+    within(three, "sysctl -q net.ipv4.ip_forward=1 net.ipv4.conf.all.send_redirects=0 net.ipv4.conf.eth0.send_redirects=0"
+                  " && ip rule add fwmark 1 lookup 100 && ip route add local default dev lo table 100"
+                  f" && echo '{RULES}' | nft -f -")
+    yield lab
+    lab.end_processes()
+
+
+class Man:
+    def __init__(self, lab, attack, *options):
+        self.process = lab.start([sys.executable, MITM, "--attack", attack, *options], node=2, stdin=subprocess.DEVNULL,
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert self.process.stdout.readline() == "ready\n", self.process.stderr.read()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.said = self.process.communicate()[0]
+
+    @property
+    def did_it(self):
+        return "done" in self.said
+
+
+def check_unaltered(ends):
+    for seen, said in ends:
+        assert seen["unaltered"], said
+
+
+def check_detected(lab, ends, toward, parts):
+    """The end that the attack went to got an error, not an end, and said why; the other one did not get everything as if all were well."""
+    check_unaltered(ends)
+    victim = 0 if toward == "initiator" else 1
+    seen, said = ends[victim]
+    other = lab.nodes[1 - victim].address
+    assert not seen["complete"] or seen["read_error"], said
+    assert seen["read_error"], f"an end without an error: {seen} {said}"
+    lines = [line for line in error_lines(said) if other in line]
+    assert len(lines) == 1, said
+    assert "from" in lines[0], lines
+
+
+FORGERIES = ["flip:size", "flip:type", "flip:first", "flip:middle", "flip:last", "flip:tag", "flip:end", "drop", "duplicate", "reorder",
+             "replay", "reflect", "inject", "inject-close", "inject-garbage"]
+CUTS = ["truncate", "truncate-inside", "truncate-close"]
+
+
+@pytest.mark.parametrize("toward", ["responder", "initiator"])
+def test_without_an_attack_all_is_well(middle, sealing, toward):
+    report = sealing.report_file()
+    environment = sealing.environment(report)  # not even addresses show him
+    with Man(middle, "none"):
+        ends = talk(middle, environment, environment)
+    for seen, said in ends:
+        assert seen["complete"] and not seen["read_error"], (seen, said)
+        assert error_lines(said) == []
+    assert all(part["failed_opens"] == 0 for part in sealing.parts(report))
+
+
+def test_he_can_alter_a_plain_connection(middle):
+    """Else the tests below would show nothing: what goes in clear reaches the other side through him."""
+    with Man(middle, "none"):
+        ends = talk(middle, {}, {})
+    assert all(seen["complete"] for seen, _ in ends)
+
+
+@pytest.mark.parametrize("toward", ["responder", "initiator"])
+@pytest.mark.parametrize("attack", FORGERIES)
+def test_forged_records(middle, sealing, attack, toward):
+    report = sealing.report_file()
+    environment = sealing.environment(report)
+    with Man(middle, attack, "--toward", toward) as man:
+        ends = talk(middle, environment, environment)
+    assert man.did_it
+    check_detected(middle, ends, toward, sealing.parts(report))
+    assert sum(part["failed_opens"] for part in sealing.parts(report)) == 1
+
+
+@pytest.mark.parametrize("toward", ["responder", "initiator"])
+@pytest.mark.parametrize("attack", CUTS)
+def test_cut_off(middle, sealing, attack, toward):
+    report = sealing.report_file()
+    environment = sealing.environment(report)
+    with Man(middle, attack, "--toward", toward, *(["--record", "0"] if attack == "truncate-close" else [])) as man:
+        ends = talk(middle, environment, environment)
+    assert man.did_it
+    check_detected(middle, ends, toward, sealing.parts(report))
+
+
+@pytest.mark.parametrize("toward", ["responder", "initiator"])
+def test_reset(middle, sealing, toward):
+    """A reset is an error without us, too; it is never taken for an end."""
+    environment = sealing.environment()
+    with Man(middle, "reset", "--toward", toward) as man:
+        ends = talk(middle, environment, environment)
+    assert man.did_it
+    check_unaltered(ends)
+    for seen, said in ends:
+        assert seen["read_error"] or seen["write_error"], said
+
+
+@pytest.mark.parametrize("toward", ["responder", "initiator"])
+def test_record_of_an_earlier_connection(middle, sealing, toward):
+    report = sealing.report_file()
+    environment = sealing.environment(report)
+    with Man(middle, "replay-earlier-connection", "--toward", toward) as man:
+        first = talk(middle, environment, environment)
+        second = talk(middle, environment, environment)
+    assert man.did_it
+    assert all(seen["complete"] for seen, _ in first)
+    check_detected(middle, second, toward, sealing.parts(report))
+
+
+@pytest.mark.parametrize("toward", ["responder", "initiator"])
+def test_splice_of_two_connections(middle, sealing, toward):
+    environment = sealing.environment()
+    with Man(middle, "splice", "--toward", toward) as man:
+        talks = [Talk(middle, environment, environment) for _ in range(2)]
+        both = [each.finish() for each in talks]
+    assert man.did_it
+    check_unaltered(both[0] + both[1])
+    # "done" after the first of the two; that one must have been noticed.
+    victims = [ends[0 if toward == "initiator" else 1] for ends in both]
+    assert any(seen["read_error"] and error_lines(said) for seen, said in victims), victims
+
+
+# Where a hello is altered: magic, version, message number, suite, reserved byte, key share, sealed identity, tag.
+HELLO_BYTES = [0, 3, 4, 5, 6, 7, 8, 39, 40, 100, 175, 176, 191]
+
+
+@pytest.mark.parametrize("toward", ["responder", "initiator"])
+@pytest.mark.parametrize("attack", [*(f"hello-flip-{at}" for at in HELLO_BYTES), "hello-zero-share", "hello-reflect", "hello-replay"])
+def test_forged_hello(middle, sealing, attack, toward):
+    if attack == "hello-reflect" and toward == "initiator":
+        pytest.skip("the responder's hello would be sent back to it where a record is expected: see reflect")
+    report = sealing.report_file()
+    environment = sealing.environment(report, handshake_timeout_s=3)
+    with Man(middle, attack, "--toward", toward) as man:
+        if attack == "hello-replay":
+            assert all(seen["complete"] for seen, _ in talk(middle, environment, environment))
+        ends = talk(middle, environment, environment)
+    assert man.did_it
+    check_unaltered(ends)
+    assert all(seen["received"] == 0 for seen, _ in ends)
+    assert any(error_lines(said) for _, said in ends), ends
+    assert all(seen["connect_error"] or seen["read_error"] for seen, _ in ends), ends
+
+
+def test_relay_with_its_own_address(middle, sealing):
+    """He alters nothing, but the ends see each other at other addresses than they are: refused, unless check_addresses is off."""
+    environment = sealing.environment(handshake_timeout_s=3)
+    with Man(middle, "none", "--own-address"):
+        ends = talk(middle, environment, environment)
+        assert all(seen["received"] == 0 for seen, _ in ends), ends
+        assert any("check_addresses" in line for _, said in ends for line in error_lines(said)), ends
+        environment = sealing.environment(check_addresses="false")
+        ends = talk(middle, environment, environment)
+        assert all(seen["complete"] for seen, _ in ends), ends
+
+
+@pytest.mark.parametrize("attack", ["flip:middle", "drop", "truncate"])
+@pytest.mark.parametrize("name", ["mpich-4.0.2-ucx", "openmpi-4.1.4"])
+def test_mpi_job(middle, sealing, name, attack, tmp_path):
+    mpi = stack(name)
+    if not mpi.present() or mpi.mpicc is None:
+        pytest.skip(f"{name} is not installed")
+    program = tmp_path / "exchange"
+    source = Path(__file__).with_name("exchange.c")
+    subprocess.run([mpi.mpicc, "-O1", source, "-o", program], check=True)
+    report = sealing.report_file()
+    lab = OnlyTwo(middle)
+    environment = {**mpi.env(lab), **sealing.environment(report, abort_after_s=5)}
+    # The ranks alone are sealed here; the launchers' connections pass him in clear.
+    settings = [f"{key}={value}" for key, value in environment.items()]
+    launcher = {**mpi.env(lab)}
+    ranks = mpi.command(lab, 2, ["env", *settings, program], per_node=1)
+    with Man(middle, "none"):
+        finished = middle.run(ranks, env=launcher, timeout=60)
+    assert finished.ok and "sum 4999950000" in finished.output, finished.output
+    with Man(middle, attack, "--smallest", "4000", "--record", "3") as man:
+        finished = middle.run(ranks, env=launcher, timeout=60)
+    assert man.did_it, finished.output
+    assert not finished.timed_out, finished.output
+    assert finished.returncode != 0, finished.output
+    assert "sum" not in finished.output
+    assert any("from " in line for line in error_lines(finished.output)), finished.output
+
+
+class OnlyTwo:
+    """The lab without the man's node."""
+
+    def __init__(self, lab):
+        self._lab = lab
+
+    def __getattr__(self, name):
+        return getattr(self._lab, name)
+
+    def hosts(self):
+        return self._lab.hosts()[:2]

@@ -1,0 +1,153 @@
+"""The socket conformance suite: every case plain and sealed, and what they note must be the same."""
+
+import subprocess
+import time
+
+import pytest
+from conftest import SOCKETS, error_lines, without_settings
+
+
+def listed(kind):
+    if not SOCKETS.exists():
+        return []
+    lines = subprocess.run([SOCKETS, "--list"], capture_output=True, text=True, check=True).stdout.splitlines()
+    return [name for name, of_kind in map(str.split, lines) if of_kind == kind]
+
+
+def run(arguments, environment=None, timeout=130):
+    done = subprocess.run([SOCKETS, *map(str, arguments)], env={**without_settings(), **(environment or {})}, capture_output=True,
+                          timeout=timeout)
+    return done.returncode, done.stdout.decode(errors="replace").splitlines(), done.stderr.decode(errors="replace")
+
+
+def seeds(name):
+    return (1, 2, 3) if "mixed" in name else (1,)
+
+
+def test_the_suite_is_built():
+    assert SOCKETS.exists()
+    assert len(listed("one-process")) > 80
+
+
+@pytest.mark.parametrize("name", listed("one-process"))
+def test_same_as_plain(name, sealing):
+    for seed in seeds(name):
+        plain = run(["--case", name, "--seed", seed])
+        assert plain[0] == 0 and plain[1][-1] == "end", plain
+        report = sealing.report_file()
+        status, noted, said = run(["--case", name, "--seed", seed], sealing.environment(report, scope="all"))
+        assert noted == plain[1], said
+        assert status == 0
+        assert error_lines(said) == []
+        assert sum(part["failed_opens"] for part in sealing.parts(report)) == 0
+
+
+class Two:
+    """A server and a client of one case; on two nodes, or (lab is None) on loopback."""
+
+    def __init__(self, lab, folder):
+        self.lab = lab
+        self.folder = folder
+        self.count = 0
+
+    def _start(self, node, arguments, environment):
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
+        line = [SOCKETS, *map(str, arguments)]
+        if self.lab is None:
+            return subprocess.Popen(line, env={**without_settings(), **environment}, **pipes)
+        return self.lab.start(line, node=node, env=environment, **pipes)
+
+    def run(self, name, seed, server_environment, client_environment):
+        self.count += 1
+        port_file = self.folder / f"port-{self.count}"
+        address = self.lab.nodes[1].address if self.lab else "127.0.0.1"
+        server = self._start(1, ["--case", name, "--seed", seed, "--role", "server", "--listen", address, "--port-file", port_file],
+                             server_environment)
+        deadline = time.monotonic() + 20
+        while not port_file.exists() and server.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        client = self._start(0, ["--case", name, "--seed", seed, "--connect", address, port_file.read_text().strip()],
+                             client_environment)
+        ends = []
+        for process in (client, server):
+            try:
+                out, err = process.communicate(timeout=60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                out, err = process.communicate()
+                err += b"\ntimed out"
+            ends.append((process.returncode, out.decode().splitlines(), err.decode()))
+        return ends
+
+
+def compare(two, name, sealing, **settings):
+    for seed in seeds(name):
+        plain = two.run(name, seed, {}, {})
+        assert all(status == 0 and noted[-1] == "end" for status, noted, _ in plain), plain
+        report = sealing.report_file()
+        environment = sealing.environment(report, **settings)
+        sealed = two.run(name, seed, environment, environment)
+        for end, as_plain in zip(sealed, plain):
+            assert end[:2] == as_plain[:2], end[2]
+            assert error_lines(end[2]) == []
+        parts = sealing.parts(report)
+        assert sum(part["sealed_connections"] for part in parts) >= 2
+        assert sum(part["failed_opens"] for part in parts) == 0
+
+
+@pytest.mark.parametrize("name", listed("two-roles"))
+def test_two_processes(name, sealing, tmp_path):
+    compare(Two(None, tmp_path), name, sealing, scope="all")
+
+
+@pytest.mark.parametrize("name", listed("two-roles"))
+def test_two_nodes(name, nodes, sealing, tmp_path):
+    compare(Two(nodes, tmp_path), name, sealing)
+
+
+REFUSED = {
+    "refused_zerocopy": (["SO_ZEROCOPY = -1 EOPNOTSUPP", "send MSG_ZEROCOPY = -1 EOPNOTSUPP"], "ZEROCOPY"),
+    "refused_timestamping": (["SO_TIMESTAMPING = -1 EOPNOTSUPP"], "SO_TIMESTAMPING"),
+    "refused_out_of_band": (["send MSG_OOB = -1 EOPNOTSUPP", "recv MSG_OOB = -1 EOPNOTSUPP"], "MSG_OOB"),
+    "refused_io_uring": (["io_uring_setup = -1 ENOSYS"], "io_uring"),
+    "refused_verbs": (["open = -1 EACCES"], "/dev/infiniband/uverbs0"),
+    "refused_passing_of_a_sealed_socket": (["sendmsg SCM_RIGHTS = -1 EOPNOTSUPP"], "SCM_RIGHTS"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name, sealing):
+    status, noted, said = run(["--case", name], sealing.environment(scope="all"))
+    expected, word = REFUSED[name]
+    assert noted == [*expected, "end"]
+    assert status == 0
+    lines = [line for line in error_lines(said) if word in line]
+    assert lines, said
+    assert len(set(lines)) == len(lines), "the same line twice"
+
+
+def test_udp_to_another_node_is_refused(nodes, sealing):
+    report = sealing.report_file()
+    process = nodes.start([SOCKETS, "--case", "refused_udp", "--connect", nodes.nodes[1].address, "4242"],
+                          env=sealing.environment(report), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    noted, said = (text.decode() for text in process.communicate(timeout=30))
+    assert "sendto = -1" in noted, noted
+    assert all("= -1" in line for line in noted.splitlines()[:-1]), noted
+    assert any("UDP" in line for line in error_lines(said)), said
+    assert any("UDP" in road for part in sealing.parts(report) for road in part["refused_roads"])
+
+
+def test_loopback_is_native_by_default(sealing):
+    report = sealing.report_file()
+    status, noted, said = run(["--case", "scope_of_loopback"], sealing.environment(report))
+    assert (status, noted) == (0, ["received 5", "end"]), said
+    (part,) = sealing.parts(report)
+    assert part["sealed_connections"] == 0
+    assert part["native_connections"] > 0
+
+
+def test_off_means_native_calls_only(sealing):
+    report = sealing.report_file()
+    status, noted, said = run(["--case", "scope_of_loopback"], sealing.environment(report, scope="all", enabled="false"))
+    assert (status, noted, said) == (0, ["received 5", "end"], "")
+    assert all(part["sealed_connections"] == 0 for part in sealing.parts(report))

@@ -1,0 +1,123 @@
+// The key-agreement primitives: Wycheproof's vectors, the RFCs' examples, and what must fail.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "bytes.hpp"
+
+namespace cryptmpi::aead::test {
+namespace {
+
+const cryptmpi_kex& kex() {
+    static const Result<Module> module = load_kex(CRYPTMPI_MODULE_FOLDER);
+    if (!module) throw std::runtime_error(module.error().line);
+    return *module->api->kex;
+}
+
+nlohmann::json groups(const std::string& file) {
+    std::ifstream stream(CRYPTMPI_WYCHEPROOF "/" + file);
+    return nlohmann::json::parse(stream)["testGroups"];
+}
+
+Bytes hex(const nlohmann::json& field) {
+    return from_hex(field.get<std::string>());
+}
+
+TEST(Kex, WycheproofX25519) {
+    int ran = 0, refused = 0;
+    for (const auto& group : groups("x25519_test.json")) {
+        for (const auto& t : group["tests"]) {
+            SCOPED_TRACE(t["tcId"].dump());
+            const Bytes expected = hex(t["shared"]);
+            Bytes shared(32);
+            const int status = kex().x25519_shared(shared.data(), hex(t["private"]).data(), hex(t["public"]).data());
+            if (expected == Bytes(32, 0)) {
+                EXPECT_EQ(status, CRYPTMPI_FAILED);
+                ++refused;
+            } else {
+                EXPECT_EQ(status, CRYPTMPI_OK);
+                EXPECT_EQ(shared, expected);
+            }
+            ++ran;
+        }
+    }
+    EXPECT_EQ(ran, 518);
+    EXPECT_GT(refused, 10);
+}
+
+TEST(Kex, WycheproofHmacSha256) {
+    int ran = 0;
+    std::mt19937 random(3);
+    for (const auto& group : groups("hmac_sha256_test.json")) {
+        for (const auto& t : group["tests"]) {
+            SCOPED_TRACE(t["tcId"].dump());
+            const Bytes key = hex(t["key"]), tag = hex(t["tag"]);
+            Bytes message = hex(t["msg"]), mac(32);
+            for (const auto& pieces : {whole(message), random_pieces(random, message)}) {
+                ASSERT_EQ(kex().hmac_sha256(mac.data(), key.data(), key.size(), pieces.data(), pieces.size()),
+                          CRYPTMPI_OK);
+                EXPECT_EQ(std::equal(tag.begin(), tag.end(), mac.begin()), t["result"] == "valid");
+            }
+            ++ran;
+        }
+    }
+    EXPECT_EQ(ran, 174);
+}
+
+TEST(Kex, HmacWithAnEmptyKey) {
+    Bytes mac(32);
+    ASSERT_EQ(kex().hmac_sha256(mac.data(), nullptr, 0, nullptr, 0), CRYPTMPI_OK);
+    EXPECT_EQ(mac, from_hex("b613679a0814d9ec772f95d778c35fc5ff1697c493715653c6c712144292c5ad"));
+}
+
+TEST(Kex, PublicKeyIsTheBasePointTimesThePrivateKey) {
+    std::mt19937 random(4);
+    Bytes base_point(32), expected(32), key(32);
+    base_point[0] = 9;
+    for (int i = 0; i < 20; ++i) {
+        const Bytes own = random_bytes(random, 32);
+        ASSERT_EQ(kex().x25519_shared(expected.data(), own.data(), base_point.data()), CRYPTMPI_OK);
+        ASSERT_EQ(kex().x25519_public(key.data(), own.data()), CRYPTMPI_OK);
+        EXPECT_EQ(key, expected);
+    }
+}
+
+TEST(Kex, Sha256OfFips180) {
+    Bytes digest(32);
+    ASSERT_EQ(kex().sha256(digest.data(), nullptr, 0), CRYPTMPI_OK);
+    EXPECT_EQ(digest, from_hex("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"));
+    char a[] = "a", bc[] = "bc";
+    const iovec pieces[] = {{a, 1}, {nullptr, 0}, {bc, 2}};
+    ASSERT_EQ(kex().sha256(digest.data(), pieces, 3), CRYPTMPI_OK);
+    EXPECT_EQ(digest, from_hex("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"));
+}
+
+TEST(Kex, RandomBytesDifferAlsoInAForkedChild) {
+    Bytes first(32), second(32), childs(32);
+    ASSERT_EQ(kex().random(first.data(), 32), CRYPTMPI_OK);
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+        const bool ok = kex().random(childs.data(), 32) == CRYPTMPI_OK && write(ends[1], childs.data(), 32) == 32;
+        _exit(ok ? 0 : 1);
+    }
+    ASSERT_EQ(kex().random(second.data(), 32), CRYPTMPI_OK);
+    ASSERT_EQ(read(ends[0], childs.data(), 32), 32);
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    close(ends[0]);
+    close(ends[1]);
+    EXPECT_NE(first, second);
+    EXPECT_NE(second, childs);
+    EXPECT_EQ(kex().random(nullptr, 0), CRYPTMPI_OK);
+}
+
+}  // namespace
+}  // namespace cryptmpi::aead::test

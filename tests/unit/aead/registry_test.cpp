@@ -1,0 +1,170 @@
+// Finding, refusing and choosing modules.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "bytes.hpp"
+
+namespace cryptmpi::aead::test {
+namespace {
+
+const std::string kBroken = CRYPTMPI_ODD_MODULES "/broken";
+const std::string kSpeeds = CRYPTMPI_ODD_MODULES "/speeds";
+
+class EmptyFolder {
+public:
+    EmptyFolder() : path_(testing::TempDir() + "cryptmpi-modules-" + std::to_string(getpid())) {
+        std::filesystem::create_directory(path_);
+    }
+    ~EmptyFolder() { std::filesystem::remove_all(path_); }
+    const std::string& path() const { return path_; }
+
+private:
+    std::string path_;
+};
+
+std::string load_error(const std::string& folder, const std::string& name) {
+    const auto module = load(folder, name);
+    return module ? "no error" : module.error().line;
+}
+
+void expect_line(const std::string& line, const std::string& part) {
+    EXPECT_NE(line.find(part), std::string::npos) << line;
+    EXPECT_EQ(line.find('\n'), std::string::npos) << line;
+}
+
+TEST(Suites, ByNameAndNumber) {
+    EXPECT_EQ(suite_by_name("AES-256-GCM"), Suite::aes_256_gcm);
+    EXPECT_EQ(suite_by_name("aes-128-gcm"), Suite::aes_128_gcm);
+    for (const char* unknown : {"", "AES", "AES-256-GCM ", "AES-192-GCM", "AES-256-GCMx"})
+        EXPECT_EQ(suite_by_name(unknown), std::nullopt) << unknown;
+    EXPECT_EQ(suite_by_number(1), Suite::aes_128_gcm);
+    EXPECT_EQ(suite_by_number(2), Suite::aes_256_gcm);
+    for (unsigned unknown : {0U, 3U, 257U}) EXPECT_EQ(suite_by_number(unknown), std::nullopt);
+}
+
+TEST(Registry, ListsWhatIsInstalled) {
+    EXPECT_EQ(installed(kSpeeds), (std::vector<std::string>{"quick", "slow"}));
+    EXPECT_TRUE(installed("/nonexistent").empty());
+    EmptyFolder folder;
+    for (const char* name : {"cryptmpi-module-.so", "cryptmpi-module-b.so", "cryptmpi-module-a.so.1", "libfoo.so"})
+        std::ofstream(folder.path() + "/" + name) << "text";
+    EXPECT_EQ(installed(folder.path()), std::vector<std::string>{"b"});
+}
+
+TEST(Registry, UnknownModuleNamesThoseThatExist) {
+    EXPECT_EQ(load_error(kSpeeds, "foo"), "unknown module 'foo' (module=...): installed are quick, slow");
+    EXPECT_EQ(load_error(kSpeeds, "../speeds/quick"),
+              "unknown module '../speeds/quick' (module=...): installed are quick, slow");
+    EXPECT_EQ(load_error(kSpeeds, ""), "unknown module '' (module=...): installed are quick, slow");
+}
+
+TEST(Registry, NoModulesAtAll) {
+    EmptyFolder folder;
+    expect_line(load_error(folder.path(), "openssl"),
+                "no crypto module (cryptmpi-module-NAME.so) in '" + folder.path());
+    const auto chosen = choose(folder.path(), "auto", Suite::aes_256_gcm);
+    ASSERT_FALSE(chosen);
+    expect_line(chosen.error().line, "set module_folder");
+    const auto kex = load_kex(folder.path());
+    ASSERT_FALSE(kex);
+    expect_line(kex.error().line, "no crypto module");
+}
+
+TEST(Registry, RefusesABrokenModuleAndSaysWhy) {
+    expect_line(load_error(kBroken, "wrong-abi"), "it speaks module ABI 99, this CryptMPI 1: rebuild it");
+    expect_line(load_error(kBroken, "no-symbol"), "it exports no symbol cryptmpi_module");
+    expect_line(load_error(kBroken, "no-open"), "its table of functions is incomplete");
+    expect_line(load_error(kBroken, "misnamed"), "it calls itself 'other'");
+    expect_line(load_error(kBroken, "wrong-cpu"), "module 'wrong-cpu' cannot be used here: this CPU lacks everything");
+    expect_line(load_error(kBroken, "needs-library"), "libodd-absent.so: cannot open shared object file");
+    EmptyFolder folder;
+    std::ofstream(folder.path() + "/cryptmpi-module-text.so") << "not a shared object";
+    expect_line(load_error(folder.path(), "text"), "module 'text' cannot be used here: ");
+}
+
+TEST(Registry, AModuleThatRefusedIsNotStartedAgain) {
+    for (int i = 0; i < 3; ++i) expect_line(load_error(kBroken, "wrong-cpu"), "this CPU lacks everything");
+}
+
+TEST(Registry, InspectTellsTheReasons) {
+    const Inventory inventory = inspect(kBroken);
+    ASSERT_EQ(inventory.usable.size(), 1U);
+    EXPECT_STREQ(inventory.usable.front().api->name, "no-suite");
+    ASSERT_EQ(inventory.unusable.size(), 6U);
+    EXPECT_EQ(inventory.unusable.back().name, "wrong-cpu");
+    EXPECT_EQ(inventory.unusable.back().reason, "this CPU lacks everything");
+}
+
+TEST(Registry, NoUsableModuleListsEachWithItsReason) {
+    const auto chosen = choose(kBroken, "auto", Suite::aes_256_gcm);
+    ASSERT_FALSE(chosen);
+    expect_line(chosen.error().line, "offers AES-256-GCM");
+    expect_line(chosen.error().line, "; wrong-abi: it speaks module ABI 99");
+    const auto kex = load_kex(kBroken);
+    ASSERT_FALSE(kex);
+    expect_line(kex.error().line, "offers key agreement (the module openssl does)");
+    expect_line(kex.error().line, "; wrong-cpu: this CPU lacks everything");
+}
+
+TEST(Registry, AModuleWithoutTheSuiteIsRefusedByNameAndSkippedByAuto) {
+    const auto named = choose(kSpeeds, "quick", Suite::aes_128_gcm);
+    ASSERT_FALSE(named);
+    expect_line(named.error().line, "module 'quick' does not offer AES-128-GCM here");
+    EXPECT_FALSE(choose(kSpeeds, "auto", Suite::aes_128_gcm));
+}
+
+TEST(Registry, AutoTakesTheFastest) {
+    const auto chosen = choose(kSpeeds, "auto", Suite::aes_256_gcm);
+    ASSERT_TRUE(chosen) << chosen.error().line;
+    EXPECT_STREQ(chosen->api->name, "quick");
+    const auto named = choose(kSpeeds, "slow", Suite::aes_256_gcm);
+    ASSERT_TRUE(named);
+    EXPECT_STREQ(named->api->name, "slow");
+}
+
+TEST(Registry, AutoChoosesAmongTheRealModules) {
+    for (Suite suite : kAllSuites) {
+        const auto chosen = choose(CRYPTMPI_MODULE_FOLDER, "auto", suite);
+        ASSERT_TRUE(chosen) << chosen.error().line;
+        EXPECT_TRUE(chosen->offers(suite));
+    }
+    const auto kex = load_kex(CRYPTMPI_MODULE_FOLDER);
+    ASSERT_TRUE(kex) << kex.error().line;
+    EXPECT_STREQ(kex->api->name, "openssl");
+}
+
+TEST(Registry, MeasureGivesPositiveTimes) {
+    const auto module = load(CRYPTMPI_MODULE_FOLDER, "openssl");
+    ASSERT_TRUE(module);
+    for (std::size_t size : {0UL, 1UL, 64UL, 16384UL, 1048576UL}) {
+        const auto speed = measure(*module, Suite::aes_256_gcm, size, 3);
+        ASSERT_TRUE(speed);
+        EXPECT_GT(speed->seal_s, 0);
+        EXPECT_GT(speed->open_s, 0);
+    }
+    EXPECT_FALSE(measure(*load(kBroken, "no-suite"), Suite::aes_256_gcm, 64, 0)->seal_s < 0);
+}
+
+TEST(Registry, ThreadsLoadAModuleOnce) {
+    // Under a name of its own, so that no other test has loaded it yet; the odd module refuses a second start.
+    EmptyFolder folder;
+    std::filesystem::copy(kSpeeds + "/cryptmpi-module-quick.so", folder.path() + "/cryptmpi-module-quick.so");
+    std::vector<const cryptmpi_module*> found(16);
+    std::vector<std::thread> threads;
+    for (auto& slot : found)
+        threads.emplace_back([&] {
+            if (const auto module = load(folder.path(), "quick")) slot = module->api;
+        });
+    for (auto& thread : threads) thread.join();
+    for (const auto* api : found) {
+        EXPECT_NE(api, nullptr);
+        EXPECT_EQ(api, found.front());
+    }
+}
+
+}  // namespace
+}  // namespace cryptmpi::aead::test

@@ -1,0 +1,198 @@
+#include "config/settings.hpp"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <fstream>
+
+namespace cryptmpi::config {
+namespace {
+
+namespace fs = std::filesystem;
+using Variables = std::map<std::string, std::string, std::less<>>;
+
+/// A home of its own for each test, with the settings file that the test writes.
+class SettingsTest : public testing::Test {
+protected:
+    void SetUp() override {
+        std::string pattern = (fs::temp_directory_path() / "cryptmpi-settings-XXXXXX").string();
+        ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+        home_ = pattern;
+        fs::create_directories(home_ / ".config/cryptmpi");
+    }
+    void TearDown() override { fs::remove_all(home_); }
+
+    fs::path file() const { return home_ / ".config/cryptmpi/config.toml"; }
+    void write(const std::string& text) const { std::ofstream(file()) << text; }
+    Result<Settings> load_with(Variables variables = {}) const {
+        variables.emplace("HOME", home_.string());
+        return load(Environment(std::move(variables)));
+    }
+    std::string error_with(Variables variables = {}) const {
+        auto settings = load_with(std::move(variables));
+        return settings ? "" : settings.error().line;
+    }
+
+    fs::path home_;
+};
+
+void expect_one_line_with(const std::string& line, std::initializer_list<const char*> pieces) {
+    EXPECT_EQ(line.find('\n'), std::string::npos) << line;
+    for (const char* piece : pieces) EXPECT_NE(line.find(piece), std::string::npos) << line << " lacks " << piece;
+}
+
+TEST_F(SettingsTest, DefaultsWithoutFile) {
+    auto settings = load_with();
+    ASSERT_TRUE(settings) << settings.error().line;
+    EXPECT_TRUE(settings->enabled);
+    EXPECT_EQ(settings->suite, aead::Suite::aes_256_gcm);
+    EXPECT_EQ(settings->module, "auto");
+    EXPECT_EQ(settings->scope, Scope::between_nodes);
+    EXPECT_EQ(settings->key_file, home_ / ".config/cryptmpi/job.key");
+    EXPECT_TRUE(settings->report_file.empty());
+    EXPECT_EQ(settings->handshake_timeout, std::chrono::seconds(30));
+    EXPECT_EQ(settings->abort_after, std::chrono::seconds(10));
+    EXPECT_TRUE(settings->check_addresses);
+    EXPECT_EQ(settings->job_id, "");
+    EXPECT_EQ(settings->module_folder.filename(), "cryptmpi");
+}
+
+TEST_F(SettingsTest, FileSetsEveryKey) {
+    write(R"(enabled = false
+cipher = "aes-128-gcm"
+module = "openssl"
+scope = "all"
+key_file = "keys/mine"
+plaintext_peers = ["10.0.0.7", "[fd00::]/64:80"]
+report_file = "~/job.json"
+handshake_timeout_s = 2.5
+check_addresses = false
+abort_after_s = 0
+job_id = "seven"
+module_folder = "/opt/modules"
+)");
+    auto settings = load_with();
+    ASSERT_TRUE(settings) << settings.error().line;
+    EXPECT_FALSE(settings->enabled);
+    EXPECT_EQ(settings->suite, aead::Suite::aes_128_gcm);
+    EXPECT_EQ(settings->module, "openssl");
+    EXPECT_EQ(settings->scope, Scope::all);
+    EXPECT_EQ(settings->key_file, home_ / ".config/cryptmpi/keys/mine");
+    EXPECT_EQ(settings->plaintext_peers.size(), 2U);
+    EXPECT_EQ(settings->report_file, home_ / "job.json");
+    EXPECT_EQ(settings->handshake_timeout, std::chrono::milliseconds(2500));
+    EXPECT_FALSE(settings->check_addresses);
+    EXPECT_EQ(settings->abort_after, std::chrono::milliseconds(0));
+    EXPECT_EQ(settings->job_id, "seven");
+    EXPECT_EQ(settings->module_folder, "/opt/modules");
+}
+
+TEST_F(SettingsTest, VariableBeatsFile) {
+    write("cipher = \"AES-128-GCM\"\nenabled = false\n");
+    auto settings = load_with({{"CRYPTMPI_CIPHER", "AES-256-GCM"},
+                               {"CRYPTMPI_ENABLED", "on"},
+                               {"CRYPTMPI_PLAINTEXT_PEERS", "10.0.0.7, 10.1.0.0/16"},
+                               {"CRYPTMPI_ABORT_AFTER_S", "3"},
+                               {"CRYPTMPI_INTERNAL_ANYTHING", "x"}});
+    ASSERT_TRUE(settings) << settings.error().line;
+    EXPECT_TRUE(settings->enabled);
+    EXPECT_EQ(settings->suite, aead::Suite::aes_256_gcm);
+    EXPECT_EQ(settings->plaintext_peers.size(), 2U);
+    EXPECT_EQ(settings->abort_after, std::chrono::seconds(3));
+}
+
+TEST_F(SettingsTest, MistakesInTheFileAreOneLineWithPlace) {
+    write("enabled = true\ncypher = \"AES-256-GCM\"\n");
+    expect_one_line_with(error_with(), {"config.toml:2: ", "\"cypher\"", "did you mean \"cipher\"", "plaintext_peers"});
+    write("cipher = \"DES\"\n");
+    expect_one_line_with(error_with(), {"config.toml:1: cipher: ", "\"DES\"", "AES-128-GCM, AES-256-GCM"});
+    write("enabled = \"maybe\"\n");
+    expect_one_line_with(error_with(), {"config.toml:1: enabled: ", "true, false"});
+    write("scope = 3\n");
+    expect_one_line_with(error_with(), {"config.toml:1: scope: 3", "between-nodes, all"});
+    write("module = \"../evil\"\n");
+    expect_one_line_with(error_with(), {"config.toml:1: module: "});
+    write("handshake_timeout_s = 0\n");
+    expect_one_line_with(error_with(), {"config.toml:1: handshake_timeout_s: "});
+    write("plaintext_peers = [\"10.0.0.0/33\"]\n");
+    expect_one_line_with(error_with(), {"config.toml:1: plaintext_peers: \"10.0.0.0/33\"", "10.0.0.0/24"});
+    write("plaintext_peers = [1]\n");
+    expect_one_line_with(error_with(), {"config.toml:1: plaintext_peers: "});
+    write("\nenabled = \n");
+    expect_one_line_with(error_with(), {"config.toml:2: not valid TOML"});
+}
+
+TEST_F(SettingsTest, MistakesInVariablesAreOneLine) {
+    expect_one_line_with(error_with({{"CRYPTMPI_CYPHER", "x"}}),
+                         {"CRYPTMPI_CYPHER", "did you mean \"CRYPTMPI_CIPHER\""});
+    expect_one_line_with(error_with({{"CRYPTMPI_ENABLED", "maybe"}}),
+                         {"environment variable CRYPTMPI_ENABLED", "true, false"});
+    expect_one_line_with(error_with({{"CRYPTMPI_KEY_FILE", ""}}), {"CRYPTMPI_KEY_FILE: is empty"});
+    expect_one_line_with(error_with({{"CRYPTMPI_ABORT_AFTER_S", "soon"}}), {"CRYPTMPI_ABORT_AFTER_S", "seconds"});
+}
+
+TEST_F(SettingsTest, NamedFileMustExist) {
+    expect_one_line_with(error_with({{"CRYPTMPI_CONFIG", "/nowhere/config.toml"}}),
+                         {"/nowhere/config.toml", "CRYPTMPI_CONFIG"});
+}
+
+TEST_F(SettingsTest, JobIdFromTheLauncher) {
+    const auto job = [&](Variables variables) { return load_with(std::move(variables)).value().job_id; };
+    EXPECT_EQ(job({{"PMIX_NAMESPACE", "prterun-node-42@1"}}), "prterun-node-42");
+    EXPECT_EQ(job({{"PMIX_NAMESPACE", "prterun-node-42@2"}}), "prterun-node-42");
+    EXPECT_EQ(job({{"PMIX_NAMESPACE", std::to_string((7U << 16U) + 1)}}), "7");
+    EXPECT_EQ(job({{"PMIX_NAMESPACE", std::to_string((7U << 16U) + 2)}}), "7");
+    EXPECT_EQ(job({{"I_MPI_HYDRA_UUID", "abc"}}), "abc");
+    EXPECT_EQ(job({{"SLURM_JOB_ID", "12"}, {"SLURM_STEP_ID", "0"}}), "12.0");
+    EXPECT_EQ(job({{"PMIX_NAMESPACE", "x"}, {"CRYPTMPI_JOB_ID", "mine"}}), "mine");
+}
+
+TEST(ConfigFolder, FollowsXdgThenHome) {
+    EXPECT_EQ(config_folder(Environment({{"XDG_CONFIG_HOME", "/x"}, {"HOME", "/h"}})), "/x/cryptmpi");
+    EXPECT_EQ(config_folder(Environment({{"HOME", "/h"}})), "/h/.config/cryptmpi");
+}
+
+TEST(Identify, RanksLaunchersAndOthers) {
+    auto rank = identify(Environment({{"PMI_RANK", "3"}, {"PMI_SIZE", "4"}, {"CRYPTMPI_INTERNAL_ROLE", "launcher"}}));
+    EXPECT_EQ(rank.role, "rank");
+    EXPECT_EQ(rank.rank, 3);
+    EXPECT_EQ(rank.ranks, 4);
+    EXPECT_EQ(identify(Environment({{"CRYPTMPI_INTERNAL_ROLE", "launcher"}, {"SLURM_PROCID", "0"}})).role, "launcher");
+    EXPECT_EQ(identify(Environment({{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}})).ranks, 2);
+    EXPECT_EQ(identify(Environment{}).role, "process");
+    EXPECT_EQ(identify(Environment({{"PMI_RANK", "x"}})).role, "process");
+}
+
+bool matches(const char* peer_text, const char* address, std::uint16_t port) {
+    auto peer = parse_plaintext_peer(peer_text);
+    if (!peer) ADD_FAILURE() << peer.error().line;
+    std::uint8_t bytes[16] = {};
+    if (inet_pton(AF_INET6, address, bytes) != 1) ADD_FAILURE() << address;
+    return peer && peer->matches(bytes, port);
+}
+
+TEST(PlaintextPeers, MatchAddressesNetworksAndPorts) {
+    EXPECT_TRUE(matches("10.0.0.7", "::ffff:10.0.0.7", 1));
+    EXPECT_FALSE(matches("10.0.0.7", "::ffff:10.0.0.8", 1));
+    EXPECT_TRUE(matches("10.0.0.0/22", "::ffff:10.0.3.255", 1));
+    EXPECT_FALSE(matches("10.0.0.0/22", "::ffff:10.0.4.0", 1));
+    EXPECT_TRUE(matches("10.0.0.7:80", "::ffff:10.0.0.7", 80));
+    EXPECT_FALSE(matches("10.0.0.7:80", "::ffff:10.0.0.7", 81));
+    EXPECT_TRUE(matches("[fd00::]/64:80", "fd00::1", 80));
+    EXPECT_FALSE(matches("[fd00::]/64", "fd00:0:0:1::1", 80));
+    EXPECT_TRUE(matches("fd00::1", "fd00::1", 80));
+    EXPECT_TRUE(matches("0.0.0.0/0", "::ffff:1.2.3.4", 80));
+    EXPECT_FALSE(matches("0.0.0.0/0", "fd00::1", 80));
+}
+
+TEST(PlaintextPeers, RefuseWhatIsNoAddress) {
+    for (const char* text : {"", "node1", "10.0.0", "10.0.0.7/33", "10.0.0.7/", "10.0.0.7:0", "10.0.0.7:65536",
+                             "10.0.0.7:", "[fd00::1", "[10.0.0.7]", "[fd00::]/129", "10.0.0.7x"}) {
+        EXPECT_FALSE(parse_plaintext_peer(text)) << text;
+    }
+}
+
+}  // namespace
+}  // namespace cryptmpi::config

@@ -1,0 +1,436 @@
+#include "keys/handshake.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "seal/support.hpp"
+
+namespace cryptmpi::keys {
+namespace {
+
+using test::Bytes;
+using Hello = std::array<std::uint8_t, kHelloSize>;
+
+Endpoint ipv4(std::uint8_t last, std::uint16_t port) {
+    return {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, last},
+            {static_cast<std::uint8_t>(port >> 8), static_cast<std::uint8_t>(port)}};
+}
+
+Identity identity(const Endpoint& local, const Endpoint& remote, const char* node) {
+    Identity self{};
+    std::memset(self.job, 0x4a, sizeof self.job);
+    self.local = local;
+    self.remote = remote;
+    std::strncpy(self.node, node, sizeof self.node - 1);
+    self.process[0] = 42;
+    return self;
+}
+
+/// One end of a connection between 10.0.0.1:40000 and 10.0.0.2:5000.
+struct End {
+    std::shared_ptr<JobKey> key;
+    Local local;
+    Identity self;
+    Role role;
+    HandshakeState state{};
+    seal::DirectionState send{};
+    seal::DirectionState receive{};
+
+    End(Role which, std::shared_ptr<JobKey> job_key)
+        : key(std::move(job_key)), local{test::crypto(), key.get(), true}, self{}, role(which) {
+        const Endpoint initiator = ipv4(1, 40000);
+        const Endpoint responder = ipv4(2, 5000);
+        self =
+            which == Role::initiator ? identity(initiator, responder, "alpha") : identity(responder, initiator, "beta");
+    }
+    void begin() {
+        const auto done = start(local, role, self, state);
+        ASSERT_TRUE(done.has_value()) << done.error().line;
+    }
+    Hello hello() {
+        Hello out{};
+        const auto done = write_hello(local, state, out);
+        EXPECT_TRUE(done.has_value()) << done.error().line;
+        return out;
+    }
+    Result<void> read(const Hello& in) { return read_hello(local, state, in); }
+    void end() {
+        const auto done = finish(local, state, send, receive);
+        EXPECT_TRUE(done.has_value()) << done.error().line;
+    }
+};
+
+class Handshake : public testing::Test {
+protected:
+    static std::shared_ptr<JobKey> fresh_key() {
+        auto key = std::make_shared<JobKey>();
+        const Bytes bytes = test::random_bytes(kJobKeySize);
+        std::memcpy(key->data(), bytes.data(), kJobKeySize);
+        return key;
+    }
+    /// Both ends, started anew.
+    void begin() {
+        initiator.begin();
+        responder.begin();
+    }
+    /// Up to and with finish().
+    void agree() {
+        begin();
+        ASSERT_TRUE(responder.read(initiator.hello()).has_value());
+        ASSERT_TRUE(initiator.read(responder.hello()).has_value());
+        initiator.end();
+        responder.end();
+    }
+    /// `end` refused `in` with that code, kept nothing, and cannot go on.
+    static std::string refusal(End& end, const Hello& in, int code) {
+        const auto done = end.read(in);
+        if (done) {
+            ADD_FAILURE() << "accepted";
+            return "accepted";
+        }
+        EXPECT_EQ(done.error().code, code) << done.error().line;
+        EXPECT_EQ(done.error().line.find('\n'), std::string::npos);
+        EXPECT_TRUE(test::all_zero(&end.state, sizeof end.state));
+        Hello out;
+        EXPECT_FALSE(write_hello(end.local, end.state, out).has_value());
+        EXPECT_FALSE(finish(end.local, end.state, end.send, end.receive).has_value());
+        return done.error().line;
+    }
+
+    std::shared_ptr<JobKey> key = fresh_key();
+    End initiator{Role::initiator, key};
+    End responder{Role::responder, key};
+};
+
+constexpr char kDoesNotOpen[] =
+    "the peer's hello does not open: wrong job key, or altered on the way; give every node the same key file";
+
+void expect_carries(seal::DirectionState& sending, seal::DirectionState& receiving, const seal::Crypto& crypto) {
+    seal::StreamSealer sealer(crypto, sending);
+    seal::StreamOpener opener(crypto, receiving);
+    const Bytes plain = test::random_bytes(100);
+    const auto opened = test::open_record(opener, test::seal_data(sealer, plain));
+    EXPECT_TRUE(opened.is(seal::RecordType::data)) << opened.line();
+    EXPECT_EQ(opened.plain, plain);
+}
+
+TEST_F(Handshake, GivesBothEndsTheSameTwoDirections) {
+    for (const aead::Suite suite : aead::kAllSuites) {
+        initiator.local.crypto.suite = responder.local.crypto.suite = suite;
+        agree();
+        EXPECT_EQ(std::memcmp(initiator.send.secret, responder.receive.secret, 32), 0);
+        EXPECT_EQ(std::memcmp(initiator.receive.secret, responder.send.secret, 32), 0);
+        EXPECT_NE(std::memcmp(initiator.send.secret, initiator.receive.secret, 32), 0);
+        expect_carries(initiator.send, responder.receive, test::crypto(suite));
+        expect_carries(responder.send, initiator.receive, test::crypto(suite));
+    }
+}
+
+TEST_F(Handshake, TellsEachEndWhoTheOtherIs) {
+    agree();
+    EXPECT_EQ(std::memcmp(&initiator.state.peer, &responder.self, sizeof(Identity)), 0);
+    EXPECT_EQ(std::memcmp(&responder.state.peer, &initiator.self, sizeof(Identity)), 0);
+    EXPECT_STREQ(initiator.state.peer.node, "beta");
+    EXPECT_EQ(initiator.state.role, Role::initiator);
+    EXPECT_EQ(responder.state.role, Role::responder);
+}
+
+TEST_F(Handshake, TwoHandshakesShareNothing) {
+    agree();
+    const seal::DirectionState first = initiator.send;
+    agree();
+    EXPECT_NE(std::memcmp(first.secret, initiator.send.secret, 32), 0);
+}
+
+TEST_F(Handshake, StartsTheDirectionsAtZeroWhateverWasThere) {
+    std::memset(&initiator.send, 0xff, sizeof initiator.send);
+    agree();
+    EXPECT_EQ(initiator.send.counter, 0U);
+    EXPECT_EQ(initiator.send.bytes, 0U);
+    EXPECT_EQ(initiator.send.epoch, 0U);
+    EXPECT_EQ(initiator.send.closed, 0);
+    EXPECT_EQ(initiator.send.failed, 0);
+}
+
+TEST_F(Handshake, FinishAndAbandonWipeTheSecrets) {
+    agree();
+    const HandshakeState& done = initiator.state;
+    EXPECT_TRUE(test::all_zero(done.chaining_key, sizeof done.chaining_key));
+    EXPECT_TRUE(test::all_zero(done.hash, sizeof done.hash));
+    EXPECT_TRUE(test::all_zero(done.key, sizeof done.key));
+    EXPECT_TRUE(test::all_zero(done.ephemeral_private, sizeof done.ephemeral_private));
+    EXPECT_TRUE(test::all_zero(done.shared, sizeof done.shared));
+
+    begin();
+    EXPECT_FALSE(test::all_zero(responder.state.ephemeral_private, 32));
+    abandon(responder.state);
+    EXPECT_TRUE(test::all_zero(&responder.state, sizeof responder.state));
+}
+
+TEST_F(Handshake, StepsOutOfOrderAreRefused) {
+    Hello hello{};
+    EXPECT_EQ(write_hello(initiator.local, initiator.state, hello).error().code, EINVAL);
+    begin();
+    EXPECT_EQ(read_hello(initiator.local, initiator.state, hello).error().code, EINVAL);
+    EXPECT_EQ(write_hello(responder.local, responder.state, hello).error().code, EINVAL);
+    EXPECT_EQ(finish(initiator.local, initiator.state, initiator.send, initiator.receive).error().code, EINVAL);
+    // None of these spoiled it.
+    ASSERT_TRUE(responder.read(initiator.hello()).has_value());
+    EXPECT_EQ(write_hello(initiator.local, initiator.state, hello).error().code, EINVAL);
+    EXPECT_EQ(responder.read(hello).error().code, EINVAL);
+    ASSERT_TRUE(initiator.read(responder.hello()).has_value());
+    initiator.end();
+    EXPECT_EQ(finish(initiator.local, initiator.state, initiator.send, initiator.receive).error().code, EINVAL);
+    EXPECT_EQ(write_hello(initiator.local, initiator.state, hello).error().code, EINVAL);
+}
+
+TEST_F(Handshake, AnotherJobKeyIsRefused) {
+    responder.key = fresh_key();
+    responder.local.job_key = responder.key.get();
+    begin();
+    EXPECT_EQ(refusal(responder, initiator.hello(), EKEYREJECTED), kDoesNotOpen);
+
+    // A man in the middle without the key answers with his own.
+    responder.begin();
+    End same_key_as_responder(Role::initiator, responder.key);
+    same_key_as_responder.begin();
+    initiator.begin();
+    initiator.hello();
+    ASSERT_TRUE(responder.read(same_key_as_responder.hello()).has_value());
+    EXPECT_EQ(refusal(initiator, responder.hello(), EKEYREJECTED), kDoesNotOpen);
+}
+
+TEST_F(Handshake, APeerThatSpeaksPlaintextIsNamedAsSuch) {
+    const std::string line =
+        "the peer does not speak CryptMPI (its first bytes are no hello): start it under cryptmpi too, or allow the "
+        "address in the setting plaintext_peers";
+    Hello plain{};
+    std::memcpy(plain.data(), "SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n", 32);
+    begin();
+    EXPECT_EQ(refusal(responder, plain, EPROTO), line);
+    initiator.hello();
+    EXPECT_EQ(refusal(initiator, plain, EPROTO), line);
+    responder.begin();
+    EXPECT_EQ(refusal(responder, Hello{}, EPROTO), line);
+}
+
+TEST_F(Handshake, AnotherVersionIsNamed) {
+    begin();
+    Hello hello = initiator.hello();
+    hello[4] = 2;
+    EXPECT_EQ(refusal(responder, hello, EPROTO),
+              "the peer speaks protocol version 2, we speak 1: install the same CryptMPI release on every node");
+}
+
+TEST_F(Handshake, AnotherSuiteIsNamedWithOurs) {
+    responder.local.crypto.suite = aead::Suite::aes_128_gcm;
+    begin();
+    Hello hello = initiator.hello();
+    EXPECT_EQ(refusal(responder, hello, EPROTO),
+              "the peer seals with AES-256-GCM, we with AES-128-GCM: give every node the same setting cipher");
+    responder.begin();
+    hello[6] = 77;
+    EXPECT_EQ(refusal(responder, hello, EPROTO),
+              "the peer seals with an unknown suite (number 77), we with AES-128-GCM: give every node the same setting "
+              "cipher");
+}
+
+TEST_F(Handshake, ASuiteCannotBeTalkedDown) {
+    responder.local.crypto.suite = aead::Suite::aes_128_gcm;
+    begin();
+    Hello hello = initiator.hello();
+    hello[6] = CRYPTMPI_AES_128_GCM;
+    EXPECT_EQ(refusal(responder, hello, EKEYREJECTED), kDoesNotOpen);
+}
+
+TEST_F(Handshake, OurOwnHelloReflectedIsNamed) {
+    const std::string line = "our own hello came back: something on the way reflects what we send";
+    begin();
+    Hello hello = initiator.hello();
+    HandshakeState before = initiator.state;
+    EXPECT_EQ(refusal(initiator, hello, EPROTO), line);
+    hello[5] = 2;  // dressed up as an answer
+    initiator.state = before;
+    EXPECT_EQ(refusal(initiator, hello, EPROTO), line);
+}
+
+TEST_F(Handshake, TwoInitiatorsAreNamed) {
+    begin();
+    End second(Role::initiator, key);
+    second.begin();
+    initiator.hello();
+    EXPECT_EQ(refusal(initiator, second.hello(), EPROTO),
+              "the peer sent hello 1 where hello 2 was due: both ends take the same role, or something on the way "
+              "mixes connections up");
+}
+
+TEST_F(Handshake, AnAllZeroShareIsNamed) {
+    const std::string line = "the peer's key share is all zeros: a forged hello";
+    begin();
+    Hello hello = initiator.hello();
+    std::fill_n(hello.begin() + kPrefixSize, 32, std::uint8_t{0});
+    EXPECT_EQ(refusal(responder, hello, EPROTO), line);
+    Hello answer = hello;
+    answer[5] = 2;
+    EXPECT_EQ(refusal(initiator, answer, EPROTO), line);
+}
+
+// The share 1 has order 4: multiplied by any private key it gives zero. The peer here holds the job key, and is broken
+// or hostile.
+TEST_F(Handshake, AShareOfLowOrderIsNamed) {
+    const std::string line = "the peer's key share gives an all-zero secret: a forged hello";
+    begin();
+    std::memset(initiator.state.ephemeral_public, 0, 32);
+    initiator.state.ephemeral_public[0] = 1;
+    EXPECT_EQ(refusal(responder, initiator.hello(), EPROTO), line);
+
+    begin();
+    ASSERT_TRUE(responder.read(initiator.hello()).has_value());
+    std::memset(responder.state.ephemeral_public, 0, 32);
+    responder.state.ephemeral_public[0] = 1;
+    EXPECT_EQ(refusal(initiator, responder.hello(), EPROTO), line);
+}
+
+TEST_F(Handshake, AnotherJobIsNamed) {
+    initiator.self.job[31] ^= 1;
+    begin();
+    const std::string line = "the peer holds our job key but belongs to another job (its job id differs)";
+    EXPECT_EQ(refusal(responder, initiator.hello(), EPROTO), line);
+}
+
+TEST_F(Handshake, OtherAddressesAreNamedOnBothSides) {
+    // The initiator believes that it talks to 10.0.0.3: somebody forwarded it to 10.0.0.2.
+    initiator.self.remote = ipv4(3, 5000);
+    begin();
+    EXPECT_EQ(
+        refusal(responder, initiator.hello(), EPROTO),
+        "the peer sees this connection as 10.0.0.1:40000 to 10.0.0.3:5000, we as 10.0.0.1:40000 to 10.0.0.2:5000: "
+        "behind address translation turn the setting check_addresses off");
+
+    responder.local.check_addresses = false;
+    responder.self.local = {{0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7}, {0x01, 0xbb}};
+    begin();
+    ASSERT_TRUE(responder.read(initiator.hello()).has_value());
+    EXPECT_EQ(
+        refusal(initiator, responder.hello(), EPROTO),
+        "the peer sees this connection as [fd00::7]:443 to 10.0.0.1:40000, we as 10.0.0.3:5000 to 10.0.0.1:40000: "
+        "behind address translation turn the setting check_addresses off");
+}
+
+TEST_F(Handshake, AnyOneOfTheFourEndsMatters) {
+    const auto port = [](Endpoint& end) { end.port[1] ^= 1; };
+    for (int which = 0; which < 2; ++which) {
+        End peer(Role::initiator, key);
+        port(which == 0 ? peer.self.local : peer.self.remote);
+        peer.begin();
+        responder.begin();
+        EXPECT_NE(refusal(responder, peer.hello(), EPROTO).find("check_addresses"), std::string::npos);
+    }
+}
+
+TEST_F(Handshake, OtherAddressesPassWhenTheSettingSaysSo) {
+    initiator.self.remote = ipv4(3, 5000);
+    initiator.local.check_addresses = responder.local.check_addresses = false;
+    agree();
+    expect_carries(initiator.send, responder.receive, test::crypto());
+}
+
+TEST_F(Handshake, EveryFlippedBitOfHelloOneIsRefused) {
+    begin();
+    const Hello hello = initiator.hello();
+    const HandshakeState before = responder.state;
+    for (std::size_t at = 0; at < kHelloSize; ++at) {
+        Hello altered = hello;
+        altered[at] ^= static_cast<std::uint8_t>(1U << test::random_below(8));
+        responder.state = before;
+        EXPECT_FALSE(responder.read(altered).has_value()) << at;
+        EXPECT_TRUE(test::all_zero(&responder.state, sizeof responder.state));
+    }
+    responder.state = before;
+    EXPECT_TRUE(responder.read(hello).has_value());
+}
+
+TEST_F(Handshake, EveryFlippedBitOfHelloTwoIsRefused) {
+    begin();
+    ASSERT_TRUE(responder.read(initiator.hello()).has_value());
+    const Hello hello = responder.hello();
+    const HandshakeState before = initiator.state;
+    for (std::size_t at = 0; at < kHelloSize; ++at) {
+        Hello altered = hello;
+        altered[at] ^= static_cast<std::uint8_t>(1U << test::random_below(8));
+        initiator.state = before;
+        EXPECT_FALSE(initiator.read(altered).has_value()) << at;
+    }
+    initiator.state = before;
+    EXPECT_TRUE(initiator.read(hello).has_value());
+}
+
+TEST_F(Handshake, AReplayedHelloOneGetsNoFurtherThanTheConfirm) {
+    begin();
+    const Hello recorded = initiator.hello();
+    ASSERT_TRUE(responder.read(recorded).has_value());
+    ASSERT_TRUE(initiator.read(responder.hello()).has_value());
+    initiator.end();
+    seal::StreamSealer sealer(test::crypto(), initiator.send);
+    const Bytes confirm = test::seal_control(sealer, seal::RecordType::confirm);
+    const Bytes data = test::seal_data(sealer, Bytes(20, 3));
+
+    for (const Bytes& replayed : {confirm, data}) {
+        End again(Role::responder, key);
+        again.begin();
+        ASSERT_TRUE(again.read(recorded).has_value());
+        again.hello();
+        again.end();
+        seal::StreamOpener opener(test::crypto(), again.receive);
+        const auto opened = test::open_record(opener, replayed);
+        EXPECT_EQ(opened.code(), EBADMSG);
+    }
+    // The connection that it was taken from is none the worse.
+    responder.end();
+    seal::StreamOpener opener(test::crypto(), responder.receive);
+    EXPECT_TRUE(test::open_record(opener, confirm).is(seal::RecordType::confirm));
+    EXPECT_TRUE(test::open_record(opener, data).is(seal::RecordType::data));
+}
+
+TEST_F(Handshake, AReplayedHelloTwoIsRefused) {
+    begin();
+    ASSERT_TRUE(responder.read(initiator.hello()).has_value());
+    const Hello recorded = responder.hello();
+    initiator.begin();
+    initiator.hello();
+    EXPECT_EQ(refusal(initiator, recorded, EKEYREJECTED), kDoesNotOpen);
+}
+
+TEST_F(Handshake, RecordsOfOneDirectionDoNotOpenInTheOther) {
+    agree();
+    seal::StreamSealer sealer(test::crypto(), initiator.send);
+    seal::StreamOpener opener(test::crypto(), initiator.receive);
+    EXPECT_FALSE(test::open_record(opener, test::seal_data(sealer, Bytes(20))).type.has_value());
+}
+
+TEST_F(Handshake, NeedsAModuleWithAes256) {
+    cryptmpi_aead only_128 = *test::crypto().aead;
+    only_128.suites = 1U << CRYPTMPI_AES_128_GCM;
+    initiator.local.crypto.aead = &only_128;
+    initiator.local.crypto.suite = aead::Suite::aes_128_gcm;
+    const auto done = start(initiator.local, Role::initiator, initiator.self, initiator.state);
+    ASSERT_FALSE(done.has_value());
+    EXPECT_EQ(done.error().code, ENOTSUP);
+    EXPECT_EQ(done.error().line,
+              "handshake: the crypto module has no AES-256-GCM; choose another with the setting module");
+    EXPECT_TRUE(test::all_zero(&initiator.state, sizeof initiator.state));
+}
+
+TEST_F(Handshake, AFailingModuleEndsIt) {
+    cryptmpi_kex broken = *test::crypto().kex;
+    broken.sha256 = [](std::uint8_t*, const iovec*, std::size_t) -> int { return CRYPTMPI_FAILED; };
+    initiator.local.crypto.kex = &broken;
+    const auto done = start(initiator.local, Role::initiator, initiator.self, initiator.state);
+    ASSERT_FALSE(done.has_value());
+    EXPECT_EQ(done.error().line, "handshake: the crypto module's SHA-256 failed");
+    EXPECT_TRUE(test::all_zero(&initiator.state, sizeof initiator.state));
+}
+
+}  // namespace
+}  // namespace cryptmpi::keys

@@ -1,0 +1,130 @@
+#include "report/part.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <iterator>
+
+namespace cryptmpi::report {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ReportTest : public testing::Test {
+protected:
+    void SetUp() override {
+        std::string pattern = (fs::temp_directory_path() / "cryptmpi-report-XXXXXX").string();
+        ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+        folder_ = pattern;
+        file_ = folder_ / "job.json";
+    }
+    void TearDown() override { fs::remove_all(folder_); }
+
+    static Part rank(int number, int of) {
+        Part part;
+        part.job_id = "job";
+        part.layer = "channel";
+        part.node = number < 2 ? "node1" : "node2";
+        part.pid = 100 + number;
+        part.role = "rank";
+        part.rank = number;
+        part.ranks = of;
+        part.suite = "AES-256-GCM";
+        part.module = "openssl 3";
+        part.scope = "between-nodes";
+        part.sealed_connections = 2;
+        part.sealed_bytes_sent = 1000;
+        part.sealed_records_sent = 10;
+        return part;
+    }
+    void write_ranks(int count, int of) const {
+        for (int i = 0; i < count; ++i) ASSERT_TRUE(write_part(file_, rank(i, of)));
+    }
+    std::string verdict() const {
+        auto text = summarize(file_);
+        return text ? text->substr(0, text->find('\n')) : text.error().line;
+    }
+    std::string content() const {
+        std::ifstream stream(file_);
+        return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+    }
+
+    fs::path folder_;
+    fs::path file_;
+};
+
+TEST_F(ReportTest, CompleteJobIsSealed) {
+    write_ranks(4, 4);
+    EXPECT_TRUE(verdict().starts_with("SEALED:")) << verdict();
+    auto finished = finish_job(file_);
+    ASSERT_TRUE(finished) << finished.error().line;
+    EXPECT_FALSE(fs::exists(file_.string() + ".parts"));
+    EXPECT_TRUE(verdict().starts_with("SEALED:")) << verdict();
+    EXPECT_NE(content().find("\"sealed_bytes_sent\": 4000"), std::string::npos) << content();
+    EXPECT_NE(content().find("\"complete\": true"), std::string::npos);
+    EXPECT_NE(content().find("\"ranks_reported\": 4"), std::string::npos);
+}
+
+TEST_F(ReportTest, MissingRankIsIncomplete) {
+    write_ranks(3, 4);
+    EXPECT_TRUE(verdict().starts_with("INCOMPLETE: 3 of 4 ranks reported")) << verdict();
+}
+
+TEST_F(ReportTest, FailedOpenIsAFailure) {
+    write_ranks(3, 4);
+    auto part = rank(3, 4);
+    part.failed_opens = 1;
+    part.errors = {"a record from 10.0.0.7 did not open"};
+    ASSERT_TRUE(write_part(file_, part));
+    EXPECT_TRUE(verdict().starts_with("FAILED: 1 record(s)")) << verdict();
+    EXPECT_NE(summarize(file_)->find("a record from 10.0.0.7 did not open"), std::string::npos);
+}
+
+TEST_F(ReportTest, TrafficInClearIsAnException) {
+    write_ranks(3, 4);
+    auto part = rank(3, 4);
+    part.not_sealed = {{"loopback", 3, 0}};
+    ASSERT_TRUE(write_part(file_, part));
+    EXPECT_TRUE(verdict().starts_with("SEALED:")) << verdict();
+    part.not_sealed = {{"plaintext_peers 10.0.0.7", 1, 10}};
+    ASSERT_TRUE(write_part(file_, part));
+    EXPECT_TRUE(verdict().starts_with("SEALED WITH EXCEPTIONS")) << verdict();
+}
+
+TEST_F(ReportTest, TwoJobsInOneFileAreAProblem) {
+    write_ranks(3, 4);
+    auto part = rank(3, 4);
+    part.job_id = "another";
+    ASSERT_TRUE(write_part(file_, part));
+    EXPECT_TRUE(verdict().starts_with("FAILED")) << verdict();
+}
+
+TEST_F(ReportTest, BrokenPartIsNamed) {
+    write_ranks(4, 4);
+    std::ofstream(file_.string() + ".parts/node9.1.json") << "{";
+    EXPECT_TRUE(verdict().starts_with("FAILED")) << verdict();
+    EXPECT_NE(summarize(file_)->find("node9.1.json"), std::string::npos);
+}
+
+TEST_F(ReportTest, ErrorsAreOneLine) {
+    EXPECT_NE(verdict().find("job.json"), std::string::npos) << verdict();
+    EXPECT_FALSE(finish_job(file_));
+    std::ofstream(file_) << "[]";
+    EXPECT_NE(verdict().find("is not a report"), std::string::npos) << verdict();
+    std::ofstream(file_) << R"({"totals": 3, "processes": []})";
+    EXPECT_FALSE(summarize(file_));
+    const auto unwritable = write_part("/proc/nowhere/job.json", rank(0, 1));
+    ASSERT_FALSE(unwritable);
+    EXPECT_NE(unwritable.error().line.find("/proc/nowhere"), std::string::npos);
+}
+
+TEST_F(ReportTest, NamesThatAreNotUtf8AreKept) {
+    auto part = rank(0, 1);
+    part.program = "./\xff";
+    ASSERT_TRUE(write_part(file_, part));
+    EXPECT_TRUE(finish_job(file_));
+}
+
+}  // namespace
+}  // namespace cryptmpi::report
