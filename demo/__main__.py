@@ -20,7 +20,6 @@ from lab.sealing import COMMAND, Sealing
 from lab.stacks import Stack, stack
 
 FOLDER = REPOSITORY / "build" / "demo"
-RANKS = 4
 BEGAN = time.monotonic()
 
 
@@ -32,6 +31,7 @@ def say(line):
 class Program:
     name: str
     stack: Stack
+    ranks: int
     command: list
     files: list           # copied into the folder it runs in
     checks: Callable      # (folder, output) -> None, or what is wrong
@@ -68,10 +68,11 @@ def programs(canary_file):
     debian = stack("openmpi-4.1.4")
     mpich = stack("mpich-4.0.2-ucx")
     return [
-        Program("hpcc", debian, ["/usr/bin/hpcc"], [HERE / "hpccinf.txt"], hpcc_problem, lambda folder, output: None, 180, None),
-        Program("lammps", debian, ["/usr/bin/lmp", "-in", "in.melt"], [HERE / "in.melt"], lammps_problem,
+        Program("hpcc", debian, 4, ["/usr/bin/hpcc"], [HERE / "hpccinf.txt"], hpcc_problem, lambda folder, output: None, 180, None),
+        Program("lammps", debian, 4, ["/usr/bin/lmp", "-in", "in.melt"], [HERE / "in.melt"], lammps_problem,
                 lambda folder, output: lammps_thermodynamics(output), 120, None),
-        Program("canary", mpich, [str(FOLDER / "canary"), str(canary_file)], [], canary_problem,
+        # One rank a node: with more ranks than cores Debian's MPICH now and then does not exit after its last line, plain.
+        Program("canary", mpich, 2, [str(FOLDER / "canary"), str(canary_file)], [], canary_problem,
                 lambda folder, output: [line for line in output.splitlines() if line.startswith("canary:")], 60,
                 canary_file.read_bytes()),
     ]
@@ -114,11 +115,11 @@ def take_program(lab, sealing, program, rounds):
     expected = job = None
     for number in range(1, rounds + 1):
         folder = FOLDER / "runs" / program.name
-        plain, _ = try_run("plain", lab, program, lambda place: program.stack.command(lab, RANKS, program.command), {},
+        plain, _ = try_run("plain", lab, program, lambda place: program.stack.command(lab, program.ranks, program.command), {},
                            folder / f"plain-{number}")
         sealed, place = try_run(
             "sealed", lab, program,
-            lambda place: sealing.run_line(program.stack, lab, RANKS, program.command, place / "report.json"), sealing.env(),
+            lambda place: sealing.run_line(program.stack, lab, program.ranks, program.command, place / "report.json"), sealing.env(),
             folder / f"sealed-{number}")
         failed = [f"{program.name} {kind}: {run.problem}" for kind, run in (("plain", plain), ("sealed", sealed)) if run.problem]
         problems += failed
@@ -152,7 +153,7 @@ def take_program(lab, sealing, program, rounds):
         "program": program.name,
         "mpi": program.stack.title,
         "layer": (job or {}).get("layer", ""),
-        "ranks": RANKS,
+        "ranks": program.ranks,
         "cipher": ", ".join((job or {}).get("suites", [])),
         "module": ", ".join((job or {}).get("modules", [])),
         "plain_s": round(statistics.median(plain_times), 3) if plain_times else None,

@@ -135,19 +135,20 @@ def segments(path):
         return
     directions = {}
     number = 0
-    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        for _, frame in packets(data):
-            parsed = _tcp(frame)
-            if parsed is None:
-                continue
-            flow, sequence, flags, payload = parsed
-            syn = bool(flags & 2)
-            if flow not in directions or (syn and directions[flow][1].next != (sequence + 1) & 0xFFFFFFFF):
-                number += 1
-                directions[flow] = (number, _Direction(flow))
-            connection, direction = directions[flow]
-            for part in direction.add(sequence, syn, bytes(payload)):
-                yield flow, connection, part
+    with open(path, "rb") as file:
+        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    for _, frame in packets(data):
+        parsed = _tcp(frame)
+        if parsed is None:
+            continue
+        flow, sequence, flags, payload = parsed
+        syn = bool(flags & 2)
+        if flow not in directions or (syn and directions[flow][1].next != (sequence + 1) & 0xFFFFFFFF):
+            number += 1
+            directions[flow] = (number, _Direction(flow))
+        connection, direction = directions[flow]
+        for part in direction.add(sequence, syn, bytes(payload)):
+            yield flow, connection, part
     torn = [d for _, d in directions.values() if d.early]
     if torn:
         raise LabError(f"the capture is not complete: {len(torn)} TCP streams have holes")
@@ -184,17 +185,24 @@ def count(path, needles):
 def sample(path, amount=16, size=32, least_distinct=16):
     """Windows of the captured payload, spread over it: known plaintext to look for in another capture of the same program.
 
-    Windows of few distinct bytes (zeros, text rules) are left out: they could be anywhere.
+    They come from the connections that carry the program's data, not from the launcher's few bytes. Windows of few distinct bytes
+    (zeros, text rules) are left out: they could be anywhere.
     """
-    lengths = [len(part) for _, _, part in segments(path)]
-    step = max(1, sum(1 for n in lengths if n >= 4 * size) // (amount * 4))
+    carried = {}
+    for flow, _, part in segments(path):
+        carried[flow] = carried.get(flow, 0) + len(part)
+    heavy = {flow for flow, total in carried.items() if total * 10 >= max(carried.values())}
+
+    def candidates():
+        return (part for flow, _, part in segments(path) if flow in heavy and len(part) >= 4 * size)
+
+    step = max(1, sum(1 for _ in candidates()) // (amount * 4))
     windows = []
-    for index, (_, _, part) in enumerate(p for p in segments(path) if len(p[2]) >= 4 * size):
+    for index, part in enumerate(candidates()):
         if index % step:
             continue
         middle = len(part) // 2
         window = part[middle:middle + size]
-        if len(window) == size and len(set(window)) >= least_distinct and window not in windows:
+        if len(set(window)) >= least_distinct and window not in windows:
             windows.append(window)
-    stride = max(1, len(windows) // amount)
-    return windows[::stride][:amount]
+    return windows[::max(1, len(windows) // amount)][:amount]

@@ -71,6 +71,9 @@ struct Shared {
     bool kernel_eof;
     int kernel_error;                      // what recv() said while records were still to be handed out
 
+    // Written before the handshake was done: plain[0, early_size), which nothing received can need yet.
+    std::uint32_t early_size;
+
     // Sealed, not yet taken by the kernel: out[out_begin, out_end).
     std::uint32_t out_begin, out_end;
     bool held;        // the last sealed byte has not been acknowledged to the caller: it comes again

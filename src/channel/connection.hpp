@@ -29,6 +29,11 @@ short handshake_events(const Entry& entry);
 /// Waits until the connection is open, as the descriptor's blocking mode and `flags` say. 0, or -1 with errno (EAGAIN, EINTR, the failure).
 int await_open(Process& process, int fd, Entry& entry, int flags);
 
+/// Seals what was written early and gives it to the kernel; when the stream has just opened, with both locks held.
+void send_early(Process& process, int fd, Entry& entry);
+/// Moves the handshake and the early data on. True when there is nothing left to carry.
+bool early_done(Process& process, int fd, Entry& entry);
+
 ssize_t receive(Process& process, int fd, Entry& entry, std::span<const iovec> to, int flags);
 ssize_t transmit(Process& process, int fd, Entry& entry, std::span<const iovec> from, int flags);
 

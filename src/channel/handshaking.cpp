@@ -114,6 +114,7 @@ Result<void> hello_arrived(Process& process, int fd, Entry& entry) {
     if (!size) return fail(size.error().code, size.error().line);
     if (!send_whole(fd, confirm, *size)) return fail(EPROTO, "cannot send the end of the handshake");
     shared.state.store(State::open);
+    send_early(process, fd, entry);
     return {};
 }
 

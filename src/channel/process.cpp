@@ -279,6 +279,7 @@ void Process::adopt_inherited() {
 void Process::after_fork_in_child() {
     pid_ = getpid();
     handshakes_.store(0);
+    courier_.after_fork_in_child();
     const std::lock_guard guard(report_lock_);
     // The parent reports what it did; this part begins with the child.
     part_.pid = pid_;

@@ -4,6 +4,7 @@
 #include "aead/registry.hpp"
 #include "base/result.hpp"
 #include "channel/arena.hpp"
+#include "channel/courier.hpp"
 #include "channel/policy.hpp"
 #include "channel/table.hpp"
 #include "config/settings.hpp"
@@ -32,6 +33,7 @@ public:
     const Policy& policy() const { return *policy_; }
     Table& table() { return table_; }
     Arena& arena() { return arena_; }
+    Courier& courier() { return courier_; }
 
     /// The key and the modules, loaded when the first connection needs them. Errors: each of the key file, the module.
     Result<const keys::Local*> local();
@@ -81,6 +83,7 @@ private:
     std::unique_ptr<Policy> policy_;
     Table table_;
     Arena arena_;
+    Courier courier_;
     pid_t pid_;
     std::string name_;  // "rank 3 on host" for lines
 

@@ -207,11 +207,10 @@ bool confirm(Process& process, int fd, Entry& entry) {
     const std::size_t have = shared.raw_end - shared.raw_begin;
     if (have < seal::kRecordOverhead) {
         if (!kernel_done(shared)) return false;
+        // It gave up, or replayed a hello and could not go on. MPIs that connect both ways at once do the first: no line.
         process.count_refused_handshake();
-        break_connection(process, fd, entry, EPROTO,
-                         std::string("connection from ") + shared.peer +
-                             " refused: it ended before it proved that it holds the keys (a replayed handshake?)",
-                         false);
+        shared.error.store(ECONNRESET);
+        shared.state.store(State::failed);
         return true;
     }
     const auto header = seal::parse_header(shared.raw + shared.raw_begin);
@@ -227,6 +226,7 @@ bool confirm(Process& process, int fd, Entry& entry) {
     shared.raw_begin += seal::kRecordOverhead;
     if (shared.raw_begin == shared.raw_end) shared.raw_begin = shared.raw_end = 0;
     shared.state.store(State::open);
+    send_early(process, fd, entry);
     note_readable(process, fd, entry);
     return true;
 }

@@ -3,6 +3,7 @@
 // HOT PATH: a small message costs one lock, one seal and one send.
 // The kernel may take a part of a record only. The rest waits in Shared::out, and the caller is told one byte less than was sealed: it comes
 // back when the socket is writable, which sends the rest. That byte is then skipped, for it has been sealed already.
+#include "base/secret.hpp"
 #include "channel/connection.hpp"
 #include "channel/pieces.hpp"
 #include "channel/real.hpp"
@@ -41,6 +42,21 @@ bool writable_now(int fd) {
     return real::ppoll(&poll, 1, &now, nullptr) > 0;
 }
 
+/// Keeps what is written before the handshake is done, as the kernel would. 0: no room, or the handshake is not under way or over.
+std::size_t keep_early(Shared& shared, std::span<const iovec> from) {
+    const std::lock_guard guard(shared.send_lock);
+    const State state = shared.state.load();
+    if (state != State::await_hello && state != State::await_confirm) return 0;
+    Pieces pieces(from);
+    const std::size_t room = kRecordBytes - shared.early_size;
+    if (pieces.left() > room) return 0;
+    const std::size_t size = pieces.left();
+    pieces.gather(shared.plain + shared.early_size, size);
+    shared.early_size += static_cast<std::uint32_t>(size);
+    shared.plain_high = std::max(shared.plain_high, shared.early_size);
+    return size;
+}
+
 ssize_t pipe_broken(int flags) {
     if ((flags & MSG_NOSIGNAL) == 0) raise(SIGPIPE);
     errno = EPIPE;
@@ -55,6 +71,13 @@ ssize_t transmit(Process& process, int fd, Entry& entry, std::span<const iovec> 
         if (shared.state.load() == State::failed) {
             errno = shared.error.load();
             return -1;
+        }
+        const State state = drive(process, fd, entry);
+        if (state == State::await_hello || state == State::await_confirm) {
+            if (const std::size_t kept = keep_early(shared, from); kept > 0) {
+                process.courier().carry(process, fd, entry);
+                return static_cast<ssize_t>(kept);
+            }
         }
         if (await_open(process, fd, entry, flags) != 0) return -1;
     }
@@ -108,15 +131,46 @@ ssize_t transmit(Process& process, int fd, Entry& entry, std::span<const iovec> 
     return static_cast<ssize_t>(done);
 }
 
-void close_sending(Process& process, int fd, Entry& entry) {
+void send_early(Process& process, int fd, Entry& entry) {
+    Shared& shared = *entry.shared;
+    if (shared.early_size == 0) return;
+    const iovec early{shared.plain, shared.early_size};
+    const auto sealed = entry.sealer->seal({&early, 1}, shared.early_size, shared.out);
+    wipe(shared.plain, shared.early_size);
+    shared.early_size = 0;
+    if (!sealed) {
+        break_connection(process, fd, entry, sealed.error().code, std::string("to ") + shared.peer + ": " + sealed.error().line, true);
+        return;
+    }
+    shared.out_begin = 0;
+    shared.out_end = static_cast<std::uint32_t>(*sealed);
+    (void)flush(fd, shared, MSG_DONTWAIT | MSG_NOSIGNAL);  // the rest goes with the next write, or by the courier
+}
+
+bool early_done(Process& process, int fd, Entry& entry) {
     Shared& shared = *entry.shared;
     const State state = drive(process, fd, entry);
+    if (state == State::failed) return true;
+    if (state != State::open) return false;
+    const std::lock_guard guard(shared.send_lock);
+    return flush(fd, shared, MSG_DONTWAIT | MSG_NOSIGNAL) || (errno != EAGAIN && errno != EINTR);
+}
+
+void close_sending(Process& process, int fd, Entry& entry) {
+    Shared& shared = *entry.shared;
+    const std::int64_t patience = now_ns() + kClosePatienceMs * std::int64_t{1'000'000};
+    State state = drive(process, fd, entry);
+    while (shared.early_size > 0 && state != State::open && state != State::failed && now_ns() < patience) {
+        pollfd poll{fd, handshake_events(entry), 0};
+        const timespec tick{0, kTickMs * 1'000'000L};
+        real::ppoll(&poll, 1, &tick, nullptr);
+        state = drive(process, fd, entry);
+    }
     if (state != State::open || !entry.sealer) return;
     const std::lock_guard guard(shared.send_lock);
     if (shared.write_closed) return;
     shared.write_closed = true;
     shared.held = false;
-    const std::int64_t patience = now_ns() + kClosePatienceMs * std::int64_t{1'000'000};
     const auto push = [&] {
         while (!flush(fd, shared, MSG_DONTWAIT | MSG_NOSIGNAL)) {
             if (errno != EAGAIN && errno != EINTR) return false;

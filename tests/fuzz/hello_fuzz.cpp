@@ -14,9 +14,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const auto role = (data[0] & 1) != 0 ? keys::Role::initiator : keys::Role::responder;
     const keys::JobKey job_key;
     const keys::Local local{fuzz::toy_crypto(), &job_key, (data[0] & 2) != 0};
+    const keys::Identity self{};
     keys::HandshakeState state{};
     std::array<std::uint8_t, keys::kHelloSize> ours{};
-    if (!keys::start(local, role, {}, state) ||
+    if (!keys::start(local, role, self, state) ||
         (role == keys::Role::initiator && !keys::write_hello(local, state, ours))) {
         std::abort();
     }

@@ -52,7 +52,7 @@ TEST_F(SettingsTest, DefaultsWithoutFile) {
     EXPECT_EQ(settings->scope, Scope::between_nodes);
     EXPECT_EQ(settings->key_file, home_ / ".config/cryptmpi/job.key");
     EXPECT_TRUE(settings->report_file.empty());
-    EXPECT_EQ(settings->handshake_timeout, std::chrono::seconds(30));
+    EXPECT_EQ(settings->handshake_timeout, std::chrono::seconds(600));
     EXPECT_EQ(settings->abort_after, std::chrono::seconds(10));
     EXPECT_TRUE(settings->check_addresses);
     EXPECT_EQ(settings->job_id, "");
