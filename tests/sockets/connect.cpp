@@ -25,24 +25,41 @@ void note_error_of(int fd) {
     note("SO_ERROR = %s", error == 0 ? "0" : strerrorname_np(error));
 }
 
+/// The other side: accepts, reads "hello", answers "world!".
+class Answering {
+public:
+    explicit Answering(int listener)
+        : thread_([this, listener] {
+              server_ = accept_from(listener);
+              received_ = receive(server_, 5).size();
+              send_all(server_, text("world!"));
+          }) {}
+    void note_received() {
+        thread_.join();
+        note("received %zu", received_);
+    }
+
+private:
+    Descriptor server_;
+    std::size_t received_ = 0;
+    std::thread thread_;  // after what it uses
+};
+
 SOCKETS_CASE(connect_non_blocking) {
     sockaddr_in address;
     const Descriptor listener = listen_on_loopback(address);
     const Descriptor client(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
     result("connect", ::connect(client, generic(address), sizeof address));
-    Descriptor server;
-    std::thread accepting([&] { server = accept_from(listener); });
+    Answering peer(listener);
     note("then: %s", event_names(wait_for(client, POLLOUT)).c_str());
-    accepting.join();
     note_error_of(client);
     // The first connect after the connection is there may say so, the next one must.
     const int again = ::connect(client, generic(address), sizeof address);
     note("connect again: %s", again == 0 || errno == EISCONN ? "0 or EISCONN" : strerrorname_np(errno));
     result("connect once more", ::connect(client, generic(address), sizeof address));
     send_all(client, text("hello"));
-    note("received %zu", receive(server, 5).size());
-    send_all(server, text("world!"));
     note("received %zu", receive(client, 6).size());
+    peer.note_received();
 }
 
 SOCKETS_CASE(connect_non_blocking_by_epoll) {
@@ -53,17 +70,16 @@ SOCKETS_CASE(connect_non_blocking_by_epoll) {
     result("connect", ::connect(client, generic(address), sizeof address));
     epoll_event event{EPOLLIN | EPOLLOUT | EPOLLET, {.u64 = 0x1122334455667788}};
     result("epoll_ctl", ::epoll_ctl(epoll, EPOLL_CTL_ADD, client, &event));
-    Descriptor server;
-    std::thread accepting([&] { server = accept_from(listener); });
+    Answering peer(listener);
     event = {};
     result("epoll_wait", ::epoll_wait(epoll, &event, 1, 10000));
-    accepting.join();
     note("%s, data %llx", event_names(event.events).c_str(), static_cast<unsigned long long>(event.data.u64));
     note_error_of(client);
-    send_all(server, text("hello"));
+    send_all(client, text("hello"));
     result("epoll_wait", ::epoll_wait(epoll, &event, 1, 10000));
     note("%s", event_names(event.events & EPOLLIN).c_str());
-    note("received %zu", receive(client, 5).size());
+    note("received %zu", receive(client, 6).size());
+    peer.note_received();
 }
 
 SOCKETS_CASE(connect_non_blocking_send_at_once) {
@@ -72,10 +88,21 @@ SOCKETS_CASE(connect_non_blocking_send_at_once) {
     const Descriptor listener = listen_on_loopback(address);
     const Descriptor client(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
     result("connect", ::connect(client, generic(address), sizeof address));
+    Answering peer(listener);
+    send_all(client, text("hello"));
+    peer.note_received();
+}
+
+SOCKETS_CASE(accepted_and_left_alone) {
+    // The other side accepts and then does something else for a while, as a process that computes does.
+    sockaddr_in address;
+    const Descriptor listener = listen_on_loopback(address);
     Descriptor server;
     std::thread accepting([&] { server = accept_from(listener); });
-    send_all(client, text("hello"));
+    const Descriptor client(::socket(AF_INET, SOCK_STREAM, 0));
+    result("connect", ::connect(client, generic(address), sizeof address));
     accepting.join();
+    send_all(client, text("hello"));
     note("received %zu", receive(server, 5).size());
 }
 
@@ -115,12 +142,10 @@ SOCKETS_CASE(connect_again_after_refusal) {
     const Descriptor client(::socket(AF_INET, SOCK_STREAM, 0));
     result("connect", ::connect(client, generic(address), sizeof address));
     listener = listen_on_loopback(address);
-    Descriptor server;
-    std::thread accepting([&] { server = accept_from(listener); });
+    Answering peer(listener);
     result("connect", ::connect(client, generic(address), sizeof address));
-    accepting.join();
     send_all(client, text("hello"));
-    note("received %zu", receive(server, 5).size());
+    peer.note_received();
 }
 
 SOCKETS_CASE(connect_unusual) {
@@ -153,6 +178,7 @@ SOCKETS_CASE(accept_flags) {
             if (::connect(client, generic(address), sizeof address) != 0) {
                 give_up("connect");
             }
+            send_all(client, text("hello"));
         });
         sockaddr_in peer{};
         socklen_t size = sizeof peer;
@@ -160,14 +186,13 @@ SOCKETS_CASE(accept_flags) {
         while ((fd = ::accept4(listener, reinterpret_cast<sockaddr*>(&peer), &size, flags)) < 0 && errno == EAGAIN) {
             wait_for(listener, POLLIN);
         }
-        connecting.join();
         const Descriptor server(fd);
         note("family %d, address size %u, loopback %d", peer.sin_family, size,
              peer.sin_addr.s_addr == htonl(INADDR_LOOPBACK));
         note("non-blocking %d, close on exec %d", (::fcntl(server, F_GETFL) & O_NONBLOCK) != 0,
              (::fcntl(server, F_GETFD) & FD_CLOEXEC) != 0);
-        send_all(client, text("hello"));
         note("received %zu", receive(server, 5).size());
+        connecting.join();
     }
     result("accept4, bad flags", ::accept4(listener, nullptr, nullptr, 1));
 }
@@ -269,12 +294,17 @@ SOCKETS_CASE(two_thousand_connections) {
     std::thread accepting([&] {
         for (std::size_t at = 0; at < kCount; ++at) {
             servers.push_back(accept_from(listener));
+            send_all(servers.back(), receive(servers.back(), 1));
         }
     });
     for (std::size_t at = 0; at < kCount; ++at) {
         clients.emplace_back(::socket(AF_INET, SOCK_STREAM, 0));
         if (::connect(clients.back(), generic(address), sizeof address) != 0) {
             give_up("connect");
+        }
+        send_all(clients.back(), text("x"));
+        if (receive(clients.back(), 1).size() != 1) {
+            give_up("the first byte");
         }
     }
     accepting.join();

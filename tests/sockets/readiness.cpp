@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <csignal>
+#include <cstring>
 
 #include "support.hpp"
 
@@ -433,17 +434,13 @@ SOCKETS_CASE(readiness_is_true_when_records_arrive_in_parts) {
         const Descriptor listener = listen_on_loopback(address);
         const int small = 4096;
         ::setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
-        Descriptor client(::socket(AF_INET, SOCK_STREAM, 0));
-        ::setsockopt(client, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
-        std::thread connecting([&] {
-            if (::connect(client, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
-                give_up("connect");
-            }
-        });
-        const Descriptor server = accept_from(listener);
-        connecting.join();
+        Descriptor unconnected(::socket(AF_INET, SOCK_STREAM, 0));
+        ::setsockopt(unconnected, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
+        sockaddr_storage storage{};
+        std::memcpy(&storage, &address, sizeof address);
+        const auto [client, server] = join_ends(listener, std::move(unconnected), storage);
         const Bytes data = context.random.bytes(1 << 19);
-        std::thread writing([&] { send_all(client, data); });
+        std::thread writing([&data, fd = int{client}] { send_all(fd, data); });
         Bytes got, space(1 << 18);
         std::size_t lies = 0;
         while (got.size() < data.size()) {

@@ -102,33 +102,31 @@ Descriptor listen_on_loopback(sockaddr_in& address, int backlog) {
     return listener;
 }
 
-namespace {
-
-// A connection is complete when both ends have agreed on keys, so connect and accept run at the same time.
-template <typename Address>
-Pair connect_pair(int listener, const Address& address) {
+Pair join_ends(int listener, Descriptor client, const sockaddr_storage& address) {
     Pair pair;
-    pair.client = Descriptor(::socket(address.ss_family, SOCK_STREAM, 0));
-    int connected = -1;
+    pair.client = std::move(client);
+    std::uint8_t one = 1, other = 0;
     std::thread connecting([&] {
-        connected = ::connect(pair.client, reinterpret_cast<const sockaddr*>(&address), sizeof address);
-        if (connected != 0) {
+        if (::connect(pair.client, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+            ::send(pair.client, &one, 1, 0) != 1 || ::recv(pair.client, &other, 1, MSG_WAITALL) != 1) {
             give_up("connect");
         }
     });
+    std::uint8_t byte;
     pair.server = accept_from(listener);
+    if (::recv(pair.server, &byte, 1, MSG_WAITALL) != 1 || ::send(pair.server, &byte, 1, 0) != 1) {
+        give_up("accept");
+    }
     connecting.join();
     return pair;
 }
-
-}  // namespace
 
 Pair connected_pair() {
     sockaddr_in address;
     const Descriptor listener = listen_on_loopback(address);
     sockaddr_storage storage{};
     std::memcpy(&storage, &address, sizeof address);
-    return connect_pair(listener, storage);
+    return join_ends(listener, Descriptor(::socket(storage.ss_family, SOCK_STREAM, 0)), storage);
 }
 
 Pair connected_pair_ipv6() {
@@ -143,7 +141,7 @@ Pair connected_pair_ipv6() {
     }
     sockaddr_storage storage{};
     std::memcpy(&storage, &address, sizeof address);
-    return connect_pair(listener, storage);
+    return join_ends(listener, Descriptor(::socket(storage.ss_family, SOCK_STREAM, 0)), storage);
 }
 
 Descriptor connect_to(const Context& context) {

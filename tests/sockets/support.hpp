@@ -87,6 +87,9 @@ struct Context {
 };
 
 Descriptor listen_on_loopback(sockaddr_in& address, int backlog = 64);
+/// Connects and accepts at the same time, and sends a byte each way: after that both ends are surely open, also for
+/// what is not plain TCP underneath. Cases about the time before that make their connections themselves.
+Pair join_ends(int listener, Descriptor client, const sockaddr_storage& address);
 Pair connected_pair();
 Pair connected_pair_ipv6();
 Descriptor connect_to(const Context& context);

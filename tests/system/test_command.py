@@ -197,7 +197,7 @@ def test_program_of_go(home):
         pytest.skip("no Go compiler")
     (home / "program.go").write_text("package main\nfunc main() {}\n")
     subprocess.run([go, "build", "-o", home / "program", home / "program.go"], check=True, cwd=home,
-                   env={**os.environ, "GOCACHE": str(home / "cache"), "GO111MODULE": "off"}, capture_output=True)
+                   env={**os.environ, "GO111MODULE": "off"}, capture_output=True)
     assert_refused(cryptmpi(home, "exec", home / "program"), "Go program")
 
 
@@ -278,7 +278,7 @@ def test_exec_passes_signals(home):
 def launcher(home):
     script = home / "mpiexec"
     script.write_text('#!/bin/sh\nif [ "$1" = --version ]; then echo "HYDRA build details:"; exit; fi\n'
-                      'for word; do echo "$word"; done >"$HOME/line"\n'
+                      'printf "%s\\n" "$@" >"$HOME/line"\n'
                       'while [ "$1" != "$COMMAND" ]; do shift; done\nexec "$@"\n')
     script.chmod(0o755)
     return script

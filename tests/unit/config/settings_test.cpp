@@ -150,19 +150,21 @@ TEST_F(SettingsTest, JobIdFromTheLauncher) {
 }
 
 TEST(ConfigFolder, FollowsXdgThenHome) {
-    EXPECT_EQ(config_folder(Environment({{"XDG_CONFIG_HOME", "/x"}, {"HOME", "/h"}})), "/x/cryptmpi");
-    EXPECT_EQ(config_folder(Environment({{"HOME", "/h"}})), "/h/.config/cryptmpi");
+    EXPECT_EQ(config_folder(Environment(Variables{{"XDG_CONFIG_HOME", "/x"}, {"HOME", "/h"}})), "/x/cryptmpi");
+    EXPECT_EQ(config_folder(Environment(Variables{{"HOME", "/h"}})), "/h/.config/cryptmpi");
 }
 
 TEST(Identify, RanksLaunchersAndOthers) {
-    auto rank = identify(Environment({{"PMI_RANK", "3"}, {"PMI_SIZE", "4"}, {"CRYPTMPI_INTERNAL_ROLE", "launcher"}}));
+    auto rank =
+        identify(Environment(Variables{{"PMI_RANK", "3"}, {"PMI_SIZE", "4"}, {"CRYPTMPI_INTERNAL_ROLE", "launcher"}}));
     EXPECT_EQ(rank.role, "rank");
     EXPECT_EQ(rank.rank, 3);
     EXPECT_EQ(rank.ranks, 4);
-    EXPECT_EQ(identify(Environment({{"CRYPTMPI_INTERNAL_ROLE", "launcher"}, {"SLURM_PROCID", "0"}})).role, "launcher");
-    EXPECT_EQ(identify(Environment({{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}})).ranks, 2);
+    EXPECT_EQ(identify(Environment(Variables{{"CRYPTMPI_INTERNAL_ROLE", "launcher"}, {"SLURM_PROCID", "0"}})).role,
+              "launcher");
+    EXPECT_EQ(identify(Environment(Variables{{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}})).ranks, 2);
     EXPECT_EQ(identify(Environment{}).role, "process");
-    EXPECT_EQ(identify(Environment({{"PMI_RANK", "x"}})).role, "process");
+    EXPECT_EQ(identify(Environment(Variables{{"PMI_RANK", "x"}})).role, "process");
 }
 
 bool matches(const char* peer_text, const char* address, std::uint16_t port) {
