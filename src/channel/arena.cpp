@@ -89,8 +89,11 @@ Result<Shared*> Arena::take() {
         slot = &slots_[next];
         slot->in_use.store(1);
     }
-    slot->receive_lock.init();
-    slot->send_lock.init();
+    if (!slot->locks_made) {
+        slot->receive_lock.init();
+        slot->send_lock.init();
+        slot->locks_made = true;
+    }
     slot->processes.store(1);
     return slot;
 }
@@ -98,7 +101,8 @@ Result<Shared*> Arena::take() {
 void Arena::give_back(Shared* slot) {
     wipe(slot->raw, slot->raw_high);
     wipe(slot->plain, slot->plain_high);
-    const std::size_t from = offsetof(Shared, processes);
+    slot->processes.store(0);
+    const std::size_t from = offsetof(Shared, inode);
     wipe(reinterpret_cast<std::uint8_t*>(slot) + from, offsetof(Shared, raw) - from);
     slot->in_use.store(0);
 }

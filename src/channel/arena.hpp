@@ -43,10 +43,12 @@ inline constexpr std::size_t kOutCapacity = seal::kMaxPlaintext + 2 * seal::kRec
 struct Shared {
     std::atomic<std::uint32_t> in_use;
     std::atomic<std::int32_t> processes;  // that hold the socket
-    std::uint64_t inode;                  // of the socket: how an exec'ed program finds it again
-
+    bool locks_made;
     SharedMutex receive_lock;
     SharedMutex send_lock;
+    // All above outlives the connection: a late call may still take a lock, to find that the slot is somebody else's.
+
+    std::uint64_t inode;                  // of the socket: how an exec'ed program finds it again
     std::atomic<State> state;
     std::atomic<int> error;
     std::atomic<bool> readable;           // a read would return at once without asking the kernel

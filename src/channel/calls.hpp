@@ -26,5 +26,7 @@ int check_road(int fd, const Entry& entry, const sockaddr* to, socklen_t size);
 void duplicated(int from, int to);
 /// About to be closed (or replaced); what was ours ends in order.
 void closing(int fd);
+/// The kernel has closed it.
+void closed(int fd);
 
 }  // namespace cryptmpi::channel

@@ -37,6 +37,12 @@ void closing(int fd) {
     process.table().recycle(last);
 }
 
+void closed(int fd) {
+    Entry* entry = known(fd);
+    if (entry == nullptr || entry->kind.load() != Kind::ended || !Process::made()->is_me()) return;
+    Process::made()->table().forget(fd);
+}
+
 }  // namespace cryptmpi::channel
 
 namespace {
@@ -67,22 +73,27 @@ bool device_refused(const char* path) {
 CRYPTMPI_CALL int close(int fd) {
     if (fd >= 0 && fd == arena_fd()) return 0;  // it was not the program that opened it
     closing(fd);
-    return real::close(fd);
+    const int status = real::close(fd);
+    closed(fd);
+    return status;
 }
 
 CRYPTMPI_CALL int close_range(unsigned first, unsigned last, int flags) {
     Process* process = Process::made();
     if (process == nullptr) return real::close_range(first, last, flags);
-    if ((flags & CLOSE_RANGE_CLOEXEC) == 0) {
-        const int highest = process->table().highest();
-        for (int fd = static_cast<int>(std::min<unsigned>(first, INT_MAX)); fd <= highest && static_cast<unsigned>(fd) <= last; ++fd)
-            closing(fd);
+    const bool closes = (flags & CLOSE_RANGE_CLOEXEC) == 0;
+    const unsigned end = std::min<unsigned>(last, static_cast<unsigned>(process->table().highest()));
+    for (unsigned fd = first; closes && process->table().highest() >= 0 && fd <= end; ++fd) closing(static_cast<int>(fd));
+    const auto keep = static_cast<unsigned>(arena_fd());  // the highest number if there is none
+    int status = 0;
+    if (keep < first || keep > last) {
+        status = real::close_range(first, last, flags);
+    } else {
+        if (keep > 0) status = close_between(first, keep - 1, flags);
+        if (status == 0 && keep < UINT_MAX) status = close_between(keep + 1, last, flags);
     }
-    const int keep = arena_fd();
-    if (keep < 0 || static_cast<unsigned>(keep) < first || static_cast<unsigned>(keep) > last)
-        return real::close_range(first, last, flags);
-    if (keep > 0 && close_between(first, static_cast<unsigned>(keep) - 1, flags) != 0) return -1;
-    return close_between(static_cast<unsigned>(keep) + 1, last, flags);
+    for (unsigned fd = first; closes && process->table().highest() >= 0 && fd <= end; ++fd) closed(static_cast<int>(fd));
+    return status;
 }
 
 CRYPTMPI_CALL void closefrom(int first) {
@@ -97,11 +108,11 @@ CRYPTMPI_CALL int dup(int fd) {
 
 CRYPTMPI_CALL int dup2(int from, int to) {
     if (from == to || known(from) == known(to)) {
-        const int made = real::dup2(from, to);
-        return made;
+        return real::dup2(from, to);
     }
     if (real::fcntl(from, F_GETFD, nullptr) >= 0) closing(to);
     const int made = real::dup2(from, to);
+    closed(to);
     duplicated(from, made);
     return made;
 }
@@ -110,6 +121,7 @@ CRYPTMPI_CALL int dup3(int from, int to, int flags) {
     if (from == to || known(from) == known(to)) return real::dup3(from, to, flags);
     if (real::fcntl(from, F_GETFD, nullptr) >= 0) closing(to);
     const int made = real::dup3(from, to, flags);
+    closed(to);
     duplicated(from, made);
     return made;
 }

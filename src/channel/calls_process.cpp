@@ -75,7 +75,7 @@ int start_program(char* const* environment, Start start) {
         for (Shared* shared : kept) shared->processes.fetch_add(1);
     }
     real::fcntl(arena, F_SETFD, nullptr);
-    const std::string variable = kArenaVariable + std::to_string(arena);
+    const std::string variable = kArenaVariable + std::to_string(arena) + ",counted";
     const int status = start(environment_with(environment, variable).data());
     const int error = errno;
     real::fcntl(arena, F_SETFD, reinterpret_cast<void*>(static_cast<long>(FD_CLOEXEC)));
@@ -119,8 +119,7 @@ __attribute__((destructor)) void ended() {
 CRYPTMPI_CALL pid_t fork() {
     if (Process::made() == nullptr) return real::fork();
     each_sealed([](Entry& entry) { entry.shared->processes.fetch_add(1); });
-    const pid_t pid = real::fork();
-    if (pid == 0) Process::made()->after_fork_in_child();
+    const pid_t pid = Process::made()->fork();
     if (pid < 0) each_sealed([](Entry& entry) { entry.shared->processes.fetch_sub(1); });
     return pid;
 }

@@ -20,6 +20,10 @@ namespace cryptmpi::channel {
 int check_road(int fd, const Entry& entry, const sockaddr* to, socklen_t size) {
     Process& process = Process::get();
     const Kind kind = entry.kind.load();
+    if (kind == Kind::ended) {
+        errno = EPIPE;
+        return -1;
+    }
     if (kind == Kind::foreign) {
         const auto peer = Address::peer_of(fd);
         process.complain_once("foreign", "a connection" + (peer ? " with " + peer->text() : std::string()) +
@@ -117,6 +121,7 @@ int accepted(int fd) {
     std::string why;
     switch (process.policy().decide(*peer, why)) {
         case Verdict::native:
+            process.table().forget(fd);
             process.count_native();
             return fd;
         case Verdict::plaintext:
@@ -172,7 +177,6 @@ CRYPTMPI_CALL int connect(int fd, const sockaddr* address, socklen_t size) {
         case Kind::sealed:
             if (tcp_refused(*entry)) {
                 end(process, fd, *entry);
-                entry->shared = nullptr;
                 entry->kind.store(Kind::fresh);
                 return connect_stream(process, fd, *entry, address, size);
             }

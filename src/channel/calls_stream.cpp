@@ -69,7 +69,7 @@ bool may_send(int fd, const sockaddr* to, socklen_t size) {
 
 bool may_receive(int fd) {
     const Entry* entry = known(fd);
-    if (entry == nullptr || entry->kind.load() != Kind::foreign) return true;
+    if (entry == nullptr || (entry->kind.load() != Kind::foreign && entry->kind.load() != Kind::ended)) return true;
     return check_road(fd, *entry, nullptr, 0) == 0;
 }
 

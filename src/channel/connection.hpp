@@ -10,6 +10,7 @@
 #include "channel/process.hpp"
 #include "channel/table.hpp"
 
+#include <cerrno>
 #include <span>
 
 namespace cryptmpi::channel {
@@ -26,8 +27,9 @@ State drive(Process& process, int fd, Entry& entry);
 /// What the kernel must be asked to wait for while the handshake is on its way: POLLIN or POLLOUT.
 short handshake_events(const Entry& entry);
 
-/// Waits until the connection is open, as the descriptor's blocking mode and `flags` say. 0, or -1 with errno (EAGAIN, EINTR, the failure).
-int await_open(Process& process, int fd, Entry& entry, int flags);
+/// Waits until the connection is open, as the descriptor's blocking mode, `flags` and the time limit of `timeout_option`
+/// (SO_RCVTIMEO, SO_SNDTIMEO) say. 0, or -1 with errno (EAGAIN, EINTR, the failure).
+int await_open(Process& process, int fd, Entry& entry, int flags, int timeout_option);
 
 /// Seals what was written early and gives it to the kernel; when the stream has just opened, with both locks held.
 void send_early(Process& process, int fd, Entry& entry);
@@ -54,10 +56,16 @@ bool confirm(Process& process, int fd, Entry& entry);
 /// The last descriptor of this process is about to be closed.
 void end(Process& process, int fd, Entry& entry);
 
+/// Another thread closed the descriptor while this call was on its way.
+inline ssize_t closed_meanwhile() {
+    errno = EBADF;
+    return -1;
+}
+
 /// CLOCK_MONOTONIC in nanoseconds.
 std::int64_t now_ns();
 
-/// While handshakes are on their way no wait is longer than this: their deadlines are looked at in between.
-inline constexpr int kTickMs = 500;
+/// While handshakes are on their way no wait is longer than this: another thread may have brought one to its end.
+inline constexpr int kTickMs = 5;
 
 }  // namespace cryptmpi::channel

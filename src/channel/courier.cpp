@@ -6,19 +6,24 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <cerrno>
 
 namespace cryptmpi::channel {
 
 namespace {
-constexpr long kRound_ns = 20'000'000;  // how soon a new parcel is seen while the thread waits for older ones
+constexpr long kRound_ns = 200'000'000;  // how often deadlines are looked at
 }  // namespace
 
 void Courier::carry(Process& process, int fd, Entry& entry) {
     const std::lock_guard guard(lock_);
     parcels_.push_back({fd, &entry, entry.shared});
-    if (running_) return;
+    if (bell_ < 0) bell_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    const std::uint64_t one = 1;
+    if (running_ && real::write(bell_, &one, sizeof one) > 0) return;
+    if (running_) return;  // the bell is ringing already
     sigset_t all;
     sigset_t before;
     sigfillset(&all);
@@ -36,6 +41,8 @@ void Courier::after_fork_in_child() {
     new (&lock_) std::mutex;  // whoever held it is not in this process
     running_ = false;
     parcels_.clear();
+    if (bell_ >= 0) real::close(bell_);
+    bell_ = -1;
 }
 
 void* Courier::run(void* process) {
@@ -55,7 +62,7 @@ bool Courier::round(Process& process) {
         }
         parcels.swap(parcels_);
     }
-    std::vector<pollfd> polls;
+    std::vector<pollfd> polls{{bell_, POLLIN, 0}};
     std::vector<Parcel> left;
     for (const Parcel& parcel : parcels) {
         if (process.table().find_sealed(parcel.fd) != parcel.entry || parcel.entry->shared != parcel.shared) continue;
@@ -64,9 +71,11 @@ bool Courier::round(Process& process) {
         const bool open = parcel.shared->state.load() == State::open;
         polls.push_back({parcel.fd, open ? static_cast<short>(POLLOUT) : handshake_events(*parcel.entry), 0});
     }
-    if (!polls.empty()) {
+    if (!left.empty()) {
         const timespec tick{0, kRound_ns};
         real::ppoll(polls.data(), polls.size(), &tick, nullptr);
+        std::uint64_t rings = 0;
+        if (real::read(bell_, &rings, sizeof rings) < 0) rings = 0;  // nobody rang
     }
     const std::lock_guard guard(lock_);
     parcels_.insert(parcels_.end(), left.begin(), left.end());

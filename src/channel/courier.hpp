@@ -1,10 +1,12 @@
-// Carries early data: what a program wrote before the handshake was done.
+// Brings handshakes to their end when the program does not call us meanwhile.
 //
-// The kernel takes a write on a fresh connection at once, and programs rely on it (UCX holds a lock across connect and its first send).
-// So do we; but then somebody has to finish the handshake and send, also if the program never calls us again. That is this thread;
-// it is started by the first early write, and every call of the program that touches the connection does the same work sooner.
+// The kernel completes a connection by itself, and takes a write on a fresh one at once; programs rely on both. (UCX holds a lock across
+// connect and its first send; Open MPI blocks in the first recv of an accepted connection while its own connect is on its way to
+// the same peer.) So one thread of ours does what the kernel would. It lives while there are handshakes; every call of the program that
+// touches such a connection does the same work, and whoever is first does it.
 #pragma once
 
+#include <atomic>
 #include <mutex>
 #include <vector>
 
@@ -26,13 +28,13 @@ private:
         Entry* entry;
         Shared* shared;
     };
-    struct Work;
     static void* run(void* process);
     bool round(Process& process);
 
     std::mutex lock_;
     std::vector<Parcel> parcels_;
     bool running_ = false;
+    int bell_ = -1;  // an eventfd: a new parcel
 };
 
 }  // namespace cryptmpi::channel

@@ -199,6 +199,7 @@ int begin(Process& process, int fd, Entry& entry, keys::Role role, const Address
         }
     }
     rearm(entry);
+    process.courier().carry(process, fd, entry);
     return 0;
 }
 
@@ -215,11 +216,14 @@ Result<void> resume(Process& process, Entry& entry, Shared& shared) {
 }
 
 State drive(Process& process, int fd, Entry& entry) {
+    if (entry.shared == nullptr) return State::failed;
     Shared& shared = *entry.shared;
     State state = shared.state.load(std::memory_order_acquire);
-    if (state == State::open || state == State::failed) return state;
+    if (state == State::open && entry.opener) return state;
+    if (state == State::failed) return state;
     const std::lock_guard receive_guard(shared.receive_lock);
     const std::lock_guard send_guard(shared.send_lock);
+    if (entry.shared != &shared) return State::failed;
     const State before = shared.state.load();
     for (bool moved = true; moved;) {
         moved = false;
@@ -261,16 +265,21 @@ short handshake_events(const Entry& entry) {
     return entry.shared->state.load() == State::tcp_connecting ? POLLOUT : POLLIN;
 }
 
-int await_open(Process& process, int fd, Entry& entry, int flags) {
+int await_open(Process& process, int fd, Entry& entry, int flags, int timeout_option) {
     const bool waits = (flags & MSG_DONTWAIT) == 0 && (real::fcntl(fd, F_GETFL, nullptr) & O_NONBLOCK) == 0;
+    timeval limit{};
+    socklen_t size = sizeof limit;
+    if (waits) real::getsockopt(fd, SOL_SOCKET, timeout_option, &limit, &size);
+    const bool limited = limit.tv_sec != 0 || limit.tv_usec != 0;
+    const std::int64_t until = now_ns() + limit.tv_sec * std::int64_t{1'000'000'000} + limit.tv_usec * std::int64_t{1000};
     for (;;) {
         const State state = drive(process, fd, entry);
         if (state == State::open) return 0;
         if (state == State::failed) {
-            errno = entry.shared->error.load();
+            errno = entry.shared == nullptr ? EBADF : entry.shared->error.load();
             return -1;
         }
-        if (!waits) {
+        if (!waits || (limited && now_ns() >= until)) {
             errno = EAGAIN;
             return -1;
         }

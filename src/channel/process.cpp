@@ -238,6 +238,8 @@ void Process::check_roads() {
 void Process::adopt_inherited() {
     if (!settings_.enabled) return;
     const char* inherited = std::getenv("CRYPTMPI_INTERNAL_ARENA");
+    // fork and vfork have counted the new program as a holder of its sockets; posix_spawn could not.
+    const bool counted = inherited != nullptr && std::strstr(inherited, ",counted") != nullptr;
     if (inherited != nullptr) {
         const int fd = std::atoi(inherited);
         struct stat information{};
@@ -268,6 +270,7 @@ void Process::adopt_inherited() {
         }
         if (Shared* shared = arena_.find(information.st_ino)) {
             Entry* entry = table_.add(fd, Kind::fresh);
+            if (!counted) shared->processes.fetch_add(1);
             if (auto resumed = resume(*this, *entry, *shared); !resumed) complain(resumed.error().line);
             return;
         }
@@ -276,7 +279,19 @@ void Process::adopt_inherited() {
     });
 }
 
-void Process::after_fork_in_child() {
+pid_t Process::fork() {
+    local_lock_.lock();
+    report_lock_.lock();
+    table_.lock();
+    const pid_t pid = real::fork();
+    table_.unlock();
+    report_lock_.unlock();
+    local_lock_.unlock();
+    if (pid == 0) become_child();
+    return pid;
+}
+
+void Process::become_child() {
     pid_ = getpid();
     handshakes_.store(0);
     courier_.after_fork_in_child();
@@ -295,10 +310,8 @@ void Process::after_fork_in_child() {
 void Process::finish() {
     if (!is_me() || finished_.exchange(true)) return;
     for (int fd = 0; fd <= table_.highest(); ++fd) {
-        Entry* entry = table_.find_sealed(fd);
-        if (entry == nullptr) continue;
-        Entry* last = table_.remove(fd);
-        if (last != nullptr) end(*this, fd, *last);
+        // Other libraries' destructors run after this: what they still write must not go out in clear.
+        if (Entry* entry = table_.find_sealed(fd)) end(*this, fd, *entry);
     }
     if (settings_.report_file.empty()) return;
     report::Part part;

@@ -66,7 +66,8 @@ public:
     /// Looks for devices that carry messages around TCP, opened behind our back, and stops the process if there are any.
     void check_roads();
 
-    void after_fork_in_child();
+    /// fork, with no lock of ours held by a thread that the child does not have.
+    pid_t fork();
     /// Ends every sealed stream in order and writes the report part; at exit.
     void finish();
 
@@ -76,6 +77,7 @@ public:
 private:
     Process();
     void adopt_inherited();
+    void become_child();
 
     static std::atomic<Process*> made_;
 

@@ -232,15 +232,17 @@ bool confirm(Process& process, int fd, Entry& entry) {
 }
 
 ssize_t receive(Process& process, int fd, Entry& entry, std::span<const iovec> to, int flags) {
+    if (entry.shared == nullptr) return closed_meanwhile();
     Shared& shared = *entry.shared;
     if (shared.state.load(std::memory_order_acquire) != State::open || !entry.opener) {
-        if (await_open(process, fd, entry, flags) != 0) return -1;
+        if (await_open(process, fd, entry, flags, SO_RCVTIMEO) != 0) return -1;
     }
     Pieces pieces(to);
     if (pieces.left() == 0) return 0;
     const bool peek = (flags & MSG_PEEK) != 0;
     const bool whole = (flags & MSG_WAITALL) != 0 && !peek;
     const std::lock_guard guard(shared.receive_lock);
+    if (entry.shared != &shared) return closed_meanwhile();
 
     std::size_t got = 0;
     for (;;) {

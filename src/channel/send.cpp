@@ -66,6 +66,7 @@ ssize_t pipe_broken(int flags) {
 }  // namespace
 
 ssize_t transmit(Process& process, int fd, Entry& entry, std::span<const iovec> from, int flags) {
+    if (entry.shared == nullptr) return closed_meanwhile();
     Shared& shared = *entry.shared;
     if (shared.state.load(std::memory_order_acquire) != State::open || !entry.sealer) {
         if (shared.state.load() == State::failed) {
@@ -74,15 +75,13 @@ ssize_t transmit(Process& process, int fd, Entry& entry, std::span<const iovec> 
         }
         const State state = drive(process, fd, entry);
         if (state == State::await_hello || state == State::await_confirm) {
-            if (const std::size_t kept = keep_early(shared, from); kept > 0) {
-                process.courier().carry(process, fd, entry);
-                return static_cast<ssize_t>(kept);
-            }
+            if (const std::size_t kept = keep_early(shared, from); kept > 0) return static_cast<ssize_t>(kept);
         }
-        if (await_open(process, fd, entry, flags) != 0) return -1;
+        if (await_open(process, fd, entry, flags, SO_SNDTIMEO) != 0) return -1;
     }
     const int how = flags & (MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE);
     const std::lock_guard guard(shared.send_lock);
+    if (entry.shared != &shared) return closed_meanwhile();
     if (shared.write_closed) return pipe_broken(flags);
     Pieces pieces(from);
     const std::size_t all = pieces.left();
@@ -193,7 +192,10 @@ void end(Process& process, int fd, Entry& entry) {
     Shared* shared = entry.shared;
     process.handshake_settled(entry);
     if (entry.sealer && entry.opener) process.add(entry.sealer->counters(), entry.opener->counters());
-    if (shared->processes.fetch_sub(1) > 1) return;
+    if (shared->processes.fetch_sub(1) > 1) {
+        entry.kind.store(Kind::ended);
+        return;
+    }
     close_sending(process, fd, entry);
     // A thread of ours may wait in a call on this socket: wake it, then wait for it to leave.
     if (!shared->receive_lock.try_lock()) {
@@ -210,6 +212,8 @@ void end(Process& process, int fd, Entry& entry) {
         while (rounds-- > 0 && real::recv(fd, shared->raw, sizeof shared->raw, MSG_DONTWAIT) > 0) {
         }
     }
+    entry.shared = nullptr;
+    entry.kind.store(Kind::ended);
     shared->send_lock.unlock();
     shared->receive_lock.unlock();
     process.arena().give_back(shared);

@@ -13,6 +13,7 @@ Table::Table() {
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED) throw std::bad_alloc();
     slots_ = static_cast<std::atomic<Entry*>*>(at);
+    closing_.kind.store(Kind::ended);
 }
 
 Entry* Table::add(int fd, Kind kind) {
@@ -48,9 +49,15 @@ void Table::share(int from, int to) {
 
 Entry* Table::remove(int fd) {
     if (static_cast<unsigned>(fd) >= kMost) return nullptr;
-    Entry* entry = slots_[fd].exchange(nullptr, std::memory_order_acq_rel);
-    if (entry == nullptr || entry->descriptors.fetch_sub(1) > 1) return nullptr;
+    Entry* entry = slots_[fd].exchange(&closing_, std::memory_order_acq_rel);
+    if (entry == nullptr || entry == &closing_ || entry->descriptors.fetch_sub(1) > 1) return nullptr;
     return entry;
+}
+
+void Table::forget(int fd) {
+    if (static_cast<unsigned>(fd) >= kMost) return;
+    Entry* expected = &closing_;
+    slots_[fd].compare_exchange_strong(expected, nullptr);
 }
 
 void Table::recycle(Entry* entry) {

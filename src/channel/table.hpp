@@ -21,6 +21,7 @@ enum class Kind : std::uint8_t {
     sealed,     // connected, sealed
     datagram,   // an internet datagram socket: may not send to other nodes
     foreign,    // connected to another node before we were there: refused
+    ended,      // closed, or this process is at its end: nothing goes in or out, least of all in clear
     epoll,
 };
 
@@ -61,9 +62,16 @@ public:
 
     Entry* add(int fd, Kind kind);
     void share(int from, int to);
-    /// Takes the descriptor out. Returns the entry when this was its last descriptor: the caller ends it and calls recycle.
+    /// Takes the descriptor out; until `forget` it counts as ended, so that no racing call takes it for a native one. Returns the entry
+    /// when this was its last descriptor: the caller ends it and calls recycle.
     Entry* remove(int fd);
+    /// The kernel has closed the descriptor, or it is a new one.
+    void forget(int fd);
     void recycle(Entry* entry);
+
+    /// Around fork: no lock of ours may be held by a thread that the child does not have.
+    void lock() { free_lock_.lock(); }
+    void unlock() { free_lock_.unlock(); }
 
     int highest() const { return highest_.load(std::memory_order_relaxed); }
 
@@ -71,6 +79,7 @@ private:
     static constexpr unsigned kMost = 1U << 20;
     std::atomic<Entry*>* slots_;
     std::atomic<int> highest_{-1};
+    Entry closing_;
     std::mutex free_lock_;
     std::vector<Entry*> free_;
 };

@@ -42,8 +42,9 @@ struct Settings {
     std::filesystem::path key_file;                // key_file; default: <config folder>/job.key
     std::vector<PlaintextPeer> plaintext_peers;    // plaintext_peers = [ ... ]; in the environment comma-separated
     std::filesystem::path report_file;             // report_file; empty: none
-    std::chrono::milliseconds handshake_timeout{600000};  // handshake_timeout_s: a rank that computes answers when it next enters MPI
-    bool check_addresses = true;                         // check_addresses: off behind address translation
+    std::chrono::milliseconds handshake_timeout{
+        600000};                  // handshake_timeout_s: a rank that computes answers when it next enters MPI
+    bool check_addresses = true;  // check_addresses: off behind address translation
     std::chrono::milliseconds abort_after{
         10000};                           // abort_after_s: a rank whose connection failed may live so long; 0: for ever
     std::string job_id;                   // job_id; default: what the launcher's environment tells, else ""

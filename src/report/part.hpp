@@ -1,8 +1,6 @@
 // What one process says of its traffic, and a whole job's report made of such parts.
 #pragma once
 
-#include "base/result.hpp"
-
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
@@ -10,6 +8,8 @@
 #include <mutex>
 #include <string>
 #include <vector>
+
+#include "base/result.hpp"
 
 namespace cryptmpi::report {
 
@@ -23,32 +23,34 @@ struct Unsealed {
 /// Everything that a process's part holds. Filled at exit by the layer, written by write_part.
 struct Part {
     std::string job_id;
-    std::string layer;       // "channel"
-    std::string node;        // host name
+    std::string layer;  // "channel"
+    std::string node;   // host name
     int pid = 0;
-    std::string role;        // "rank", "launcher", "process"
-    int rank = -1;           // -1: none
+    std::string role;  // "rank", "launcher", "process"
+    int rank = -1;     // -1: none
     int ranks = -1;
-    std::string program;     // argv[0]
-    std::string suite;       // "AES-256-GCM"
-    std::string module;      // "ipsec-mb 1.3"
+    std::string program;  // argv[0]
+    std::string suite;    // "AES-256-GCM"
+    std::string module;   // "ipsec-mb 1.3"
     std::string scope;
     std::uint64_t sealed_connections = 0;
-    std::uint64_t sealed_bytes_sent = 0, sealed_bytes_received = 0;      // of plaintext
+    std::uint64_t sealed_bytes_sent = 0, sealed_bytes_received = 0;  // of plaintext
     std::uint64_t sealed_records_sent = 0, sealed_records_received = 0;
-    std::uint64_t native_connections = 0;  // inside the node; their bytes are not counted: nothing of ours runs on that path
+    std::uint64_t native_connections =
+        0;  // inside the node; their bytes are not counted: nothing of ours runs on that path
     std::uint64_t rekeys = 0;
     std::uint64_t failed_opens = 0;
     std::uint64_t refused_handshakes = 0;
     std::vector<std::string> refused_roads;  // "verbs device /dev/infiniband/uverbs0", "UDP to 10.0.0.7:4242"
     std::vector<Unsealed> not_sealed;
-    std::vector<std::string> errors;         // the lines that were printed
+    std::vector<std::string> errors;  // the lines that were printed
 };
 
 /// Writes `<report_file>.parts/<node>.<pid>.json`, atomically. Never throws; an error is one line.
 Result<void> write_part(const std::filesystem::path& report_file, const Part& part);
 
-/// A job's report: its parts' sums, per rank and per node lists, and what is missing ("2 of 4 ranks reported"). JSON text.
+/// A job's report: its parts' sums, per rank and per node lists, and what is missing ("2 of 4 ranks reported"). JSON
+/// text.
 Result<std::string> merge_parts(const std::filesystem::path& report_file);
 
 /// merge_parts, written to report_file; the parts are removed.

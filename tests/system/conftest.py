@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-BUILD = Path(os.environ.get("CRYPTMPI_TEST_BUILD", REPOSITORY / "build" / "release"))
+BUILD = Path(os.environ.get("TEST_BUILD", REPOSITORY / "build" / "release"))
 CHANNEL = BUILD / "lib" / "cryptmpi" / "libcryptmpi-channel.so"
 SOCKETS = BUILD / "bin" / "cryptmpi-test-sockets"
 
@@ -50,9 +50,9 @@ class Sealing:
         return [json.loads(part.read_text()) for part in sorted(Path(f"{report}.parts").glob("*.json"))]
 
 
-def without_settings():
-    """The environment of this process, less what would seal or set anything."""
-    return {name: value for name, value in os.environ.items() if name != "LD_PRELOAD" and not name.startswith("CRYPTMPI_")}
+# What would seal or set anything for the processes that the tests start.
+for _name in [name for name in os.environ if name == "LD_PRELOAD" or name.startswith("CRYPTMPI_")]:
+    del os.environ[_name]
 
 
 @pytest.fixture

@@ -1,12 +1,13 @@
 """What goes wrong when two ends do not agree: one error at the call, one line that says how to mend it."""
 
+import os
 import socket
 import subprocess
 import sys
 import threading
 
 import pytest
-from conftest import error_lines, without_settings
+from conftest import error_lines
 from talking import talk
 
 
@@ -119,7 +120,7 @@ def test_silent_peer(sealing):
         listening = threading.Thread(target=listen, daemon=True)
         listening.start()
         done = subprocess.run([sys.executable, "-c", CONNECT, "127.0.0.1", str(listener.getsockname()[1])], text=True, timeout=30,
-                              env={**without_settings(), **sealing.environment(scope="all", handshake_timeout_s=2)},
+                              env={**os.environ, **sealing.environment(scope="all", handshake_timeout_s=2)},
                               capture_output=True)
         listening.join(20)
     assert done.stdout == "ETIMEDOUT\n", done
@@ -151,7 +152,7 @@ def _serve_with(reply):
 def test_peer_that_says_something_else(sealing, reply):
     port = _serve_with(reply)
     done = subprocess.run([sys.executable, "-c", CONNECT, "127.0.0.1", str(port)], text=True, timeout=30, capture_output=True,
-                          env={**without_settings(), **sealing.environment(scope="all", handshake_timeout_s=2)})
+                          env={**os.environ, **sealing.environment(scope="all", handshake_timeout_s=2)})
     assert done.stdout in ("EPROTO\n", "ETIMEDOUT\n"), done
     assert len(error_lines(done.stderr)) == 1, done.stderr
 
@@ -160,7 +161,7 @@ def test_peer_that_hangs_up(sealing):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=lambda: listener.accept()[0].close(), daemon=True).start()
         done = subprocess.run([sys.executable, "-c", CONNECT, "127.0.0.1", str(listener.getsockname()[1])], text=True, timeout=30,
-                              env={**without_settings(), **sealing.environment(scope="all")}, capture_output=True)
+                              env={**os.environ, **sealing.environment(scope="all")}, capture_output=True)
     assert done.stdout.startswith("E"), done
     assert len(error_lines(done.stderr)) <= 1
 
@@ -177,7 +178,7 @@ def test_bad_key_file(sealing, problem):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(20)
         done = subprocess.run([sys.executable, "-c", CONNECT, "127.0.0.1", str(listener.getsockname()[1])], text=True, timeout=30,
-                              env={**without_settings(), **sealing.environment(scope="all")}, capture_output=True)
+                              env={**os.environ, **sealing.environment(scope="all")}, capture_output=True)
     assert "b'" not in done.stdout, done
     lines = error_lines(done.stderr)
     assert lines and any(str(sealing.key_file) in line for line in lines), done

@@ -1,10 +1,11 @@
 """The socket conformance suite: every case plain and sealed, and what they note must be the same."""
 
+import os
 import subprocess
 import time
 
 import pytest
-from conftest import SOCKETS, error_lines, without_settings
+from conftest import SOCKETS, error_lines
 
 
 def listed(kind):
@@ -15,7 +16,7 @@ def listed(kind):
 
 
 def run(arguments, environment=None, timeout=130):
-    done = subprocess.run([SOCKETS, *map(str, arguments)], env={**without_settings(), **(environment or {})}, capture_output=True,
+    done = subprocess.run([SOCKETS, *map(str, arguments)], env={**os.environ, **(environment or {})}, capture_output=True,
                           timeout=timeout)
     return done.returncode, done.stdout.decode(errors="replace").splitlines(), done.stderr.decode(errors="replace")
 
@@ -54,7 +55,7 @@ class Two:
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
         line = [SOCKETS, *map(str, arguments)]
         if self.lab is None:
-            return subprocess.Popen(line, env={**without_settings(), **environment}, **pipes)
+            return subprocess.Popen(line, env={**os.environ, **environment}, **pipes)
         return self.lab.start(line, node=node, env=environment, **pipes)
 
     def run(self, name, seed, server_environment, client_environment):
