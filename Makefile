@@ -15,7 +15,7 @@ deps:
 build:
 	@scripts/install-packages build
 	@cmake --preset release --log-level=WARNING
-	@cmake --build --preset release
+	@cmake --build --preset release --target product
 
 mpis:
 	@scripts/install-packages build test
@@ -27,6 +27,7 @@ demo: build
 
 # Unit tests and the socket suite, then whole jobs between nodes.
 test: build mpis
+	@cmake --build --preset release
 	@ctest --preset release
 	@$(PYTHON) -m pytest tests/system tests/interop $(ARGS)
 

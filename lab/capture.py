@@ -2,6 +2,7 @@
 
 import mmap
 import re
+import signal
 import struct
 import subprocess
 import time
@@ -37,13 +38,37 @@ class Capture:
         raise LabError(f"cannot capture the wire: {heard.strip()}")
 
     def __exit__(self, kind, *_):
-        time.sleep(0.3)  # the kernel hands its buffer over in blocks
-        self._process.send_signal(2)
-        said = self._process.communicate(timeout=60)[1]
-        self.pid = None
-        dropped = re.search(r"(\d+) packets? dropped by kernel", said)
-        if kind is None and (dropped is None or int(dropped[1])):
-            raise LabError(f"the capture is not complete: {said.strip()}")
+        drained = False
+        try:
+            if kind is None:
+                drained = self._drain()
+        finally:
+            self._process.send_signal(signal.SIGINT)
+            said = self._process.communicate(timeout=60)[1]
+            self.pid = None
+        if kind is None:
+            dropped = re.search(r"(\d+) packets? dropped by kernel", said)
+            if not drained or dropped is None or int(dropped[1]):
+                raise LabError(f"the capture is not complete: {' '.join(said.split())}")
+
+    def _drain(self, patience=120):
+        """Waits until tcpdump has written all that the kernel took for it: it would not read on after SIGINT. False if it never gets there."""
+        end = time.monotonic() + patience
+        before = None
+        while time.monotonic() < end:
+            time.sleep(0.2)
+            self._process.send_signal(signal.SIGUSR1)  # says its counts and goes on
+            counts = None
+            while counts is None:
+                line = self._process.stderr.readline()
+                if not line:
+                    return False
+                counts = re.search(r"(\d+) packets? captured, (\d+) packets? received by filter", line)
+            now = (*counts.groups(), self.path.stat().st_size)
+            if now[0] == now[1] and now == before:
+                return True
+            before = now
+        return False
 
     def abandon(self):
         if self.pid is not None:

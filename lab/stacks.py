@@ -28,7 +28,7 @@ class Stack:
     mpicc: Path | None  # None: the MPI has none; what another MPI of the same ABI compiled is run
     title: str
     transport: str
-    venv: Path  # where mpi4py is built for it
+    prefix: Path  # where it is installed, if it is not the system's
     environment: dict = field(default_factory=dict)  # always
     loopback: dict = field(default_factory=dict)     # added where the "nodes" are one loopback interface
     options: tuple = ()
@@ -105,16 +105,18 @@ def stack(name):
 
 def abi_environment(mpi):
     """Lets a program that somebody compiled against another MPI of the same ABI find this one."""
-    libraries = {"mpich-4.0.2-ucx": "/usr/lib/x86_64-linux-gnu/libmpich.so.12"}.get(mpi.name, mpi.venv / "lib" / "libmpi.so.12")
     if mpi.family == "openmpi4":
         return {}
+    own = mpi.prefix / "lib"
     if mpi.family == "openmpi5":
-        return {"LD_LIBRARY_PATH": str(mpi.venv / "lib")}
-    # Debian's MPICH calls the library libmpich.so.12, everybody else's libmpi.so.12.
-    names = mpi.venv / "abi"
+        return {"LD_LIBRARY_PATH": str(own)}
+    # Debian's MPICH calls the library libmpich.so.12, everybody else's libmpi.so.12. A library loaded by the other name finds those it
+    # needs only where it is told to look: PyPI's has them in lib/mpich.
+    names = mpi.prefix / "abi"
     names.mkdir(parents=True, exist_ok=True)
-    for name in ("libmpich.so.12", "libmpi.so.12"):
-        link = names / name
-        if not link.is_symlink():
-            link.symlink_to(libraries)
-    return {"LD_LIBRARY_PATH": ":".join(filter(None, [str(names), mpi.environment.get("LD_LIBRARY_PATH")]))}
+    library, other = ("/usr/lib/x86_64-linux-gnu/libmpich.so.12", "libmpi.so.12") if mpi.name.startswith("mpich-4") else \
+        (own / "libmpi.so.12", "libmpich.so.12")
+    if not (names / other).is_symlink():
+        (names / other).symlink_to(library)
+    folders = [mpi.environment.get("LD_LIBRARY_PATH"), *(str(f) for f in (own, own / "mpich", names) if f.is_dir())]
+    return {"LD_LIBRARY_PATH": ":".join(filter(None, folders))}

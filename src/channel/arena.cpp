@@ -15,7 +15,6 @@ namespace cryptmpi::channel {
 namespace {
 // Address space only: the memory file is sparse, and a slot's pages appear as they are used.
 constexpr std::size_t kSlots = 16384;
-constexpr int kLowestFd = 700;  // out of the way of programs that number their descriptors
 }  // namespace
 
 void SharedMutex::init() {
@@ -45,7 +44,7 @@ struct Arena::Header {
 Result<void> Arena::create() {
     const int made = memfd_create("cryptmpi", MFD_CLOEXEC);
     if (made < 0) return fail(errno, std::string("no memory file for sealed connections: ") + std::strerror(errno));
-    int moved = real::fcntl(made, F_DUPFD_CLOEXEC, reinterpret_cast<void*>(static_cast<long>(kLowestFd)));
+    int moved = real::fcntl(made, F_DUPFD_CLOEXEC, reinterpret_cast<void*>(kOwnDescriptors));
     if (moved < 0) moved = real::fcntl(made, F_DUPFD_CLOEXEC, reinterpret_cast<void*>(100L));
     if (moved >= 0) real::close(made);
     fd_ = moved >= 0 ? moved : made;
@@ -71,24 +70,22 @@ Result<void> Arena::adopt(int fd) {
 }
 
 Result<Shared*> Arena::take() {
-    if (header_ == nullptr) {
-        if (auto made = create(); !made) return fail(made.error().code, made.error().line);
+    {
+        const std::lock_guard guard(create_lock_);
+        if (header_ == nullptr) {
+            if (auto made = create(); !made) return fail(made.error().code, made.error().line);
+        }
     }
     Shared* slot = nullptr;
-    const std::uint32_t high = header_->high.load();
-    for (std::uint32_t i = 0; i < high && slot == nullptr; ++i) {
+    for (std::uint32_t i = 0; i < kSlots && slot == nullptr; ++i) {
         std::uint32_t free = 0;
-        if (slots_[i].in_use.compare_exchange_strong(free, 1)) slot = &slots_[i];
-    }
-    if (slot == nullptr) {
-        const std::uint32_t next = header_->high.fetch_add(1);
-        if (next >= kSlots) {
-            header_->high.fetch_sub(1);
-            return fail(ENFILE, "more than " + std::to_string(kSlots) + " sealed connections in one process");
+        if (!slots_[i].in_use.compare_exchange_strong(free, 1)) continue;
+        slot = &slots_[i];
+        std::uint32_t high = header_->high.load();
+        while (high < i + 1 && !header_->high.compare_exchange_weak(high, i + 1)) {
         }
-        slot = &slots_[next];
-        slot->in_use.store(1);
     }
+    if (slot == nullptr) return fail(ENFILE, "more than " + std::to_string(kSlots) + " sealed connections in one process");
     if (!slot->locks_made) {
         slot->receive_lock.init();
         slot->send_lock.init();

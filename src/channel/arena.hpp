@@ -13,6 +13,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 
 namespace cryptmpi::channel {
 
@@ -35,6 +36,9 @@ enum class State : std::uint8_t {
     open,
     failed,          // `error` says with what; for ever
 };
+
+/// Descriptors of our own are numbered out of the way of programs that count on low numbers.
+inline constexpr long kOwnDescriptors = 700;
 
 inline constexpr std::size_t kRawCapacity = 2 * seal::kMaxRecord;
 inline constexpr std::size_t kOutCapacity = seal::kMaxPlaintext + 2 * seal::kRecordOverhead;
@@ -78,9 +82,10 @@ struct Shared {
 
     // Sealed, not yet taken by the kernel: out[out_begin, out_end).
     std::uint32_t out_begin, out_end;
-    bool held;        // the last sealed byte has not been acknowledged to the caller: it comes again
-    bool congested;   // the kernel took less than it was given
+    std::atomic<bool> owing;  // something waits there
     bool write_closed;
+    std::atomic<bool> lingering;  // the program has closed it
+    std::atomic<bool> read_shut;  // by our own shutdown(): the end of what we read is our doing
 
     alignas(64) std::uint8_t raw[kRawCapacity];
     alignas(64) std::uint8_t plain[seal::kMaxPlaintext];
@@ -107,6 +112,7 @@ private:
     Result<void> map();
     struct Header;
 
+    std::mutex create_lock_;
     int fd_ = -1;
     Header* header_ = nullptr;
     Shared* slots_ = nullptr;

@@ -62,15 +62,44 @@ std::vector<char*> environment_with(char* const* environment, const std::string&
     return result;
 }
 
+bool among(const std::vector<Shared*>& kept, const Entry& entry) {
+    return std::find(kept.begin(), kept.end(), entry.shared) != kept.end();
+}
+
+/// The sockets that close at exec lose this process as a holder. The last holder ends the stream.
+void let_go(const std::vector<Shared*>& kept) {
+    Table& table = Process::made()->table();
+    each_sealed([&](Entry& entry) {
+        if (among(kept, entry) || entry.shared->processes.fetch_sub(1) > 1) return;
+        for (int fd = 0; fd <= table.highest(); ++fd) {
+            if (table.find(fd) != &entry) continue;
+            (void)close_sending(*Process::made(), fd, entry, 1000);
+            break;
+        }
+    });
+}
+
+/// The program could not be started after all.
+void take_back(const std::vector<Shared*>& kept) {
+    each_sealed([&](Entry& entry) {
+        if (!among(kept, entry)) entry.shared->processes.fetch_add(1);
+    });
+}
+
 /// Runs `start` with the environment that keeps sealed sockets alive across it.
 template <class Start>
 int start_program(char* const* environment, Start start) {
     Process* process = Process::made();
     if (process == nullptr || process->arena().fd() < 0) return start(environment);
     const std::vector<Shared*> kept = surviving();
-    if (kept.empty()) return start(environment);
-    const int arena = process->arena().fd();
     const bool vforked = !process->is_me();
+    if (!vforked) let_go(kept);
+    if (kept.empty()) {
+        const int status = start(environment);
+        if (!vforked) take_back(kept);
+        return status;
+    }
+    const int arena = process->arena().fd();
     if (vforked) {
         for (Shared* shared : kept) shared->processes.fetch_add(1);
     }
@@ -81,6 +110,8 @@ int start_program(char* const* environment, Start start) {
     real::fcntl(arena, F_SETFD, reinterpret_cast<void*>(static_cast<long>(FD_CLOEXEC)));
     if (vforked) {
         for (Shared* shared : kept) shared->processes.fetch_sub(1);
+    } else {
+        take_back(kept);
     }
     errno = error;
     return status;

@@ -85,7 +85,7 @@ int created(int fd) {
     Process& process = Process::get();
     if (!process.enabled()) return fd;
     Entry* entry = process.table().add(fd, Kind::epoll);
-    if (entry != nullptr) entry->epoll = new Epoll(fd);
+    if (entry != nullptr) entry->epoll = new Epoll(fd, entry);
     return fd;
 }
 

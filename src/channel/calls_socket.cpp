@@ -66,8 +66,10 @@ Entry* classify(Process& process, int fd) {
 /// A second connect() while, or after, the first one is on its way.
 int connect_again(Process& process, int fd, Entry& entry, const sockaddr* address, socklen_t size) {
     const State state = drive(process, fd, entry);
+    Shared* shared = entry.shared;
+    if (shared == nullptr) return real::connect(fd, address, size);  // TCP said no: the kernel says why
     if (state == State::failed) {
-        const int error = entry.shared->pending_error.exchange(0);
+        const int error = shared->pending_error.exchange(0);
         if (error == 0) return real::connect(fd, address, size);
         errno = error;
         return -1;
@@ -76,15 +78,9 @@ int connect_again(Process& process, int fd, Entry& entry, const sockaddr* addres
         errno = EALREADY;
         return -1;
     }
-    if (!entry.shared->connect_reported.exchange(true)) return 0;
+    if (!shared->connect_reported.exchange(true)) return 0;
     errno = EISCONN;
     return -1;
-}
-
-/// TCP said no to an earlier connect(): the socket may be tried again.
-bool tcp_refused(const Entry& entry) {
-    return entry.shared->state.load() == State::failed && entry.shared->role == Role::initiator &&
-           entry.shared->handshake.step == 0 && entry.shared->pending_error.load() == 0;
 }
 
 int connect_stream(Process& process, int fd, Entry& entry, const sockaddr* address, socklen_t size) {
@@ -175,11 +171,6 @@ CRYPTMPI_CALL int connect(int fd, const sockaddr* address, socklen_t size) {
         case Kind::fresh:
             return connect_stream(process, fd, *entry, address, size);
         case Kind::sealed:
-            if (tcp_refused(*entry)) {
-                end(process, fd, *entry);
-                entry->kind.store(Kind::fresh);
-                return connect_stream(process, fd, *entry, address, size);
-            }
             return connect_again(process, fd, *entry, address, size);
         default:
             return real::connect(fd, address, size);
@@ -196,7 +187,16 @@ CRYPTMPI_CALL int accept4(int fd, sockaddr* address, socklen_t* size, int flags)
 
 CRYPTMPI_CALL int shutdown(int fd, int how) {
     if (Entry* entry = sealed(fd)) {
-        if (how == SHUT_WR || how == SHUT_RDWR) close_sending(*Process::made(), fd, *entry);
+        if (how == SHUT_WR || how == SHUT_RDWR) {
+            if (!close_sending(*Process::made(), fd, *entry, 0)) {
+                // The kernel is full: its own shutdown follows when the close record is out.
+                Process::made()->courier().carry(*Process::made(), fd, *entry);
+                if (how == SHUT_WR) return 0;
+                how = SHUT_RD;
+            }
+        }
+        Shared* shared = entry->shared;
+        if (shared != nullptr && how != SHUT_WR) shared->read_shut.store(true);
     }
     return real::shutdown(fd, how);
 }
@@ -206,7 +206,10 @@ CRYPTMPI_CALL int getsockopt(int fd, int level, int option, void* value, socklen
     if (entry != nullptr && level == SOL_SOCKET && option == SO_ERROR && value != nullptr && size != nullptr &&
         *size >= sizeof(int)) {
         drive(*Process::made(), fd, *entry);
-        if (const int error = entry->shared->pending_error.exchange(0); error != 0) {
+        Shared* shared = entry->shared;
+        int error = shared == nullptr ? 0 : shared->pending_error.exchange(0);
+        if (error == 0) error = take_kernel_error(*entry);
+        if (error != 0) {
             std::memcpy(value, &error, sizeof error);
             *size = sizeof error;
             return 0;

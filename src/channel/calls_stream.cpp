@@ -11,7 +11,9 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <memory>
+#include <mutex>
 
 using namespace cryptmpi::channel;
 
@@ -88,7 +90,7 @@ constexpr size_t kCopyBytes = 64 * 1024;
 }  // namespace
 
 CRYPTMPI_CALL ssize_t read(int fd, void* to, size_t size) {
-    if (Entry* entry = sealed(fd)) return receive_into(fd, *entry, to, size, 0);
+    if (Entry* entry = sealed(fd)) return size == 0 ? 0 : receive_into(fd, *entry, to, size, 0);
     return may_receive(fd) ? real::read(fd, to, size) : -1;
 }
 
@@ -295,9 +297,24 @@ int cookie_close(void* cookie) {
     return close(static_cast<int>(reinterpret_cast<std::intptr_t>(cookie)));
 }
 
+/// fopencookie's streams have no descriptor of their own; fileno() is asked for it all the same.
+struct CookieStreams {
+    std::mutex lock;
+    std::map<FILE*, int> descriptors;
+};
+
+CookieStreams& cookie_streams() {
+    static auto* all = new CookieStreams;
+    return *all;
+}
+
 FILE* open_cookie(int fd, const char* mode) {
-    return fopencookie(reinterpret_cast<void*>(static_cast<std::intptr_t>(fd)), mode,
-                       {cookie_read, cookie_write, nullptr, cookie_close});
+    FILE* stream = fopencookie(reinterpret_cast<void*>(static_cast<std::intptr_t>(fd)), mode,
+                               {cookie_read, cookie_write, nullptr, cookie_close});
+    if (stream == nullptr) return nullptr;
+    const std::lock_guard guard(cookie_streams().lock);
+    cookie_streams().descriptors[stream] = fd;
+    return stream;
 }
 
 }  // namespace
@@ -318,6 +335,20 @@ void take_over_standard_streams() {
 
 CRYPTMPI_CALL FILE* fdopen(int fd, const char* mode) {
     return sealed(fd) != nullptr ? open_cookie(fd, mode) : real::fdopen(fd, mode);
+}
+
+CRYPTMPI_CALL int fileno(FILE* stream) {
+    const int fd = real::fileno(stream);
+    if (fd >= 0) return fd;
+    const int error = errno;
+    const std::lock_guard guard(cookie_streams().lock);
+    const auto found = cookie_streams().descriptors.find(stream);
+    errno = error;
+    return found == cookie_streams().descriptors.end() ? -1 : found->second;
+}
+
+CRYPTMPI_CALL int fileno_unlocked(FILE* stream) {
+    return fileno(stream);
 }
 
 CRYPTMPI_CALL int vdprintf(int fd, const char* format, va_list arguments) {

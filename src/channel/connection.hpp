@@ -33,19 +33,26 @@ int await_open(Process& process, int fd, Entry& entry, int flags, int timeout_op
 
 /// Seals what was written early and gives it to the kernel; when the stream has just opened, with both locks held.
 void send_early(Process& process, int fd, Entry& entry);
-/// Moves the handshake and the early data on. True when there is nothing left to carry.
-bool early_done(Process& process, int fd, Entry& entry);
+/// Sends what waits, without waiting itself. True when nothing does any more.
+bool settle_debt(Process& process, int fd, Entry& entry);
+/// The courier's work on one connection: the handshake, then what waits. True when there is nothing left to carry.
+bool carried(Process& process, int fd, Entry& entry);
 
 ssize_t receive(Process& process, int fd, Entry& entry, std::span<const iovec> to, int flags);
 ssize_t transmit(Process& process, int fd, Entry& entry, std::span<const iovec> from, int flags);
 
 /// After the kernel said readable: reads ahead, without waiting, and says whether a read would return at once.
 bool verify_readable(Process& process, int fd, Entry& entry);
+/// An error of the connection that reading ahead has met, for SO_ERROR; 0 if there is none. It is reported once.
+int take_kernel_error(Entry& entry);
 /// Plaintext bytes that a read would give at once, for FIONREAD.
 int bytes_readable(Process& process, int fd, Entry& entry);
 
-/// Seals the close record: the end of what we send. Waits a little if the kernel is full.
-void close_sending(Process& process, int fd, Entry& entry);
+/// Seals the close record: the end of what we send. True when all is out, or nothing can be; false when the kernel was still full after
+/// `patience_ms`.
+bool close_sending(Process& process, int fd, Entry& entry, int patience_ms);
+/// The courier's work on a connection that the program has closed. True when it is over.
+bool lingered(Process& process, int fd, Entry& entry);
 
 /// Ends the connection with an error: one line, the kernel's socket shut down, every later call gets `code`.
 void break_connection(Process& process, int fd, Entry& entry, int code, const std::string& line, bool established);

@@ -14,7 +14,9 @@
 namespace cryptmpi::channel {
 
 namespace {
-constexpr long kRound_ns = 200'000'000;  // how often deadlines are looked at
+constexpr long kRound_ns = 200'000'000;   // how often deadlines are looked at
+constexpr long kLeave_ns = 5'000'000;     // what waits for a writable socket is left to the program's own calls for so long
+constexpr int kIdleMs = 1000;             // then the thread ends
 }  // namespace
 
 void Courier::carry(Process& process, int fd, Entry& entry) {
@@ -53,33 +55,46 @@ void* Courier::run(void* process) {
 }
 
 bool Courier::round(Process& process) {
+    pollfd bell{bell_, POLLIN, 0};
     std::vector<Parcel> parcels;
     {
         const std::lock_guard guard(lock_);
-        if (parcels_.empty()) {
-            running_ = false;
-            return false;
-        }
         parcels.swap(parcels_);
     }
-    std::vector<pollfd> polls{{bell_, POLLIN, 0}};
+    if (parcels.empty()) {
+        const timespec idle{kIdleMs / 1000, 0};
+        if (real::ppoll(&bell, 1, &idle, nullptr) > 0) return hear_bell();
+        const std::lock_guard guard(lock_);
+        running_ = !parcels_.empty();
+        return running_;
+    }
+    std::vector<pollfd> polls{bell};
     std::vector<Parcel> left;
+    long wait_ns = kRound_ns;
     for (const Parcel& parcel : parcels) {
         if (process.table().find_sealed(parcel.fd) != parcel.entry || parcel.entry->shared != parcel.shared) continue;
-        if (early_done(process, parcel.fd, *parcel.entry)) continue;
+        if (carried(process, parcel.fd, *parcel.entry)) continue;
         left.push_back(parcel);
-        const bool open = parcel.shared->state.load() == State::open;
-        polls.push_back({parcel.fd, open ? static_cast<short>(POLLOUT) : handshake_events(*parcel.entry), 0});
+        const State state = parcel.shared->state.load();
+        if (state == State::open) {
+            wait_ns = kLeave_ns;
+        } else {
+            polls.push_back({parcel.fd, static_cast<short>(state == State::tcp_connecting ? POLLOUT : POLLIN), 0});
+        }
     }
     if (!left.empty()) {
-        const timespec tick{0, kRound_ns};
-        real::ppoll(polls.data(), polls.size(), &tick, nullptr);
-        std::uint64_t rings = 0;
-        if (real::read(bell_, &rings, sizeof rings) < 0) rings = 0;  // nobody rang
+        const timespec wait{0, wait_ns};
+        real::ppoll(polls.data(), polls.size(), &wait, nullptr);
+        if ((polls.front().revents & POLLIN) != 0) hear_bell();
     }
     const std::lock_guard guard(lock_);
     parcels_.insert(parcels_.end(), left.begin(), left.end());
     return true;
+}
+
+bool Courier::hear_bell() const {
+    std::uint64_t rings = 0;
+    return real::read(bell_, &rings, sizeof rings) > 0 || errno == EAGAIN;
 }
 
 }  // namespace cryptmpi::channel

@@ -30,6 +30,7 @@ private:
     };
     static void* run(void* process);
     bool round(Process& process);
+    bool hear_bell() const;
 
     std::mutex lock_;
     std::vector<Parcel> parcels_;

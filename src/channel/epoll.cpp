@@ -59,14 +59,22 @@ Cookies& cookies() {
 
 bool handshaking(const Entry& entry) {
     if (entry.kind.load(std::memory_order_acquire) != Kind::sealed) return false;
-    const State state = entry.shared->state.load(std::memory_order_acquire);
+    const Shared* shared = entry.shared;
+    if (shared == nullptr) return false;
+    const State state = shared->state.load(std::memory_order_acquire);
     return state != State::open && state != State::failed;
+}
+
+bool owes(const Entry& entry) {
+    if (entry.kind.load(std::memory_order_acquire) != Kind::sealed) return false;
+    const Shared* shared = entry.shared;
+    return shared != nullptr && shared->owing.load(std::memory_order_acquire);
 }
 
 bool readable_here(const Entry& entry) {
     switch (entry.kind.load(std::memory_order_acquire)) {
         case Kind::sealed:
-            return entry.shared->readable.load(std::memory_order_acquire);
+            return entry.shared != nullptr && entry.shared->readable.load(std::memory_order_acquire);
         case Kind::epoll:
             return entry.epoll->readable();
         default:
@@ -81,6 +89,8 @@ epoll_event kernel_event(Registration& registration) {
     if (handshaking(*registration.entry)) {
         const bool out = handshake_events(*registration.entry) == POLLOUT;
         event.events = out ? EPOLLOUT : EPOLLIN;
+    } else if (owes(*registration.entry)) {
+        event.events |= EPOLLOUT;
     }
     return event;
 }
@@ -183,6 +193,7 @@ void Epoll::announce(Registration& registration) {
     registration.waiting = true;
     pending_.push_back(&registration);
     pending_count_.fetch_add(1);
+    if (self_ != nullptr) ::cryptmpi::channel::announce(*self_);  // instances that watch this one
     if (waiters_.load() == 0) return;
     // Another thread sleeps in the kernel, which will not wake it for bytes that we took out.
     if (kick_.load() < 0) {
@@ -210,36 +221,43 @@ int Epoll::take_pending(epoll_event* events, int most) {
     if (pending_count_.load(std::memory_order_acquire) == 0) return 0;
     const std::lock_guard guard(lock_);
     int count = 0;
-    std::size_t kept = 0;
-    for (std::size_t i = 0; i < pending_.size(); ++i) {
-        Registration& registration = *pending_[i];
-        const Entry& entry = *registration.entry;
-        const bool wanted = (registration.events & EPOLLIN) != 0 && !registration.spent;
-        const bool edge = (registration.events & EPOLLET) != 0;
-        bool stays = wanted && readable_here(entry);
-        if (stays && edge && entry.kind.load() == Kind::sealed && registration.seen == entry.shared->arrivals.load())
-            stays = false;
-        if (stays && count < most) {
-            events[count].events = EPOLLIN;
-            events[count].data.ptr = &registration;
-            ++count;
-            if (edge && entry.kind.load() == Kind::sealed) {
-                registration.seen = entry.shared->arrivals.load();
-                stays = false;
-            }
-            if ((registration.events & EPOLLONESHOT) != 0) {
-                registration.spent = true;
-                stays = false;
-                epoll_event off{};
-                off.data.ptr = &registration;
-                real::epoll_ctl(fd_, EPOLL_CTL_MOD, registration.fd, &off);
-            }
+    std::vector<Registration*> later;
+    std::vector<Registration*> reported;  // go to the end, so that all have their turn
+    for (Registration* registration : pending_) {
+        const Entry& entry = *registration->entry;
+        const bool wanted = (registration->events & EPOLLIN) != 0 && !registration->spent;
+        const bool edge = (registration->events & EPOLLET) != 0;
+        Shared* shared = entry.kind.load() == Kind::sealed ? entry.shared : nullptr;
+        registration->waiting = wanted && readable_here(entry);
+        if (edge && shared != nullptr && registration->seen == shared->arrivals.load()) registration->waiting = false;
+        if (!registration->waiting) continue;
+        if (count == most) {
+            later.push_back(registration);
+            continue;
         }
-        registration.waiting = stays;
-        if (stays) pending_[kept++] = &registration;
+        // The rest of what holds for the descriptor only the kernel knows.
+        pollfd rest{registration->fd, static_cast<short>(registration->events & (EPOLLOUT | EPOLLPRI | EPOLLRDHUP)), 0};
+        const timespec now{0, 0};
+        if (shared == nullptr || real::ppoll(&rest, 1, &now, nullptr) < 0) rest.revents = 0;
+        events[count].events = EPOLLIN | static_cast<std::uint32_t>(rest.revents & ~POLLNVAL);
+        events[count].data.ptr = registration;
+        ++count;
+        if (edge && shared != nullptr) {
+            registration->seen = shared->arrivals.load();
+            registration->waiting = false;
+        }
+        if ((registration->events & EPOLLONESHOT) != 0) {
+            registration->spent = true;
+            registration->waiting = false;
+            epoll_event off{};
+            off.data.ptr = registration;
+            real::epoll_ctl(fd_, EPOLL_CTL_MOD, registration->fd, &off);
+        }
+        if (registration->waiting) reported.push_back(registration);
     }
-    pending_.resize(kept);
-    pending_count_.store(static_cast<int>(kept));
+    later.insert(later.end(), reported.begin(), reported.end());
+    pending_ = std::move(later);
+    pending_count_.store(static_cast<int>(pending_.size()));
     return count;
 }
 
@@ -253,6 +271,12 @@ bool Epoll::deliver(Process& process, Registration& registration, epoll_event& e
             drive(process, registration.fd, *entry);  // arms what comes next by itself
             return false;
         }
+        if ((event.events & EPOLLOUT) != 0) {
+            // Writable for the caller once what waits is out, and if it asked.
+            if (!settle_debt(process, registration.fd, *entry) || (registration.events & EPOLLOUT) == 0)
+                event.events &= ~static_cast<std::uint32_t>(EPOLLOUT | EPOLLWRNORM);
+            if (event.events == 0) return false;
+        }
         if ((event.events & EPOLLIN) != 0 && !verify_readable(process, registration.fd, *entry)) {
             event.events &= ~static_cast<std::uint32_t>(EPOLLIN | EPOLLRDNORM);
             if (event.events == 0) {
@@ -260,8 +284,8 @@ bool Epoll::deliver(Process& process, Registration& registration, epoll_event& e
                 return false;
             }
         }
-        if ((event.events & EPOLLIN) != 0) registration.seen = entry->shared->arrivals.load();
-        if ((event.events & EPOLLOUT) != 0) entry->shared->connect_reported.store(true);
+        if (Shared* shared = entry->shared; shared != nullptr && (event.events & EPOLLIN) != 0) registration.seen = shared->arrivals.load();
+        if (Shared* shared = entry->shared; shared != nullptr && (event.events & EPOLLOUT) != 0) shared->connect_reported.store(true);
     }
     if ((registration.events & EPOLLONESHOT) != 0) registration.spent = true;
     return true;

@@ -30,7 +30,7 @@ struct Registration {
 
 class Epoll {
 public:
-    explicit Epoll(int fd) : fd_(fd) {}
+    Epoll(int fd, Entry* self) : fd_(fd), self_(self) {}
 
     int control(int operation, int fd, Entry& entry, const epoll_event* event);
     int wait(Process& process, epoll_event* events, int most, int timeout_ms, const sigset_t* mask);
@@ -56,6 +56,7 @@ private:
     void tick(Process& process);
 
     int fd_;
+    Entry* self_;  // this instance as others may watch it
     std::mutex lock_;
     std::unordered_map<int, Registration*> registrations_;
     std::vector<Registration*> pending_;

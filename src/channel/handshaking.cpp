@@ -4,6 +4,8 @@
 #include "channel/real.hpp"
 
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -79,21 +81,18 @@ Result<void> connected(Process& process, int fd, Entry& entry) {
     return {};
 }
 
-/// The kernel's verdict on a non-blocking connect. True when it has one.
-bool tcp_settled(Process& process, int fd, Entry& entry) {
+enum class Tcp { on_its_way, connected, refused };
+
+/// The kernel's verdict on a connect, without taking its error away from the caller.
+Tcp verdict(int fd) {
     pollfd poll{fd, POLLOUT, 0};
-    if (real::ppoll(&poll, 1, std::initializer_list<timespec>{{0, 0}}.begin(), nullptr) <= 0) return false;
-    int error = 0;
-    socklen_t size = sizeof error;
-    real::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
-    if (error != 0) {
-        entry.shared->pending_error.store(error);
-        entry.shared->error.store(error);
-        entry.shared->state.store(State::failed);
-        return true;
-    }
-    if (auto done = connected(process, fd, entry); !done) fail_handshake(process, fd, entry, done.error());
-    return true;
+    const timespec now{0, 0};
+    if (real::ppoll(&poll, 1, &now, nullptr) <= 0) return Tcp::on_its_way;
+    tcp_info information{};
+    socklen_t size = sizeof information;
+    if (real::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &information, &size) != 0) return Tcp::refused;
+    if (information.tcpi_state == TCP_SYN_SENT) return Tcp::on_its_way;
+    return information.tcpi_state == TCP_CLOSE ? Tcp::refused : Tcp::connected;
 }
 
 Result<void> hello_arrived(Process& process, int fd, Entry& entry) {
@@ -221,15 +220,25 @@ State drive(Process& process, int fd, Entry& entry) {
     State state = shared.state.load(std::memory_order_acquire);
     if (state == State::open && entry.opener) return state;
     if (state == State::failed) return state;
-    const std::lock_guard receive_guard(shared.receive_lock);
-    const std::lock_guard send_guard(shared.send_lock);
+    std::unique_lock receive_guard(shared.receive_lock);
+    std::unique_lock send_guard(shared.send_lock);
     if (entry.shared != &shared) return State::failed;
     const State before = shared.state.load();
+    bool refused = false;
     for (bool moved = true; moved;) {
         moved = false;
         switch (shared.state.load()) {
             case State::tcp_connecting:
-                moved = tcp_settled(process, fd, entry);
+                switch (verdict(fd)) {
+                    case Tcp::on_its_way:
+                        break;
+                    case Tcp::refused:
+                        refused = true;
+                        break;
+                    case Tcp::connected:
+                        moved = true;
+                        if (auto done = connected(process, fd, entry); !done) fail_handshake(process, fd, entry, done.error());
+                }
                 break;
             case State::await_hello:
                 moved = read_hello_bytes(process, fd, entry);
@@ -247,6 +256,17 @@ State drive(Process& process, int fd, Entry& entry) {
                 break;
         }
     }
+    if (refused) {
+        // There is no connection, and nothing to seal: the kernel tells the caller why, and a later connect() begins anew.
+        entry.shared = nullptr;
+        entry.kind.store(Kind::fresh, std::memory_order_release);
+        process.handshake_settled(entry);
+        send_guard.unlock();
+        receive_guard.unlock();
+        process.arena().give_back(&shared);
+        rearm(entry);
+        return State::failed;
+    }
     state = shared.state.load();
     if (state != State::open && state != State::failed) {
         look_at_the_clock(process, fd, entry);
@@ -262,8 +282,20 @@ State drive(Process& process, int fd, Entry& entry) {
 }
 
 short handshake_events(const Entry& entry) {
-    return entry.shared->state.load() == State::tcp_connecting ? POLLOUT : POLLIN;
+    return entry.shared != nullptr && entry.shared->state.load() == State::tcp_connecting ? POLLOUT : POLLIN;
 }
+
+namespace {
+
+/// Why TCP did not connect, as recv() or send() would say it.
+int kernel_error(int fd) {
+    int error = 0;
+    socklen_t size = sizeof error;
+    if (real::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0) return EBADF;
+    return error != 0 ? error : EPIPE;
+}
+
+}  // namespace
 
 int await_open(Process& process, int fd, Entry& entry, int flags, int timeout_option) {
     const bool waits = (flags & MSG_DONTWAIT) == 0 && (real::fcntl(fd, F_GETFL, nullptr) & O_NONBLOCK) == 0;
@@ -276,7 +308,7 @@ int await_open(Process& process, int fd, Entry& entry, int flags, int timeout_op
         const State state = drive(process, fd, entry);
         if (state == State::open) return 0;
         if (state == State::failed) {
-            errno = entry.shared == nullptr ? EBADF : entry.shared->error.load();
+            errno = entry.shared == nullptr ? kernel_error(fd) : entry.shared->error.load();
             return -1;
         }
         if (!waits || (limited && now_ns() >= until)) {

@@ -295,8 +295,14 @@ void Process::become_child() {
     pid_ = getpid();
     handshakes_.store(0);
     courier_.after_fork_in_child();
+    // The parent reports what it did; this part begins with the child. Contexts are made anew, with counters at zero, if it uses them.
+    for (int fd = 0; fd <= table_.highest(); ++fd) {
+        Entry* entry = table_.find_sealed(fd);
+        if (entry == nullptr) continue;
+        entry->sealer.reset();
+        entry->opener.reset();
+    }
     const std::lock_guard guard(report_lock_);
-    // The parent reports what it did; this part begins with the child.
     part_.pid = pid_;
     part_.sealed_connections = part_.native_connections = 0;
     part_.sealed_bytes_sent = part_.sealed_bytes_received = 0;
@@ -309,6 +315,7 @@ void Process::become_child() {
 
 void Process::finish() {
     if (!is_me() || finished_.exchange(true)) return;
+    (void)std::fflush(nullptr);  // libc would only do it after us
     for (int fd = 0; fd <= table_.highest(); ++fd) {
         // Other libraries' destructors run after this: what they still write must not go out in clear.
         if (Entry* entry = table_.find_sealed(fd)) end(*this, fd, *entry);

@@ -68,6 +68,7 @@ public:
 
     /// fork, with no lock of ours held by a thread that the child does not have.
     pid_t fork();
+    bool finishing() const { return finished_.load(); }
     /// Ends every sealed stream in order and writes the report part; at exit.
     void finish();
 

@@ -26,13 +26,15 @@ bool ours(const Entry* entry) {
 
 bool is_shaking(const Entry& entry) {
     if (entry.kind.load(std::memory_order_acquire) != Kind::sealed) return false;
-    const State state = entry.shared->state.load(std::memory_order_acquire);
+    const Shared* shared = entry.shared;
+    if (shared == nullptr) return false;
+    const State state = shared->state.load(std::memory_order_acquire);
     return state != State::open && state != State::failed;
 }
 
 bool readable_here(const Entry& entry) {
     if (entry.kind.load(std::memory_order_acquire) == Kind::epoll) return entry.epoll->readable();
-    return entry.shared->readable.load(std::memory_order_acquire);
+    return entry.shared != nullptr && entry.shared->readable.load(std::memory_order_acquire);
 }
 
 /// What to ask the kernel for. True: one of them is ready without it.
@@ -43,7 +45,12 @@ bool prepare(const pollfd* fds, std::vector<pollfd>& asked, std::vector<Watched>
         one.shaking = is_shaking(*one.entry);
         if (one.shaking) {
             asked[one.index].events = handshake_events(*one.entry);
-        } else if ((fds[one.index].events & kIn) != 0 && readable_here(*one.entry)) {
+            continue;
+        }
+        Shared* shared = one.entry->kind.load() == Kind::sealed ? one.entry->shared : nullptr;
+        if (shared != nullptr && shared->owing.load(std::memory_order_acquire))
+            asked[one.index].events = static_cast<short>(asked[one.index].events | POLLOUT);
+        if ((fds[one.index].events & kIn) != 0 && readable_here(*one.entry)) {
             ready = true;
         }
     }
@@ -62,10 +69,15 @@ bool settle(Process& process, const pollfd& wanted, pollfd& got, const Watched& 
         const State state = drive(process, wanted.fd, *one.entry);
         return moved && (state == State::open || state == State::failed);
     }
+    if ((got.revents & POLLOUT) != 0) {
+        // Writable for the caller once what waits is out, and if it asked.
+        if (!settle_debt(process, wanted.fd, *one.entry) || (wanted.events & POLLOUT) == 0)
+            got.revents = static_cast<short>(got.revents & ~(POLLOUT | (wanted.events & POLLWRNORM)));
+    }
     if ((got.revents & kIn) != 0 && !verify_readable(process, wanted.fd, *one.entry))
         got.revents = static_cast<short>(got.revents & ~kIn);
     if (readable_here(*one.entry)) got.revents = static_cast<short>(got.revents | (wanted.events & kIn));
-    if ((got.revents & POLLOUT) != 0) one.entry->shared->connect_reported.store(true);
+    if (Shared* shared = one.entry->shared; shared != nullptr && (got.revents & POLLOUT) != 0) shared->connect_reported.store(true);
     return false;
 }
 

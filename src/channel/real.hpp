@@ -84,6 +84,7 @@ CRYPTMPI_REAL(epoll_pwait, int, int, epoll_event*, int, int, const sigset_t*);
 CRYPTMPI_REAL(open, int, const char*, int, mode_t);
 CRYPTMPI_REAL(openat, int, int, const char*, int, mode_t);
 CRYPTMPI_REAL(fdopen, FILE*, int, const char*);
+CRYPTMPI_REAL(fileno, int, FILE*);
 CRYPTMPI_REAL(syscall, long, long, long, long, long, long, long, long);
 CRYPTMPI_REAL(fork, pid_t);
 CRYPTMPI_REAL(execve, int, const char*, char* const*, char* const*);

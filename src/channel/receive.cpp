@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 namespace cryptmpi::channel {
 
@@ -114,9 +115,13 @@ std::size_t read_raw(Shared& shared, int fd, int flags) {
 /// The kernel has no more for ever, and no record is left: authentic, cut off, or reset. Returns what the call returns.
 ssize_t ended(Process& process, int fd, Entry& entry) {
     Shared& shared = *entry.shared;
-    if (entry.opener->closed()) return 0;
+    if (entry.opener->closed() || shared.read_shut.load()) return 0;
     if (shared.kernel_error != 0) {
+        // As the kernel does: the error once, then the end.
         errno = shared.kernel_error;
+        shared.kernel_error = 0;
+        shared.kernel_eof = true;
+        shared.read_shut.store(true);
         return -1;
     }
     broke(process, fd, entry, ECONNRESET,
@@ -183,6 +188,7 @@ bool hand_out_records(Process& process, int fd, Entry& entry, Pieces& to, std::s
 /// MSG_PEEK: everything that is opened stays aside, so that it comes again.
 bool peek_records(Process& process, int fd, Entry& entry, Pieces& to, std::size_t& got) {
     Shared& shared = *entry.shared;
+    if (shared.raw_begin == shared.raw_end) read_raw(shared, fd, MSG_DONTWAIT);  // everything that is there is seen
     if (shared.plain_begin > 0) {
         std::memmove(shared.plain, shared.plain + shared.plain_begin, shared.plain_end - shared.plain_begin);
         shared.plain_end -= shared.plain_begin;
@@ -238,7 +244,8 @@ ssize_t receive(Process& process, int fd, Entry& entry, std::span<const iovec> t
         if (await_open(process, fd, entry, flags, SO_RCVTIMEO) != 0) return -1;
     }
     Pieces pieces(to);
-    if (pieces.left() == 0) return 0;
+    if (pieces.left() == 0) return shared.readable.load() ? 0 : real::recv(fd, nullptr, 0, flags);
+    if (shared.owing.load(std::memory_order_relaxed)) settle_debt(process, fd, entry);
     const bool peek = (flags & MSG_PEEK) != 0;
     const bool whole = (flags & MSG_WAITALL) != 0 && !peek;
     const std::lock_guard guard(shared.receive_lock);
@@ -295,6 +302,18 @@ bool verify_readable(Process& process, int fd, Entry& entry) {
     note_readable(process, fd, entry);
     errno = error;
     return shared.readable.load(std::memory_order_acquire);
+}
+
+int take_kernel_error(Entry& entry) {
+    Shared* shared = entry.shared;
+    if (shared == nullptr || !shared->receive_lock.try_lock()) return 0;
+    const std::lock_guard guard(shared->receive_lock, std::adopt_lock);
+    const int error = std::exchange(shared->kernel_error, 0);
+    if (error != 0) {
+        shared->kernel_eof = true;
+        shared->read_shut.store(true);
+    }
+    return error;
 }
 
 int bytes_readable(Process& process, int fd, Entry& entry) {

@@ -1,13 +1,15 @@
 // The outward door: the caller's buffer -> records -> the kernel.
 //
 // HOT PATH: a small message costs one lock, one seal and one send.
-// The kernel may take a part of a record only. The rest waits in Shared::out, and the caller is told one byte less than was sealed: it comes
-// back when the socket is writable, which sends the rest. That byte is then skipped, for it has been sealed already.
+// The kernel may take a part of a record only. The rest waits in Shared::out, as in a larger socket buffer: the caller has been told that it
+// was taken. It goes out with the next call that touches the socket, when a readiness call sees it writable, or by the courier.
 #include "base/secret.hpp"
 #include "channel/connection.hpp"
+#include "channel/epoll.hpp"
 #include "channel/pieces.hpp"
 #include "channel/real.hpp"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 
@@ -20,33 +22,31 @@ namespace {
 
 constexpr std::size_t kRecordBytes = 64 * 1024;  // plaintext of a record in a long write: fits the second-level cache
 constexpr std::size_t kMostPieces = 64;
-constexpr int kClosePatienceMs = 5000;  // for a full kernel when the close record must out
+constexpr int kExitPatienceMs = 5000;  // for a full kernel when the process ends
 
 /// Sends what waits. True when nothing is left; false with errno.
 bool flush(int fd, Shared& shared, int flags) {
     while (shared.out_begin < shared.out_end) {
         const ssize_t n = real::send(fd, shared.out + shared.out_begin, shared.out_end - shared.out_begin, flags);
-        if (n < 0) {
-            shared.congested = true;
-            return false;
-        }
+        if (n < 0) return false;
         shared.out_begin += static_cast<std::uint32_t>(n);
     }
     shared.out_begin = shared.out_end = 0;
     return true;
 }
 
-bool writable_now(int fd) {
-    pollfd poll{fd, POLLOUT, 0};
-    const timespec now{0, 0};
-    return real::ppoll(&poll, 1, &now, nullptr) > 0;
+/// Tells the readiness calls and the courier that bytes wait for a writable socket, or that none do any more.
+void owe(Process& process, int fd, Entry& entry, bool owing) {
+    if (entry.shared->owing.exchange(owing) == owing) return;
+    rearm(entry);
+    if (owing) process.courier().carry(process, fd, entry);
 }
 
 /// Keeps what is written before the handshake is done, as the kernel would. 0: no room, or the handshake is not under way or over.
 std::size_t keep_early(Shared& shared, std::span<const iovec> from) {
     const std::lock_guard guard(shared.send_lock);
     const State state = shared.state.load();
-    if (state != State::await_hello && state != State::await_confirm) return 0;
+    if ((state != State::await_hello && state != State::await_confirm) || shared.write_closed) return 0;
     Pieces pieces(from);
     const std::size_t room = kRecordBytes - shared.early_size;
     if (pieces.left() > room) return 0;
@@ -86,19 +86,12 @@ ssize_t transmit(Process& process, int fd, Entry& entry, std::span<const iovec> 
     Pieces pieces(from);
     const std::size_t all = pieces.left();
     if (all == 0) return 0;
-    if (shared.out_begin < shared.out_end && !flush(fd, shared, how)) return -1;
+    if (shared.out_begin < shared.out_end) {
+        if (!flush(fd, shared, how)) return -1;
+        owe(process, fd, entry, false);
+    }
 
     std::size_t done = 0;
-    if (shared.held) {
-        pieces.skip(1);
-        shared.held = false;
-        done = 1;
-    } else if (shared.congested && (how & MSG_DONTWAIT) != 0 && all == 1 && !writable_now(fd)) {
-        // One byte cannot be held back: what is sealed must be acknowledged.
-        errno = EAGAIN;
-        return -1;
-    }
-    shared.congested = false;
     while (pieces.left() > 0) {
         const std::size_t size = std::min(pieces.left(), kRecordBytes);
         iovec in[kMostPieces];
@@ -113,21 +106,35 @@ ssize_t transmit(Process& process, int fd, Entry& entry, std::span<const iovec> 
         }
         const auto sealed = entry.sealer->seal({in, count}, size, shared.out);
         if (!sealed) {
-            break_connection(process, fd, entry, sealed.error().code, std::string("to ") + shared.peer + ": " + sealed.error().line, true);
+            break_connection(process, fd, entry, sealed.error().code,
+                             std::string("to ") + shared.peer + ": " + sealed.error().line, true);
             errno = sealed.error().code;
             return -1;
         }
         shared.out_begin = 0;
         shared.out_end = static_cast<std::uint32_t>(*sealed);
-        done += size;
         if (!flush(fd, shared, how)) {
-            if (errno != EAGAIN && errno != EINTR) return -1;
-            shared.held = true;
-            if (done == 1) return -1;
-            return static_cast<ssize_t>(done - 1);
+            if (errno != EAGAIN && errno != EINTR) return done > 0 ? static_cast<ssize_t>(done) : -1;
+            done += size;
+            owe(process, fd, entry, true);
+            break;
         }
+        done += size;
     }
     return static_cast<ssize_t>(done);
+}
+
+bool settle_debt(Process& process, int fd, Entry& entry) {
+    Shared* shared = entry.shared;
+    if (shared == nullptr || !shared->owing.load(std::memory_order_acquire)) return true;
+    if (!shared->send_lock.try_lock()) return false;  // somebody is sending: that flushes first
+    const std::lock_guard guard(shared->send_lock, std::adopt_lock);
+    if (entry.shared != shared) return true;
+    const int error = errno;
+    const bool done = flush(fd, *shared, MSG_DONTWAIT | MSG_NOSIGNAL) || (errno != EAGAIN && errno != EINTR);
+    errno = error;
+    if (done) owe(process, fd, entry, false);
+    return done;
 }
 
 void send_early(Process& process, int fd, Entry& entry) {
@@ -143,49 +150,103 @@ void send_early(Process& process, int fd, Entry& entry) {
     }
     shared.out_begin = 0;
     shared.out_end = static_cast<std::uint32_t>(*sealed);
-    (void)flush(fd, shared, MSG_DONTWAIT | MSG_NOSIGNAL);  // the rest goes with the next write, or by the courier
+    if (!flush(fd, shared, MSG_DONTWAIT | MSG_NOSIGNAL) && (errno == EAGAIN || errno == EINTR)) owe(process, fd, entry, true);
 }
 
-bool early_done(Process& process, int fd, Entry& entry) {
-    Shared& shared = *entry.shared;
+bool carried(Process& process, int fd, Entry& entry) {
+    if (entry.shared->lingering.load()) return lingered(process, fd, entry);
     const State state = drive(process, fd, entry);
     if (state == State::failed) return true;
     if (state != State::open) return false;
-    const std::lock_guard guard(shared.send_lock);
-    return flush(fd, shared, MSG_DONTWAIT | MSG_NOSIGNAL) || (errno != EAGAIN && errno != EINTR);
+    // shutdown(SHUT_WR) came while the kernel was full.
+    if (entry.shared != nullptr && entry.shared->write_closed) {
+        if (!close_sending(process, fd, entry, 0)) return false;
+        real::shutdown(fd, SHUT_WR);
+        return true;
+    }
+    return settle_debt(process, fd, entry);
 }
 
-void close_sending(Process& process, int fd, Entry& entry) {
+bool close_sending(Process& process, int fd, Entry& entry, int patience_ms) {
     Shared& shared = *entry.shared;
-    const std::int64_t patience = now_ns() + kClosePatienceMs * std::int64_t{1'000'000};
+    const std::int64_t until = now_ns() + patience_ms * std::int64_t{1'000'000};
+    {
+        const std::lock_guard guard(shared.send_lock);
+        shared.write_closed = true;
+    }
     State state = drive(process, fd, entry);
-    while (shared.early_size > 0 && state != State::open && state != State::failed && now_ns() < patience) {
+    while (shared.early_size > 0 && state != State::open && state != State::failed && now_ns() < until) {
         pollfd poll{fd, handshake_events(entry), 0};
         const timespec tick{0, kTickMs * 1'000'000L};
         real::ppoll(&poll, 1, &tick, nullptr);
         state = drive(process, fd, entry);
     }
-    if (state != State::open || !entry.sealer) return;
+    if (state != State::open || !entry.sealer) return state == State::failed || shared.early_size == 0;
     const std::lock_guard guard(shared.send_lock);
-    if (shared.write_closed) return;
-    shared.write_closed = true;
-    shared.held = false;
-    const auto push = [&] {
-        while (!flush(fd, shared, MSG_DONTWAIT | MSG_NOSIGNAL)) {
-            if (errno != EAGAIN && errno != EINTR) return false;
-            if (now_ns() > patience) return false;
+    for (;;) {
+        // A peer that is gone does not miss the close record; one that is there will see that the stream was cut off.
+        if (!flush(fd, shared, MSG_DONTWAIT | MSG_NOSIGNAL)) {
+            if (errno != EAGAIN && errno != EINTR) return true;
+            if (now_ns() >= until) return false;
             pollfd poll{fd, POLLOUT, 0};
             const timespec tick{0, kTickMs * 1'000'000L};
             real::ppoll(&poll, 1, &tick, nullptr);
+            continue;
         }
+        if (shared.sending.closed != 0) return true;
+        const auto size = entry.sealer->seal_control(seal::RecordType::close, shared.out);
+        if (!size) return true;
+        shared.out_end = static_cast<std::uint32_t>(*size);
+    }
+}
+
+namespace {
+
+/// What the kernel does on close: a reset when SO_LINGER asks for it, or when the program leaves bytes unread. Control records are ours, and
+/// are taken out so that they do not count.
+bool ends_in_reset(Process& process, int fd, Entry& entry) {
+    linger lingering{};
+    socklen_t size = sizeof lingering;
+    if (real::getsockopt(fd, SOL_SOCKET, SO_LINGER, &lingering, &size) == 0 && lingering.l_onoff != 0 && lingering.l_linger == 0)
         return true;
-    };
-    if (!push()) return;
-    const auto size = entry.sealer->seal_control(seal::RecordType::close, shared.out);
-    if (!size) return;
-    shared.out_end = static_cast<std::uint32_t>(*size);
-    // A peer that is gone does not miss it; one that is there will see that the stream was cut off.
-    (void)push();
+    return entry.shared->state.load() == State::open && bytes_readable(process, fd, entry) > 0;
+}
+
+/// The program has closed the socket, but what it wrote is not out yet: the kernel would go on sending, so a descriptor of our own keeps the
+/// connection, and the courier brings it to its end.
+bool linger_on(Process& process, int fd, Entry& entry) {
+    const int own = real::fcntl(fd, F_DUPFD_CLOEXEC, reinterpret_cast<void*>(kOwnDescriptors));
+    if (own < 0) return false;
+    Entry* heir = process.table().add(own, Kind::fresh);
+    if (heir == nullptr) {
+        real::close(own);
+        return false;
+    }
+    Shared* shared = entry.shared;
+    {
+        const std::lock_guard receive_guard(shared->receive_lock);
+        const std::lock_guard send_guard(shared->send_lock);
+        entry.shared = nullptr;
+        entry.kind.store(Kind::ended);
+        entry.sealer.reset();
+        entry.opener.reset();
+        shared->lingering.store(true);
+    }
+    if (auto resumed = resume(process, *heir, *shared); !resumed) process.complain(resumed.error().line);
+    process.courier().carry(process, own, *heir);
+    return true;
+}
+
+}  // namespace
+
+bool lingered(Process& process, int fd, Entry& entry) {
+    if (!close_sending(process, fd, entry, 0)) return false;
+    end(process, fd, entry);
+    Entry* last = process.table().remove(fd);
+    real::close(fd);
+    process.table().forget(fd);
+    if (last != nullptr) process.table().recycle(last);
+    return true;
 }
 
 void end(Process& process, int fd, Entry& entry) {
@@ -196,22 +257,22 @@ void end(Process& process, int fd, Entry& entry) {
         entry.kind.store(Kind::ended);
         return;
     }
-    close_sending(process, fd, entry);
     // A thread of ours may wait in a call on this socket: wake it, then wait for it to leave.
-    if (!shared->receive_lock.try_lock()) {
-        real::shutdown(fd, SHUT_RDWR);
-        shared->receive_lock.lock();
+    const bool waited_on = !shared->receive_lock.try_lock();
+    if (waited_on) {
+        real::shutdown(fd, SHUT_RD);
+    } else {
+        shared->receive_lock.unlock();
     }
-    if (!shared->send_lock.try_lock()) {
-        real::shutdown(fd, SHUT_RDWR);
-        shared->send_lock.lock();
+    if (!waited_on && ends_in_reset(process, fd, entry)) {
+        const linger reset{1, 0};
+        real::setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    } else if (!close_sending(process, fd, entry, process.finishing() ? kExitPatienceMs : 0) && !process.finishing()) {
+        shared->processes.fetch_add(1);
+        if (linger_on(process, fd, entry)) return;
     }
-    // An unread close record in the kernel would turn our FIN into a reset that destroys what the peer has not read yet.
-    if (shared->state.load() == State::open) {
-        int rounds = 64;
-        while (rounds-- > 0 && real::recv(fd, shared->raw, sizeof shared->raw, MSG_DONTWAIT) > 0) {
-        }
-    }
+    shared->receive_lock.lock();
+    shared->send_lock.lock();
     entry.shared = nullptr;
     entry.kind.store(Kind::ended);
     shared->send_lock.unlock();

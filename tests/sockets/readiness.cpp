@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
 #include <atomic>
 #include <csignal>
 #include <cstring>
@@ -168,7 +169,7 @@ void modify(int epoll, int fd, std::uint32_t events, std::uint64_t data) {
 
 /// What epoll_wait reports, by data.
 void show(const char* when, int epoll, int milliseconds) {
-    std::array<epoll_event, 8> events;
+    std::vector<epoll_event> events(8);
     int count = ::epoll_wait(epoll, events.data(), static_cast<int>(events.size()), milliseconds);
     if (count < 0) {
         result(when, count);
