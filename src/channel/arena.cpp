@@ -104,6 +104,11 @@ void Arena::give_back(Shared* slot) {
     slot->in_use.store(0);
 }
 
+Shared* Arena::slot(std::size_t number) {
+    if (header_ == nullptr || number >= header_->high.load() || slots_[number].in_use.load() == 0) return nullptr;
+    return &slots_[number];
+}
+
 Shared* Arena::find(std::uint64_t inode) {
     if (header_ == nullptr) return nullptr;
     const std::uint32_t high = header_->high.load();

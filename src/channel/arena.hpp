@@ -64,6 +64,7 @@ struct Shared {
     std::atomic<std::int64_t> deadline_ns;  // of the handshake, CLOCK_MONOTONIC
     std::atomic<bool> connect_reported;     // connect() has told the caller that it is connected
     std::atomic<int> pending_error;         // for SO_ERROR
+    std::atomic<bool> nodelay_is_ours;      // TCP_NODELAY is on for the handshake's sake: the program did not ask for it
     char peer[64];                          // "10.0.0.2:4242"
     keys::Role role;
 
@@ -103,6 +104,10 @@ public:
     Result<void> adopt(int fd);
     /// The adopted or own slot of the socket with this inode; nullptr if there is none.
     Shared* find(std::uint64_t inode);
+
+    /// A slot's number, and back (nullptr: no such slot in use).
+    std::size_t number(const Shared& slot) const { return static_cast<std::size_t>(&slot - slots_); }
+    Shared* slot(std::size_t number);
 
     /// The memory file, or -1 while no connection was ever sealed. Never to be closed by the program.
     int fd() const { return fd_; }

@@ -104,7 +104,7 @@ int start_program(char* const* environment, Start start) {
         for (Shared* shared : kept) shared->processes.fetch_add(1);
     }
     real::fcntl(arena, F_SETFD, nullptr);
-    const std::string variable = kArenaVariable + std::to_string(arena) + ",counted";
+    const std::string variable = kArenaVariable + std::to_string(arena);
     const int status = start(environment_with(environment, variable).data());
     const int error = errno;
     real::fcntl(arena, F_SETFD, reinterpret_cast<void*>(static_cast<long>(FD_CLOEXEC)));
@@ -117,16 +117,31 @@ int start_program(char* const* environment, Start start) {
     return status;
 }
 
-/// posix_spawn: the child takes what it inherits; it counts itself when it starts.
+/// posix_spawn: what the child will hold is decided by its file actions, which cannot be read. It is counted as a holder of everything that it
+/// may get, and gives back what it did not.
 template <class Start>
-int spawn_program(char* const* environment, Start start) {
+int spawn_program(char* const* environment, const posix_spawn_file_actions_t* actions, Start start) {
     Process* process = Process::made();
     if (process == nullptr || process->arena().fd() < 0) return start(environment);
+    std::vector<Shared*> given = surviving();
+    if (actions != nullptr) {
+        each_sealed([&](Entry& entry) {
+            if (!among(given, entry)) given.push_back(entry.shared);
+        });
+    }
+    if (given.empty()) return start(environment);
     const int arena = process->arena().fd();
+    std::string variable = kArenaVariable + std::to_string(arena) + ",given";
+    for (Shared* shared : given) {
+        shared->processes.fetch_add(1);
+        variable += ":" + std::to_string(process->arena().number(*shared));
+    }
     real::fcntl(arena, F_SETFD, nullptr);
-    const std::string variable = kArenaVariable + std::to_string(arena);
     const int status = start(environment_with(environment, variable).data());
     real::fcntl(arena, F_SETFD, reinterpret_cast<void*>(static_cast<long>(FD_CLOEXEC)));
+    if (status != 0) {
+        for (Shared* shared : given) shared->processes.fetch_sub(1);
+    }
     return status;
 }
 
@@ -202,14 +217,14 @@ CRYPTMPI_CALL int execle(const char* path, const char* first, ...) {
 
 CRYPTMPI_CALL int posix_spawn(pid_t* pid, const char* path, const posix_spawn_file_actions_t* actions,
                               const posix_spawnattr_t* attributes, char* const* arguments, char* const* environment) {
-    return spawn_program(environment, [&](char* const* with) {
+    return spawn_program(environment, actions, [&](char* const* with) {
         return real::posix_spawn(pid, path, actions, attributes, arguments, with);
     });
 }
 
 CRYPTMPI_CALL int posix_spawnp(pid_t* pid, const char* file, const posix_spawn_file_actions_t* actions,
                                const posix_spawnattr_t* attributes, char* const* arguments, char* const* environment) {
-    return spawn_program(environment, [&](char* const* with) {
+    return spawn_program(environment, actions, [&](char* const* with) {
         return real::posix_spawnp(pid, file, actions, attributes, arguments, with);
     });
 }

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <linux/net_tstamp.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -215,13 +216,21 @@ CRYPTMPI_CALL int getsockopt(int fd, int level, int option, void* value, socklen
             return 0;
         }
     }
-    return real::getsockopt(fd, level, option, value, size);
+    const int status = real::getsockopt(fd, level, option, value, size);
+    if (status == 0 && entry != nullptr && level == IPPROTO_TCP && option == TCP_NODELAY && *size == sizeof(int)) {
+        Shared* shared = entry->shared;
+        if (shared != nullptr && shared->nodelay_is_ours.load()) std::memset(value, 0, sizeof(int));
+    }
+    return status;
 }
 
 CRYPTMPI_CALL int setsockopt(int fd, int level, int option, const void* value, socklen_t size) {
     if (known(fd) != nullptr && level == SOL_SOCKET && known(fd)->kind.load() != Kind::native) {
         if (option == SO_ZEROCOPY) return refuse_option("SO_ZEROCOPY", "switch the transport's zero-copy sends off");
         if (option == SO_TIMESTAMPING) return refuse_option("SO_TIMESTAMPING", "switch the program's packet time stamps off");
+    }
+    if (Entry* entry = sealed(fd); entry != nullptr && level == IPPROTO_TCP && option == TCP_NODELAY) {
+        if (Shared* shared = entry->shared) shared->nodelay_is_ours.store(false);
     }
     return real::setsockopt(fd, level, option, value, size);
 }

@@ -184,6 +184,13 @@ int begin(Process& process, int fd, Entry& entry, keys::Role role, const Address
     shared.deadline_ns.store(now_ns() + std::chrono::nanoseconds(process.settings().handshake_timeout).count());
     shared.state.store(State::tcp_connecting);
     shared.connect_reported.store(!connecting);
+    // The first record follows the handshake's last message at once: with Nagle's algorithm it would wait for a delayed acknowledgement.
+    int nodelay = 0;
+    socklen_t size = sizeof nodelay;
+    real::getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &nodelay, &size);
+    shared.nodelay_is_ours.store(nodelay == 0);
+    nodelay = 1;
+    real::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &nodelay, sizeof nodelay);
     entry.shared = &shared;
     entry.kind.store(Kind::sealed, std::memory_order_release);
     process.handshake_started(entry);
@@ -209,8 +216,10 @@ Result<void> resume(Process& process, Entry& entry, Shared& shared) {
     if (state != State::open && state != State::await_confirm) return {};
     const auto local = process.local();
     if (!local) return fail(local.error().code, local.error().line);
-    entry.sealer.emplace((*local)->crypto, shared.sending);
-    entry.opener.emplace((*local)->crypto, shared.receiving);
+    // Not under the connection's locks: another process may wait in a read with one of them.
+    const std::lock_guard guard(entry.registrations_lock);
+    if (!entry.sealer) entry.sealer.emplace((*local)->crypto, shared.sending);
+    if (!entry.opener) entry.opener.emplace((*local)->crypto, shared.receiving);
     return {};
 }
 
@@ -218,10 +227,16 @@ State drive(Process& process, int fd, Entry& entry) {
     if (entry.shared == nullptr) return State::failed;
     Shared& shared = *entry.shared;
     State state = shared.state.load(std::memory_order_acquire);
-    if (state == State::open && entry.opener) return state;
-    if (state == State::failed) return state;
-    std::unique_lock receive_guard(shared.receive_lock);
-    std::unique_lock send_guard(shared.send_lock);
+    if (state == State::open && !entry.opener) {
+        if (auto resumed = resume(process, entry, shared); !resumed) fail_handshake(process, fd, entry, resumed.error());
+        return shared.state.load();
+    }
+    if (state == State::open || state == State::failed) return state;
+    // Whoever holds a lock is doing this work, or has seen the stream open and waits in a blocking read: the courier must not wait with it.
+    std::unique_lock receive_guard(shared.receive_lock, std::try_to_lock);
+    if (!receive_guard) return shared.state.load();
+    std::unique_lock send_guard(shared.send_lock, std::try_to_lock);
+    if (!send_guard) return shared.state.load();
     if (entry.shared != &shared) return State::failed;
     const State before = shared.state.load();
     bool refused = false;
@@ -270,10 +285,6 @@ State drive(Process& process, int fd, Entry& entry) {
     state = shared.state.load();
     if (state != State::open && state != State::failed) {
         look_at_the_clock(process, fd, entry);
-        state = shared.state.load();
-    }
-    if (state == State::open && !entry.opener) {
-        if (auto resumed = resume(process, entry, shared); !resumed) fail_handshake(process, fd, entry, resumed.error());
         state = shared.state.load();
     }
     if (state == State::open || state == State::failed) process.handshake_settled(entry);

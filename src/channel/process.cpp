@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstdio>
@@ -238,8 +239,7 @@ void Process::check_roads() {
 void Process::adopt_inherited() {
     if (!settings_.enabled) return;
     const char* inherited = std::getenv("CRYPTMPI_INTERNAL_ARENA");
-    // fork and vfork have counted the new program as a holder of its sockets; posix_spawn could not.
-    const bool counted = inherited != nullptr && std::strstr(inherited, ",counted") != nullptr;
+    const std::string given = inherited == nullptr ? "" : inherited;
     if (inherited != nullptr) {
         const int fd = std::atoi(inherited);
         struct stat information{};
@@ -255,6 +255,7 @@ void Process::adopt_inherited() {
         }
     }
     std::map<std::uint64_t, int> first_of;
+    std::vector<Shared*> adopted;
     each_descriptor([&](int fd) {
         struct stat information{};
         if (fstat(fd, &information) != 0 || !S_ISSOCK(information.st_mode)) return;
@@ -270,13 +271,18 @@ void Process::adopt_inherited() {
         }
         if (Shared* shared = arena_.find(information.st_ino)) {
             Entry* entry = table_.add(fd, Kind::fresh);
-            if (!counted) shared->processes.fetch_add(1);
+            adopted.push_back(shared);
             if (auto resumed = resume(*this, *entry, *shared); !resumed) complain(resumed.error().line);
             return;
         }
         std::string why;
         if (policy_->decide(*peer, why) == Verdict::seal) table_.add(fd, Kind::foreign);
     });
+    // posix_spawn counted us as a holder of everything that we might have got.
+    for (auto at = given.find(':'); at != std::string::npos && arena_.fd() >= 0; at = given.find(':', at + 1)) {
+        Shared* shared = arena_.slot(static_cast<std::size_t>(std::atol(given.c_str() + at + 1)));
+        if (shared != nullptr && std::find(adopted.begin(), adopted.end(), shared) == adopted.end()) shared->processes.fetch_sub(1);
+    }
 }
 
 pid_t Process::fork() {

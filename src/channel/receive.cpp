@@ -318,8 +318,9 @@ int take_kernel_error(Entry& entry) {
 
 int bytes_readable(Process& process, int fd, Entry& entry) {
     Shared& shared = *entry.shared;
-    if (drive(process, fd, entry) != State::open) return 0;
-    const std::lock_guard guard(shared.receive_lock);
+    if (drive(process, fd, entry) != State::open || !entry.opener) return 0;
+    if (!shared.receive_lock.try_lock()) return 0;  // a reader waits: there is nothing
+    const std::lock_guard guard(shared.receive_lock, std::adopt_lock);
     while (read_raw(shared, fd, MSG_DONTWAIT) > 0 && shared.filled) {
     }
     note_readable(process, fd, entry);
