@@ -26,10 +26,16 @@ demo: build
 	@$(PYTHON) -m demo $(ARGS)
 
 # Unit tests and the socket suite, then whole jobs between nodes.
-test: build mpis
+test: build mpis build/python
 	@cmake --build --preset release
 	@ctest --preset release
-	@$(PYTHON) -m pytest tests/system tests/interop $(ARGS)
+	@build/python/bin/python -m pytest tests/interop tests/system $(ARGS)
+
+# An independent implementation of the handshake's protocol, from PyPI.
+build/python: tests/interop/requirements.txt
+	@$(PYTHON) -m venv --system-site-packages --clear $@
+	@$@/bin/pip install --quiet -r $<
+	@touch $@
 
 conformance: build
 	@scripts/install-packages test

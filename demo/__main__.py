@@ -21,6 +21,8 @@ from lab.stacks import Stack, stack
 
 FOLDER = REPOSITORY / "build" / "demo"
 BEGAN = time.monotonic()
+ROUNDS = 3
+ENOUGH_S = 60  # no further round of a program that took this long: the whole is to stay under ten minutes on a slow machine
 
 
 def say(line):
@@ -97,14 +99,25 @@ def last_line(output):
 
 
 def try_run(kind, lab, program, make_line, env, folder):
-    """A run; once more if it had no end, which plain runs of some MPIs on a busy machine have too. Both are shown."""
-    for attempt in (1, 2):
-        place = folder.with_name(f"{folder.name}-{attempt}") if attempt > 1 else folder
-        run = run_once(lab, program, make_line(place), env, place)
-        say(f"{program.name} {kind}: {run.seconds:.1f} s, {run.problem or 'results right'}")
+    run = run_once(lab, program, make_line(folder), env, folder)
+    say(f"{program.name} {kind}: {run.seconds:.1f} s, {run.problem or 'results right'}")
+    return run
+
+
+def try_plain(lab, program, folder):
+    """A plain run; once more if it had no end, as those of some MPIs have none on a busy machine now and then. Both are shown."""
+    for attempt in ("", "-again"):
+        run = try_run("plain", lab, program, lambda _: program.stack.command(lab, program.ranks, program.command), {},
+                      folder.with_name(folder.name + attempt))
         if run.problem is None or not run.problem.startswith("no end"):
-            return run, place
-    return run, place
+            break
+    return run
+
+
+def try_sealed(lab, sealing, program, folder):
+    return try_run("sealed", lab, program,
+                   lambda place: sealing.run_line(program.stack, lab, program.ranks, program.command, place / "report.json"),
+                   sealing.env(), folder)
 
 
 def take_program(lab, sealing, program, rounds):
@@ -113,14 +126,14 @@ def take_program(lab, sealing, program, rounds):
     canaries_plain = canaries_sealed = 0
     needles = [program.canary] if program.canary else None
     expected = job = None
-    for number in range(1, rounds + 1):
+    began = time.monotonic()
+    for number in range(1, (rounds or ROUNDS) + 1):
+        if number > 1 and not rounds and time.monotonic() - began > ENOUGH_S:
+            break
         folder = FOLDER / "runs" / program.name
-        plain, _ = try_run("plain", lab, program, lambda place: program.stack.command(lab, program.ranks, program.command), {},
-                           folder / f"plain-{number}")
-        sealed, place = try_run(
-            "sealed", lab, program,
-            lambda place: sealing.run_line(program.stack, lab, program.ranks, program.command, place / "report.json"), sealing.env(),
-            folder / f"sealed-{number}")
+        place = folder / f"sealed-{number}"
+        plain = try_plain(lab, program, folder / f"plain-{number}")
+        sealed = try_sealed(lab, sealing, program, place)
         failed = [f"{program.name} {kind}: {run.problem}" for kind, run in (("plain", plain), ("sealed", sealed)) if run.problem]
         problems += failed
         if failed:
@@ -154,6 +167,7 @@ def take_program(lab, sealing, program, rounds):
         "mpi": program.stack.title,
         "layer": (job or {}).get("layer", ""),
         "ranks": program.ranks,
+        "rounds": len(sealed_times),
         "cipher": ", ".join((job or {}).get("suites", [])),
         "module": ", ".join((job or {}).get("modules", [])),
         "plain_s": round(statistics.median(plain_times), 3) if plain_times else None,
@@ -200,7 +214,8 @@ def table(rows):
 
 def main():
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3, help="plain and sealed runs of each program; times are medians")
+    parser.add_argument("--rounds", type=int, help=f"plain and sealed runs of each program; times are medians (default: up to {ROUNDS}, "
+                        f"fewer of a program that takes over {ENOUGH_S} s)")
     parser.add_argument("--only", help="one program: hpcc, lammps, canary")
     parser.add_argument("--loopback", action="store_true", help="no namespaces, as on a machine that allows none")
     parser.add_argument("--cryptmpi", type=Path, default=COMMAND, help="the command (default: %(default)s)")
@@ -230,7 +245,7 @@ def main():
                 problems += wrong
 
     ok = not problems
-    report = {"ok": ok, "nodes": "namespaces" if why_not is None else "loopback", "rounds": options.rounds, "problems": problems,
+    report = {"ok": ok, "nodes": "namespaces" if why_not is None else "loopback", "problems": problems,
               "runs": rows}
     (FOLDER / "report.json").write_text(json.dumps(report, indent=2) + "\n")
     print(f"\n{table(rows)}\n")

@@ -208,26 +208,23 @@ def count(path, needles):
 
 
 def sample(path, amount=16, size=32, least_distinct=16):
-    """Windows of the captured payload, spread over it: known plaintext to look for in another capture of the same program.
+    """Windows of the captured payload, spread over its connections: known plaintext to look for in another capture of the same program.
 
-    They come from the connections that carry the program's data, not from the launcher's few bytes. Windows of few distinct bytes
-    (zeros, text rules) are left out: they could be anywhere.
+    Windows of few distinct bytes (zeros, text rules) are left out: they could be anywhere.
     """
-    carried = {}
-    for flow, _, part in segments(path):
-        carried[flow] = carried.get(flow, 0) + len(part)
-    heavy = {flow for flow, total in carried.items() if total * 10 >= max(carried.values())}
 
     def candidates():
-        return (part for flow, _, part in segments(path) if flow in heavy and len(part) >= 4 * size)
+        seen = {}  # windows of each connection: the first ones, then ever fewer of what follows, so that heavy ones do not crowd out the rest
+        for flow, connection, part in segments(path):
+            if len(part) < size:
+                continue
+            number = seen[flow, connection] = seen.get((flow, connection), 0) + 1
+            if number & (number - 1):
+                continue
+            middle = (len(part) - size) // 2
+            window = part[middle:middle + size]
+            if len(set(window)) >= least_distinct:
+                yield window
 
-    step = max(1, sum(1 for _ in candidates()) // (amount * 4))
-    windows = []
-    for index, part in enumerate(candidates()):
-        if index % step:
-            continue
-        middle = len(part) // 2
-        window = part[middle:middle + size]
-        if len(set(window)) >= least_distinct and window not in windows:
-            windows.append(window)
+    windows = list(dict.fromkeys(candidates()))
     return windows[::max(1, len(windows) // amount)][:amount]

@@ -2,6 +2,7 @@
 
 #include "base/secret.hpp"
 #include "channel/real.hpp"
+#include "channel/table.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -44,10 +45,7 @@ struct Arena::Header {
 Result<void> Arena::create() {
     const int made = memfd_create("cryptmpi", MFD_CLOEXEC);
     if (made < 0) return fail(errno, std::string("no memory file for sealed connections: ") + std::strerror(errno));
-    int moved = real::fcntl(made, F_DUPFD_CLOEXEC, reinterpret_cast<void*>(kOwnDescriptors));
-    if (moved < 0) moved = real::fcntl(made, F_DUPFD_CLOEXEC, reinterpret_cast<void*>(100L));
-    if (moved >= 0) real::close(made);
-    fd_ = moved >= 0 ? moved : made;
+    fd_ = table_.own(made);
     if (ftruncate(fd_, static_cast<off_t>(4096 + kSlots * sizeof(Shared))) != 0)
         return fail(errno, std::string("no memory for sealed connections: ") + std::strerror(errno));
     return map();
@@ -66,6 +64,7 @@ Result<void> Arena::map() {
 
 Result<void> Arena::adopt(int fd) {
     fd_ = fd;
+    table_.add(fd, Kind::own);
     return map();
 }
 

@@ -37,9 +37,6 @@ enum class State : std::uint8_t {
     failed,          // `error` says with what; for ever
 };
 
-/// Descriptors of our own are numbered out of the way of programs that count on low numbers.
-inline constexpr long kOwnDescriptors = 700;
-
 inline constexpr std::size_t kRawCapacity = 2 * seal::kMaxRecord;
 inline constexpr std::size_t kOutCapacity = seal::kMaxPlaintext + 2 * seal::kRecordOverhead;
 
@@ -93,8 +90,12 @@ struct Shared {
     alignas(64) std::uint8_t out[kOutCapacity];
 };
 
+class Table;
+
 class Arena {
 public:
+    explicit Arena(Table& table) : table_(table) {}
+
     /// A free slot, wiped, with its locks made and one process on it. Errors: no memory.
     Result<Shared*> take();
     /// Wipes the slot and gives it back.
@@ -117,6 +118,7 @@ private:
     Result<void> map();
     struct Header;
 
+    Table& table_;
     std::mutex create_lock_;
     int fd_ = -1;
     Header* header_ = nullptr;

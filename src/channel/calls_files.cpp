@@ -47,14 +47,9 @@ void closed(int fd) {
 
 namespace {
 
-int arena_fd() {
-    Process* process = Process::made();
-    return process == nullptr ? -1 : process->arena().fd();
-}
-
-int close_between(unsigned first, unsigned last, int flags) {
-    if (first > last) return 0;
-    return real::close_range(first, last, flags);
+bool is_own(int fd) {
+    const Entry* entry = known(fd);
+    return entry != nullptr && entry->kind.load() == Kind::own;
 }
 
 bool device_refused(const char* path) {
@@ -71,7 +66,7 @@ bool device_refused(const char* path) {
 }  // namespace
 
 CRYPTMPI_CALL int close(int fd) {
-    if (fd >= 0 && fd == arena_fd()) return 0;  // it was not the program that opened it
+    if (is_own(fd)) return 0;  // it was not the program that opened it
     closing(fd);
     const int status = real::close(fd);
     closed(fd);
@@ -83,15 +78,18 @@ CRYPTMPI_CALL int close_range(unsigned first, unsigned last, int flags) {
     if (process == nullptr) return real::close_range(first, last, flags);
     const bool closes = (flags & CLOSE_RANGE_CLOEXEC) == 0;
     const unsigned end = std::min<unsigned>(last, static_cast<unsigned>(process->table().highest()));
-    for (unsigned fd = first; closes && process->table().highest() >= 0 && fd <= end; ++fd) closing(static_cast<int>(fd));
-    const auto keep = static_cast<unsigned>(arena_fd());  // the highest number if there is none
-    int status = 0;
-    if (keep < first || keep > last) {
-        status = real::close_range(first, last, flags);
-    } else {
-        if (keep > 0) status = close_between(first, keep - 1, flags);
-        if (status == 0 && keep < UINT_MAX) status = close_between(keep + 1, last, flags);
+    for (unsigned fd = first; closes && process->table().highest() >= 0 && fd <= end; ++fd) {
+        if (!is_own(static_cast<int>(fd))) closing(static_cast<int>(fd));
     }
+    // Around the library's own.
+    int status = 0;
+    unsigned from = first;
+    for (unsigned fd = first; process->table().highest() >= 0 && fd <= end && status == 0; ++fd) {
+        if (!is_own(static_cast<int>(fd))) continue;
+        if (from < fd) status = real::close_range(from, fd - 1, flags);
+        from = fd + 1;
+    }
+    if (status == 0 && (from <= last || first > last)) status = real::close_range(from, last, flags);
     for (unsigned fd = first; closes && process->table().highest() >= 0 && fd <= end; ++fd) closed(static_cast<int>(fd));
     return status;
 }
@@ -110,6 +108,10 @@ CRYPTMPI_CALL int dup2(int from, int to) {
     if (from == to || known(from) == known(to)) {
         return real::dup2(from, to);
     }
+    if (is_own(to)) {
+        errno = EBUSY;
+        return -1;
+    }
     if (real::fcntl(from, F_GETFD, nullptr) >= 0) closing(to);
     const int made = real::dup2(from, to);
     closed(to);
@@ -119,6 +121,10 @@ CRYPTMPI_CALL int dup2(int from, int to) {
 
 CRYPTMPI_CALL int dup3(int from, int to, int flags) {
     if (from == to || known(from) == known(to)) return real::dup3(from, to, flags);
+    if (is_own(to)) {
+        errno = EBUSY;
+        return -1;
+    }
     if (real::fcntl(from, F_GETFD, nullptr) >= 0) closing(to);
     const int made = real::dup3(from, to, flags);
     closed(to);

@@ -22,7 +22,7 @@ constexpr int kIdleMs = 1000;             // then the thread ends
 void Courier::carry(Process& process, int fd, Entry& entry) {
     const std::lock_guard guard(lock_);
     parcels_.push_back({fd, &entry, entry.shared});
-    if (bell_ < 0) bell_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (bell_ < 0) bell_ = process.table().own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     const std::uint64_t one = 1;
     if (running_ && real::write(bell_, &one, sizeof one) > 0) return;
     if (running_) return;  // the bell is ringing already
@@ -39,11 +39,11 @@ void Courier::carry(Process& process, int fd, Entry& entry) {
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-void Courier::after_fork_in_child() {
+void Courier::after_fork_in_child(Table& table) {
     new (&lock_) std::mutex;  // whoever held it is not in this process
     running_ = false;
     parcels_.clear();
-    if (bell_ >= 0) real::close(bell_);
+    if (bell_ >= 0) table.disown(bell_);
     bell_ = -1;
 }
 

@@ -13,6 +13,7 @@
 namespace cryptmpi::channel {
 
 class Process;
+class Table;
 struct Entry;
 struct Shared;
 
@@ -20,7 +21,7 @@ class Courier {
 public:
     void carry(Process& process, int fd, Entry& entry);
     /// The child of a fork has no thread.
-    void after_fork_in_child();
+    void after_fork_in_child(Table& table);
 
 private:
     struct Parcel {

@@ -130,6 +130,7 @@ int Epoll::control(int operation, int fd, Entry& entry, const epoll_event* event
     registration->events = event->events;
     registration->data = event->data;
     epoll_event asked = kernel_event(*registration);
+    registration->armed.store(asked.events);
     if (real::epoll_ctl(fd_, operation, fd, &asked) != 0) {
         registration->events = events_before;
         registration->data = data_before;
@@ -179,11 +180,13 @@ void Epoll::close() {
     const std::lock_guard guard(lock_);
     while (!registrations_.empty()) forget(*registrations_.begin()->second);
     const int kick = kick_.exchange(-1);
-    if (kick >= 0) real::close(kick);
+    if (kick >= 0) Process::get().table().disown(kick);
 }
 
 void Epoll::rearm(Registration& registration) {
     epoll_event asked = kernel_event(registration);
+    // Only a change: asking again would make an edge of what was reported already.
+    if (registration.armed.exchange(asked.events) == asked.events) return;
     real::epoll_ctl(fd_, EPOLL_CTL_MOD, registration.fd, &asked);
 }
 
@@ -197,7 +200,7 @@ void Epoll::announce(Registration& registration) {
     if (waiters_.load() == 0) return;
     // Another thread sleeps in the kernel, which will not wake it for bytes that we took out.
     if (kick_.load() < 0) {
-        const int made = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        const int made = Process::get().table().own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
         if (made < 0) return;
         epoll_event event{};
         event.events = EPOLLIN | EPOLLET;
@@ -267,10 +270,13 @@ bool Epoll::deliver(Process& process, Registration& registration, epoll_event& e
     if (entry == nullptr) return false;
     const Kind kind = entry->kind.load(std::memory_order_acquire);
     if (kind == Kind::sealed) {
-        if (handshaking(*entry)) {
-            drive(process, registration.fd, *entry);  // arms what comes next by itself
+        if (handshaking(*entry)) drive(process, registration.fd, *entry);
+        if (epoll_event asked = kernel_event(registration); registration.armed.load() != asked.events) {
+            // The kernel's answer was for the handshake, or for what waited: it is asked anew for the caller.
+            rearm(registration);
             return false;
         }
+        if (handshaking(*entry)) return false;
         if ((event.events & EPOLLOUT) != 0) {
             // Writable for the caller once what waits is out, and if it asked.
             if (!settle_debt(process, registration.fd, *entry) || (registration.events & EPOLLOUT) == 0)
@@ -280,7 +286,10 @@ bool Epoll::deliver(Process& process, Registration& registration, epoll_event& e
         if ((event.events & EPOLLIN) != 0 && !verify_readable(process, registration.fd, *entry)) {
             event.events &= ~static_cast<std::uint32_t>(EPOLLIN | EPOLLRDNORM);
             if (event.events == 0) {
-                if ((registration.events & EPOLLONESHOT) != 0) rearm(registration);
+                if ((registration.events & EPOLLONESHOT) != 0) {
+                    registration.armed.store(0);
+                    rearm(registration);
+                }
                 return false;
             }
         }

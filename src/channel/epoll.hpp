@@ -25,6 +25,7 @@ struct Registration {
     epoll_data_t data{};
     bool waiting = false;      // in owner->pending_
     bool spent = false;        // EPOLLONESHOT has fired
+    std::atomic<std::uint32_t> armed{0};  // the events that the kernel was asked for
     std::uint32_t seen = 0;    // Shared::arrivals that were reported
 };
 

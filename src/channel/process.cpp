@@ -300,7 +300,7 @@ pid_t Process::fork() {
 void Process::become_child() {
     pid_ = getpid();
     handshakes_.store(0);
-    courier_.after_fork_in_child();
+    courier_.after_fork_in_child(table_);
     // The parent reports what it did; this part begins with the child. Contexts are made anew, with counters at zero, if it uses them.
     for (int fd = 0; fd <= table_.highest(); ++fd) {
         Entry* entry = table_.find_sealed(fd);

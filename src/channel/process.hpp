@@ -85,7 +85,7 @@ private:
     config::Settings settings_;
     std::unique_ptr<Policy> policy_;
     Table table_;
-    Arena arena_;
+    Arena arena_{table_};
     Courier courier_;
     pid_t pid_;
     std::string name_;  // "rank 3 on host" for lines

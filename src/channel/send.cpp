@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -258,7 +259,12 @@ void end(Process& process, int fd, Entry& entry) {
         return;
     }
     // A thread of ours may wait in a call on this socket: wake it, then wait for it to leave.
-    const bool waited_on = !shared->receive_lock.try_lock();
+    // (The courier, or another process, holds the lock for a moment only.)
+    bool waited_on = !shared->receive_lock.try_lock();
+    for (int tries = 0; waited_on && tries < 20; ++tries) {
+        usleep(100);
+        waited_on = !shared->receive_lock.try_lock();
+    }
     if (waited_on) {
         real::shutdown(fd, SHUT_RD);
     } else {

@@ -1,5 +1,8 @@
 #include "channel/table.hpp"
 
+#include "channel/real.hpp"
+
+#include <fcntl.h>
 #include <sys/mman.h>
 
 #include <cstdlib>
@@ -14,6 +17,22 @@ Table::Table() {
     if (at == MAP_FAILED) throw std::bad_alloc();
     slots_ = static_cast<std::atomic<Entry*>*>(at);
     closing_.kind.store(Kind::ended);
+}
+
+int Table::own(int fd) {
+    if (fd < 0) return fd;
+    int moved = real::fcntl(fd, F_DUPFD_CLOEXEC, reinterpret_cast<void*>(kOwnDescriptors));
+    if (moved < 0) moved = fd;  // the limit is lower than that
+    if (moved != fd) real::close(fd);
+    add(moved, Kind::own);
+    return moved;
+}
+
+void Table::disown(int fd) {
+    Entry* entry = remove(fd);
+    real::close(fd);
+    forget(fd);
+    if (entry != nullptr) recycle(entry);
 }
 
 Entry* Table::add(int fd, Kind kind) {

@@ -15,6 +15,9 @@ namespace cryptmpi::channel {
 struct Registration;
 class Epoll;
 
+/// Just below the usual limit of 1024.
+inline constexpr long kOwnDescriptors = 960;
+
 enum class Kind : std::uint8_t {
     fresh,      // an internet stream socket, not connected yet (or listening)
     native,     // connected, by the policy not sealed
@@ -22,6 +25,7 @@ enum class Kind : std::uint8_t {
     datagram,   // an internet datagram socket: may not send to other nodes
     foreign,    // connected to another node before we were there: refused
     ended,      // closed, or this process is at its end: nothing goes in or out, least of all in clear
+    own,        // the library's: the program, which does not know of it, cannot close it
     epoll,
 };
 
@@ -49,6 +53,10 @@ struct Entry {
 class Table {
 public:
     Table();
+
+    /// Moves a fresh descriptor of the library out of the way of programs that count on low numbers. Returns the new one.
+    int own(int fd);
+    void disown(int fd);
 
     /// The entry of a descriptor; nullptr for everything that is none of our business. Lock-free.
     Entry* find(int fd) const {

@@ -4,6 +4,7 @@ import hashlib
 import hmac
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 from cryptography.exceptions import InvalidTag
@@ -14,6 +15,7 @@ from noise.exceptions import NoiseInvalidMessage
 SUITES = {"AES-128-GCM": (1, 16), "AES-256-GCM": (2, 32)}
 DATA, CONFIRM, REKEY, CLOSE = 1, 2, 3, 4
 JOB_KEY = bytes(range(100, 132))
+PEER = Path(os.environ.get("TEST_BUILD", Path(__file__).resolve().parents[2] / "build" / "release")) / "bin" / "protocol_peer"
 
 
 def endpoint(last, port):
@@ -79,7 +81,7 @@ class Ours:
     def __init__(self, role, suite, record_limit=1 << 24):
         arguments = [role, suite, JOB_KEY.hex(), identity(role).hex(), str(record_limit)]
         self.process = subprocess.Popen(
-            [os.environ["CRYPTMPI_PROTOCOL_PEER"], *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [PEER, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
     def tell(self, text):

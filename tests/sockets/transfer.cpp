@@ -362,22 +362,15 @@ SOCKETS_CASE(zero_length) {
     result("recv of 1", ::recv(pair.server, &byte, 1, MSG_DONTWAIT));
 }
 
+// A bad pointer is not among them: it ends a sealed program, where the kernel would say EFAULT (docs/architecture.md).
 SOCKETS_CASE(bad_arguments) {
     Pair pair = connected_pair();
     std::uint8_t byte = 0;
-    auto* nowhere = reinterpret_cast<std::uint8_t*>(1);
     volatile int negative = -1;  // the compiler refuses one that it can see
     iovec part{&byte, 1};
-    iovec bad{nowhere, 1};
-    result("send from nowhere", ::send(pair.client, nowhere, 1, MSG_NOSIGNAL));
-    result("writev from nowhere", ::writev(pair.client, &bad, 1));
     result("writev of -1 parts", ::writev(pair.client, &part, negative));
     result("readv of -1 parts", ::readv(pair.server, &part, negative));
     result("writev of 1025 parts", ::writev(pair.client, std::vector<iovec>(1025, part).data(), 1025));
-    send_all(pair.client, text("abc"));
-    wait_for(pair.server, POLLIN);
-    result("recv to nowhere", ::recv(pair.server, nowhere, 1, MSG_DONTWAIT));
-    note("then received: %zu bytes", receive(pair.server, 3).size());
     result("recv of a closed descriptor", ::recv(1 << 20, &byte, 1, 0));
     result("pread of a socket", ::pread(pair.server, &byte, 1, 0));
     result("lseek of a socket", ::lseek(pair.server, 0, SEEK_SET));

@@ -1,0 +1,50 @@
+"""One whole job under each MPI: `cryptmpi run` finds the launcher, seals it and its ranks across two nodes, and proves it."""
+
+import secrets
+import subprocess
+
+import pytest
+from conftest import BUILD, REPOSITORY
+
+from lab import stacks
+from lab.capture import count
+from lab.sealing import Sealing
+
+
+def built(mpi, folder):
+    """demo/canary.c, by the MPI's own compiler, or by that of another MPI of the same ABI."""
+    compiler = mpi.mpicc or stacks.stack(mpi.built_with).mpicc
+    if not mpi.present() or not compiler.exists():
+        pytest.skip(f"{mpi.title} is not installed (make mpis)")
+    program = folder / "canary"
+    done = subprocess.run([compiler, "-O1", "-o", program, REPOSITORY / "demo" / "canary.c"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return program
+
+
+@pytest.mark.parametrize("mpi", stacks.STACKS, ids=lambda mpi: mpi.name)
+def test_sealed_job(mpi, nodes, tmp_path):
+    program = built(mpi, tmp_path)
+    canary = secrets.token_bytes(32)
+    (tmp_path / "canary.bin").write_bytes(canary)
+    job = [str(program), str(tmp_path / "canary.bin")]
+    environment = {**mpi.env(nodes), **stacks.abi_environment(mpi)}
+    with nodes.capture(tmp_path / "plain.pcap"):
+        plain = nodes.run(mpi.command(nodes, 2, job), env=environment, timeout=120, cwd=tmp_path)
+    assert plain.ok, plain.output
+    assert count(tmp_path / "plain.pcap", [canary])[0][canary] > 0
+
+    sealing = Sealing(tmp_path / "config", nodes, BUILD / "bin" / "cryptmpi")
+    report = tmp_path / "report.json"
+    with nodes.capture(tmp_path / "sealed.pcap"):
+        line = sealing.run_line(mpi, nodes, 2, job, report)
+        line[2:2] = ["--mpi", str(mpi.mpiexec)]
+        sealed = nodes.run(line, env={**environment, **sealing.env()}, timeout=180, cwd=tmp_path)
+    assert sealed.ok, sealed.output
+    assert count(tmp_path / "sealed.pcap", [canary])[0][canary] == 0
+    facts = sealing.report(report)
+    assert facts["complete"], facts
+    assert facts["ranks_reported"] == facts["ranks"] == 2
+    assert facts["totals"]["sealed_bytes_sent"] > 1_000_000
+    assert facts["totals"]["failed_opens"] == 0
+    assert not facts["errors"]
