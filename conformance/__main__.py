@@ -35,7 +35,7 @@ def run_suite(lab, mpi, suite, ranks, sealing, folder, attempts):
             env.update(sealing.env())
         done = lab.run(mpi.command(lab, ranks, program), env=env, timeout=suite.timeout, cwd=place, log=place / "output.txt")
         results = suite.results(place, done.output)
-        ended = done.ok or (suite.fails_with_its_tests and not done.timed_out)
+        ended = suite.ended(place, done)
         if ended:
             break
     return {**results, END: ended}, done.seconds

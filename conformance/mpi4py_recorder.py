@@ -28,4 +28,7 @@ for method, outcome in (("addSuccess", "passed"), ("addExpectedFailure", "passed
 
 sys.argv = sys.argv[1:]
 sys.path.insert(0, os.path.dirname(sys.argv[0]))
-runpy.run_path(sys.argv[0], run_name="__main__")
+try:
+    runpy.run_path(sys.argv[0], run_name="__main__")
+finally:
+    results.write("ended\n")

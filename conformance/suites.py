@@ -15,6 +15,7 @@ from lab.stacks import MPIS
 HERE = Path(__file__).resolve().parent
 MPI4PY = MPIS / "mpi4py-4.1.2"
 IMB = MPIS / "impi-2021.19" / "bin"
+ENDED = "ended"  # the recorder's last line
 OPEN_MPI = ("openmpi-4.1.4", "openmpi-5.0.11")
 MPICH_ABI = ("mpich-4.0.2-ucx", "mpich-5.0.2-ucx", "mpich-5.0.2-ofi", "impi-2021.19-ofi")
 
@@ -22,6 +23,8 @@ MPICH_ABI = ("mpich-4.0.2-ucx", "mpich-5.0.2-ucx", "mpich-5.0.2-ofi", "impi-2021
 LEFT_OUT = [
     (lambda mpi: mpi.family == "hydra", "*.testDistgraphcomm",
      "MPICH's own race: plain runs on a busy machine see an in-degree of 4 instead of 3 now and then, and then hang"),
+    (lambda mpi: mpi.name == "mpich-4.0.2-ucx", "*test_comm_inter*.testSplitTypeShared",
+     "MPICH 4.0.2 crashes in MPI_Comm_split_type of an intercommunicator, plain too (mpi4py skips it for ch3 only)"),
 ]
 
 
@@ -35,7 +38,7 @@ class Suite:
     results: Callable  # (folder, output) -> {test: value}
     files: tuple = ()
     environment: Callable = lambda mpi: {}
-    fails_with_its_tests: bool = False  # it exits with a failure if one of its tests failed
+    ended: Callable = lambda folder, done: done.ok  # whether the run came to its end
 
 
 def numbered(names):
@@ -76,11 +79,19 @@ def read_mpi4py(folder, _output):
     outcomes = {}
     for file in Path(folder).glob("results.*"):
         for line in file.read_text().splitlines():
-            outcome, name = line.split(" ", 1)
+            outcome, _, name = line.partition(" ")
+            if outcome == ENDED:
+                continue
             outcomes.setdefault(name, []).append(outcome)
     ranks = len(list(Path(folder).glob("results.*")))
     return {name: len(all_ranks) >= ranks and "failed" not in all_ranks for name, all_ranks in outcomes.items()
             if set(all_ranks) != {"skipped"}}
+
+
+def mpi4py_ended(folder, done):
+    # Its exit status is a failure if a test failed.
+    files = list(Path(folder).glob("results.*"))
+    return not done.timed_out and bool(files) and all(file.read_text().endswith(f"{ENDED}\n") for file in files)
 
 
 def mpi4py_command(mpi):
@@ -110,5 +121,5 @@ SUITES = [
     Suite("imb-nbc", MPICH_ABI, (2, 4), 400, imb("IMB-NBC"), read_imb),
     Suite("imb-p2p", MPICH_ABI, (2, 4), 400, imb("IMB-P2P"), read_imb),
     Suite("mpi4py", OPEN_MPI + MPICH_ABI, (2, 4), 900, mpi4py_command, read_mpi4py,
-          environment=mpi4py_environment, fails_with_its_tests=True),
+          environment=mpi4py_environment, ended=mpi4py_ended),
 ]

@@ -77,6 +77,14 @@ std::vector<fs::path> folders_near(const fs::path& folder) {
     return result;
 }
 
+/// Intel MPI fills a node's cores whatever slots its name carries, so the number of ranks is said where all nodes have the same.
+int ranks_per_node(const Launch& launch) {
+    if (launch.per_node > 0 || launch.hosts.empty()) return launch.per_node;
+    const int slots = launch.hosts.front().slots;
+    const bool same = std::all_of(launch.hosts.begin(), launch.hosts.end(), [&](const Host& host) { return host.slots == slots; });
+    return same ? slots : 0;
+}
+
 std::string joined_hosts(const std::vector<Host>& hosts) {
     std::string text;
     for (const auto& host : hosts) text += (text.empty() ? "" : ",") + host.name + ":" + std::to_string(host.slots);
@@ -93,7 +101,7 @@ void hydra(Line& line, const Launcher& launcher, const Launch& launch) {
     const std::string starter = launcher.mpi == Mpi::intel ? "-bootstrap" : "-launcher";
     if (!launch.agent.empty()) add(line, {starter, "ssh", starter + "-exec", launch.agent});
     if (!launch.hosts.empty()) add(line, {"-hosts", joined_hosts(launch.hosts)});
-    if (launch.per_node > 0) add(line, {"-ppn", std::to_string(launch.per_node)});
+    if (const int per_node = ranks_per_node(launch); per_node > 0) add(line, {"-ppn", std::to_string(per_node)});
     for (const auto& [variable, value] : launch.variables) {
         if (value) add(line, {"-genv", variable, *value});  // the others are passed on by Hydra itself
     }
