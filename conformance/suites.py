@@ -23,8 +23,12 @@ MPICH_ABI = ("mpich-4.0.2-ucx", "mpich-5.0.2-ucx", "mpich-5.0.2-ofi", "impi-2021
 LEFT_OUT = [
     (lambda mpi: mpi.family == "hydra", "*.testDistgraphcomm",
      "MPICH's own race: plain runs on a busy machine see an in-degree of 4 instead of 3 now and then, and then hang"),
+    (lambda mpi: True, "*TestThreadPool.test_apply_async_timeout",
+     "a race of Python's threads against 2 ms and 0.2 s that a busy machine loses; no MPI call is in it"),
     (lambda mpi: mpi.name == "mpich-4.0.2-ucx", "*test_comm_inter*.testSplitTypeShared",
      "MPICH 4.0.2 crashes in MPI_Comm_split_type of an intercommunicator, plain too (mpi4py skips it for ch3 only)"),
+    (lambda mpi: mpi.name.startswith("impi"), "*test_cco_buf*InplaceWorld.testReduceScatter",
+     "Intel MPI 2021.19's in-place MPI_Reduce_scatter is wrong on one of two ranks, plain too, and the other then waits for ever"),
 ]
 
 

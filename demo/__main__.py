@@ -146,7 +146,7 @@ def take_program(lab, sealing, program, rounds):
 
         if needles is None:
             needles = capture.sample(plain.wire)
-            if len(needles) < 8:
+            if len(needles) < 4:
                 problems.append(f"{program.name}: the plain run's traffic has too little to make canaries of")
         found_plain, _ = capture.count(plain.wire, needles)
         found_sealed, on_wire = capture.count(sealed.wire, needles)

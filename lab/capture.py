@@ -207,7 +207,7 @@ def count(path, needles):
     return found, total
 
 
-def sample(path, amount=16, size=32, least_distinct=16):
+def sample(path, amount=8, size=32, least_distinct=16):
     """Windows of the captured payload, spread over its connections: known plaintext to look for in another capture of the same program.
 
     Windows of few distinct bytes (zeros, text rules) are left out: they could be anywhere.

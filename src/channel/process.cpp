@@ -40,7 +40,7 @@ std::string program_name() {
 void* wait_for_the_end(void* seconds) {
     sleep(static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(seconds)));
     Process::get().complain("ending this rank: a connection broke and MPI went on (abort_after_s sets how long it may)");
-    Process::get().finish();
+    Process::get().finish(false);
     real::_exit(1);
     return nullptr;
 }
@@ -232,7 +232,7 @@ void Process::check_roads() {
     if (device.empty()) return;
     complain("MPI's transport uses " + device +
              ", around the sealed streams; the job is stopped. Set UCX_TLS=tcp,self,sm, FI_PROVIDER=tcp or --mca btl tcp,self,vader");
-    finish();
+    finish(false);
     real::_exit(kExitRefused);
 }
 
@@ -319,12 +319,19 @@ void Process::become_child() {
     unsealed_.clear();
 }
 
-void Process::finish() {
+void Process::finish(bool in_order) {
     if (!is_me() || finished_.exchange(true)) return;
     (void)std::fflush(nullptr);  // libc would only do it after us
     for (int fd = 0; fd <= table_.highest(); ++fd) {
         // Other libraries' destructors run after this: what they still write must not go out in clear.
-        if (Entry* entry = table_.find_sealed(fd)) end(*this, fd, *entry);
+        Entry* entry = table_.find_sealed(fd);
+        if (entry == nullptr) continue;
+        if (in_order) {
+            end(*this, fd, *entry);
+        } else {
+            if (entry->sealer && entry->opener) add(entry->sealer->counters(), entry->opener->counters());
+            entry->kind.store(Kind::ended);
+        }
     }
     if (settings_.report_file.empty()) return;
     report::Part part;

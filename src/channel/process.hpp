@@ -69,8 +69,9 @@ public:
     /// fork, with no lock of ours held by a thread that the child does not have.
     pid_t fork();
     bool finishing() const { return finished_.load(); }
-    /// Ends every sealed stream in order and writes the report part; at exit.
-    void finish();
+    /// Ends every sealed stream in order and writes the report part; at exit. After a failure the streams are left without their close
+    /// records, so that the peers see what happened and end too.
+    void finish(bool in_order = true);
 
     std::string own_name() const { return name_; }
     void self(keys::Identity& identity) const;
