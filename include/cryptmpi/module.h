@@ -44,42 +44,40 @@ struct cryptmpi_aead {
 
     /* A cipher context for one key, or NULL. `key` has 16 or 32 bytes, as the suite says.
      * A context is used by one thread at a time. */
-    void *(*create)(int suite, const uint8_t *key);
+    void* (*create)(int suite, const uint8_t* key);
 
     /* Wipes and frees the context. NULL is allowed. */
-    void (*destroy)(void *context);
+    void (*destroy)(void* context);
 
     /* Encrypts the concatenation of `in[0..in_count)` to `out` (as many bytes) and writes the 16-byte tag.
      * `out` must not overlap the input. Returns CRYPTMPI_OK or CRYPTMPI_FAILED. */
-    int (*seal)(void *context, const uint8_t nonce[12], const uint8_t *aad, size_t aad_size,
-                const struct iovec *in, size_t in_count, uint8_t *out, uint8_t tag[16]);
+    int (*seal)(void* context, const uint8_t nonce[12], const uint8_t* aad, size_t aad_size, const struct iovec* in,
+                size_t in_count, uint8_t* out, uint8_t tag[16]);
 
     /* Decrypts `size` bytes at `in` into the pieces `out[0..out_count)`, whose lengths sum to `size` exactly.
      * On CRYPTMPI_FORGED or CRYPTMPI_FAILED every output byte has been set to zero. */
-    int (*open)(void *context, const uint8_t nonce[12], const uint8_t *aad, size_t aad_size,
-                const uint8_t *in, size_t size, const struct iovec *out, size_t out_count,
-                const uint8_t tag[16]);
+    int (*open)(void* context, const uint8_t nonce[12], const uint8_t* aad, size_t aad_size, const uint8_t* in,
+                size_t size, const struct iovec* out, size_t out_count, const uint8_t tag[16]);
 };
 
 /* Primitives of key agreement. Each returns CRYPTMPI_OK or CRYPTMPI_FAILED. */
 struct cryptmpi_kex {
-    int (*random)(uint8_t *out, size_t size);
+    int (*random)(uint8_t* out, size_t size);
     int (*x25519_public)(uint8_t public_key[32], const uint8_t private_key[32]);
     /* Fails when the result is all zeros (RFC 7748, section 6.1). */
     int (*x25519_shared)(uint8_t shared[32], const uint8_t private_key[32], const uint8_t peer_public_key[32]);
-    int (*sha256)(uint8_t out[32], const struct iovec *in, size_t in_count);
-    int (*hmac_sha256)(uint8_t out[32], const uint8_t *key, size_t key_size, const struct iovec *in,
-                       size_t in_count);
+    int (*sha256)(uint8_t out[32], const struct iovec* in, size_t in_count);
+    int (*hmac_sha256)(uint8_t out[32], const uint8_t* key, size_t key_size, const struct iovec* in, size_t in_count);
 };
 
 struct cryptmpi_module {
-    uint32_t abi;                      /* CRYPTMPI_MODULE_ABI */
-    const char *name;                  /* "openssl" */
-    const char *version;               /* of the crypto library, for the report */
-    const struct cryptmpi_aead *aead;  /* never NULL */
-    const struct cryptmpi_kex *kex;    /* NULL where the library has none */
+    uint32_t abi;                     /* CRYPTMPI_MODULE_ABI */
+    const char* name;                 /* "openssl" */
+    const char* version;              /* of the crypto library, for the report */
+    const struct cryptmpi_aead* aead; /* never NULL */
+    const struct cryptmpi_kex* kex;   /* NULL where the library has none */
     /* Called once after loading, before anything else: checks the CPU. NULL on success, else one line why not. */
-    const char *(*start)(void);
+    const char* (*start)(void);
 };
 
 #ifdef __cplusplus

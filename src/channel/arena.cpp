@@ -1,15 +1,15 @@
 #include "channel/arena.hpp"
 
-#include "base/secret.hpp"
-#include "channel/real.hpp"
-#include "channel/table.hpp"
-
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+
+#include "base/secret.hpp"
+#include "channel/real.hpp"
+#include "channel/table.hpp"
 
 namespace cryptmpi::channel {
 
@@ -84,7 +84,8 @@ Result<Shared*> Arena::take() {
         while (high < i + 1 && !header_->high.compare_exchange_weak(high, i + 1)) {
         }
     }
-    if (slot == nullptr) return fail(ENFILE, "more than " + std::to_string(kSlots) + " sealed connections in one process");
+    if (slot == nullptr)
+        return fail(ENFILE, "more than " + std::to_string(kSlots) + " sealed connections in one process");
     if (!slot->locks_made) {
         slot->receive_lock.init();
         slot->send_lock.init();
@@ -112,7 +113,8 @@ Shared* Arena::find(std::uint64_t inode) {
     if (header_ == nullptr) return nullptr;
     const std::uint32_t high = header_->high.load();
     for (std::uint32_t i = 0; i < high; ++i) {
-        if (slots_[i].in_use.load() != 0 && slots_[i].inode == inode && slots_[i].processes.load() > 0) return &slots_[i];
+        if (slots_[i].in_use.load() != 0 && slots_[i].inode == inode && slots_[i].processes.load() > 0)
+            return &slots_[i];
     }
     return nullptr;
 }

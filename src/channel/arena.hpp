@@ -1,12 +1,9 @@
 // The memory of sealed connections, shared by the processes that share their sockets.
 //
-// A socket that survives fork or exec has one stream of records for all its processes, so its keys, counters and buffers live
-// in a memory file that they all map. Nothing here has a pointer. The file is closed at exec unless a sealed socket survives it.
+// A socket that survives fork or exec has one stream of records for all its processes, so its keys, counters and
+// buffers live in a memory file that they all map. Nothing here has a pointer. The file is closed at exec unless a
+// sealed socket survives it.
 #pragma once
-
-#include "base/result.hpp"
-#include "keys/handshake.hpp"
-#include "seal/stream.hpp"
 
 #include <pthread.h>
 
@@ -14,6 +11,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+
+#include "base/result.hpp"
+#include "keys/handshake.hpp"
+#include "seal/stream.hpp"
 
 namespace cryptmpi::channel {
 
@@ -34,13 +35,14 @@ enum class State : std::uint8_t {
     await_hello,     // for the peer's hello
     await_confirm,   // responder: for the initiator's first record
     open,
-    failed,          // `error` says with what; for ever
+    failed,  // `error` says with what; for ever
 };
 
 inline constexpr std::size_t kRawCapacity = 2 * seal::kMaxRecord;
 inline constexpr std::size_t kOutCapacity = seal::kMaxPlaintext + 2 * seal::kRecordOverhead;
 
-/// One sealed connection. `receive_lock` guards what is read, `send_lock` what is written; the handshake takes both, in that order.
+/// One sealed connection. `receive_lock` guards what is read, `send_lock` what is written; the handshake takes both, in
+/// that order.
 struct Shared {
     std::atomic<std::uint32_t> in_use;
     std::atomic<std::int32_t> processes;  // that hold the socket
@@ -49,7 +51,7 @@ struct Shared {
     SharedMutex send_lock;
     // All above outlives the connection: a late call may still take a lock, to find that the slot is somebody else's.
 
-    std::uint64_t inode;                  // of the socket: how an exec'ed program finds it again
+    std::uint64_t inode;  // of the socket: how an exec'ed program finds it again
     std::atomic<State> state;
     std::atomic<int> error;
     std::atomic<bool> readable;           // a read would return at once without asking the kernel
@@ -61,8 +63,8 @@ struct Shared {
     std::atomic<std::int64_t> deadline_ns;  // of the handshake, CLOCK_MONOTONIC
     std::atomic<bool> connect_reported;     // connect() has told the caller that it is connected
     std::atomic<int> pending_error;         // for SO_ERROR
-    std::atomic<bool> nodelay_is_ours;      // TCP_NODELAY is on for the handshake's sake: the program did not ask for it
-    char peer[64];                          // "10.0.0.2:4242"
+    std::atomic<bool> nodelay_is_ours;  // TCP_NODELAY is on for the handshake's sake: the program did not ask for it
+    char peer[64];                      // "10.0.0.2:4242"
     keys::Role role;
 
     seal::DirectionState sending;
@@ -71,9 +73,9 @@ struct Shared {
     // Received, not yet opened: raw[raw_begin, raw_end). Opened, not yet handed out: plain[plain_begin, plain_end).
     std::uint32_t raw_begin, raw_end, raw_high;
     std::uint32_t plain_begin, plain_end, plain_high;
-    bool filled;      // the last raw read took all it asked for: the kernel may have more
+    bool filled;  // the last raw read took all it asked for: the kernel may have more
     bool kernel_eof;
-    int kernel_error;                      // what recv() said while records were still to be handed out
+    int kernel_error;  // what recv() said while records were still to be handed out
 
     // Written before the handshake was done: plain[0, early_size), which nothing received can need yet.
     std::uint32_t early_size;

@@ -1,8 +1,4 @@
 // Descriptors: closed, duplicated, opened.
-#include "channel/calls.hpp"
-#include "channel/epoll.hpp"
-#include "channel/real.hpp"
-
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <sys/syscall.h>
@@ -12,6 +8,10 @@
 #include <climits>
 #include <cstdarg>
 #include <cstdlib>
+
+#include "channel/calls.hpp"
+#include "channel/epoll.hpp"
+#include "channel/real.hpp"
 
 using namespace cryptmpi::channel;
 
@@ -56,9 +56,11 @@ bool device_refused(const char* path) {
     if (path == nullptr || path[0] != '/' || !Policy::is_network_device(path)) return false;
     Process& process = Process::get();
     if (!process.enabled()) return false;
-    process.refuse_road(std::string("device ") + path,
-                        std::string(path) + " is refused: it carries messages around the sealed streams; set the MPI's transport to tcp "
-                        "(UCX_TLS=tcp,self,sm, FI_PROVIDER=tcp, --mca btl tcp,self,vader)");
+    process.refuse_road(
+        std::string("device ") + path,
+        std::string(path) +
+            " is refused: it carries messages around the sealed streams; set the MPI's transport to tcp "
+            "(UCX_TLS=tcp,self,sm, FI_PROVIDER=tcp, --mca btl tcp,self,vader)");
     errno = EACCES;
     return true;
 }
@@ -90,7 +92,8 @@ CRYPTMPI_CALL int close_range(unsigned first, unsigned last, int flags) {
         from = fd + 1;
     }
     if (status == 0 && (from <= last || first > last)) status = real::close_range(from, last, flags);
-    for (unsigned fd = first; closes && process->table().highest() >= 0 && fd <= end; ++fd) closed(static_cast<int>(fd));
+    for (unsigned fd = first; closes && process->table().highest() >= 0 && fd <= end; ++fd)
+        closed(static_cast<int>(fd));
     return status;
 }
 
@@ -206,7 +209,9 @@ CRYPTMPI_CALL long syscall(long number, ...) {
     va_end(arguments);
     Process* process = Process::made();
     if (number == SYS_io_uring_setup && process != nullptr && process->enabled()) {
-        process->refuse_road("io_uring", "io_uring is refused: its operations would bypass the sealing; switch the program's io_uring transport off");
+        process->refuse_road("io_uring",
+                             "io_uring is refused: its operations would bypass the sealing; switch the program's "
+                             "io_uring transport off");
         errno = ENOSYS;
         return -1;
     }

@@ -1,7 +1,4 @@
 // Start, fork, exec and exit.
-#include "channel/calls.hpp"
-#include "channel/real.hpp"
-
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,6 +9,9 @@
 #include <cstring>
 #include <string>
 #include <vector>
+
+#include "channel/calls.hpp"
+#include "channel/real.hpp"
 
 using namespace cryptmpi::channel;
 
@@ -43,10 +43,12 @@ std::vector<Shared*> surviving() {
     const int highest = std::max(process.table().highest(), STDERR_FILENO);
     for (int fd = 0; fd <= highest; ++fd) {
         const int flags = real::fcntl(fd, F_GETFD, nullptr);
-        struct stat information{};
-        if (flags < 0 || (flags & FD_CLOEXEC) != 0 || fstat(fd, &information) != 0 || !S_ISSOCK(information.st_mode)) continue;
+        struct stat information {};
+        if (flags < 0 || (flags & FD_CLOEXEC) != 0 || fstat(fd, &information) != 0 || !S_ISSOCK(information.st_mode))
+            continue;
         Shared* shared = process.arena().find(information.st_ino);
-        if (shared != nullptr && std::find(result.begin(), result.end(), shared) == result.end()) result.push_back(shared);
+        if (shared != nullptr && std::find(result.begin(), result.end(), shared) == result.end())
+            result.push_back(shared);
     }
     return result;
 }
@@ -117,8 +119,8 @@ int start_program(char* const* environment, Start start) {
     return status;
 }
 
-/// posix_spawn: what the child will hold is decided by its file actions, which cannot be read. It is counted as a holder of everything that it
-/// may get, and gives back what it did not.
+/// posix_spawn: what the child will hold is decided by its file actions, which cannot be read. It is counted as a
+/// holder of everything that it may get, and gives back what it did not.
 template <class Start>
 int spawn_program(char* const* environment, const posix_spawn_file_actions_t* actions, Start start) {
     Process* process = Process::made();

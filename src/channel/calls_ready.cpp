@@ -1,14 +1,14 @@
 // poll, select and epoll.
-#include "channel/calls.hpp"
-#include "channel/epoll.hpp"
-#include "channel/readiness.hpp"
-#include "channel/real.hpp"
-
 #include <sys/select.h>
 
 #include <cerrno>
 #include <cstdlib>
 #include <vector>
+
+#include "channel/calls.hpp"
+#include "channel/epoll.hpp"
+#include "channel/readiness.hpp"
+#include "channel/real.hpp"
 
 using namespace cryptmpi::channel;
 
@@ -92,7 +92,8 @@ int created(int fd) {
 }  // namespace
 
 CRYPTMPI_CALL int poll(pollfd* fds, nfds_t count, int timeout) {
-    if (Process::made() == nullptr || !concerns_us(*Process::made(), fds, count)) return real::poll(fds, count, timeout);
+    if (Process::made() == nullptr || !concerns_us(*Process::made(), fds, count))
+        return real::poll(fds, count, timeout);
     const timespec time = from_milliseconds(timeout);
     return wait_ready(*Process::made(), fds, count, timeout < 0 ? nullptr : &time, nullptr);
 }
@@ -120,11 +121,12 @@ CRYPTMPI_CALL int select(int count, fd_set* in, fd_set* out, fd_set* exceptional
     timespec time{};
     if (timeout != nullptr) time = {timeout->tv_sec, timeout->tv_usec * 1000};
     const std::int64_t started = now_ns();
-    const int n = wait_ready(*Process::made(), sets.polls().data(), sets.polls().size(), timeout == nullptr ? nullptr : &time,
-                             nullptr);
+    const int n = wait_ready(*Process::made(), sets.polls().data(), sets.polls().size(),
+                             timeout == nullptr ? nullptr : &time, nullptr);
     if (timeout != nullptr) {
         // Linux tells how much time was left.
-        const std::int64_t left = std::max<std::int64_t>(0, time.tv_sec * 1'000'000'000 + time.tv_nsec - (now_ns() - started));
+        const std::int64_t left =
+            std::max<std::int64_t>(0, time.tv_sec * 1'000'000'000 + time.tv_nsec - (now_ns() - started));
         *timeout = {left / 1'000'000'000, left % 1'000'000'000 / 1000};
     }
     return n < 0 ? n : sets.report();
@@ -167,6 +169,7 @@ CRYPTMPI_CALL int epoll_wait(int epfd, epoll_event* events, int most, int timeou
 
 CRYPTMPI_CALL int epoll_pwait2(int epfd, epoll_event* events, int most, const timespec* timeout, const sigset_t* mask) {
     int milliseconds = -1;
-    if (timeout != nullptr) milliseconds = static_cast<int>(timeout->tv_sec * 1000 + (timeout->tv_nsec + 999'999) / 1'000'000);
+    if (timeout != nullptr)
+        milliseconds = static_cast<int>(timeout->tv_sec * 1000 + (timeout->tv_nsec + 999'999) / 1'000'000);
     return epoll_pwait(epfd, events, most, milliseconds, mask);
 }

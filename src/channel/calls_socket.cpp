@@ -1,7 +1,4 @@
 // socket, connect, accept and what is asked of a socket.
-#include "channel/calls.hpp"
-#include "channel/real.hpp"
-
 #include <fcntl.h>
 #include <linux/net_tstamp.h>
 #include <netinet/in.h>
@@ -12,6 +9,9 @@
 #include <cerrno>
 #include <cstdarg>
 #include <cstring>
+
+#include "channel/calls.hpp"
+#include "channel/real.hpp"
 
 using namespace cryptmpi::channel;
 using cryptmpi::keys::Role;
@@ -27,9 +27,10 @@ int check_road(int fd, const Entry& entry, const sockaddr* to, socklen_t size) {
     }
     if (kind == Kind::foreign) {
         const auto peer = Address::peer_of(fd);
-        process.complain_once("foreign", "a connection" + (peer ? " with " + peer->text() : std::string()) +
-                                             " was opened before cryptmpi was there, and is refused; start all of the job under "
-                                             "cryptmpi, or allow it by plaintext_peers");
+        process.complain_once("foreign",
+                              "a connection" + (peer ? " with " + peer->text() : std::string()) +
+                                  " was opened before cryptmpi was there, and is refused; start all of the job under "
+                                  "cryptmpi, or allow it by plaintext_peers");
         errno = EPERM;
         return -1;
     }
@@ -41,9 +42,11 @@ int check_road(int fd, const Entry& entry, const sockaddr* to, socklen_t size) {
         process.count_unsealed(why + " (UDP)");
         return 0;
     }
-    process.refuse_road("UDP to " + peer->text(),
-                        "UDP to " + peer->text() + " is refused: datagrams cannot be sealed; set the MPI's transport to tcp (UCX_TLS=tcp,self,sm, "
-                        "FI_PROVIDER=tcp, --mca btl tcp,self,vader), or allow the peer by plaintext_peers");
+    process.refuse_road(
+        "UDP to " + peer->text(),
+        "UDP to " + peer->text() +
+            " is refused: datagrams cannot be sealed; set the MPI's transport to tcp (UCX_TLS=tcp,self,sm, "
+            "FI_PROVIDER=tcp, --mca btl tcp,self,vader), or allow the peer by plaintext_peers");
     errno = EPERM;
     return -1;
 }
@@ -94,7 +97,8 @@ int connect_stream(Process& process, int fd, Entry& entry, const sockaddr* addre
     const bool on_its_way = status != 0 && error == EINPROGRESS;
     if (status != 0 && !on_its_way) {
         // A blocking connect that a signal cut short goes on in the kernel.
-        if (error == EINTR && verdict == Verdict::seal && begin(process, fd, entry, Role::initiator, *peer, true) != 0) return -1;
+        if (error == EINTR && verdict == Verdict::seal && begin(process, fd, entry, Role::initiator, *peer, true) != 0)
+            return -1;
         errno = error;
         return status;
     }
@@ -141,7 +145,8 @@ int accepted(int fd) {
 }
 
 int refuse_option(const char* name, const char* mend) {
-    Process::get().complain_once(name, std::string("setsockopt ") + name + " is refused: it would bypass the sealing; " + mend);
+    Process::get().complain_once(
+        name, std::string("setsockopt ") + name + " is refused: it would bypass the sealing; " + mend);
     errno = EOPNOTSUPP;
     return -1;
 }
@@ -227,7 +232,8 @@ CRYPTMPI_CALL int getsockopt(int fd, int level, int option, void* value, socklen
 CRYPTMPI_CALL int setsockopt(int fd, int level, int option, const void* value, socklen_t size) {
     if (known(fd) != nullptr && level == SOL_SOCKET && known(fd)->kind.load() != Kind::native) {
         if (option == SO_ZEROCOPY) return refuse_option("SO_ZEROCOPY", "switch the transport's zero-copy sends off");
-        if (option == SO_TIMESTAMPING) return refuse_option("SO_TIMESTAMPING", "switch the program's packet time stamps off");
+        if (option == SO_TIMESTAMPING)
+            return refuse_option("SO_TIMESTAMPING", "switch the program's packet time stamps off");
     }
     if (Entry* entry = sealed(fd); entry != nullptr && level == IPPROTO_TCP && option == TCP_NODELAY) {
         if (Shared* shared = entry->shared) shared->nodelay_is_ours.store(false);

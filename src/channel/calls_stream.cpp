@@ -1,8 +1,5 @@
-// read, write and their kin. Each looks the descriptor up; a sealed one goes through receive or transmit, all others to libc.
-#include "channel/calls.hpp"
-#include "channel/pieces.hpp"
-#include "channel/real.hpp"
-
+// read, write and their kin. Each looks the descriptor up; a sealed one goes through receive or transmit, all others to
+// libc.
 #include <fcntl.h>
 #include <sys/sendfile.h>
 #include <unistd.h>
@@ -14,6 +11,10 @@
 #include <map>
 #include <memory>
 #include <mutex>
+
+#include "channel/calls.hpp"
+#include "channel/pieces.hpp"
+#include "channel/real.hpp"
 
 using namespace cryptmpi::channel;
 
@@ -41,8 +42,10 @@ int check_flags(int flags, const char* call) {
         return -1;
     }
     if ((flags & MSG_ZEROCOPY) != 0) {
-        process().complain_once("MSG_ZEROCOPY", std::string(call) + ": MSG_ZEROCOPY would send the caller's plaintext; switch the transport's "
-                                                                      "zero-copy sends off (libfabric: FI_TCP_ZEROCOPY_SIZE=0)");
+        process().complain_once("MSG_ZEROCOPY",
+                                std::string(call) +
+                                    ": MSG_ZEROCOPY would send the caller's plaintext; switch the transport's "
+                                    "zero-copy sends off (libfabric: FI_TCP_ZEROCOPY_SIZE=0)");
         errno = EOPNOTSUPP;
         return -1;
     }
@@ -111,7 +114,8 @@ CRYPTMPI_CALL ssize_t readv(int fd, const iovec* pieces, int count) {
 }
 
 CRYPTMPI_CALL ssize_t recv(int fd, void* to, size_t size, int flags) {
-    if (Entry* entry = sealed(fd)) return check_flags(flags, "recv") != 0 ? -1 : receive_into(fd, *entry, to, size, flags);
+    if (Entry* entry = sealed(fd))
+        return check_flags(flags, "recv") != 0 ? -1 : receive_into(fd, *entry, to, size, flags);
     return may_receive(fd) ? real::recv(fd, to, size, flags) : -1;
 }
 
@@ -136,7 +140,8 @@ CRYPTMPI_CALL ssize_t __recvfrom_chk(int fd, void* to, size_t size, size_t room,
 }
 
 CRYPTMPI_CALL ssize_t recvmsg(int fd, msghdr* message, int flags) {
-    if (Entry* entry = sealed(fd)) return check_flags(flags, "recvmsg") != 0 ? -1 : receive_message(fd, *entry, message, flags);
+    if (Entry* entry = sealed(fd))
+        return check_flags(flags, "recvmsg") != 0 ? -1 : receive_message(fd, *entry, message, flags);
     return may_receive(fd) ? real::recvmsg(fd, message, flags) : -1;
 }
 
@@ -171,12 +176,14 @@ CRYPTMPI_CALL ssize_t writev(int fd, const iovec* pieces, int count) {
 }
 
 CRYPTMPI_CALL ssize_t send(int fd, const void* from, size_t size, int flags) {
-    if (Entry* entry = sealed(fd)) return check_flags(flags, "send") != 0 ? -1 : transmit_from(fd, *entry, from, size, flags);
+    if (Entry* entry = sealed(fd))
+        return check_flags(flags, "send") != 0 ? -1 : transmit_from(fd, *entry, from, size, flags);
     return may_send(fd, nullptr, 0) ? real::send(fd, from, size, flags) : -1;
 }
 
 CRYPTMPI_CALL ssize_t sendto(int fd, const void* from, size_t size, int flags, const sockaddr* to, socklen_t to_size) {
-    if (Entry* entry = sealed(fd)) return check_flags(flags, "sendto") != 0 ? -1 : transmit_from(fd, *entry, from, size, flags);
+    if (Entry* entry = sealed(fd))
+        return check_flags(flags, "sendto") != 0 ? -1 : transmit_from(fd, *entry, from, size, flags);
     if ((flags & MSG_FASTOPEN) != 0 && known(fd) != nullptr) {
         // Data with the SYN would go out before there are keys.
         errno = EOPNOTSUPP;
@@ -191,12 +198,14 @@ CRYPTMPI_CALL ssize_t sendmsg(int fd, const msghdr* message, int flags) {
         return transmit(process(), fd, *entry, {message->msg_iov, message->msg_iovlen}, flags);
     }
     if (Process::made() != nullptr && carries_sealed_sockets(message)) {
-        process().complain_once("SCM_RIGHTS", "sendmsg: a sealed socket cannot be passed to another process (SCM_RIGHTS); fork keeps it");
+        process().complain_once(
+            "SCM_RIGHTS", "sendmsg: a sealed socket cannot be passed to another process (SCM_RIGHTS); fork keeps it");
         errno = EOPNOTSUPP;
         return -1;
     }
     const bool named = message != nullptr && message->msg_name != nullptr;
-    return may_send(fd, named ? static_cast<const sockaddr*>(message->msg_name) : nullptr, named ? message->msg_namelen : 0)
+    return may_send(fd, named ? static_cast<const sockaddr*>(message->msg_name) : nullptr,
+                    named ? message->msg_namelen : 0)
                ? real::sendmsg(fd, message, flags)
                : -1;
 }
@@ -252,7 +261,9 @@ CRYPTMPI_CALL ssize_t splice(int from, off64_t* from_offset, int to, off64_t* to
     Entry* source = sealed(from);
     Entry* target = sealed(to);
     if (source == nullptr && target == nullptr)
-        return may_send(to, nullptr, 0) && may_receive(from) ? real::splice(from, from_offset, to, to_offset, size, flags) : -1;
+        return may_send(to, nullptr, 0) && may_receive(from)
+                   ? real::splice(from, from_offset, to, to_offset, size, flags)
+                   : -1;
     const auto buffer = std::make_unique<std::uint8_t[]>(kCopyBytes);
     const size_t most = std::min(size, kCopyBytes);
     const int how = (flags & SPLICE_F_NONBLOCK) != 0 ? MSG_DONTWAIT : 0;

@@ -7,15 +7,16 @@
 // Functions return what the system call they stand for returns, with errno set.
 #pragma once
 
-#include "channel/process.hpp"
-#include "channel/table.hpp"
-
 #include <cerrno>
 #include <span>
 
+#include "channel/process.hpp"
+#include "channel/table.hpp"
+
 namespace cryptmpi::channel {
 
-/// Makes `fd` sealed. `connecting`: TCP itself is still on its way. On an error the caller gets errno and a line was printed.
+/// Makes `fd` sealed. `connecting`: TCP itself is still on its way. On an error the caller gets errno and a line was
+/// printed.
 int begin(Process& process, int fd, Entry& entry, keys::Role role, const Address& peer, bool connecting);
 
 /// Takes up a connection whose other half lives in the arena (after exec).
@@ -27,8 +28,8 @@ State drive(Process& process, int fd, Entry& entry);
 /// What the kernel must be asked to wait for while the handshake is on its way: POLLIN or POLLOUT.
 short handshake_events(const Entry& entry);
 
-/// Waits until the connection is open, as the descriptor's blocking mode, `flags` and the time limit of `timeout_option`
-/// (SO_RCVTIMEO, SO_SNDTIMEO) say. 0, or -1 with errno (EAGAIN, EINTR, the failure).
+/// Waits until the connection is open, as the descriptor's blocking mode, `flags` and the time limit of
+/// `timeout_option` (SO_RCVTIMEO, SO_SNDTIMEO) say. 0, or -1 with errno (EAGAIN, EINTR, the failure).
 int await_open(Process& process, int fd, Entry& entry, int flags, int timeout_option);
 
 /// Seals what was written early and gives it to the kernel; when the stream has just opened, with both locks held.
@@ -48,8 +49,8 @@ int take_kernel_error(Entry& entry);
 /// Plaintext bytes that a read would give at once, for FIONREAD.
 int bytes_readable(Process& process, int fd, Entry& entry);
 
-/// Seals the close record: the end of what we send. True when all is out, or nothing can be; false when the kernel was still full after
-/// `patience_ms`.
+/// Seals the close record: the end of what we send. True when all is out, or nothing can be; false when the kernel was
+/// still full after `patience_ms`.
 bool close_sending(Process& process, int fd, Entry& entry, int patience_ms);
 /// The courier's work on a connection that the program has closed. True when it is over.
 bool lingered(Process& process, int fd, Entry& entry);
@@ -57,7 +58,8 @@ bool lingered(Process& process, int fd, Entry& entry);
 /// Ends the connection with an error: one line, the kernel's socket shut down, every later call gets `code`.
 void break_connection(Process& process, int fd, Entry& entry, int code, const std::string& line, bool established);
 
-/// The responder's last step: the first record proves that the initiator holds the keys. True when the state moved; both locks are held.
+/// The responder's last step: the first record proves that the initiator holds the keys. True when the state moved;
+/// both locks are held.
 bool confirm(Process& process, int fd, Entry& entry);
 
 /// The last descriptor of this process is about to be closed.

@@ -1,8 +1,5 @@
 #include "channel/courier.hpp"
 
-#include "channel/connection.hpp"
-#include "channel/real.hpp"
-
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -11,12 +8,16 @@
 
 #include <cerrno>
 
+#include "channel/connection.hpp"
+#include "channel/real.hpp"
+
 namespace cryptmpi::channel {
 
 namespace {
-constexpr long kRound_ns = 200'000'000;   // how often deadlines are looked at
-constexpr long kLeave_ns = 5'000'000;     // what waits for a writable socket is left to the program's own calls for so long
-constexpr int kIdleMs = 1000;             // then the thread ends
+constexpr long kRound_ns = 200'000'000;  // how often deadlines are looked at
+constexpr long kLeave_ns =
+    5'000'000;                 // what waits for a writable socket is left to the program's own calls for so long
+constexpr int kIdleMs = 1000;  // then the thread ends
 }  // namespace
 
 void Courier::carry(Process& process, int fd, Entry& entry) {

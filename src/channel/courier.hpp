@@ -1,9 +1,10 @@
 // Brings handshakes to their end when the program does not call us meanwhile.
 //
-// The kernel completes a connection by itself, and takes a write on a fresh one at once; programs rely on both. (UCX holds a lock across
-// connect and its first send; Open MPI blocks in the first recv of an accepted connection while its own connect is on its way to
-// the same peer.) So one thread of ours does what the kernel would. It lives while there are handshakes; every call of the program that
-// touches such a connection does the same work, and whoever is first does it.
+// The kernel completes a connection by itself, and takes a write on a fresh one at once; programs rely on both. (UCX
+// holds a lock across connect and its first send; Open MPI blocks in the first recv of an accepted connection while its
+// own connect is on its way to the same peer.) So one thread of ours does what the kernel would. It lives while there
+// are handshakes; every call of the program that touches such a connection does the same work, and whoever is first
+// does it.
 #pragma once
 
 #include <atomic>

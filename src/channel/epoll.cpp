@@ -1,13 +1,13 @@
 #include "channel/epoll.hpp"
 
-#include "channel/real.hpp"
-
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <new>
+
+#include "channel/real.hpp"
 
 namespace cryptmpi::channel {
 
@@ -293,8 +293,10 @@ bool Epoll::deliver(Process& process, Registration& registration, epoll_event& e
                 return false;
             }
         }
-        if (Shared* shared = entry->shared; shared != nullptr && (event.events & EPOLLIN) != 0) registration.seen = shared->arrivals.load();
-        if (Shared* shared = entry->shared; shared != nullptr && (event.events & EPOLLOUT) != 0) shared->connect_reported.store(true);
+        if (Shared* shared = entry->shared; shared != nullptr && (event.events & EPOLLIN) != 0)
+            registration.seen = shared->arrivals.load();
+        if (Shared* shared = entry->shared; shared != nullptr && (event.events & EPOLLOUT) != 0)
+            shared->connect_reported.store(true);
     }
     if ((registration.events & EPOLLONESHOT) != 0) registration.spent = true;
     return true;

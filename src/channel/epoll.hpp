@@ -1,11 +1,10 @@
 // epoll over sealed sockets.
 //
-// The kernel's registrations of sockets that may be sealed carry a cookie of ours, which epoll_wait turns back into the caller's data.
-// On the way out an event is checked: the kernel says readable for every byte, we say it for whole records. On the way in, sockets that
-// have plaintext in our buffers are reported although the kernel has nothing (level-triggered), once for each arrival (edge-triggered).
+// The kernel's registrations of sockets that may be sealed carry a cookie of ours, which epoll_wait turns back into the
+// caller's data. On the way out an event is checked: the kernel says readable for every byte, we say it for whole
+// records. On the way in, sockets that have plaintext in our buffers are reported although the kernel has nothing
+// (level-triggered), once for each arrival (edge-triggered).
 #pragma once
-
-#include "channel/connection.hpp"
 
 #include <sys/epoll.h>
 
@@ -13,6 +12,8 @@
 #include <mutex>
 #include <unordered_map>
 #include <vector>
+
+#include "channel/connection.hpp"
 
 namespace cryptmpi::channel {
 
@@ -23,10 +24,10 @@ struct Registration {
     int fd = -1;
     std::uint32_t events = 0;  // as the caller asked
     epoll_data_t data{};
-    bool waiting = false;      // in owner->pending_
-    bool spent = false;        // EPOLLONESHOT has fired
+    bool waiting = false;                 // in owner->pending_
+    bool spent = false;                   // EPOLLONESHOT has fired
     std::atomic<std::uint32_t> armed{0};  // the events that the kernel was asked for
-    std::uint32_t seen = 0;    // Shared::arrivals that were reported
+    std::uint32_t seen = 0;               // Shared::arrivals that were reported
 };
 
 class Epoll {

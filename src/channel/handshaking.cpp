@@ -1,8 +1,4 @@
 // From a TCP connection to an open stream: keys/handshake.hpp says what is exchanged, this file moves the bytes.
-#include "channel/connection.hpp"
-#include "channel/epoll.hpp"
-#include "channel/real.hpp"
-
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -12,6 +8,10 @@
 
 #include <cerrno>
 #include <cstring>
+
+#include "channel/connection.hpp"
+#include "channel/epoll.hpp"
+#include "channel/real.hpp"
 
 namespace cryptmpi::channel {
 
@@ -99,7 +99,8 @@ Result<void> hello_arrived(Process& process, int fd, Entry& entry) {
     Shared& shared = *entry.shared;
     const auto local = process.local();
     if (!local) return fail(local.error().code, local.error().line);
-    auto read = keys::read_hello(**local, shared.handshake, std::span<const std::uint8_t, keys::kHelloSize>(shared.hello));
+    auto read =
+        keys::read_hello(**local, shared.handshake, std::span<const std::uint8_t, keys::kHelloSize>(shared.hello));
     if (!read) return read;
     if (shared.role == keys::Role::responder) {
         if (auto sent = send_hello(process, fd, shared); !sent) return sent;
@@ -120,10 +121,12 @@ Result<void> hello_arrived(Process& process, int fd, Entry& entry) {
 /// Reads what there is of the peer's hello. True when the state moved.
 bool read_hello_bytes(Process& process, int fd, Entry& entry) {
     Shared& shared = *entry.shared;
-    const ssize_t n = real::recv(fd, shared.hello + shared.hello_size, keys::kHelloSize - shared.hello_size, MSG_DONTWAIT);
+    const ssize_t n =
+        real::recv(fd, shared.hello + shared.hello_size, keys::kHelloSize - shared.hello_size, MSG_DONTWAIT);
     if (n < 0) {
         if (errno == EAGAIN || errno == EINTR) return false;
-        fail_handshake(process, fd, entry, Error{std::string("lost during the handshake: ") + std::strerror(errno), errno});
+        fail_handshake(process, fd, entry,
+                       Error{std::string("lost during the handshake: ") + std::strerror(errno), errno});
         return true;
     }
     if (n == 0) {
@@ -133,10 +136,11 @@ bool read_hello_bytes(Process& process, int fd, Entry& entry) {
             shared.state.store(State::failed);
             return true;
         }
-        fail_handshake(process, fd, entry,
-                       Error{"it closed the connection during the handshake; is it under cryptmpi, with this key, cipher and job?"
-                             " (its own output says; plaintext_peers allows a peer that is not)",
-                             EPROTO});
+        fail_handshake(
+            process, fd, entry,
+            Error{"it closed the connection during the handshake; is it under cryptmpi, with this key, cipher and job?"
+                  " (its own output says; plaintext_peers allows a peer that is not)",
+                  EPROTO});
         return true;
     }
     shared.hello_size += static_cast<std::uint32_t>(n);
@@ -153,7 +157,8 @@ void look_at_the_clock(Process& process, int fd, Entry& entry) {
     if (left <= 0) {
         fail_handshake(process, fd, entry,
                        Error{"no handshake within " + std::to_string(timeout_ns / 1'000'000'000) +
-                                 " s; is it under cryptmpi? plaintext_peers allows a peer that is not, handshake_timeout_s sets the time",
+                                 " s; is it under cryptmpi? plaintext_peers allows a peer that is not, "
+                                 "handshake_timeout_s sets the time",
                              ETIMEDOUT});
     } else if (timeout_ns - left > kPatience_ns) {
         process.complain_once(shared.peer, std::string("still waiting for the handshake of ") + shared.peer +
@@ -177,31 +182,36 @@ int begin(Process& process, int fd, Entry& entry, keys::Role role, const Address
         return -1;
     }
     Shared& shared = **slot;
-    struct stat information{};
+    struct stat information {};
     if (fstat(fd, &information) == 0) shared.inode = information.st_ino;
     shared.role = role;
     std::strncpy(shared.peer, peer.text().c_str(), sizeof shared.peer - 1);
     shared.deadline_ns.store(now_ns() + std::chrono::nanoseconds(process.settings().handshake_timeout).count());
     shared.state.store(State::tcp_connecting);
     shared.connect_reported.store(!connecting);
-    // The first record follows the handshake's last message at once: with Nagle's algorithm it would wait for a delayed acknowledgement.
+    // The first record follows the handshake's last message at once: with Nagle's algorithm it would wait for a delayed
+    // acknowledgement.
     int nodelay = 0;
     socklen_t size = sizeof nodelay;
     real::getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &nodelay, &size);
     shared.nodelay_is_ours.store(nodelay == 0);
     nodelay = 1;
     real::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &nodelay, sizeof nodelay);
-    entry.shared = &shared;
-    entry.kind.store(Kind::sealed, std::memory_order_release);
-    process.handshake_started(entry);
-    process.check_roads();
-
-    if (!connecting) {
-        if (auto done = connected(process, fd, entry); !done) {
-            fail_handshake(process, fd, entry, done.error());
-            process.handshake_settled(entry);
-            errno = done.error().code;
-            return -1;
+    {
+        // The courier may still hold a parcel of an earlier connection with this very descriptor, entry and slot.
+        const std::lock_guard receive_guard(shared.receive_lock);
+        const std::lock_guard send_guard(shared.send_lock);
+        entry.shared = &shared;
+        entry.kind.store(Kind::sealed, std::memory_order_release);
+        process.handshake_started(entry);
+        process.check_roads();
+        if (!connecting) {
+            if (auto done = connected(process, fd, entry); !done) {
+                fail_handshake(process, fd, entry, done.error());
+                process.handshake_settled(entry);
+                errno = done.error().code;
+                return -1;
+            }
         }
     }
     rearm(entry);
@@ -228,11 +238,13 @@ State drive(Process& process, int fd, Entry& entry) {
     Shared& shared = *entry.shared;
     State state = shared.state.load(std::memory_order_acquire);
     if (state == State::open && !entry.opener) {
-        if (auto resumed = resume(process, entry, shared); !resumed) fail_handshake(process, fd, entry, resumed.error());
+        if (auto resumed = resume(process, entry, shared); !resumed)
+            fail_handshake(process, fd, entry, resumed.error());
         return shared.state.load();
     }
     if (state == State::open || state == State::failed) return state;
-    // Whoever holds a lock is doing this work, or has seen the stream open and waits in a blocking read: the courier must not wait with it.
+    // Whoever holds a lock is doing this work, or has seen the stream open and waits in a blocking read: the courier
+    // must not wait with it.
     std::unique_lock receive_guard(shared.receive_lock, std::try_to_lock);
     if (!receive_guard) return shared.state.load();
     std::unique_lock send_guard(shared.send_lock, std::try_to_lock);
@@ -252,7 +264,8 @@ State drive(Process& process, int fd, Entry& entry) {
                         break;
                     case Tcp::connected:
                         moved = true;
-                        if (auto done = connected(process, fd, entry); !done) fail_handshake(process, fd, entry, done.error());
+                        if (auto done = connected(process, fd, entry); !done)
+                            fail_handshake(process, fd, entry, done.error());
                 }
                 break;
             case State::await_hello:
@@ -272,7 +285,8 @@ State drive(Process& process, int fd, Entry& entry) {
         }
     }
     if (refused) {
-        // There is no connection, and nothing to seal: the kernel tells the caller why, and a later connect() begins anew.
+        // There is no connection, and nothing to seal: the kernel tells the caller why, and a later connect() begins
+        // anew.
         entry.shared = nullptr;
         entry.kind.store(Kind::fresh, std::memory_order_release);
         process.handshake_settled(entry);
@@ -314,7 +328,8 @@ int await_open(Process& process, int fd, Entry& entry, int flags, int timeout_op
     socklen_t size = sizeof limit;
     if (waits) real::getsockopt(fd, SOL_SOCKET, timeout_option, &limit, &size);
     const bool limited = limit.tv_sec != 0 || limit.tv_usec != 0;
-    const std::int64_t until = now_ns() + limit.tv_sec * std::int64_t{1'000'000'000} + limit.tv_usec * std::int64_t{1000};
+    const std::int64_t until =
+        now_ns() + limit.tv_sec * std::int64_t{1'000'000'000} + limit.tv_usec * std::int64_t{1000};
     for (;;) {
         const State state = drive(process, fd, entry);
         if (state == State::open) return 0;

@@ -23,8 +23,8 @@ public:
 
     std::size_t left() const { return left_; }
 
-    /// The next `size` bytes (at most left()) as pieces in `out`; moves past them. Returns how many pieces, or 0, without moving,
-    /// when they do not fit into `out`.
+    /// The next `size` bytes (at most left()) as pieces in `out`; moves past them. Returns how many pieces, or 0,
+    /// without moving, when they do not fit into `out`.
     std::size_t take(std::size_t size, std::span<iovec> out) {
         Pieces ahead = *this;
         std::size_t count = 0;

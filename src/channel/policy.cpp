@@ -75,7 +75,8 @@ std::optional<Address> Address::peer_of(int fd) {
 
 bool Address::loopback() const {
     if (is_mapped(bytes)) return bytes[12] == 127 || std::all_of(bytes + 12, bytes + 16, [](auto b) { return b == 0; });
-    return std::all_of(bytes, bytes + 15, [](auto b) { return b == 0; }) && bytes[15] <= 1;  // ::1, and :: which means it
+    return std::all_of(bytes, bytes + 15, [](auto b) { return b == 0; }) &&
+           bytes[15] <= 1;  // ::1, and :: which means it
 }
 
 std::string Address::text() const {
@@ -122,8 +123,8 @@ Verdict Policy::decide(const Address& peer, std::string& why) const {
         return Verdict::plaintext;
     }
     const bool launcher = inside && std::any_of(launcher_.begin(), launcher_.end(), [&](const Address& known) {
-        return known.port == peer.port && std::memcmp(known.bytes, peer.bytes, 16) == 0;
-    });
+                              return known.port == peer.port && std::memcmp(known.bytes, peer.bytes, 16) == 0;
+                          });
     if (launcher) {
         why = "the launcher on this node runs without cryptmpi (start the job with cryptmpi run)";
         return Verdict::plaintext;
@@ -137,7 +138,7 @@ std::optional<std::string> Policy::refuse_socket(int family, int type, int proto
         int family;
         const char* name;
     };
-    static constexpr Road kRoads[] = {{17, "AF_PACKET"}, {21, "AF_RDS"}, {27, "AF_IB"},    {30, "AF_TIPC"},
+    static constexpr Road kRoads[] = {{17, "AF_PACKET"}, {21, "AF_RDS"}, {27, "AF_IB"}, {30, "AF_TIPC"},
                                       {40, "AF_VSOCK"},  {43, "AF_SMC"}, {44, "AF_XDP"}};
     for (const Road& road : kRoads) {
         if (family == road.family)
@@ -147,7 +148,8 @@ std::optional<std::string> Policy::refuse_socket(int family, int type, int proto
     const bool internet = family == AF_INET || family == AF_INET6;
     const int kind = type & 0xf;
     if (internet && (kind == SOCK_RAW || kind == SOCK_SEQPACKET || protocol == IPPROTO_SCTP))
-        return std::string("raw and SCTP sockets are refused: only TCP streams are sealed; set the MPI's transport to tcp");
+        return std::string(
+            "raw and SCTP sockets are refused: only TCP streams are sealed; set the MPI's transport to tcp");
     return std::nullopt;
 }
 

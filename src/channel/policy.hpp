@@ -1,14 +1,14 @@
 // Which connections are sealed, which stay native, and which roads between nodes are closed.
 #pragma once
 
-#include "config/settings.hpp"
-
 #include <sys/socket.h>
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+
+#include "config/settings.hpp"
 
 namespace cryptmpi::channel {
 
@@ -38,7 +38,8 @@ public:
     /// Loopback or one of this node's own addresses: what is sent there does not leave the node.
     static bool on_this_node(const Address& address);
 
-    /// The line for a socket() whose family or type would carry traffic past the streams that are sealed; nullopt if it may be.
+    /// The line for a socket() whose family or type would carry traffic past the streams that are sealed; nullopt if it
+    /// may be.
     static std::optional<std::string> refuse_socket(int family, int type, int protocol);
 
     /// Devices that carry messages between nodes around TCP.

@@ -1,9 +1,5 @@
 #include "channel/process.hpp"
 
-#include "channel/connection.hpp"
-#include "channel/epoll.hpp"
-#include "channel/real.hpp"
-
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -17,6 +13,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+
+#include "channel/connection.hpp"
+#include "channel/epoll.hpp"
+#include "channel/real.hpp"
 
 namespace cryptmpi::channel {
 
@@ -39,7 +39,8 @@ std::string program_name() {
 /// The end that nobody may miss: MPI was told of the broken connection and has had its time.
 void* wait_for_the_end(void* seconds) {
     sleep(static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(seconds)));
-    Process::get().complain("ending this rank: a connection broke and MPI went on (abort_after_s sets how long it may)");
+    Process::get().complain(
+        "ending this rank: a connection broke and MPI went on (abort_after_s sets how long it may)");
     Process::get().finish(false);
     real::_exit(1);
     return nullptr;
@@ -211,7 +212,8 @@ void Process::expect_the_end() {
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     pthread_t thread;
-    if (pthread_create(&thread, &attributes, wait_for_the_end, reinterpret_cast<void*>(static_cast<std::uintptr_t>(seconds))) != 0)
+    if (pthread_create(&thread, &attributes, wait_for_the_end,
+                       reinterpret_cast<void*>(static_cast<std::uintptr_t>(seconds))) != 0)
         complain("cannot start the thread that ends a rank whose connection broke");
     pthread_attr_destroy(&attributes);
 }
@@ -231,7 +233,8 @@ void Process::check_roads() {
     });
     if (device.empty()) return;
     complain("MPI's transport uses " + device +
-             ", around the sealed streams; the job is stopped. Set UCX_TLS=tcp,self,sm, FI_PROVIDER=tcp or --mca btl tcp,self,vader");
+             ", around the sealed streams; the job is stopped. Set UCX_TLS=tcp,self,sm, FI_PROVIDER=tcp or --mca btl "
+             "tcp,self,vader");
     finish(false);
     real::_exit(kExitRefused);
 }
@@ -242,7 +245,7 @@ void Process::adopt_inherited() {
     const std::string given = inherited == nullptr ? "" : inherited;
     if (inherited != nullptr) {
         const int fd = std::atoi(inherited);
-        struct stat information{};
+        struct stat information {};
         // The variable goes on to grandchildren, the descriptor only to a program that needs it.
         char path[64] = {};
         const std::string link = "/proc/self/fd/" + std::to_string(fd);
@@ -257,7 +260,7 @@ void Process::adopt_inherited() {
     std::map<std::uint64_t, int> first_of;
     std::vector<Shared*> adopted;
     each_descriptor([&](int fd) {
-        struct stat information{};
+        struct stat information {};
         if (fstat(fd, &information) != 0 || !S_ISSOCK(information.st_mode)) return;
         int type = 0;
         socklen_t size = sizeof type;
@@ -281,7 +284,8 @@ void Process::adopt_inherited() {
     // posix_spawn counted us as a holder of everything that we might have got.
     for (auto at = given.find(':'); at != std::string::npos && arena_.fd() >= 0; at = given.find(':', at + 1)) {
         Shared* shared = arena_.slot(static_cast<std::size_t>(std::atol(given.c_str() + at + 1)));
-        if (shared != nullptr && std::find(adopted.begin(), adopted.end(), shared) == adopted.end()) shared->processes.fetch_sub(1);
+        if (shared != nullptr && std::find(adopted.begin(), adopted.end(), shared) == adopted.end())
+            shared->processes.fetch_sub(1);
     }
 }
 
@@ -301,7 +305,8 @@ void Process::become_child() {
     pid_ = getpid();
     handshakes_.store(0);
     courier_.after_fork_in_child(table_);
-    // The parent reports what it did; this part begins with the child. Contexts are made anew, with counters at zero, if it uses them.
+    // The parent reports what it did; this part begins with the child. Contexts are made anew, with counters at zero,
+    // if it uses them.
     for (int fd = 0; fd <= table_.highest(); ++fd) {
         Entry* entry = table_.find_sealed(fd);
         if (entry == nullptr) continue;

@@ -1,6 +1,14 @@
 // This process: its settings, its crypto, its sockets, its counts, and how it ends.
 #pragma once
 
+#include <sys/types.h>
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
 #include "aead/registry.hpp"
 #include "base/result.hpp"
 #include "channel/arena.hpp"
@@ -10,14 +18,6 @@
 #include "config/settings.hpp"
 #include "keys/handshake.hpp"
 #include "report/part.hpp"
-
-#include <sys/types.h>
-
-#include <atomic>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <string>
 
 namespace cryptmpi::channel {
 
@@ -63,14 +63,15 @@ public:
     /// A connection of a rank broke: if MPI has not ended the process by abort_after, we do. None may hang.
     void expect_the_end();
 
-    /// Looks for devices that carry messages around TCP, opened behind our back, and stops the process if there are any.
+    /// Looks for devices that carry messages around TCP, opened behind our back, and stops the process if there are
+    /// any.
     void check_roads();
 
     /// fork, with no lock of ours held by a thread that the child does not have.
     pid_t fork();
     bool finishing() const { return finished_.load(); }
-    /// Ends every sealed stream in order and writes the report part; at exit. After a failure the streams are left without their close
-    /// records, so that the peers see what happened and end too.
+    /// Ends every sealed stream in order and writes the report part; at exit. After a failure the streams are left
+    /// without their close records, so that the peers see what happened and end too.
     void finish(bool in_order = true);
 
     std::string own_name() const { return name_; }

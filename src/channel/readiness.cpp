@@ -1,10 +1,10 @@
 #include "channel/readiness.hpp"
 
-#include "channel/epoll.hpp"
-#include "channel/real.hpp"
-
 #include <algorithm>
 #include <vector>
+
+#include "channel/epoll.hpp"
+#include "channel/real.hpp"
 
 namespace cryptmpi::channel {
 
@@ -77,7 +77,8 @@ bool settle(Process& process, const pollfd& wanted, pollfd& got, const Watched& 
     if ((got.revents & kIn) != 0 && !verify_readable(process, wanted.fd, *one.entry))
         got.revents = static_cast<short>(got.revents & ~kIn);
     if (readable_here(*one.entry)) got.revents = static_cast<short>(got.revents | (wanted.events & kIn));
-    if (Shared* shared = one.entry->shared; shared != nullptr && (got.revents & POLLOUT) != 0) shared->connect_reported.store(true);
+    if (Shared* shared = one.entry->shared; shared != nullptr && (got.revents & POLLOUT) != 0)
+        shared->connect_reported.store(true);
     return false;
 }
 
@@ -104,7 +105,8 @@ int wait_ready(Process& process, pollfd* fds, nfds_t count, const timespec* time
         if (prepare(fds, asked, watched)) at_once = true;
         std::int64_t wait_ns = until < 0 ? -1 : std::max<std::int64_t>(0, until - now_ns());
         constexpr std::int64_t kTick_ns = kTickMs * std::int64_t{1'000'000};
-        const bool ticking = std::any_of(watched.begin(), watched.end(), [](const Watched& one) { return one.shaking; });
+        const bool ticking =
+            std::any_of(watched.begin(), watched.end(), [](const Watched& one) { return one.shaking; });
         if (ticking && (wait_ns < 0 || wait_ns > kTick_ns)) wait_ns = kTick_ns;
         if (at_once) wait_ns = 0;
         const timespec this_wait{wait_ns / 1'000'000'000, wait_ns % 1'000'000'000};

@@ -1,11 +1,11 @@
 // poll and select over sealed sockets: one engine for both, and for their p forms.
 #pragma once
 
-#include "channel/connection.hpp"
-
 #include <poll.h>
 #include <signal.h>
 #include <time.h>
+
+#include "channel/connection.hpp"
 
 namespace cryptmpi::channel {
 

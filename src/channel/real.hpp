@@ -44,7 +44,10 @@ private:
     std::atomic<Function*> function_{nullptr};
 };
 
-#define CRYPTMPI_REAL(name, ...) inline constinit Call<__VA_ARGS__> name{#name}
+#define CRYPTMPI_REAL(name, ...)              \
+    inline constinit Call<__VA_ARGS__> name { \
+#name                                 \
+    }
 
 CRYPTMPI_REAL(read, ssize_t, int, void*, size_t);
 CRYPTMPI_REAL(readv, ssize_t, int, const iovec*, int);

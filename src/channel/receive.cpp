@@ -1,15 +1,16 @@
 // The inward door: raw bytes from the kernel -> records -> the caller's buffer.
 //
-// HOT PATH: a small message costs one recv, one lock and one open; a record is opened straight into the caller's buffer when it fits.
-// Reading ahead means that the kernel may have nothing where we have bytes left: Shared::readable tells the readiness calls.
+// HOT PATH: a small message costs one recv, one lock and one open; a record is opened straight into the caller's buffer
+// when it fits. Reading ahead means that the kernel may have nothing where we have bytes left: Shared::readable tells
+// the readiness calls.
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
 #include "channel/connection.hpp"
 #include "channel/epoll.hpp"
 #include "channel/pieces.hpp"
 #include "channel/real.hpp"
-
-#include <cerrno>
-#include <cstring>
-#include <utility>
 
 namespace cryptmpi::channel {
 
@@ -88,7 +89,8 @@ bool open_front_aside(Process& process, int fd, Entry& entry, std::size_t size) 
     return true;
 }
 
-/// One read from the kernel. Returns the bytes; 0: the kernel has no more for now (errno) or for ever (kernel_eof, kernel_error).
+/// One read from the kernel. Returns the bytes; 0: the kernel has no more for now (errno) or for ever (kernel_eof,
+/// kernel_error).
 std::size_t read_raw(Shared& shared, int fd, int flags) {
     shared.filled = false;
     if (shared.kernel_eof || shared.kernel_error != 0) return 0;
@@ -213,7 +215,8 @@ bool confirm(Process& process, int fd, Entry& entry) {
     const std::size_t have = shared.raw_end - shared.raw_begin;
     if (have < seal::kRecordOverhead) {
         if (!kernel_done(shared)) return false;
-        // It gave up, or replayed a hello and could not go on. MPIs that connect both ways at once do the first: no line.
+        // It gave up, or replayed a hello and could not go on. MPIs that connect both ways at once do the first: no
+        // line.
         process.count_refused_handshake();
         shared.error.store(ECONNRESET);
         shared.state.store(State::failed);
@@ -223,10 +226,11 @@ bool confirm(Process& process, int fd, Entry& entry) {
     const bool expected = header && header->type == seal::RecordType::confirm && header->size == 0;
     if (!expected || !entry.opener->open(shared.raw + shared.raw_begin, {})) {
         process.count_refused_handshake();
-        break_connection(process, fd, entry, EKEYREJECTED,
-                         std::string("connection from ") + shared.peer +
-                             " refused: it does not hold the handshake's keys (a replayed handshake, or altered on the way)",
-                         false);
+        break_connection(
+            process, fd, entry, EKEYREJECTED,
+            std::string("connection from ") + shared.peer +
+                " refused: it does not hold the handshake's keys (a replayed handshake, or altered on the way)",
+            false);
         return true;
     }
     shared.raw_begin += seal::kRecordOverhead;
@@ -257,8 +261,8 @@ ssize_t receive(Process& process, int fd, Entry& entry, std::span<const iovec> t
             if (got > 0) break;
             return failed_with(shared);
         }
-        const bool good = peek ? peek_records(process, fd, entry, pieces, got)
-                               : hand_out_records(process, fd, entry, pieces, got);
+        const bool good =
+            peek ? peek_records(process, fd, entry, pieces, got) : hand_out_records(process, fd, entry, pieces, got);
         if (!good) {
             if (got > 0) break;
             return failed_with(shared);

@@ -1,14 +1,9 @@
 // The outward door: the caller's buffer -> records -> the kernel.
 //
 // HOT PATH: a small message costs one lock, one seal and one send.
-// The kernel may take a part of a record only. The rest waits in Shared::out, as in a larger socket buffer: the caller has been told that it
-// was taken. It goes out with the next call that touches the socket, when a readiness call sees it writable, or by the courier.
-#include "base/secret.hpp"
-#include "channel/connection.hpp"
-#include "channel/epoll.hpp"
-#include "channel/pieces.hpp"
-#include "channel/real.hpp"
-
+// The kernel may take a part of a record only. The rest waits in Shared::out, as in a larger socket buffer: the caller
+// has been told that it was taken. It goes out with the next call that touches the socket, when a readiness call sees
+// it writable, or by the courier.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -16,6 +11,12 @@
 
 #include <cerrno>
 #include <cstring>
+
+#include "base/secret.hpp"
+#include "channel/connection.hpp"
+#include "channel/epoll.hpp"
+#include "channel/pieces.hpp"
+#include "channel/real.hpp"
 
 namespace cryptmpi::channel {
 
@@ -43,7 +44,8 @@ void owe(Process& process, int fd, Entry& entry, bool owing) {
     if (owing) process.courier().carry(process, fd, entry);
 }
 
-/// Keeps what is written before the handshake is done, as the kernel would. 0: no room, or the handshake is not under way or over.
+/// Keeps what is written before the handshake is done, as the kernel would. 0: no room, or the handshake is not under
+/// way or over.
 std::size_t keep_early(Shared& shared, std::span<const iovec> from) {
     const std::lock_guard guard(shared.send_lock);
     const State state = shared.state.load();
@@ -146,12 +148,14 @@ void send_early(Process& process, int fd, Entry& entry) {
     wipe(shared.plain, shared.early_size);
     shared.early_size = 0;
     if (!sealed) {
-        break_connection(process, fd, entry, sealed.error().code, std::string("to ") + shared.peer + ": " + sealed.error().line, true);
+        break_connection(process, fd, entry, sealed.error().code,
+                         std::string("to ") + shared.peer + ": " + sealed.error().line, true);
         return;
     }
     shared.out_begin = 0;
     shared.out_end = static_cast<std::uint32_t>(*sealed);
-    if (!flush(fd, shared, MSG_DONTWAIT | MSG_NOSIGNAL) && (errno == EAGAIN || errno == EINTR)) owe(process, fd, entry, true);
+    if (!flush(fd, shared, MSG_DONTWAIT | MSG_NOSIGNAL) && (errno == EAGAIN || errno == EINTR))
+        owe(process, fd, entry, true);
 }
 
 bool carried(Process& process, int fd, Entry& entry) {
@@ -203,18 +207,19 @@ bool close_sending(Process& process, int fd, Entry& entry, int patience_ms) {
 
 namespace {
 
-/// What the kernel does on close: a reset when SO_LINGER asks for it, or when the program leaves bytes unread. Control records are ours, and
-/// are taken out so that they do not count.
+/// What the kernel does on close: a reset when SO_LINGER asks for it, or when the program leaves bytes unread. Control
+/// records are ours, and are taken out so that they do not count.
 bool ends_in_reset(Process& process, int fd, Entry& entry) {
     linger lingering{};
     socklen_t size = sizeof lingering;
-    if (real::getsockopt(fd, SOL_SOCKET, SO_LINGER, &lingering, &size) == 0 && lingering.l_onoff != 0 && lingering.l_linger == 0)
+    if (real::getsockopt(fd, SOL_SOCKET, SO_LINGER, &lingering, &size) == 0 && lingering.l_onoff != 0 &&
+        lingering.l_linger == 0)
         return true;
     return entry.shared->state.load() == State::open && bytes_readable(process, fd, entry) > 0;
 }
 
-/// The program has closed the socket, but what it wrote is not out yet: the kernel would go on sending, so a descriptor of our own keeps the
-/// connection, and the courier brings it to its end.
+/// The program has closed the socket, but what it wrote is not out yet: the kernel would go on sending, so a descriptor
+/// of our own keeps the connection, and the courier brings it to its end.
 bool linger_on(Process& process, int fd, Entry& entry) {
     const int own = real::fcntl(fd, F_DUPFD_CLOEXEC, reinterpret_cast<void*>(kOwnDescriptors));
     if (own < 0) return false;

@@ -1,12 +1,12 @@
 #include "channel/table.hpp"
 
-#include "channel/real.hpp"
-
 #include <fcntl.h>
 #include <sys/mman.h>
 
 #include <cstdlib>
 #include <new>
+
+#include "channel/real.hpp"
 
 namespace cryptmpi::channel {
 

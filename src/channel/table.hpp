@@ -1,14 +1,14 @@
 // What each file descriptor is to us.
 #pragma once
 
-#include "channel/arena.hpp"
-#include "channel/policy.hpp"
-
 #include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <optional>
 #include <vector>
+
+#include "channel/arena.hpp"
+#include "channel/policy.hpp"
 
 namespace cryptmpi::channel {
 
@@ -19,18 +19,18 @@ class Epoll;
 inline constexpr long kOwnDescriptors = 960;
 
 enum class Kind : std::uint8_t {
-    fresh,      // an internet stream socket, not connected yet (or listening)
-    native,     // connected, by the policy not sealed
-    sealed,     // connected, sealed
-    datagram,   // an internet datagram socket: may not send to other nodes
-    foreign,    // connected to another node before we were there: refused
-    ended,      // closed, or this process is at its end: nothing goes in or out, least of all in clear
-    own,        // the library's: the program, which does not know of it, cannot close it
+    fresh,     // an internet stream socket, not connected yet (or listening)
+    native,    // connected, by the policy not sealed
+    sealed,    // connected, sealed
+    datagram,  // an internet datagram socket: may not send to other nodes
+    foreign,   // connected to another node before we were there: refused
+    ended,     // closed, or this process is at its end: nothing goes in or out, least of all in clear
+    own,       // the library's: the program, which does not know of it, cannot close it
     epoll,
 };
 
-/// One open file description that we care about; dup'ed descriptors share it. Objects are recycled, never freed, so that a call that
-/// races with close() finds valid memory; it looks again after it has the lock.
+/// One open file description that we care about; dup'ed descriptors share it. Objects are recycled, never freed, so
+/// that a call that races with close() finds valid memory; it looks again after it has the lock.
 struct Entry {
     std::atomic<Kind> kind{Kind::fresh};
     std::atomic<int> descriptors{0};
@@ -54,7 +54,8 @@ class Table {
 public:
     Table();
 
-    /// Moves a fresh descriptor of the library out of the way of programs that count on low numbers. Returns the new one.
+    /// Moves a fresh descriptor of the library out of the way of programs that count on low numbers. Returns the new
+    /// one.
     int own(int fd);
     void disown(int fd);
 
@@ -70,8 +71,8 @@ public:
 
     Entry* add(int fd, Kind kind);
     void share(int from, int to);
-    /// Takes the descriptor out; until `forget` it counts as ended, so that no racing call takes it for a native one. Returns the entry
-    /// when this was its last descriptor: the caller ends it and calls recycle.
+    /// Takes the descriptor out; until `forget` it counts as ended, so that no racing call takes it for a native one.
+    /// Returns the entry when this was its last descriptor: the caller ends it and calls recycle.
     Entry* remove(int fd);
     /// The kernel has closed the descriptor, or it is a new one.
     void forget(int fd);

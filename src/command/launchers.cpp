@@ -77,11 +77,13 @@ std::vector<fs::path> folders_near(const fs::path& folder) {
     return result;
 }
 
-/// Intel MPI fills a node's cores whatever slots its name carries, so the number of ranks is said where all nodes have the same.
+/// Intel MPI fills a node's cores whatever slots its name carries, so the number of ranks is said where all nodes have
+/// the same.
 int ranks_per_node(const Launch& launch) {
     if (launch.per_node > 0 || launch.hosts.empty()) return launch.per_node;
     const int slots = launch.hosts.front().slots;
-    const bool same = std::all_of(launch.hosts.begin(), launch.hosts.end(), [&](const Host& host) { return host.slots == slots; });
+    const bool same =
+        std::all_of(launch.hosts.begin(), launch.hosts.end(), [&](const Host& host) { return host.slots == slots; });
     return same ? slots : 0;
 }
 

@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <array>
-#include <vector>
 #include <atomic>
 #include <csignal>
 #include <cstring>
+#include <vector>
 
 #include "support.hpp"
 
