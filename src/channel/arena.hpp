@@ -83,7 +83,7 @@ struct Shared {
     // Sealed, not yet taken by the kernel: out[out_begin, out_end).
     std::uint32_t out_begin, out_end;
     std::atomic<bool> owing;  // something waits there
-    bool write_closed;
+    std::atomic<bool> write_closed;
     std::atomic<bool> lingering;  // the program has closed it
     std::atomic<bool> read_shut;  // by our own shutdown(): the end of what we read is our doing
 

@@ -28,13 +28,14 @@ void closing(int fd) {
     Process& process = *Process::made();
     Entry* last = process.table().remove(fd);
     if (last == nullptr) return;
-    if (last->kind.load() == Kind::sealed && last->shared != nullptr) end(process, fd, *last);
+    const bool was_sealed = last->kind.load() == Kind::sealed && last->shared != nullptr;
+    const bool free = !was_sealed || end(process, *last);
     if (last->kind.load() == Kind::epoll) {
         last->epoll->close();
         delete last->epoll;
     }
     forget_registrations(*last);
-    process.table().recycle(last);
+    if (free) process.table().recycle(last);
 }
 
 void closed(int fd) {

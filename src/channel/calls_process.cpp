@@ -72,10 +72,10 @@ bool among(const std::vector<Shared*>& kept, const Entry& entry) {
 void let_go(const std::vector<Shared*>& kept) {
     Table& table = Process::made()->table();
     each_sealed([&](Entry& entry) {
-        if (among(kept, entry) || entry.shared->processes.fetch_sub(1) > 1) return;
+        if (among(kept, entry) || entry.shared.load()->processes.fetch_sub(1) > 1) return;
         for (int fd = 0; fd <= table.highest(); ++fd) {
             if (table.find(fd) != &entry) continue;
-            (void)close_sending(*Process::made(), fd, entry, 1000);
+            (void)close_sending(*Process::made(), entry, 1000);
             break;
         }
     });
@@ -84,7 +84,7 @@ void let_go(const std::vector<Shared*>& kept) {
 /// The program could not be started after all.
 void take_back(const std::vector<Shared*>& kept) {
     each_sealed([&](Entry& entry) {
-        if (!among(kept, entry)) entry.shared->processes.fetch_add(1);
+        if (!among(kept, entry)) entry.shared.load()->processes.fetch_add(1);
     });
 }
 
@@ -166,9 +166,9 @@ __attribute__((destructor)) void ended() {
 
 CRYPTMPI_CALL pid_t fork() {
     if (Process::made() == nullptr) return real::fork();
-    each_sealed([](Entry& entry) { entry.shared->processes.fetch_add(1); });
+    each_sealed([](Entry& entry) { entry.shared.load()->processes.fetch_add(1); });
     const pid_t pid = Process::made()->fork();
-    if (pid < 0) each_sealed([](Entry& entry) { entry.shared->processes.fetch_sub(1); });
+    if (pid < 0) each_sealed([](Entry& entry) { entry.shared.load()->processes.fetch_sub(1); });
     return pid;
 }
 

@@ -69,7 +69,7 @@ Entry* classify(Process& process, int fd) {
 
 /// A second connect() while, or after, the first one is on its way.
 int connect_again(Process& process, int fd, Entry& entry, const sockaddr* address, socklen_t size) {
-    const State state = drive(process, fd, entry);
+    const State state = drive(process, entry);
     Shared* shared = entry.shared;
     if (shared == nullptr) return real::connect(fd, address, size);  // TCP said no: the kernel says why
     if (state == State::failed) {
@@ -97,7 +97,7 @@ int connect_stream(Process& process, int fd, Entry& entry, const sockaddr* addre
     const bool on_its_way = status != 0 && error == EINPROGRESS;
     if (status != 0 && !on_its_way) {
         // A blocking connect that a signal cut short goes on in the kernel.
-        if (error == EINTR && verdict == Verdict::seal && begin(process, fd, entry, Role::initiator, *peer, true) != 0)
+        if (error == EINTR && verdict == Verdict::seal && begin(process, entry, Role::initiator, *peer, true) != 0)
             return -1;
         errno = error;
         return status;
@@ -106,7 +106,7 @@ int connect_stream(Process& process, int fd, Entry& entry, const sockaddr* addre
     if (verdict == Verdict::plaintext) process.count_unsealed(why);
     if (verdict != Verdict::seal) {
         entry.kind.store(Kind::native);
-    } else if (begin(process, fd, entry, Role::initiator, *peer, on_its_way) != 0) {
+    } else if (begin(process, entry, Role::initiator, *peer, on_its_way) != 0) {
         return -1;
     }
     errno = error;
@@ -133,13 +133,13 @@ int accepted(int fd) {
     }
     Entry* entry = process.table().add(fd, Kind::fresh);
     const int saved = errno;
-    if (entry == nullptr || begin(process, fd, *entry, Role::responder, *peer, false) != 0) {
+    if (entry == nullptr || begin(process, *entry, Role::responder, *peer, false) != 0) {
         const int error = errno;
         close(fd);
         errno = error == EPROTO ? ECONNABORTED : error;
         return -1;
     }
-    drive(process, fd, *entry);  // the hello is often there already
+    drive(process, *entry);  // the hello is often there already
     errno = saved;
     return fd;
 }
@@ -194,9 +194,9 @@ CRYPTMPI_CALL int accept4(int fd, sockaddr* address, socklen_t* size, int flags)
 CRYPTMPI_CALL int shutdown(int fd, int how) {
     if (Entry* entry = sealed(fd)) {
         if (how == SHUT_WR || how == SHUT_RDWR) {
-            if (!close_sending(*Process::made(), fd, *entry, 0)) {
+            if (!close_sending(*Process::made(), *entry, 0)) {
                 // The kernel is full: its own shutdown follows when the close record is out.
-                Process::made()->courier().carry(*Process::made(), fd, *entry);
+                Process::made()->courier().carry(*Process::made(), *entry);
                 if (how == SHUT_WR) return 0;
                 how = SHUT_RD;
             }
@@ -211,7 +211,7 @@ CRYPTMPI_CALL int getsockopt(int fd, int level, int option, void* value, socklen
     Entry* entry = sealed(fd);
     if (entry != nullptr && level == SOL_SOCKET && option == SO_ERROR && value != nullptr && size != nullptr &&
         *size >= sizeof(int)) {
-        drive(*Process::made(), fd, *entry);
+        drive(*Process::made(), *entry);
         Shared* shared = entry->shared;
         int error = shared == nullptr ? 0 : shared->pending_error.exchange(0);
         if (error == 0) error = take_kernel_error(*entry);
@@ -252,7 +252,7 @@ CRYPTMPI_CALL int ioctl(int fd, unsigned long request, ...) {
                 errno = EFAULT;
                 return -1;
             }
-            *static_cast<int*>(argument) = bytes_readable(*Process::made(), fd, *entry);
+            *static_cast<int*>(argument) = bytes_readable(*Process::made(), *entry);
             return 0;
         }
     }

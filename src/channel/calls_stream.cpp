@@ -24,14 +24,14 @@ Process& process() {
     return *Process::made();
 }
 
-ssize_t receive_into(int fd, Entry& entry, void* to, size_t size, int flags) {
+ssize_t receive_into(Entry& entry, void* to, size_t size, int flags) {
     const iovec piece{to, size};
-    return receive(process(), fd, entry, {&piece, 1}, flags);
+    return receive(process(), entry, {&piece, 1}, flags);
 }
 
-ssize_t transmit_from(int fd, Entry& entry, const void* from, size_t size, int flags) {
+ssize_t transmit_from(Entry& entry, const void* from, size_t size, int flags) {
     const iovec piece{const_cast<void*>(from), size};
-    return transmit(process(), fd, entry, {&piece, 1}, flags);
+    return transmit(process(), entry, {&piece, 1}, flags);
 }
 
 /// Flags that a stream of records cannot keep: -1 with errno, and a line.
@@ -78,8 +78,8 @@ bool may_receive(int fd) {
     return check_road(fd, *entry, nullptr, 0) == 0;
 }
 
-ssize_t receive_message(int fd, Entry& entry, msghdr* message, int flags) {
-    const ssize_t n = receive(process(), fd, entry, {message->msg_iov, message->msg_iovlen}, flags);
+ssize_t receive_message(Entry& entry, msghdr* message, int flags) {
+    const ssize_t n = receive(process(), entry, {message->msg_iov, message->msg_iovlen}, flags);
     if (n >= 0) {
         message->msg_namelen = 0;
         message->msg_controllen = 0;
@@ -93,7 +93,7 @@ constexpr size_t kCopyBytes = 64 * 1024;
 }  // namespace
 
 CRYPTMPI_CALL ssize_t read(int fd, void* to, size_t size) {
-    if (Entry* entry = sealed(fd)) return size == 0 ? 0 : receive_into(fd, *entry, to, size, 0);
+    if (Entry* entry = sealed(fd)) return size == 0 ? 0 : receive_into(*entry, to, size, 0);
     return may_receive(fd) ? real::read(fd, to, size) : -1;
 }
 
@@ -108,14 +108,13 @@ CRYPTMPI_CALL ssize_t readv(int fd, const iovec* pieces, int count) {
             errno = EINVAL;
             return -1;
         }
-        return receive(process(), fd, *entry, {pieces, static_cast<size_t>(count)}, 0);
+        return receive(process(), *entry, {pieces, static_cast<size_t>(count)}, 0);
     }
     return may_receive(fd) ? real::readv(fd, pieces, count) : -1;
 }
 
 CRYPTMPI_CALL ssize_t recv(int fd, void* to, size_t size, int flags) {
-    if (Entry* entry = sealed(fd))
-        return check_flags(flags, "recv") != 0 ? -1 : receive_into(fd, *entry, to, size, flags);
+    if (Entry* entry = sealed(fd)) return check_flags(flags, "recv") != 0 ? -1 : receive_into(*entry, to, size, flags);
     return may_receive(fd) ? real::recv(fd, to, size, flags) : -1;
 }
 
@@ -128,7 +127,7 @@ CRYPTMPI_CALL ssize_t recvfrom(int fd, void* to, size_t size, int flags, sockadd
     if (Entry* entry = sealed(fd)) {
         if (check_flags(flags, "recvfrom") != 0) return -1;
         if (from != nullptr && from_size != nullptr) *from_size = 0;  // as TCP does
-        return receive_into(fd, *entry, to, size, flags);
+        return receive_into(*entry, to, size, flags);
     }
     return may_receive(fd) ? real::recvfrom(fd, to, size, flags, from, from_size) : -1;
 }
@@ -141,7 +140,7 @@ CRYPTMPI_CALL ssize_t __recvfrom_chk(int fd, void* to, size_t size, size_t room,
 
 CRYPTMPI_CALL ssize_t recvmsg(int fd, msghdr* message, int flags) {
     if (Entry* entry = sealed(fd))
-        return check_flags(flags, "recvmsg") != 0 ? -1 : receive_message(fd, *entry, message, flags);
+        return check_flags(flags, "recvmsg") != 0 ? -1 : receive_message(*entry, message, flags);
     return may_receive(fd) ? real::recvmsg(fd, message, flags) : -1;
 }
 
@@ -151,7 +150,7 @@ CRYPTMPI_CALL int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags,
     unsigned done = 0;
     while (done < count) {
         const int how = done > 0 && (flags & MSG_WAITFORONE) != 0 ? flags | MSG_DONTWAIT : flags;
-        const ssize_t n = receive_message(fd, *entry, &messages[done].msg_hdr, how & ~MSG_WAITFORONE);
+        const ssize_t n = receive_message(*entry, &messages[done].msg_hdr, how & ~MSG_WAITFORONE);
         if (n < 0) return done > 0 ? static_cast<int>(done) : -1;
         messages[done++].msg_len = static_cast<unsigned>(n);
         if (n == 0) break;
@@ -160,7 +159,7 @@ CRYPTMPI_CALL int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags,
 }
 
 CRYPTMPI_CALL ssize_t write(int fd, const void* from, size_t size) {
-    if (Entry* entry = sealed(fd)) return transmit_from(fd, *entry, from, size, 0);
+    if (Entry* entry = sealed(fd)) return transmit_from(*entry, from, size, 0);
     return may_send(fd, nullptr, 0) ? real::write(fd, from, size) : -1;
 }
 
@@ -170,20 +169,20 @@ CRYPTMPI_CALL ssize_t writev(int fd, const iovec* pieces, int count) {
             errno = EINVAL;
             return -1;
         }
-        return transmit(process(), fd, *entry, {pieces, static_cast<size_t>(count)}, 0);
+        return transmit(process(), *entry, {pieces, static_cast<size_t>(count)}, 0);
     }
     return may_send(fd, nullptr, 0) ? real::writev(fd, pieces, count) : -1;
 }
 
 CRYPTMPI_CALL ssize_t send(int fd, const void* from, size_t size, int flags) {
     if (Entry* entry = sealed(fd))
-        return check_flags(flags, "send") != 0 ? -1 : transmit_from(fd, *entry, from, size, flags);
+        return check_flags(flags, "send") != 0 ? -1 : transmit_from(*entry, from, size, flags);
     return may_send(fd, nullptr, 0) ? real::send(fd, from, size, flags) : -1;
 }
 
 CRYPTMPI_CALL ssize_t sendto(int fd, const void* from, size_t size, int flags, const sockaddr* to, socklen_t to_size) {
     if (Entry* entry = sealed(fd))
-        return check_flags(flags, "sendto") != 0 ? -1 : transmit_from(fd, *entry, from, size, flags);
+        return check_flags(flags, "sendto") != 0 ? -1 : transmit_from(*entry, from, size, flags);
     if ((flags & MSG_FASTOPEN) != 0 && known(fd) != nullptr) {
         // Data with the SYN would go out before there are keys.
         errno = EOPNOTSUPP;
@@ -195,7 +194,7 @@ CRYPTMPI_CALL ssize_t sendto(int fd, const void* from, size_t size, int flags, c
 CRYPTMPI_CALL ssize_t sendmsg(int fd, const msghdr* message, int flags) {
     if (Entry* entry = sealed(fd)) {
         if (check_flags(flags, "sendmsg") != 0) return -1;
-        return transmit(process(), fd, *entry, {message->msg_iov, message->msg_iovlen}, flags);
+        return transmit(process(), *entry, {message->msg_iov, message->msg_iovlen}, flags);
     }
     if (Process::made() != nullptr && carries_sealed_sockets(message)) {
         process().complain_once(
@@ -235,7 +234,7 @@ CRYPTMPI_CALL ssize_t sendfile(int to, int from, off_t* offset, size_t size) {
             if (n < 0 && done == 0) return -1;
             break;
         }
-        const ssize_t sent = transmit_from(to, *entry, buffer.get(), static_cast<size_t>(n), 0);
+        const ssize_t sent = transmit_from(*entry, buffer.get(), static_cast<size_t>(n), 0);
         if (sent < 0) {
             if (done == 0) return -1;
             break;
@@ -269,18 +268,18 @@ CRYPTMPI_CALL ssize_t splice(int from, off64_t* from_offset, int to, off64_t* to
     const int how = (flags & SPLICE_F_NONBLOCK) != 0 ? MSG_DONTWAIT : 0;
     if (source != nullptr) {
         // Into a pipe that may be full: only as much is taken as it accepts.
-        const ssize_t there = receive_into(from, *source, buffer.get(), most, how | MSG_PEEK);
+        const ssize_t there = receive_into(*source, buffer.get(), most, how | MSG_PEEK);
         if (there <= 0) return there;
         const ssize_t taken = write(to, buffer.get(), static_cast<size_t>(there));
         if (taken <= 0) return taken;
-        return receive_into(from, *source, buffer.get(), static_cast<size_t>(taken), 0);
+        return receive_into(*source, buffer.get(), static_cast<size_t>(taken), 0);
     }
     const ssize_t n = real::read(from, buffer.get(), most);
     if (n <= 0) return n;
     ssize_t done = 0;
     while (done < n) {
         // What was taken from the pipe cannot be put back: all of it is sent.
-        const ssize_t sent = transmit_from(to, *target, buffer.get() + done, static_cast<size_t>(n - done), 0);
+        const ssize_t sent = transmit_from(*target, buffer.get() + done, static_cast<size_t>(n - done), 0);
         if (sent < 0 && errno == EAGAIN) {
             pollfd poll{to, POLLOUT, 0};
             real::ppoll(&poll, 1, nullptr, nullptr);

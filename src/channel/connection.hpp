@@ -15,55 +15,58 @@
 
 namespace cryptmpi::channel {
 
-/// Makes `fd` sealed. `connecting`: TCP itself is still on its way. On an error the caller gets errno and a line was
-/// printed.
-int begin(Process& process, int fd, Entry& entry, keys::Role role, const Address& peer, bool connecting);
+/// Makes the entry sealed. `connecting`: TCP itself is still on its way. On an error the caller gets errno and a line
+/// was printed.
+int begin(Process& process, Entry& entry, keys::Role role, const Address& peer, bool connecting);
 
 /// Takes up a connection whose other half lives in the arena (after exec).
 Result<void> resume(Process& process, Entry& entry, Shared& shared);
 
+/// Makes this process's contexts for a connection whose keys another process of ours may have agreed; nothing while
+/// there are none. Errors: of the key file and the modules.
+Result<void> take_up(Process& process, Entry& entry, Shared& shared);
+
 /// Moves the handshake as far as it goes without waiting. Returns the state.
-State drive(Process& process, int fd, Entry& entry);
+State drive(Process& process, Entry& entry);
 
 /// What the kernel must be asked to wait for while the handshake is on its way: POLLIN or POLLOUT.
 short handshake_events(const Entry& entry);
 
 /// Waits until the connection is open, as the descriptor's blocking mode, `flags` and the time limit of
 /// `timeout_option` (SO_RCVTIMEO, SO_SNDTIMEO) say. 0, or -1 with errno (EAGAIN, EINTR, the failure).
-int await_open(Process& process, int fd, Entry& entry, int flags, int timeout_option);
+int await_open(Process& process, Entry& entry, int flags, int timeout_option);
 
 /// Seals what was written early and gives it to the kernel; when the stream has just opened, with both locks held.
-void send_early(Process& process, int fd, Entry& entry);
+void send_early(Process& process, Entry& entry);
 /// Sends what waits, without waiting itself. True when nothing does any more.
-bool settle_debt(Process& process, int fd, Entry& entry);
-/// The courier's work on one connection: the handshake, then what waits. True when there is nothing left to carry.
-bool carried(Process& process, int fd, Entry& entry);
+bool settle_debt(Process& process, Entry& entry);
+/// The courier's work on one connection: the handshake, then what waits, without waiting itself. True when there is
+/// nothing left to carry.
+bool carried(Process& process, Entry& entry);
 
-ssize_t receive(Process& process, int fd, Entry& entry, std::span<const iovec> to, int flags);
-ssize_t transmit(Process& process, int fd, Entry& entry, std::span<const iovec> from, int flags);
+ssize_t receive(Process& process, Entry& entry, std::span<const iovec> to, int flags);
+ssize_t transmit(Process& process, Entry& entry, std::span<const iovec> from, int flags);
 
 /// After the kernel said readable: reads ahead, without waiting, and says whether a read would return at once.
-bool verify_readable(Process& process, int fd, Entry& entry);
+bool verify_readable(Process& process, Entry& entry);
 /// An error of the connection that reading ahead has met, for SO_ERROR; 0 if there is none. It is reported once.
 int take_kernel_error(Entry& entry);
 /// Plaintext bytes that a read would give at once, for FIONREAD.
-int bytes_readable(Process& process, int fd, Entry& entry);
+int bytes_readable(Process& process, Entry& entry);
 
 /// Seals the close record: the end of what we send. True when all is out, or nothing can be; false when the kernel was
 /// still full after `patience_ms`.
-bool close_sending(Process& process, int fd, Entry& entry, int patience_ms);
-/// The courier's work on a connection that the program has closed. True when it is over.
-bool lingered(Process& process, int fd, Entry& entry);
-
+bool close_sending(Process& process, Entry& entry, int patience_ms);
 /// Ends the connection with an error: one line, the kernel's socket shut down, every later call gets `code`.
-void break_connection(Process& process, int fd, Entry& entry, int code, const std::string& line, bool established);
+void break_connection(Process& process, Entry& entry, int code, const std::string& line, bool established);
 
 /// The responder's last step: the first record proves that the initiator holds the keys. True when the state moved;
 /// both locks are held.
-bool confirm(Process& process, int fd, Entry& entry);
+bool confirm(Process& process, Entry& entry);
 
-/// The last descriptor of this process is about to be closed.
-void end(Process& process, int fd, Entry& entry);
+/// The last descriptor of this process is about to be closed. False: another thread stays in a call on it, and the
+/// entry cannot be recycled.
+[[nodiscard]] bool end(Process& process, Entry& entry);
 
 /// Another thread closed the descriptor while this call was on its way.
 inline ssize_t closed_meanwhile() {

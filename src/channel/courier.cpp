@@ -18,11 +18,22 @@ constexpr long kRound_ns = 200'000'000;  // how often deadlines are looked at
 constexpr long kLeave_ns =
     5'000'000;                 // what waits for a writable socket is left to the program's own calls for so long
 constexpr int kIdleMs = 1000;  // then the thread ends
+
+/// The end of a connection that the program has closed before: its descriptor is ours.
+void drop(Process& process, Entry& entry) {
+    const int fd = entry.descriptor();
+    Entry* last = process.table().remove(fd);
+    const bool free = last != nullptr && end(process, *last);
+    real::close(fd);
+    process.table().forget(fd);
+    if (free) process.table().recycle(last);
+}
+
 }  // namespace
 
-void Courier::carry(Process& process, int fd, Entry& entry) {
+void Courier::carry(Process& process, Entry& entry) {
     const std::lock_guard guard(lock_);
-    parcels_.push_back({fd, &entry, entry.shared});
+    parcels_.push_back({&entry, entry.shared});
     if (bell_ < 0) bell_ = process.table().own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     const std::uint64_t one = 1;
     if (running_ && real::write(bell_, &one, sizeof one) > 0) return;
@@ -41,6 +52,7 @@ void Courier::carry(Process& process, int fd, Entry& entry) {
 }
 
 void Courier::after_fork_in_child(Table& table) {
+    new (&work_lock_) std::mutex;
     new (&lock_) std::mutex;  // whoever held it is not in this process
     running_ = false;
     parcels_.clear();
@@ -69,28 +81,39 @@ bool Courier::round(Process& process) {
         running_ = !parcels_.empty();
         return running_;
     }
+    work(process, parcels);
     std::vector<pollfd> polls{bell};
-    std::vector<Parcel> left;
     long wait_ns = kRound_ns;
     for (const Parcel& parcel : parcels) {
-        if (process.table().find_sealed(parcel.fd) != parcel.entry || parcel.entry->shared != parcel.shared) continue;
-        if (carried(process, parcel.fd, *parcel.entry)) continue;
-        left.push_back(parcel);
         const State state = parcel.shared->state.load();
         if (state == State::open) {
             wait_ns = kLeave_ns;
         } else {
-            polls.push_back({parcel.fd, static_cast<short>(state == State::tcp_connecting ? POLLOUT : POLLIN), 0});
+            // Of a descriptor that was closed meanwhile it wakes us for nothing.
+            polls.push_back({parcel.entry->descriptor(), handshake_events(*parcel.entry), 0});
         }
     }
-    if (!left.empty()) {
+    if (!parcels.empty()) {
         const timespec wait{0, wait_ns};
         real::ppoll(polls.data(), polls.size(), &wait, nullptr);
         if ((polls.front().revents & POLLIN) != 0) hear_bell();
     }
     const std::lock_guard guard(lock_);
-    parcels_.insert(parcels_.end(), left.begin(), left.end());
+    parcels_.insert(parcels_.end(), parcels.begin(), parcels.end());
     return true;
+}
+
+/// One step of each; keeps those that have more to go.
+void Courier::work(Process& process, std::vector<Parcel>& parcels) {
+    const std::lock_guard guard(work_lock_);
+    if (process.finishing()) parcels.clear();
+    std::erase_if(parcels, [&](const Parcel& parcel) {
+        if (parcel.entry->shared.load() != parcel.shared) return true;  // closed meanwhile
+        if (!carried(process, *parcel.entry)) return false;
+        if (parcel.entry->shared.load() == parcel.shared && parcel.shared->lingering.load())
+            drop(process, *parcel.entry);
+        return true;
+    });
 }
 
 bool Courier::hear_bell() const {

@@ -20,21 +20,24 @@ struct Shared;
 
 class Courier {
 public:
-    void carry(Process& process, int fd, Entry& entry);
+    void carry(Process& process, Entry& entry);
+    /// While it is held the thread touches no connection, and holds no lock.
+    std::unique_lock<std::mutex> pause() { return std::unique_lock(work_lock_); }
     /// The child of a fork has no thread.
     void after_fork_in_child(Table& table);
 
 private:
     struct Parcel {
-        int fd;
         Entry* entry;
         Shared* shared;
     };
     static void* run(void* process);
     bool round(Process& process);
     bool hear_bell() const;
+    void work(Process& process, std::vector<Parcel>& parcels);
 
-    std::mutex lock_;
+    std::mutex work_lock_;
+    std::mutex lock_;  // of what follows
     std::vector<Parcel> parcels_;
     bool running_ = false;
     int bell_ = -1;  // an eventfd: a new parcel

@@ -38,6 +38,9 @@ public:
         free_.push_back(registration);
     }
 
+    void lock() { lock_.lock(); }
+    void unlock() { lock_.unlock(); }
+
     Registration* find(const epoll_event& event) const {
         const auto offset = event.data.u64 - reinterpret_cast<std::uint64_t>(base_);
         if (base_ == nullptr || offset >= kMost * sizeof(Registration)) return nullptr;
@@ -73,8 +76,10 @@ bool owes(const Entry& entry) {
 
 bool readable_here(const Entry& entry) {
     switch (entry.kind.load(std::memory_order_acquire)) {
-        case Kind::sealed:
-            return entry.shared != nullptr && entry.shared->readable.load(std::memory_order_acquire);
+        case Kind::sealed: {
+            const Shared* shared = entry.shared.load();
+            return shared != nullptr && shared->readable.load(std::memory_order_acquire);
+        }
         case Kind::epoll:
             return entry.epoll->readable();
         default:
@@ -230,7 +235,7 @@ int Epoll::take_pending(epoll_event* events, int most) {
         const Entry& entry = *registration->entry;
         const bool wanted = (registration->events & EPOLLIN) != 0 && !registration->spent;
         const bool edge = (registration->events & EPOLLET) != 0;
-        Shared* shared = entry.kind.load() == Kind::sealed ? entry.shared : nullptr;
+        Shared* shared = entry.kind.load() == Kind::sealed ? entry.shared.load() : nullptr;
         registration->waiting = wanted && readable_here(entry);
         if (edge && shared != nullptr && registration->seen == shared->arrivals.load()) registration->waiting = false;
         if (!registration->waiting) continue;
@@ -270,7 +275,7 @@ bool Epoll::deliver(Process& process, Registration& registration, epoll_event& e
     if (entry == nullptr) return false;
     const Kind kind = entry->kind.load(std::memory_order_acquire);
     if (kind == Kind::sealed) {
-        if (handshaking(*entry)) drive(process, registration.fd, *entry);
+        if (handshaking(*entry)) drive(process, *entry);
         if (epoll_event asked = kernel_event(registration); registration.armed.load() != asked.events) {
             // The kernel's answer was for the handshake, or for what waited: it is asked anew for the caller.
             rearm(registration);
@@ -279,11 +284,11 @@ bool Epoll::deliver(Process& process, Registration& registration, epoll_event& e
         if (handshaking(*entry)) return false;
         if ((event.events & EPOLLOUT) != 0) {
             // Writable for the caller once what waits is out, and if it asked.
-            if (!settle_debt(process, registration.fd, *entry) || (registration.events & EPOLLOUT) == 0)
+            if (!settle_debt(process, *entry) || (registration.events & EPOLLOUT) == 0)
                 event.events &= ~static_cast<std::uint32_t>(EPOLLOUT | EPOLLWRNORM);
             if (event.events == 0) return false;
         }
-        if ((event.events & EPOLLIN) != 0 && !verify_readable(process, registration.fd, *entry)) {
+        if ((event.events & EPOLLIN) != 0 && !verify_readable(process, *entry)) {
             event.events &= ~static_cast<std::uint32_t>(EPOLLIN | EPOLLRDNORM);
             if (event.events == 0) {
                 if ((registration.events & EPOLLONESHOT) != 0) {
@@ -311,7 +316,7 @@ void Epoll::tick(Process& process) {
             if (handshaking(*registration->entry)) on_their_way.emplace_back(fd, registration->entry);
         }
     }
-    for (const auto& [fd, entry] : on_their_way) drive(process, fd, *entry);
+    for (const auto& [fd, entry] : on_their_way) drive(process, *entry);
 }
 
 /// One look at our own pending sockets and one at the kernel. Events carry cookies.
@@ -364,6 +369,14 @@ int Epoll::wait(Process& process, epoll_event* events, int most, int timeout_ms,
         if (left_ns <= 0) return 0;
         timeout_ms = static_cast<int>((left_ns + 999'999) / 1'000'000);
     }
+}
+
+void before_fork() {
+    cookies().lock();
+}
+
+void after_fork() {
+    cookies().unlock();
 }
 
 void announce(Entry& entry) {

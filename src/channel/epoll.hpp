@@ -68,6 +68,10 @@ private:
     std::atomic<int> kick_{-1};  // an eventfd, once a thread had to wake another one
 };
 
+/// Around fork: no lock of ours may be held by a thread that the child does not have.
+void before_fork();
+void after_fork();
+
 /// All instances that watch the entry.
 void announce(Entry& entry);
 void rearm(Entry& entry);

@@ -20,36 +20,37 @@ namespace {
 constexpr std::int64_t kPatience_ns = 10'000'000'000;  // then one line says whom we are waiting for
 
 /// A socket has room for a hello: nothing was sent on it before. Less than all of it is an error.
-bool send_whole(int fd, const std::uint8_t* bytes, std::size_t size) {
-    return real::send(fd, bytes, size, MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(size);
+bool send_whole(const Entry& entry, const std::uint8_t* bytes, std::size_t size) {
+    return real::send(entry.descriptor(), bytes, size, MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(size);
 }
 
-void fail_handshake(Process& process, int fd, Entry& entry, const Error& error) {
+void fail_handshake(Process& process, Entry& entry, const Error& error) {
     process.count_refused_handshake();
-    break_connection(process, fd, entry, error.code,
-                     std::string(entry.shared->role == keys::Role::initiator ? "connection to " : "connection from ") +
-                         entry.shared->peer + " refused: " + error.line,
-                     entry.shared->role == keys::Role::initiator);
+    break_connection(
+        process, entry, error.code,
+        std::string(entry.shared.load()->role == keys::Role::initiator ? "connection to " : "connection from ") +
+            entry.shared.load()->peer + " refused: " + error.line,
+        entry.shared.load()->role == keys::Role::initiator);
 }
 
-Result<void> send_hello(Process& process, int fd, Shared& shared) {
+Result<void> send_hello(Process& process, Entry& entry) {
     const auto local = process.local();
     if (!local) return fail(local.error().code, local.error().line);
     std::array<std::uint8_t, keys::kHelloSize> hello;
-    if (auto written = keys::write_hello(**local, shared.handshake, hello); !written) return written;
-    if (!send_whole(fd, hello.data(), hello.size()))
+    if (auto written = keys::write_hello(**local, entry.shared.load()->handshake, hello); !written) return written;
+    if (!send_whole(entry, hello.data(), hello.size()))
         return fail(errno == 0 ? EPROTO : errno, std::string("cannot send the handshake: ") + std::strerror(errno));
     return {};
 }
 
-Result<void> start_initiator(Process& process, int fd, Entry& entry) {
+Result<void> start_initiator(Process& process, Entry& entry) {
     Shared& shared = *entry.shared;
     const auto local = process.local();
     if (!local) return fail(local.error().code, local.error().line);
     keys::Identity self{};
     process.self(self);
-    const auto here = Address::local_of(fd);
-    const auto there = Address::peer_of(fd);
+    const auto here = Address::local_of(entry.descriptor());
+    const auto there = Address::peer_of(entry.descriptor());
     if (!here || !there) return fail(ENOTCONN, "the connection went away before the handshake");
     std::memcpy(self.local.address, here->bytes, 16);
     std::memcpy(self.remote.address, there->bytes, 16);
@@ -60,24 +61,33 @@ Result<void> start_initiator(Process& process, int fd, Entry& entry) {
     return keys::start(**local, shared.role, self, shared.handshake);
 }
 
+/// Contexts belong to the process; what they count with, to the connection.
+void make_contexts(const keys::Local& local, Entry& entry, Shared& shared) {
+    // Not under the connection's locks: another process may wait in a read with one of them.
+    const std::lock_guard guard(entry.registrations_lock);
+    if (entry.contexts.load() || entry.shared.load() != &shared) return;
+    entry.sealer.emplace(local.crypto, shared.sending);
+    entry.opener.emplace(local.crypto, shared.receiving);
+    entry.contexts.store(true);
+}
+
 Result<void> open_stream(Process& process, Entry& entry) {
     const auto local = process.local();
     if (!local) return fail(local.error().code, local.error().line);
     Shared& shared = *entry.shared;
     if (auto done = keys::finish(**local, shared.handshake, shared.sending, shared.receiving); !done) return done;
-    entry.sealer.emplace((*local)->crypto, shared.sending);
-    entry.opener.emplace((*local)->crypto, shared.receiving);
+    make_contexts(**local, entry, shared);
     process.count_sealed();
     return {};
 }
 
 /// TCP is connected: the initiator speaks first.
-Result<void> connected(Process& process, int fd, Entry& entry) {
-    if (auto started = start_initiator(process, fd, entry); !started) return started;
-    if (entry.shared->role == keys::Role::initiator) {
-        if (auto sent = send_hello(process, fd, *entry.shared); !sent) return sent;
+Result<void> connected(Process& process, Entry& entry) {
+    if (auto started = start_initiator(process, entry); !started) return started;
+    if (entry.shared.load()->role == keys::Role::initiator) {
+        if (auto sent = send_hello(process, entry); !sent) return sent;
     }
-    entry.shared->state.store(State::await_hello);
+    entry.shared.load()->state.store(State::await_hello);
     return {};
 }
 
@@ -95,7 +105,7 @@ Tcp verdict(int fd) {
     return information.tcpi_state == TCP_CLOSE ? Tcp::refused : Tcp::connected;
 }
 
-Result<void> hello_arrived(Process& process, int fd, Entry& entry) {
+Result<void> hello_arrived(Process& process, Entry& entry) {
     Shared& shared = *entry.shared;
     const auto local = process.local();
     if (!local) return fail(local.error().code, local.error().line);
@@ -103,7 +113,7 @@ Result<void> hello_arrived(Process& process, int fd, Entry& entry) {
         keys::read_hello(**local, shared.handshake, std::span<const std::uint8_t, keys::kHelloSize>(shared.hello));
     if (!read) return read;
     if (shared.role == keys::Role::responder) {
-        if (auto sent = send_hello(process, fd, shared); !sent) return sent;
+        if (auto sent = send_hello(process, entry); !sent) return sent;
         if (auto opened = open_stream(process, entry); !opened) return opened;
         shared.state.store(State::await_confirm);
         return {};
@@ -112,21 +122,20 @@ Result<void> hello_arrived(Process& process, int fd, Entry& entry) {
     std::uint8_t confirm[2 * seal::kRecordOverhead];
     const auto size = entry.sealer->seal_control(seal::RecordType::confirm, confirm);
     if (!size) return fail(size.error().code, size.error().line);
-    if (!send_whole(fd, confirm, *size)) return fail(EPROTO, "cannot send the end of the handshake");
+    if (!send_whole(entry, confirm, *size)) return fail(EPROTO, "cannot send the end of the handshake");
     shared.state.store(State::open);
-    send_early(process, fd, entry);
+    send_early(process, entry);
     return {};
 }
 
 /// Reads what there is of the peer's hello. True when the state moved.
-bool read_hello_bytes(Process& process, int fd, Entry& entry) {
+bool read_hello_bytes(Process& process, Entry& entry) {
     Shared& shared = *entry.shared;
-    const ssize_t n =
-        real::recv(fd, shared.hello + shared.hello_size, keys::kHelloSize - shared.hello_size, MSG_DONTWAIT);
+    const ssize_t n = real::recv(entry.descriptor(), shared.hello + shared.hello_size,
+                                 keys::kHelloSize - shared.hello_size, MSG_DONTWAIT);
     if (n < 0) {
         if (errno == EAGAIN || errno == EINTR) return false;
-        fail_handshake(process, fd, entry,
-                       Error{std::string("lost during the handshake: ") + std::strerror(errno), errno});
+        fail_handshake(process, entry, Error{std::string("lost during the handshake: ") + std::strerror(errno), errno});
         return true;
     }
     if (n == 0) {
@@ -137,7 +146,7 @@ bool read_hello_bytes(Process& process, int fd, Entry& entry) {
             return true;
         }
         fail_handshake(
-            process, fd, entry,
+            process, entry,
             Error{"it closed the connection during the handshake; is it under cryptmpi, with this key, cipher and job?"
                   " (its own output says; plaintext_peers allows a peer that is not)",
                   EPROTO});
@@ -146,16 +155,16 @@ bool read_hello_bytes(Process& process, int fd, Entry& entry) {
     shared.hello_size += static_cast<std::uint32_t>(n);
     const bool ours = std::memcmp(shared.hello, "CMPI", std::min<std::size_t>(4, shared.hello_size)) == 0;
     if (shared.hello_size < keys::kHelloSize && ours) return false;
-    if (auto done = hello_arrived(process, fd, entry); !done) fail_handshake(process, fd, entry, done.error());
+    if (auto done = hello_arrived(process, entry); !done) fail_handshake(process, entry, done.error());
     return true;
 }
 
-void look_at_the_clock(Process& process, int fd, Entry& entry) {
+void look_at_the_clock(Process& process, Entry& entry) {
     Shared& shared = *entry.shared;
     const std::int64_t left = shared.deadline_ns.load() - now_ns();
     const auto timeout_ns = std::chrono::nanoseconds(process.settings().handshake_timeout).count();
     if (left <= 0) {
-        fail_handshake(process, fd, entry,
+        fail_handshake(process, entry,
                        Error{"no handshake within " + std::to_string(timeout_ns / 1'000'000'000) +
                                  " s; is it under cryptmpi? plaintext_peers allows a peer that is not, "
                                  "handshake_timeout_s sets the time",
@@ -174,7 +183,7 @@ std::int64_t now_ns() {
     return now.tv_sec * std::int64_t{1'000'000'000} + now.tv_nsec;
 }
 
-int begin(Process& process, int fd, Entry& entry, keys::Role role, const Address& peer, bool connecting) {
+int begin(Process& process, Entry& entry, keys::Role role, const Address& peer, bool connecting) {
     auto slot = process.arena().take();
     if (!slot) {
         process.complain("connection with " + peer.text() + " refused: " + slot.error().line);
@@ -182,6 +191,7 @@ int begin(Process& process, int fd, Entry& entry, keys::Role role, const Address
         return -1;
     }
     Shared& shared = **slot;
+    const int fd = entry.fd.load(std::memory_order_relaxed);
     struct stat information {};
     if (fstat(fd, &information) == 0) shared.inode = information.st_ino;
     shared.role = role;
@@ -201,13 +211,14 @@ int begin(Process& process, int fd, Entry& entry, keys::Role role, const Address
         // The courier may still hold a parcel of an earlier connection with this very descriptor, entry and slot.
         const std::lock_guard receive_guard(shared.receive_lock);
         const std::lock_guard send_guard(shared.send_lock);
-        entry.shared = &shared;
-        entry.kind.store(Kind::sealed, std::memory_order_release);
+        entry.contexts.store(false);
+        entry.shared.store(&shared);
+        entry.kind.store(Kind::sealed);
         process.handshake_started(entry);
         process.check_roads();
         if (!connecting) {
-            if (auto done = connected(process, fd, entry); !done) {
-                fail_handshake(process, fd, entry, done.error());
+            if (auto done = connected(process, entry); !done) {
+                fail_handshake(process, entry, done.error());
                 process.handshake_settled(entry);
                 errno = done.error().code;
                 return -1;
@@ -215,48 +226,54 @@ int begin(Process& process, int fd, Entry& entry, keys::Role role, const Address
         }
     }
     rearm(entry);
-    process.courier().carry(process, fd, entry);
+    process.courier().carry(process, entry);
     return 0;
 }
 
 Result<void> resume(Process& process, Entry& entry, Shared& shared) {
-    entry.shared = &shared;
-    entry.kind.store(Kind::sealed, std::memory_order_release);
+    entry.contexts.store(false);
+    entry.shared.store(&shared);
+    entry.kind.store(Kind::sealed);
+    return take_up(process, entry, shared);
+}
+
+Result<void> take_up(Process& process, Entry& entry, Shared& shared) {
+    if (entry.contexts.load()) return {};
     const State state = shared.state.load();
     if (state != State::open && state != State::await_confirm) return {};
     const auto local = process.local();
     if (!local) return fail(local.error().code, local.error().line);
-    // Not under the connection's locks: another process may wait in a read with one of them.
-    const std::lock_guard guard(entry.registrations_lock);
-    if (!entry.sealer) entry.sealer.emplace((*local)->crypto, shared.sending);
-    if (!entry.opener) entry.opener.emplace((*local)->crypto, shared.receiving);
+    make_contexts(**local, entry, shared);
     return {};
 }
 
-State drive(Process& process, int fd, Entry& entry) {
-    if (entry.shared == nullptr) return State::failed;
-    Shared& shared = *entry.shared;
+State drive(Process& process, Entry& entry) {
+    const Use use(entry);
+    if (use.shared() == nullptr) return State::failed;
+    Shared& shared = *use.shared();
     State state = shared.state.load(std::memory_order_acquire);
-    if (state == State::open && !entry.opener) {
-        if (auto resumed = resume(process, entry, shared); !resumed)
-            fail_handshake(process, fd, entry, resumed.error());
-        return shared.state.load();
+    if (state == State::failed || (state == State::open && entry.contexts.load())) return state;
+    if (state == State::open) {
+        const auto resumed = take_up(process, entry, shared);
+        if (resumed) return state;
+        const std::lock_guard send_guard(shared.send_lock);
+        if (use.is_current()) fail_handshake(process, entry, resumed.error());
+        return State::failed;
     }
-    if (state == State::open || state == State::failed) return state;
     // Whoever holds a lock is doing this work, or has seen the stream open and waits in a blocking read: the courier
     // must not wait with it.
     std::unique_lock receive_guard(shared.receive_lock, std::try_to_lock);
     if (!receive_guard) return shared.state.load();
     std::unique_lock send_guard(shared.send_lock, std::try_to_lock);
     if (!send_guard) return shared.state.load();
-    if (entry.shared != &shared) return State::failed;
+    if (!use.is_current()) return State::failed;
     const State before = shared.state.load();
     bool refused = false;
     for (bool moved = true; moved;) {
         moved = false;
         switch (shared.state.load()) {
             case State::tcp_connecting:
-                switch (verdict(fd)) {
+                switch (verdict(entry.descriptor())) {
                     case Tcp::on_its_way:
                         break;
                     case Tcp::refused:
@@ -264,19 +281,19 @@ State drive(Process& process, int fd, Entry& entry) {
                         break;
                     case Tcp::connected:
                         moved = true;
-                        if (auto done = connected(process, fd, entry); !done)
-                            fail_handshake(process, fd, entry, done.error());
+                        if (auto done = connected(process, entry); !done) fail_handshake(process, entry, done.error());
                 }
                 break;
             case State::await_hello:
-                moved = read_hello_bytes(process, fd, entry);
+                moved = read_hello_bytes(process, entry);
                 break;
             case State::await_confirm: {
                 // Another process of ours may have come this far.
-                if (!entry.opener) {
-                    if (auto resumed = resume(process, entry, shared); !resumed) break;
+                if (auto resumed = take_up(process, entry, shared); !resumed) {
+                    fail_handshake(process, entry, resumed.error());
+                    break;
                 }
-                moved = confirm(process, fd, entry);
+                moved = confirm(process, entry);
                 break;
             }
             case State::open:
@@ -287,8 +304,8 @@ State drive(Process& process, int fd, Entry& entry) {
     if (refused) {
         // There is no connection, and nothing to seal: the kernel tells the caller why, and a later connect() begins
         // anew.
-        entry.shared = nullptr;
-        entry.kind.store(Kind::fresh, std::memory_order_release);
+        entry.shared.store(nullptr);
+        entry.kind.store(Kind::fresh);
         process.handshake_settled(entry);
         send_guard.unlock();
         receive_guard.unlock();
@@ -298,7 +315,7 @@ State drive(Process& process, int fd, Entry& entry) {
     }
     state = shared.state.load();
     if (state != State::open && state != State::failed) {
-        look_at_the_clock(process, fd, entry);
+        look_at_the_clock(process, entry);
         state = shared.state.load();
     }
     if (state == State::open || state == State::failed) process.handshake_settled(entry);
@@ -307,7 +324,8 @@ State drive(Process& process, int fd, Entry& entry) {
 }
 
 short handshake_events(const Entry& entry) {
-    return entry.shared != nullptr && entry.shared->state.load() == State::tcp_connecting ? POLLOUT : POLLIN;
+    const Shared* shared = entry.shared.load();
+    return shared != nullptr && shared->state.load() == State::tcp_connecting ? POLLOUT : POLLIN;
 }
 
 namespace {
@@ -322,32 +340,34 @@ int kernel_error(int fd) {
 
 }  // namespace
 
-int await_open(Process& process, int fd, Entry& entry, int flags, int timeout_option) {
-    const bool waits = (flags & MSG_DONTWAIT) == 0 && (real::fcntl(fd, F_GETFL, nullptr) & O_NONBLOCK) == 0;
+int await_open(Process& process, Entry& entry, int flags, int timeout_option) {
+    const bool waits =
+        (flags & MSG_DONTWAIT) == 0 && (real::fcntl(entry.descriptor(), F_GETFL, nullptr) & O_NONBLOCK) == 0;
     timeval limit{};
     socklen_t size = sizeof limit;
-    if (waits) real::getsockopt(fd, SOL_SOCKET, timeout_option, &limit, &size);
+    if (waits) real::getsockopt(entry.descriptor(), SOL_SOCKET, timeout_option, &limit, &size);
     const bool limited = limit.tv_sec != 0 || limit.tv_usec != 0;
     const std::int64_t until =
         now_ns() + limit.tv_sec * std::int64_t{1'000'000'000} + limit.tv_usec * std::int64_t{1000};
     for (;;) {
-        const State state = drive(process, fd, entry);
+        const State state = drive(process, entry);
         if (state == State::open) return 0;
         if (state == State::failed) {
-            errno = entry.shared == nullptr ? kernel_error(fd) : entry.shared->error.load();
+            const Shared* shared = entry.shared.load();
+            errno = shared == nullptr ? kernel_error(entry.descriptor()) : shared->error.load();
             return -1;
         }
         if (!waits || (limited && now_ns() >= until)) {
             errno = EAGAIN;
             return -1;
         }
-        pollfd poll{fd, handshake_events(entry), 0};
+        pollfd poll{entry.descriptor(), handshake_events(entry), 0};
         const timespec tick{0, kTickMs * 1'000'000L};
         if (real::ppoll(&poll, 1, &tick, nullptr) < 0) return -1;
     }
 }
 
-void break_connection(Process& process, int fd, Entry& entry, int code, const std::string& line, bool established) {
+void break_connection(Process& process, Entry& entry, int code, const std::string& line, bool established) {
     Shared& shared = *entry.shared;
     process.complain(line);
     keys::abandon(shared.handshake);
@@ -355,7 +375,7 @@ void break_connection(Process& process, int fd, Entry& entry, int code, const st
     shared.pending_error.store(code);
     shared.readable.store(true);
     shared.state.store(State::failed);
-    real::shutdown(fd, SHUT_RDWR);
+    real::shutdown(entry.descriptor(), SHUT_RDWR);
     if (established) process.expect_the_end();
 }
 

@@ -290,14 +290,20 @@ void Process::adopt_inherited() {
 }
 
 pid_t Process::fork() {
+    auto pause = courier_.pause();
     local_lock_.lock();
     report_lock_.lock();
     table_.lock();
+    before_fork();
     const pid_t pid = real::fork();
+    after_fork();
     table_.unlock();
     report_lock_.unlock();
     local_lock_.unlock();
-    if (pid == 0) become_child();
+    if (pid == 0) {
+        pause.release();
+        become_child();
+    }
     return pid;
 }
 
@@ -310,6 +316,8 @@ void Process::become_child() {
     for (int fd = 0; fd <= table_.highest(); ++fd) {
         Entry* entry = table_.find_sealed(fd);
         if (entry == nullptr) continue;
+        entry->users.store(0);
+        entry->contexts.store(false);
         entry->sealer.reset();
         entry->opener.reset();
     }
@@ -327,12 +335,13 @@ void Process::become_child() {
 void Process::finish(bool in_order) {
     if (!is_me() || finished_.exchange(true)) return;
     (void)std::fflush(nullptr);  // libc would only do it after us
+    const auto pause = courier_.pause();
     for (int fd = 0; fd <= table_.highest(); ++fd) {
         // Other libraries' destructors run after this: what they still write must not go out in clear.
         Entry* entry = table_.find_sealed(fd);
         if (entry == nullptr) continue;
         if (in_order) {
-            end(*this, fd, *entry);
+            (void)end(*this, *entry);
         } else {
             if (entry->sealer && entry->opener) add(entry->sealer->counters(), entry->opener->counters());
             entry->kind.store(Kind::ended);

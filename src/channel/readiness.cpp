@@ -34,7 +34,8 @@ bool is_shaking(const Entry& entry) {
 
 bool readable_here(const Entry& entry) {
     if (entry.kind.load(std::memory_order_acquire) == Kind::epoll) return entry.epoll->readable();
-    return entry.shared != nullptr && entry.shared->readable.load(std::memory_order_acquire);
+    const Shared* shared = entry.shared.load();
+    return shared != nullptr && shared->readable.load(std::memory_order_acquire);
 }
 
 /// What to ask the kernel for. True: one of them is ready without it.
@@ -47,7 +48,7 @@ bool prepare(const pollfd* fds, std::vector<pollfd>& asked, std::vector<Watched>
             asked[one.index].events = handshake_events(*one.entry);
             continue;
         }
-        Shared* shared = one.entry->kind.load() == Kind::sealed ? one.entry->shared : nullptr;
+        Shared* shared = one.entry->kind.load() == Kind::sealed ? one.entry->shared.load() : nullptr;
         if (shared != nullptr && shared->owing.load(std::memory_order_acquire))
             asked[one.index].events = static_cast<short>(asked[one.index].events | POLLOUT);
         if ((fds[one.index].events & kIn) != 0 && readable_here(*one.entry)) {
@@ -66,15 +67,15 @@ bool settle(Process& process, const pollfd& wanted, pollfd& got, const Watched& 
     if (one.shaking) {
         const bool moved = got.revents != 0;
         got.revents = 0;
-        const State state = drive(process, wanted.fd, *one.entry);
+        const State state = drive(process, *one.entry);
         return moved && (state == State::open || state == State::failed);
     }
     if ((got.revents & POLLOUT) != 0) {
         // Writable for the caller once what waits is out, and if it asked.
-        if (!settle_debt(process, wanted.fd, *one.entry) || (wanted.events & POLLOUT) == 0)
+        if (!settle_debt(process, *one.entry) || (wanted.events & POLLOUT) == 0)
             got.revents = static_cast<short>(got.revents & ~(POLLOUT | (wanted.events & POLLWRNORM)));
     }
-    if ((got.revents & kIn) != 0 && !verify_readable(process, wanted.fd, *one.entry))
+    if ((got.revents & kIn) != 0 && !verify_readable(process, *one.entry))
         got.revents = static_cast<short>(got.revents & ~kIn);
     if (readable_here(*one.entry)) got.revents = static_cast<short>(got.revents | (wanted.events & kIn));
     if (Shared* shared = one.entry->shared; shared != nullptr && (got.revents & POLLOUT) != 0)

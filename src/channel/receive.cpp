@@ -20,9 +20,9 @@ constexpr std::size_t kMostPieces = 64;  // of the caller's buffer that one reco
 
 enum class Front { none, partial, data, end, broken };
 
-void broke(Process& process, int fd, Entry& entry, int code, const std::string& what) {
+void broke(Process& process, Entry& entry, int code, const std::string& what) {
     if (code == EBADMSG) process.count_failed_open();
-    break_connection(process, fd, entry, code, std::string("from ") + entry.shared->peer + ": " + what, true);
+    break_connection(process, entry, code, std::string("from ") + entry.shared.load()->peer + ": " + what, true);
 }
 
 seal::RecordHeader front_header(const Shared& shared, bool& good, std::string& why) {
@@ -34,7 +34,7 @@ seal::RecordHeader front_header(const Shared& shared, bool& good, std::string& w
 }
 
 /// What stands at the front of the raw bytes; opens control records on the way.
-Front look_at_front(Process& process, int fd, Entry& entry, std::size_t& size) {
+Front look_at_front(Process& process, Entry& entry, std::size_t& size) {
     Shared& shared = *entry.shared;
     for (;;) {
         if (shared.state.load(std::memory_order_relaxed) == State::failed) return Front::broken;
@@ -46,7 +46,7 @@ Front look_at_front(Process& process, int fd, Entry& entry, std::size_t& size) {
         std::string why;
         const seal::RecordHeader header = front_header(shared, good, why);
         if (!good) {
-            broke(process, fd, entry, EBADMSG, why);
+            broke(process, entry, EBADMSG, why);
             return Front::broken;
         }
         if (have < header.size + seal::kRecordOverhead) return Front::partial;
@@ -56,11 +56,11 @@ Front look_at_front(Process& process, int fd, Entry& entry, std::size_t& size) {
         }
         const auto opened = entry.opener->open(shared.raw + shared.raw_begin, {});
         if (!opened) {
-            broke(process, fd, entry, EBADMSG, opened.error().line);
+            broke(process, entry, EBADMSG, opened.error().line);
             return Front::broken;
         }
         if (header.type == seal::RecordType::confirm) {
-            broke(process, fd, entry, EBADMSG, "a handshake's end in the middle of the stream");
+            broke(process, entry, EBADMSG, "a handshake's end in the middle of the stream");
             return Front::broken;
         }
         shared.raw_begin += static_cast<std::uint32_t>(seal::kRecordOverhead + header.size);
@@ -68,11 +68,11 @@ Front look_at_front(Process& process, int fd, Entry& entry, std::size_t& size) {
 }
 
 /// Opens the data record at the front into `out`, whose lengths sum to `size`.
-bool open_front(Process& process, int fd, Entry& entry, std::size_t size, std::span<const iovec> out) {
+bool open_front(Process& process, Entry& entry, std::size_t size, std::span<const iovec> out) {
     Shared& shared = *entry.shared;
     const auto opened = entry.opener->open(shared.raw + shared.raw_begin, out);
     if (!opened) {
-        broke(process, fd, entry, EBADMSG, opened.error().line);
+        broke(process, entry, EBADMSG, opened.error().line);
         return false;
     }
     shared.raw_begin += static_cast<std::uint32_t>(seal::kRecordOverhead + size);
@@ -80,10 +80,10 @@ bool open_front(Process& process, int fd, Entry& entry, std::size_t size, std::s
     return true;
 }
 
-bool open_front_aside(Process& process, int fd, Entry& entry, std::size_t size) {
+bool open_front_aside(Process& process, Entry& entry, std::size_t size) {
     Shared& shared = *entry.shared;
     const iovec aside{shared.plain + shared.plain_end, size};
-    if (!open_front(process, fd, entry, size, {&aside, 1})) return false;
+    if (!open_front(process, entry, size, {&aside, 1})) return false;
     shared.plain_end += static_cast<std::uint32_t>(size);
     shared.plain_high = std::max(shared.plain_high, shared.plain_end);
     return true;
@@ -91,7 +91,8 @@ bool open_front_aside(Process& process, int fd, Entry& entry, std::size_t size) 
 
 /// One read from the kernel. Returns the bytes; 0: the kernel has no more for now (errno) or for ever (kernel_eof,
 /// kernel_error).
-std::size_t read_raw(Shared& shared, int fd, int flags) {
+std::size_t read_raw(Entry& entry, int flags) {
+    Shared& shared = *entry.shared;
     shared.filled = false;
     if (shared.kernel_eof || shared.kernel_error != 0) return 0;
     if (shared.raw_begin == shared.raw_end) {
@@ -103,7 +104,7 @@ std::size_t read_raw(Shared& shared, int fd, int flags) {
     }
     const std::size_t room = kRawCapacity - shared.raw_end;
     if (room == 0) return 0;
-    const ssize_t n = real::recv(fd, shared.raw + shared.raw_end, room, flags & MSG_DONTWAIT);
+    const ssize_t n = real::recv(entry.descriptor(), shared.raw + shared.raw_end, room, flags & MSG_DONTWAIT);
     if (n == 0) shared.kernel_eof = true;
     if (n < 0 && errno != EAGAIN && errno != EINTR) shared.kernel_error = errno;
     if (n <= 0) return 0;
@@ -115,7 +116,7 @@ std::size_t read_raw(Shared& shared, int fd, int flags) {
 }
 
 /// The kernel has no more for ever, and no record is left: authentic, cut off, or reset. Returns what the call returns.
-ssize_t ended(Process& process, int fd, Entry& entry) {
+ssize_t ended(Process& process, Entry& entry) {
     Shared& shared = *entry.shared;
     if (entry.opener->closed() || shared.read_shut.load()) return 0;
     if (shared.kernel_error != 0) {
@@ -126,7 +127,7 @@ ssize_t ended(Process& process, int fd, Entry& entry) {
         shared.read_shut.store(true);
         return -1;
     }
-    broke(process, fd, entry, ECONNRESET,
+    broke(process, entry, ECONNRESET,
           "the connection ended without the authenticated close: the peer died, or the stream was cut off");
     errno = ECONNRESET;
     return -1;
@@ -136,12 +137,12 @@ bool kernel_done(const Shared& shared) {
     return shared.kernel_eof || shared.kernel_error != 0;
 }
 
-void note_readable(Process& process, int fd, Entry& entry) {
+void note_readable(Process& process, Entry& entry) {
     Shared& shared = *entry.shared;
     std::size_t size = 0;
     bool readable = shared.plain_begin != shared.plain_end;
     if (!readable) {
-        const Front front = look_at_front(process, fd, entry, size);
+        const Front front = look_at_front(process, entry, size);
         readable = front == Front::data || front == Front::end || front == Front::broken || kernel_done(shared);
     }
     shared.readable.store(readable, std::memory_order_release);
@@ -166,21 +167,21 @@ std::size_t hand_out(Shared& shared, Pieces& to, bool peek) {
 }
 
 /// Hands out every whole record that is there, as far as the caller's buffer goes. False: the connection broke.
-bool hand_out_records(Process& process, int fd, Entry& entry, Pieces& to, std::size_t& got) {
+bool hand_out_records(Process& process, Entry& entry, Pieces& to, std::size_t& got) {
     Shared& shared = *entry.shared;
     got += hand_out(shared, to, false);
     while (to.left() > 0) {
         std::size_t size = 0;
-        const Front front = look_at_front(process, fd, entry, size);
+        const Front front = look_at_front(process, entry, size);
         if (front == Front::broken) return false;
         if (front != Front::data) return true;
         iovec pieces[kMostPieces];
         const std::size_t count = size <= to.left() ? to.take(size, pieces) : 0;
         if (count > 0) {
-            if (!open_front(process, fd, entry, size, {pieces, count})) return false;
+            if (!open_front(process, entry, size, {pieces, count})) return false;
             got += size;
         } else {
-            if (!open_front_aside(process, fd, entry, size)) return false;
+            if (!open_front_aside(process, entry, size)) return false;
             got += hand_out(shared, to, false);
         }
     }
@@ -188,9 +189,9 @@ bool hand_out_records(Process& process, int fd, Entry& entry, Pieces& to, std::s
 }
 
 /// MSG_PEEK: everything that is opened stays aside, so that it comes again.
-bool peek_records(Process& process, int fd, Entry& entry, Pieces& to, std::size_t& got) {
+bool peek_records(Process& process, Entry& entry, Pieces& to, std::size_t& got) {
     Shared& shared = *entry.shared;
-    if (shared.raw_begin == shared.raw_end) read_raw(shared, fd, MSG_DONTWAIT);  // everything that is there is seen
+    if (shared.raw_begin == shared.raw_end) read_raw(entry, MSG_DONTWAIT);  // everything that is there is seen
     if (shared.plain_begin > 0) {
         std::memmove(shared.plain, shared.plain + shared.plain_begin, shared.plain_end - shared.plain_begin);
         shared.plain_end -= shared.plain_begin;
@@ -198,10 +199,10 @@ bool peek_records(Process& process, int fd, Entry& entry, Pieces& to, std::size_
     }
     while (shared.plain_end < to.left()) {
         std::size_t size = 0;
-        const Front front = look_at_front(process, fd, entry, size);
+        const Front front = look_at_front(process, entry, size);
         if (front == Front::broken) return false;
         if (front != Front::data || size > seal::kMaxPlaintext - shared.plain_end) break;
-        if (!open_front_aside(process, fd, entry, size)) return false;
+        if (!open_front_aside(process, entry, size)) return false;
     }
     got = hand_out(shared, to, true);
     return true;
@@ -209,9 +210,9 @@ bool peek_records(Process& process, int fd, Entry& entry, Pieces& to, std::size_
 
 }  // namespace
 
-bool confirm(Process& process, int fd, Entry& entry) {
+bool confirm(Process& process, Entry& entry) {
     Shared& shared = *entry.shared;
-    read_raw(shared, fd, MSG_DONTWAIT);
+    read_raw(entry, MSG_DONTWAIT);
     const std::size_t have = shared.raw_end - shared.raw_begin;
     if (have < seal::kRecordOverhead) {
         if (!kernel_done(shared)) return false;
@@ -227,7 +228,7 @@ bool confirm(Process& process, int fd, Entry& entry) {
     if (!expected || !entry.opener->open(shared.raw + shared.raw_begin, {})) {
         process.count_refused_handshake();
         break_connection(
-            process, fd, entry, EKEYREJECTED,
+            process, entry, EKEYREJECTED,
             std::string("connection from ") + shared.peer +
                 " refused: it does not hold the handshake's keys (a replayed handshake, or altered on the way)",
             false);
@@ -236,24 +237,25 @@ bool confirm(Process& process, int fd, Entry& entry) {
     shared.raw_begin += seal::kRecordOverhead;
     if (shared.raw_begin == shared.raw_end) shared.raw_begin = shared.raw_end = 0;
     shared.state.store(State::open);
-    send_early(process, fd, entry);
-    note_readable(process, fd, entry);
+    send_early(process, entry);
+    note_readable(process, entry);
     return true;
 }
 
-ssize_t receive(Process& process, int fd, Entry& entry, std::span<const iovec> to, int flags) {
-    if (entry.shared == nullptr) return closed_meanwhile();
-    Shared& shared = *entry.shared;
-    if (shared.state.load(std::memory_order_acquire) != State::open || !entry.opener) {
-        if (await_open(process, fd, entry, flags, SO_RCVTIMEO) != 0) return -1;
+ssize_t receive(Process& process, Entry& entry, std::span<const iovec> to, int flags) {
+    const Use use(entry);
+    if (use.shared() == nullptr) return closed_meanwhile();
+    Shared& shared = *use.shared();
+    if (shared.state.load(std::memory_order_acquire) != State::open || !entry.contexts.load()) {
+        if (await_open(process, entry, flags, SO_RCVTIMEO) != 0) return -1;
     }
     Pieces pieces(to);
-    if (pieces.left() == 0) return shared.readable.load() ? 0 : real::recv(fd, nullptr, 0, flags);
-    if (shared.owing.load(std::memory_order_relaxed)) settle_debt(process, fd, entry);
+    if (pieces.left() == 0) return shared.readable.load() ? 0 : real::recv(entry.descriptor(), nullptr, 0, flags);
+    if (shared.owing.load(std::memory_order_relaxed)) settle_debt(process, entry);
     const bool peek = (flags & MSG_PEEK) != 0;
     const bool whole = (flags & MSG_WAITALL) != 0 && !peek;
     const std::lock_guard guard(shared.receive_lock);
-    if (entry.shared != &shared) return closed_meanwhile();
+    if (!use.is_current() || !entry.contexts.load()) return closed_meanwhile();
 
     std::size_t got = 0;
     for (;;) {
@@ -262,7 +264,7 @@ ssize_t receive(Process& process, int fd, Entry& entry, std::span<const iovec> t
             return failed_with(shared);
         }
         const bool good =
-            peek ? peek_records(process, fd, entry, pieces, got) : hand_out_records(process, fd, entry, pieces, got);
+            peek ? peek_records(process, entry, pieces, got) : hand_out_records(process, entry, pieces, got);
         if (!good) {
             if (got > 0) break;
             return failed_with(shared);
@@ -270,12 +272,12 @@ ssize_t receive(Process& process, int fd, Entry& entry, std::span<const iovec> t
         if (pieces.left() == 0 || (peek && got > 0)) break;
         if (entry.opener->closed() || kernel_done(shared)) {
             if (got > 0) break;
-            return ended(process, fd, entry);
+            return ended(process, entry);
         }
         // More than was asked for is never waited for; but what the kernel already has belongs to this read.
         if (got > 0 && !whole && !shared.filled) break;
         const int wait = got > 0 && !whole ? MSG_DONTWAIT : flags;
-        if (read_raw(shared, fd, wait) == 0 && !kernel_done(shared)) {
+        if (read_raw(entry, wait) == 0 && !kernel_done(shared)) {
             if (got > 0) break;
             const int error = errno;
             shared.readable.store(false, std::memory_order_release);
@@ -288,30 +290,37 @@ ssize_t receive(Process& process, int fd, Entry& entry, std::span<const iovec> t
         !entry.opener->closed()) {
         shared.readable.store(false, std::memory_order_release);
     } else {
-        note_readable(process, fd, entry);
+        note_readable(process, entry);
     }
     errno = error;
     return static_cast<ssize_t>(got);
 }
 
-bool verify_readable(Process& process, int fd, Entry& entry) {
-    Shared& shared = *entry.shared;
+bool verify_readable(Process& process, Entry& entry) {
+    const Use use(entry);
+    if (use.shared() == nullptr) return true;
+    Shared& shared = *use.shared();
+    if (shared.state.load() != State::open || !entry.contexts.load()) {
+        if (drive(process, entry) != State::open) return shared.state.load() == State::failed;
+    }
     // Somebody is reading: what the kernel said is as good as it gets.
     if (!shared.receive_lock.try_lock()) return true;
     const std::lock_guard guard(shared.receive_lock, std::adopt_lock);
-    if (shared.readable.load(std::memory_order_acquire)) return true;
+    if (!use.is_current() || shared.readable.load(std::memory_order_acquire)) return true;
     if (shared.state.load() != State::open) return shared.state.load() == State::failed;
     const int error = errno;
-    read_raw(shared, fd, MSG_DONTWAIT);
-    note_readable(process, fd, entry);
+    read_raw(entry, MSG_DONTWAIT);
+    note_readable(process, entry);
     errno = error;
     return shared.readable.load(std::memory_order_acquire);
 }
 
 int take_kernel_error(Entry& entry) {
-    Shared* shared = entry.shared;
+    const Use use(entry);
+    Shared* shared = use.shared();
     if (shared == nullptr || !shared->receive_lock.try_lock()) return 0;
     const std::lock_guard guard(shared->receive_lock, std::adopt_lock);
+    if (!use.is_current()) return 0;
     const int error = std::exchange(shared->kernel_error, 0);
     if (error != 0) {
         shared->kernel_eof = true;
@@ -320,14 +329,16 @@ int take_kernel_error(Entry& entry) {
     return error;
 }
 
-int bytes_readable(Process& process, int fd, Entry& entry) {
-    Shared& shared = *entry.shared;
-    if (drive(process, fd, entry) != State::open || !entry.opener) return 0;
+int bytes_readable(Process& process, Entry& entry) {
+    const Use use(entry);
+    if (use.shared() == nullptr || drive(process, entry) != State::open) return 0;
+    Shared& shared = *use.shared();
     if (!shared.receive_lock.try_lock()) return 0;  // a reader waits: there is nothing
     const std::lock_guard guard(shared.receive_lock, std::adopt_lock);
-    while (read_raw(shared, fd, MSG_DONTWAIT) > 0 && shared.filled) {
+    if (!use.is_current()) return 0;
+    while (read_raw(entry, MSG_DONTWAIT) > 0 && shared.filled) {
     }
-    note_readable(process, fd, entry);
+    note_readable(process, entry);
     std::size_t sum = shared.plain_end - shared.plain_begin;
     std::size_t at = shared.raw_begin;
     while (shared.raw_end - at >= seal::kHeaderSize) {

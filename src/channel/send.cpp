@@ -27,9 +27,11 @@ constexpr std::size_t kMostPieces = 64;
 constexpr int kExitPatienceMs = 5000;  // for a full kernel when the process ends
 
 /// Sends what waits. True when nothing is left; false with errno.
-bool flush(int fd, Shared& shared, int flags) {
+bool flush(Entry& entry, int flags) {
+    Shared& shared = *entry.shared;
     while (shared.out_begin < shared.out_end) {
-        const ssize_t n = real::send(fd, shared.out + shared.out_begin, shared.out_end - shared.out_begin, flags);
+        const ssize_t n =
+            real::send(entry.descriptor(), shared.out + shared.out_begin, shared.out_end - shared.out_begin, flags);
         if (n < 0) return false;
         shared.out_begin += static_cast<std::uint32_t>(n);
     }
@@ -38,16 +40,18 @@ bool flush(int fd, Shared& shared, int flags) {
 }
 
 /// Tells the readiness calls and the courier that bytes wait for a writable socket, or that none do any more.
-void owe(Process& process, int fd, Entry& entry, bool owing) {
-    if (entry.shared->owing.exchange(owing) == owing) return;
+void owe(Process& process, Entry& entry, bool owing) {
+    if (entry.shared.load()->owing.exchange(owing) == owing) return;
     rearm(entry);
-    if (owing) process.courier().carry(process, fd, entry);
+    if (owing) process.courier().carry(process, entry);
 }
 
 /// Keeps what is written before the handshake is done, as the kernel would. 0: no room, or the handshake is not under
 /// way or over.
-std::size_t keep_early(Shared& shared, std::span<const iovec> from) {
+std::size_t keep_early(const Use& use, std::span<const iovec> from) {
+    Shared& shared = *use.shared();
     const std::lock_guard guard(shared.send_lock);
+    if (!use.is_current()) return 0;
     const State state = shared.state.load();
     if ((state != State::await_hello && state != State::await_confirm) || shared.write_closed) return 0;
     Pieces pieces(from);
@@ -68,30 +72,31 @@ ssize_t pipe_broken(int flags) {
 
 }  // namespace
 
-ssize_t transmit(Process& process, int fd, Entry& entry, std::span<const iovec> from, int flags) {
-    if (entry.shared == nullptr) return closed_meanwhile();
-    Shared& shared = *entry.shared;
-    if (shared.state.load(std::memory_order_acquire) != State::open || !entry.sealer) {
+ssize_t transmit(Process& process, Entry& entry, std::span<const iovec> from, int flags) {
+    const Use use(entry);
+    if (use.shared() == nullptr) return closed_meanwhile();
+    Shared& shared = *use.shared();
+    if (shared.state.load(std::memory_order_acquire) != State::open || !entry.contexts.load()) {
         if (shared.state.load() == State::failed) {
             errno = shared.error.load();
             return -1;
         }
-        const State state = drive(process, fd, entry);
+        const State state = drive(process, entry);
         if (state == State::await_hello || state == State::await_confirm) {
-            if (const std::size_t kept = keep_early(shared, from); kept > 0) return static_cast<ssize_t>(kept);
+            if (const std::size_t kept = keep_early(use, from); kept > 0) return static_cast<ssize_t>(kept);
         }
-        if (await_open(process, fd, entry, flags, SO_SNDTIMEO) != 0) return -1;
+        if (await_open(process, entry, flags, SO_SNDTIMEO) != 0) return -1;
     }
     const int how = flags & (MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE);
     const std::lock_guard guard(shared.send_lock);
-    if (entry.shared != &shared) return closed_meanwhile();
+    if (!use.is_current() || !entry.contexts.load()) return closed_meanwhile();
     if (shared.write_closed) return pipe_broken(flags);
     Pieces pieces(from);
     const std::size_t all = pieces.left();
     if (all == 0) return 0;
     if (shared.out_begin < shared.out_end) {
-        if (!flush(fd, shared, how)) return -1;
-        owe(process, fd, entry, false);
+        if (!flush(entry, how)) return -1;
+        owe(process, entry, false);
     }
 
     std::size_t done = 0;
@@ -109,17 +114,17 @@ ssize_t transmit(Process& process, int fd, Entry& entry, std::span<const iovec> 
         }
         const auto sealed = entry.sealer->seal({in, count}, size, shared.out);
         if (!sealed) {
-            break_connection(process, fd, entry, sealed.error().code,
+            break_connection(process, entry, sealed.error().code,
                              std::string("to ") + shared.peer + ": " + sealed.error().line, true);
             errno = sealed.error().code;
             return -1;
         }
         shared.out_begin = 0;
         shared.out_end = static_cast<std::uint32_t>(*sealed);
-        if (!flush(fd, shared, how)) {
+        if (!flush(entry, how)) {
             if (errno != EAGAIN && errno != EINTR) return done > 0 ? static_cast<ssize_t>(done) : -1;
             done += size;
-            owe(process, fd, entry, true);
+            owe(process, entry, true);
             break;
         }
         done += size;
@@ -127,20 +132,21 @@ ssize_t transmit(Process& process, int fd, Entry& entry, std::span<const iovec> 
     return static_cast<ssize_t>(done);
 }
 
-bool settle_debt(Process& process, int fd, Entry& entry) {
-    Shared* shared = entry.shared;
+bool settle_debt(Process& process, Entry& entry) {
+    const Use use(entry);
+    Shared* shared = use.shared();
     if (shared == nullptr || !shared->owing.load(std::memory_order_acquire)) return true;
     if (!shared->send_lock.try_lock()) return false;  // somebody is sending: that flushes first
     const std::lock_guard guard(shared->send_lock, std::adopt_lock);
-    if (entry.shared != shared) return true;
+    if (!use.is_current()) return true;
     const int error = errno;
-    const bool done = flush(fd, *shared, MSG_DONTWAIT | MSG_NOSIGNAL) || (errno != EAGAIN && errno != EINTR);
+    const bool done = flush(entry, MSG_DONTWAIT | MSG_NOSIGNAL) || (errno != EAGAIN && errno != EINTR);
     errno = error;
-    if (done) owe(process, fd, entry, false);
+    if (done) owe(process, entry, false);
     return done;
 }
 
-void send_early(Process& process, int fd, Entry& entry) {
+void send_early(Process& process, Entry& entry) {
     Shared& shared = *entry.shared;
     if (shared.early_size == 0) return;
     const iovec early{shared.plain, shared.early_size};
@@ -148,52 +154,45 @@ void send_early(Process& process, int fd, Entry& entry) {
     wipe(shared.plain, shared.early_size);
     shared.early_size = 0;
     if (!sealed) {
-        break_connection(process, fd, entry, sealed.error().code,
+        break_connection(process, entry, sealed.error().code,
                          std::string("to ") + shared.peer + ": " + sealed.error().line, true);
         return;
     }
     shared.out_begin = 0;
     shared.out_end = static_cast<std::uint32_t>(*sealed);
-    if (!flush(fd, shared, MSG_DONTWAIT | MSG_NOSIGNAL) && (errno == EAGAIN || errno == EINTR))
-        owe(process, fd, entry, true);
+    if (!flush(entry, MSG_DONTWAIT | MSG_NOSIGNAL) && (errno == EAGAIN || errno == EINTR)) owe(process, entry, true);
 }
 
-bool carried(Process& process, int fd, Entry& entry) {
-    if (entry.shared->lingering.load()) return lingered(process, fd, entry);
-    const State state = drive(process, fd, entry);
-    if (state == State::failed) return true;
-    if (state != State::open) return false;
-    // shutdown(SHUT_WR) came while the kernel was full.
-    if (entry.shared != nullptr && entry.shared->write_closed) {
-        if (!close_sending(process, fd, entry, 0)) return false;
-        real::shutdown(fd, SHUT_WR);
-        return true;
-    }
-    return settle_debt(process, fd, entry);
-}
+namespace {
 
-bool close_sending(Process& process, int fd, Entry& entry, int patience_ms) {
-    Shared& shared = *entry.shared;
+enum class Wait { yes, no };
+
+/// The close record, after all that waits. True when all is out, or nothing can be; false when the kernel was still
+/// full after `patience_ms`. `Wait::no`: nor is a thread waited for that is sending.
+bool send_close(Process& process, Entry& entry, const Use& use, int patience_ms, Wait wait) {
+    Shared& shared = *use.shared();
     const std::int64_t until = now_ns() + patience_ms * std::int64_t{1'000'000};
-    {
-        const std::lock_guard guard(shared.send_lock);
-        shared.write_closed = true;
-    }
-    State state = drive(process, fd, entry);
+    State state = drive(process, entry);
     while (shared.early_size > 0 && state != State::open && state != State::failed && now_ns() < until) {
-        pollfd poll{fd, handshake_events(entry), 0};
+        pollfd poll{entry.descriptor(), handshake_events(entry), 0};
         const timespec tick{0, kTickMs * 1'000'000L};
         real::ppoll(&poll, 1, &tick, nullptr);
-        state = drive(process, fd, entry);
+        state = drive(process, entry);
     }
-    if (state != State::open || !entry.sealer) return state == State::failed || shared.early_size == 0;
-    const std::lock_guard guard(shared.send_lock);
+    std::unique_lock guard(shared.send_lock, std::defer_lock);
+    if (wait == Wait::yes) {
+        guard.lock();
+    } else if (!guard.try_lock()) {
+        return false;
+    }
+    if (!use.is_current()) return true;
+    if (state != State::open || !entry.contexts.load()) return state == State::failed || shared.early_size == 0;
     for (;;) {
         // A peer that is gone does not miss the close record; one that is there will see that the stream was cut off.
-        if (!flush(fd, shared, MSG_DONTWAIT | MSG_NOSIGNAL)) {
+        if (!flush(entry, MSG_DONTWAIT | MSG_NOSIGNAL)) {
             if (errno != EAGAIN && errno != EINTR) return true;
             if (now_ns() >= until) return false;
-            pollfd poll{fd, POLLOUT, 0};
+            pollfd poll{entry.descriptor(), POLLOUT, 0};
             const timespec tick{0, kTickMs * 1'000'000L};
             real::ppoll(&poll, 1, &tick, nullptr);
             continue;
@@ -205,23 +204,61 @@ bool close_sending(Process& process, int fd, Entry& entry, int patience_ms) {
     }
 }
 
+}  // namespace
+
+bool close_sending(Process& process, Entry& entry, int patience_ms) {
+    const Use use(entry);
+    if (use.shared() == nullptr) return true;
+    {
+        const std::lock_guard guard(use.shared()->send_lock);
+        if (!use.is_current()) return true;
+        use.shared()->write_closed.store(true);
+    }
+    return send_close(process, entry, use, patience_ms, Wait::yes);
+}
+
+bool carried(Process& process, Entry& entry) {
+    const Use use(entry);
+    Shared* shared = use.shared();
+    if (shared == nullptr) return true;
+    const State state = drive(process, entry);
+    if (state == State::failed) return true;
+    const bool lingering = shared->lingering.load();
+    if (state != State::open && !lingering) return false;
+    if (!shared->write_closed.load()) return settle_debt(process, entry);
+    // Closed, or shut down, while the kernel was full.
+    if (!send_close(process, entry, use, 0, Wait::no)) return false;
+    if (!lingering && use.is_current()) real::shutdown(entry.descriptor(), SHUT_WR);
+    return true;
+}
+
 namespace {
 
 /// What the kernel does on close: a reset when SO_LINGER asks for it, or when the program leaves bytes unread. Control
 /// records are ours, and are taken out so that they do not count.
-bool ends_in_reset(Process& process, int fd, Entry& entry) {
+bool ends_in_reset(Process& process, Entry& entry) {
     linger lingering{};
     socklen_t size = sizeof lingering;
-    if (real::getsockopt(fd, SOL_SOCKET, SO_LINGER, &lingering, &size) == 0 && lingering.l_onoff != 0 &&
+    if (real::getsockopt(entry.descriptor(), SOL_SOCKET, SO_LINGER, &lingering, &size) == 0 && lingering.l_onoff != 0 &&
         lingering.l_linger == 0)
         return true;
-    return entry.shared->state.load() == State::open && bytes_readable(process, fd, entry) > 0;
+    return drive(process, entry) == State::open && bytes_readable(process, entry) > 0;
+}
+
+/// Takes the connection away from the entry; both its locks are held. What the entry still has nobody can reach.
+void detach(Entry& entry) {
+    const std::lock_guard guard(entry.registrations_lock);
+    entry.shared.store(nullptr);
+    entry.kind.store(Kind::ended);
+    entry.contexts.store(false);
+    entry.sealer.reset();
+    entry.opener.reset();
 }
 
 /// The program has closed the socket, but what it wrote is not out yet: the kernel would go on sending, so a descriptor
 /// of our own keeps the connection, and the courier brings it to its end.
-bool linger_on(Process& process, int fd, Entry& entry) {
-    const int own = real::fcntl(fd, F_DUPFD_CLOEXEC, reinterpret_cast<void*>(kOwnDescriptors));
+bool linger_on(Process& process, Entry& entry) {
+    const int own = real::fcntl(entry.descriptor(), F_DUPFD_CLOEXEC, reinterpret_cast<void*>(kOwnDescriptors));
     if (own < 0) return false;
     Entry* heir = process.table().add(own, Kind::fresh);
     if (heir == nullptr) {
@@ -232,63 +269,45 @@ bool linger_on(Process& process, int fd, Entry& entry) {
     {
         const std::lock_guard receive_guard(shared->receive_lock);
         const std::lock_guard send_guard(shared->send_lock);
-        entry.shared = nullptr;
-        entry.kind.store(Kind::ended);
-        entry.sealer.reset();
-        entry.opener.reset();
+        detach(entry);
         shared->lingering.store(true);
     }
     if (auto resumed = resume(process, *heir, *shared); !resumed) process.complain(resumed.error().line);
-    process.courier().carry(process, own, *heir);
+    process.courier().carry(process, *heir);
     return true;
 }
 
 }  // namespace
 
-bool lingered(Process& process, int fd, Entry& entry) {
-    if (!close_sending(process, fd, entry, 0)) return false;
-    end(process, fd, entry);
-    Entry* last = process.table().remove(fd);
-    real::close(fd);
-    process.table().forget(fd);
-    if (last != nullptr) process.table().recycle(last);
-    return true;
-}
-
-void end(Process& process, int fd, Entry& entry) {
+bool end(Process& process, Entry& entry) {
     Shared* shared = entry.shared;
+    if (shared == nullptr || entry.ending.exchange(true)) return false;
     process.handshake_settled(entry);
-    if (entry.sealer && entry.opener) process.add(entry.sealer->counters(), entry.opener->counters());
+    if (entry.contexts.load()) process.add(entry.sealer->counters(), entry.opener->counters());
     if (shared->processes.fetch_sub(1) > 1) {
+        // The locks may be held by another process, for long.
         entry.kind.store(Kind::ended);
-        return;
+        if (!Table::unused(entry)) return false;
+        detach(entry);
+        return true;
     }
     // A thread of ours may wait in a call on this socket: wake it, then wait for it to leave.
-    // (The courier, or another process, holds the lock for a moment only.)
-    bool waited_on = !shared->receive_lock.try_lock();
-    for (int tries = 0; waited_on && tries < 20; ++tries) {
-        usleep(100);
-        waited_on = !shared->receive_lock.try_lock();
-    }
-    if (waited_on) {
-        real::shutdown(fd, SHUT_RD);
-    } else {
-        shared->receive_lock.unlock();
-    }
-    if (!waited_on && ends_in_reset(process, fd, entry)) {
+    const bool waited_on = !Table::unused(entry);
+    if (waited_on) real::shutdown(entry.descriptor(), SHUT_RD);
+    if (!waited_on && ends_in_reset(process, entry)) {
         const linger reset{1, 0};
-        real::setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
-    } else if (!close_sending(process, fd, entry, process.finishing() ? kExitPatienceMs : 0) && !process.finishing()) {
+        real::setsockopt(entry.descriptor(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    } else if (!close_sending(process, entry, process.finishing() ? kExitPatienceMs : 0) && !process.finishing()) {
         shared->processes.fetch_add(1);
-        if (linger_on(process, fd, entry)) return;
+        if (linger_on(process, entry)) return true;
     }
-    shared->receive_lock.lock();
-    shared->send_lock.lock();
-    entry.shared = nullptr;
-    entry.kind.store(Kind::ended);
-    shared->send_lock.unlock();
-    shared->receive_lock.unlock();
+    {
+        const std::lock_guard receive_guard(shared->receive_lock);
+        const std::lock_guard send_guard(shared->send_lock);
+        detach(entry);
+    }
     process.arena().give_back(shared);
+    return true;
 }
 
 }  // namespace cryptmpi::channel

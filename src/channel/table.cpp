@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <new>
@@ -47,6 +48,8 @@ Entry* Table::add(int fd, Kind kind) {
     }
     if (entry == nullptr) entry = new Entry;
     entry->descriptors.store(1);
+    entry->fd.store(fd);
+    entry->ending.store(false);
     entry->listening = false;
     entry->kind.store(kind, std::memory_order_release);
     slots_[fd].store(entry, std::memory_order_release);
@@ -69,8 +72,13 @@ void Table::share(int from, int to) {
 Entry* Table::remove(int fd) {
     if (static_cast<unsigned>(fd) >= kMost) return nullptr;
     Entry* entry = slots_[fd].exchange(&closing_, std::memory_order_acq_rel);
-    if (entry == nullptr || entry == &closing_ || entry->descriptors.fetch_sub(1) > 1) return nullptr;
-    return entry;
+    if (entry == nullptr || entry == &closing_) return nullptr;
+    if (entry->descriptors.fetch_sub(1) == 1) return entry;
+    for (int other = 0; entry->descriptor() == fd && other <= highest(); ++other) {
+        if (find(other) == entry) entry->fd.store(other);
+    }
+    (void)unused(*entry);  // whoever still had the old number is in the kernel with it now
+    return nullptr;
 }
 
 void Table::forget(int fd) {
@@ -79,10 +87,16 @@ void Table::forget(int fd) {
     slots_[fd].compare_exchange_strong(expected, nullptr);
 }
 
+bool Table::unused(const Entry& entry) {
+    constexpr int kTries = 20;
+    for (int tries = 0; entry.users.load() > 0; ++tries) {
+        if (tries == kTries) return false;
+        usleep(100);
+    }
+    return true;
+}
+
 void Table::recycle(Entry* entry) {
-    entry->shared = nullptr;
-    entry->sealer.reset();
-    entry->opener.reset();
     entry->epoll = nullptr;
     std::lock_guard guard(free_lock_);
     free_.push_back(entry);

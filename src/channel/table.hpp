@@ -34,11 +34,15 @@ enum class Kind : std::uint8_t {
 struct Entry {
     std::atomic<Kind> kind{Kind::fresh};
     std::atomic<int> descriptors{0};
+    std::atomic<int> fd{-1};  // one of them: what our own work on the connection goes through
     bool listening = false;
 
     // sealed
-    Shared* shared = nullptr;
+    std::atomic<Shared*> shared{nullptr};
+    std::atomic<int> users{0};  // calls on their way, see Use
+    std::atomic<bool> ending{false};
     std::atomic<bool> handshaking{false};  // counted in Process::handshakes
+    std::atomic<bool> contexts{false};     // the two that follow are there
     std::optional<seal::StreamSealer> sealer;
     std::optional<seal::StreamOpener> opener;
 
@@ -48,6 +52,30 @@ struct Entry {
     std::atomic<int> registration_count{0};
 
     Epoll* epoll = nullptr;  // Kind::epoll
+
+    int descriptor() const { return fd.load(std::memory_order_relaxed); }
+};
+
+/// A call on its way through a sealed connection. While there is one, close() in another thread neither recycles the
+/// entry nor gives a descriptor's number back unseen. What the call holds on to is `shared`: under one of its locks,
+/// `is_current` says whether it still is this entry's.
+class Use {
+public:
+    explicit Use(Entry& entry) : entry_(entry) {
+        entry_.users.fetch_add(1);
+        if (entry_.kind.load() == Kind::sealed) shared_ = entry_.shared.load();
+    }
+    ~Use() { entry_.users.fetch_sub(1, std::memory_order_release); }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+
+    /// nullptr: it is sealed no more.
+    Shared* shared() const { return shared_; }
+    bool is_current() const { return entry_.shared.load() == shared_; }
+
+private:
+    Entry& entry_;
+    Shared* shared_ = nullptr;
 };
 
 class Table {
@@ -77,6 +105,8 @@ public:
     /// The kernel has closed the descriptor, or it is a new one.
     void forget(int fd);
     void recycle(Entry* entry);
+    /// Waits a moment for the calls on their way. False: some thread stays in one.
+    static bool unused(const Entry& entry);
 
     /// Around fork: no lock of ours may be held by a thread that the child does not have.
     void lock() { free_lock_.lock(); }
