@@ -7,8 +7,12 @@
 // Functions return what the system call they stand for returns, with errno set.
 #pragma once
 
+#include <time.h>
+
+#include <algorithm>
 #include <cerrno>
 #include <span>
+#include <utility>
 
 #include "channel/process.hpp"
 #include "channel/table.hpp"
@@ -77,7 +81,16 @@ inline ssize_t closed_meanwhile() {
 /// CLOCK_MONOTONIC in nanoseconds.
 std::int64_t now_ns();
 
-/// While handshakes are on their way no wait is longer than this: another thread may have brought one to its end.
-inline constexpr int kTickMs = 5;
+/// While handshakes are on their way waits are cut into ticks, because another thread may have brought one to its end
+/// and taken the bytes that the kernel would wake us for. The first are short, as handshakes are.
+class Ticks {
+public:
+    std::int64_t next_ns() { return std::exchange(ns_, std::min(2 * ns_, kLongest_ns)); }
+    timespec next() { return {0, static_cast<long>(next_ns())}; }
+    static constexpr std::int64_t kLongest_ns = 5'000'000;
+
+private:
+    std::int64_t ns_ = 50'000;
+};
 
 }  // namespace cryptmpi::channel

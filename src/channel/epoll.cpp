@@ -354,10 +354,12 @@ int Epoll::wait_once(Process& process, epoll_event* events, int most, int timeou
 int Epoll::wait(Process& process, epoll_event* events, int most, int timeout_ms, const sigset_t* mask) {
     if (events == nullptr || most <= 0) return real::epoll_pwait(fd_, events, most, timeout_ms, mask);
     const std::int64_t until = timeout_ms <= 0 ? 0 : now_ns() + timeout_ms * std::int64_t{1'000'000};
+    Ticks ticks;
     for (;;) {
         const bool ticking = process.handshakes() > 0;
-        const bool cut = ticking && (timeout_ms < 0 || timeout_ms > kTickMs);
-        const int count = wait_once(process, events, most, cut ? kTickMs : timeout_ms, mask);
+        const int tick_ms = static_cast<int>((ticks.next_ns() + 999'999) / 1'000'000);
+        const bool cut = ticking && (timeout_ms < 0 || timeout_ms > tick_ms);
+        const int count = wait_once(process, events, most, cut ? tick_ms : timeout_ms, mask);
         if (count < 0) return count;
         for (int i = 0; i < count; ++i) {
             if (const Registration* registration = cookies().find(events[i])) events[i].data = registration->data;

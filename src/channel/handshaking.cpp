@@ -349,6 +349,7 @@ int await_open(Process& process, Entry& entry, int flags, int timeout_option) {
     const bool limited = limit.tv_sec != 0 || limit.tv_usec != 0;
     const std::int64_t until =
         now_ns() + limit.tv_sec * std::int64_t{1'000'000'000} + limit.tv_usec * std::int64_t{1000};
+    Ticks ticks;
     for (;;) {
         const State state = drive(process, entry);
         if (state == State::open) return 0;
@@ -362,7 +363,7 @@ int await_open(Process& process, Entry& entry, int flags, int timeout_option) {
             return -1;
         }
         pollfd poll{entry.descriptor(), handshake_events(entry), 0};
-        const timespec tick{0, kTickMs * 1'000'000L};
+        const timespec tick = ticks.next();
         if (real::ppoll(&poll, 1, &tick, nullptr) < 0) return -1;
     }
 }

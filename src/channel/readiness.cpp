@@ -102,13 +102,16 @@ int wait_ready(Process& process, pollfd* fds, nfds_t count, const timespec* time
     const std::int64_t until =
         timeout == nullptr ? -1 : now_ns() + timeout->tv_sec * std::int64_t{1'000'000'000} + timeout->tv_nsec;
     bool at_once = false;
+    Ticks ticks;
     for (;;) {
         if (prepare(fds, asked, watched)) at_once = true;
         std::int64_t wait_ns = until < 0 ? -1 : std::max<std::int64_t>(0, until - now_ns());
-        constexpr std::int64_t kTick_ns = kTickMs * std::int64_t{1'000'000};
         const bool ticking =
             std::any_of(watched.begin(), watched.end(), [](const Watched& one) { return one.shaking; });
-        if (ticking && (wait_ns < 0 || wait_ns > kTick_ns)) wait_ns = kTick_ns;
+        if (ticking) {
+            const std::int64_t tick_ns = ticks.next_ns();
+            if (wait_ns < 0 || wait_ns > tick_ns) wait_ns = tick_ns;
+        }
         if (at_once) wait_ns = 0;
         const timespec this_wait{wait_ns / 1'000'000'000, wait_ns % 1'000'000'000};
         const int n = real::ppoll(asked.data(), count, wait_ns < 0 ? nullptr : &this_wait, mask);

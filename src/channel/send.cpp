@@ -172,10 +172,11 @@ enum class Wait { yes, no };
 bool send_close(Process& process, Entry& entry, const Use& use, int patience_ms, Wait wait) {
     Shared& shared = *use.shared();
     const std::int64_t until = now_ns() + patience_ms * std::int64_t{1'000'000};
+    Ticks ticks;
     State state = drive(process, entry);
     while (shared.early_size > 0 && state != State::open && state != State::failed && now_ns() < until) {
         pollfd poll{entry.descriptor(), handshake_events(entry), 0};
-        const timespec tick{0, kTickMs * 1'000'000L};
+        const timespec tick = ticks.next();
         real::ppoll(&poll, 1, &tick, nullptr);
         state = drive(process, entry);
     }
@@ -193,7 +194,7 @@ bool send_close(Process& process, Entry& entry, const Use& use, int patience_ms,
             if (errno != EAGAIN && errno != EINTR) return true;
             if (now_ns() >= until) return false;
             pollfd poll{entry.descriptor(), POLLOUT, 0};
-            const timespec tick{0, kTickMs * 1'000'000L};
+            const timespec tick = ticks.next();
             real::ppoll(&poll, 1, &tick, nullptr);
             continue;
         }
