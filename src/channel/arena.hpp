@@ -84,8 +84,9 @@ struct Shared {
     std::uint32_t out_begin, out_end;
     std::atomic<bool> owing;  // something waits there
     std::atomic<bool> write_closed;
-    std::atomic<bool> lingering;  // the program has closed it
-    std::atomic<bool> read_shut;  // by our own shutdown(): the end of what we read is our doing
+    std::atomic<int> write_error;  // the kernel took no more, with this: at the end we look whether the peer had ended
+    std::atomic<bool> lingering;   // the program has closed it
+    std::atomic<bool> read_shut;   // by our own shutdown(): the end of what we read is our doing
 
     alignas(64) std::uint8_t raw[kRawCapacity];
     alignas(64) std::uint8_t plain[seal::kMaxPlaintext];

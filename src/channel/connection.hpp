@@ -58,9 +58,13 @@ int take_kernel_error(Entry& entry);
 /// Plaintext bytes that a read would give at once, for FIONREAD.
 int bytes_readable(Process& process, Entry& entry);
 
-/// Seals the close record: the end of what we send. True when all is out, or nothing can be; false when the kernel was
-/// still full after `patience_ms`.
-bool close_sending(Process& process, Entry& entry, int patience_ms);
+/// A connection that the kernel could not write to any more is about to be closed: had the peer ended it, or was it cut
+/// off? Reads and throws away what is left of it.
+void check_loss(Process& process, Entry& entry);
+
+/// Seals the record that ends what we send: close, or reset. True when all is out, or nothing can be; false when the
+/// kernel was still full after `patience_ms`.
+bool close_sending(Process& process, Entry& entry, int patience_ms, seal::RecordType type = seal::RecordType::close);
 /// Ends the connection with an error: one line, the kernel's socket shut down, every later call gets `code`.
 void break_connection(Process& process, Entry& entry, int code, const std::string& line, bool established);
 

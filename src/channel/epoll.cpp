@@ -4,7 +4,9 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <memory_resource>
 #include <new>
 
 #include "channel/real.hpp"
@@ -383,10 +385,12 @@ void after_fork() {
 
 void announce(Entry& entry) {
     if (entry.registration_count.load(std::memory_order_acquire) == 0) return;
-    std::vector<Registration*> all;
+    std::array<std::byte, 512> space;
+    std::pmr::monotonic_buffer_resource memory(space.data(), space.size());
+    std::pmr::vector<Registration*> all(&memory);
     {
         const std::lock_guard guard(entry.registrations_lock);
-        all = entry.registrations;
+        all.assign(entry.registrations.begin(), entry.registrations.end());
     }
     for (Registration* registration : all) {
         if (!registration->waiting) registration->owner->announce(*registration);

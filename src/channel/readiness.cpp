@@ -1,6 +1,9 @@
 #include "channel/readiness.hpp"
 
 #include <algorithm>
+#include <array>
+#include <memory_resource>
+#include <span>
 #include <vector>
 
 #include "channel/epoll.hpp"
@@ -39,7 +42,7 @@ bool readable_here(const Entry& entry) {
 }
 
 /// What to ask the kernel for. True: one of them is ready without it.
-bool prepare(const pollfd* fds, std::vector<pollfd>& asked, std::vector<Watched>& watched) {
+bool prepare(const pollfd* fds, std::span<pollfd> asked, std::span<Watched> watched) {
     bool ready = false;
     for (Watched& one : watched) {
         asked[one.index].events = fds[one.index].events;
@@ -93,8 +96,12 @@ bool concerns_us(Process& process, const pollfd* fds, nfds_t count) {
 }
 
 int wait_ready(Process& process, pollfd* fds, nfds_t count, const timespec* timeout, const sigset_t* mask) {
-    std::vector<pollfd> asked(fds, fds + count);
-    std::vector<Watched> watched;
+    // HOT PATH: no allocation for the descriptors of a usual rank.
+    std::array<std::byte, 8192> space;
+    std::pmr::monotonic_buffer_resource memory(space.data(), space.size());
+    std::pmr::vector<pollfd> asked(fds, fds + count, &memory);
+    std::pmr::vector<Watched> watched(&memory);
+    watched.reserve(count);
     for (nfds_t i = 0; i < count; ++i) {
         Entry* entry = process.table().find(fds[i].fd);
         if (ours(entry)) watched.push_back({i, entry, false});

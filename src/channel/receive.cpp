@@ -33,12 +33,27 @@ seal::RecordHeader front_header(const Shared& shared, bool& good, std::string& w
     return {};
 }
 
+bool kernel_done(const Shared& shared) {
+    return shared.kernel_eof || shared.kernel_error != 0;
+}
+
+/// Nothing more will come. A reset record says that the reset which follows is the peer's own doing; the error is the
+/// kernel's to tell.
+bool at_end(const Entry& entry) {
+    return kernel_done(*entry.shared.load()) || (entry.opener->closed() && !entry.opener->reset());
+}
+
+std::size_t read_raw(Entry& entry, int flags);
+
 /// What stands at the front of the raw bytes; opens control records on the way.
 Front look_at_front(Process& process, Entry& entry, std::size_t& size) {
     Shared& shared = *entry.shared;
     for (;;) {
         if (shared.state.load(std::memory_order_relaxed) == State::failed) return Front::broken;
-        if (entry.opener->closed()) return Front::end;
+        if (entry.opener->closed()) {
+            if (!at_end(entry)) read_raw(entry, MSG_DONTWAIT);  // the reset itself is on the heels of its record
+            return at_end(entry) ? Front::end : Front::none;
+        }
         const std::size_t have = shared.raw_end - shared.raw_begin;
         if (have == 0) return Front::none;
         if (have < seal::kHeaderSize) return Front::partial;
@@ -118,23 +133,20 @@ std::size_t read_raw(Entry& entry, int flags) {
 /// The kernel has no more for ever, and no record is left: authentic, cut off, or reset. Returns what the call returns.
 ssize_t ended(Process& process, Entry& entry) {
     Shared& shared = *entry.shared;
-    if (entry.opener->closed() || shared.read_shut.load()) return 0;
-    if (shared.kernel_error != 0) {
+    if (entry.opener->reset() && shared.kernel_error != 0) {
         // As the kernel does: the error once, then the end.
-        errno = shared.kernel_error;
-        shared.kernel_error = 0;
         shared.kernel_eof = true;
-        shared.read_shut.store(true);
+        errno = std::exchange(shared.kernel_error, 0);
         return -1;
     }
-    broke(process, entry, ECONNRESET,
-          "the connection ended without the authenticated close: the peer died, or the stream was cut off");
-    errno = ECONNRESET;
+    if (entry.opener->closed() || shared.read_shut.load()) return 0;
+    const int error = shared.kernel_error != 0 ? shared.kernel_error : ECONNRESET;
+    broke(process, entry, error,
+          shared.kernel_error == 0
+              ? "the connection ended without the authenticated close: the peer died, or the stream was cut off"
+              : std::string("the connection was lost without the authenticated close: ") + std::strerror(error));
+    errno = error;
     return -1;
-}
-
-bool kernel_done(const Shared& shared) {
-    return shared.kernel_eof || shared.kernel_error != 0;
 }
 
 void note_readable(Process& process, Entry& entry) {
@@ -270,7 +282,7 @@ ssize_t receive(Process& process, Entry& entry, std::span<const iovec> to, int f
             return failed_with(shared);
         }
         if (pieces.left() == 0 || (peek && got > 0)) break;
-        if (entry.opener->closed() || kernel_done(shared)) {
+        if (at_end(entry)) {
             if (got > 0) break;
             return ended(process, entry);
         }
@@ -315,18 +327,37 @@ bool verify_readable(Process& process, Entry& entry) {
     return shared.readable.load(std::memory_order_acquire);
 }
 
+void check_loss(Process& process, Entry& entry) {
+    const Use use(entry);
+    if (use.shared() == nullptr || drive(process, entry) != State::open) return;
+    Shared& shared = *use.shared();
+    const std::lock_guard guard(shared.receive_lock);
+    if (!use.is_current() || shared.read_shut.load()) return;
+    for (;;) {
+        std::size_t size = 0;
+        const Front front = look_at_front(process, entry, size);
+        if (front == Front::end || front == Front::broken || entry.opener->closed()) return;
+        if (front == Front::data) {
+            shared.plain_begin = shared.plain_end = 0;
+            if (!open_front_aside(process, entry, size)) return;
+        } else if (read_raw(entry, MSG_DONTWAIT) == 0) {
+            broke(process, entry, shared.write_error.load(),
+                  std::string("the connection was lost without the authenticated close: ") +
+                      std::strerror(shared.write_error.load()));
+            return;
+        }
+    }
+}
+
 int take_kernel_error(Entry& entry) {
     const Use use(entry);
     Shared* shared = use.shared();
     if (shared == nullptr || !shared->receive_lock.try_lock()) return 0;
     const std::lock_guard guard(shared->receive_lock, std::adopt_lock);
     if (!use.is_current()) return 0;
-    const int error = std::exchange(shared->kernel_error, 0);
-    if (error != 0) {
-        shared->kernel_eof = true;
-        shared->read_shut.store(true);
-    }
-    return error;
+    if (!entry.contexts.load() || !entry.opener->reset()) return shared->kernel_error;
+    if (shared->kernel_error != 0) shared->kernel_eof = true;
+    return std::exchange(shared->kernel_error, 0);
 }
 
 int bytes_readable(Process& process, Entry& entry) {

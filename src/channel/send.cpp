@@ -39,6 +39,13 @@ bool flush(Entry& entry, int flags) {
     return true;
 }
 
+/// After a send that failed. True: for good.
+bool note_loss(Shared& shared) {
+    if (errno == EAGAIN || errno == EINTR) return false;
+    shared.write_error.store(errno);
+    return true;
+}
+
 /// Tells the readiness calls and the courier that bytes wait for a writable socket, or that none do any more.
 void owe(Process& process, Entry& entry, bool owing) {
     if (entry.shared.load()->owing.exchange(owing) == owing) return;
@@ -95,7 +102,10 @@ ssize_t transmit(Process& process, Entry& entry, std::span<const iovec> from, in
     const std::size_t all = pieces.left();
     if (all == 0) return 0;
     if (shared.out_begin < shared.out_end) {
-        if (!flush(entry, how)) return -1;
+        if (!flush(entry, how)) {
+            note_loss(shared);
+            return -1;
+        }
         owe(process, entry, false);
     }
 
@@ -122,7 +132,7 @@ ssize_t transmit(Process& process, Entry& entry, std::span<const iovec> from, in
         shared.out_begin = 0;
         shared.out_end = static_cast<std::uint32_t>(*sealed);
         if (!flush(entry, how)) {
-            if (errno != EAGAIN && errno != EINTR) return done > 0 ? static_cast<ssize_t>(done) : -1;
+            if (note_loss(shared)) return done > 0 ? static_cast<ssize_t>(done) : -1;
             done += size;
             owe(process, entry, true);
             break;
@@ -140,7 +150,7 @@ bool settle_debt(Process& process, Entry& entry) {
     const std::lock_guard guard(shared->send_lock, std::adopt_lock);
     if (!use.is_current()) return true;
     const int error = errno;
-    const bool done = flush(entry, MSG_DONTWAIT | MSG_NOSIGNAL) || (errno != EAGAIN && errno != EINTR);
+    const bool done = flush(entry, MSG_DONTWAIT | MSG_NOSIGNAL) || note_loss(*shared);
     errno = error;
     if (done) owe(process, entry, false);
     return done;
@@ -160,16 +170,16 @@ void send_early(Process& process, Entry& entry) {
     }
     shared.out_begin = 0;
     shared.out_end = static_cast<std::uint32_t>(*sealed);
-    if (!flush(entry, MSG_DONTWAIT | MSG_NOSIGNAL) && (errno == EAGAIN || errno == EINTR)) owe(process, entry, true);
+    if (!flush(entry, MSG_DONTWAIT | MSG_NOSIGNAL) && !note_loss(shared)) owe(process, entry, true);
 }
 
 namespace {
 
 enum class Wait { yes, no };
 
-/// The close record, after all that waits. True when all is out, or nothing can be; false when the kernel was still
-/// full after `patience_ms`. `Wait::no`: nor is a thread waited for that is sending.
-bool send_close(Process& process, Entry& entry, const Use& use, int patience_ms, Wait wait) {
+/// The close or reset record, after all that waits. True when all is out, or nothing can be; false when the kernel was
+/// still full after `patience_ms`. `Wait::no`: nor is a thread waited for that is sending.
+bool send_close(Process& process, Entry& entry, const Use& use, seal::RecordType type, int patience_ms, Wait wait) {
     Shared& shared = *use.shared();
     const std::int64_t until = now_ns() + patience_ms * std::int64_t{1'000'000};
     Ticks ticks;
@@ -199,7 +209,7 @@ bool send_close(Process& process, Entry& entry, const Use& use, int patience_ms,
             continue;
         }
         if (shared.sending.closed != 0) return true;
-        const auto size = entry.sealer->seal_control(seal::RecordType::close, shared.out);
+        const auto size = entry.sealer->seal_control(type, shared.out);
         if (!size) return true;
         shared.out_end = static_cast<std::uint32_t>(*size);
     }
@@ -207,7 +217,7 @@ bool send_close(Process& process, Entry& entry, const Use& use, int patience_ms,
 
 }  // namespace
 
-bool close_sending(Process& process, Entry& entry, int patience_ms) {
+bool close_sending(Process& process, Entry& entry, int patience_ms, seal::RecordType type) {
     const Use use(entry);
     if (use.shared() == nullptr) return true;
     {
@@ -215,7 +225,7 @@ bool close_sending(Process& process, Entry& entry, int patience_ms) {
         if (!use.is_current()) return true;
         use.shared()->write_closed.store(true);
     }
-    return send_close(process, entry, use, patience_ms, Wait::yes);
+    return send_close(process, entry, use, type, patience_ms, Wait::yes);
 }
 
 bool carried(Process& process, Entry& entry) {
@@ -228,7 +238,7 @@ bool carried(Process& process, Entry& entry) {
     if (state != State::open && !lingering) return false;
     if (!shared->write_closed.load()) return settle_debt(process, entry);
     // Closed, or shut down, while the kernel was full.
-    if (!send_close(process, entry, use, 0, Wait::no)) return false;
+    if (!send_close(process, entry, use, seal::RecordType::close, 0, Wait::no)) return false;
     if (!lingering && use.is_current()) real::shutdown(entry.descriptor(), SHUT_WR);
     return true;
 }
@@ -295,7 +305,9 @@ bool end(Process& process, Entry& entry) {
     // A thread of ours may wait in a call on this socket: wake it, then wait for it to leave.
     const bool waited_on = !Table::unused(entry);
     if (waited_on) real::shutdown(entry.descriptor(), SHUT_RD);
+    if (!waited_on && shared->write_error.load() != 0) check_loss(process, entry);
     if (!waited_on && ends_in_reset(process, entry)) {
+        (void)close_sending(process, entry, 0, seal::RecordType::reset);
         const linger reset{1, 0};
         real::setsockopt(entry.descriptor(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
     } else if (!close_sending(process, entry, process.finishing() ? kExitPatienceMs : 0) && !process.finishing()) {

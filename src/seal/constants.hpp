@@ -28,6 +28,7 @@ enum class RecordType : std::uint8_t {
     confirm = 2,  // the initiator's first record: proves that it holds the handshake's keys
     rekey = 3,    // the last record under this epoch's key
     close = 4,    // the end of this direction: anything that ends without it was cut off
+    reset = 5,    // the same, by a sender that throws away what was on its way to it
 };
 
 }  // namespace cryptmpi::seal

@@ -31,6 +31,10 @@ bool fits(const DirectionState& state, const Limits& limits, RecordType type, st
     return state.counter + places <= limits.records && state.bytes + size <= limits.bytes;
 }
 
+bool ends_direction(RecordType type) {
+    return type == RecordType::close || type == RecordType::reset;
+}
+
 bool is_first(const DirectionState& state) {
     return state.counter == 0 && state.epoch == 0;
 }
@@ -64,6 +68,7 @@ Result<RecordHeader> parse_header(const std::uint8_t header[kHeaderSize]) {
         case RecordType::confirm:
         case RecordType::rekey:
         case RecordType::close:
+        case RecordType::reset:
             if (size != 0) {
                 return fail(EBADMSG, "a control record's header says that it carries bytes");
             }
@@ -99,13 +104,13 @@ Result<std::size_t> StreamSealer::seal(std::span<const iovec> in, std::size_t si
 }
 
 Result<std::size_t> StreamSealer::seal_control(RecordType type, std::uint8_t* out) {
-    const bool allowed = type == RecordType::close || (type == RecordType::confirm && is_first(*state_));
+    const bool allowed = ends_direction(type) || (type == RecordType::confirm && is_first(*state_));
     if (!allowed) {
         return fail(EINVAL, "seal: no such control record here");
     }
     auto written = seal_next(type, {}, 0, out);
-    if (written && type == RecordType::close) {
-        state_->closed = 1;
+    if (written && ends_direction(type)) {
+        state_->closed = static_cast<std::uint8_t>(type);
         wipe(state_->secret, kSecretSize);
         key_.forget();
     }
@@ -220,8 +225,8 @@ Result<RecordType> StreamOpener::open(const std::uint8_t* record, std::span<cons
             return refuse(out, std::move(done.error().line));
         }
         ++counters_.rekeys;
-    } else if (type == RecordType::close) {
-        state_->closed = 1;
+    } else if (ends_direction(type)) {
+        state_->closed = static_cast<std::uint8_t>(type);
         wipe(state_->secret, kSecretSize);
         key_.forget();
     }

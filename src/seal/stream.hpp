@@ -31,7 +31,7 @@ struct DirectionState {
     std::uint64_t counter;  // of the next record, in this epoch
     std::uint64_t bytes;    // of plaintext, in this epoch
     std::uint32_t epoch;
-    std::uint8_t closed;  // a close record has been sealed or opened
+    std::uint8_t closed;  // the type of the close or reset record that has been sealed or opened
     std::uint8_t failed;  // a record did not open: nothing opens after it
 };
 
@@ -81,8 +81,8 @@ public:
     /// kRecordOverhead. Errors: EPIPE after the close record; EIO when the module failed, then and ever after.
     Result<std::size_t> seal(std::span<const iovec> in, std::size_t size, std::uint8_t* out);
 
-    /// Seals an empty confirm or close record; at most 2 * kRecordOverhead bytes. A confirm can only be the first
-    /// record of its direction. The close record wipes the direction's secret.
+    /// Seals an empty confirm, close or reset record; at most 2 * kRecordOverhead bytes. A confirm can only be the
+    /// first record of its direction. The close and the reset record wipe the direction's secret.
     Result<std::size_t> seal_control(RecordType type, std::uint8_t* out);
 
     const StreamCounters& counters() const { return counters_; }
@@ -108,8 +108,9 @@ public:
     /// key used past its limit. After an error `out` holds zeros and nothing opens any more.
     Result<RecordType> open(const std::uint8_t* record, std::span<const iovec> out);
 
-    /// A close record has been opened: the end of the stream is authentic.
+    /// A close or reset record has been opened: the end of the stream is authentic.
     bool closed() const { return state_->closed != 0; }
+    bool reset() const { return state_->closed == static_cast<std::uint8_t>(RecordType::reset); }
     const StreamCounters& counters() const { return counters_; }
 
 private:

@@ -130,7 +130,7 @@ def test_cut_off(middle, sealing, attack, toward):
 
 @pytest.mark.parametrize("toward", ["responder", "initiator"])
 def test_reset(middle, sealing, toward):
-    """A reset is an error without us, too; it is never taken for an end."""
+    """A reset is an error without us, too; it is never taken for an end, and it is said that no peer announced it."""
     environment = sealing.environment()
     with Man(middle, "reset", "--toward", toward) as man:
         ends = talk(middle, environment, environment)
@@ -138,6 +138,7 @@ def test_reset(middle, sealing, toward):
     check_unaltered(ends)
     for seen, said in ends:
         assert seen["read_error"] or seen["write_error"], said
+        assert any("without the authenticated close" in line for line in error_lines(said)), said
 
 
 @pytest.mark.parametrize("toward", ["responder", "initiator"])
@@ -199,7 +200,7 @@ def test_relay_with_its_own_address(middle, sealing):
         assert all(seen["complete"] for seen, _ in ends), ends
 
 
-@pytest.mark.parametrize("attack", ["flip:middle", "drop", "truncate"])
+@pytest.mark.parametrize("attack", ["flip:middle", "drop", "truncate", "reset"])
 @pytest.mark.parametrize("name", ["mpich-4.0.2-ucx", "openmpi-4.1.4"])
 def test_mpi_job(middle, sealing, name, attack, tmp_path):
     mpi = stack(name)

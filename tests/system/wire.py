@@ -5,7 +5,7 @@ from collections import Counter
 
 HELLO = 192
 HEADER, TAG, MOST = 4, 16, 128 * 1024
-NAMES = {1: "data", 2: "confirm", 3: "rekey", 4: "close"}
+NAMES = {1: "data", 2: "confirm", 3: "rekey", 4: "close", 5: "reset"}
 
 
 class NotRecords(AssertionError):
@@ -26,8 +26,8 @@ def parse_stream(data):
         kind, size = word >> 24, word & 0xFFFFFF
         if kind not in NAMES or size > MOST or (kind != 1 and size != 0):
             raise NotRecords(f"no record at {at} of {len(data)}: type {kind}, length {size}")
-        if last == 4:
-            raise NotRecords("a record after the close record")
+        if last in (4, 5):
+            raise NotRecords(f"a record after the {NAMES[last]} record")
         at += HEADER + size + TAG
         found[NAMES[kind]] += 1
         found["bytes"] += size

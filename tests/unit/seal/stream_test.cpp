@@ -108,7 +108,7 @@ TEST(Header, KnownTypesAndSizesOnly) {
     };
     for (unsigned type = 0; type < 256; ++type) {
         const auto header = parse(0, type);
-        EXPECT_EQ(header.has_value(), type >= 1 && type <= 4) << type;
+        EXPECT_EQ(header.has_value(), type >= 1 && type <= 5) << type;
         if (!header) {
             EXPECT_EQ(header.error().code, EBADMSG);
             EXPECT_EQ(header.error().line, "a record's header has the unknown type " + std::to_string(type));
@@ -118,7 +118,7 @@ TEST(Header, KnownTypesAndSizesOnly) {
     EXPECT_EQ(parse(kMaxPlaintext + 1, 1).error().line,
               "a record's header says 131073 bytes, more than a record holds");
     EXPECT_FALSE(parse(0xffffff, 1).has_value());
-    for (unsigned type = 2; type <= 4; ++type) {
+    for (unsigned type = 2; type <= 5; ++type) {
         EXPECT_EQ(parse(1, type).error().line, "a control record's header says that it carries bytes");
         EXPECT_FALSE(parse(0x10000, type).has_value());
     }
@@ -216,10 +216,22 @@ TEST(Stream, AnEndWithoutCloseIsNotClosed) {
     EXPECT_TRUE(line.opener.closed());
 }
 
-TEST(Stream, NothingIsSealedAfterClose) {
+TEST(Stream, AResetIsAnEndOfItsOwnKind) {
+    Direction line, other;
+    EXPECT_TRUE(open_record(line.opener, seal_control(line.sealer, RecordType::reset)).is(RecordType::reset));
+    EXPECT_TRUE(line.opener.closed());
+    EXPECT_TRUE(line.opener.reset());
+    open_record(other.opener, seal_control(other.sealer, RecordType::close));
+    EXPECT_FALSE(other.opener.reset());
+}
+
+class NothingAfter : public testing::TestWithParam<RecordType> {};
+INSTANTIATE_TEST_SUITE_P(Stream, NothingAfter, testing::Values(RecordType::close, RecordType::reset));
+
+TEST_P(NothingAfter, IsSealed) {
     Direction line;
-    seal_control(line.sealer, RecordType::close);
-    EXPECT_EQ(line.sending.closed, 1);
+    seal_control(line.sealer, GetParam());
+    EXPECT_NE(line.sending.closed, 0);
     EXPECT_TRUE(test::all_zero(line.sending.secret, kSecretSize));
     Bytes wire(100);
     std::uint8_t byte = 7;
@@ -233,9 +245,9 @@ TEST(Stream, NothingIsSealedAfterClose) {
     EXPECT_TRUE(test::all_zero(wire.data(), wire.size()));
 }
 
-TEST(Stream, NothingIsOpenedAfterClose) {
+TEST_P(NothingAfter, IsOpened) {
     Direction line;
-    EXPECT_TRUE(open_record(line.opener, seal_control(line.sealer, RecordType::close)).is(RecordType::close));
+    EXPECT_TRUE(open_record(line.opener, seal_control(line.sealer, GetParam())).is(GetParam()));
     EXPECT_TRUE(test::all_zero(line.receiving.secret, kSecretSize));
     expect_refused(open_record(line.opener, Bytes(kRecordOverhead + 5, 1)), line.opener, line.receiving,
                    "a record after the close record");
