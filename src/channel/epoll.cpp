@@ -15,6 +15,10 @@ namespace cryptmpi::channel {
 
 namespace {
 
+/// The thread that reads ahead reads the bytes, too, as a rule. An instance that watches the one it waits on (UCX's
+/// thread for asynchronous progress) is not woken for them, which would cost a switch a message; it looks so often.
+constexpr int kNestedMs = 10;
+
 /// Cookies live in one range of addresses, so that a caller's own data is told from them by its value.
 class Cookies {
 public:
@@ -149,6 +153,7 @@ int Epoll::control(int operation, int fd, Entry& entry, const epoll_event* event
     if (fresh) {
         registrations_[fd] = registration;
         count_.fetch_add(1);
+        if (entry.kind.load() == Kind::epoll) instances_.fetch_add(1);
         const std::lock_guard entry_guard(entry.registrations_lock);
         entry.registrations.push_back(registration);
         entry.registration_count.fetch_add(1);
@@ -174,6 +179,7 @@ void Epoll::forget(Registration& registration) {
         registration.entry->registration_count.fetch_sub(1);
     }
     count_.fetch_sub(1);
+    if (registration.entry->kind.load() == Kind::epoll) instances_.fetch_sub(1);
     cookies().give_back(&registration);
 }
 
@@ -204,7 +210,7 @@ void Epoll::announce(Registration& registration) {
     pending_.push_back(&registration);
     pending_count_.fetch_add(1);
     if (self_ != nullptr) ::cryptmpi::channel::announce(*self_);  // instances that watch this one
-    if (waiters_.load() == 0) return;
+    if (waiters_.load() == 0 || registration.entry->kind.load() == Kind::epoll) return;  // see kNestedMs
     // Another thread sleeps in the kernel, which will not wake it for bytes that we took out.
     if (kick_.load() < 0) {
         const int made = Process::get().table().own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -360,8 +366,9 @@ int Epoll::wait(Process& process, epoll_event* events, int most, int timeout_ms,
     for (;;) {
         const bool ticking = process.handshakes() > 0;
         const int tick_ms = static_cast<int>((ticks.next_ns() + 999'999) / 1'000'000);
-        const bool cut = ticking && (timeout_ms < 0 || timeout_ms > tick_ms);
-        const int count = wait_once(process, events, most, cut ? tick_ms : timeout_ms, mask);
+        const int longest_ms = ticking ? tick_ms : kNestedMs;
+        const bool cut = (ticking || instances_.load() > 0) && (timeout_ms < 0 || timeout_ms > longest_ms);
+        const int count = wait_once(process, events, most, cut ? longest_ms : timeout_ms, mask);
         if (count < 0) return count;
         for (int i = 0; i < count; ++i) {
             if (const Registration* registration = cookies().find(events[i])) events[i].data = registration->data;

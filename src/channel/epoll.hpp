@@ -63,6 +63,7 @@ private:
     std::unordered_map<int, Registration*> registrations_;
     std::vector<Registration*> pending_;
     std::atomic<int> count_{0};
+    std::atomic<int> instances_{0};  // among them, epoll instances
     std::atomic<int> pending_count_{0};
     std::atomic<int> waiters_{0};
     std::atomic<int> kick_{-1};  // an eventfd, once a thread had to wake another one
