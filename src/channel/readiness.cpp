@@ -106,13 +106,16 @@ int wait_ready(Process& process, pollfd* fds, nfds_t count, const timespec* time
         Entry* entry = process.table().find(fds[i].fd);
         if (ours(entry)) watched.push_back({i, entry, false});
     }
-    const std::int64_t until =
-        timeout == nullptr ? -1 : now_ns() + timeout->tv_sec * std::int64_t{1'000'000'000} + timeout->tv_nsec;
+    // A rank that spins asks without a timeout, thousands of times a second: no look at the clock then.
+    const bool spins = timeout != nullptr && timeout->tv_sec == 0 && timeout->tv_nsec == 0;
+    std::int64_t until = -1;
+    if (timeout != nullptr)
+        until = spins ? 0 : now_ns() + timeout->tv_sec * std::int64_t{1'000'000'000} + timeout->tv_nsec;
     bool at_once = false;
     Ticks ticks;
     for (;;) {
         if (prepare(fds, asked, watched)) at_once = true;
-        std::int64_t wait_ns = until < 0 ? -1 : std::max<std::int64_t>(0, until - now_ns());
+        std::int64_t wait_ns = until <= 0 ? until : std::max<std::int64_t>(0, until - now_ns());
         const bool ticking =
             std::any_of(watched.begin(), watched.end(), [](const Watched& one) { return one.shaking; });
         if (ticking) {
@@ -121,7 +124,9 @@ int wait_ready(Process& process, pollfd* fds, nfds_t count, const timespec* time
         }
         if (at_once) wait_ns = 0;
         const timespec this_wait{wait_ns / 1'000'000'000, wait_ns % 1'000'000'000};
-        const int n = real::ppoll(asked.data(), count, wait_ns < 0 ? nullptr : &this_wait, mask);
+        const int n = wait_ns == 0 && mask == nullptr
+                          ? real::poll(asked.data(), count, 0)
+                          : real::ppoll(asked.data(), count, wait_ns < 0 ? nullptr : &this_wait, mask);
         if (n < 0) return n;
         at_once = false;
         for (const Watched& one : watched) {
@@ -133,7 +138,7 @@ int wait_ready(Process& process, pollfd* fds, nfds_t count, const timespec* time
             if (fds[i].revents != 0) ++ready;
         }
         if (ready > 0) return ready;
-        if (!at_once && until >= 0 && now_ns() >= until) return 0;
+        if (!at_once && (spins || (until > 0 && now_ns() >= until))) return 0;
     }
 }
 
