@@ -98,6 +98,7 @@ Result<Shared*> Arena::take() {
 void Arena::give_back(Shared* slot) {
     wipe(slot->raw, slot->raw_high);
     wipe(slot->plain, slot->plain_high);
+    wipe(slot->gathered, slot->gathered_high);
     slot->processes.store(0);
     const std::size_t from = offsetof(Shared, inode);
     wipe(reinterpret_cast<std::uint8_t*>(slot) + from, offsetof(Shared, raw) - from);

@@ -39,7 +39,9 @@ enum class State : std::uint8_t {
 };
 
 inline constexpr std::size_t kRawCapacity = 2 * seal::kMaxRecord;
-inline constexpr std::size_t kOutCapacity = seal::kMaxPlaintext + 2 * seal::kRecordOverhead;
+inline constexpr std::size_t kRecordBytes =
+    64 * 1024;  // plaintext of a record in a long write: fits the second-level cache
+inline constexpr std::size_t kBatchCapacity = 2 * (kRecordBytes + 2 * seal::kRecordOverhead);
 
 /// One sealed connection. `receive_lock` guards what is read, `send_lock` what is written; the handshake takes both, in
 /// that order.
@@ -81,7 +83,7 @@ struct Shared {
     std::uint32_t early_size;
 
     // Sealed, not yet taken by the kernel: out[out_begin, out_end).
-    std::uint32_t out_begin, out_end;
+    std::uint32_t out_begin, out_end, gathered_high;
     std::atomic<bool> owing;  // something waits there
     std::atomic<bool> write_closed;
     std::atomic<int> write_error;  // the kernel took no more, with this: at the end we look whether the peer had ended
@@ -90,7 +92,8 @@ struct Shared {
 
     alignas(64) std::uint8_t raw[kRawCapacity];
     alignas(64) std::uint8_t plain[seal::kMaxPlaintext];
-    alignas(64) std::uint8_t out[kOutCapacity];
+    alignas(64) std::uint8_t out[kBatchCapacity];
+    alignas(64) std::uint8_t gathered[kRecordBytes];  // a record's plaintext from too many small pieces
 };
 
 class Table;

@@ -17,6 +17,9 @@ namespace cryptmpi::channel {
 namespace {
 
 constexpr std::size_t kMostPieces = 64;  // of the caller's buffer that one record is opened into
+// One read from the kernel: a record and a bit of the next. It is opened while it is in the cache, and while the
+// sender works on what follows.
+constexpr std::size_t kReadBytes = kRecordBytes + 512;
 
 enum class Front { none, partial, data, end, broken };
 
@@ -117,7 +120,7 @@ std::size_t read_raw(Entry& entry, int flags) {
         shared.raw_end -= shared.raw_begin;
         shared.raw_begin = 0;
     }
-    const std::size_t room = kRawCapacity - shared.raw_end;
+    const std::size_t room = std::min(kRawCapacity - shared.raw_end, kReadBytes);
     if (room == 0) return 0;
     const ssize_t n = real::recv(entry.descriptor(), shared.raw + shared.raw_end, room, flags & MSG_DONTWAIT);
     if (n == 0) shared.kernel_eof = true;

@@ -22,7 +22,9 @@ namespace cryptmpi::channel {
 
 namespace {
 
-constexpr std::size_t kRecordBytes = 64 * 1024;  // plaintext of a record in a long write: fits the second-level cache
+// A long write begins with a small record, sent by itself, so that the receiver has something to open early; then a
+// call for every two records, since each call walks the whole network stack.
+constexpr std::size_t kFirstBytes = 32 * 1024;
 constexpr std::size_t kMostPieces = 64;
 constexpr int kExitPatienceMs = 5000;  // for a full kernel when the process ends
 
@@ -71,6 +73,29 @@ std::size_t keep_early(const Use& use, std::span<const iovec> from) {
     return size;
 }
 
+/// Seals the next bytes, at most `most`, as one record behind what waits. False with errno: the connection is broken.
+bool seal_next(Process& process, Entry& entry, Pieces& pieces, std::size_t most) {
+    Shared& shared = *entry.shared;
+    const std::size_t size = std::min(pieces.left(), most);
+    iovec in[kMostPieces];
+    std::size_t count = pieces.take(size, in);
+    if (count == 0) {
+        pieces.gather(shared.gathered, size);
+        shared.gathered_high = std::max(shared.gathered_high, static_cast<std::uint32_t>(size));
+        in[0] = {shared.gathered, size};
+        count = 1;
+    }
+    const auto sealed = entry.sealer->seal({in, count}, size, shared.out + shared.out_end);
+    if (!sealed) {
+        break_connection(process, entry, sealed.error().code,
+                         std::string("to ") + shared.peer + ": " + sealed.error().line, true);
+        errno = sealed.error().code;
+        return false;
+    }
+    shared.out_end += static_cast<std::uint32_t>(*sealed);
+    return true;
+}
+
 ssize_t pipe_broken(int flags) {
     if ((flags & MSG_NOSIGNAL) == 0) raise(SIGPIPE);
     errno = EPIPE;
@@ -111,33 +136,17 @@ ssize_t transmit(Process& process, Entry& entry, std::span<const iovec> from, in
 
     std::size_t done = 0;
     while (pieces.left() > 0) {
-        const std::size_t size = std::min(pieces.left(), kRecordBytes);
-        iovec in[kMostPieces];
-        std::size_t count = pieces.take(size, in);
-        if (count == 0) {
-            // Too many small pieces: gathered behind the record that is about to be written.
-            static_assert(kOutCapacity - kRecordBytes >= kRecordBytes + 2 * seal::kRecordOverhead);
-            std::uint8_t* aside = shared.out + kOutCapacity - size;
-            pieces.gather(aside, size);
-            in[0] = {aside, size};
-            count = 1;
-        }
-        const auto sealed = entry.sealer->seal({in, count}, size, shared.out);
-        if (!sealed) {
-            break_connection(process, entry, sealed.error().code,
-                             std::string("to ") + shared.peer + ": " + sealed.error().line, true);
-            errno = sealed.error().code;
-            return -1;
-        }
-        shared.out_begin = 0;
-        shared.out_end = static_cast<std::uint32_t>(*sealed);
+        const std::size_t before = pieces.left();
+        const bool begins = done == 0 && all > kFirstBytes;
+        bool good = seal_next(process, entry, pieces, begins ? kFirstBytes : kRecordBytes);
+        if (good && !begins && pieces.left() > 0) good = seal_next(process, entry, pieces, kRecordBytes);
+        if (!good) return -1;
         if (!flush(entry, how)) {
             if (note_loss(shared)) return done > 0 ? static_cast<ssize_t>(done) : -1;
-            done += size;
             owe(process, entry, true);
-            break;
+            return static_cast<ssize_t>(done + before - pieces.left());
         }
-        done += size;
+        done += before - pieces.left();
     }
     return static_cast<ssize_t>(done);
 }

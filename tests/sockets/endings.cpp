@@ -110,6 +110,7 @@ SOCKETS_CASE(reset) {
     Pair pair = connected_pair();
     reset_on_close(pair.server);
     pair.server.close();
+    wait_for(pair.client, POLLRDHUP);
     note("client: %s", event_names(wait_for(pair.client, POLLIN | POLLOUT | POLLRDHUP)).c_str());
     note_error_of(pair.client);
     char byte = 0;
