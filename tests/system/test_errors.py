@@ -182,3 +182,18 @@ def test_bad_key_file(sealing, problem):
     assert "b'" not in done.stdout, done
     lines = error_lines(done.stderr)
     assert lines and any(str(sealing.key_file) in line for line in lines), done
+
+
+def test_road_opened_before_us(sealing):
+    """A device that carries messages around TCP, opened where we could not see it: the job stops at its first connection, and says why."""
+    # /dev as a job with an InfiniBand adapter sees it.
+    dev = ("mount -t tmpfs none /dev && mkdir /dev/infiniband && : >/dev/infiniband/uverbs0 && mknod -m 666 /dev/null c 1 3 && "
+           'exec env "$0" "$@" 9</dev/infiniband/uverbs0')
+    environment = sealing.environment(scope="all")
+    settings = [f"{key}={value}" for key, value in environment.items()]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        done = subprocess.run(["unshare", "--mount", "sh", "-c", dev, *settings, sys.executable, "-c", CONNECT, "127.0.0.1",
+                               str(listener.getsockname()[1])], text=True, timeout=30, capture_output=True)
+    assert done.returncode == 125, done
+    (line,) = error_lines(done.stderr)
+    assert "/dev/infiniband/uverbs0" in line and "UCX_TLS=tcp" in line, line
