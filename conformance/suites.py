@@ -115,25 +115,15 @@ def imb(name):
     return lambda mpi: command
 
 
-def imb_crowded(name):
-    # Four ranks that spin on two cores wait for the scheduler at every message: fewer sizes and rounds.
-    command = [IMB / name, "-npmin", "64", "-iter", "2", "-iter_policy", "off", "-msglog", "15:17"]
-    return lambda mpi: command
-
-
 SUITES = [
     Suite("hpcc", OPEN_MPI, (4,), 300, lambda mpi: ["/usr/bin/hpcc"], read_hpcc, (DEMO / "hpccinf.txt",)),
     Suite("lammps", OPEN_MPI, (4,), 200, lambda mpi: ["/usr/bin/lmp", "-in", "in.melt"], read_lammps, (DEMO / "in.melt",)),
     Suite("netpipe", OPEN_MPI, (2,), 200, lambda mpi: ["/usr/bin/NPopenmpi", "-i", "-n", "10", "-u", "1048576"], read_netpipe),
     Suite("netpipe", MPICH_ABI, (2,), 200, lambda mpi: ["/usr/bin/NPmpich2", "-i", "-n", "10", "-u", "1048576"], read_netpipe),
     Suite("imb-mpi1", MPICH_ABI, (2,), 400, imb("IMB-MPI1"), read_imb),
-    Suite("imb-mpi1", MPICH_ABI, (4,), 400, imb_crowded("IMB-MPI1"), read_imb),
     Suite("imb-rma", MPICH_ABI, (2,), 400, imb("IMB-RMA"), read_imb),
-    Suite("imb-rma", MPICH_ABI, (4,), 400, imb_crowded("IMB-RMA"), read_imb),
     Suite("imb-nbc", MPICH_ABI, (2,), 400, imb("IMB-NBC"), read_imb),
-    Suite("imb-nbc", MPICH_ABI, (4,), 400, imb_crowded("IMB-NBC"), read_imb),
     Suite("imb-p2p", MPICH_ABI, (2,), 400, imb("IMB-P2P"), read_imb),
-    Suite("imb-p2p", MPICH_ABI, (4,), 400, imb_crowded("IMB-P2P"), read_imb),
     Suite("mpi4py", OPEN_MPI + MPICH_ABI, (2, 4), 900, mpi4py_command, read_mpi4py,
           environment=mpi4py_environment, ended=mpi4py_ended),
 ]

@@ -265,9 +265,10 @@ bool ends_in_reset(Process& process, Entry& entry) {
     return drive(process, entry) == State::open && bytes_readable(process, entry) > 0;
 }
 
-/// Takes the connection away from the entry; both its locks are held. What the entry still has nobody can reach.
-void detach(Entry& entry) {
+/// Takes the connection away from the entry, and counts what it did; both its locks are held.
+void detach(Process& process, Entry& entry) {
     const std::lock_guard guard(entry.registrations_lock);
+    if (entry.contexts.load()) process.add(entry.sealer->counters(), entry.opener->counters());
     entry.shared.store(nullptr);
     entry.kind.store(Kind::ended);
     entry.contexts.store(false);
@@ -289,7 +290,7 @@ bool linger_on(Process& process, Entry& entry) {
     {
         const std::lock_guard receive_guard(shared->receive_lock);
         const std::lock_guard send_guard(shared->send_lock);
-        detach(entry);
+        detach(process, entry);
         shared->lingering.store(true);
     }
     if (auto resumed = resume(process, *heir, *shared); !resumed) process.complain(resumed.error().line);
@@ -303,12 +304,11 @@ bool end(Process& process, Entry& entry) {
     Shared* shared = entry.shared;
     if (shared == nullptr || entry.ending.exchange(true)) return false;
     process.handshake_settled(entry);
-    if (entry.contexts.load()) process.add(entry.sealer->counters(), entry.opener->counters());
     if (shared->processes.fetch_sub(1) > 1) {
         // The locks may be held by another process, for long.
         entry.kind.store(Kind::ended);
         if (!Table::unused(entry)) return false;
-        detach(entry);
+        detach(process, entry);
         return true;
     }
     // A thread of ours may wait in a call on this socket: wake it, then wait for it to leave.
@@ -326,7 +326,7 @@ bool end(Process& process, Entry& entry) {
     {
         const std::lock_guard receive_guard(shared->receive_lock);
         const std::lock_guard send_guard(shared->send_lock);
-        detach(entry);
+        detach(process, entry);
     }
     process.arena().give_back(shared);
     return true;

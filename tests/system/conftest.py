@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import secrets
 import shutil
+import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +20,17 @@ SOCKETS = BUILD / "bin" / "cryptmpi-test-sockets"
 sys.path[:0] = [str(REPOSITORY), str(Path(__file__).parent)]
 
 from lab.nodes import Lab, acquire_namespaces  # noqa: E402
+
+
+def _preload():
+    """The library under test; behind its sanitizer's runtime, which has to come first."""
+    if not SOCKETS.exists():
+        return str(CHANNEL)
+    needed = subprocess.run(["ldd", SOCKETS], capture_output=True, text=True, check=True).stdout.split()
+    return " ".join([*(word for word in needed if re.match(r"/.*/lib[at]san\.so", word)), str(CHANNEL)])
+
+
+PRELOAD = _preload()
 
 
 @dataclass
@@ -43,7 +56,7 @@ class Sealing:
         settings = {"key_file": self.key_file, "handshake_timeout_s": 10, **settings}
         if report is not None:
             settings["report_file"] = report
-        return {"LD_PRELOAD": str(CHANNEL), **{f"CRYPTMPI_{name.upper()}": str(value) for name, value in settings.items()}}
+        return {"LD_PRELOAD": PRELOAD, **{f"CRYPTMPI_{name.upper()}": str(value) for name, value in settings.items()}}
 
     @staticmethod
     def parts(report):
