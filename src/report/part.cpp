@@ -164,6 +164,16 @@ Json not_sealed_of(const std::vector<Json>& parts) {
     return list;
 }
 
+/// The job's launcher was not started by us: what its daemons tell each other went in clear.
+void add_launcher(Json& not_sealed, const std::vector<Json>& parts) {
+    const bool ours =
+        std::any_of(parts.begin(), parts.end(), [](const Json& part) { return part.value("role", "") == "launcher"; });
+    if (ours || distinct(parts, "node").size() < 2) return;
+    not_sealed.push_back({{"reason", "the launcher's own connections (cryptmpi run would have sealed them)"},
+                          {"connections", std::uint64_t{0}},
+                          {"bytes", std::uint64_t{0}}});
+}
+
 Json merged(std::vector<Json> parts, std::vector<std::string> problems) {
     std::sort(parts.begin(), parts.end(), [](const Json& a, const Json& b) {
         const auto order = [](const Json& part) {
@@ -191,6 +201,8 @@ Json merged(std::vector<Json> parts, std::vector<std::string> problems) {
         problems.push_back("parts of " + std::to_string(jobs.size()) + " jobs share this report file: " + joined(jobs));
     const bool complete = problems.empty() && ranks > 0 && static_cast<int>(reported.size()) == ranks;
 
+    Json not_sealed = not_sealed_of(parts);
+    add_launcher(not_sealed, parts);
     Json errors = collected(parts, "errors");
     for (auto& problem : problems) errors.push_back(std::move(problem));
     return {{"job_id", joined(jobs)},
@@ -203,7 +215,7 @@ Json merged(std::vector<Json> parts, std::vector<std::string> problems) {
             {"modules", distinct(parts, "module")},
             {"scope", joined(distinct(parts, "scope"))},
             {"totals", std::move(totals)},
-            {"not_sealed", not_sealed_of(parts)},
+            {"not_sealed", std::move(not_sealed)},
             {"refused_roads", collected(parts, "refused_roads")},
             {"errors", std::move(errors)},
             {"processes", std::move(parts)}};
@@ -306,9 +318,10 @@ std::string summary(const Json& job) {
     row("refused", std::to_string(count("refused_handshakes")) + " handshakes");
     for (const auto& road : job.at("refused_roads")) row("closed road", road.get<std::string>());
     for (const auto& entry : job.at("not_sealed")) {
+        const auto connections = entry.value("connections", std::uint64_t{0});
         const auto bytes = entry.value("bytes", std::uint64_t{0});
-        row("not sealed", entry.value("reason", "") + ": " +
-                              std::to_string(entry.value("connections", std::uint64_t{0})) + " connection ends" +
+        row("not sealed", entry.value("reason", "") +
+                              (connections != 0 ? ": " + std::to_string(connections) + " connection ends" : "") +
                               (bytes != 0 ? ", " + readable_bytes(bytes) : ""));
     }
     if (job.at("not_sealed").empty()) row("not sealed", "nothing");

@@ -38,6 +38,14 @@ protected:
         part.sealed_records_sent = 10;
         return part;
     }
+    void write_launcher() const {
+        Part part = rank(0, -1);
+        part.role = "launcher";
+        part.rank = -1;
+        part.pid = 99;
+        part.sealed_bytes_sent = part.sealed_records_sent = 0;
+        ASSERT_TRUE(write_part(file_, part));
+    }
     void write_ranks(int count, int of) const {
         for (int i = 0; i < count; ++i) ASSERT_TRUE(write_part(file_, rank(i, of)));
     }
@@ -55,6 +63,7 @@ protected:
 };
 
 TEST_F(ReportTest, CompleteJobIsSealed) {
+    write_launcher();
     write_ranks(4, 4);
     EXPECT_TRUE(verdict().starts_with("SEALED:")) << verdict();
     auto finished = finish_job(file_);
@@ -64,6 +73,12 @@ TEST_F(ReportTest, CompleteJobIsSealed) {
     EXPECT_NE(content().find("\"sealed_bytes_sent\": 4000"), std::string::npos) << content();
     EXPECT_NE(content().find("\"complete\": true"), std::string::npos);
     EXPECT_NE(content().find("\"ranks_reported\": 4"), std::string::npos);
+}
+
+TEST_F(ReportTest, LauncherThatWasNotOursIsAnException) {
+    write_ranks(4, 4);
+    EXPECT_TRUE(verdict().starts_with("SEALED WITH EXCEPTIONS")) << verdict();
+    EXPECT_NE(summarize(file_)->find("the launcher's own connections"), std::string::npos);
 }
 
 TEST_F(ReportTest, MissingRankIsIncomplete) {
@@ -82,6 +97,7 @@ TEST_F(ReportTest, FailedOpenIsAFailure) {
 }
 
 TEST_F(ReportTest, TrafficInClearIsAnException) {
+    write_launcher();
     write_ranks(3, 4);
     auto part = rank(3, 4);
     part.not_sealed = {{"loopback", 3, 0}};
