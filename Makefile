@@ -61,11 +61,13 @@ format:
 	@scripts/install-packages lint
 	@clang-format-14 -i $(SOURCES)
 
-asan tsan:
+# The unit tests, and every case of the socket suite sealed by a library built with the sanitizer.
+asan tsan: build/python
 	@scripts/install-packages build
 	@cmake --preset $@ --log-level=WARNING
 	@cmake --build --preset $@
 	@ctest --preset $@
+	@TEST_BUILD=build/$@ ASAN_OPTIONS=detect_leaks=0 build/python/bin/python -m pytest -q tests/system/test_sockets.py
 
 install: build
 	@cmake --install build/release --prefix $(PREFIX)
