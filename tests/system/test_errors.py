@@ -197,3 +197,92 @@ def test_road_opened_before_us(sealing):
     assert done.returncode == 125, done
     (line,) = error_lines(done.stderr)
     assert "/dev/infiniband/uverbs0" in line and "UCX_TLS=tcp" in line, line
+
+
+SERVE_TWICE = """
+import errno, socket
+with socket.create_server(("127.0.0.1", 0)) as listener:
+    listener.settimeout(20)
+    print(listener.getsockname()[1], flush=True)
+    for _ in range(2):
+        connection, _ = listener.accept()
+        with connection:
+            try:
+                print(connection.recv(100), flush=True)
+            except OSError as error:
+                print(errno.errorcode[error.errno], flush=True)
+"""
+
+
+def test_replayed_connection(sealing):
+    """All that a client once sent, sent again by somebody without the keys. The addresses would give it away; they are not looked at here."""
+    environment = {**os.environ, **sealing.environment(scope="all", check_addresses="false")}
+    with subprocess.Popen([sys.executable, "-c", SERVE_TWICE], env=environment, text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE) as server, socket.create_server(("127.0.0.1", 0)) as proxy:
+        port = int(server.stdout.readline())
+        client = subprocess.Popen([sys.executable, "-c", CONNECT, "127.0.0.1", str(proxy.getsockname()[1])], env=environment,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        recorded = bytearray()
+        with proxy.accept()[0] as near, socket.create_connection(("127.0.0.1", port)) as far:
+            back = threading.Thread(target=lambda: _pump(far, near))
+            back.start()
+            _pump(near, far, recorded)
+            back.join(20)
+        client.wait(20)
+        assert server.stdout.readline() == "b'secret'\n"
+        with socket.create_connection(("127.0.0.1", port)) as replay:
+            replay.sendall(recorded)
+            replay.settimeout(20)
+            while replay.recv(1000):
+                pass
+        delivered = server.stdout.readline()
+        said = server.communicate(timeout=20)[1]
+    assert delivered == "EKEYREJECTED\n", (delivered, said)
+    (line,) = error_lines(said)
+    assert "replayed handshake" in line, line
+
+
+def _pump(source, target, kept=None):
+    try:
+        while part := source.recv(10000):
+            if kept is not None:
+                kept += part
+            target.sendall(part)
+        target.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass
+
+
+LATE = """
+#include <unistd.h>
+__attribute__((destructor)) static void late(void) { if (write(700, "late secret", 11) < 0) return; }
+"""
+
+LEAVE_OPEN = """
+import os, socket, sys
+s = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+s.sendall(b"secret")
+s.recv(10)
+os.dup2(s.fileno(), 700)
+"""
+
+
+def test_nothing_in_clear_after_the_end(sealing, tmp_path):
+    """A library whose destructor runs after ours still writes to a socket that the program left open."""
+    library = tmp_path / "late.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", library], input=LATE, text=True, check=True)
+    environment = {**os.environ, **sealing.environment(scope="all", check_addresses="false")}
+    # Constructors run from the last of the list to the first, destructors the other way round.
+    late = {**environment, "LD_PRELOAD": f"{environment['LD_PRELOAD']} {library}"}
+    with subprocess.Popen([sys.executable, "-c", SERVE_TWICE], env=environment, text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE) as server, socket.create_server(("127.0.0.1", 0)) as proxy:
+        port = int(server.stdout.readline())
+        client = subprocess.Popen([sys.executable, "-c", LEAVE_OPEN, "127.0.0.1", str(proxy.getsockname()[1])], env=late)
+        recorded = bytearray()
+        with proxy.accept()[0] as near, socket.create_connection(("127.0.0.1", port)) as far:
+            threading.Thread(target=_pump, args=(far, near), daemon=True).start()
+            _pump(near, far, recorded)
+        assert client.wait(20) == 0
+        assert server.stdout.readline() == "b'secret'\n"
+        server.kill()
+    assert len(recorded) > 192 and b"secret" not in recorded
