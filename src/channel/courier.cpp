@@ -52,7 +52,6 @@ void Courier::carry(Process& process, Entry& entry) {
 }
 
 void Courier::after_fork_in_child(Table& table) {
-    new (&work_lock_) std::mutex;
     new (&lock_) std::mutex;  // whoever held it is not in this process
     running_ = false;
     parcels_.clear();

@@ -290,7 +290,7 @@ void Process::adopt_inherited() {
 }
 
 pid_t Process::fork() {
-    auto pause = courier_.pause();
+    const auto pause = courier_.pause();
     local_lock_.lock();
     report_lock_.lock();
     table_.lock();
@@ -300,10 +300,7 @@ pid_t Process::fork() {
     table_.unlock();
     report_lock_.unlock();
     local_lock_.unlock();
-    if (pid == 0) {
-        pause.release();
-        become_child();
-    }
+    if (pid == 0) become_child();
     return pid;
 }
 
