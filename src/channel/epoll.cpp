@@ -203,15 +203,28 @@ void Epoll::rearm(Registration& registration) {
     real::epoll_ctl(fd_, EPOLL_CTL_MOD, registration.fd, &asked);
 }
 
+/// The kernel looks anew, and reports what holds.
+void Epoll::renew(Registration& registration) {
+    epoll_event asked = kernel_event(registration);
+    registration.armed.store(asked.events);
+    real::epoll_ctl(fd_, EPOLL_CTL_MOD, registration.fd, &asked);
+}
+
 void Epoll::announce(Registration& registration) {
-    const std::lock_guard guard(lock_);
-    if (registration.waiting || registration.entry == nullptr) return;
-    registration.waiting = true;
-    pending_.push_back(&registration);
-    pending_count_.fetch_add(1);
-    if (self_ != nullptr) ::cryptmpi::channel::announce(*self_);  // instances that watch this one
-    if (waiters_.load() == 0 || registration.entry->kind.load() == Kind::epoll) return;  // see kNestedMs
-    // Another thread sleeps in the kernel, which will not wake it for bytes that we took out.
+    {
+        const std::lock_guard guard(lock_);
+        if (registration.waiting || registration.entry == nullptr) return;
+        registration.waiting = true;
+        pending_.push_back(&registration);
+        pending_count_.fetch_add(1);
+        if (waiters_.load() > 0 && registration.entry->kind.load() != Kind::epoll) kick();  // else: see kNestedMs
+    }
+    // Instances that watch this one; not under our lock, because they look into us under theirs.
+    if (self_ != nullptr) ::cryptmpi::channel::announce(*self_);
+}
+
+/// Another thread sleeps in the kernel, which will not wake it for bytes that we took out. Called with lock_ held.
+void Epoll::kick() {
     if (kick_.load() < 0) {
         const int made = Process::get().table().own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
         if (made < 0) return;
@@ -407,6 +420,14 @@ void announce(Entry& entry) {
 void rearm(Entry& entry) {
     const std::lock_guard guard(entry.registrations_lock);
     for (Registration* registration : entry.registrations) registration->owner->rearm(*registration);
+}
+
+void renew_writable_edges(Entry& entry) {
+    constexpr std::uint32_t kEdge = EPOLLOUT | EPOLLET;
+    const std::lock_guard guard(entry.registrations_lock);
+    for (Registration* registration : entry.registrations) {
+        if ((registration->events & kEdge) == kEdge) registration->owner->renew(*registration);
+    }
 }
 
 void forget_registrations(Entry& entry) {

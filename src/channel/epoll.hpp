@@ -46,6 +46,7 @@ public:
     void announce(Registration& registration);
     /// Asks the kernel for what the entry's state needs.
     void rearm(Registration& registration);
+    void renew(Registration& registration);
     /// Its socket is gone.
     void drop(Registration& registration);
     void close();
@@ -56,6 +57,7 @@ private:
     int take_pending(epoll_event* events, int most);
     void forget(Registration& registration);
     void tick(Process& process);
+    void kick();
 
     int fd_;
     Entry* self_;  // this instance as others may watch it
@@ -76,6 +78,8 @@ void after_fork();
 /// All instances that watch the entry.
 void announce(Entry& entry);
 void rearm(Entry& entry);
+/// What waited is out, but not by a call of the program: an edge that was held back meanwhile has to come again.
+void renew_writable_edges(Entry& entry);
 void forget_registrations(Entry& entry);
 
 }  // namespace cryptmpi::channel

@@ -245,7 +245,12 @@ bool carried(Process& process, Entry& entry) {
     if (state == State::failed) return true;
     const bool lingering = shared->lingering.load();
     if (state != State::open && !lingering) return false;
-    if (!shared->write_closed.load()) return settle_debt(process, entry);
+    if (!shared->write_closed.load()) {
+        const bool owed = shared->owing.load();
+        if (!settle_debt(process, entry)) return false;
+        if (owed) renew_writable_edges(entry);
+        return true;
+    }
     // Closed, or shut down, while the kernel was full.
     if (!send_close(process, entry, use, seal::RecordType::close, 0, Wait::no)) return false;
     if (!lingering && use.is_current()) real::shutdown(entry.descriptor(), SHUT_WR);
