@@ -13,6 +13,27 @@
 
 namespace cryptmpi::channel {
 
+bool handshaking(const Entry& entry) {
+    if (entry.kind.load(std::memory_order_acquire) != Kind::sealed) return false;
+    const Shared* shared = entry.shared;
+    if (shared == nullptr) return false;
+    const State state = shared->state.load(std::memory_order_acquire);
+    return state != State::open && state != State::failed;
+}
+
+bool readable_here(const Entry& entry) {
+    switch (entry.kind.load(std::memory_order_acquire)) {
+        case Kind::sealed: {
+            const Shared* shared = entry.shared.load();
+            return shared != nullptr && shared->readable.load(std::memory_order_acquire);
+        }
+        case Kind::epoll:
+            return entry.epoll->readable();
+        default:
+            return false;
+    }
+}
+
 namespace {
 
 /// The thread that reads ahead reads the bytes, too, as a rule. An instance that watches the one it waits on (UCX's
@@ -66,31 +87,10 @@ Cookies& cookies() {
     return *all;
 }
 
-bool handshaking(const Entry& entry) {
-    if (entry.kind.load(std::memory_order_acquire) != Kind::sealed) return false;
-    const Shared* shared = entry.shared;
-    if (shared == nullptr) return false;
-    const State state = shared->state.load(std::memory_order_acquire);
-    return state != State::open && state != State::failed;
-}
-
 bool owes(const Entry& entry) {
     if (entry.kind.load(std::memory_order_acquire) != Kind::sealed) return false;
     const Shared* shared = entry.shared;
     return shared != nullptr && shared->owing.load(std::memory_order_acquire);
-}
-
-bool readable_here(const Entry& entry) {
-    switch (entry.kind.load(std::memory_order_acquire)) {
-        case Kind::sealed: {
-            const Shared* shared = entry.shared.load();
-            return shared != nullptr && shared->readable.load(std::memory_order_acquire);
-        }
-        case Kind::epoll:
-            return entry.epoll->readable();
-        default:
-            return false;
-    }
 }
 
 epoll_event kernel_event(Registration& registration) {

@@ -71,6 +71,11 @@ private:
     std::atomic<int> kick_{-1};  // an eventfd, once a thread had to wake another one
 };
 
+/// Its handshake is on its way.
+bool handshaking(const Entry& entry);
+/// A read, or a wait on an instance, would return at once without asking the kernel.
+bool readable_here(const Entry& entry);
+
 /// Around fork: no lock of ours may be held by a thread that the child does not have.
 void before_fork();
 void after_fork();

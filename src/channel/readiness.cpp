@@ -27,26 +27,12 @@ bool ours(const Entry* entry) {
     return kind == Kind::sealed || (kind == Kind::epoll && !entry->epoll->plain());
 }
 
-bool is_shaking(const Entry& entry) {
-    if (entry.kind.load(std::memory_order_acquire) != Kind::sealed) return false;
-    const Shared* shared = entry.shared;
-    if (shared == nullptr) return false;
-    const State state = shared->state.load(std::memory_order_acquire);
-    return state != State::open && state != State::failed;
-}
-
-bool readable_here(const Entry& entry) {
-    if (entry.kind.load(std::memory_order_acquire) == Kind::epoll) return entry.epoll->readable();
-    const Shared* shared = entry.shared.load();
-    return shared != nullptr && shared->readable.load(std::memory_order_acquire);
-}
-
 /// What to ask the kernel for. True: one of them is ready without it.
 bool prepare(const pollfd* fds, std::span<pollfd> asked, std::span<Watched> watched) {
     bool ready = false;
     for (Watched& one : watched) {
         asked[one.index].events = fds[one.index].events;
-        one.shaking = is_shaking(*one.entry);
+        one.shaking = handshaking(*one.entry);
         if (one.shaking) {
             asked[one.index].events = handshake_events(*one.entry);
             continue;
