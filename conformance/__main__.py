@@ -28,7 +28,7 @@ def run_suite(lab, mpi, suite, ranks, sealing, folder, attempts):
         place.mkdir(parents=True)
         for file in suite.files:
             shutil.copy(file, place)
-        program = [str(word) for word in suite.command(mpi)]
+        program = [str(word) for word in suite.command(mpi, ranks)]
         env = {**mpi.env(lab), **abi_environment(mpi), **suite.environment(mpi), "OMP_NUM_THREADS": "1"}
         if sealing:
             program = sealing.exec_line(program, place / "report.json")
