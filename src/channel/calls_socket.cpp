@@ -18,10 +18,23 @@ using cryptmpi::keys::Role;
 
 namespace cryptmpi::channel {
 
+namespace {
+
+bool is_internet_socket(int fd) {
+    int family = 0;
+    socklen_t size = sizeof family;
+    if (real::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size) != 0) return false;
+    return family == AF_INET || family == AF_INET6;
+}
+
+}  // namespace
+
 int check_road(int fd, const Entry& entry, const sockaddr* to, socklen_t size) {
     Process& process = Process::get();
     const Kind kind = entry.kind.load();
     if (kind == Kind::ended) {
+        // Its number may by now be that of a file which another thread opened.
+        if (!is_internet_socket(fd)) return 0;
         errno = EPIPE;
         return -1;
     }
@@ -57,12 +70,9 @@ namespace {
 
 /// An internet stream or datagram socket that we have not seen being made.
 Entry* classify(Process& process, int fd) {
-    int family = 0;
+    if (!is_internet_socket(fd)) return nullptr;
     int type = 0;
-    socklen_t size = sizeof family;
-    if (real::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size) != 0) return nullptr;
-    if (family != AF_INET && family != AF_INET6) return nullptr;
-    size = sizeof type;
+    socklen_t size = sizeof type;
     if (real::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) != 0) return nullptr;
     return process.table().add(fd, type == SOCK_STREAM ? Kind::fresh : Kind::datagram);
 }

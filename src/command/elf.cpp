@@ -97,9 +97,13 @@ void read_dynamic(const Mapping& mapping, const Segments& segments, ElfFile& elf
     if (strings == UINT64_MAX) return;
     for (const auto& [tag, offset] : names) {
         auto text = mapping.text(strings + offset);
-        if (tag == DT_NEEDED) elf.needed.push_back(std::move(text));
-        if (tag == DT_RPATH) elf.rpath = std::move(text);
-        if (tag == DT_RUNPATH) elf.runpath = std::move(text);
+        if (tag == DT_NEEDED) {
+            elf.needed.push_back(std::move(text));
+        } else if (tag == DT_RPATH) {
+            elf.rpath = std::move(text);
+        } else {
+            elf.runpath = std::move(text);
+        }
     }
 }
 

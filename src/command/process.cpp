@@ -25,6 +25,7 @@ int complain(const std::string& line, int status) {
 
 std::vector<char*> pointers(const std::vector<std::string>& arguments) {
     std::vector<char*> result;
+    result.reserve(arguments.size() + 1);
     for (const auto& argument : arguments) result.push_back(const_cast<char*>(argument.c_str()));
     result.push_back(nullptr);
     return result;

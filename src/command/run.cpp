@@ -275,7 +275,8 @@ void add_run(CLI::App& app, const Words& program, int& status) {
     sub->add_option("--report", options->report, "Write the job's report here, and its verdict to stderr");
     sub->add_option("--env", options->variables, "NAME or NAME=VALUE for the ranks; may be repeated")
         ->allow_extra_args(false);
-    sub->add_option("--launcher-args", options->launcher_arguments, "More arguments for the launcher, in one word; quotes keep spaces");
+    sub->add_option("--launcher-args", options->launcher_arguments,
+                    "More arguments for the launcher, in one word; quotes keep spaces");
     sub->add_flag("--verbose", options->verbose, "Show the launcher's command line and the verdict");
     // Its words are cut off before the options are parsed; this tells --help of it.
     sub->add_option("PROGRAM", options->program_for_help, "The program; all words after it are its own arguments");

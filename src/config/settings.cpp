@@ -18,8 +18,6 @@
 
 #include "config/toml_file.hpp"
 
-extern char** environ;
-
 namespace cryptmpi::config {
 namespace {
 
@@ -252,6 +250,7 @@ Result<void> apply_file(Settings& settings, const fs::path& file, const Environm
         const auto* key = std::find_if(kKeys.begin(), kKeys.end(), [&](const Key& k) { return k.name == entry.key; });
         if (key == kKeys.end()) {
             std::vector<std::string> names;
+            names.reserve(kKeys.size());
             for (const auto& known : kKeys) names.emplace_back(known.name);
             return fail(EINVAL, unknown_name(where, "unknown setting", entry.key, names));
         }
@@ -263,6 +262,7 @@ Result<void> apply_file(Settings& settings, const fs::path& file, const Environm
 
 Result<void> apply_variables(Settings& settings, const Environment& environment) {
     std::vector<std::string> names;
+    names.reserve(kKeys.size() + 1);
     for (const auto& key : kKeys) names.push_back(variable_of(key));
     names.emplace_back(kConfigVariable);
     for (const auto& [name, value] : environment.variables()) {

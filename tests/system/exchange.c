@@ -14,8 +14,8 @@ int main(int count, char** arguments) {
             mine[at] = at;
             its[at] = -1;
         }
-        MPI_Sendrecv(mine, COUNT, MPI_LONG_LONG, 1 - rank, round, its, COUNT, MPI_LONG_LONG, 1 - rank, round, MPI_COMM_WORLD,
-                     MPI_STATUS_IGNORE);
+        MPI_Sendrecv(mine, COUNT, MPI_LONG_LONG, 1 - rank, round, its, COUNT, MPI_LONG_LONG, 1 - rank, round,
+                     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         long long sum = 0;
         for (int at = 0; at < COUNT; ++at) {
             sum += its[at];
