@@ -35,7 +35,8 @@ class Capture:
             heard += line
             if "listening on" in line:
                 return self
-        raise LabError(f"cannot capture the wire: {heard.strip()}")
+        mend = "; run as root, or let users make namespaces, or give tcpdump the capability cap_net_raw" if "permi" in heard else ""
+        raise LabError(f"cannot capture the wire: {' '.join(heard.split())}{mend}")
 
     def __exit__(self, kind, *_):
         drained = False

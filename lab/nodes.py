@@ -68,15 +68,16 @@ def _can(*unshare):
 def acquire_namespaces():
     """Makes sure that this process may make namespaces. Returns None, or in one line why it may not.
 
-    A user who is not root becomes root of a user namespace of their own, if the system lets them: the program is started again there.
+    A user who is not root makes a user namespace of their own, if the system lets them: the program is started again there. The user id
+    stays: tcpdump, as root, would try to change users, which such a namespace does not allow.
     """
     missing = _missing_tools()
     if missing:
         return f"{', '.join(missing)} not installed (packages util-linux, iproute2)"
     if _can(*_NAMESPACES):
         return None
-    if os.geteuid() != 0 and _can("--user", "--map-root-user", *_NAMESPACES):
-        os.execvp("unshare", ["unshare", "--user", "--map-root-user", sys.executable, *sys.orig_argv[1:]])
+    if os.geteuid() != 0 and _can("--user", "--map-current-user", "--keep-caps", *_NAMESPACES):
+        os.execvp("unshare", ["unshare", "--user", "--map-current-user", "--keep-caps", sys.executable, *sys.orig_argv[1:]])
     return "this user may make no network namespaces (not root, or a container without CAP_SYS_ADMIN)"
 
 

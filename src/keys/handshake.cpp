@@ -7,6 +7,7 @@
 #include <cstring>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/secret.hpp"
 
@@ -158,62 +159,80 @@ std::string suite_text(unsigned number) {
     return known ? std::string(aead::name(*known)) : "an unknown suite (number " + std::to_string(number) + ")";
 }
 
+/// Where a peer can be excused from encryption, the line that asks for it says how.
+std::string mend_of_plaintext(const Local& local) {
+    const bool connection = local.context.empty();
+    return connection ? "start it under cryptmpi too, or allow the address in the setting plaintext_peers"
+                      : "start it under cryptmpi too";
+}
+
 /// What can be said of a hello before any cryptography.
 Result<void> check_prefix(const Local& local, const HandshakeState& state, const std::uint8_t* in) {
     const Prefix expected = prefix_of(other(state.role), local.crypto.suite);
+    const std::string peer(local.peer);
     if (!std::equal(expected.begin() + magic, expected.begin() + version, in + magic)) {
-        return fail(
-            EPROTO,
-            "the peer does not speak CryptMPI (its first bytes are no hello): start it under cryptmpi too, or allow "
-            "the address in the setting plaintext_peers");
+        return fail(EPROTO,
+                    peer + " does not speak CryptMPI (its first bytes are no hello): " + mend_of_plaintext(local));
     }
     if (in[version] != kProtocolVersion) {
-        return fail(EPROTO, "the peer speaks protocol version " + std::to_string(in[version]) + ", we speak " +
+        return fail(EPROTO, peer + " speaks protocol version " + std::to_string(in[version]) + ", we speak " +
                                 std::to_string(kProtocolVersion) + ": install the same CryptMPI release on every node");
     }
     const std::uint8_t* const share = in + kShareAt;
     if (std::equal(share, share + 32, state.ephemeral_public)) {
-        return fail(EPROTO, "our own hello came back: something on the way reflects what we send");
+        return fail(EPROTO, peer + " sent our own hello back: something on the way reflects what we send");
     }
     if (in[message] != expected[message]) {
         const std::string found = std::to_string(in[message]);
-        return fail(EPROTO, "the peer sent hello " + found + " where hello " + std::to_string(expected[message]) +
+        return fail(EPROTO, peer + " sent hello " + found + " where hello " + std::to_string(expected[message]) +
                                 " was due: both ends take the same role, or something on the way mixes connections up");
     }
     if (in[suite] != expected[suite]) {
-        return fail(EPROTO, "the peer seals with " + suite_text(in[suite]) + ", we with " +
+        return fail(EPROTO, peer + " seals with " + suite_text(in[suite]) + ", we with " +
                                 std::string(aead::name(local.crypto.suite)) +
                                 ": give every node the same setting cipher");
     }
     if (in[reserved] != 0) {
-        return fail(EPROTO, "the peer's hello has a reserved byte set: altered on the way");
+        return fail(EPROTO, peer + "'s hello has a reserved byte set: altered on the way");
     }
     if (std::all_of(share, share + 32, [](std::uint8_t byte) { return byte == 0; })) {
-        return fail(EPROTO, "the peer's key share is all zeros: a forged hello");
+        return fail(EPROTO, peer + "'s key share is all zeros: a forged hello");
     }
     return {};
 }
 
 /// Diffie-Hellman of the two ephemerals.
-Result<void> agree(const cryptmpi_kex& kex, HandshakeState& state, const std::uint8_t share[32]) {
-    if (kex.x25519_shared(state.shared, state.ephemeral_private, share) != CRYPTMPI_OK) {
-        return fail(EPROTO, "the peer's key share gives an all-zero secret: a forged hello");
+Result<void> agree(const Local& local, HandshakeState& state, const std::uint8_t share[32]) {
+    if (local.crypto.kex->x25519_shared(state.shared, state.ephemeral_private, share) != CRYPTMPI_OK) {
+        return fail(EPROTO, std::string(local.peer) + "'s key share gives an all-zero secret: a forged hello");
     }
     return {};
 }
 
 Result<void> check_identity(const Local& local, const HandshakeState& state) {
+    const std::string peer(local.peer);
     if (std::memcmp(state.peer.job, state.self.job, sizeof state.self.job) != 0) {
-        return fail(EPROTO, "the peer holds our job key but belongs to another job (its job id differs)");
+        return fail(EPROTO, peer + " holds our job key but belongs to another job (its job id differs)");
     }
     if (local.check_addresses &&
         !(same(state.self.local, state.peer.remote) && same(state.self.remote, state.peer.local))) {
-        return fail(EPROTO, "the peer sees this connection as " + text(state.peer.local) + " to " +
+        return fail(EPROTO, peer + " sees this connection as " + text(state.peer.local) + " to " +
                                 text(state.peer.remote) + ", we as " + text(state.self.remote) + " to " +
                                 text(state.self.local) +
                                 ": behind address translation turn the setting check_addresses off");
     }
     return {};
+}
+
+/// What both sides know before the first byte: what they speak, and what for.
+Result<void> mix_prologue(const Local& local, HandshakeState& state) {
+    std::vector<std::uint8_t> prologue;
+    for (const Role role : {Role::initiator, Role::responder}) {
+        const Prefix prefix = prefix_of(role, local.crypto.suite);
+        prologue.insert(prologue.end(), prefix.begin(), prefix.end());
+    }
+    prologue.insert(prologue.end(), local.context.begin(), local.context.end());
+    return mix_hash(*local.crypto.kex, state, prologue.data(), prologue.size());
 }
 
 Result<void> do_start(const Local& local, HandshakeState& state) {
@@ -230,9 +249,7 @@ Result<void> do_start(const Local& local, HandshakeState& state) {
     std::memcpy(state.hash, kNoiseName, kHash);
     std::memcpy(state.chaining_key, kNoiseName, kHash);
 
-    Prefix prologue[2] = {prefix_of(Role::initiator, local.crypto.suite),
-                          prefix_of(Role::responder, local.crypto.suite)};
-    if (auto done = mix_hash(kex, state, prologue, sizeof prologue); !done) {
+    if (auto done = mix_prologue(local, state); !done) {
         return done;
     }
     return mix_key_and_hash(kex, state, local.job_key->data(), kJobKeySize);  // the token "psk"
@@ -269,7 +286,7 @@ Result<void> do_read(const Local& local, HandshakeState& state, const std::uint8
         return done;
     }
     if (state.role == Role::initiator) {
-        if (auto done = agree(kex, state, share); !done) {
+        if (auto done = agree(local, state, share); !done) {
             return done;
         }
         if (auto done = mix_key(kex, state, state.shared, 32); !done) {
@@ -280,10 +297,9 @@ Result<void> do_read(const Local& local, HandshakeState& state, const std::uint8
         case CRYPTMPI_OK:
             break;
         case CRYPTMPI_FORGED:
-            return fail(
-                EKEYREJECTED,
-                "the peer's hello does not open: wrong job key, or altered on the way; give every node the same key "
-                "file");
+            return fail(EKEYREJECTED, std::string(local.peer) +
+                                          "'s hello does not open: wrong job key, or altered on the way; give every "
+                                          "node the same key file");
         default:
             return primitive(CRYPTMPI_FAILED, "AES-256-GCM");
     }
@@ -293,7 +309,7 @@ Result<void> do_read(const Local& local, HandshakeState& state, const std::uint8
     }
     // The responder spends a multiplication only on a peer that holds the job key.
     if (state.role == Role::responder) {
-        if (auto done = agree(kex, state, share); !done) {
+        if (auto done = agree(local, state, share); !done) {
             return done;
         }
     }

@@ -9,6 +9,7 @@
 // The prefix (magic, protocol version, message number, suite) of both sides is in the Noise prologue. A side that gets
 // a prefix it does not agree with refuses: there is no negotiation, so there is nothing to downgrade. The responder
 // hands nothing to its caller, and sends nothing, before the confirm record opened: a replayed hello 1 gets no further.
+// A handshake that is not a connection's says so by its context, which ends the prologue.
 //
 // Plain bytes in and out: no socket here. The state has no pointers, so that it can live in memory shared by processes.
 #pragma once
@@ -16,6 +17,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "aead/suite.hpp"
 #include "base/result.hpp"
@@ -51,11 +53,14 @@ inline constexpr std::size_t kHelloSize = kPrefixSize + 32 + kIdentitySize + 16;
 
 enum class Role : std::uint8_t { initiator = 1, responder = 2 };
 
-/// What one end brings to every handshake of the process.
+/// What one end brings to a handshake. All connections of a process share one.
 struct Local {
     seal::Crypto crypto;  // the suite both must use
     const JobKey* job_key = nullptr;
     bool check_addresses = true;  // refuse a peer that sees other addresses on this connection than we do
+    /// What the handshake is for, which both sides must say alike; empty: a connection.
+    std::span<const std::uint8_t> context = {};
+    std::string_view peer = "the peer";  // what the error lines call the other side
 };
 
 /// The Noise symmetric state, and what is still needed; wiped by finish(), abandon() and on error.
@@ -80,10 +85,10 @@ Result<void> start(const Local& local, Role role, const Identity& self, Handshak
 /// The hello that this role sends next (initiator: step 0; responder: step 1).
 Result<void> write_hello(const Local& local, HandshakeState& state, std::span<std::uint8_t, kHelloSize> out);
 
-/// Checks the peer's hello. One line each, naming what to mend: not CryptMPI (plaintext peer: names plaintext_peers),
+/// Checks the peer's hello. One line each, naming what to mend: not CryptMPI (on a connection: names plaintext_peers),
 /// other version, other cipher suite, wrong job key or altered, all-zero share, own hello reflected, other job, other
-/// addresses (names check_addresses). Codes: EPROTO; EKEYREJECTED for a hello that does not open. The lines do not name
-/// the peer: the caller, who knows it, does.
+/// addresses (names check_addresses). Codes: EPROTO; EKEYREJECTED for a hello that does not open. The lines name the
+/// peer only as `local.peer` does.
 Result<void> read_hello(const Local& local, HandshakeState& state, std::span<const std::uint8_t, kHelloSize> in);
 
 /// Noise's Split(): the two directions' first secrets, counters at zero. Wipes the handshake's own, leaving `self`,

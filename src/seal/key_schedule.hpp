@@ -40,7 +40,9 @@ public:
     explicit operator bool() const { return context_ != nullptr; }
     void* context() const { return context_; }
     /// nonce = base xor (four zero bytes, counter big endian), as in RFC 8446, section 5.3.
-    void nonce(std::uint64_t counter, std::uint8_t out[kNonceSize]) const;
+    void nonce(std::uint64_t counter, std::uint8_t out[kNonceSize]) const { nonce(0, counter, out); }
+    /// The same with `lane`, big endian, in place of the zeros.
+    void nonce(std::uint32_t lane, std::uint64_t counter, std::uint8_t out[kNonceSize]) const;
 
 private:
     const cryptmpi_aead* aead_ = nullptr;

@@ -34,9 +34,9 @@ Ledger& ledger() {
 
 }  // namespace
 
-void note_nonce(const RecordKey& key, std::uint64_t counter) {
+void note_nonce(const RecordKey& key, std::uint32_t lane, std::uint64_t counter) {
     KeyName name;
-    key.nonce(0, name.data());
+    key.nonce(lane, 0, name.data());
     Ledger& book = ledger();
     const std::lock_guard hold(book.lock);
     const auto [entry, fresh] = book.last.try_emplace(name, counter);

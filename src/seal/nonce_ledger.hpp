@@ -1,5 +1,5 @@
-// Debug builds only: remembers the last counter of every key that sealed in this process, and aborts when one does not
-// increase.
+// Debug builds only: remembers the last counter of every key, and of each of its lanes, that sealed in this process,
+// and aborts when one does not increase.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 namespace cryptmpi::seal {
 
 #ifdef NDEBUG
-inline void note_nonce(const RecordKey&, std::uint64_t) {}
+inline void note_nonce(const RecordKey&, std::uint32_t, std::uint64_t) {}
 #else
-void note_nonce(const RecordKey& key, std::uint64_t counter);
+void note_nonce(const RecordKey& key, std::uint32_t lane, std::uint64_t counter);
 #endif
 
 }  // namespace cryptmpi::seal

@@ -153,7 +153,7 @@ Result<void> StreamSealer::seal_one(RecordType type, std::span<const iovec> in, 
     // Taken before it is used: whatever happens to this process now, nobody seals with it again.
     const std::uint64_t counter = state_->counter++;
     state_->bytes += size;
-    note_nonce(*key_, counter);
+    note_nonce(*key_, 0, counter);
 
     std::uint8_t nonce[kNonceSize];
     (*key_).nonce(counter, nonce);

@@ -245,7 +245,7 @@ TEST_F(Handshake, ASuiteCannotBeTalkedDown) {
 }
 
 TEST_F(Handshake, OurOwnHelloReflectedIsNamed) {
-    const std::string line = "our own hello came back: something on the way reflects what we send";
+    const std::string line = "the peer sent our own hello back: something on the way reflects what we send";
     begin();
     Hello hello = initiator.hello();
     HandshakeState before = initiator.state;
@@ -407,6 +407,31 @@ TEST_F(Handshake, RecordsOfOneDirectionDoNotOpenInTheOther) {
     seal::StreamSealer sealer(test::crypto(), initiator.send);
     seal::StreamOpener opener(test::crypto(), initiator.receive);
     EXPECT_FALSE(test::open_record(opener, test::seal_data(sealer, Bytes(20))).type.has_value());
+}
+
+TEST_F(Handshake, BothEndsMustHaveTheSameContext) {
+    const Bytes purpose = {1, 2, 3};
+    const Bytes other = {1, 2};
+    initiator.local.context = responder.local.context = purpose;
+    agree();
+    expect_carries(initiator.send, responder.receive, test::crypto());
+    for (const Bytes& theirs : {other, Bytes{}}) {
+        initiator.local.context = theirs;
+        begin();
+        EXPECT_EQ(refusal(responder, initiator.hello(), EKEYREJECTED), kDoesNotOpen);
+    }
+}
+
+TEST_F(Handshake, ItsLinesCallThePeerAsTheyAreTold) {
+    const Bytes purpose = {1, 2, 3};
+    responder.local.context = purpose;
+    responder.local.peer = "rank 7";
+    begin();
+    EXPECT_EQ(refusal(responder, Hello{}, EPROTO),
+              "rank 7 does not speak CryptMPI (its first bytes are no hello): start it under cryptmpi too");
+    responder.begin();
+    EXPECT_EQ(refusal(responder, initiator.hello(), EKEYREJECTED),
+              "rank 7's hello does not open: wrong job key, or altered on the way; give every node the same key file");
 }
 
 TEST_F(Handshake, NeedsAModuleWithAes256) {

@@ -1,0 +1,506 @@
+#include "keys/agreement.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "seal/key_schedule.hpp"
+#include "seal/stream.hpp"
+
+namespace cryptmpi::keys {
+namespace {
+
+constexpr std::string_view kContextLabel = "mpi layer";
+constexpr std::string_view kTranscriptLabel = "mpi transcript";
+constexpr std::string_view kSecretLabel = "mpi job";
+constexpr std::string_view kConfirmLabel = "mpi confirm";
+
+constexpr std::size_t kNumberSize = 4;
+constexpr std::size_t kEntrySize = kNumberSize + std::tuple_size_v<NodeId>;
+
+using Number = std::array<std::uint8_t, kNumberSize>;
+using Hash = std::array<std::uint8_t, 32>;
+
+/// Little endian, as every number of the protocol.
+Number number(int value) {
+    const auto bits = static_cast<std::uint32_t>(value);
+    return {static_cast<std::uint8_t>(bits), static_cast<std::uint8_t>(bits >> 8),
+            static_cast<std::uint8_t>(bits >> 16), static_cast<std::uint8_t>(bits >> 24)};
+}
+
+iovec piece(const void* at, std::size_t size) {
+    return {const_cast<void*>(at), size};  // iovec has no const form; the modules only read
+}
+
+std::string rank_text(int rank) {
+    return "rank " + std::to_string(rank);
+}
+
+/// Ranks that follow each other.
+struct Run {
+    int first;
+    int count;
+};
+
+std::string text(const Run& run) {
+    const std::string first = std::to_string(run.first);
+    return run.count == 1 ? "rank " + first : "ranks " + first + " to " + std::to_string(run.first + run.count - 1);
+}
+
+int parent_of(int rank) {
+    return rank & (rank - 1);
+}
+
+Run subtree_of(int rank, int ranks) {
+    const int lowest_bit = rank & -rank;
+    const int left = ranks - rank;
+    return {rank, rank == 0 ? left : std::min(lowest_bit, left)};
+}
+
+/// The smallest subtree first.
+std::vector<int> children_of(int rank, int ranks) {
+    const Run subtree = subtree_of(rank, ranks);
+    std::vector<int> children;
+    for (int step = 1; step < subtree.count; step *= 2) {
+        children.push_back(rank + step);
+    }
+    return children;
+}
+
+/// The members by rank, as they travel: rank, node.
+class Table {
+public:
+    explicit Table(int ranks) : bytes_(kEntrySize * static_cast<std::size_t>(ranks)) {}
+
+    void enter(int rank, const NodeId& node) {
+        const auto entry = of({rank, 1});
+        std::ranges::copy(number(rank), entry.begin());
+        std::ranges::copy(node, entry.begin() + kNumberSize);
+    }
+    std::span<std::uint8_t> of(const Run& run) {
+        return std::span(bytes_).subspan(kEntrySize * static_cast<std::size_t>(run.first),
+                                         kEntrySize * static_cast<std::size_t>(run.count));
+    }
+    std::span<std::uint8_t> all() { return bytes_; }
+    /// Whether each entry of `run` is its rank's.
+    bool in_order(const Run& run) {
+        for (int rank = run.first; rank < run.first + run.count; ++rank) {
+            if (!std::ranges::equal(number(rank), of({rank, 1}).first(kNumberSize))) {
+                return false;
+            }
+        }
+        return true;
+    }
+    std::vector<NodeId> nodes() const {
+        std::vector<NodeId> nodes(bytes_.size() / kEntrySize);
+        for (std::size_t rank = 0; rank < nodes.size(); ++rank) {
+            std::memcpy(nodes[rank].data(), bytes_.data() + kEntrySize * rank + kNumberSize, nodes[rank].size());
+        }
+        return nodes;
+    }
+
+private:
+    std::vector<std::uint8_t> bytes_;
+};
+
+/// One edge of the tree, seen from one end: its handshake, then a sealed stream in each direction.
+class Edge {
+public:
+    Edge(const Local& local, const Identity& self, int rank, int ranks, int peer, Peers& peers)
+        : local_(local),
+          self_(self),
+          role_(rank > peer ? Role::initiator : Role::responder),
+          peer_(peer),
+          peers_(peers),
+          context_(context(ranks, std::max(rank, peer), std::min(rank, peer))),
+          name_(rank_text(peer)),
+          sealer_(local.crypto, sending_),
+          opener_(local.crypto, receiving_) {
+        local_.check_addresses = false;
+        local_.context = context_;
+        local_.peer = name_;
+        self_.local = {};
+        self_.remote = {};
+    }
+    ~Edge() {
+        abandon(handshake_);
+        wipe(&sending_, sizeof sending_);
+        wipe(&receiving_, sizeof receiving_);
+    }
+    Edge(const Edge&) = delete;
+    Edge& operator=(const Edge&) = delete;
+
+    int peer() const { return peer_; }
+    const std::string& name() const { return name_; }
+
+    Result<void> begin() { return start(local_, role_, self_, handshake_); }
+
+    Result<void> send_hello() {
+        std::array<std::uint8_t, kHelloSize> hello;
+        if (auto done = write_hello(local_, handshake_, hello); !done) {
+            return done;
+        }
+        return peers_.send(peer_, hello);
+    }
+
+    Result<void> receive_hello() {
+        std::array<std::uint8_t, kHelloSize> hello;
+        if (auto done = peers_.receive(peer_, hello); !done) {
+            return done;
+        }
+        return read_hello(local_, handshake_, hello);
+    }
+
+    Result<void> open_streams() {
+        if (auto done = finish(local_, handshake_, sending_, receiving_); !done) {
+            return done;
+        }
+        const char* const node = handshake_.peer.node;
+        name_ += " on node " + std::string(node, ::strnlen(node, kNodeNameSize));
+        local_.peer = name_;
+        return {};
+    }
+
+    Result<void> send_confirm() {
+        std::array<std::uint8_t, 2 * seal::kRecordOverhead> record;
+        const auto size = sealer_.seal_control(seal::RecordType::confirm, record.data());
+        if (!size) {
+            return tl::unexpected(size.error());
+        }
+        return peers_.send(peer_, {record.data(), *size});
+    }
+
+    Result<void> receive_confirm() { return receive_record(seal::RecordType::confirm, {}); }
+
+    /// As records of the largest size, one a message, and a last one with the rest; of nothing, an empty one.
+    Result<void> send(std::span<const std::uint8_t> plain) {
+        do {
+            const std::size_t part = std::min(plain.size(), seal::kMaxPlaintext);
+            if (auto done = send_record(plain.first(part)); !done) {
+                return done;
+            }
+            plain = plain.subspan(part);
+        } while (!plain.empty());
+        return {};
+    }
+
+    Result<void> receive(std::span<std::uint8_t> plain) {
+        do {
+            const std::size_t part = std::min(plain.size(), seal::kMaxPlaintext);
+            if (auto done = receive_record(seal::RecordType::data, plain.first(part)); !done) {
+                return done;
+            }
+            plain = plain.subspan(part);
+        } while (!plain.empty());
+        return {};
+    }
+
+private:
+    using Context = std::array<std::uint8_t, kContextLabel.size() + 3 * kNumberSize>;
+
+    /// A hello of one edge opens on no other, nor on a connection.
+    static Context context(int ranks, int child, int parent) {
+        Context made;
+        auto at = std::ranges::copy(kContextLabel, made.begin()).out;
+        for (const int value : {ranks, child, parent}) {
+            at = std::ranges::copy(number(value), at).out;
+        }
+        return made;
+    }
+
+    Result<void> send_record(std::span<const std::uint8_t> plain) {
+        std::vector<std::uint8_t> record(plain.size() + 2 * seal::kRecordOverhead);
+        const iovec in = piece(plain.data(), plain.size());
+        const auto size = sealer_.seal({&in, 1}, plain.size(), record.data());
+        if (!size) {
+            return tl::unexpected(size.error());
+        }
+        return peers_.send(peer_, {record.data(), *size});
+    }
+
+    Result<void> receive_record(seal::RecordType due, std::span<std::uint8_t> plain) {
+        std::vector<std::uint8_t> record(plain.size() + seal::kRecordOverhead);
+        if (auto done = peers_.receive(peer_, record); !done) {
+            return done;
+        }
+        const iovec out = {plain.data(), plain.size()};
+        const auto type = opener_.open(record.data(), {&out, 1});
+        if (!type) {
+            return fail(type.error().code, "what " + name_ + " sent is refused: " + type.error().line);
+        }
+        if (*type != due) {
+            return fail(EPROTO, name_ + " sent a record of another type than was due");
+        }
+        return {};
+    }
+
+    Local local_;
+    Identity self_;
+    Role role_;
+    int peer_;
+    Peers& peers_;
+    Context context_;
+    std::string name_;
+    HandshakeState handshake_{};
+    seal::DirectionState sending_{};
+    seal::DirectionState receiving_{};
+    seal::StreamSealer sealer_;
+    seal::StreamOpener opener_;
+};
+
+/// One rank's part.
+class Agreement {
+public:
+    Agreement(const Local& local, int rank, int ranks, const NodeId& node, const Identity& self, Peers& peers)
+        : local_(local), ranks_(ranks), subtree_(subtree_of(rank, ranks)), table_(ranks) {
+        table_.enter(rank, node);
+        std::ranges::copy(self.job, job_.begin());
+        if (rank != 0) {
+            parent_.emplace(local, self, rank, ranks, parent_of(rank), peers);
+        }
+        for (const int child : children_of(rank, ranks)) {
+            children_.emplace_back(local, self, rank, ranks, child, peers);
+        }
+    }
+
+    /// From the root down: a rank with another key than the rest is refused by its parent before it can refuse its
+    /// children, so that the one line which people read is about the right rank.
+    Result<void> join() {
+        if (parent_) {
+            if (auto done = join_parent(); !done) {
+                return done;
+            }
+        }
+        return each_largest_first([](Edge& child) { return join_child(child); });
+    }
+
+    Result<void> gather() {
+        if (auto done = each_smallest_first([&](Edge& child) { return gather_from(child); }); !done) {
+            return done;
+        }
+        if (!parent_) {
+            return {};
+        }
+        if (auto done = parent_->send_confirm(); !done) {
+            return done;
+        }
+        return parent_->send(table_.of(subtree_));
+    }
+
+    Result<void> spread() {
+        if (auto done = parent_ ? spread_from_parent() : draw_secret(); !done) {
+            return done;
+        }
+        return each_largest_first([&](Edge& child) { return spread_to(child); });
+    }
+
+    Result<void> confirm() {
+        if (auto done = derive(); !done) {
+            return done;
+        }
+        if (auto done = each_smallest_first([&](Edge& child) { return confirm_of(child); }); !done) {
+            return done;
+        }
+        return parent_ ? parent_->send(confirmation_.bytes) : Result<void>();
+    }
+
+    Result<void> go() {
+        if (parent_) {
+            if (auto done = parent_->receive({}); !done) {
+                return done;
+            }
+        }
+        return each_largest_first([](Edge& child) { return child.send({}); });
+    }
+
+    void hand_out(Agreed& out) const {
+        std::ranges::copy(secret_.bytes, out.secret.bytes);
+        out.nodes = table_.nodes();
+    }
+
+private:
+    template <class Iterator, class Part>
+    static Result<void> each(Iterator child, Iterator end, const Part& part) {
+        for (; child != end; ++child) {
+            if (auto done = part(*child); !done) {
+                return done;
+            }
+        }
+        return {};
+    }
+    /// Upwards: the smallest subtree is the first to be ready.
+    template <class Part>
+    Result<void> each_smallest_first(const Part& part) {
+        return each(children_.begin(), children_.end(), part);
+    }
+    /// Downwards: the largest subtree has the longest way to go.
+    template <class Part>
+    Result<void> each_largest_first(const Part& part) {
+        return each(children_.rbegin(), children_.rend(), part);
+    }
+
+    Result<void> join_parent() {
+        if (auto done = parent_->begin(); !done) {
+            return done;
+        }
+        if (auto done = parent_->send_hello(); !done) {
+            return done;
+        }
+        if (auto done = parent_->receive_hello(); !done) {
+            return done;
+        }
+        return parent_->open_streams();
+    }
+
+    static Result<void> join_child(Edge& child) {
+        if (auto done = child.begin(); !done) {
+            return done;
+        }
+        if (auto done = child.receive_hello(); !done) {
+            return done;
+        }
+        if (auto done = child.send_hello(); !done) {
+            return done;
+        }
+        return child.open_streams();
+    }
+
+    Result<void> gather_from(Edge& child) {
+        const Run below = subtree_of(child.peer(), ranks_);
+        if (auto done = child.receive_confirm(); !done) {
+            return done;
+        }
+        if (auto done = child.receive(table_.of(below)); !done) {
+            return done;
+        }
+        if (!table_.in_order(below)) {
+            return fail(EPROTO, child.name() + " sent a table of other members than " + text(below) + " in order");
+        }
+        return {};
+    }
+
+    Result<void> draw_secret() {
+        if (local_.crypto.kex->random(drawn_.data(), drawn_.size()) != CRYPTMPI_OK) {
+            return fail(EIO, "agreement: the crypto module's random generator failed");
+        }
+        return {};
+    }
+
+    Result<void> spread_from_parent() {
+        if (auto done = parent_->receive(drawn_.bytes); !done) {
+            return done;
+        }
+        Table whole(ranks_);
+        if (auto done = parent_->receive(whole.all()); !done) {
+            return done;
+        }
+        const Run everybody = {0, ranks_};
+        if (!whole.in_order(everybody)) {
+            return fail(EPROTO,
+                        parent_->name() + " sent a table of other members than " + text(everybody) + " in order");
+        }
+        if (!std::ranges::equal(whole.of(subtree_), table_.of(subtree_))) {
+            return fail(EPROTO, parent_->name() + " sent a table that changes the node of " + text(subtree_));
+        }
+        table_ = std::move(whole);
+        return {};
+    }
+
+    Result<void> spread_to(Edge& child) {
+        if (auto done = child.send(drawn_.bytes); !done) {
+            return done;
+        }
+        return child.send(table_.all());
+    }
+
+    /// Hash of all that must be the same everywhere.
+    Result<Hash> transcript() {
+        const Number count = number(ranks_);
+        const std::uint8_t kind[] = {kProtocolVersion, static_cast<std::uint8_t>(local_.crypto.suite)};
+        const iovec in[] = {piece(kTranscriptLabel.data(), kTranscriptLabel.size()), piece(kind, sizeof kind),
+                            piece(job_.data(), job_.size()), piece(count.data(), count.size()),
+                            piece(table_.all().data(), table_.all().size())};
+        Hash hash;
+        if (local_.crypto.kex->sha256(hash.data(), in, std::size(in)) != CRYPTMPI_OK) {
+            return fail(EIO, "agreement: the crypto module's SHA-256 failed");
+        }
+        return hash;
+    }
+
+    /// Ranks that disagree about anything in the transcript get secrets that have nothing in common.
+    Result<void> derive() {
+        const auto hash = transcript();
+        if (!hash) {
+            return tl::unexpected(hash.error());
+        }
+        const std::string_view bytes(reinterpret_cast<const char*>(hash->data()), hash->size());
+        const auto expand = [&](std::string_view label, Secret<32>& to) {
+            return seal::expand(*local_.crypto.kex, drawn_.data(), std::string(label).append(bytes), to.data(),
+                                to.size());
+        };
+        if (auto done = expand(kSecretLabel, secret_); !done) {
+            return done;
+        }
+        return expand(kConfirmLabel, confirmation_);
+    }
+
+    Result<void> confirm_of(Edge& child) {
+        Secret<32> theirs;
+        if (auto done = child.receive(theirs.bytes); !done) {
+            return done;
+        }
+        if (!std::ranges::equal(theirs.bytes, confirmation_.bytes)) {
+            return fail(EPROTO, child.name() + " confirms another secret or another table of the job than ours");
+        }
+        return {};
+    }
+
+    const Local& local_;
+    int ranks_;
+    Run subtree_;
+    Hash job_{};
+    Table table_;
+    std::optional<Edge> parent_;
+    std::deque<Edge> children_;  // the smallest subtree first; a deque, because an edge does not move
+    Secret<32> drawn_;           // by the root
+    Secret<32> secret_;
+    Secret<32> confirmation_;
+};
+
+Result<void> run(Agreement& agreement) {
+    for (const auto pass :
+         {&Agreement::join, &Agreement::gather, &Agreement::spread, &Agreement::confirm, &Agreement::go}) {
+        if (auto done = (agreement.*pass)(); !done) {
+            return done;
+        }
+    }
+    return {};
+}
+
+void empty(Agreed& out) {
+    wipe(out.secret.data(), out.secret.size());
+    out.nodes.clear();
+}
+
+}  // namespace
+
+Result<void> agree(const Local& local, int rank, int ranks, const NodeId& node, const Identity& self, Peers& peers,
+                   Agreed& out) {
+    empty(out);
+    if (ranks < 1 || ranks > kMaxRanks || rank < 0 || rank >= ranks) {
+        return fail(EINVAL, "agreement: a job of " + std::to_string(ranks) + " ranks was asked for; it can have 1 to " +
+                                std::to_string(kMaxRanks));
+    }
+    Agreement agreement(local, rank, ranks, node, self, peers);
+    auto done = run(agreement);
+    if (done) {
+        agreement.hand_out(out);
+    }
+    return done;
+}
+
+}  // namespace cryptmpi::keys

@@ -1,0 +1,61 @@
+// The MPI layer's key agreement: the ranks of a job come to one fresh secret and one table of who is on which node.
+//
+// The ranks are a binomial tree with its root at 0: the parent of a rank is the rank without its lowest set bit, and
+// the subtree of a rank is a run of ranks that begins with it. On every edge the handshake of keys/handshake.hpp, the
+// child as initiator, gives a sealed stream in each direction. Then, five times along the tree:
+//
+//   join     down   the handshakes: a rank answers its children after its parent has answered it
+//   gather   up     each rank's subtree: who is on which node
+//   spread   down   the root's fresh secret, and the whole table
+//   confirm  up     "all of my subtree hold this very secret, table, suite and version"
+//   go       down   nobody succeeds before it: one rank that sees something else stops all
+//
+// docs/protocol.md has the bytes. No MPI here: whoever calls moves the messages.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/result.hpp"
+#include "base/secret.hpp"
+#include "keys/handshake.hpp"
+
+namespace cryptmpi::keys {
+
+inline constexpr int kMaxRanks = 1 << 24;  // the table stays within one key's limits, and its size within an int
+
+/// What tells nodes apart: the same for all ranks of a node.
+using NodeId = std::array<std::uint8_t, 32>;
+
+/// How bytes get to other ranks during the agreement. Between two ranks they arrive in order, or they are refused.
+/// An error's line names the rank: it is passed on as it is.
+class Peers {
+public:
+    virtual ~Peers() = default;
+
+    /// May wait until the peer receives.
+    virtual Result<void> send(int rank, std::span<const std::uint8_t> message) = 0;
+
+    /// The next message from `rank`, which must have its size. Errors: nothing came in time, another size.
+    ///
+    /// The first message from a higher rank is sent as soon as that rank begins: where it does not come, that rank is
+    /// not one of us. Rank 0's first waits for those only. Everything else may wait for any rank, so it needs more
+    /// patience than these two, or a silent rank's neighbours are blamed for it.
+    virtual Result<void> receive(int rank, std::span<std::uint8_t> message) = 0;
+};
+
+struct Agreed {
+    Secret<32> secret;          // the job's; fresh, and only for members that agreed on the same
+    std::vector<NodeId> nodes;  // by rank
+};
+
+/// One rank's part, on every rank of the job at once. `local` has the suite and the job key, `self` the job, the host's
+/// name and the process; addresses are not used. When it succeeds, every rank holds what `out` holds, though a rank
+/// that misses the last message fails. When it fails, `out` is empty and the job cannot go on: the other ranks stand
+/// still until it ends. Each error is one line that completes "rank 3: ...", and names the peer where it is about one.
+Result<void> agree(const Local& local, int rank, int ranks, const NodeId& node, const Identity& self, Peers& peers,
+                   Agreed& out);
+
+}  // namespace cryptmpi::keys

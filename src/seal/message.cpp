@@ -1,0 +1,139 @@
+#include "seal/message.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "seal/nonce_ledger.hpp"
+
+namespace cryptmpi::seal {
+namespace {
+
+constexpr unsigned kEpochShift = 48;
+constexpr unsigned kFormShift = 63;
+
+void write_header(const MessageHeader& header, std::uint8_t out[kMessageHeaderSize]) {
+    const std::uint64_t word = header.number | std::uint64_t{header.epoch} << kEpochShift |
+                               static_cast<std::uint64_t>(header.form) << kFormShift;
+    for (std::size_t i = 0; i < kMessageHeaderSize; ++i) out[i] = static_cast<std::uint8_t>(word >> (8 * i));
+}
+
+/// Each epoch's secret comes from the flow's, not from the epoch before: a message of an old epoch may be received
+/// late.
+Result<RecordKey> epoch_key(const Crypto& crypto, const std::uint8_t secret[kSecretSize], std::uint32_t epoch) {
+    const char label[] = {'e', 'p', 'o', 'c', 'h', static_cast<char>(epoch), static_cast<char>(epoch >> 8)};
+    Secret<kSecretSize> own;
+    if (auto done = expand(*crypto.kex, secret, {label, sizeof label}, own.data(), kSecretSize); !done) {
+        return tl::unexpected(std::move(done.error()));
+    }
+    return RecordKey::derive(crypto, own.data());
+}
+
+void wipe_pieces(std::span<const iovec> pieces) {
+    for (const iovec& piece : pieces) wipe(piece.iov_base, piece.iov_len);
+}
+
+}  // namespace
+
+MessageHeader parse_message_header(const std::uint8_t header[kMessageHeaderSize]) {
+    std::uint64_t word = 0;
+    for (std::size_t i = 0; i < kMessageHeaderSize; ++i) word |= std::uint64_t{header[i]} << (8 * i);
+    return {word & (kMostMessages - 1), static_cast<std::uint32_t>(word >> kEpochShift) & (kMostEpochs - 1),
+            static_cast<Form>(word >> kFormShift)};
+}
+
+MessageSealer::MessageSealer(const Crypto& crypto, const std::uint8_t secret[kSecretSize], MessageLimits limits)
+    : crypto_(crypto), limits_(limits) {
+    std::memcpy(secret_, secret, kSecretSize);
+}
+
+MessageSealer::~MessageSealer() {
+    wipe(secret_, kSecretSize);
+}
+
+Result<void> MessageSealer::make_room(std::size_t size) {
+    const bool full = messages_ >= limits_.messages || (messages_ != 0 && bytes_ + size > limits_.bytes);
+    if (key_ && !full) [[likely]] {
+        return {};
+    }
+    if (full && epoch_ + 1 == kMostEpochs) {
+        return fail(EOVERFLOW, "a flow of messages came to the end of its keys: end the job and start it anew");
+    }
+    const std::uint32_t next = full ? epoch_ + 1 : epoch_;
+    auto key = epoch_key(crypto_, secret_, next);
+    if (!key) return tl::unexpected(std::move(key.error()));
+    if (full) ++counters_.rekeys;
+    key_ = std::move(*key);
+    epoch_ = next;
+    messages_ = 0;
+    bytes_ = 0;
+    return {};
+}
+
+Result<void> MessageSealer::seal(std::uint32_t lane, std::uint64_t number, Form form, std::span<const iovec> in,
+                                 std::size_t size, std::uint8_t* out) {
+    if (number >= kMostMessages) return fail(EOVERFLOW, "a lane of messages came to the end of its numbers");
+    if (auto done = make_room(size); !done) return done;
+    write_header({number, epoch_, form}, out);
+    std::uint8_t nonce[kNonceSize];
+    key_.nonce(lane, number, nonce);
+    note_nonce(key_, lane, number);
+    ++messages_;
+    bytes_ += size;
+    if (crypto_.aead->seal(key_.context(), nonce, out, kMessageHeaderSize, in.data(), in.size(),
+                           out + kMessageHeaderSize, out + kMessageHeaderSize + size) != CRYPTMPI_OK) {
+        wipe(out, kMessageOverhead + size);
+        return fail(EIO, "the crypto module failed to seal a message");
+    }
+    ++counters_.messages;
+    counters_.bytes += size;
+    return {};
+}
+
+MessageOpener::MessageOpener(const Crypto& crypto, const std::uint8_t secret[kSecretSize]) : crypto_(crypto) {
+    std::memcpy(secret_, secret, kSecretSize);
+}
+
+MessageOpener::~MessageOpener() {
+    wipe(secret_, kSecretSize);
+}
+
+Result<const RecordKey*> MessageOpener::key_of(std::uint32_t epoch) {
+    if (epochs_[0].key && epochs_[0].number == epoch) [[likely]] {
+        return &epochs_[0].key;
+    }
+    std::swap(epochs_[0], epochs_[1]);
+    if (epochs_[0].key && epochs_[0].number == epoch) return &epochs_[0].key;
+    auto key = epoch_key(crypto_, secret_, epoch);
+    if (!key) return tl::unexpected(std::move(key.error()));
+    epochs_[0].key = std::move(*key);
+    epochs_[0].number = epoch;
+    return &epochs_[0].key;
+}
+
+Result<MessageHeader> MessageOpener::open(std::uint32_t lane, const std::uint8_t* wire, std::size_t wire_size,
+                                          std::span<const iovec> out) {
+    if (wire_size < kMessageOverhead) {
+        wipe_pieces(out);
+        return fail(EBADMSG, "the message is shorter than any sealed one");
+    }
+    const MessageHeader header = parse_message_header(wire);
+    auto key = key_of(header.epoch);
+    if (!key) {
+        wipe_pieces(out);
+        return tl::unexpected(std::move(key.error()));
+    }
+    std::uint8_t nonce[kNonceSize];
+    (*key)->nonce(lane, header.number, nonce);
+    const std::size_t size = wire_size - kMessageOverhead;
+    const int status = crypto_.aead->open((*key)->context(), nonce, wire, kMessageHeaderSize, wire + kMessageHeaderSize,
+                                          size, out.data(), out.size(), wire + kMessageHeaderSize + size);
+    if (status == CRYPTMPI_FORGED) return fail(EBADMSG, "the message does not open: altered, moved, or not ours");
+    if (status != CRYPTMPI_OK) return fail(EIO, "the crypto module failed to open a message");
+    ++counters_.messages;
+    counters_.bytes += size;
+    return header;
+}
+
+}  // namespace cryptmpi::seal

@@ -1,0 +1,114 @@
+// A message of the MPI layer: sealed whole at one rank, opened whole at another (or at every other one).
+//
+// Wire format (docs/protocol.md): header (8) | ciphertext (length) | tag (16).
+//   header: little endian; number of the message in its lane (bits 0..47), epoch (bits 48..62), form (bit 63)
+//   nonce:  the epoch's base xor (lane, 4 bytes big endian | number, 8 bytes big endian); associated data: the header
+//
+// A flow is one sender's messages to one receiver, or to all of one communicator, of one kind; its secret comes from
+// all that both know of it, so a record moved between flows does not open. A lane is what keeps its order inside a flow
+// (for point-to-point messages the tag): each counts its own messages, so no two messages share a nonce, and the
+// receiver tells from the number whether one was lost, repeated or moved (seal/arrivals.hpp).
+#pragma once
+
+#include <sys/uio.h>
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "base/result.hpp"
+#include "seal/constants.hpp"
+#include "seal/key_schedule.hpp"
+
+namespace cryptmpi::seal {
+
+inline constexpr std::size_t kMessageHeaderSize = 8;
+inline constexpr std::size_t kMessageOverhead = kMessageHeaderSize + kTagSize;
+inline constexpr std::uint64_t kMostMessages = std::uint64_t{1} << 48;  // of one lane
+inline constexpr std::uint32_t kMostEpochs = 1U << 15;                  // of one flow
+
+enum class Form : std::uint8_t {
+    whole = 0,     // the payload is the message
+    announced = 1  // the payload says how the message comes
+};
+
+struct MessageHeader {
+    std::uint64_t number;  // in the lane, from 0
+    std::uint32_t epoch;
+    Form form;
+};
+
+/// Not authenticated until the message is opened.
+MessageHeader parse_message_header(const std::uint8_t header[kMessageHeaderSize]);
+
+/// What a key may do before the next one; tests lower them.
+struct MessageLimits {
+    std::uint64_t messages = kRekeyRecords;
+    std::uint64_t bytes = kRekeyBytes;  // of plaintext
+};
+
+/// Totals, for the report.
+struct MessageCounters {
+    std::uint64_t messages = 0;
+    std::uint64_t bytes = 0;  // of plaintext
+    std::uint64_t rekeys = 0;
+};
+
+/// The sender's end of a flow. Used by one thread at a time.
+class MessageSealer {
+public:
+    MessageSealer(const Crypto& crypto, const std::uint8_t secret[kSecretSize], MessageLimits limits = {});
+    ~MessageSealer();
+    MessageSealer(const MessageSealer&) = delete;
+    MessageSealer& operator=(const MessageSealer&) = delete;
+
+    /// Seals the concatenation of `in` (`size` bytes) as message `number` of `lane`, kMessageOverhead + size bytes at
+    /// `out`. The caller counts: no lane has one number twice. Errors: EOVERFLOW at the end of all epochs or numbers;
+    /// EIO when the module failed.
+    Result<void> seal(std::uint32_t lane, std::uint64_t number, Form form, std::span<const iovec> in, std::size_t size,
+                      std::uint8_t* out);
+
+    const MessageCounters& counters() const { return counters_; }
+
+private:
+    Result<void> make_room(std::size_t size);
+
+    Crypto crypto_;
+    std::uint8_t secret_[kSecretSize];
+    MessageLimits limits_;
+    RecordKey key_;
+    std::uint32_t epoch_ = 0;
+    std::uint64_t messages_ = 0;  // in this epoch
+    std::uint64_t bytes_ = 0;
+    MessageCounters counters_;
+};
+
+/// The receiver's end of a flow. Used by one thread at a time.
+class MessageOpener {
+public:
+    MessageOpener(const Crypto& crypto, const std::uint8_t secret[kSecretSize]);
+    ~MessageOpener();
+    MessageOpener(const MessageOpener&) = delete;
+    MessageOpener& operator=(const MessageOpener&) = delete;
+
+    /// Opens the message of `wire_size` bytes at `wire` that came in `lane` into `out`, whose lengths sum to its
+    /// plaintext's. Errors (EBADMSG): shorter than any message, does not open; `out` then holds zeros.
+    Result<MessageHeader> open(std::uint32_t lane, const std::uint8_t* wire, std::size_t wire_size,
+                               std::span<const iovec> out);
+
+    const MessageCounters& counters() const { return counters_; }
+
+private:
+    struct Epoch {
+        RecordKey key;
+        std::uint32_t number = 0;
+    };
+    Result<const RecordKey*> key_of(std::uint32_t epoch);
+
+    Crypto crypto_;
+    std::uint8_t secret_[kSecretSize];
+    std::array<Epoch, 2> epochs_;  // the latest used first: messages of neighbouring epochs can come in any order
+    MessageCounters counters_;
+};
+
+}  // namespace cryptmpi::seal

@@ -1,0 +1,68 @@
+// Arbitrary answers to one rank's part of the agreement; the first two bytes choose the number of ranks and the rank.
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <vector>
+
+#include "keys/agreement.hpp"
+#include "toy_crypto.hpp"
+
+using namespace cryptmpi;
+
+namespace {
+
+/// Every message that is awaited is the next bytes of the input, whoever it should be from.
+class Input : public keys::Peers {
+public:
+    Input(const std::uint8_t* data, std::size_t size) : rest_(data, size) {}
+
+    Result<void> send(int, std::span<const std::uint8_t>) override { return {}; }
+    Result<void> receive(int, std::span<std::uint8_t> message) override {
+        if (rest_.size() < message.size()) {
+            return fail(ETIMEDOUT, "no more");
+        }
+        std::copy_n(rest_.begin(), message.size(), message.begin());
+        rest_ = rest_.subspan(message.size());
+        return {};
+    }
+
+private:
+    std::span<const std::uint8_t> rest_;
+};
+
+bool empty(const keys::Agreed& agreed) {
+    for (const std::uint8_t byte : agreed.secret.bytes) {
+        if (byte != 0) {
+            return false;
+        }
+    }
+    return agreed.nodes.empty();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    if (size < 2) {
+        return 0;
+    }
+    const int ranks = 1 + data[0] % 8;
+    const int rank = data[1] % ranks;
+    const keys::JobKey job_key;
+    const keys::Local local{fuzz::toy_crypto(), &job_key};
+    keys::NodeId node;
+    node.fill(0x33);
+    Input input(data + 2, size - 2);
+    keys::Agreed agreed;
+    if (!keys::agree(local, rank, ranks, node, keys::Identity{}, input, agreed)) {
+        if (!empty(agreed)) {
+            std::abort();
+        }
+        return 0;
+    }
+    // Whoever the others say they are: the rank itself is where it said.
+    if (agreed.nodes.size() != static_cast<std::size_t>(ranks) ||
+        agreed.nodes[static_cast<std::size_t>(rank)] != node) {
+        std::abort();
+    }
+    return 0;
+}

@@ -1,0 +1,790 @@
+#include "keys/agreement.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "keys/network.hpp"
+#include "seal/support.hpp"
+
+namespace cryptmpi::keys {
+namespace {
+
+using test::Bytes;
+using test::Message;
+using test::Network;
+
+constexpr aead::Suite kSuite = aead::Suite::aes_256_gcm;
+
+template <std::size_t N>
+bool same(const std::uint8_t (&a)[N], const std::uint8_t (&b)[N]) {
+    return std::memcmp(a, b, N) == 0;
+}
+
+std::shared_ptr<JobKey> fresh_key() {
+    auto key = std::make_shared<JobKey>();
+    const Bytes bytes = test::random_bytes(kJobKeySize);
+    std::memcpy(key->data(), bytes.data(), kJobKeySize);
+    return key;
+}
+
+/// What one rank brings, and how it went.
+struct Rank {
+    std::shared_ptr<JobKey> key;
+    Local local;
+    NodeId node{};
+    Identity self{};
+    Result<void> done;
+    Agreed agreed;
+
+    Rank(int rank, std::shared_ptr<JobKey> job_key)
+        : key(std::move(job_key)), local{test::crypto(kSuite), key.get(), true} {
+        node.fill(static_cast<std::uint8_t>(rank / 2));  // two ranks a node
+        std::memset(self.job, 0x4a, sizeof self.job);
+        std::strcpy(self.node, ("n" + std::to_string(rank / 2)).c_str());
+        self.process[0] = static_cast<std::uint8_t>(rank);
+        // What stood in the result before must not pass for one.
+        std::memset(agreed.secret.data(), 0xee, agreed.secret.size());
+        agreed.nodes.resize(7);
+    }
+    bool failed_in_silence() const { return !done && done.error().code == ETIMEDOUT; }
+    bool empty() const { return test::all_zero(agreed.secret.data(), agreed.secret.size()) && agreed.nodes.empty(); }
+};
+
+/// All ranks of a job, on two nodes or more, with one key unless a test changes that.
+struct Job {
+    explicit Job(int count, const std::shared_ptr<JobKey>& key = fresh_key()) : network(count) {
+        for (int rank = 0; rank < count; ++rank) {
+            ranks.emplace_back(rank, key);
+        }
+    }
+    int count() const { return static_cast<int>(ranks.size()); }
+    Rank& operator[](int rank) { return ranks[static_cast<std::size_t>(rank)]; }
+
+    Job& run() {
+        network.run([this](int rank) -> Network::Member {
+            if (const auto by_hand = others.find(rank); by_hand != others.end()) {
+                return by_hand->second;
+            }
+            return [this, rank](Peers& peers) {
+                Rank& one = (*this)[rank];
+                one.done = agree(one.local, rank, count(), one.node, one.self, peers, one.agreed);
+            };
+        });
+        return *this;
+    }
+    /// The ranks that know what is wrong; the others only wait in vain.
+    std::map<int, std::string> complaints() const {
+        std::map<int, std::string> lines;
+        for (int rank = 0; rank < count(); ++rank) {
+            const Rank& one = ranks[static_cast<std::size_t>(rank)];
+            if (!one.done && !one.failed_in_silence()) {
+                lines[rank] = one.done.error().line;
+            }
+        }
+        return lines;
+    }
+    std::set<int> succeeded() const {
+        std::set<int> who;
+        for (int rank = 0; rank < count(); ++rank) {
+            if (ranks[static_cast<std::size_t>(rank)].done) {
+                who.insert(rank);
+            }
+        }
+        return who;
+    }
+
+    Network network;
+    std::deque<Rank> ranks;
+    std::map<int, Network::Member> others;  // ranks that do something else than agree()
+};
+
+/// What holds whatever was done: a rank that failed has nothing, and ranks that succeeded have the same.
+void expect_no_rift(Job& job) {
+    const Rank* first = nullptr;
+    for (Rank& one : job.ranks) {
+        if (!one.done) {
+            EXPECT_TRUE(one.empty());
+            EXPECT_EQ(one.done.error().line.find('\n'), std::string::npos);
+            continue;
+        }
+        first = first == nullptr ? &one : first;
+        EXPECT_TRUE(same(one.agreed.secret.bytes, first->agreed.secret.bytes));
+        EXPECT_EQ(one.agreed.nodes, first->agreed.nodes);
+    }
+}
+
+void expect_nobody(Job& job) {
+    expect_no_rift(job);
+    EXPECT_TRUE(job.succeeded().empty());
+}
+
+void expect_everybody(Job& job) {
+    expect_no_rift(job);
+    for (int rank = 0; rank < job.count(); ++rank) {
+        ASSERT_TRUE(job[rank].done) << rank << ": " << job[rank].done.error().line;
+        ASSERT_EQ(job[rank].agreed.nodes.size(), job.ranks.size());
+        EXPECT_EQ(job[0].agreed.nodes[static_cast<std::size_t>(rank)], job[rank].node);
+    }
+    EXPECT_FALSE(test::all_zero(job[0].agreed.secret.data(), 32));
+}
+
+/// With up to 3,600 ranks, every edge carries four messages each way; the last one down says that all have confirmed.
+bool is_go(const Message& message) {
+    return message.from < message.to && message.number == 3;
+}
+
+/// After something was done to `message`, which is noticed by the rank that got it: before "go" everybody has
+/// confirmed, so nobody succeeds alone; afterwards a rank can only fail for itself and its subtree.
+void expect_stopped_at(Job& job, const Message& message) {
+    SCOPED_TRACE("message " + std::to_string(message.number) + " from " + std::to_string(message.from) + " to " +
+                 std::to_string(message.to));
+    expect_no_rift(job);
+    EXPECT_FALSE(job[message.to].done);
+    if (!is_go(message)) {
+        EXPECT_TRUE(job.succeeded().empty());
+    }
+}
+
+bool same_place(const Message& a, const Message& b) {
+    return a.from == b.from && a.to == b.to && a.number == b.number;
+}
+
+/// An attacker who does something to one message and leaves the others alone.
+Network::Attacker at(const Message& place, const std::function<std::vector<Message>(Message)>& attack) {
+    return [=](const Message& message) { return same_place(message, place) ? attack(message) : std::vector{message}; };
+}
+
+/// The messages of a job of `count` ranks that nobody disturbs.
+std::vector<Message> undisturbed(int count, const std::shared_ptr<JobKey>& key = fresh_key()) {
+    Job job(count, key);
+    expect_everybody(job.run());
+    return job.network.sent();
+}
+
+TEST(Agreement, AllRanksComeToOneSecretAndOneTable) {
+    for (const int count : {1, 2, 3, 4, 5, 8, 13, 33}) {
+        for (const aead::Suite suite : aead::kAllSuites) {
+            Job job(count);
+            for (Rank& one : job.ranks) {
+                one.local.crypto.suite = suite;
+            }
+            expect_everybody(job.run());
+        }
+    }
+}
+
+TEST(Agreement, WorksWhereASendWaitsForItsReceive) {
+    for (const int count : {2, 3, 4, 5, 8, 13, 33}) {
+        Job job(count);
+        job.network.rendezvous = true;
+        expect_everybody(job.run());
+    }
+}
+
+TEST(Agreement, ARankAloneSendsNothing) {
+    Job job(1);
+    expect_everybody(job.run());
+    EXPECT_TRUE(job.network.sent().empty());
+}
+
+TEST(Agreement, EveryJobHasItsOwnSecret) {
+    for (const int count : {1, 2, 5}) {
+        const auto key = fresh_key();
+        Job first(count, key);
+        Job second(count, key);
+        expect_everybody(first.run());
+        expect_everybody(second.run());
+        EXPECT_FALSE(same(first[0].agreed.secret.bytes, second[0].agreed.secret.bytes));
+    }
+}
+
+TEST(Agreement, AddressesDoNotMatter) {
+    Job job(3);
+    for (Rank& one : job.ranks) {
+        const Bytes somewhere = test::random_bytes(sizeof(Endpoint));
+        std::memcpy(&one.self.local, somewhere.data(), sizeof(Endpoint));
+    }
+    expect_everybody(job.run());
+}
+
+TEST(Agreement, ItsLongestPathGrowsWithTheLogarithmOfTheRanks) {
+    int before = 0;
+    for (int doublings = 1; doublings <= 6; ++doublings) {
+        Job job(1 << doublings);
+        expect_everybody(job.run());
+        const int path = job.network.longest_path();
+        // A doubling adds one edge to the longest path: four messages up, four down, each sent and received.
+        EXPECT_LE(path - before, 16) << job.count() << " ranks";
+        before = path;
+    }
+}
+
+TEST(Agreement, ANumberOfRanksThatCannotBeIsRefused) {
+    struct NoPeers : Peers {
+        Result<void> send(int, std::span<const std::uint8_t>) override { return fail(EIO, "sent"); }
+        Result<void> receive(int, std::span<std::uint8_t>) override { return fail(EIO, "received"); }
+    } peers;
+    for (const auto& [rank, count] : std::map<int, int>{{0, 0}, {1, 1}, {-1, 4}, {4, 4}, {2, kMaxRanks + 1}}) {
+        Rank one(0, fresh_key());
+        const auto done = agree(one.local, rank, count, one.node, one.self, peers, one.agreed);
+        ASSERT_FALSE(done.has_value());
+        EXPECT_EQ(done.error().code, EINVAL);
+        EXPECT_TRUE(one.empty());
+    }
+}
+
+TEST(Agreement, AFailingModuleLeavesNothing) {
+    const cryptmpi_kex good = *test::crypto().kex;
+    cryptmpi_kex no_random = good;
+    no_random.random = [](std::uint8_t*, std::size_t) -> int { return CRYPTMPI_FAILED; };
+    cryptmpi_kex no_hash = good;
+    no_hash.sha256 = [](std::uint8_t*, const iovec*, std::size_t) -> int { return CRYPTMPI_FAILED; };
+    cryptmpi_kex no_hmac = good;
+    no_hmac.hmac_sha256 = [](std::uint8_t*, const std::uint8_t*, std::size_t, const iovec*, std::size_t) -> int {
+        return CRYPTMPI_FAILED;
+    };
+    for (const cryptmpi_kex* broken : {&no_random, &no_hash, &no_hmac}) {
+        for (const int count : {1, 3}) {
+            Job job(count);
+            job[0].local.crypto.kex = broken;
+            expect_nobody(job.run());
+            EXPECT_EQ(job.complaints().size(), 1U);
+            EXPECT_NE(job.complaints()[0].find("the crypto module's"), std::string::npos);
+        }
+    }
+}
+
+// One rank that does not belong: a leaf, an inner rank, and the root, which the others are measured by. In a tree of
+// eight ranks, 0 is the parent of 4, 2 and 1, and 6 of 7. Its parent names it, and nobody else complains.
+struct Stranger {
+    int rank;
+    int complains;
+    std::string named;
+};
+const Stranger kStrangers[] = {{7, 6, "rank 7"}, {4, 0, "rank 4"}, {0, 0, "rank 4"}};
+
+void expect_named(const Stranger& stranger, Job& job, const std::string& line) {
+    expect_nobody(job.run());
+    const std::map<int, std::string> expected = {{stranger.complains, stranger.named + line}};
+    EXPECT_EQ(job.complaints(), expected);
+}
+
+TEST(Agreement, ARankWithAnotherJobKeyIsNamed) {
+    for (const Stranger& stranger : kStrangers) {
+        Job job(8);
+        job[stranger.rank].key = fresh_key();
+        job[stranger.rank].local.job_key = job[stranger.rank].key.get();
+        expect_named(stranger, job,
+                     "'s hello does not open: wrong job key, or altered on the way; give every node the same key file");
+    }
+}
+
+TEST(Agreement, ARankWithAnotherSuiteIsNamed) {
+    for (const Stranger& stranger : kStrangers) {
+        Job job(8);
+        job[stranger.rank].local.crypto.suite = aead::Suite::aes_128_gcm;
+        expect_named(stranger, job,
+                     stranger.rank == 0
+                         ? " seals with AES-256-GCM, we with AES-128-GCM: give every node the same setting cipher"
+                         : " seals with AES-128-GCM, we with AES-256-GCM: give every node the same setting cipher");
+    }
+}
+
+TEST(Agreement, ARankOfAnotherJobIsNamed) {
+    for (const Stranger& stranger : kStrangers) {
+        Job job(8);
+        job[stranger.rank].self.job[31] ^= 1;
+        expect_named(stranger, job, " holds our job key but belongs to another job (its job id differs)");
+    }
+}
+
+TEST(Agreement, ARankOfAnotherVersionIsNamed) {
+    Job job(8);
+    job.network.attacker = at({7, 6, 0, {}}, [](Message hello) {
+        hello.bytes[4] = 2;
+        return std::vector{hello};
+    });
+    expect_named(kStrangers[0], job,
+                 " speaks protocol version 2, we speak 1: install the same CryptMPI release on every node");
+}
+
+TEST(Agreement, ARankThatSpeaksSomethingElseIsNamed) {
+    Job job(8);
+    job.network.attacker = at({7, 6, 0, {}}, [](Message hello) {
+        hello.bytes[0] = 'c';
+        return std::vector{hello};
+    });
+    expect_named(kStrangers[0], job,
+                 " does not speak CryptMPI (its first bytes are no hello): start it under cryptmpi too");
+}
+
+TEST(Agreement, ARankThatIsNotThereStopsAll) {
+    for (const int absent : {7, 4, 0}) {
+        Job job(8);
+        job.others[absent] = [](Peers&) {};
+        job[absent].done = fail(ETIMEDOUT, "was not there");
+        job[absent].agreed.nodes.clear();
+        wipe(job[absent].agreed.secret.data(), 32);
+        expect_nobody(job.run());
+        const int neighbour = absent == 7 ? 6 : absent == 4 ? 0 : 4;
+        EXPECT_EQ(job[neighbour].done.error().line, "rank " + std::to_string(absent) + " did not answer");
+    }
+}
+
+TEST(Agreement, EveryFlippedByteIsNoticed) {
+    for (const int count : {2, 3}) {
+        for (const Message& place : undisturbed(count)) {
+            for (std::size_t byte = 0; byte < place.bytes.size(); ++byte) {
+                Job job(count);
+                job.network.attacker = at(place, [&](Message message) {
+                    message.bytes[byte] ^= static_cast<std::uint8_t>(1U << byte % 8);
+                    return std::vector{message};
+                });
+                expect_stopped_at(job.run(), place);
+                EXPECT_EQ(job.complaints().count(place.to), 1U) << "byte " << byte;
+            }
+        }
+    }
+}
+
+TEST(Agreement, EveryDroppedMessageIsNoticed) {
+    for (const Message& place : undisturbed(5)) {
+        Job job(5);
+        job.network.attacker = at(place, [](const Message&) { return std::vector<Message>{}; });
+        expect_stopped_at(job.run(), place);
+    }
+}
+
+TEST(Agreement, ARepeatedMessageIsNoticedOrNeverRead) {
+    for (const Message& place : undisturbed(5)) {
+        Job job(5);
+        job.network.attacker = at(place, [](const Message& message) { return std::vector{message, message}; });
+        job.run();
+        if (place.number == 3) {  // the last on its way
+            expect_everybody(job);
+        } else {
+            expect_stopped_at(job, {place.from, place.to, place.number + 1, {}});
+        }
+    }
+}
+
+TEST(Agreement, AMessageOfAnEarlierRunIsNoticed) {
+    const auto key = fresh_key();
+    for (const Message& old : undisturbed(5, key)) {
+        Job job(5, key);
+        job.network.attacker = at(old, [&](const Message&) { return std::vector{old}; });
+        job.run();
+        if (old.from > old.to && old.number == 0) {
+            // A hello 1 of the same rank of the same job: its parent answers, and the rank cannot use the answer.
+            expect_nobody(job);
+            EXPECT_TRUE(job.complaints().contains(old.from));
+        } else {
+            expect_stopped_at(job, old);
+        }
+    }
+}
+
+TEST(Agreement, WhoReplaysARankGetsNoFurtherThanItsHello) {
+    const auto key = fresh_key();
+    const std::vector<Message> recorded = undisturbed(4, key);
+    for (int replayed = 1; replayed < 4; ++replayed) {
+        Job job(4, key);
+        job.others[replayed] = [&](Peers& peers) {
+            for (const Message& message : recorded) {
+                if (message.from == replayed) {
+                    EXPECT_TRUE(peers.send(message.to, message.bytes).has_value());
+                }
+            }
+        };
+        job[replayed].done = fail(ETIMEDOUT, "was replayed");
+        job[replayed].agreed.nodes.clear();
+        wipe(job[replayed].agreed.secret.data(), 32);
+        expect_nobody(job.run());
+        const int parent = replayed & (replayed - 1);
+        const std::string node = job[replayed].self.node;
+        EXPECT_EQ(job[parent].done.error().line,
+                  "what rank " + std::to_string(replayed) + " on node " + node +
+                      " sent is refused: record 0 of epoch 0 does not open: altered, dropped, repeated or moved on the "
+                      "way");
+    }
+}
+
+TEST(Agreement, AReflectedMessageIsNoticed) {
+    for (const Message& place : undisturbed(4)) {
+        Job job(4);
+        bool reflected = false;
+        job.network.attacker = at(place, [&](Message message) {
+            for (const Message& earlier : job.network.sent()) {
+                if (earlier.from == message.to && earlier.to == message.from) {
+                    message.bytes = earlier.bytes;
+                    reflected = true;
+                }
+            }
+            return std::vector{message};
+        });
+        job.run();
+        if (reflected) {
+            expect_stopped_at(job, place);
+        } else {
+            EXPECT_EQ(place.number, 0);  // hello 1 comes before anything that could be sent back
+            expect_everybody(job);
+        }
+    }
+}
+
+/// Whatever is on its way at `a` arrives at `b`, and the reverse.
+Network::Attacker exchange(const Message& a, const Message& b) {
+    return [a, b, held = std::vector<Message>()](const Message& message) mutable {
+        if (!same_place(message, a) && !same_place(message, b)) {
+            return std::vector{message};
+        }
+        held.push_back(message);
+        if (held.size() < 2) {
+            return std::vector<Message>{};
+        }
+        std::swap(held[0].bytes, held[1].bytes);
+        return held;
+    };
+}
+
+TEST(Agreement, MessagesExchangedBetweenEdgesAreNoticed) {
+    const std::vector<Message> places = undisturbed(4);
+    for (const Message& a : places) {
+        for (const Message& b : places) {
+            const bool other_edge = std::pair(a.from, a.to) < std::pair(b.from, b.to);
+            if (!other_edge || a.number != b.number || a.bytes.size() != b.bytes.size()) {
+                continue;
+            }
+            Job job(4);
+            job.network.attacker = exchange(a, b);
+            job.run();
+            expect_stopped_at(job, a);
+            expect_stopped_at(job, b);
+        }
+    }
+}
+
+TEST(Agreement, WholeEdgesExchangedAreNoticed) {
+    Job job(3);
+    job.network.attacker = [](Message message) {
+        const auto exchanged = [](int rank) { return rank == 0 ? 0 : 3 - rank; };
+        message.from = exchanged(message.from);
+        message.to = exchanged(message.to);
+        return std::vector{message};
+    };
+    expect_nobody(job.run());
+    EXPECT_EQ(job.complaints()[0],
+              "rank 2's hello does not open: wrong job key, or altered on the way; give every node the same key file");
+}
+
+TEST(Agreement, ARankThatCountsOtherRanksIsNoticed) {
+    Job job(3);
+    job.others[1] = [&](Peers& peers) {
+        Rank& one = job[1];
+        one.done = agree(one.local, 1, 2, one.node, one.self, peers, one.agreed);
+    };
+    expect_nobody(job.run());
+    EXPECT_EQ(job.complaints()[0],
+              "rank 1's hello does not open: wrong job key, or altered on the way; give every node the same key file");
+}
+
+TEST(Agreement, MessagesExchangedBetweenJobsAreNoticed) {
+    const auto key = fresh_key();
+    Job other_job(4, key);
+    for (Rank& one : other_job.ranks) {
+        one.self.job[0] ^= 1;
+    }
+    expect_everybody(other_job.run());
+    for (const Message& theirs : other_job.network.sent()) {
+        Job job(4, key);
+        job.network.attacker = at(theirs, [&](const Message&) { return std::vector{theirs}; });
+        expect_stopped_at(job.run(), theirs);
+    }
+}
+
+/// One end of one edge, as docs/protocol.md has it: an implementation of its own, that can also do what no honest rank
+/// does.
+class ByHand {
+public:
+    ByHand(Rank& rank, int ranks, int self, int peer, Peers& peers) : rank_(rank), peer_(peer), peers_(peers) {
+        const std::string label = "mpi layer";
+        context_.assign(label.begin(), label.end());
+        for (const int number : {ranks, std::max(self, peer), std::min(self, peer)}) {
+            append_number(context_, number);
+        }
+        role_ = self > peer ? Role::initiator : Role::responder;
+        local_ = rank.local;
+        local_.check_addresses = false;
+        local_.context = context_;
+    }
+
+    bool shake_hands() {
+        return must(start(local_, role_, rank_.self, state_)) && exchange_hellos() &&
+               must(finish(local_, state_, sending_, receiving_));
+    }
+    void send_confirm() { must(peers_.send(peer_, test::seal_control(sealer_, seal::RecordType::confirm))); }
+    void receive_confirm() {
+        const Bytes record = receive_record(0);
+        EXPECT_TRUE(test::open_record(opener_, record).is(seal::RecordType::confirm));
+    }
+    void send(const Bytes& plain) { must(peers_.send(peer_, test::seal_data(sealer_, plain))); }
+    Bytes receive(std::size_t size) {
+        const Bytes record = receive_record(size);
+        return test::open_record(opener_, record).plain;
+    }
+
+    static void append_number(Bytes& to, int number) {
+        for (int shift = 0; shift < 32; shift += 8) {
+            to.push_back(static_cast<std::uint8_t>(static_cast<unsigned>(number) >> shift));
+        }
+    }
+
+private:
+    static bool must(const Result<void>& done) {
+        EXPECT_TRUE(done) << done.error().line;
+        return done.has_value();
+    }
+
+    bool exchange_hellos() {
+        return role_ == Role::initiator ? say_hello() && hear_hello() : hear_hello() && say_hello();
+    }
+    bool say_hello() {
+        std::array<std::uint8_t, kHelloSize> hello{};
+        return must(write_hello(local_, state_, hello)) && must(peers_.send(peer_, hello));
+    }
+    bool hear_hello() {
+        std::array<std::uint8_t, kHelloSize> hello{};
+        return must(peers_.receive(peer_, hello)) && must(read_hello(local_, state_, hello));
+    }
+    Bytes receive_record(std::size_t size) {
+        Bytes record(size + 20);
+        must(peers_.receive(peer_, record));
+        return record;
+    }
+
+    Rank& rank_;
+    Role role_{};
+    Local local_{};
+    int peer_;
+    Peers& peers_;
+    Bytes context_;
+    HandshakeState state_{};
+    seal::DirectionState sending_{};
+    seal::DirectionState receiving_{};
+    seal::StreamSealer sealer_{test::crypto(kSuite), sending_};
+    seal::StreamOpener opener_{test::crypto(kSuite), receiving_};
+};
+
+Bytes entry(int rank, const NodeId& node) {
+    Bytes bytes;
+    ByHand::append_number(bytes, rank);
+    bytes.insert(bytes.end(), node.begin(), node.end());
+    return bytes;
+}
+
+Bytes table_of(const std::vector<NodeId>& nodes) {
+    Bytes table;
+    for (std::size_t rank = 0; rank < nodes.size(); ++rank) {
+        const Bytes one = entry(static_cast<int>(rank), nodes[rank]);
+        table.insert(table.end(), one.begin(), one.end());
+    }
+    return table;
+}
+
+Bytes joined(std::initializer_list<Bytes> parts) {
+    Bytes all;
+    for (const Bytes& part : parts) {
+        all.insert(all.end(), part.begin(), part.end());
+    }
+    return all;
+}
+
+Bytes bytes_of(const std::string& text) {
+    return {text.begin(), text.end()};
+}
+
+/// Expand(secret, label | transcript, 32).
+Bytes derive(const std::string& label, const Bytes& drawn, const Identity& self, const Bytes& table) {
+    Bytes count;
+    ByHand::append_number(count, static_cast<int>(table.size() / 36));
+    Bytes hashed = joined({bytes_of("mpi transcript"), {1, 2}, Bytes(self.job, self.job + 32), count, table});
+    Bytes transcript(32);
+    iovec in = {hashed.data(), hashed.size()};
+    EXPECT_EQ(test::crypto().kex->sha256(transcript.data(), &in, 1), CRYPTMPI_OK);
+    Bytes info = joined({bytes_of("cryptmpi 1 " + label), transcript, {1}});
+    in = {info.data(), info.size()};
+    Bytes derived(32);
+    EXPECT_EQ(test::crypto().kex->hmac_sha256(derived.data(), drawn.data(), drawn.size(), &in, 1), CRYPTMPI_OK);
+    return derived;
+}
+
+Bytes secret_of(const Rank& one) {
+    return Bytes(one.agreed.secret.bytes, one.agreed.secret.bytes + 32);
+}
+
+/// A job of two whose rank 1 is played by `child`.
+void play_child(Job& job, const std::function<void(ByHand&)>& child) {
+    job.others[1] = [&](Peers& peers) {
+        ByHand edge(job[1], 2, 1, 0, peers);
+        if (edge.shake_hands()) {
+            child(edge);
+        }
+    };
+    job.run();
+}
+
+TEST(Agreement, AChildThatFollowsTheDescriptionAgrees) {
+    Job job(2);
+    Bytes secret;
+    play_child(job, [&](ByHand& edge) {
+        edge.send_confirm();
+        edge.send(entry(1, job[1].node));
+        const Bytes drawn = edge.receive(32);
+        const Bytes table = edge.receive(2 * 36);
+        EXPECT_EQ(table, table_of({job[0].node, job[1].node}));
+        edge.send(derive("mpi confirm", drawn, job[1].self, table));
+        EXPECT_TRUE(edge.receive(0).empty());
+        secret = derive("mpi job", drawn, job[1].self, table);
+    });
+    ASSERT_TRUE(job[0].done) << job[0].done.error().line;
+    EXPECT_EQ(secret_of(job[0]), secret);
+}
+
+TEST(Agreement, AChildThatSpeaksForAnotherRankIsNamed) {
+    Job job(2);
+    play_child(job, [&](ByHand& edge) {
+        edge.send_confirm();
+        edge.send(entry(0, job[1].node));
+    });
+    EXPECT_EQ(job[0].done.error().line, "rank 1 on node n0 sent a table of other members than rank 1 in order");
+    EXPECT_TRUE(job[0].empty());
+}
+
+TEST(Agreement, AChildThatConfirmsSomethingElseIsNamed) {
+    Job job(2);
+    play_child(job, [&](ByHand& edge) {
+        edge.send_confirm();
+        edge.send(entry(1, job[1].node));
+        const Bytes drawn = edge.receive(32);
+        Bytes table = edge.receive(2 * 36);
+        table[4] ^= 1;  // as if it had been told of another node of rank 0
+        edge.send(derive("mpi confirm", drawn, job[1].self, table));
+    });
+    EXPECT_EQ(job[0].done.error().line,
+              "rank 1 on node n0 confirms another secret or another table of the job than ours");
+    EXPECT_TRUE(job[0].empty());
+}
+
+TEST(Agreement, AChildThatDoesNotConfirmItsHandshakeIsNamed) {
+    Job job(2);
+    play_child(job, [](ByHand& edge) { edge.send({}); });
+    EXPECT_EQ(job[0].done.error().line, "rank 1 on node n0 sent a record of another type than was due");
+}
+
+/// A job of two whose rank 0 is played by hand: it spreads `table` and returns what rank 1 confirmed.
+Bytes play_root(Job& job, const Bytes& drawn, const Bytes& table, bool go) {
+    Bytes confirmed;
+    job.others[0] = [&](Peers& peers) {
+        ByHand edge(job[0], 2, 0, 1, peers);
+        if (!edge.shake_hands()) {
+            return;
+        }
+        edge.receive_confirm();
+        EXPECT_EQ(edge.receive(36), entry(1, job[1].node));
+        edge.send(drawn);
+        edge.send(table);
+        if (go) {
+            confirmed = edge.receive(32);
+            edge.send({});
+        }
+    };
+    job.run();
+    return confirmed;
+}
+
+TEST(Agreement, ARootThatFollowsTheDescriptionIsBelieved) {
+    Job job(2);
+    const Bytes drawn = test::random_bytes(32);
+    const Bytes table = table_of({job[0].node, job[1].node});
+    EXPECT_EQ(play_root(job, drawn, table, true), derive("mpi confirm", drawn, job[0].self, table));
+    ASSERT_TRUE(job[1].done) << job[1].done.error().line;
+    EXPECT_EQ(secret_of(job[1]), derive("mpi job", drawn, job[0].self, table));
+}
+
+TEST(Agreement, AnotherTableGivesAnotherSecretAndAnotherConfirmation) {
+    Job job(2);
+    const Bytes drawn = test::random_bytes(32);
+    const Bytes table = table_of({job[0].node, job[1].node});
+    NodeId moved = job[0].node;
+    moved[31] ^= 1;
+    const Bytes other = table_of({moved, job[1].node});
+    EXPECT_NE(play_root(job, drawn, other, true), derive("mpi confirm", drawn, job[0].self, table));
+    EXPECT_NE(secret_of(job[1]), derive("mpi job", drawn, job[0].self, table));
+}
+
+TEST(Agreement, ATableThatChangesWhatARankSaidOfItselfIsRefused) {
+    Job job(2);
+    NodeId moved = job[1].node;
+    moved[31] ^= 1;
+    play_root(job, test::random_bytes(32), table_of({job[0].node, moved}), false);
+    EXPECT_EQ(job[1].done.error().line, "rank 0 on node n0 sent a table that changes the node of rank 1");
+    EXPECT_TRUE(job[1].empty());
+}
+
+TEST(Agreement, ATableOutOfOrderIsRefused) {
+    Job job(2);
+    const Bytes table = joined({entry(1, job[1].node), entry(0, job[0].node)});
+    play_root(job, test::random_bytes(32), table, false);
+    EXPECT_EQ(job[1].done.error().line, "rank 0 on node n0 sent a table of other members than ranks 0 to 1 in order");
+    EXPECT_TRUE(job[1].empty());
+}
+
+TEST(Agreement, ATableLongerThanARecordComesInSeveral) {
+    constexpr int kRanks = 4096;
+    Job job(2);  // its threads stand for the last rank, a leaf, and for that rank's parent
+    const std::vector<NodeId> nodes(kRanks, job[0].node);
+    const Bytes table = table_of(nodes);
+    const Bytes drawn = test::random_bytes(32);
+    const auto renamed = [](Peers& peers) {
+        struct Renamed : Peers {
+            Peers& inner;
+            explicit Renamed(Peers& within) : inner(within) {}
+            Result<void> send(int rank, std::span<const std::uint8_t> message) override {
+                return inner.send(rank == kRanks - 1 ? 1 : 0, message);
+            }
+            Result<void> receive(int rank, std::span<std::uint8_t> message) override {
+                return inner.receive(rank == kRanks - 1 ? 1 : 0, message);
+            }
+        };
+        return Renamed(peers);
+    };
+    job.others[1] = [&](Peers& peers) {
+        auto outside = renamed(peers);
+        Rank& one = job[1];
+        one.done = agree(one.local, kRanks - 1, kRanks, one.node, one.self, outside, one.agreed);
+    };
+    job.others[0] = [&](Peers& peers) {
+        auto outside = renamed(peers);
+        ByHand edge(job[0], kRanks, kRanks - 2, kRanks - 1, outside);
+        if (!edge.shake_hands()) {
+            return;
+        }
+        edge.receive_confirm();
+        EXPECT_EQ(edge.receive(36), entry(kRanks - 1, job[1].node));
+        edge.send(drawn);
+        edge.send({table.begin(), table.begin() + 131072});
+        edge.send({table.begin() + 131072, table.end()});
+        EXPECT_EQ(edge.receive(32), derive("mpi confirm", drawn, job[0].self, table));
+        edge.send({});
+    };
+    job.run();
+    ASSERT_TRUE(job[1].done) << job[1].done.error().line;
+    EXPECT_EQ(job[1].agreed.nodes, nodes);
+    EXPECT_EQ(secret_of(job[1]), derive("mpi job", drawn, job[0].self, table));
+}
+
+}  // namespace
+}  // namespace cryptmpi::keys
