@@ -47,7 +47,10 @@ class Sealing:
 
     def run_line(self, stack, lab, ranks, program, report):
         """The whole job, launcher included, by one command."""
-        where = ["--hosts", ",".join(lab.hosts()), "--rsh", lab.rsh] if lab.isolated else []
+        if lab.isolated:
+            where = ["--hosts", ",".join(lab.hosts()), "--rsh", lab.rsh]
+        else:  # Open MPI starts no more ranks than there are cores, unless it is told of more slots
+            where = [] if stack.family == "hydra" else ["--hosts", f"localhost:{ranks}"]
         options = stack.launcher_options(lab)
         more = ["--launcher-args", shlex.join(options)] if options else []
         line = [self.command, "run", "-n", ranks, *where, *more, "--report", report, *program]

@@ -227,6 +227,7 @@ int run(const Options& options, const Words& program) {
     if (environment("CRYPTMPI_MODULE_FOLDER")) set_variable("CRYPTMPI_MODULE_FOLDER", settings->module_folder.string());
     set_variable("CRYPTMPI_JOB_ID", job);
     set_variable("CRYPTMPI_INTERNAL_ROLE", "launcher");
+    set_variable("CRYPTMPI_INTERNAL_SEALED_LAUNCHER", "1");  // its ranks reach it under scope "all", too
     set_variable("CRYPTMPI_INTERNAL_AGENT_RSH", options.rsh.empty() ? "ssh" : options.rsh);
     set_variable("LD_PRELOAD", preload_with(library_file(*settings), environment));
 

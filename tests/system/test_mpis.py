@@ -8,6 +8,7 @@ from conftest import BUILD, REPOSITORY
 
 from lab import stacks
 from lab.capture import count
+from lab.nodes import Lab
 from lab.sealing import Sealing
 
 
@@ -53,3 +54,21 @@ def test_sealed_job(mpi, nodes, tmp_path):
     assert facts["totals"]["sealed_bytes_sent"] > 1_000_000
     assert facts["totals"]["failed_opens"] == 0
     assert not facts["errors"]
+
+
+@pytest.mark.parametrize("mpi", stacks.STACKS, ids=lambda mpi: mpi.name)
+def test_everything_of_one_node_sealed(mpi, tmp_path):
+    """Scope "all": the launcher's own connections on the node, too."""
+    program = built(mpi, tmp_path)
+    (tmp_path / "canary.bin").write_bytes(secrets.token_bytes(32))
+    with Lab(isolated=False) as loopback:
+        sealing = Sealing(tmp_path / "config", loopback, BUILD / "bin" / "cryptmpi")
+        line = sealing.run_line(mpi, loopback, 2, [str(program), str(tmp_path / "canary.bin")], tmp_path / "report.json")
+        line[2:2] = ["--mpi", str(mpi.mpiexec)]
+        environment = {**mpi.env(loopback), **stacks.abi_environment(mpi), **sealing.env()}
+        sealed = loopback.run(line, env=environment, timeout=180, cwd=tmp_path)
+        assert sealed.ok, sealed.output
+        facts = sealing.report(tmp_path / "report.json")
+    assert facts["complete"] and not facts["errors"], facts
+    assert facts["totals"]["sealed_bytes_sent"] > 1_000_000
+    assert not facts["not_sealed"]
