@@ -15,7 +15,7 @@ class Sealing:
     """Makes a key in `folder`; then `exec_line` and `run_line` give the command lines of sealed runs, `env` what they need around them."""
 
     def __init__(self, folder, lab, command=COMMAND, settings=None):
-        self.command = Path(command)
+        self.command = Path(command).resolve()
         if not self.command.exists():
             raise LabError(f"{self.command} is not built: run `make build`")
         self.config = Path(folder).resolve()

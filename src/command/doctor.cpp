@@ -114,7 +114,7 @@ void look_at_modules(Findings& findings, const config::Settings& settings) {
         findings.problems.push_back(chosen.error().line);
     }
     std::error_code ignored;
-    if (const auto library = library_file(settings); !fs::exists(library, ignored)) {
+    if (const auto library = library_file(settings, config::Layer::channel); !fs::exists(library, ignored)) {
         findings.problems.push_back("library " + library.string() + " is missing; install CryptMPI again");
     }
 }

@@ -238,6 +238,32 @@ Result<ElfFile> read_elf(const fs::path& file) {
     return elf;
 }
 
+Result<std::vector<std::string>> exported_functions(const fs::path& file) {
+    if (auto elf = read_elf(file); !elf || !elf->is_64_bit || elf->machine != own_machine()) {
+        return elf ? fail(ENOEXEC, file.string() + " is for another processor") : tl::unexpected<Error>(elf.error());
+    }
+    auto mapping = Mapping::open(file);
+    if (!mapping) return tl::unexpected<Error>(mapping.error());
+    const auto header = mapping->read<Elf64_Ehdr>(0);
+    const auto section = [&](std::uint64_t number) {
+        return mapping->read<Elf64_Shdr>(header->e_shoff + number * sizeof(Elf64_Shdr));
+    };
+    for (std::uint64_t i = 0; i < header->e_shnum; ++i) {
+        const auto symbols = section(i);
+        if (!symbols || symbols->sh_type != SHT_DYNSYM) continue;
+        const auto strings = section(symbols->sh_link);
+        std::vector<std::string> functions;
+        for (std::uint64_t at = 0; strings && at < symbols->sh_size; at += sizeof(Elf64_Sym)) {
+            const auto symbol = mapping->read<Elf64_Sym>(symbols->sh_offset + at);
+            if (!symbol) break;
+            const bool exported = symbol->st_shndx != SHN_UNDEF && ELF64_ST_TYPE(symbol->st_info) == STT_FUNC;
+            if (exported) functions.push_back(mapping->text(strings->sh_offset + symbol->st_name));
+        }
+        return functions;
+    }
+    return fail(ENOEXEC, file.string() + " has no table of what it exports");
+}
+
 std::uint16_t own_machine() {
     static const std::uint16_t machine = [] {
         auto self = read_elf("/proc/self/exe");

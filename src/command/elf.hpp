@@ -25,6 +25,9 @@ struct ElfFile {
 /// off.
 Result<ElfFile> read_elf(const std::filesystem::path& file);
 
+/// The functions that a shared object exports. Errors: as read_elf; an object without a table of sections (ENOEXEC).
+Result<std::vector<std::string>> exported_functions(const std::filesystem::path& file);
+
 /// The machine number of this very executable.
 std::uint16_t own_machine();
 

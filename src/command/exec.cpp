@@ -17,6 +17,7 @@ struct Options {
     std::string job;
     std::string report;
     std::string role;
+    std::string layer;
     Words forwarded;  // NAME=VALUE, CRYPTMPI_ left out
 };
 
@@ -30,16 +31,19 @@ int exec(const Options& options, const Words& program) {
     if (!options.job.empty()) set_variable("CRYPTMPI_JOB_ID", options.job);
     if (!options.report.empty())
         set_variable("CRYPTMPI_REPORT_FILE", std::filesystem::absolute(options.report).string());
+    if (!options.layer.empty()) set_variable("CRYPTMPI_LAYER", options.layer);
     const auto environment = config::process_environment();
     auto settings = config::load(environment);
     if (!settings) return complain(settings.error().line, kRefused);
     if (!settings->enabled) return replace_by(program.front(), program);
 
-    if (auto checked = check_installation(*settings); !checked) return complain(checked.error().line, kRefused);
+    const LayerChoice choice = choose_layer(*settings, environment);
+    if (auto checked = check_installation(*settings, choice.layer); !checked)
+        return complain(checked.error().line, kRefused);
     auto file = coverable(program.front(), environment);
     if (!file) return complain(file.error().line, file.error().status);
 
-    set_variable("LD_PRELOAD", preload_with(library_file(*settings), environment));
+    set_variable("LD_PRELOAD", preload_with(library_file(*settings, choice.layer), environment));
     if (!settings->job_id.empty()) set_variable("CRYPTMPI_JOB_ID", settings->job_id);
     // A launcher's children inherit its role; a rank that is started by exec is none.
     if (options.role.empty()) {
@@ -61,6 +65,7 @@ void add_exec(CLI::App& app, const Words& program, int& status) {
         "127 not found.");
     sub->add_option("--job", options->job, "The job's id; all its processes must have the same");
     sub->add_option("--report", options->report, "Report file (setting report_file)");
+    add_layer_option(*sub, options->layer);
     sub->add_option("--role", options->role, "What the report calls this process")->check(CLI::IsMember({"launcher"}));
     sub->add_option("--set", options->forwarded, "A setting as NAME=VALUE")->allow_extra_args(false)->group("");
     // Its words are cut off before the options are parsed; this tells --help of it.

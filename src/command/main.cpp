@@ -37,6 +37,7 @@ int main_of(Words arguments) {
         "  cryptmpi run -n 4 --hosts a,b ./program args       with the launcher of the program's own MPI\n"
         "  mpiexec -n 4 cryptmpi exec ./program args          inside a launcher line that you have\n"
         "  cryptmpi doctor                                    is this machine ready?\n"
+        "  cryptmpi coverage                                  what becomes of each MPI procedure\n"
         "  cryptmpi run --report job.json -n 4 ./program && cryptmpi report job.json\n"
         "Each subcommand has a --help. Settings: docs/settings.md.");
     int status = 0;
@@ -45,6 +46,7 @@ int main_of(Words arguments) {
     add_run(app, program, status);
     add_exec(app, program, status);
     add_doctor(app, status);
+    add_coverage(app, status);
     add_report(app, status);
 
     const bool starts_program = !arguments.empty() && (arguments[0] == "exec" || arguments[0] == "run");

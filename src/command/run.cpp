@@ -36,6 +36,7 @@ struct Options {
     std::string launcher;
     std::string rsh;
     std::string report;
+    std::string layer;
     Words variables;
     std::string launcher_arguments;
     bool verbose = false;
@@ -164,11 +165,14 @@ Result<void> prepare_report(const fs::path& file, bool private_folder) {
 int run(const Options& options, const Words& program) {
     const auto refuse = [](const std::string& line) { return complain(line, kRefused); };
     if (program.empty()) return refuse("run: no program given; see cryptmpi run --help");
-    auto environment = config::process_environment();
+    config::Environment environment;
+    if (!options.layer.empty()) set_variable("CRYPTMPI_LAYER", options.layer);
+    environment = config::process_environment();
     auto settings = config::load(environment);
     if (!settings) return refuse(settings.error().line);
+    const LayerChoice choice = choose_layer(*settings, environment);
     if (settings->enabled) {
-        if (auto checked = check_installation(*settings); !checked) return refuse(checked.error().line);
+        if (auto checked = check_installation(*settings, choice.layer); !checked) return refuse(checked.error().line);
     }
 
     Launch launch;
@@ -226,10 +230,17 @@ int run(const Options& options, const Words& program) {
     if (environment("CRYPTMPI_KEY_FILE")) set_variable("CRYPTMPI_KEY_FILE", settings->key_file.string());
     if (environment("CRYPTMPI_MODULE_FOLDER")) set_variable("CRYPTMPI_MODULE_FOLDER", settings->module_folder.string());
     set_variable("CRYPTMPI_JOB_ID", job);
-    set_variable("CRYPTMPI_INTERNAL_ROLE", "launcher");
-    set_variable("CRYPTMPI_INTERNAL_SEALED_LAUNCHER", "1");  // its ranks reach it under scope "all", too
-    set_variable("CRYPTMPI_INTERNAL_AGENT_RSH", options.rsh.empty() ? "ssh" : options.rsh);
-    set_variable("LD_PRELOAD", preload_with(library_file(*settings), environment));
+    // Chosen once for all nodes.
+    set_variable("CRYPTMPI_LAYER", choice.layer == config::Layer::mpi ? "mpi" : "channel");
+    if (choice.layer == config::Layer::channel) {
+        set_variable("CRYPTMPI_INTERNAL_ROLE", "launcher");
+        set_variable("CRYPTMPI_INTERNAL_SEALED_LAUNCHER", "1");  // its ranks reach it under scope "all", too
+        set_variable("CRYPTMPI_INTERNAL_AGENT_RSH", options.rsh.empty() ? "ssh" : options.rsh);
+        set_variable("LD_PRELOAD", preload_with(library_file(*settings, choice.layer), environment));
+        launch.agent = agent_file(*settings).string();
+    } else {
+        launch.agent = options.rsh;
+    }
 
     environment = config::process_environment();
     for (const auto& [variable, value] : environment.variables()) {
@@ -237,7 +248,6 @@ int run(const Options& options, const Words& program) {
             launch.variables.emplace_back(variable, std::nullopt);
         }
     }
-    launch.agent = agent_file(*settings).string();
     launch.command.insert(launch.command.begin(), {own_file().string(), "exec", "--"});
 
     const Words line = command_line(*launcher, launch);
@@ -273,6 +283,7 @@ void add_run(CLI::App& app, const Words& program, int& status) {
     sub->add_option("--ppn", options->per_node, "Ranks on each node")->check(CLI::PositiveNumber);
     sub->add_option("--mpi", options->launcher, "The launcher (default: that of the program's MPI library)");
     sub->add_option("--rsh", options->rsh, "Starts commands on other nodes (default: ssh)");
+    add_layer_option(*sub, options->layer);
     sub->add_option("--report", options->report, "Write the job's report here, and its verdict to stderr");
     sub->add_option("--env", options->variables, "NAME or NAME=VALUE for the ranks; may be repeated")
         ->allow_extra_args(false);

@@ -16,6 +16,7 @@ void add_keygen(CLI::App& app, int& status);
 void add_exec(CLI::App& app, const Words& program, int& status);
 void add_run(CLI::App& app, const Words& program, int& status);
 void add_doctor(CLI::App& app, int& status);
+void add_coverage(CLI::App& app, int& status);
 void add_report(CLI::App& app, int& status);
 
 /// Not for users: what a launcher calls in place of ssh. `arguments` are ssh's.

@@ -106,7 +106,8 @@ Result<std::chrono::milliseconds> read_seconds(const Given& given, bool zero_all
     return std::chrono::milliseconds(static_cast<std::int64_t>(std::llround(seconds * 1000)));
 }
 
-Result<std::vector<PlaintextPeer>> read_peers(const Given& given) {
+/// A list of strings; in the environment separated by commas.
+Result<std::vector<std::string>> read_list(const Given& given) {
     std::vector<std::string> texts;
     if (const auto* list = std::get_if<std::vector<std::string>>(&given.value)) {
         texts = *list;
@@ -119,8 +120,14 @@ Result<std::vector<PlaintextPeer>> read_peers(const Given& given) {
     } else {
         return refuse(given, as_text(given.value) + " is not allowed; allowed: a list of strings");
     }
+    return texts;
+}
+
+Result<std::vector<PlaintextPeer>> read_peers(const Given& given) {
+    auto texts = read_list(given);
+    if (!texts) return tl::unexpected<Error>(texts.error());
     std::vector<PlaintextPeer> peers;
-    for (const auto& text : texts) {
+    for (const auto& text : *texts) {
         auto peer = parse_plaintext_peer(text);
         if (!peer) return refuse(given, peer.error().line);
         peers.push_back(std::move(*peer));
@@ -180,17 +187,42 @@ Result<void> set_scope(Settings& settings, const Given& given, const Environment
     return refuse(given, as_text(given.value) + " is not allowed; allowed: between-nodes, all");
 }
 
+Result<void> set_layer(Settings& settings, const Given& given, const Environment&) {
+    if (const auto* text = std::get_if<std::string>(&given.value)) {
+        const std::string word = lower(trim(*text));
+        if (word == "auto" || word == "channel" || word == "mpi") {
+            settings.layer = word == "mpi" ? Layer::mpi : word == "channel" ? Layer::channel : Layer::automatic;
+            return {};
+        }
+    }
+    return refuse(given, as_text(given.value) + " is not allowed; allowed: auto, channel, mpi");
+}
+
+Result<void> set_allow(Settings& settings, const Given& given, const Environment&) {
+    auto names = read_list(given);
+    if (!names) return tl::unexpected<Error>(names.error());
+    for (const auto& name : *names) {
+        if (!name.starts_with("MPI")) {
+            return refuse(given, as_text(name) + " is no MPI procedure; expected names such as MPI_Put");
+        }
+    }
+    settings.allow = std::move(*names);
+    return {};
+}
+
 Result<void> set_key_file(Settings& settings, const Given& given, const Environment& environment) {
     auto path = read_path(given, environment);
     if (path && path->empty()) return refuse(given, "is empty; name the key file, or leave the setting out");
     return store(std::move(path), settings.key_file);
 }
 
-constexpr std::array<Key, 12> kKeys = {{
+constexpr std::array<Key, 14> kKeys = {{
     {"enabled", [](Settings& s, const Given& g, const Environment&) { return store(read_bool(g), s.enabled); }},
     {"cipher", set_cipher},
     {"module", set_module},
     {"scope", set_scope},
+    {"layer", set_layer},
+    {"allow", set_allow},
     {"key_file", set_key_file},
     {"plaintext_peers",
      [](Settings& s, const Given& g, const Environment&) { return store(read_peers(g), s.plaintext_peers); }},

@@ -22,6 +22,12 @@ enum class Scope {
     all,            // loopback is sealed too; UNIX sockets never are
 };
 
+enum class Layer {
+    automatic,  // channel where the MPI's transport between nodes is TCP, mpi elsewhere
+    channel,    // seals the TCP streams under MPI
+    mpi,        // seals MPI's messages above it, on any network
+};
+
 /// One entry of plaintext_peers: "10.0.0.7", "10.0.0.0/24", "[fd00::]/64", each with an optional ":port".
 struct PlaintextPeer {
     std::uint8_t address[16];  // IPv4 as IPv4-mapped
@@ -39,6 +45,8 @@ struct Settings {
     aead::Suite suite = aead::Suite::aes_256_gcm;  // cipher = "AES-256-GCM"
     std::string module = "auto";                   // module = "auto" | "openssl" | "ipsec-mb" | ...
     Scope scope = Scope::between_nodes;            // scope = "between-nodes" | "all"
+    Layer layer = Layer::automatic;                // layer = "auto" | "channel" | "mpi"
+    std::vector<std::string> allow;                // allow = ["MPI_Put", ...]: refused procedures that pass in clear
     std::filesystem::path key_file;                // key_file; default: <config folder>/job.key
     std::vector<PlaintextPeer> plaintext_peers;    // plaintext_peers = [ ... ]; in the environment comma-separated
     std::filesystem::path report_file;             // report_file; empty: none

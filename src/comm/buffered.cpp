@@ -1,0 +1,112 @@
+// Buffered sends. What is sealed waits in memory of ours; the buffer that the user attached says how much may wait.
+#include <type_traits>
+
+#include "comm/calls.hpp"
+#include "comm/complete.hpp"
+#include "comm/native_call.hpp"
+#include "comm/point.hpp"
+
+namespace cryptmpi::comm {
+
+int start_buffered(Layer& layer, Communicator& communicator, const UserBuffer& buffer, int to, int tag) {
+    Requests& requests = layer.requests();
+    const std::size_t need = buffer.size() + MPI_BSEND_OVERHEAD;
+    collect_orphans(layer, false);
+    if (requests.buffered + need > requests.attached) {
+        layer.mpi.Comm_call_errhandler(communicator.handle(), MPI_ERR_BUFFER);
+        return MPI_ERR_BUFFER;
+    }
+    MPI_Request request = MPI_REQUEST_NULL;
+    const int code = start_send(layer, Mode::standard, communicator, buffer, to, tag, &request);
+    if (code != MPI_SUCCESS) return code;
+    if (Operation* operation = requests.find(request)) {
+        operation->buffered = need;
+        requests.buffered += need;
+        requests.orphans.push_back(request);
+        return MPI_SUCCESS;
+    }
+    return layer.mpi.Wait(&request, MPI_STATUS_IGNORE);  // done already
+}
+
+namespace {
+
+template <class After, class Native>
+int bsend(const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm, After after,
+          Native native) {
+    Layer& layer = Layer::get();
+    const auto guard = layer.guard();
+    Communicator* communicator = layer.find(comm);
+    if (communicator == nullptr || !communicator->has(to) || !communicator->sealed(to) || count < 0 || tag < 0 ||
+        type == MPI_DATATYPE_NULL) {
+        return native(layer.mpi);
+    }
+    UserBuffer buffer;
+    if (const int code = UserBuffer::make(layer.mpi, at, count, type, false, buffer); code != MPI_SUCCESS) return code;
+    const int code = start_buffered(layer, *communicator, buffer, to, tag);
+    return code != MPI_SUCCESS ? code : after(layer.mpi);
+}
+
+/// Nothing of ours is left in the user's buffer.
+void drain(Layer& layer) {
+    const auto guard = layer.guard();
+    collect_orphans(layer, true);
+}
+
+}  // namespace
+
+int Bsend(const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm) {
+    return bsend(
+        at, count, type, to, tag, comm, [](auto&) { return MPI_SUCCESS; },
+        CRYPTMPI_NATIVE(Bsend, count, at, Count{count}, type, to, tag, comm));
+}
+
+int Ibsend(const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm, MPI_Request* request) {
+    return bsend(
+        at, count, type, to, tag, comm,
+        // A request that is done.
+        [&](auto& mpi) { return mpi.Isend(nullptr, 0, MPI_BYTE, MPI_PROC_NULL, tag, comm, request); },
+        CRYPTMPI_NATIVE(Ibsend, count, at, Count{count}, type, to, tag, comm, request));
+}
+
+int Buffer_attach(void* at, MPI_Count size) {
+    Layer& layer = Layer::get();
+    const auto guard = layer.guard();
+    const int code = CRYPTMPI_NATIVE(Buffer_attach, size, at, Count{size})(layer.mpi);
+    if (code == MPI_SUCCESS) layer.requests().attached = static_cast<std::size_t>(size);
+    return code;
+}
+
+namespace {
+
+template <class Size>
+int detach(void* at, Size* size) {
+    Layer& layer = Layer::get();
+    drain(layer);
+    const int code = [&](const auto& mpi) -> int {
+        if constexpr (std::is_same_v<Size, int>) {
+            return mpi.Buffer_detach(at, size);
+        } else {
+            return mpi.Buffer_detach_c(at, size);
+        }
+    }(layer.mpi);
+    if (code == MPI_SUCCESS) layer.requests().attached = 0;
+    return code;
+}
+
+}  // namespace
+
+int Buffer_detach(void* at, int* size) {
+    return detach(at, size);
+}
+
+int Buffer_detach(void* at, MPI_Count* size) {
+    return detach(at, size);
+}
+
+int Buffer_flush() {
+    Layer& layer = Layer::get();
+    drain(layer);
+    return layer.mpi.Buffer_flush();
+}
+
+}  // namespace cryptmpi::comm

@@ -1,0 +1,78 @@
+#include "comm/collective.hpp"
+
+#include <string>
+
+namespace cryptmpi::comm {
+namespace {
+
+std::string describe(int from) {
+    return "a block of rank " + std::to_string(from) + " in a collective operation";
+}
+
+template <class Open>
+int open_block(const Call& call, int from, const UserBuffer& buffer, Open open) {
+    Bytes scratch;
+    std::uint8_t* out = buffer.contiguous();
+    if (out == nullptr) {
+        scratch = Bytes(buffer.size());
+        out = scratch.data();
+    }
+    if (auto done = open(out); !done) {
+        return call.layer.raise(call.communicator.handle(), describe(from) + " " + done.error().line);
+    }
+    return buffer.contiguous() != nullptr ? MPI_SUCCESS : buffer.unpack(out, buffer.size());
+}
+
+template <class Seal>
+int seal_block(const Call& call, const UserBuffer& buffer, Seal seal) {
+    Bytes scratch;
+    const std::uint8_t* at = nullptr;
+    if (const int code = plain_bytes(buffer, scratch, at); code != MPI_SUCCESS) return code;
+    if (auto done = seal(at); !done) return call.layer.raise(call.communicator.handle(), done.error().line);
+    return MPI_SUCCESS;
+}
+
+}  // namespace
+
+int plain_bytes(const UserBuffer& buffer, Bytes& scratch, const std::uint8_t*& at) {
+    at = buffer.contiguous();
+    if (at != nullptr || buffer.size() == 0) return MPI_SUCCESS;
+    scratch = Bytes(buffer.size());
+    at = scratch.data();
+    return buffer.pack(scratch.data());
+}
+
+int seal_block_for(const Call& call, int to, const UserBuffer& buffer, std::uint8_t* wire) {
+    return seal_block(call, buffer, [&](const std::uint8_t* at) {
+        return call.communicator.seal_for(to, call.lane, call.number, at, buffer.size(), wire);
+    });
+}
+
+int seal_block_for_all(const Call& call, const UserBuffer& buffer, std::uint8_t* wire) {
+    return seal_block(call, buffer, [&](const std::uint8_t* at) {
+        return call.communicator.seal_for_all(call.lane, call.number, at, buffer.size(), wire);
+    });
+}
+
+int open_block_from(const Call& call, int from, const std::uint8_t* wire, const UserBuffer& buffer) {
+    return open_block(call, from, buffer, [&](std::uint8_t* out) {
+        return call.communicator.open_from(from, call.lane, call.number, wire, buffer.size() + seal::kMessageOverhead,
+                                           out);
+    });
+}
+
+int open_block_of_all(const Call& call, int from, const std::uint8_t* wire, const UserBuffer& buffer) {
+    return open_block(call, from, buffer, [&](std::uint8_t* out) {
+        return call.communicator.open_for_all(from, call.lane, call.number, wire,
+                                              buffer.size() + seal::kMessageOverhead, out);
+    });
+}
+
+int copy(const UserBuffer& from, const UserBuffer& to) {
+    Bytes scratch;
+    const std::uint8_t* at = nullptr;
+    if (const int code = plain_bytes(from, scratch, at); code != MPI_SUCCESS) return code;
+    return to.unpack(at, std::min(from.size(), to.size()));
+}
+
+}  // namespace cryptmpi::comm

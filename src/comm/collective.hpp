@@ -1,0 +1,62 @@
+// What collective operations on communicators that leave the node have in common.
+#pragma once
+
+#include <mpi.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "comm/layer.hpp"
+
+namespace cryptmpi::comm {
+
+/// The operation that a sealed block belongs to: with the root, the lane. The numbers are part of the wire format.
+enum class CollectiveKind : std::uint8_t {
+    bcast = 1,
+    gather = 2,
+    scatter = 3,
+    allgather = 4,
+    alltoall = 5,
+    reduce = 6,
+    scan = 7,
+    exscan = 8,
+};
+
+/// One call of a collective operation.
+struct Call {
+    Layer& layer;
+    Communicator& communicator;
+    std::uint32_t lane;
+    std::uint64_t number;
+};
+
+constexpr int kNoRoot = 0;
+
+inline Call begin_call(Layer& layer, Communicator& communicator, CollectiveKind kind, int root = kNoRoot) {
+    const auto lane = static_cast<std::uint32_t>(kind) << 24 | static_cast<std::uint32_t>(root);
+    return {layer, communicator, lane, communicator.next_call()};
+}
+
+/// The data as contiguous bytes: the user's own, or packed into `scratch`. An MPI error code otherwise.
+int plain_bytes(const UserBuffer& buffer, Bytes& scratch, const std::uint8_t*& at);
+
+/// Seals the user's data at `wire`, for one member or for all.
+int seal_block_for(const Call& call, int to, const UserBuffer& buffer, std::uint8_t* wire);
+int seal_block_for_all(const Call& call, const UserBuffer& buffer, std::uint8_t* wire);
+
+/// Opens a block that has to hold exactly the buffer's data. Integrity errors have been raised when this returns.
+int open_block_from(const Call& call, int from, const std::uint8_t* wire, const UserBuffer& buffer);
+int open_block_of_all(const Call& call, int from, const std::uint8_t* wire, const UserBuffer& buffer);
+
+/// From the user's buffer to another one of his, of the same size.
+int copy(const UserBuffer& from, const UserBuffer& to);
+
+/// From the root's buffer to all others.
+int broadcast(Layer& layer, Communicator& communicator, const UserBuffer& buffer, int root);
+
+/// The root's block i goes to rank i, into `mine` (null: the root's own stays where it is). `uniform`: all blocks have
+/// one size.
+int scatter(Layer& layer, Communicator& communicator, const std::vector<UserBuffer>& blocks, const UserBuffer* mine,
+            int root, bool uniform);
+
+}  // namespace cryptmpi::comm

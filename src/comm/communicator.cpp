@@ -1,0 +1,218 @@
+#include "comm/communicator.hpp"
+
+#include <cerrno>
+#include <utility>
+
+#include "comm/layer.hpp"
+
+namespace cryptmpi::comm {
+namespace {
+
+constexpr std::string_view kMessages = "messages";
+constexpr std::string_view kCollective = "collective";
+constexpr std::string_view kToAll = "to all";
+constexpr int kAll = -1;
+
+bool matches(const Posted& posted, int from, int tag) {
+    return (posted.source == MPI_ANY_SOURCE || posted.source == from) &&
+           (posted.tag == MPI_ANY_TAG || posted.tag == tag);
+}
+
+iovec piece(const void* at, std::size_t size) {
+    return {const_cast<void*>(at), size};
+}
+
+Result<void> expect_call(const seal::MessageHeader& header, std::uint64_t call, void* out, std::size_t size) {
+    if (header.number == call && header.form == seal::Form::whole) return {};
+    wipe(out, size);
+    return fail(EBADMSG, "belongs to collective call " + std::to_string(header.number) + ", not to " +
+                             std::to_string(call) + ": replayed or moved");
+}
+
+void add(const seal::MessageCounters& more, seal::MessageCounters& total, std::uint64_t& flows) {
+    total.messages += more.messages;
+    total.bytes += more.bytes;
+    total.rekeys += more.rekeys;
+    ++flows;
+}
+
+}  // namespace
+
+Communicator::Communicator(Layer& layer, MPI_Comm handle, const CommunicatorId& id, std::vector<int> world_ranks,
+                           int rank)
+    : layer_(layer),
+      handle_(handle),
+      id_(id),
+      world_(std::move(world_ranks)),
+      rank_(rank),
+      sealed_(world_.size()),
+      peers_(world_.size()) {
+    // From the table that all ranks agreed on, so that all members agree whether the communicator crosses nodes.
+    const auto& nodes = layer_.nodes();
+    const bool all = layer_.settings().scope == config::Scope::all;
+    for (std::size_t i = 0; i < world_.size(); ++i) {
+        sealed_[i] = layer_.sealed_to(world_[i]);
+        const bool elsewhere = nodes[static_cast<std::size_t>(world_[i])] != nodes[static_cast<std::size_t>(world_[0])];
+        if (elsewhere || (all && world_.size() > 1)) crosses_ = true;
+    }
+}
+
+Communicator::Peer& Communicator::peer(int rank) {
+    auto& one = peers_[static_cast<std::size_t>(rank)];
+    if (!one) one = std::make_unique<Peer>();
+    return *one;
+}
+
+Result<seal::MessageSealer*> Communicator::sealer(std::unique_ptr<seal::MessageSealer>& flow, std::string_view label,
+                                                  int to) {
+    if (!flow) [[unlikely]] {
+        Secret<seal::kSecretSize> secret;
+        if (auto done = layer_.flow_secret(label, id_, rank_, to, secret); !done) return tl::unexpected(done.error());
+        flow = std::make_unique<seal::MessageSealer>(layer_.crypto(), secret.data());
+    }
+    return flow.get();
+}
+
+Result<seal::MessageOpener*> Communicator::opener(std::unique_ptr<seal::MessageOpener>& flow, std::string_view label,
+                                                  int from, int to) {
+    if (!flow) [[unlikely]] {
+        Secret<seal::kSecretSize> secret;
+        if (auto done = layer_.flow_secret(label, id_, from, to, secret); !done) return tl::unexpected(done.error());
+        flow = std::make_unique<seal::MessageOpener>(layer_.crypto(), secret.data());
+    }
+    return flow.get();
+}
+
+Result<void> Communicator::seal(int to, int tag, seal::Form form, const void* at, std::size_t size, std::uint8_t* out) {
+    Sending& sending = peer(to).sending;
+    auto flow = sealer(sending.flow, kMessages, to);
+    if (!flow) return tl::unexpected(flow.error());
+    const iovec in = piece(at, size);
+    return (*flow)->seal(static_cast<std::uint32_t>(tag), sending.next[tag]++, form, {&in, 1}, size, out);
+}
+
+Result<seal::Form> Communicator::open(const Posted& posted, int from, int tag, const std::uint8_t* wire,
+                                      std::size_t wire_size, void* out) {
+    auto flow = opener(peer(from).receiving.flow, kMessages, from, rank_);
+    if (!flow) return tl::unexpected(flow.error());
+    const std::size_t size = wire_size < seal::kMessageOverhead ? 0 : wire_size - seal::kMessageOverhead;
+    const iovec to = piece(out, size);
+    auto header = (*flow)->open(static_cast<std::uint32_t>(tag), wire, wire_size, {&to, 1});
+    if (!header) return tl::unexpected(header.error());
+    if (auto done = check_order(posted, from, tag, header->number); !done) {
+        wipe(out, size);
+        return tl::unexpected(done.error());
+    }
+    return header->form;
+}
+
+Result<void> Communicator::check_order(const Posted& posted, int from, int tag, std::uint64_t number) {
+    Receiving::Lane& lane = peer(from).receiving.lanes[tag];
+    if (lane.arrivals.has(number)) return fail(EBADMSG, "came before: it was replayed");
+    const std::uint64_t missing = lane.arrivals.missing_before(number);
+    if (missing != 0) {
+        // MPI matches a lane's messages in order, so each missing one is with a receive that was posted earlier, or was
+        // cut off at one.
+        std::uint64_t holders = 0;
+        for (const Posted& earlier : posted_) {
+            if (earlier.order < posted.order && matches(earlier, from, tag)) ++holders;
+        }
+        if (missing > holders + lane.truncated) {
+            return fail(EBADMSG, std::to_string(missing - holders - lane.truncated) +
+                                     " sent before it did not come: lost on the way, or out of order");
+        }
+        if (holders == 0) {
+            lane.truncated -= missing;
+            lane.arrivals.skip_to(number);
+        }
+    }
+    lane.arrivals.accept(number);
+    return {};
+}
+
+void Communicator::came_truncated(int from, int tag) {
+    ++peer(from).receiving.lanes[tag].truncated;
+}
+
+PostedList::iterator Communicator::post(int source, int tag) {
+    return posted_.insert(posted_.end(), Posted{source, tag, posts_++});
+}
+
+Posted Communicator::take(PostedList::iterator posted) {
+    const Posted was = *posted;
+    posted_.erase(posted);
+    return was;
+}
+
+Result<void> Communicator::seal_for_all(std::uint32_t lane, std::uint64_t call, const void* at, std::size_t size,
+                                        std::uint8_t* out) {
+    auto flow = sealer(all_out_, kToAll, kAll);
+    if (!flow) return tl::unexpected(flow.error());
+    const iovec in = piece(at, size);
+    return (*flow)->seal(lane, call, seal::Form::whole, {&in, 1}, size, out);
+}
+
+Result<void> Communicator::seal_for(int to, std::uint32_t lane, std::uint64_t call, const void* at, std::size_t size,
+                                    std::uint8_t* out) {
+    auto flow = sealer(peer(to).collective_out, kCollective, to);
+    if (!flow) return tl::unexpected(flow.error());
+    const iovec in = piece(at, size);
+    return (*flow)->seal(lane, call, seal::Form::whole, {&in, 1}, size, out);
+}
+
+Result<void> Communicator::open_for_all(int from, std::uint32_t lane, std::uint64_t call, const std::uint8_t* wire,
+                                        std::size_t wire_size, void* out) {
+    auto flow = opener(peer(from).all_in, kToAll, from, kAll);
+    if (!flow) return tl::unexpected(flow.error());
+    const std::size_t size = wire_size < seal::kMessageOverhead ? 0 : wire_size - seal::kMessageOverhead;
+    const iovec to = piece(out, size);
+    auto header = (*flow)->open(lane, wire, wire_size, {&to, 1});
+    if (!header) return tl::unexpected(header.error());
+    return expect_call(*header, call, out, size);
+}
+
+Result<void> Communicator::open_from(int from, std::uint32_t lane, std::uint64_t call, const std::uint8_t* wire,
+                                     std::size_t wire_size, void* out) {
+    auto flow = opener(peer(from).collective_in, kCollective, from, rank_);
+    if (!flow) return tl::unexpected(flow.error());
+    const std::size_t size = wire_size < seal::kMessageOverhead ? 0 : wire_size - seal::kMessageOverhead;
+    const iovec to = piece(out, size);
+    auto header = (*flow)->open(lane, wire, wire_size, {&to, 1});
+    if (!header) return tl::unexpected(header.error());
+    return expect_call(*header, call, out, size);
+}
+
+MPI_Comm Communicator::own_traffic(const interpose::Native& mpi) {
+    if (own_traffic_ == MPI_COMM_NULL) {
+        // Not a duplicate: that would call the program's functions that copy attributes.
+        MPI_Group group = MPI_GROUP_NULL;
+        mpi.Comm_group(handle_, &group);
+        mpi.Comm_create(handle_, group, &own_traffic_);
+        mpi.Group_free(&group);
+    }
+    return own_traffic_;
+}
+
+void Communicator::free_own_traffic(const interpose::Native& mpi) {
+    if (own_traffic_ != MPI_COMM_NULL) mpi.Comm_free(&own_traffic_);
+}
+
+void Communicator::count(FlowTotals& totals) const {
+    const auto sent = [&](const auto& flow) {
+        if (flow) add(flow->counters(), totals.sent, totals.flows);
+    };
+    const auto received = [&](const auto& flow) {
+        if (flow) add(flow->counters(), totals.received, totals.flows);
+    };
+    sent(all_out_);
+    for (const auto& peer : peers_) {
+        if (!peer) continue;
+        sent(peer->sending.flow);
+        sent(peer->collective_out);
+        received(peer->receiving.flow);
+        received(peer->collective_in);
+        received(peer->all_in);
+    }
+}
+
+}  // namespace cryptmpi::comm

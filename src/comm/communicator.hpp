@@ -1,0 +1,149 @@
+// What we know of an intracommunicator: its identity, its members, the flows to and from them, the receives that wait.
+#pragma once
+
+#include <mpi.h>
+
+#include <array>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/result.hpp"
+#include "native.hpp"
+#include "seal/arrivals.hpp"
+#include "seal/message.hpp"
+
+namespace cryptmpi::comm {
+
+class Layer;
+
+/// The same on all members, and on no other communicator of the job: derived from the parent's, and how this one came
+/// from it.
+using CommunicatorId = std::array<std::uint8_t, 32>;
+
+/// A posted receive of sealed messages, in the order of posting. `source` and `tag` may be wildcards.
+struct Posted {
+    int source;
+    int tag;
+    std::uint64_t order;
+};
+using PostedList = std::list<Posted>;
+
+class Communicator {
+public:
+    Communicator(Layer& layer, MPI_Comm handle, const CommunicatorId& id, std::vector<int> world_ranks, int rank);
+
+    MPI_Comm handle() const { return handle_; }
+    const CommunicatorId& id() const { return id_; }
+    int rank() const { return rank_; }
+    int size() const { return static_cast<int>(world_.size()); }
+    const std::vector<int>& world_ranks() const { return world_; }
+    bool has(int rank) const { return rank >= 0 && rank < size(); }
+
+    /// Are messages to and from this rank sealed?
+    bool sealed(int rank) const { return sealed_[static_cast<std::size_t>(rank)]; }
+    /// Do collective operations leave the node? All members give the same answer.
+    bool crosses() const { return crosses_; }
+
+    // Point to point. The tag is the lane; sender and receiver count its messages.
+
+    /// Seals the message that is sent next to `to` with `tag`: kMessageOverhead + size bytes at `out`.
+    Result<void> seal(int to, int tag, seal::Form form, const void* at, std::size_t size, std::uint8_t* out);
+    /// Opens a message that a receive posted as `posted` matched, into `out` (the plaintext's size), and checks that it
+    /// comes once, and that none before it was left out.
+    Result<seal::Form> open(const Posted& posted, int from, int tag, const std::uint8_t* wire, std::size_t wire_size,
+                            void* out);
+    /// A message was cut off at a receive that was too small: it was there, and cannot be looked at.
+    void came_truncated(int from, int tag);
+
+    PostedList::iterator post(int source, int tag);
+    void withdraw(PostedList::iterator posted) { posted_.erase(posted); }
+    /// Takes it from the list, keeping what it was.
+    Posted take(PostedList::iterator posted);
+
+    /// A communicator of the same members for messages of ours, which no receive of the program can match. Made by the
+    /// first collective operation that needs it.
+    MPI_Comm own_traffic(const interpose::Native& mpi);
+    void free_own_traffic(const interpose::Native& mpi);
+
+    // Collective operations. The lane tells the operation and its root, the number is that of the call.
+
+    std::uint64_t next_call() { return calls_++; }
+    std::uint64_t next_construction() { return constructions_++; }
+    /// Of those constructor calls that only the members of a group make.
+    std::uint64_t next_of_group(const std::vector<int>& world_ranks, int tag) {
+        return group_constructions_[{world_ranks, tag}]++;
+    }
+
+    /// From this rank to all others.
+    Result<void> seal_for_all(std::uint32_t lane, std::uint64_t call, const void* at, std::size_t size,
+                              std::uint8_t* out);
+    /// From this rank to one other within a collective operation.
+    Result<void> seal_for(int to, std::uint32_t lane, std::uint64_t call, const void* at, std::size_t size,
+                          std::uint8_t* out);
+    Result<void> open_for_all(int from, std::uint32_t lane, std::uint64_t call, const std::uint8_t* wire,
+                              std::size_t wire_size, void* out);
+    Result<void> open_from(int from, std::uint32_t lane, std::uint64_t call, const std::uint8_t* wire,
+                           std::size_t wire_size, void* out);
+
+    /// Adds its flows' totals to the report's.
+    void count(struct FlowTotals& totals) const;
+
+private:
+    struct Sending {
+        std::unique_ptr<seal::MessageSealer> flow;
+        std::unordered_map<int, std::uint64_t> next;  // by tag
+    };
+    struct Receiving {
+        struct Lane {
+            seal::Arrivals arrivals;
+            std::uint64_t truncated = 0;  // came, but cannot be told which
+        };
+        std::unique_ptr<seal::MessageOpener> flow;
+        std::unordered_map<int, Lane> lanes;  // by tag
+    };
+    struct Peer {
+        Sending sending;
+        Receiving receiving;
+        std::unique_ptr<seal::MessageSealer> collective_out;
+        std::unique_ptr<seal::MessageOpener> collective_in;
+        std::unique_ptr<seal::MessageOpener> all_in;
+    };
+
+    Peer& peer(int rank);
+    Result<seal::MessageSealer*> sealer(std::unique_ptr<seal::MessageSealer>& flow, std::string_view label, int to);
+    Result<seal::MessageOpener*> opener(std::unique_ptr<seal::MessageOpener>& flow, std::string_view label, int from,
+                                        int to);
+    Result<void> check_order(const Posted& posted, int from, int tag, std::uint64_t number);
+
+    Layer& layer_;
+    MPI_Comm handle_;
+    CommunicatorId id_;
+    std::vector<int> world_;
+    int rank_;
+    std::vector<bool> sealed_;
+    bool crosses_ = false;
+    std::uint64_t calls_ = 0;
+    std::uint64_t constructions_ = 0;
+    std::map<std::pair<std::vector<int>, int>, std::uint64_t> group_constructions_;
+    std::uint64_t posts_ = 0;
+    PostedList posted_;
+    std::vector<std::unique_ptr<Peer>> peers_;
+    std::unique_ptr<seal::MessageSealer> all_out_;
+    MPI_Comm own_traffic_ = MPI_COMM_NULL;
+};
+
+/// For the report.
+struct FlowTotals {
+    seal::MessageCounters sent;
+    seal::MessageCounters received;
+    std::uint64_t flows = 0;
+};
+
+}  // namespace cryptmpi::comm

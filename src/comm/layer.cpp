@@ -1,0 +1,287 @@
+#include "comm/layer.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <fstream>
+#include <numeric>
+#include <utility>
+
+#include "comm/agreement_peers.hpp"
+#include "keys/agreement.hpp"
+#include "keys/job_key.hpp"
+
+namespace cryptmpi::comm {
+namespace {
+
+constexpr int kExitRefused = 1;
+
+std::string host_name() {
+    char name[HOST_NAME_MAX + 1] = {};
+    gethostname(name, HOST_NAME_MAX);
+    return name;
+}
+
+std::string program_name() {
+    char path[PATH_MAX] = {};
+    const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+    return n > 0 ? std::string(path, static_cast<std::size_t>(n)) : program_invocation_name;
+}
+
+iovec piece(const void* at, std::size_t size) {
+    return {const_cast<void*>(at), size};
+}
+
+}  // namespace
+
+Layer& Layer::get() {
+    static auto* one = new Layer;
+    return *one;
+}
+
+Layer::Layer() : mpi(interpose::native()) {
+    const auto environment = config::process_environment();
+    identity_ = config::identify(environment);
+    name_ = identity_.rank ? "rank " + std::to_string(*identity_.rank) + " on " + host_name() : host_name();
+    auto loaded = config::load(environment);
+    if (!loaded) {
+        complain(loaded.error().line);
+        _exit(kExitRefused);
+    }
+    settings_ = std::move(*loaded);
+    part_.job_id = settings_.job_id;
+    part_.layer = "mpi";
+    part_.node = host_name();
+    part_.pid = getpid();
+    part_.role = identity_.role;
+    part_.program = program_name();
+    part_.suite = aead::name(settings_.suite);
+    part_.scope = settings_.scope == config::Scope::all ? "all" : "between-nodes";
+}
+
+void Layer::complain(const std::string& line) {
+    part_.errors.push_back(line);
+    const std::string whole = "cryptmpi: " + name_ + ": " + line + "\n";
+    // One write, so that lines of many ranks do not mix; nothing can be done where stderr is gone.
+    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, whole.data(), whole.size());
+}
+
+void Layer::end_job(const std::string& line) {
+    complain(line);
+    mpi.Abort(MPI_COMM_WORLD, kExitRefused);
+    _exit(kExitRefused);
+}
+
+int Layer::integrity_error(const std::string& line) {
+    count_failed_open();
+    complain(line);
+    return error_code_;
+}
+
+int Layer::raise(MPI_Comm handle, const std::string& line) {
+    const int code = integrity_error(line);
+    mpi.Comm_call_errhandler(handle, code);
+    return code;
+}
+
+void Layer::make_error_class() {
+    if (mpi.Add_error_class(&error_class_) != MPI_SUCCESS) return;
+    mpi.Add_error_string(error_class_, "CryptMPI: a message failed its integrity check");
+    if (mpi.Add_error_code(error_class_, &error_code_) != MPI_SUCCESS) error_code_ = error_class_;
+    mpi.Add_error_string(error_code_,
+                         "CryptMPI: a message failed its integrity check: altered, lost, replayed or moved");
+}
+
+Result<void> Layer::load_keys() {
+    auto module = aead::choose(settings_.module_folder, settings_.module, settings_.suite);
+    if (!module) return tl::unexpected(module.error());
+    auto kex = aead::load_kex(settings_.module_folder);
+    if (!kex) return tl::unexpected(kex.error());
+    auto job_key = keys::read_job_key(settings_.key_file);
+    if (!job_key) return tl::unexpected(job_key.error());
+    job_key_ = std::move(*job_key);
+    local_.crypto = {module->api->aead, kex->api->kex, settings_.suite};
+    local_.job_key = job_key_.get();
+    local_.check_addresses = false;  // MPI's ranks have none
+    part_.module = std::string(module->api->name) + " " + module->api->version;
+    return {};
+}
+
+/// Ranks share a node if they share a running kernel and its network: what passes between them then stays there.
+NodeId Layer::own_node() const {
+    std::string boot;
+    std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
+    struct stat network = {};
+    // Without it each process would be a node of its own: everything is sealed.
+    if (boot.empty() || stat("/proc/self/ns/net", &network) != 0) boot += host_name() + std::to_string(getpid());
+    const iovec in[] = {piece(boot.data(), boot.size()), piece(&network.st_dev, sizeof network.st_dev),
+                        piece(&network.st_ino, sizeof network.st_ino)};
+    NodeId id{};
+    if (local_.crypto.kex->sha256(id.data(), in, std::size(in)) != CRYPTMPI_OK) id.fill(0);
+    return id;
+}
+
+Result<void> Layer::agree() {
+    keys::Identity self{};
+    const iovec job = piece(settings_.job_id.data(), settings_.job_id.size());
+    if (local_.crypto.kex->sha256(self.job, &job, 1) != CRYPTMPI_OK) return fail(EIO, "SHA-256 failed");
+    std::strncpy(self.node, part_.node.c_str(), sizeof self.node - 1);
+    const auto pid = static_cast<std::uint32_t>(getpid());
+    for (int i = 0; i < 4; ++i) self.process[i] = static_cast<std::uint8_t>(pid >> (8 * i));
+    AgreementPeers peers(mpi, settings_.handshake_timeout);
+    keys::Agreed agreed;
+    if (auto done = keys::agree(local_, world_rank_, world_size_, own_node(), self, peers, agreed); !done) return done;
+    std::memcpy(secret_.data(), agreed.secret.data(), seal::kSecretSize);
+    nodes_ = std::move(agreed.nodes);
+    return {};
+}
+
+void Layer::begin(int thread_level) {
+    threads_ = thread_level == MPI_THREAD_MULTIPLE;
+    mpi.Comm_rank(MPI_COMM_WORLD, &world_rank_);
+    mpi.Comm_size(MPI_COMM_WORLD, &world_size_);
+    name_ = "rank " + std::to_string(world_rank_) + " on " + host_name();
+    part_.rank = world_rank_;
+    part_.ranks = world_size_;
+    if (auto done = load_keys(); !done) end_job(done.error().line);
+    if (auto done = agree(); !done) end_job(done.error().line);
+    make_error_class();
+    sealed_to_.resize(nodes_.size());
+    const bool all = settings_.scope == config::Scope::all;
+    for (std::size_t rank = 0; rank < nodes_.size(); ++rank) {
+        const bool self = static_cast<int>(rank) == world_rank_;
+        sealed_to_[rank] = !self && (all || nodes_[rank] != nodes_[static_cast<std::size_t>(world_rank_)]);
+    }
+    begun_ = true;
+    std::vector<int> everyone(nodes_.size());
+    std::iota(everyone.begin(), everyone.end(), 0);
+    auto id = derive_id({}, "world", 0, everyone);
+    if (!id) end_job(id.error().line);
+    add(MPI_COMM_WORLD, *id);
+}
+
+void Layer::end() {
+    if (!begun_) return;
+    begun_ = false;
+    FlowTotals totals;
+    for (const auto& [handle, communicator] : communicators_) {
+        if (communicator) communicator->count(totals);
+    }
+    part_.sealed_connections += totals.flows;
+    part_.sealed_bytes_sent += totals.sent.bytes;
+    part_.sealed_bytes_received += totals.received.bytes;
+    part_.sealed_records_sent += totals.sent.messages;
+    part_.sealed_records_received += totals.received.messages;
+    part_.rekeys += totals.sent.rekeys + totals.received.rekeys;
+    for (const auto& [handle, communicator] : communicators_) {
+        if (communicator) communicator->free_own_traffic(mpi);
+    }
+    communicators_.clear();
+    last_ = nullptr;
+    last_handle_ = MPI_COMM_NULL;
+    wipe(secret_.data(), seal::kSecretSize);
+    job_key_.reset();
+    if (settings_.report_file.empty()) return;
+    if (auto done = report::write_part(settings_.report_file, part_); !done) complain(done.error().line);
+}
+
+void Layer::add(MPI_Comm handle, const CommunicatorId& id) {
+    if (handle == MPI_COMM_NULL) return;
+    MPI_Group world = MPI_GROUP_NULL;
+    MPI_Group group = MPI_GROUP_NULL;
+    mpi.Comm_group(MPI_COMM_WORLD, &world);
+    mpi.Comm_group(handle, &group);
+    int size = 0;
+    int rank = 0;
+    mpi.Group_size(group, &size);
+    mpi.Group_rank(group, &rank);
+    std::vector<int> ranks(static_cast<std::size_t>(size));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    std::vector<int> in_world(ranks.size());
+    mpi.Group_translate_ranks(group, size, ranks.data(), world, in_world.data());
+    mpi.Group_free(&group);
+    mpi.Group_free(&world);
+    const auto guard = this->guard();
+    if (std::find(in_world.begin(), in_world.end(), MPI_UNDEFINED) != in_world.end()) {
+        end_job("a communicator with processes from outside MPI_COMM_WORLD is not sealed yet");
+    }
+    auto made = std::make_shared<Communicator>(*this, handle, id, std::move(in_world), rank);
+    if (!made->crosses()) made.reset();  // remembered as one that stays on the node
+    communicators_[handle] = std::move(made);
+    last_handle_ = MPI_COMM_NULL;
+    last_ = nullptr;
+}
+
+void Layer::forget(MPI_Comm handle) {
+    const auto guard = this->guard();
+    const auto found = communicators_.find(handle);
+    if (found == communicators_.end()) return;
+    if (found->second) {
+        FlowTotals totals;
+        found->second->count(totals);
+        part_.sealed_connections += totals.flows;
+        part_.sealed_bytes_sent += totals.sent.bytes;
+        part_.sealed_bytes_received += totals.received.bytes;
+        part_.sealed_records_sent += totals.sent.messages;
+        part_.sealed_records_received += totals.received.messages;
+        part_.rekeys += totals.sent.rekeys + totals.received.rekeys;
+    }
+    communicators_.erase(found);
+    last_handle_ = MPI_COMM_NULL;
+    last_ = nullptr;
+}
+
+Communicator* Layer::look_up(MPI_Comm handle) {
+    if (!begun_ || handle == MPI_COMM_NULL) return nullptr;
+    auto found = communicators_.find(handle);
+    if (found == communicators_.end()) {
+        if (handle == MPI_COMM_SELF) return nullptr;
+        int between = 0;
+        if (mpi.Comm_test_inter(handle, &between) != MPI_SUCCESS) return nullptr;  // not a communicator: MPI says so
+        if (between != 0) {
+            // All procedures that make one are refused: the user let one of them pass in clear.
+            if (settings_.allow.empty()) end_job("an intercommunicator was used: these are not sealed yet");
+            return nullptr;
+        }
+        // Made by a procedure that we did not see. Without an identity that its members agree on, it cannot be sealed.
+        add(handle, {});
+        found = communicators_.find(handle);
+        if (found->second) end_job("a communicator was used that cryptmpi did not see being made: it cannot be sealed");
+    }
+    last_handle_ = handle;
+    last_ = found->second.get();
+    return last_;
+}
+
+std::shared_ptr<Communicator> Layer::share(MPI_Comm handle) {
+    const auto found = communicators_.find(handle);
+    return found == communicators_.end() ? nullptr : found->second;
+}
+
+Result<void> Layer::flow_secret(std::string_view label, const CommunicatorId& id, int sender, int receiver,
+                                Secret<seal::kSecretSize>& out) const {
+    const std::int32_t ends[] = {sender, receiver};
+    std::string info(label);
+    info.push_back('\0');
+    info.append(reinterpret_cast<const char*>(id.data()), id.size());
+    for (const std::int32_t end : ends) {
+        for (unsigned byte = 0; byte < 4; ++byte) info.push_back(static_cast<char>(end >> (8 * byte)));
+    }
+    return seal::expand(*local_.crypto.kex, secret_.data(), info, out.data(), seal::kSecretSize);
+}
+
+Result<CommunicatorId> Layer::derive_id(const CommunicatorId& parent, std::string_view how, std::uint64_t call,
+                                        const std::vector<int>& members) const {
+    CommunicatorId id{};
+    const std::uint64_t sizes[] = {how.size(), call, members.size()};
+    const iovec in[] = {piece(parent.data(), parent.size()), piece(sizes, sizeof sizes), piece(how.data(), how.size()),
+                        piece(members.data(), members.size() * sizeof(int))};
+    if (local_.crypto.kex->sha256(id.data(), in, std::size(in)) != CRYPTMPI_OK) return fail(EIO, "SHA-256 failed");
+    return id;
+}
+
+}  // namespace cryptmpi::comm

@@ -1,0 +1,133 @@
+// The MPI layer of this process: MPI's own procedures, settings and keys, the communicators and requests we know.
+//
+// Everything in this room is compiled once per MPI ABI, against that ABI's mpi.h.
+#pragma once
+
+#include <mpi.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "aead/registry.hpp"
+#include "base/result.hpp"
+#include "base/secret.hpp"
+#include "comm/communicator.hpp"
+#include "comm/operation.hpp"
+#include "config/settings.hpp"
+#include "keys/handshake.hpp"
+#include "native.hpp"
+#include "report/part.hpp"
+
+namespace cryptmpi::comm {
+
+using NodeId = std::array<std::uint8_t, 32>;
+
+class Layer {
+public:
+    /// Made by the first call that needs it, never destroyed: MPI may be called by other libraries' destructors.
+    static Layer& get();
+
+    Layer(const Layer&) = delete;
+    Layer& operator=(const Layer&) = delete;
+
+    const interpose::Native& mpi;
+    const config::Settings& settings() const { return settings_; }
+
+    /// After MPI_Init: agrees on the job's secret with all ranks, or ends the job with one line.
+    void begin(int thread_level);
+    /// Before MPI_Finalize: what is still on its way ends, the report is written, the secrets are wiped.
+    void end();
+    bool begun() const { return begun_; }
+
+    /// The communicator behind a handle; null where nothing is ours to seal: MPI is told as if we were not there.
+    Communicator* find(MPI_Comm handle) {
+        if (handle == last_handle_) return last_;
+        return look_up(handle);
+    }
+    std::shared_ptr<Communicator> share(MPI_Comm handle);
+    bool is_intercommunicator(MPI_Comm handle) const {
+        int inter = 0;
+        return mpi.Comm_test_inter(handle, &inter) == MPI_SUCCESS && inter != 0;
+    }
+    void add(MPI_Comm handle, const CommunicatorId& id);
+    void forget(MPI_Comm handle);
+
+    /// Does what is sent to this rank of MPI_COMM_WORLD leave the node (or is everything sealed)?
+    bool sealed_to(int world_rank) const { return sealed_to_[static_cast<std::size_t>(world_rank)]; }
+    const std::vector<NodeId>& nodes() const { return nodes_; }
+    int world_rank() const { return world_rank_; }
+
+    const seal::Crypto& crypto() const { return local_.crypto; }
+    /// The secret of one flow: `label` tells flows of different use apart.
+    Result<void> flow_secret(std::string_view label, const CommunicatorId& id, int sender, int receiver,
+                             Secret<seal::kSecretSize>& out) const;
+    Result<CommunicatorId> derive_id(const CommunicatorId& parent, std::string_view how, std::uint64_t call,
+                                     const std::vector<int>& members) const;
+
+    Requests& requests() { return requests_; }
+
+    /// A message that Mprobe took out of MPI's queue, by MPI's handle.
+    struct Matched {
+        std::shared_ptr<Communicator> communicator;
+        PostedList::iterator posted;
+    };
+    std::unordered_map<MPI_Message, Matched>& matched() { return matched_; }
+
+    /// Several threads call MPI: our state is for one at a time, and no lock is held while MPI blocks.
+    bool threads() const { return threads_; }
+    std::unique_lock<std::recursive_mutex> guard() {
+        return threads_ ? std::unique_lock(lock_) : std::unique_lock<std::recursive_mutex>();
+    }
+
+    /// Prints one line and keeps it for the report.
+    void complain(const std::string& line);
+    /// The MPI error of a message that was not what its sender sent: says the line, and calls the communicator's error
+    /// handler, as MPI does. Returns the error code.
+    int raise(MPI_Comm handle, const std::string& line);
+    /// The same without the handler: for one of several requests.
+    int integrity_error(const std::string& line);
+    void count_failed_open() { ++part_.failed_opens; }
+    report::Part& part() { return part_; }
+
+    /// Ends the whole job: nothing goes on without keys.
+    [[noreturn]] void end_job(const std::string& line);
+
+private:
+    Layer();
+    Communicator* look_up(MPI_Comm handle);
+    Result<void> load_keys();
+    Result<void> agree();
+    NodeId own_node() const;
+    void make_error_class();
+
+    config::Settings settings_;
+    config::Process identity_;
+    std::string name_;
+    bool begun_ = false;
+    bool threads_ = false;
+    std::recursive_mutex lock_;
+    std::unique_ptr<keys::JobKey> job_key_;
+    keys::Local local_;
+    Secret<seal::kSecretSize> secret_;
+    int world_rank_ = 0;
+    int world_size_ = 1;
+    std::vector<NodeId> nodes_;
+    std::vector<bool> sealed_to_;
+    int error_class_ = MPI_ERR_OTHER;
+    int error_code_ = MPI_ERR_OTHER;
+
+    MPI_Comm last_handle_ = MPI_COMM_NULL;
+    Communicator* last_ = nullptr;
+    std::unordered_map<MPI_Comm, std::shared_ptr<Communicator>> communicators_;
+    Requests requests_;
+    std::unordered_map<MPI_Message, Matched> matched_;
+    report::Part part_;
+};
+
+}  // namespace cryptmpi::comm

@@ -1,0 +1,507 @@
+// The collective operations that move data: each block is sealed once and travels by MPI's own operation.
+#include <algorithm>
+#include <climits>
+#include <type_traits>
+
+#include "comm/calls.hpp"
+#include "comm/collective.hpp"
+#include "comm/native_call.hpp"
+
+namespace cryptmpi::comm {
+namespace {
+
+using seal::kMessageOverhead;
+
+/// Where the sealed blocks of all ranks lie, one after the other.
+class Layout {
+public:
+    explicit Layout(const std::vector<UserBuffer>& blocks) {
+        for (const UserBuffer& block : blocks) {
+            sizes_.push_back(static_cast<int>(block.size() + kMessageOverhead));
+            places_.push_back(static_cast<int>(total_));
+            total_ += block.size() + kMessageOverhead;
+        }
+    }
+    // MPI counts the bytes of such an operation by int.
+    bool fits() const { return total_ <= INT_MAX; }
+    std::size_t total() const { return total_; }
+    const int* sizes() const { return sizes_.data(); }
+    const int* places() const { return places_.data(); }
+    int place(int rank) const { return places_[static_cast<std::size_t>(rank)]; }
+
+private:
+    std::vector<int> sizes_;
+    std::vector<int> places_;
+    std::size_t total_ = 0;
+};
+
+int too_large(Layer& layer, MPI_Comm comm) {
+    layer.complain("a collective operation of 2 GiB or more on one rank is not sealed yet: it is refused");
+    layer.mpi.Comm_call_errhandler(comm, MPI_ERR_COUNT);
+    return MPI_ERR_COUNT;
+}
+
+/// The blocks of a buffer: `count(i)` elements at `place(i)` bytes, for each rank.
+template <class CountOf, class PlaceOf, class TypeOf>
+int make_blocks(Layer& layer, int ranks, void* at, CountOf count, PlaceOf place, TypeOf type,
+                std::vector<UserBuffer>& blocks) {
+    blocks.resize(static_cast<std::size_t>(ranks));
+    for (int i = 0; i < ranks; ++i) {
+        const int code = UserBuffer::make(layer.mpi, static_cast<std::uint8_t*>(at) + place(i), count(i), type(i),
+                                          false, blocks[static_cast<std::size_t>(i)]);
+        if (code != MPI_SUCCESS) return code;
+    }
+    return MPI_SUCCESS;
+}
+
+MPI_Aint extent_of(Layer& layer, MPI_Datatype type) {
+    MPI_Aint lower = 0;
+    MPI_Aint extent = 0;
+    layer.mpi.Type_get_extent(type, &lower, &extent);
+    return extent;
+}
+
+/// Equal blocks, one after the other.
+int make_equal_blocks(Layer& layer, int ranks, void* at, MPI_Count count, MPI_Datatype type,
+                      std::vector<UserBuffer>& blocks) {
+    const MPI_Aint step = extent_of(layer, type) * static_cast<MPI_Aint>(count);
+    return make_blocks(
+        layer, ranks, at, [&](int) { return count; }, [&](int i) { return i * step; }, [&](int) { return type; },
+        blocks);
+}
+
+/// Blocks by counts and displacements in elements.
+template <class C, class D>
+int make_v_blocks(Layer& layer, int ranks, void* at, const C* counts, const D* places, MPI_Datatype type,
+                  std::vector<UserBuffer>& blocks) {
+    const MPI_Aint extent = extent_of(layer, type);
+    return make_blocks(
+        layer, ranks, at, [&](int i) { return static_cast<MPI_Count>(counts[i]); },
+        [&](int i) { return static_cast<MPI_Aint>(places[i]) * extent; }, [&](int) { return type; }, blocks);
+}
+
+int gather(Layer& layer, Communicator& communicator, const UserBuffer& own, bool in_place,
+           const std::vector<UserBuffer>& blocks, int root, bool uniform) {
+    const Call call = begin_call(layer, communicator, CollectiveKind::gather, root);
+    const MPI_Comm comm = communicator.handle();
+    const bool is_root = communicator.rank() == root;
+    const Layout layout(blocks);
+    if (is_root && !layout.fits()) return too_large(layer, comm);
+    if (!is_root) {
+        const Bytes wire(own.size() + kMessageOverhead);
+        if (const int code = seal_block_for(call, root, own, wire.data()); code != MPI_SUCCESS) return code;
+        const auto size = static_cast<int>(wire.size());
+        return uniform
+                   ? layer.mpi.Gather(wire.data(), size, MPI_BYTE, nullptr, 0, MPI_BYTE, root, comm)
+                   : layer.mpi.Gatherv(wire.data(), size, MPI_BYTE, nullptr, nullptr, nullptr, MPI_BYTE, root, comm);
+    }
+    const Bytes wires(layout.total());
+    const int code =
+        uniform ? layer.mpi.Gather(MPI_IN_PLACE, 0, MPI_BYTE, wires.data(), layout.sizes()[root], MPI_BYTE, root, comm)
+                : layer.mpi.Gatherv(MPI_IN_PLACE, 0, MPI_BYTE, wires.data(), layout.sizes(), layout.places(), MPI_BYTE,
+                                    root, comm);
+    if (code != MPI_SUCCESS) return code;
+    for (int i = 0; i < communicator.size(); ++i) {
+        const UserBuffer& block = blocks[static_cast<std::size_t>(i)];
+        if (i == root && in_place) continue;
+        const int result =
+            i == root ? copy(own, block) : open_block_from(call, i, wires.data() + layout.place(i), block);
+        if (result != MPI_SUCCESS) return result;
+    }
+    return MPI_SUCCESS;
+}
+
+int allgather(Layer& layer, Communicator& communicator, const UserBuffer& own, bool in_place,
+              const std::vector<UserBuffer>& blocks, bool uniform) {
+    const Call call = begin_call(layer, communicator, CollectiveKind::allgather);
+    const MPI_Comm comm = communicator.handle();
+    const int me = communicator.rank();
+    const Layout layout(blocks);
+    if (!layout.fits()) return too_large(layer, comm);
+    const Bytes wires(layout.total());
+    const UserBuffer& mine = blocks[static_cast<std::size_t>(me)];
+    if (const int code = seal_block_for_all(call, in_place ? mine : own, wires.data() + layout.place(me));
+        code != MPI_SUCCESS) {
+        return code;
+    }
+    const int code =
+        uniform ? layer.mpi.Allgather(MPI_IN_PLACE, 0, MPI_BYTE, wires.data(), layout.sizes()[me], MPI_BYTE, comm)
+                : layer.mpi.Allgatherv(MPI_IN_PLACE, 0, MPI_BYTE, wires.data(), layout.sizes(), layout.places(),
+                                       MPI_BYTE, comm);
+    if (code != MPI_SUCCESS) return code;
+    if (!in_place) {
+        if (const int result = copy(own, mine); result != MPI_SUCCESS) return result;
+    }
+    for (int i = 0; i < communicator.size(); ++i) {
+        if (i == me) continue;
+        const int result =
+            open_block_of_all(call, i, wires.data() + layout.place(i), blocks[static_cast<std::size_t>(i)]);
+        if (result != MPI_SUCCESS) return result;
+    }
+    return MPI_SUCCESS;
+}
+
+int alltoall(Layer& layer, Communicator& communicator, const std::vector<UserBuffer>& out,
+             const std::vector<UserBuffer>& in, bool in_place, bool uniform) {
+    const Call call = begin_call(layer, communicator, CollectiveKind::alltoall);
+    const MPI_Comm comm = communicator.handle();
+    const int me = communicator.rank();
+    const std::vector<UserBuffer>& sent = in_place ? in : out;
+    const Layout out_layout(sent);
+    const Layout in_layout(in);
+    if (!out_layout.fits() || !in_layout.fits()) return too_large(layer, comm);
+    const Bytes out_wires(out_layout.total());
+    const Bytes in_wires(in_layout.total());
+    for (int i = 0; i < communicator.size(); ++i) {
+        if (i == me) continue;
+        const int code =
+            seal_block_for(call, i, sent[static_cast<std::size_t>(i)], out_wires.data() + out_layout.place(i));
+        if (code != MPI_SUCCESS) return code;
+    }
+    // A rank's own block never travels: what MPI copies of it is not looked at.
+    std::fill_n(out_wires.data() + out_layout.place(me), out_layout.sizes()[me], std::uint8_t{0});
+    const int code = uniform
+                         ? layer.mpi.Alltoall(out_wires.data(), out_layout.sizes()[0], MPI_BYTE, in_wires.data(),
+                                              in_layout.sizes()[0], MPI_BYTE, comm)
+                         : layer.mpi.Alltoallv(out_wires.data(), out_layout.sizes(), out_layout.places(), MPI_BYTE,
+                                               in_wires.data(), in_layout.sizes(), in_layout.places(), MPI_BYTE, comm);
+    if (code != MPI_SUCCESS) return code;
+    for (int i = 0; i < communicator.size(); ++i) {
+        const UserBuffer& block = in[static_cast<std::size_t>(i)];
+        if (i == me && in_place) continue;
+        const int result = i == me ? copy(sent[static_cast<std::size_t>(i)], block)
+                                   : open_block_from(call, i, in_wires.data() + in_layout.place(i), block);
+        if (result != MPI_SUCCESS) return result;
+    }
+    return MPI_SUCCESS;
+}
+
+/// The communicator, if its collective operations are sealed and the root is one of its members; else MPI does it, and
+/// says what is wrong with the arguments.
+Communicator* find_crossing(Layer& layer, MPI_Comm comm, int root = 0) {
+    const auto guard = layer.guard();
+    Communicator* communicator = layer.find(comm);
+    return communicator != nullptr && communicator->has(root) ? communicator : nullptr;
+}
+
+}  // namespace
+
+int broadcast(Layer& layer, Communicator& communicator, const UserBuffer& buffer, int root) {
+    const Call call = begin_call(layer, communicator, CollectiveKind::bcast, root);
+    const Bytes wire(buffer.size() + kMessageOverhead);
+    const bool is_root = communicator.rank() == root;
+    if (is_root) {
+        if (const int code = seal_block_for_all(call, buffer, wire.data()); code != MPI_SUCCESS) return code;
+    }
+    const ByteCount bytes(layer.mpi, wire.size());
+    const int code = layer.mpi.Bcast(wire.data(), bytes.count(), bytes.type(), root, communicator.handle());
+    return code != MPI_SUCCESS || is_root ? code : open_block_of_all(call, root, wire.data(), buffer);
+}
+
+int scatter(Layer& layer, Communicator& communicator, const std::vector<UserBuffer>& blocks, const UserBuffer* mine,
+            int root, bool uniform) {
+    const Call call = begin_call(layer, communicator, CollectiveKind::scatter, root);
+    const MPI_Comm comm = communicator.handle();
+    if (communicator.rank() != root) {
+        const Bytes wire(mine->size() + kMessageOverhead);
+        const auto size = static_cast<int>(wire.size());
+        const int code =
+            uniform ? layer.mpi.Scatter(nullptr, 0, MPI_BYTE, wire.data(), size, MPI_BYTE, root, comm)
+                    : layer.mpi.Scatterv(nullptr, nullptr, nullptr, MPI_BYTE, wire.data(), size, MPI_BYTE, root, comm);
+        return code != MPI_SUCCESS ? code : open_block_from(call, root, wire.data(), *mine);
+    }
+    const Layout layout(blocks);
+    if (!layout.fits()) return too_large(layer, comm);
+    const Bytes wires(layout.total());
+    for (int i = 0; i < communicator.size(); ++i) {
+        if (i == root) continue;
+        const int code = seal_block_for(call, i, blocks[static_cast<std::size_t>(i)], wires.data() + layout.place(i));
+        if (code != MPI_SUCCESS) return code;
+    }
+    const int code =
+        uniform ? layer.mpi.Scatter(wires.data(), layout.sizes()[root], MPI_BYTE, MPI_IN_PLACE, 0, MPI_BYTE, root, comm)
+                : layer.mpi.Scatterv(wires.data(), layout.sizes(), layout.places(), MPI_BYTE, MPI_IN_PLACE, 0, MPI_BYTE,
+                                     root, comm);
+    if (code != MPI_SUCCESS || mine == nullptr) return code;
+    return copy(blocks[static_cast<std::size_t>(root)], *mine);
+}
+
+int Bcast(void* at, MPI_Count count, MPI_Datatype type, int root, MPI_Comm comm) {
+    Layer& layer = Layer::get();
+    Communicator* communicator = find_crossing(layer, comm, root);
+    if (communicator == nullptr) {
+        return CRYPTMPI_NATIVE(Bcast, count, at, Count{count}, type, root, comm)(layer.mpi);
+    }
+    UserBuffer buffer;
+    if (const int code = UserBuffer::make(layer.mpi, at, count, type, false, buffer); code != MPI_SUCCESS) return code;
+    const auto guard = layer.guard();
+    return broadcast(layer, *communicator, buffer, root);
+}
+
+namespace {
+
+/// This rank's part of what is sent. Not looked at where the root sends in place.
+int make_own(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, UserBuffer& own) {
+    return at == MPI_IN_PLACE ? MPI_SUCCESS : UserBuffer::make(layer.mpi, at, count, type, false, own);
+}
+
+}  // namespace
+
+int Gather(const void* out, MPI_Count out_count, MPI_Datatype out_type, void* in, MPI_Count in_count,
+           MPI_Datatype in_type, int root, MPI_Comm comm) {
+    Layer& layer = Layer::get();
+    Communicator* communicator = find_crossing(layer, comm, root);
+    if (communicator == nullptr) {
+        return CRYPTMPI_NATIVE(Gather, std::max(out_count, in_count), out, Count{out_count}, out_type, in,
+                               Count{in_count}, in_type, root, comm)(layer.mpi);
+    }
+    UserBuffer own;
+    std::vector<UserBuffer> blocks;
+    if (const int code = make_own(layer, out, out_count, out_type, own); code != MPI_SUCCESS) return code;
+    if (communicator->rank() == root) {
+        const int code = make_equal_blocks(layer, communicator->size(), in, in_count, in_type, blocks);
+        if (code != MPI_SUCCESS) return code;
+    }
+    return gather(layer, *communicator, own, out == MPI_IN_PLACE, blocks, root, true);
+}
+
+int Scatter(const void* out, MPI_Count out_count, MPI_Datatype out_type, void* in, MPI_Count in_count,
+            MPI_Datatype in_type, int root, MPI_Comm comm) {
+    Layer& layer = Layer::get();
+    Communicator* communicator = find_crossing(layer, comm, root);
+    if (communicator == nullptr) {
+        return CRYPTMPI_NATIVE(Scatter, std::max(out_count, in_count), out, Count{out_count}, out_type, in,
+                               Count{in_count}, in_type, root, comm)(layer.mpi);
+    }
+    UserBuffer own;
+    std::vector<UserBuffer> blocks;
+    if (const int code = make_own(layer, in, in_count, in_type, own); code != MPI_SUCCESS) return code;
+    if (communicator->rank() == root) {
+        const int code =
+            make_equal_blocks(layer, communicator->size(), const_cast<void*>(out), out_count, out_type, blocks);
+        if (code != MPI_SUCCESS) return code;
+    }
+    return scatter(layer, *communicator, blocks, in == MPI_IN_PLACE ? nullptr : &own, root, true);
+}
+
+int Allgather(const void* out, MPI_Count out_count, MPI_Datatype out_type, void* in, MPI_Count in_count,
+              MPI_Datatype in_type, MPI_Comm comm) {
+    Layer& layer = Layer::get();
+    Communicator* communicator = find_crossing(layer, comm);
+    if (communicator == nullptr) {
+        return CRYPTMPI_NATIVE(Allgather, std::max(out_count, in_count), out, Count{out_count}, out_type, in,
+                               Count{in_count}, in_type, comm)(layer.mpi);
+    }
+    UserBuffer own;
+    std::vector<UserBuffer> blocks;
+    if (const int code = make_own(layer, out, out_count, out_type, own); code != MPI_SUCCESS) return code;
+    const int code = make_equal_blocks(layer, communicator->size(), in, in_count, in_type, blocks);
+    if (code != MPI_SUCCESS) return code;
+    return allgather(layer, *communicator, own, out == MPI_IN_PLACE, blocks, true);
+}
+
+int Alltoall(const void* out, MPI_Count out_count, MPI_Datatype out_type, void* in, MPI_Count in_count,
+             MPI_Datatype in_type, MPI_Comm comm) {
+    Layer& layer = Layer::get();
+    Communicator* communicator = find_crossing(layer, comm);
+    if (communicator == nullptr) {
+        return CRYPTMPI_NATIVE(Alltoall, std::max(out_count, in_count), out, Count{out_count}, out_type, in,
+                               Count{in_count}, in_type, comm)(layer.mpi);
+    }
+    const bool in_place = out == MPI_IN_PLACE;
+    std::vector<UserBuffer> sent;
+    std::vector<UserBuffer> received;
+    const int ranks = communicator->size();
+    if (!in_place) {
+        const int code = make_equal_blocks(layer, ranks, const_cast<void*>(out), out_count, out_type, sent);
+        if (code != MPI_SUCCESS) return code;
+    }
+    if (const int code = make_equal_blocks(layer, ranks, in, in_count, in_type, received); code != MPI_SUCCESS) {
+        return code;
+    }
+    return alltoall(layer, *communicator, sent, received, in_place, true);
+}
+
+// The v and w forms exist with int and with MPI_Count arrays.
+
+namespace {
+
+template <class C, class D, class Native>
+int gatherv(const void* out, MPI_Count out_count, MPI_Datatype out_type, void* in, const C* counts, const D* places,
+            MPI_Datatype in_type, int root, MPI_Comm comm, Native native) {
+    Layer& layer = Layer::get();
+    Communicator* communicator = find_crossing(layer, comm, root);
+    if (communicator == nullptr) return native(layer.mpi);
+    UserBuffer own;
+    std::vector<UserBuffer> blocks;
+    if (const int code = make_own(layer, out, out_count, out_type, own); code != MPI_SUCCESS) return code;
+    if (communicator->rank() == root) {
+        const int code = make_v_blocks(layer, communicator->size(), in, counts, places, in_type, blocks);
+        if (code != MPI_SUCCESS) return code;
+    }
+    return gather(layer, *communicator, own, out == MPI_IN_PLACE, blocks, root, false);
+}
+
+template <class C, class D, class Native>
+int scatterv(const void* out, const C* counts, const D* places, MPI_Datatype out_type, void* in, MPI_Count in_count,
+             MPI_Datatype in_type, int root, MPI_Comm comm, Native native) {
+    Layer& layer = Layer::get();
+    Communicator* communicator = find_crossing(layer, comm, root);
+    if (communicator == nullptr) return native(layer.mpi);
+    UserBuffer own;
+    std::vector<UserBuffer> blocks;
+    if (const int code = make_own(layer, in, in_count, in_type, own); code != MPI_SUCCESS) return code;
+    if (communicator->rank() == root) {
+        const int code =
+            make_v_blocks(layer, communicator->size(), const_cast<void*>(out), counts, places, out_type, blocks);
+        if (code != MPI_SUCCESS) return code;
+    }
+    return scatter(layer, *communicator, blocks, in == MPI_IN_PLACE ? nullptr : &own, root, false);
+}
+
+template <class C, class D, class Native>
+int allgatherv(const void* out, MPI_Count out_count, MPI_Datatype out_type, void* in, const C* counts, const D* places,
+               MPI_Datatype in_type, MPI_Comm comm, Native native) {
+    Layer& layer = Layer::get();
+    Communicator* communicator = find_crossing(layer, comm);
+    if (communicator == nullptr) return native(layer.mpi);
+    UserBuffer own;
+    std::vector<UserBuffer> blocks;
+    if (const int code = make_own(layer, out, out_count, out_type, own); code != MPI_SUCCESS) return code;
+    const int code = make_v_blocks(layer, communicator->size(), in, counts, places, in_type, blocks);
+    if (code != MPI_SUCCESS) return code;
+    return allgather(layer, *communicator, own, out == MPI_IN_PLACE, blocks, false);
+}
+
+template <class C, class D, class Native>
+int alltoallv(const void* out, const C* out_counts, const D* out_places, MPI_Datatype out_type, void* in,
+              const C* in_counts, const D* in_places, MPI_Datatype in_type, MPI_Comm comm, Native native) {
+    Layer& layer = Layer::get();
+    Communicator* communicator = find_crossing(layer, comm);
+    if (communicator == nullptr) return native(layer.mpi);
+    const bool in_place = out == MPI_IN_PLACE;
+    std::vector<UserBuffer> sent;
+    std::vector<UserBuffer> received;
+    const int ranks = communicator->size();
+    if (!in_place) {
+        const int code = make_v_blocks(layer, ranks, const_cast<void*>(out), out_counts, out_places, out_type, sent);
+        if (code != MPI_SUCCESS) return code;
+    }
+    const int code = make_v_blocks(layer, ranks, in, in_counts, in_places, in_type, received);
+    return code != MPI_SUCCESS ? code : alltoall(layer, *communicator, sent, received, in_place, false);
+}
+
+/// Types and displacements in bytes, by rank.
+template <class C, class D>
+int make_w_blocks(Layer& layer, int ranks, void* at, const C* counts, const D* places, const MPI_Datatype* types,
+                  std::vector<UserBuffer>& blocks) {
+    return make_blocks(
+        layer, ranks, at, [&](int i) { return static_cast<MPI_Count>(counts[i]); },
+        [&](int i) { return static_cast<MPI_Aint>(places[i]); }, [&](int i) { return types[i]; }, blocks);
+}
+
+template <class C, class D, class Native>
+int alltoallw(const void* out, const C* out_counts, const D* out_places, const MPI_Datatype* out_types, void* in,
+              const C* in_counts, const D* in_places, const MPI_Datatype* in_types, MPI_Comm comm, Native native) {
+    Layer& layer = Layer::get();
+    Communicator* communicator = find_crossing(layer, comm);
+    if (communicator == nullptr) return native(layer.mpi);
+    const bool in_place = out == MPI_IN_PLACE;
+    std::vector<UserBuffer> sent;
+    std::vector<UserBuffer> received;
+    const int ranks = communicator->size();
+    if (!in_place) {
+        const int code = make_w_blocks(layer, ranks, const_cast<void*>(out), out_counts, out_places, out_types, sent);
+        if (code != MPI_SUCCESS) return code;
+    }
+    const int code = make_w_blocks(layer, ranks, in, in_counts, in_places, in_types, received);
+    return code != MPI_SUCCESS ? code : alltoall(layer, *communicator, sent, received, in_place, false);
+}
+
+}  // namespace
+
+template <class C, class D>
+int Gatherv(const void* out, MPI_Count out_count, MPI_Datatype out_type, void* in, const C* counts, const D* places,
+            MPI_Datatype in_type, int root, MPI_Comm comm) {
+    return gatherv(out, out_count, out_type, in, counts, places, in_type, root, comm, [&](const auto& mpi) -> int {
+        if constexpr (std::is_same_v<C, int>) {
+            return mpi.Gatherv(out, static_cast<int>(out_count), out_type, in, counts, places, in_type, root, comm);
+        } else {
+            return mpi.Gatherv_c(out, static_cast<MPI_Count>(out_count), out_type, in, counts, places, in_type, root,
+                                 comm);
+        }
+    });
+}
+
+template <class C, class D>
+int Scatterv(const void* out, const C* counts, const D* places, MPI_Datatype out_type, void* in, MPI_Count in_count,
+             MPI_Datatype in_type, int root, MPI_Comm comm) {
+    return scatterv(out, counts, places, out_type, in, in_count, in_type, root, comm, [&](const auto& mpi) -> int {
+        if constexpr (std::is_same_v<C, int>) {
+            return mpi.Scatterv(out, counts, places, out_type, in, static_cast<int>(in_count), in_type, root, comm);
+        } else {
+            return mpi.Scatterv_c(out, counts, places, out_type, in, static_cast<MPI_Count>(in_count), in_type, root,
+                                  comm);
+        }
+    });
+}
+
+template <class C, class D>
+int Allgatherv(const void* out, MPI_Count out_count, MPI_Datatype out_type, void* in, const C* counts, const D* places,
+               MPI_Datatype in_type, MPI_Comm comm) {
+    return allgatherv(out, out_count, out_type, in, counts, places, in_type, comm, [&](const auto& mpi) -> int {
+        if constexpr (std::is_same_v<C, int>) {
+            return mpi.Allgatherv(out, static_cast<int>(out_count), out_type, in, counts, places, in_type, comm);
+        } else {
+            return mpi.Allgatherv_c(out, static_cast<MPI_Count>(out_count), out_type, in, counts, places, in_type,
+                                    comm);
+        }
+    });
+}
+
+template <class C, class D>
+int Alltoallv(const void* out, const C* out_counts, const D* out_places, MPI_Datatype out_type, void* in,
+              const C* in_counts, const D* in_places, MPI_Datatype in_type, MPI_Comm comm) {
+    return alltoallv(
+        out, out_counts, out_places, out_type, in, in_counts, in_places, in_type, comm, [&](const auto& mpi) -> int {
+            if constexpr (std::is_same_v<C, int>) {
+                return mpi.Alltoallv(out, out_counts, out_places, out_type, in, in_counts, in_places, in_type, comm);
+            } else {
+                return mpi.Alltoallv_c(out, out_counts, out_places, out_type, in, in_counts, in_places, in_type, comm);
+            }
+        });
+}
+
+template <class C, class D>
+int Alltoallw(const void* out, const C* out_counts, const D* out_places, const MPI_Datatype* out_types, void* in,
+              const C* in_counts, const D* in_places, const MPI_Datatype* in_types, MPI_Comm comm) {
+    return alltoallw(
+        out, out_counts, out_places, out_types, in, in_counts, in_places, in_types, comm, [&](const auto& mpi) -> int {
+            if constexpr (std::is_same_v<C, int>) {
+                return mpi.Alltoallw(out, out_counts, out_places, out_types, in, in_counts, in_places, in_types, comm);
+            } else {
+                return mpi.Alltoallw_c(out, out_counts, out_places, out_types, in, in_counts, in_places, in_types,
+                                       comm);
+            }
+        });
+}
+
+template int Gatherv(const void*, MPI_Count, MPI_Datatype, void*, const int*, const int*, MPI_Datatype, int, MPI_Comm);
+template int Gatherv(const void*, MPI_Count, MPI_Datatype, void*, const MPI_Count*, const MPI_Aint*, MPI_Datatype, int,
+                     MPI_Comm);
+template int Scatterv(const void*, const int*, const int*, MPI_Datatype, void*, MPI_Count, MPI_Datatype, int, MPI_Comm);
+template int Scatterv(const void*, const MPI_Count*, const MPI_Aint*, MPI_Datatype, void*, MPI_Count, MPI_Datatype, int,
+                      MPI_Comm);
+template int Allgatherv(const void*, MPI_Count, MPI_Datatype, void*, const int*, const int*, MPI_Datatype, MPI_Comm);
+template int Allgatherv(const void*, MPI_Count, MPI_Datatype, void*, const MPI_Count*, const MPI_Aint*, MPI_Datatype,
+                        MPI_Comm);
+template int Alltoallv(const void*, const int*, const int*, MPI_Datatype, void*, const int*, const int*, MPI_Datatype,
+                       MPI_Comm);
+template int Alltoallv(const void*, const MPI_Count*, const MPI_Aint*, MPI_Datatype, void*, const MPI_Count*,
+                       const MPI_Aint*, MPI_Datatype, MPI_Comm);
+template int Alltoallw(const void*, const int*, const int*, const MPI_Datatype*, void*, const int*, const int*,
+                       const MPI_Datatype*, MPI_Comm);
+template int Alltoallw(const void*, const MPI_Count*, const MPI_Aint*, const MPI_Datatype*, void*, const MPI_Count*,
+                       const MPI_Aint*, const MPI_Datatype*, MPI_Comm);
+
+}  // namespace cryptmpi::comm

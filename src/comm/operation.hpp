@@ -1,0 +1,63 @@
+// Requests that carry sealed messages: MPI's own request handle is the user's, and leads to what is ours of it.
+#pragma once
+
+#include <mpi.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "comm/buffer.hpp"
+#include "comm/communicator.hpp"
+
+namespace cryptmpi::comm {
+
+/// A send or receive that MPI works on with a buffer of ours.
+struct Operation {
+    enum class Kind : std::uint8_t { send, receive, construct };
+
+    Kind kind = Kind::send;
+    bool persistent = false;
+    bool active = true;
+    bool finished = false;  // its result is in `status`; MPI's request still lives (Request_get_status)
+    std::shared_ptr<Communicator> communicator;
+    Bytes wire;       // what travels
+    UserBuffer user;  // persistent sends and receives: where the user's bytes are
+    int peer = 0;     // send: to; receive: from, or MPI_ANY_SOURCE
+    int tag = 0;
+    PostedList::iterator posted;  // an active receive
+    bool is_posted = false;
+    MPI_Status status = {};
+    int result = MPI_SUCCESS;
+    bool buffered_mode = false;    // a persistent send by Bsend_init
+    std::function<void()> at_end;  // construct: the new communicator's handle is there
+    std::size_t buffered = 0;      // bytes of the user's attached buffer that it stands for
+};
+
+/// Our operations by MPI's handle. MPI gives a handle again only after its request ended.
+class Requests {
+public:
+    bool empty() const { return operations_.empty(); }
+    Operation* find(MPI_Request request) {
+        if (operations_.empty()) return nullptr;
+        const auto found = operations_.find(request);
+        return found == operations_.end() ? nullptr : found->second.get();
+    }
+    void add(MPI_Request request, std::unique_ptr<Operation> operation) { operations_[request] = std::move(operation); }
+    std::unique_ptr<Operation> take(MPI_Request request) {
+        auto node = operations_.extract(request);
+        return node.empty() ? nullptr : std::move(node.mapped());
+    }
+
+    /// Requests that the user has given up (Request_free, Bsend): ours until MPI is done with them.
+    std::vector<MPI_Request> orphans;
+    std::size_t attached = 0;  // size of the buffer that the user attached for buffered sends
+    std::size_t buffered = 0;  // of that, taken by sends of ours that are on their way
+
+private:
+    std::unordered_map<MPI_Request, std::unique_ptr<Operation>> operations_;
+};
+
+}  // namespace cryptmpi::comm

@@ -1,0 +1,146 @@
+// Persistent requests: MPI's request is bound to a buffer of ours; each start seals the user's data anew, with a number
+// of its own.
+#include <utility>
+
+#include "comm/calls.hpp"
+#include "comm/native_call.hpp"
+#include "comm/point.hpp"
+
+namespace cryptmpi::comm {
+namespace {
+
+using seal::kMessageOverhead;
+
+/// What a persistent operation is made of before MPI's request is.
+std::unique_ptr<Operation> prepare(Layer& layer, Operation::Kind kind, MPI_Comm comm, UserBuffer buffer, int peer,
+                                   int tag) {
+    auto operation = std::make_unique<Operation>();
+    operation->kind = kind;
+    operation->persistent = true;
+    operation->active = false;
+    operation->communicator = layer.share(comm);
+    operation->wire = Bytes(buffer.size() + kMessageOverhead);
+    operation->user = std::move(buffer);
+    operation->peer = peer;
+    operation->tag = tag;
+    return operation;
+}
+
+int start(Layer& layer, MPI_Request* request, Operation& operation) {
+    Communicator& communicator = *operation.communicator;
+    if (operation.kind == Operation::Kind::send) {
+        if (operation.buffered_mode) {
+            if (const int code = start_buffered(layer, communicator, operation.user, operation.peer, operation.tag);
+                code != MPI_SUCCESS) {
+                return code;
+            }
+        } else if (const int code = seal_message(layer, communicator, operation.user, operation.peer, operation.tag,
+                                                 operation.wire.data());
+                   code != MPI_SUCCESS) {
+            return code;
+        }
+    }
+    const int code = layer.mpi.Start(request);
+    if (code != MPI_SUCCESS) return code;
+    if (operation.kind == Operation::Kind::receive) {
+        operation.posted = communicator.post(operation.peer, operation.tag);
+        operation.is_posted = true;
+    }
+    operation.active = true;
+    return code;
+}
+
+template <class Make, class Native>
+int send_init(const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm, MPI_Request* request,
+              bool buffered, Make make, Native native) {
+    Layer& layer = Layer::get();
+    const auto guard = layer.guard();
+    Communicator* communicator = layer.find(comm);
+    if (communicator == nullptr || !communicator->has(to) || !communicator->sealed(to) || count < 0 || tag < 0 ||
+        type == MPI_DATATYPE_NULL) {
+        return native(layer.mpi);
+    }
+    UserBuffer buffer;
+    if (const int code = UserBuffer::make(layer.mpi, at, count, type, true, buffer); code != MPI_SUCCESS) return code;
+    auto operation = prepare(layer, Operation::Kind::send, comm, std::move(buffer), to, tag);
+    operation->buffered_mode = buffered;
+    const ByteCount bytes(layer.mpi, operation->wire.size());
+    const int code = make(layer.mpi, operation->wire.data(), bytes);
+    if (code == MPI_SUCCESS) layer.requests().add(*request, std::move(operation));
+    return code;
+}
+
+}  // namespace
+
+int Send_init(const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+              MPI_Request* request) {
+    return send_init(
+        at, count, type, to, tag, comm, request, false,
+        [&](auto& mpi, void* wire, const ByteCount& bytes) {
+            return mpi.Send_init(wire, bytes.count(), bytes.type(), to, tag, comm, request);
+        },
+        CRYPTMPI_NATIVE(Send_init, count, at, Count{count}, type, to, tag, comm, request));
+}
+
+int Ssend_init(const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+               MPI_Request* request) {
+    return send_init(
+        at, count, type, to, tag, comm, request, false,
+        [&](auto& mpi, void* wire, const ByteCount& bytes) {
+            return mpi.Ssend_init(wire, bytes.count(), bytes.type(), to, tag, comm, request);
+        },
+        CRYPTMPI_NATIVE(Ssend_init, count, at, Count{count}, type, to, tag, comm, request));
+}
+
+int Rsend_init(const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+               MPI_Request* request) {
+    return send_init(
+        at, count, type, to, tag, comm, request, false,
+        [&](auto& mpi, void* wire, const ByteCount& bytes) {
+            return mpi.Rsend_init(wire, bytes.count(), bytes.type(), to, tag, comm, request);
+        },
+        CRYPTMPI_NATIVE(Rsend_init, count, at, Count{count}, type, to, tag, comm, request));
+}
+
+int Bsend_init(const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+               MPI_Request* request) {
+    return send_init(
+        at, count, type, to, tag, comm, request, true,
+        [&](auto& mpi, void*, const ByteCount&) {
+            // The user's request is done as soon as it is started: what travels is a request of ours.
+            return mpi.Send_init(nullptr, 0, MPI_BYTE, MPI_PROC_NULL, tag, comm, request);
+        },
+        CRYPTMPI_NATIVE(Bsend_init, count, at, Count{count}, type, to, tag, comm, request));
+}
+
+int Recv_init(void* at, MPI_Count count, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Request* request) {
+    Layer& layer = Layer::get();
+    const auto guard = layer.guard();
+    Communicator* communicator = layer.find(comm);
+    if (communicator == nullptr || !may_be_sealed(*communicator, from) || count < 0 || type == MPI_DATATYPE_NULL) {
+        return CRYPTMPI_NATIVE(Recv_init, count, at, Count{count}, type, from, tag, comm, request)(layer.mpi);
+    }
+    UserBuffer buffer;
+    if (const int code = UserBuffer::make(layer.mpi, at, count, type, true, buffer); code != MPI_SUCCESS) return code;
+    auto operation = prepare(layer, Operation::Kind::receive, comm, std::move(buffer), from, tag);
+    const ByteCount bytes(layer.mpi, operation->wire.size());
+    const int code = layer.mpi.Recv_init(operation->wire.data(), bytes.count(), bytes.type(), from, tag, comm, request);
+    if (code == MPI_SUCCESS) layer.requests().add(*request, std::move(operation));
+    return code;
+}
+
+int Start(MPI_Request* request) {
+    Layer& layer = Layer::get();
+    const auto guard = layer.guard();
+    Operation* operation = layer.requests().find(*request);
+    return operation == nullptr ? layer.mpi.Start(request) : start(layer, request, *operation);
+}
+
+int Startall(int count, MPI_Request* requests) {
+    for (int i = 0; i < count; ++i) {
+        if (const int code = Start(&requests[i]); code != MPI_SUCCESS) return code;
+    }
+    return MPI_SUCCESS;
+}
+
+}  // namespace cryptmpi::comm

@@ -1,0 +1,44 @@
+// Point-to-point operations: the one way to send and the one way to receive that the blocking, non-blocking and
+// persistent calls, and Sendrecv, are made of.
+#pragma once
+
+#include <mpi.h>
+
+#include "comm/layer.hpp"
+
+namespace cryptmpi::comm {
+
+/// The four modes of sending: MPI's own calls for each form.
+enum class Mode { standard, buffered, synchronous, ready };
+
+int native_send(const interpose::Native& mpi, Mode mode, const ByteCount& bytes, const void* at, int to, int tag,
+                MPI_Comm comm);
+int native_isend(const interpose::Native& mpi, Mode mode, const ByteCount& bytes, const void* at, int to, int tag,
+                 MPI_Comm comm, MPI_Request* request);
+
+/// Starts sending a sealed message. The user's buffer is free when this returns.
+int start_send(Layer& layer, Mode mode, Communicator& communicator, const UserBuffer& buffer, int to, int tag,
+               MPI_Request* request);
+
+/// The same as a buffered send, in memory of ours.
+int start_buffered(Layer& layer, Communicator& communicator, const UserBuffer& buffer, int to, int tag);
+
+/// Seals the user's data as the next message to `to` with `tag`: kMessageOverhead more bytes than it has.
+int seal_message(Layer& layer, Communicator& communicator, const UserBuffer& buffer, int to, int tag,
+                 std::uint8_t* wire);
+
+/// Posts a receive for a message that may be sealed.
+int start_receive(Layer& layer, Communicator& communicator, UserBuffer buffer, int from, int tag, MPI_Request* request);
+
+/// MPI is done with a receive into `operation.wire`: opens, checks, hands over. `status` is MPI's, and is made the
+/// user's. Returns the operation's error code; no handler has been called.
+int finish_receive(Layer& layer, Operation& operation, MPI_Status& status);
+
+/// Whether messages that a receive from `from` (or MPI_ANY_SOURCE) matches may be sealed.
+bool may_be_sealed(const Communicator& communicator, int from);
+
+/// The status says how many bytes the user got.
+void set_size(const interpose::Native& mpi, MPI_Status& status, std::size_t size);
+std::size_t wire_size(const interpose::Native& mpi, const MPI_Status& status);
+
+}  // namespace cryptmpi::comm

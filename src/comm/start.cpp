@@ -1,0 +1,41 @@
+// MPI_Init to MPI_Finalize.
+#include "comm/calls.hpp"
+#include "comm/complete.hpp"
+#include "comm/layer.hpp"
+
+namespace cryptmpi::comm {
+
+int Init(int* argc, char*** argv) {
+    Layer& layer = Layer::get();
+    const int code = layer.mpi.Init(argc, argv);
+    if (code != MPI_SUCCESS) return code;
+    int level = MPI_THREAD_SINGLE;  // MPI may give more than was asked for
+    layer.mpi.Query_thread(&level);
+    layer.begin(level);
+    return code;
+}
+
+int Init_thread(int* argc, char*** argv, int required, int* provided) {
+    Layer& layer = Layer::get();
+    const int code = layer.mpi.Init_thread(argc, argv, required, provided);
+    if (code == MPI_SUCCESS) layer.begin(*provided);
+    return code;
+}
+
+bool stays_on_node(MPI_Comm comm) {
+    Layer& layer = Layer::get();
+    const auto guard = layer.guard();
+    return layer.begun() && comm != MPI_COMM_NULL && !layer.is_intercommunicator(comm) && layer.find(comm) == nullptr;
+}
+
+int Finalize() {
+    Layer& layer = Layer::get();
+    {
+        const auto guard = layer.guard();
+        collect_orphans(layer, true);
+    }
+    layer.end();
+    return layer.mpi.Finalize();
+}
+
+}  // namespace cryptmpi::comm

@@ -1,0 +1,73 @@
+// The door of an MPI ABI's library: which address each procedure has.
+#include "interpose/binding.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "comm/layer.hpp"
+#include "interpose/entries.hpp"
+#include "interpose/refuse.hpp"
+#include "native.hpp"
+
+namespace cryptmpi::interpose {
+namespace {
+
+void* (*lookup)(const char* name);
+
+/// A procedure's own code is under its profiling name; a few have only the other.
+void* own_code(const char* name) {
+    const std::string profiling = std::string("P") + name;
+    void* address = lookup(profiling.c_str());
+    return address != nullptr ? address : lookup(name);
+}
+
+bool enabled() {
+    return comm::Layer::get().settings().enabled;
+}
+
+/// The user takes it in clear.
+bool allowed(std::string_view name) {
+    const auto& allow = comm::Layer::get().settings().allow;
+    return std::find(allow.begin(), allow.end(), name) != allow.end();
+}
+
+void* address(const char* name) {
+    void* const own = own_code(name);
+    if (own == nullptr || !enabled()) return own;
+    const auto all = entries();
+    const auto found = std::lower_bound(all.begin(), all.end(), name, [](const Entry& entry, const char* wanted) {
+        return std::strcmp(entry.name, wanted) < 0;
+    });
+    const bool direct = found->entry == nullptr || (found->refused && allowed(name));
+    return direct ? own : found->entry;
+}
+
+int passes(const char* name) {
+    return !enabled() || allowed(name) ? 1 : 0;
+}
+
+int refused() {
+    return kRefusedCode;
+}
+
+void* refuse(const char* name) {
+    refuse_to_anyone(name, "this CryptMPI does not know it");
+    return reinterpret_cast<void*>(refused);
+}
+
+void complain(const char* line) {
+    comm::Layer::get().complain(line);
+}
+
+constexpr cryptmpi_binding kBinding{CRYPTMPI_BINDING_VERSION, address, passes, refuse, complain};
+
+}  // namespace
+}  // namespace cryptmpi::interpose
+
+extern "C" [[gnu::visibility("default")]] const cryptmpi_binding* cryptmpi_bind(void* (*lookup)(const char* name)) {
+    using namespace cryptmpi::interpose;
+    cryptmpi::interpose::lookup = lookup;
+    resolve(resolved, lookup);
+    return &kBinding;
+}

@@ -1,0 +1,31 @@
+#include "interpose/library.hpp"
+
+#include <dlfcn.h>
+
+namespace cryptmpi::interpose {
+
+const char* MpiLibrary::abi() const {
+    // An MPI library of another ABI may answer MPI_Abi_get_version, too: the standard fixes the file's name.
+    const auto name = file.substr(file.rfind('/') + 1);
+    if (name.starts_with("libmpi_abi") && find("MPI_Abi_get_version") != nullptr) return "standard";
+    return find("ompi_mpi_comm_world") != nullptr ? "openmpi" : "mpich";
+}
+
+std::vector<MpiLibrary> mpi_libraries(const std::vector<LoadedObject>& objects) {
+    std::vector<MpiLibrary> found;
+    for (const auto& object : objects) {
+        // A library may be loaded for one module of the program only: its own handle finds it, the global scope does
+        // not.
+        void* handle = object.is_program() ? nullptr : dlopen(object.file().c_str(), RTLD_LAZY | RTLD_NOLOAD);
+        if (handle == nullptr) continue;
+        const void* send = real_dlsym(handle, "PMPI_Send");
+        if (send != nullptr && LoadedObject::holding(objects, send) == &object) {
+            found.push_back({object.file(), handle});
+        } else {
+            dlclose(handle);
+        }
+    }
+    return found;
+}
+
+}  // namespace cryptmpi::interpose

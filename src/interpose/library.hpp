@@ -1,0 +1,26 @@
+// The MPI library that the program uses, and the library of ours that fits it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "interpose/loaded.hpp"
+
+namespace cryptmpi::interpose {
+
+/// libc's own, behind ours (lookups.cpp).
+void* real_dlsym(void* handle, const char* name);
+
+struct MpiLibrary {
+    std::string file;
+    void* handle;
+
+    void* find(const char* name) const { return real_dlsym(handle, name); }
+    /// "standard", "openmpi" or "mpich": whose mpi.h its handles and structures follow.
+    const char* abi() const;
+};
+
+/// The objects among these that are an MPI library: those that define PMPI_Send.
+std::vector<MpiLibrary> mpi_libraries(const std::vector<LoadedObject>& objects);
+
+}  // namespace cryptmpi::interpose

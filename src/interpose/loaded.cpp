@@ -1,0 +1,155 @@
+#include "interpose/loaded.hpp"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace cryptmpi::interpose {
+namespace {
+
+#if defined(__x86_64__)
+constexpr ElfW(Word) kCall = R_X86_64_JUMP_SLOT;
+constexpr ElfW(Word) kAddress = R_X86_64_GLOB_DAT;
+#elif defined(__aarch64__)
+constexpr ElfW(Word) kCall = R_AARCH64_JUMP_SLOT;
+constexpr ElfW(Word) kAddress = R_AARCH64_GLOB_DAT;
+#endif
+
+using Relocation = ElfW(Rela);
+
+/// The parts of an object's dynamic section that relocations need.
+struct Dynamic {
+    const ElfW(Sym) * symbols = nullptr;
+    const char* strings = nullptr;
+    const Relocation* calls = nullptr;
+    std::size_t call_bytes = 0;
+    const Relocation* others = nullptr;
+    std::size_t other_bytes = 0;
+};
+
+Dynamic read_dynamic(const ElfW(Dyn) * entry, ElfW(Addr) base) {
+    // The loader adds the base to these in place, but for objects whose dynamic section is read-only.
+    const auto at = [base](ElfW(Addr) address) { return address < base ? base + address : address; };
+    Dynamic dynamic;
+    for (; entry->d_tag != DT_NULL; ++entry) {
+        switch (entry->d_tag) {
+            case DT_SYMTAB:
+                dynamic.symbols = reinterpret_cast<const ElfW(Sym)*>(at(entry->d_un.d_ptr));
+                break;
+            case DT_STRTAB:
+                dynamic.strings = reinterpret_cast<const char*>(at(entry->d_un.d_ptr));
+                break;
+            case DT_JMPREL:
+                dynamic.calls = reinterpret_cast<const Relocation*>(at(entry->d_un.d_ptr));
+                break;
+            case DT_PLTRELSZ:
+                dynamic.call_bytes = entry->d_un.d_val;
+                break;
+            case DT_RELA:
+                dynamic.others = reinterpret_cast<const Relocation*>(at(entry->d_un.d_ptr));
+                break;
+            case DT_RELASZ:
+                dynamic.other_bytes = entry->d_un.d_val;
+                break;
+            default:
+                break;
+        }
+    }
+    return dynamic;
+}
+
+/// The pages that the loader made read-only after it had filled them, writable for a while.
+class Writable {
+public:
+    Writable(ElfW(Addr) start, std::size_t size) {
+        const auto page = static_cast<ElfW(Addr)>(sysconf(_SC_PAGESIZE));
+        start_ = reinterpret_cast<void*>(start & ~(page - 1));
+        size_ = ((start + size) & ~(page - 1)) - (start & ~(page - 1));
+        if (size_ > 0) mprotect(start_, size_, PROT_READ | PROT_WRITE);
+    }
+    ~Writable() {
+        if (size_ > 0) mprotect(start_, size_, PROT_READ);
+    }
+    Writable(const Writable&) = delete;
+    Writable& operator=(const Writable&) = delete;
+
+private:
+    void* start_;
+    std::size_t size_;
+};
+
+}  // namespace
+
+LoadedObject::LoadedObject(const dl_phdr_info& information)
+    : file_(information.dlpi_name),
+      base_(information.dlpi_addr),
+      headers_(information.dlpi_phdr),
+      header_count_(information.dlpi_phnum) {}
+
+std::vector<LoadedObject> LoadedObject::all() {
+    std::vector<LoadedObject> objects;
+    dl_iterate_phdr(
+        [](dl_phdr_info* information, std::size_t, void* all) {
+            LoadedObject object(*information);
+            const bool is_this_library = object.holds(reinterpret_cast<const void*>(read_dynamic));
+            const bool is_vdso = !object.is_program() && object.file_.find('/') == std::string::npos;
+            if (!is_this_library && !is_vdso)
+                static_cast<std::vector<LoadedObject>*>(all)->push_back(std::move(object));
+            return 0;
+        },
+        &objects);
+    return objects;
+}
+
+const LoadedObject* LoadedObject::holding(const std::vector<LoadedObject>& objects, const void* address) {
+    const auto found = std::find_if(objects.begin(), objects.end(),
+                                    [address](const LoadedObject& object) { return object.holds(address); });
+    return found == objects.end() ? nullptr : &*found;
+}
+
+bool LoadedObject::holds(const void* address) const {
+    const auto wanted = reinterpret_cast<ElfW(Addr)>(address);
+    return std::any_of(headers_, headers_ + header_count_, [&](const ElfW(Phdr) & header) {
+        const ElfW(Addr) start = base_ + header.p_vaddr;
+        return header.p_type == PT_LOAD && wanted >= start && wanted < start + header.p_memsz;
+    });
+}
+
+void LoadedObject::each_reference(const std::function<void(const Reference&)>& action) const {
+    Dynamic dynamic;
+    for (int i = 0; i < header_count_; ++i) {
+        if (headers_[i].p_type == PT_DYNAMIC)
+            dynamic = read_dynamic(reinterpret_cast<const ElfW(Dyn)*>(base_ + headers_[i].p_vaddr), base_);
+    }
+    if (dynamic.symbols == nullptr || dynamic.strings == nullptr) return;
+    const auto walk = [&](const Relocation* relocations, std::size_t bytes) {
+        for (std::size_t i = 0; relocations != nullptr && i < bytes / sizeof(Relocation); ++i) {
+            const auto type = ELF64_R_TYPE(relocations[i].r_info);
+            if (type != kCall && type != kAddress) continue;
+            const ElfW(Sym)& symbol = dynamic.symbols[ELF64_R_SYM(relocations[i].r_info)];
+            const bool own = symbol.st_shndx != SHN_UNDEF && ELF64_ST_TYPE(symbol.st_info) == STT_FUNC;
+            action({dynamic.strings + symbol.st_name, ELF64_ST_BIND(symbol.st_info) == STB_WEAK,
+                    own ? reinterpret_cast<void*>(base_ + symbol.st_value) : nullptr,
+                    reinterpret_cast<void**>(base_ + relocations[i].r_offset)});
+        }
+    };
+    walk(dynamic.calls, dynamic.call_bytes);
+    walk(dynamic.others, dynamic.other_bytes);
+}
+
+void LoadedObject::bind(const std::function<void*(const Reference&)>& address_for) const {
+    std::vector<std::pair<void**, void*>> changes;
+    each_reference([&](const Reference& reference) {
+        void* const address = address_for(reference);
+        if (address != *reference.place) changes.emplace_back(reference.place, address);
+    });
+    if (changes.empty()) return;
+    const auto* relro = std::find_if(headers_, headers_ + header_count_,
+                                     [](const ElfW(Phdr) & header) { return header.p_type == PT_GNU_RELRO; });
+    const bool has_relro = relro != headers_ + header_count_;
+    const Writable writable(has_relro ? base_ + relro->p_vaddr : 0, has_relro ? relro->p_memsz : 0);
+    for (const auto& [place, address] : changes) *place = address;
+}
+
+}  // namespace cryptmpi::interpose

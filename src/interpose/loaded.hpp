@@ -1,0 +1,45 @@
+// What the dynamic loader has loaded into this process, and where its objects refer to functions by name.
+#pragma once
+
+#include <elf.h>
+#include <link.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace cryptmpi::interpose {
+
+/// A place that the loader filled, or will fill, with a function's address.
+struct Reference {
+    const char* name;
+    bool weak;  // may stay null
+    void* own;  // the object's own function of this name, or null
+    void** place;
+};
+
+class LoadedObject {
+public:
+    /// All but the vDSO and this library.
+    static std::vector<LoadedObject> all();
+
+    const std::string& file() const { return file_; }
+    bool is_program() const { return file_.empty(); }
+    /// The object that has this address; null: none of these.
+    static const LoadedObject* holding(const std::vector<LoadedObject>& objects, const void* address);
+
+    /// Gives each place the address that `address_for` answers; the value that is there leaves it alone.
+    void bind(const std::function<void*(const Reference&)>& address_for) const;
+
+private:
+    explicit LoadedObject(const dl_phdr_info& information);
+    bool holds(const void* address) const;
+    void each_reference(const std::function<void(const Reference&)>& action) const;
+
+    std::string file_;
+    ElfW(Addr) base_;
+    const ElfW(Phdr) * headers_;
+    int header_count_;
+};
+
+}  // namespace cryptmpi::interpose
