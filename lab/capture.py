@@ -210,15 +210,18 @@ def count(path, needles):
     return found, total
 
 
-def sample(path, amount=8, size=32, least_distinct=16):
+def sample(path, amount=8, size=32, least_distinct=16, least_bytes=0):
     """Windows of the captured payload, spread over its connections: known plaintext to look for in another capture of the same program.
 
-    Windows of few distinct bytes (zeros, text rules) are left out: they could be anywhere.
+    Windows of few distinct bytes (zeros, text rules) are left out: they could be anywhere. So are connections with less than
+    `least_bytes`: a launcher's.
     """
+    carried = {}  # bytes of each connection
 
     def candidates():
         seen = {}  # windows of each connection: the first ones, then ever fewer of what follows, so that heavy ones do not crowd out the rest
         for flow, connection, part in segments(path):
+            carried[flow, connection] = carried.get((flow, connection), 0) + len(part)
             if len(part) < size:
                 continue
             number = seen[flow, connection] = seen.get((flow, connection), 0) + 1
@@ -227,7 +230,8 @@ def sample(path, amount=8, size=32, least_distinct=16):
             middle = (len(part) - size) // 2
             window = part[middle:middle + size]
             if len(set(window)) >= least_distinct:
-                yield window
+                yield window, (flow, connection)
 
-    windows = list(dict.fromkeys(candidates()))
+    found = list(candidates())
+    windows = list(dict.fromkeys(window for window, connection in found if carried[connection] >= least_bytes))
     return windows[::max(1, len(windows) // amount)][:amount]

@@ -60,6 +60,7 @@ Layer::Layer() : mpi(interpose::native()) {
     part_.role = identity_.role;
     part_.program = program_name();
     part_.suite = aead::name(settings_.suite);
+    for (const std::string& procedure : settings_.allow) part_.not_sealed.push_back({"allow: " + procedure, 0, 0});
     part_.scope = settings_.scope == config::Scope::all ? "all" : "between-nodes";
 }
 
