@@ -97,11 +97,12 @@ public:
 private:
     Dispatcher() : library_(the_library(objects_)) {
         looked_up_ = &library_;
+        load_below();
         const std::string file = own_folder() + "cryptmpi-mpi-" + library_.abi() + ".so";
         void* ours = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
         if (ours == nullptr) end("the MPI layer for " + library_.file + " cannot be loaded: " + dlerror());
         auto* bind = reinterpret_cast<cryptmpi_bind_function*>(real_dlsym(ours, CRYPTMPI_BIND_NAME));
-        binding_ = bind == nullptr ? nullptr : bind([](const char* name) { return looked_up_->find(name); });
+        binding_ = bind == nullptr ? nullptr : bind(look_up);
         if (binding_ == nullptr || binding_->version != CRYPTMPI_BINDING_VERSION)
             end(file + " is of another version of CryptMPI; install CryptMPI again");
         for (std::size_t i = 0; i < kProcedures; ++i) {
@@ -110,6 +111,22 @@ private:
         for (const auto& object : objects_) {
             object.bind([&](const Reference& reference) { return address_for(object, reference); });
         }
+    }
+
+    /// What the tests put between us and MPI, to change what travels: a library whose cryptmpi_below gives its own
+    /// function for a name, or null.
+    void load_below() {
+        const char* file = std::getenv("CRYPTMPI_INTERNAL_BELOW");
+        if (file == nullptr) return;
+        void* library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+        if (library == nullptr) end(std::string("CRYPTMPI_INTERNAL_BELOW: ") + dlerror());
+        below_ = reinterpret_cast<Below*>(real_dlsym(library, "cryptmpi_below"));
+    }
+
+    static void* look_up_in_mpi(const char* name) { return looked_up_->find(name); }
+    static void* look_up(const char* name) {
+        void* const below = below_ == nullptr ? nullptr : below_(name, look_up_in_mpi);
+        return below != nullptr ? below : look_up_in_mpi(name);
     }
 
     /// Where an object's reference should lead.
@@ -132,6 +149,8 @@ private:
         return unknown_[spare];
     }
 
+    using Below = void*(const char* name, void* (*lookup)(const char*));
+    inline static Below* below_ = nullptr;
     inline static const MpiLibrary* looked_up_ = nullptr;
     const std::vector<LoadedObject> objects_ = LoadedObject::all();
     const MpiLibrary library_;

@@ -166,3 +166,69 @@ def test_rank_without_us(build, nodes, tmp_path):
     sealing = sealing_of(tmp_path, nodes, handshake_timeout_s=3)
     ranks = with_one_different(sealing, 1, f"exec {program} split", [str(program), "split"])
     start_fails(mpi, nodes, sealing, ranks, 4, ["rank 1", "did not answer", "started under cryptmpi"])
+
+
+# What a hostile layer does to rank 0's messages, and the words of the line that says so.
+ATTACKS = {
+    "flip header": ["does not open"],
+    "flip form": ["does not open"],
+    "flip body": ["does not open"],
+    "flip tag": ["does not open"],
+    "truncate": ["does not open"],
+    "extend": [],  # longer than the receive's buffer: MPI says that it is truncated
+    "empty": ["shorter than any"],
+    "header only": ["shorter than any"],
+    "zero": ["does not open"],
+    "drop": ["lost on the way"],
+    "swap": ["out of order"],
+    "replay": ["replayed"],
+    "reflect": ["does not open"],
+    "other tag": ["does not open"],
+    "other communicator": ["does not open"],
+    "other receiver": ["does not open"],
+    "collective": ["does not open"],
+    "replay of a collective": ["replayed or moved"],
+    "flip in a collective": ["does not open"],
+    "message in a collective": ["does not open"],
+}
+
+
+@pytest.fixture(scope="module")
+def hostile(build, tmp_path_factory):
+    library = tmp_path_factory.mktemp("hostile") / "hostile.so"
+    compiler = stacks.stack("openmpi-4.1.4").mpicc
+    subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", library, REPOSITORY / "tests" / "system" / "hostile.c"], check=True,
+                   capture_output=True)
+    return library
+
+
+def attacked(attack, build, hostile, nodes, tmp_path):
+    mpi = stacks.stack("openmpi-4.1.4")
+    program = build(mpi, REPOSITORY / "tests" / "system" / "attacked.c")
+    sealing = sealing_of(tmp_path, nodes)
+    below = ["env", f"HOSTILE={attack}", f"CRYPTMPI_INTERNAL_BELOW={hostile}", *sealing.exec_line([program])]
+    # Rank 0 alone on its node: 1 and 2 are both elsewhere.
+    line = mpi.command(nodes, 4, below, per_node=3)
+    hosts = line.index("--host") + 1
+    line[hosts] = f"{nodes.hosts()[0]}:1,{nodes.hosts()[1]}:3"
+    line[line.index("--map-by") + 1] = "slot:oversubscribe"
+    return nodes.run(line, env={**mpi.env(nodes), **sealing.env()}, timeout=60)
+
+
+def test_hostile_layer_that_does_nothing(build, hostile, nodes, tmp_path):
+    done = attacked("nothing", build, hostile, nodes, tmp_path)
+    assert done.ok and "attacked: all as sent" in done.output, done.output
+    assert not error_lines(done.output)
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_attack(attack, build, hostile, nodes, tmp_path):
+    done = attacked(attack, build, hostile, nodes, tmp_path)
+    assert not done.timed_out and "FOOLED" not in done.output and "all as sent" not in done.output, done.output
+    found = [line for line in done.output.splitlines() if "attacked: detected at 1" in line]
+    assert found and all("nothing left" in line for line in found), done.output
+    if attack != "extend":
+        assert all("own class" in line for line in found), found
+    lines = error_lines(done.output)
+    assert all(any(word in line for line in lines) for word in ATTACKS[attack]), lines
+    assert attack == "extend" or any("rank 0" in line for line in lines), lines

@@ -1,0 +1,117 @@
+/* Between CryptMPI and MPI: changes what rank 0 sends, as HOSTILE says. The second message with tag 77 is the victim;
+ * what it is replaced by was seen before. */
+#include <mpi.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { VICTIM_TAG = 77, OTHER_TAG = 78, MOST = 1 << 20 };
+
+typedef int send_function(const void*, int, MPI_Datatype, int, int, MPI_Comm);
+typedef int receive_function(void*, int, MPI_Datatype, int, int, MPI_Comm, MPI_Status*);
+typedef int bcast_function(void*, int, MPI_Datatype, int, MPI_Comm);
+typedef int rank_function(MPI_Comm, int*);
+
+static send_function* real_send;
+static receive_function* real_receive;
+static bcast_function* real_bcast;
+static rank_function* real_rank;
+
+/* A record as it travelled. */
+struct record {
+    unsigned char bytes[MOST];
+    int size;
+};
+static struct record first, second, own, other_tag, other_comm, other_peer, other_bcast;
+
+static void keep(struct record* record, const void* bytes, int size) {
+    record->size = size;
+    memcpy(record->bytes, bytes, (size_t)size);
+}
+
+static int is(const char* attack) {
+    const char* wanted = getenv("HOSTILE");
+    return wanted != NULL && strcmp(wanted, attack) == 0;
+}
+
+static int send_record(const struct record* record, MPI_Datatype type, int to, int tag, MPI_Comm comm) {
+    return real_send(record->bytes, record->size, type, to, tag, comm);
+}
+
+static int hostile_send(const void* at, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm) {
+    static int seen;
+    int rank;
+    real_rank(MPI_COMM_WORLD, &rank);
+    if (rank != 0) return real_send(at, count, type, to, tag, comm);
+    if (tag == OTHER_TAG) keep(comm != MPI_COMM_WORLD ? &other_comm : to == 1 ? &other_tag : &other_peer, at, count);
+    if (tag != VICTIM_TAG || comm != MPI_COMM_WORLD) return real_send(at, count, type, to, tag, comm);
+    ++seen;
+    if (seen == 1) keep(&first, at, count);
+    if (seen == 3 && is("swap")) {
+        real_send(at, count, type, to, tag, comm);
+        return send_record(&second, type, to, tag, comm);
+    }
+    if (seen != 2) return real_send(at, count, type, to, tag, comm);
+
+    struct record* victim = &second;
+    keep(victim, at, count);
+    if (is("drop") || is("swap")) return MPI_SUCCESS;
+    if (is("flip header")) victim->bytes[0] ^= 1;
+    if (is("flip form")) victim->bytes[7] ^= 0x80;
+    if (is("flip body")) victim->bytes[8] ^= 1;
+    if (is("flip tag")) victim->bytes[count - 1] ^= 0x80;
+    if (is("truncate")) victim->size -= 1;
+    if (is("empty")) victim->size = 0;
+    if (is("header only")) victim->size = 8;
+    if (is("extend")) victim->bytes[victim->size++] = 0;
+    if (is("zero")) memset(victim->bytes, 0, (size_t)count);
+    if (is("replay")) victim = &first;
+    if (is("reflect")) victim = &own;
+    if (is("other tag")) victim = &other_tag;
+    if (is("other communicator")) victim = &other_comm;
+    if (is("other receiver")) victim = &other_peer;
+    if (is("collective")) victim = &other_bcast;
+    return send_record(victim, type, to, tag, comm);
+}
+
+static int hostile_receive(void* at, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
+                           MPI_Status* status) {
+    MPI_Status local;
+    MPI_Status* here = status == MPI_STATUS_IGNORE ? &local : status;
+    int code = real_receive(at, count, type, from, tag, comm, here);
+    if (tag == OTHER_TAG && code == MPI_SUCCESS) keep(&own, at, count);
+    return code;
+}
+
+static int hostile_bcast(void* at, int count, MPI_Datatype type, int root, MPI_Comm comm) {
+    static int seen;
+    int rank;
+    real_rank(MPI_COMM_WORLD, &rank);
+    if (rank == 0 && root == 0) {
+        ++seen;
+        if (seen == 1) keep(&other_bcast, at, count);
+        if (seen == 2 && is("replay of a collective")) memcpy(at, other_bcast.bytes, (size_t)count);
+        if (seen == 2 && is("flip in a collective")) ((unsigned char*)at)[12] ^= 4;
+        if (seen == 2 && is("message in a collective") && other_tag.size == count) {
+            memcpy(at, other_tag.bytes, (size_t)count);
+        }
+    }
+    return real_bcast(at, count, type, root, comm);
+}
+
+void* cryptmpi_below(const char* name, void* (*lookup)(const char*)) {
+    if (strcmp(name, "PMPI_Comm_rank") == 0) real_rank = (rank_function*)lookup(name);
+    if (strcmp(name, "PMPI_Send") == 0) {
+        real_send = (send_function*)lookup(name);
+        real_rank = (rank_function*)lookup("PMPI_Comm_rank");
+        return (void*)hostile_send;
+    }
+    if (strcmp(name, "PMPI_Recv") == 0) {
+        real_receive = (receive_function*)lookup(name);
+        return (void*)hostile_receive;
+    }
+    if (strcmp(name, "PMPI_Bcast") == 0) {
+        real_bcast = (bcast_function*)lookup(name);
+        return (void*)hostile_bcast;
+    }
+    return NULL;
+}
