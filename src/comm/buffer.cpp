@@ -56,12 +56,28 @@ int UserBuffer::make(const interpose::Native& mpi, const void* at, MPI_Count cou
     if (const int code = mpi.Type_get_extent(type, &lower, &extent); code != MPI_SUCCESS) return code;
     // MPI_DOUBLE_INT and its like have names, and gaps.
     made.contiguous_ = made.size_ == 0 || (combiner == MPI_COMBINER_NAMED && lower == 0 && extent == size);
-    if (keep && !made.contiguous_) {
+    if (!made.contiguous_ && at == nullptr && count <= INT_MAX) {
+        if (const int code = made.leave_bottom(); code != MPI_SUCCESS) return code;
+    } else if (keep && !made.contiguous_) {
         if (const int code = mpi.Type_dup(type, &made.type_); code != MPI_SUCCESS) return code;
         made.owns_type_ = true;
     }
     out = std::move(made);
     return MPI_SUCCESS;
+}
+
+int UserBuffer::leave_bottom() {
+    constexpr MPI_Aint kAnywhere = 4096;
+    int length = static_cast<int>(count_);
+    MPI_Aint place = -kAnywhere;
+    MPI_Datatype moved = MPI_DATATYPE_NULL;
+    if (const int code = mpi_->Type_create_hindexed(1, &length, &place, type_, &moved); code != MPI_SUCCESS)
+        return code;
+    at_ = reinterpret_cast<std::uint8_t*>(kAnywhere);
+    count_ = 1;
+    type_ = moved;
+    owns_type_ = true;
+    return mpi_->Type_commit(&type_);
 }
 
 int UserBuffer::pack(std::uint8_t* out) const {
