@@ -8,9 +8,9 @@
 namespace cryptmpi::comm {
 namespace {
 
-constexpr std::string_view kMessages = "messages";
-constexpr std::string_view kCollective = "collective";
-constexpr std::string_view kToAll = "to all";
+constexpr std::string_view kMessages = "mpi messages";
+constexpr std::string_view kCollective = "mpi collective";
+constexpr std::string_view kToAll = "mpi to all";
 constexpr int kAll = -1;
 
 bool matches(const Posted& posted, int from, int tag) {

@@ -22,9 +22,10 @@ void write_header(const MessageHeader& header, std::uint8_t out[kMessageHeaderSi
 /// Each epoch's secret comes from the flow's, not from the epoch before: a message of an old epoch may be received
 /// late.
 Result<RecordKey> epoch_key(const Crypto& crypto, const std::uint8_t secret[kSecretSize], std::uint32_t epoch) {
-    const char label[] = {'e', 'p', 'o', 'c', 'h', static_cast<char>(epoch), static_cast<char>(epoch >> 8)};
+    std::string label = "mpi epoch";
+    for (unsigned byte = 0; byte < 2; ++byte) label.push_back(static_cast<char>(epoch >> (8 * byte)));
     Secret<kSecretSize> own;
-    if (auto done = expand(*crypto.kex, secret, {label, sizeof label}, own.data(), kSecretSize); !done) {
+    if (auto done = expand(*crypto.kex, secret, label, own.data(), kSecretSize); !done) {
         return tl::unexpected(std::move(done.error()));
     }
     return RecordKey::derive(crypto, own.data());

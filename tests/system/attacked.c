@@ -43,17 +43,21 @@ int main(int argc, char** argv) {
     MPI_Comm_dup(MPI_COMM_WORLD, &duplicate);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
 
-    /* What a hostile layer may use in place of something else: all of the same size. */
+    /* What a hostile layer may use in place of the second message with the victims' tag. */
     fill(100);
-    if (rank == 1) MPI_Send(bytes, SIZE, MPI_BYTE, 0, OTHER_TAG, MPI_COMM_WORLD);
-    if (rank == 0) {
-        MPI_Recv(bytes, SIZE, MPI_BYTE, 1, OTHER_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        MPI_Send(bytes, SIZE, MPI_BYTE, 1, OTHER_TAG, MPI_COMM_WORLD);
-        MPI_Send(bytes, SIZE, MPI_BYTE, 2, OTHER_TAG, MPI_COMM_WORLD);
-        MPI_Send(bytes, SIZE, MPI_BYTE, 1, OTHER_TAG, duplicate);
-    } else if (rank < 3) {
-        MPI_Recv(bytes, SIZE, MPI_BYTE, 0, OTHER_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        if (rank == 1) MPI_Recv(bytes, SIZE, MPI_BYTE, 0, OTHER_TAG, duplicate, MPI_STATUS_IGNORE);
+    for (int i = 0; i < 2; i++) {
+        if (rank == 1) MPI_Send(bytes, SIZE, MPI_BYTE, 0, VICTIM_TAG, MPI_COMM_WORLD);
+        if (rank == 0) {
+            MPI_Recv(bytes, SIZE, MPI_BYTE, 1, VICTIM_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Send(bytes, SIZE, MPI_BYTE, 1, OTHER_TAG, MPI_COMM_WORLD);
+            MPI_Send(bytes, SIZE, MPI_BYTE, 2, VICTIM_TAG, MPI_COMM_WORLD);
+            MPI_Send(bytes, SIZE, MPI_BYTE, 1, VICTIM_TAG, duplicate);
+        } else if (rank == 1) {
+            MPI_Recv(bytes, SIZE, MPI_BYTE, 0, OTHER_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Recv(bytes, SIZE, MPI_BYTE, 0, VICTIM_TAG, duplicate, MPI_STATUS_IGNORE);
+        } else if (rank == 2) {
+            MPI_Recv(bytes, SIZE, MPI_BYTE, 0, VICTIM_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        }
     }
 
     for (int number = 0; number < 3; number++) {

@@ -1,10 +1,11 @@
-/* Between CryptMPI and MPI: changes what rank 0 sends, as HOSTILE says. The second message with tag 77 is the victim;
- * what it is replaced by was seen before. */
+/* Between CryptMPI and MPI: changes what rank 0 sends, as HOSTILE says. The second message to rank 1 with tag 77 is the
+ * victim. What it is replaced by differs from it in one thing: each was the second of its own sender, receiver,
+ * communicator and tag, too. */
 #include <mpi.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { VICTIM_TAG = 77, OTHER_TAG = 78, MOST = 1 << 20 };
+enum { VICTIM_TAG = 77, MOST = 1 << 20 };
 
 typedef int send_function(const void*, int, MPI_Datatype, int, int, MPI_Comm);
 typedef int receive_function(void*, int, MPI_Datatype, int, int, MPI_Comm, MPI_Status*);
@@ -42,8 +43,10 @@ static int hostile_send(const void* at, int count, MPI_Datatype type, int to, in
     int rank;
     real_rank(MPI_COMM_WORLD, &rank);
     if (rank != 0) return real_send(at, count, type, to, tag, comm);
-    if (tag == OTHER_TAG) keep(comm != MPI_COMM_WORLD ? &other_comm : to == 1 ? &other_tag : &other_peer, at, count);
-    if (tag != VICTIM_TAG || comm != MPI_COMM_WORLD) return real_send(at, count, type, to, tag, comm);
+    if (tag != VICTIM_TAG || to != 1 || comm != MPI_COMM_WORLD) {
+        keep(comm != MPI_COMM_WORLD ? &other_comm : to != 1 ? &other_peer : &other_tag, at, count);
+        return real_send(at, count, type, to, tag, comm);
+    }
     ++seen;
     if (seen == 1) keep(&first, at, count);
     if (seen == 3 && is("swap")) {
@@ -78,7 +81,7 @@ static int hostile_receive(void* at, int count, MPI_Datatype type, int from, int
     MPI_Status local;
     MPI_Status* here = status == MPI_STATUS_IGNORE ? &local : status;
     int code = real_receive(at, count, type, from, tag, comm, here);
-    if (tag == OTHER_TAG && code == MPI_SUCCESS) keep(&own, at, count);
+    if (code == MPI_SUCCESS) keep(&own, at, count);
     return code;
 }
 
