@@ -48,7 +48,8 @@ public:
     int unpack(const std::uint8_t* in, std::size_t size) const;
 
 private:
-    /// MPI_BOTTOM, with a type of absolute addresses: MPICH's Pack takes no null pointer, so address and type both move.
+    /// MPI_BOTTOM, with a type of absolute addresses: MPICH's Pack takes no null pointer, so address and type both
+    /// move.
     int leave_bottom();
 
     const interpose::Native* mpi_ = nullptr;

@@ -9,6 +9,13 @@ std::string describe(int from) {
     return "a block of rank " + std::to_string(from) + " in a collective operation";
 }
 
+/// Flows are for one thread at a time; other threads may be at work on the communicator's messages.
+template <class Work>
+Result<void> guarded(const Call& call, Work work) {
+    const auto guard = call.layer.guard();
+    return work();
+}
+
 template <class Open>
 int open_block(const Call& call, int from, const UserBuffer& buffer, Open open) {
     Bytes scratch;
@@ -17,7 +24,7 @@ int open_block(const Call& call, int from, const UserBuffer& buffer, Open open) 
         scratch = Bytes(buffer.size());
         out = scratch.data();
     }
-    if (auto done = open(out); !done) {
+    if (auto done = guarded(call, [&] { return open(out); }); !done) {
         return call.layer.raise(call.communicator.handle(), describe(from) + " " + done.error().line);
     }
     return buffer.contiguous() != nullptr ? MPI_SUCCESS : buffer.unpack(out, buffer.size());
@@ -28,7 +35,8 @@ int seal_block(const Call& call, const UserBuffer& buffer, Seal seal) {
     Bytes scratch;
     const std::uint8_t* at = nullptr;
     if (const int code = plain_bytes(buffer, scratch, at); code != MPI_SUCCESS) return code;
-    if (auto done = seal(at); !done) return call.layer.raise(call.communicator.handle(), done.error().line);
+    if (auto done = guarded(call, [&] { return seal(at); }); !done)
+        return call.layer.raise(call.communicator.handle(), done.error().line);
     return MPI_SUCCESS;
 }
 

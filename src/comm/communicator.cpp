@@ -22,10 +22,16 @@ iovec piece(const void* at, std::size_t size) {
     return {const_cast<void*>(at), size};
 }
 
-Result<void> expect_call(const seal::MessageHeader& header, std::uint64_t call, void* out, std::size_t size) {
-    if (header.number == call && header.form == seal::Form::whole) return {};
+/// A block of a collective operation must belong to this very call.
+Result<void> open_block(seal::MessageOpener& flow, std::uint32_t lane, std::uint64_t call, const std::uint8_t* wire,
+                        std::size_t wire_size, void* out) {
+    const std::size_t size = wire_size < seal::kMessageOverhead ? 0 : wire_size - seal::kMessageOverhead;
+    const iovec to = piece(out, size);
+    auto header = flow.open(lane, wire, wire_size, {&to, 1});
+    if (!header) return tl::unexpected(header.error());
+    if (header->number == call && header->form == seal::Form::whole) return {};
     wipe(out, size);
-    return fail(EBADMSG, "belongs to collective call " + std::to_string(header.number) + ", not to " +
+    return fail(EBADMSG, "belongs to collective call " + std::to_string(header->number) + ", not to " +
                              std::to_string(call) + ": replayed or moved");
 }
 
@@ -163,23 +169,13 @@ Result<void> Communicator::seal_for(int to, std::uint32_t lane, std::uint64_t ca
 Result<void> Communicator::open_for_all(int from, std::uint32_t lane, std::uint64_t call, const std::uint8_t* wire,
                                         std::size_t wire_size, void* out) {
     auto flow = opener(peer(from).all_in, kToAll, from, kAll);
-    if (!flow) return tl::unexpected(flow.error());
-    const std::size_t size = wire_size < seal::kMessageOverhead ? 0 : wire_size - seal::kMessageOverhead;
-    const iovec to = piece(out, size);
-    auto header = (*flow)->open(lane, wire, wire_size, {&to, 1});
-    if (!header) return tl::unexpected(header.error());
-    return expect_call(*header, call, out, size);
+    return flow ? open_block(**flow, lane, call, wire, wire_size, out) : tl::unexpected(flow.error());
 }
 
 Result<void> Communicator::open_from(int from, std::uint32_t lane, std::uint64_t call, const std::uint8_t* wire,
                                      std::size_t wire_size, void* out) {
     auto flow = opener(peer(from).collective_in, kCollective, from, rank_);
-    if (!flow) return tl::unexpected(flow.error());
-    const std::size_t size = wire_size < seal::kMessageOverhead ? 0 : wire_size - seal::kMessageOverhead;
-    const iovec to = piece(out, size);
-    auto header = (*flow)->open(lane, wire, wire_size, {&to, 1});
-    if (!header) return tl::unexpected(header.error());
-    return expect_call(*header, call, out, size);
+    return flow ? open_block(**flow, lane, call, wire, wire_size, out) : tl::unexpected(flow.error());
 }
 
 MPI_Comm Communicator::own_traffic(const interpose::Native& mpi) {

@@ -65,6 +65,7 @@ Layer::Layer() : mpi(interpose::native()) {
 }
 
 void Layer::complain(const std::string& line) {
+    const auto guard = this->guard();
     part_.errors.push_back(line);
     const std::string whole = "cryptmpi: " + name_ + ": " + line + "\n";
     // One write, so that lines of many ranks do not mix; nothing can be done where stderr is gone.
@@ -168,18 +169,10 @@ void Layer::begin(int thread_level) {
 void Layer::end() {
     if (!begun_) return;
     begun_ = false;
-    FlowTotals totals;
     for (const auto& [handle, communicator] : communicators_) {
-        if (communicator) communicator->count(totals);
-    }
-    part_.sealed_connections += totals.flows;
-    part_.sealed_bytes_sent += totals.sent.bytes;
-    part_.sealed_bytes_received += totals.received.bytes;
-    part_.sealed_records_sent += totals.sent.messages;
-    part_.sealed_records_received += totals.received.messages;
-    part_.rekeys += totals.sent.rekeys + totals.received.rekeys;
-    for (const auto& [handle, communicator] : communicators_) {
-        if (communicator) communicator->free_own_traffic(mpi);
+        if (!communicator) continue;
+        report_flows(*communicator);
+        communicator->free_own_traffic(mpi);
     }
     communicators_.clear();
     last_ = nullptr;
@@ -188,6 +181,17 @@ void Layer::end() {
     job_key_.reset();
     if (settings_.report_file.empty()) return;
     if (auto done = report::write_part(settings_.report_file, part_); !done) complain(done.error().line);
+}
+
+void Layer::report_flows(const Communicator& communicator) {
+    FlowTotals totals;
+    communicator.count(totals);
+    part_.sealed_connections += totals.flows;
+    part_.sealed_bytes_sent += totals.sent.bytes;
+    part_.sealed_bytes_received += totals.received.bytes;
+    part_.sealed_records_sent += totals.sent.messages;
+    part_.sealed_records_received += totals.received.messages;
+    part_.rekeys += totals.sent.rekeys + totals.received.rekeys;
 }
 
 void Layer::add(MPI_Comm handle, const CommunicatorId& id) {
@@ -221,16 +225,7 @@ void Layer::forget(MPI_Comm handle) {
     const auto guard = this->guard();
     const auto found = communicators_.find(handle);
     if (found == communicators_.end()) return;
-    if (found->second) {
-        FlowTotals totals;
-        found->second->count(totals);
-        part_.sealed_connections += totals.flows;
-        part_.sealed_bytes_sent += totals.sent.bytes;
-        part_.sealed_bytes_received += totals.received.bytes;
-        part_.sealed_records_sent += totals.sent.messages;
-        part_.sealed_records_received += totals.received.messages;
-        part_.rekeys += totals.sent.rekeys + totals.received.rekeys;
-    }
+    if (found->second) report_flows(*found->second);
     communicators_.erase(found);
     last_handle_ = MPI_COMM_NULL;
     last_ = nullptr;

@@ -105,6 +105,7 @@ private:
     Result<void> agree();
     NodeId own_node() const;
     void make_error_class();
+    void report_flows(const Communicator& communicator);
 
     config::Settings settings_;
     config::Process identity_;

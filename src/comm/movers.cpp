@@ -234,7 +234,6 @@ int Bcast(void* at, MPI_Count count, MPI_Datatype type, int root, MPI_Comm comm)
     }
     UserBuffer buffer;
     if (const int code = UserBuffer::make(layer.mpi, at, count, type, false, buffer); code != MPI_SUCCESS) return code;
-    const auto guard = layer.guard();
     return broadcast(layer, *communicator, buffer, root);
 }
 

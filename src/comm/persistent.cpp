@@ -55,9 +55,8 @@ int send_init(const void* at, MPI_Count count, MPI_Datatype type, int to, int ta
               bool buffered, Make make, Native native) {
     Layer& layer = Layer::get();
     const auto guard = layer.guard();
-    Communicator* communicator = layer.find(comm);
-    if (communicator == nullptr || !communicator->has(to) || !communicator->sealed(to) || count < 0 || tag < 0 ||
-        type == MPI_DATATYPE_NULL) {
+    Communicator* communicator = find_sealed(layer, comm, to, tag, count, type);
+    if (communicator == nullptr) {
         return native(layer.mpi);
     }
     UserBuffer buffer;

@@ -73,6 +73,12 @@ std::size_t wire_size(const interpose::Native& mpi, const MPI_Status& status) {
     return size < 0 ? 0 : static_cast<std::size_t>(size);
 }
 
+Communicator* find_sealed(Layer& layer, MPI_Comm comm, int to, int tag, MPI_Count count, MPI_Datatype type) {
+    Communicator* communicator = layer.find(comm);
+    const bool sealed = communicator != nullptr && communicator->has(to) && communicator->sealed(to);
+    return sealed && tag >= 0 && count >= 0 && type != MPI_DATATYPE_NULL ? communicator : nullptr;
+}
+
 bool may_be_sealed(const Communicator& communicator, int from) {
     return from == MPI_ANY_SOURCE || (communicator.has(from) && communicator.sealed(from));
 }
@@ -162,9 +168,8 @@ template <class Native>
 int send(Mode mode, const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm, Native native) {
     Layer& layer = Layer::get();
     auto guard = layer.guard();
-    Communicator* communicator = layer.find(comm);
-    if (communicator == nullptr || !communicator->has(to) || !communicator->sealed(to) || count < 0 || tag < 0 ||
-        type == MPI_DATATYPE_NULL) {
+    Communicator* communicator = find_sealed(layer, comm, to, tag, count, type);
+    if (communicator == nullptr) {
         if (guard) guard.unlock();
         return native(layer.mpi);
     }
@@ -189,9 +194,8 @@ int isend(Mode mode, const void* at, MPI_Count count, MPI_Datatype type, int to,
           MPI_Request* request, Native native) {
     Layer& layer = Layer::get();
     const auto guard = layer.guard();
-    Communicator* communicator = layer.find(comm);
-    if (communicator == nullptr || !communicator->has(to) || !communicator->sealed(to) || count < 0 || tag < 0 ||
-        type == MPI_DATATYPE_NULL || request == nullptr) {
+    Communicator* communicator = find_sealed(layer, comm, to, tag, count, type);
+    if (communicator == nullptr || request == nullptr) {
         return native(layer.mpi);
     }
     UserBuffer buffer;

@@ -3,6 +3,7 @@
  *     messages CASE...    an even number of ranks; those of a node next to each other
  */
 #include <mpi.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -203,6 +204,45 @@ static void refused(void) {
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
+enum { THREADS = 4, ROUNDS = 300 };
+
+static void* exchange(void* argument) {
+    const int tag = (int)(size_t)argument;
+    for (int i = 0; i < ROUNDS; i++) {
+        int out = 1000 * tag + i, in = -1;
+        MPI_Sendrecv(&out, 1, MPI_INT, partner, tag, &in, 1, MPI_INT, partner, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        expect("message of a thread", in, out);
+    }
+    return NULL;
+}
+
+static void* add_up(void* argument) {
+    MPI_Comm* comm = argument;
+    for (int i = 0; i < ROUNDS; i++) {
+        int own = rank + i, sum = 0;
+        MPI_Allreduce(&own, &sum, 1, MPI_INT, MPI_SUM, *comm);
+        expect("sum of a thread", sum, ranks * (ranks - 1) / 2 + ranks * i);
+    }
+    return NULL;
+}
+
+/* Messages and collective operations at once. */
+static void threads(void) {
+    int level;
+    MPI_Query_thread(&level);
+    if (level != MPI_THREAD_MULTIPLE) return;
+    pthread_t all[THREADS + 2];
+    MPI_Comm comm;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm world = MPI_COMM_WORLD;
+    for (size_t i = 0; i < THREADS; i++) pthread_create(&all[i], NULL, exchange, (void*)i);
+    pthread_create(&all[THREADS], NULL, add_up, &comm);
+    pthread_create(&all[THREADS + 1], NULL, add_up, &world);
+    for (int i = 0; i < THREADS + 2; i++) pthread_join(all[i], NULL);
+    MPI_Comm_free(&comm);
+    if (rank == 0) printf("messages: threads ran\n");
+}
+
 int main(int argc, char** argv) {
     static const struct {
         const char* name;
@@ -217,8 +257,15 @@ int main(int argc, char** argv) {
         {"cancel", cancel},
         {"ordered_reduction", ordered_reduction},
         {"refused", refused},
+        {"threads", threads},
     };
-    MPI_Init(&argc, &argv);
+    /* One thread and many take different paths. */
+    if (argc == 2 && strcmp(argv[1], "threads") == 0) {
+        int level;
+        MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
+    } else {
+        MPI_Init(&argc, &argv);
+    }
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     partner = (rank + ranks / 2) % ranks;

@@ -29,7 +29,7 @@ def build(tmp_path_factory):
             pytest.skip(f"{mpi.title} is not installed (make mpis)")
         if (compiler, source) not in built:
             program = tmp_path_factory.mktemp("program") / source.stem
-            done = subprocess.run([compiler, "-O1", "-o", program, source], capture_output=True, text=True)
+            done = subprocess.run([compiler, "-O1", "-pthread", "-o", program, source], capture_output=True, text=True)
             assert done.returncode == 0, done.stderr
             built[compiler, source] = program
         return built[compiler, source]
@@ -91,6 +91,14 @@ def test_messages(mpi, ranks, build, nodes, tmp_path):
     assert ended(mpi, done, "cases right"), done.output
     assert f"messages: {len(cases)} cases right" in done.output
     assert not error_lines(done.output)
+
+
+@ALL
+def test_threads(mpi, build, nodes, tmp_path):
+    program = build(mpi, REPOSITORY / "tests" / "system" / "messages.c")
+    done = run(mpi, nodes, sealing_of(tmp_path, nodes), [str(program), "threads"])
+    assert ended(mpi, done, "cases right"), done.output
+    assert "messages: threads ran" in done.output and not error_lines(done.output), done.output
 
 
 @ALL
