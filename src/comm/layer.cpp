@@ -166,21 +166,24 @@ void Layer::begin(int thread_level) {
     add(MPI_COMM_WORLD, *id);
 }
 
-void Layer::end() {
+void Layer::report() {
     if (!begun_) return;
-    begun_ = false;
     for (const auto& [handle, communicator] : communicators_) {
         if (!communicator) continue;
         report_flows(*communicator);
         communicator->free_own_traffic(mpi);
     }
+    if (settings_.report_file.empty()) return;
+    if (auto done = report::write_part(settings_.report_file, part_); !done) complain(done.error().line);
+}
+
+void Layer::end() {
+    begun_ = false;
     communicators_.clear();
     last_ = nullptr;
     last_handle_ = MPI_COMM_NULL;
     wipe(secret_.data(), seal::kSecretSize);
     job_key_.reset();
-    if (settings_.report_file.empty()) return;
-    if (auto done = report::write_part(settings_.report_file, part_); !done) complain(done.error().line);
 }
 
 void Layer::report_flows(const Communicator& communicator) {
@@ -231,6 +234,14 @@ void Layer::forget(MPI_Comm handle) {
     last_ = nullptr;
 }
 
+/// All procedures that make one are refused: did the user let one of them pass in clear?
+bool Layer::intercommunicators_allowed() const {
+    return std::any_of(settings_.allow.begin(), settings_.allow.end(), [](const std::string& name) {
+        return name.starts_with("MPI_Intercomm_create") || name.starts_with("MPI_Comm_spawn") ||
+               name == "MPI_Comm_accept" || name == "MPI_Comm_connect" || name == "MPI_Comm_join";
+    });
+}
+
 Communicator* Layer::look_up(MPI_Comm handle) {
     if (!begun_ || handle == MPI_COMM_NULL) return nullptr;
     auto found = communicators_.find(handle);
@@ -239,8 +250,7 @@ Communicator* Layer::look_up(MPI_Comm handle) {
         int between = 0;
         if (mpi.Comm_test_inter(handle, &between) != MPI_SUCCESS) return nullptr;  // not a communicator: MPI says so
         if (between != 0) {
-            // All procedures that make one are refused: the user let one of them pass in clear.
-            if (settings_.allow.empty()) end_job("an intercommunicator was used: these are not sealed yet");
+            if (!intercommunicators_allowed()) end_job("an intercommunicator was used: these are not sealed yet");
             return nullptr;
         }
         // Made by a procedure that we did not see. Without an identity that its members agree on, it cannot be sealed.

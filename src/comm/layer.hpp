@@ -41,7 +41,9 @@ public:
 
     /// After MPI_Init: agrees on the job's secret with all ranks, or ends the job with one line.
     void begin(int thread_level);
-    /// Before MPI_Finalize: what is still on its way ends, the report is written, the secrets are wiped.
+    /// Before MPI_Finalize: this rank's part of the report; some MPIs do not come back from there.
+    void report();
+    /// After MPI_Finalize: the secrets are wiped.
     void end();
     bool begun() const { return begun_; }
 
@@ -101,6 +103,7 @@ public:
 private:
     Layer();
     Communicator* look_up(MPI_Comm handle);
+    bool intercommunicators_allowed() const;
     Result<void> load_keys();
     Result<void> agree();
     NodeId own_node() const;

@@ -34,8 +34,11 @@ int Finalize() {
         const auto guard = layer.guard();
         collect_orphans(layer, true);
     }
+    layer.report();
+    // MPI_COMM_SELF's attributes are deleted inside, by functions of the program that may still send.
+    const int code = layer.mpi.Finalize();
     layer.end();
-    return layer.mpi.Finalize();
+    return code;
 }
 
 }  // namespace cryptmpi::comm

@@ -204,6 +204,22 @@ static void refused(void) {
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
+static int send_at_the_end(MPI_Comm comm, int key, void* value, void* more) {
+    (void)comm, (void)key, (void)value, (void)more;
+    char out[] = "sent while MPI_Finalize deletes attributes", in[sizeof out] = "";
+    MPI_Sendrecv(out, sizeof out, MPI_CHAR, partner, 5, in, sizeof in, MPI_CHAR, partner, 5, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+    expect("message at the end", strcmp(in, out), 0);
+    return MPI_SUCCESS;
+}
+
+/* The attributes of MPI_COMM_SELF are deleted first of all in MPI_Finalize, by functions that may use MPI. */
+static void at_the_end(void) {
+    int key;
+    MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, send_at_the_end, &key, NULL);
+    MPI_Comm_set_attr(MPI_COMM_SELF, key, NULL);
+}
+
 enum { THREADS = 4, ROUNDS = 300 };
 
 static void* exchange(void* argument) {
@@ -258,6 +274,7 @@ int main(int argc, char** argv) {
         {"ordered_reduction", ordered_reduction},
         {"refused", refused},
         {"threads", threads},
+        {"at_the_end", at_the_end},
     };
     /* One thread and many take different paths. */
     if (argc == 2 && strcmp(argv[1], "threads") == 0) {

@@ -101,6 +101,20 @@ def test_threads(mpi, build, nodes, tmp_path):
     assert "messages: threads ran" in done.output and not error_lines(done.output), done.output
 
 
+@pytest.mark.parametrize("name", ["openmpi-4.1.4", "mpich-5.0.2-ofi"])
+def test_sealed_to_the_end(name, build, nodes, tmp_path):
+    """What the program sends out of MPI_Finalize."""
+    mpi = stacks.stack(name)
+    program = [str(build(mpi, REPOSITORY / "tests" / "system" / "messages.c")), "at_the_end"]
+    words = b"while MPI_Finalize deletes"
+    for sealing, seen in ((None, True), (sealing_of(tmp_path, nodes), False)):
+        wire = tmp_path / f"{seen}.pcap"
+        with nodes.capture(wire):
+            done = run(mpi, nodes, sealing, program)
+        assert done.ok, done.output
+        assert bool(count(wire, [words])[0][words]) == seen
+
+
 @ALL
 def test_refused_procedure(mpi, build, nodes, tmp_path):
     program = build(mpi, REPOSITORY / "tests" / "system" / "messages.c")
