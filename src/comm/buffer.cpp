@@ -122,6 +122,14 @@ int UserBuffer::unpack(const std::uint8_t* in, std::size_t size) const {
     return mpi_->Unpack(image.data(), static_cast<int>(element), &position, last, 1, type_, MPI_COMM_SELF);
 }
 
+int plain_bytes(const UserBuffer& buffer, Bytes& scratch, const std::uint8_t*& at) {
+    at = buffer.contiguous();
+    if (at != nullptr || buffer.size() == 0) return MPI_SUCCESS;
+    scratch = Bytes(buffer.size());
+    at = scratch.data();
+    return buffer.pack(scratch.data());
+}
+
 ByteCount::ByteCount(const interpose::Native& mpi, std::size_t size) : mpi_(mpi), count_(static_cast<int>(size)) {
     if (size <= INT_MAX) return;
     constexpr std::size_t kChunk = std::size_t{1} << 30;

@@ -61,6 +61,9 @@ private:
     std::size_t size_ = 0;
 };
 
+/// The data as contiguous bytes: the user's own, or packed into `scratch`. An MPI error code otherwise.
+int plain_bytes(const UserBuffer& buffer, Bytes& scratch, const std::uint8_t*& at);
+
 /// A number of bytes as count and datatype: more than an int holds take a type made for them.
 class ByteCount {
 public:

@@ -42,14 +42,6 @@ int seal_block(const Call& call, const UserBuffer& buffer, Seal seal) {
 
 }  // namespace
 
-int plain_bytes(const UserBuffer& buffer, Bytes& scratch, const std::uint8_t*& at) {
-    at = buffer.contiguous();
-    if (at != nullptr || buffer.size() == 0) return MPI_SUCCESS;
-    scratch = Bytes(buffer.size());
-    at = scratch.data();
-    return buffer.pack(scratch.data());
-}
-
 int seal_block_for(const Call& call, int to, const UserBuffer& buffer, std::uint8_t* wire) {
     return seal_block(call, buffer, [&](const std::uint8_t* at) {
         return call.communicator.seal_for(to, call.lane, call.number, at, buffer.size(), wire);

@@ -37,9 +37,6 @@ inline Call begin_call(Layer& layer, Communicator& communicator, CollectiveKind 
     return {layer, communicator, lane, communicator.next_call()};
 }
 
-/// The data as contiguous bytes: the user's own, or packed into `scratch`. An MPI error code otherwise.
-int plain_bytes(const UserBuffer& buffer, Bytes& scratch, const std::uint8_t*& at);
-
 /// Seals the user's data at `wire`, for one member or for all.
 int seal_block_for(const Call& call, int to, const UserBuffer& buffer, std::uint8_t* wire);
 int seal_block_for_all(const Call& call, const UserBuffer& buffer, std::uint8_t* wire);

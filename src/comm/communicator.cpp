@@ -1,5 +1,6 @@
 #include "comm/communicator.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -29,7 +30,7 @@ Result<void> open_block(seal::MessageOpener& flow, std::uint32_t lane, std::uint
     const iovec to = piece(out, size);
     auto header = flow.open(lane, wire, wire_size, {&to, 1});
     if (!header) return tl::unexpected(header.error());
-    if (header->number == call && header->form == seal::Form::whole) return {};
+    if (header->number == call) return {};
     wipe(out, size);
     return fail(EBADMSG, "belongs to collective call " + std::to_string(header->number) + ", not to " +
                              std::to_string(call) + ": replayed or moved");
@@ -89,27 +90,43 @@ Result<seal::MessageOpener*> Communicator::opener(std::unique_ptr<seal::MessageO
     return flow.get();
 }
 
-Result<void> Communicator::seal(int to, int tag, seal::Form form, const void* at, std::size_t size, std::uint8_t* out) {
+Result<void> Communicator::seal(int to, int tag, const void* at, std::size_t size, std::uint8_t* out) {
     Sending& sending = peer(to).sending;
     auto flow = sealer(sending.flow, kMessages, to);
     if (!flow) return tl::unexpected(flow.error());
     const iovec in = piece(at, size);
-    return (*flow)->seal(static_cast<std::uint32_t>(tag), sending.next[tag]++, form, {&in, 1}, size, out);
+    return (*flow)->seal(static_cast<std::uint32_t>(tag), sending.next[tag]++, {&in, 1}, size, out);
 }
 
-Result<seal::Form> Communicator::open(const Posted& posted, int from, int tag, const std::uint8_t* wire,
-                                      std::size_t wire_size, void* out) {
+Result<seal::Segments> Communicator::announce(int to, int tag, const seal::Announcement& announcement,
+                                              std::uint8_t* out) {
+    Sending& sending = peer(to).sending;
+    auto flow = sealer(sending.flow, kMessages, to);
+    if (!flow) return tl::unexpected(flow.error());
+    return (*flow)->announce(static_cast<std::uint32_t>(tag), sending.next[tag]++, announcement, out);
+}
+
+Result<void> Communicator::open(const Posted& posted, int from, int tag, const std::uint8_t* wire,
+                                std::size_t wire_size, void* out) {
     auto flow = opener(peer(from).receiving.flow, kMessages, from, rank_);
     if (!flow) return tl::unexpected(flow.error());
     const std::size_t size = wire_size < seal::kMessageOverhead ? 0 : wire_size - seal::kMessageOverhead;
     const iovec to = piece(out, size);
     auto header = (*flow)->open(static_cast<std::uint32_t>(tag), wire, wire_size, {&to, 1});
     if (!header) return tl::unexpected(header.error());
-    if (auto done = check_order(posted, from, tag, header->number); !done) {
-        wipe(out, size);
-        return tl::unexpected(done.error());
-    }
-    return header->form;
+    auto done = check_order(posted, from, tag, header->number);
+    if (!done) wipe(out, size);
+    return done;
+}
+
+Result<seal::Segments> Communicator::open_announcement(const Posted& posted, int from, int tag,
+                                                       const std::uint8_t* wire, std::size_t wire_size) {
+    auto flow = opener(peer(from).receiving.flow, kMessages, from, rank_);
+    if (!flow) return tl::unexpected(flow.error());
+    auto segments = (*flow)->open_announcement(static_cast<std::uint32_t>(tag), wire, wire_size);
+    if (!segments) return segments;
+    if (auto done = check_order(posted, from, tag, segments->number()); !done) return tl::unexpected(done.error());
+    return segments;
 }
 
 Result<void> Communicator::check_order(const Posted& posted, int from, int tag, std::uint64_t number) {
@@ -150,12 +167,24 @@ Posted Communicator::take(PostedList::iterator posted) {
     return was;
 }
 
+std::unique_ptr<Held> Communicator::take_held(int from, int tag) {
+    if (held_.empty()) [[likely]] {
+        return nullptr;
+    }
+    const auto found =
+        std::find_if(held_.begin(), held_.end(), [&](const auto& held) { return held->matches(from, tag); });
+    if (found == held_.end()) return nullptr;
+    auto taken = std::move(*found);
+    held_.erase(found);
+    return taken;
+}
+
 Result<void> Communicator::seal_for_all(std::uint32_t lane, std::uint64_t call, const void* at, std::size_t size,
                                         std::uint8_t* out) {
     auto flow = sealer(all_out_, kToAll, kAll);
     if (!flow) return tl::unexpected(flow.error());
     const iovec in = piece(at, size);
-    return (*flow)->seal(lane, call, seal::Form::whole, {&in, 1}, size, out);
+    return (*flow)->seal(lane, call, {&in, 1}, size, out);
 }
 
 Result<void> Communicator::seal_for(int to, std::uint32_t lane, std::uint64_t call, const void* at, std::size_t size,
@@ -163,7 +192,7 @@ Result<void> Communicator::seal_for(int to, std::uint32_t lane, std::uint64_t ca
     auto flow = sealer(peer(to).collective_out, kCollective, to);
     if (!flow) return tl::unexpected(flow.error());
     const iovec in = piece(at, size);
-    return (*flow)->seal(lane, call, seal::Form::whole, {&in, 1}, size, out);
+    return (*flow)->seal(lane, call, {&in, 1}, size, out);
 }
 
 Result<void> Communicator::open_for_all(int from, std::uint32_t lane, std::uint64_t call, const std::uint8_t* wire,

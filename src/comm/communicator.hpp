@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "comm/held.hpp"
 #include "native.hpp"
 #include "seal/arrivals.hpp"
 #include "seal/message.hpp"
@@ -54,11 +55,16 @@ public:
     // Point to point. The tag is the lane; sender and receiver count its messages.
 
     /// Seals the message that is sent next to `to` with `tag`: kMessageOverhead + size bytes at `out`.
-    Result<void> seal(int to, int tag, seal::Form form, const void* at, std::size_t size, std::uint8_t* out);
+    Result<void> seal(int to, int tag, const void* at, std::size_t size, std::uint8_t* out);
+    /// Announces it: kAnnouncedWire bytes at `out`.
+    Result<seal::Segments> announce(int to, int tag, const seal::Announcement& announcement, std::uint8_t* out);
     /// Opens a message that a receive posted as `posted` matched, into `out` (the plaintext's size), and checks that it
     /// comes once, and that none before it was left out.
-    Result<seal::Form> open(const Posted& posted, int from, int tag, const std::uint8_t* wire, std::size_t wire_size,
-                            void* out);
+    Result<void> open(const Posted& posted, int from, int tag, const std::uint8_t* wire, std::size_t wire_size,
+                      void* out);
+    /// The same for the announcement of a message in segments.
+    Result<seal::Segments> open_announcement(const Posted& posted, int from, int tag, const std::uint8_t* wire,
+                                             std::size_t wire_size);
     /// A message was cut off at a receive that was too small: it was there, and cannot be looked at.
     void came_truncated(int from, int tag);
 
@@ -66,6 +72,10 @@ public:
     void withdraw(PostedList::iterator posted) { posted_.erase(posted); }
     /// Takes it from the list, keeping what it was.
     Posted take(PostedList::iterator posted);
+
+    HeldList& held() { return held_; }
+    /// The first that such a receive matches, which no receive finds with MPI any more; null: none.
+    std::unique_ptr<Held> take_held(int from, int tag);
 
     /// A communicator of the same members for messages of ours, which no receive of the program can match. Made by the
     /// first collective operation that needs it.
@@ -134,6 +144,7 @@ private:
     std::map<std::pair<std::vector<int>, int>, std::uint64_t> group_constructions_;
     std::uint64_t posts_ = 0;
     PostedList posted_;
+    HeldList held_;
     std::vector<std::unique_ptr<Peer>> peers_;
     std::unique_ptr<seal::MessageSealer> all_out_;
     MPI_Comm own_traffic_ = MPI_COMM_NULL;

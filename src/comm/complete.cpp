@@ -1,7 +1,5 @@
 #include "comm/complete.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -34,6 +32,22 @@ void put_back(Layer& layer, MPI_Request handle, std::unique_ptr<Operation> opera
 
 bool is_active(const Operation* operation) {
     return operation != nullptr && operation->active;
+}
+
+/// MPI may be done with its request, but the operation is not.
+bool is_unfinished(const Operation* operation) {
+    return is_active(operation) && operation->large && !operation->finished;
+}
+
+/// Of a blocking receive, which is in no table.
+int wait_for_segments(Layer& layer, Operation& operation, MPI_Status& status) {
+    while (!operation.incoming->advance() && !operation.incoming->failure()) progress(layer);
+    return finish_incoming(layer, operation, status);
+}
+
+/// MPI waits in a call of its own, in which nothing large goes on: only if there is nothing large.
+bool may_block(Layer& layer) {
+    return layer.requests().unfinished.empty();
 }
 
 /// The requests of one call that are ours, out of the table while MPI works on them: another thread may get their
@@ -85,6 +99,41 @@ private:
     std::vector<One> ours_;
     std::vector<int> failed_;
 };
+
+/// The user's requests without those that are not finished, while MPI looks at them.
+class Masked {
+public:
+    Masked(Layer& layer, int count, MPI_Request* requests)
+        : requests_(requests), handles_(requests, requests + std::max(count, 0)) {
+        for (std::size_t i = 0; i < handles_.size(); ++i) {
+            if (!is_unfinished(layer.requests().find(handles_[i]))) continue;
+            masked_.push_back(i);
+            requests_[i] = MPI_REQUEST_NULL;
+        }
+    }
+    Masked(const Masked&) = delete;
+    Masked& operator=(const Masked&) = delete;
+    ~Masked() {
+        for (const std::size_t i : masked_) requests_[i] = handles_[i];
+    }
+    const std::vector<MPI_Request>& handles() const { return handles_; }
+    bool any() const { return !masked_.empty(); }
+
+private:
+    MPI_Request* requests_;
+    std::vector<MPI_Request> handles_;
+    std::vector<std::size_t> masked_;
+};
+
+/// A finished persistent one. MPI does not name it among others: it may have been done without MPI, and MPICH takes one
+/// that Request_get_status has seen complete for inactive.
+int find_finished(Layer& layer, const std::vector<MPI_Request>& handles) {
+    for (std::size_t i = 0; i < handles.size(); ++i) {
+        const Operation* operation = layer.requests().find(handles[i]);
+        if (is_active(operation) && operation->persistent && operation->finished) return static_cast<int>(i);
+    }
+    return MPI_UNDEFINED;
+}
 
 /// The user's array of statuses, or one of ours where he wants none.
 class Statuses {
@@ -153,13 +202,74 @@ int settle(Layer& layer, Operation& operation, MPI_Status& status, int code) {
 }
 
 int conclude(Layer& layer, Operation& operation, MPI_Status& status, int code) {
-    const int result = settle(layer, operation, status, code);
+    int result = settle(layer, operation, status, code);
+    if (operation.incoming && !operation.finished) result = wait_for_segments(layer, operation, status);
     return result != MPI_SUCCESS && code == MPI_SUCCESS ? call_handler(layer, operation, result) : result;
+}
+
+int conclude_held(Layer& layer, Operation& operation, std::unique_ptr<Held> held, MPI_Status& status) {
+    int result = deliver_held(layer, operation, std::move(held), status);
+    if (operation.incoming) result = wait_for_segments(layer, operation, status);
+    return result != MPI_SUCCESS ? call_handler(layer, operation, result) : result;
+}
+
+namespace {
+
+/// What has to happen for one operation to go on.
+void advance(Layer& layer, MPI_Request request, Operation& operation) {
+    const auto& mpi = layer.mpi;
+    int native = 1;
+    if (operation.kind == Operation::Kind::send) {
+        Outgoing& outgoing = *operation.outgoing;
+        outgoing.advance();
+        if (!operation.token && mpi.Request_get_status(request, &native, MPI_STATUS_IGNORE) != MPI_SUCCESS) native = 1;
+        if (native == 0 || !outgoing.may_end()) return;
+        if (!outgoing.done()) layer.leftovers().outgoing.push_back(std::move(operation.outgoing));
+        operation.outgoing.reset();
+        operation.result = MPI_SUCCESS;
+    } else {
+        if (!operation.incoming) {
+            const int code = mpi.Request_get_status(request, &native, &operation.status);
+            if (code == MPI_SUCCESS && native == 0) return;
+            operation.result = settle(layer, operation, operation.status, code);
+        }
+        if (operation.incoming) {
+            if (!operation.incoming->advance() && !operation.incoming->failure()) return;
+            operation.result = finish_incoming(layer, operation, operation.status);
+        }
+    }
+    operation.finished = true;
+    if (operation.token) mpi.Grequest_complete(request);
+}
+
+}  // namespace
+
+void progress(Layer& layer) {
+    auto& unfinished = layer.requests().unfinished;
+    for (std::size_t i = 0; i < unfinished.size();) {
+        const auto [request, operation] = unfinished[i];
+        advance(layer, request, *operation);
+        if (!operation->finished) {
+            ++i;
+            continue;
+        }
+        unfinished[i] = unfinished.back();
+        unfinished.pop_back();
+    }
+    layer.leftovers().outgoing.remove_if([](const auto& one) {
+        one->advance();
+        return one->done();
+    });
+    layer.leftovers().incoming.remove_if([](const auto& one) { return one->advance(); });
 }
 
 int wait_one(Layer& layer, MPI_Request* request, MPI_Status* status) {
     auto guard = layer.guard();
     const MPI_Request handle = *request;
+    if (!may_block(layer)) {
+        if (guard) guard.unlock();
+        return repeat([&](int& done) { return Test(request, &done, status); });
+    }
     if (!is_active(layer.requests().find(handle))) {
         if (guard) guard.unlock();
         return layer.mpi.Wait(request, status);
@@ -175,32 +285,58 @@ int wait_one(Layer& layer, MPI_Request* request, MPI_Status* status) {
     return result;
 }
 
+namespace {
+
+bool has_ended(Layer& layer, MPI_Request& request, MPI_Status& status) {
+    if (is_unfinished(layer.requests().find(request))) return false;
+    int done = 0;
+    return layer.mpi.Test(&request, &done, &status) != MPI_SUCCESS || done != 0;
+}
+
+/// The user has given it up, and MPI is done with it.
+void end_orphan(Layer& layer, MPI_Request handle, MPI_Status& status) {
+    auto operation = layer.requests().take(handle);
+    if (!operation) return;
+    // Nobody is left who could be told of an error, but what came must not stay unchecked in his buffer.
+    [[maybe_unused]] const int result = settle(layer, *operation, status, MPI_SUCCESS);
+    layer.requests().buffered -= operation->buffered;
+    if (operation->persistent) {
+        MPI_Request persistent = handle;
+        layer.mpi.Request_free(&persistent);
+    }
+}
+
+}  // namespace
+
 void collect_orphans(Layer& layer, bool all) {
     auto& orphans = layer.requests().orphans;
-    std::size_t kept = 0;
-    for (MPI_Request& orphan : orphans) {
-        const MPI_Request handle = orphan;
-        MPI_Status status;
-        int done = 0;
-        do {
-            if (layer.mpi.Test(&orphan, &done, &status) != MPI_SUCCESS) done = 1;
-            if (done == 0 && all) sched_yield();
-        } while (done == 0 && all);
-        if (done == 0) {
-            orphans[kept++] = handle;
-            continue;
+    for (;;) {
+        progress(layer);
+        std::size_t kept = 0;
+        for (MPI_Request& orphan : orphans) {
+            const MPI_Request handle = orphan;
+            MPI_Status status;
+            if (has_ended(layer, orphan, status)) {
+                end_orphan(layer, handle, status);
+            } else {
+                orphans[kept++] = handle;
+            }
         }
-        auto operation = layer.requests().take(handle);
-        if (!operation) continue;
-        // Nobody is left who could be told of an error, but what came must not stay unchecked in his buffer.
-        [[maybe_unused]] const int result = settle(layer, *operation, status, MPI_SUCCESS);
-        layer.requests().buffered -= operation->buffered;
-        if (operation->persistent) {
-            MPI_Request persistent = handle;
-            layer.mpi.Request_free(&persistent);
-        }
+        orphans.resize(kept);
+        if (!all || kept == 0) return;
+        sched_yield();
     }
-    orphans.resize(kept);
+}
+
+void end_leftovers(Layer& layer) {
+    const auto& leftovers = layer.leftovers();
+    // What belongs to a message that failed may never come.
+    const auto is_coming = [](const auto& one) { return !one->failure(); };
+    while (!leftovers.outgoing.empty() ||
+           std::any_of(leftovers.incoming.begin(), leftovers.incoming.end(), is_coming)) {
+        progress(layer);
+        sched_yield();
+    }
 }
 
 int Wait(MPI_Request* request, MPI_Status* status) {
@@ -211,7 +347,13 @@ int Test(MPI_Request* request, int* flag, MPI_Status* status) {
     Layer& layer = Layer::get();
     const auto guard = layer.guard();
     const MPI_Request handle = *request;
-    if (!is_active(layer.requests().find(handle))) return layer.mpi.Test(request, flag, status);
+    progress(layer);
+    const Operation* operation = layer.requests().find(handle);
+    if (is_unfinished(operation)) {
+        *flag = 0;
+        return MPI_SUCCESS;
+    }
+    if (!is_active(operation)) return layer.mpi.Test(request, flag, status);
     MPI_Status own;
     MPI_Status& mine = status == MPI_STATUS_IGNORE ? own : *status;
     const int code = layer.mpi.Test(request, flag, &mine);
@@ -221,6 +363,10 @@ int Test(MPI_Request* request, int* flag, MPI_Status* status) {
 int Waitall(int count, MPI_Request* requests, MPI_Status* statuses) {
     Layer& layer = Layer::get();
     auto guard = layer.guard();
+    if (!may_block(layer)) {
+        if (guard) guard.unlock();
+        return repeat([&](int& done) { return Testall(count, requests, &done, statuses); });
+    }
     Taken taken(layer, count, requests);
     if (guard) guard.unlock();
     if (taken.none()) return layer.mpi.Waitall(count, requests, statuses);
@@ -233,6 +379,12 @@ int Waitall(int count, MPI_Request* requests, MPI_Status* statuses) {
 int Testall(int count, MPI_Request* requests, int* flag, MPI_Status* statuses) {
     Layer& layer = Layer::get();
     const auto guard = layer.guard();
+    progress(layer);
+    if (std::any_of(requests, requests + std::max(count, 0),
+                    [&](MPI_Request request) { return is_unfinished(layer.requests().find(request)); })) {
+        *flag = 0;
+        return MPI_SUCCESS;
+    }
     Taken taken(layer, count, requests);
     if (taken.none()) return layer.mpi.Testall(count, requests, flag, statuses);
     Statuses mine(count, statuses);
@@ -248,10 +400,19 @@ int Testany(int count, MPI_Request* requests, int* index, int* flag, MPI_Status*
     Layer& layer = Layer::get();
     const auto guard = layer.guard();
     if (layer.requests().empty()) return layer.mpi.Testany(count, requests, index, flag, status);
-    const std::vector<MPI_Request> handles(requests, requests + std::max(count, 0));
+    progress(layer);
+    const Masked masked(layer, count, requests);
+    const auto& handles = masked.handles();
     MPI_Status own;
     MPI_Status& mine = status == MPI_STATUS_IGNORE ? own : *status;
+    *index = find_finished(layer, handles);
+    if (*index != MPI_UNDEFINED) {
+        *flag = 1;
+        layer.mpi.Wait(&requests[*index], &mine);
+        return conclude_one(layer, handles[static_cast<std::size_t>(*index)], mine, MPI_SUCCESS);
+    }
     const int code = layer.mpi.Testany(count, requests, index, flag, &mine);
+    if (*flag != 0 && *index == MPI_UNDEFINED && masked.any()) *flag = 0;
     if (*flag == 0 || *index == MPI_UNDEFINED) return code;
     return conclude_one(layer, handles[static_cast<std::size_t>(*index)], mine, code);
 }
@@ -263,15 +424,11 @@ int Waitany(int count, MPI_Request* requests, int* index, MPI_Status* status) {
         if (guard) guard.unlock();
         return layer.mpi.Waitany(count, requests, index, status);
     }
-    if (layer.threads()) {
-        guard.unlock();
-        for (int flag = 0;;) {
-            const int code = Testany(count, requests, index, &flag, status);
-            if (flag != 0 || code != MPI_SUCCESS) return code;
-            sched_yield();
-        }
-    }
     const std::vector<MPI_Request> handles(requests, requests + std::max(count, 0));
+    if (layer.threads() || !may_block(layer) || find_finished(layer, handles) != MPI_UNDEFINED) {
+        if (guard) guard.unlock();
+        return repeat([&](int& done) { return Testany(count, requests, index, &done, status); });
+    }
     MPI_Status own;
     MPI_Status& mine = status == MPI_STATUS_IGNORE ? own : *status;
     const int code = layer.mpi.Waitany(count, requests, index, &mine);
@@ -313,10 +470,19 @@ int Testsome(int count, MPI_Request* requests, int* done, int* indices, MPI_Stat
     Layer& layer = Layer::get();
     const auto guard = layer.guard();
     if (layer.requests().empty()) return layer.mpi.Testsome(count, requests, done, indices, statuses);
-    const std::vector<MPI_Request> handles(requests, requests + std::max(count, 0));
+    progress(layer);
+    const Masked masked(layer, count, requests);
     Statuses mine(count, statuses);
+    const int finished = find_finished(layer, masked.handles());
+    if (finished != MPI_UNDEFINED) {
+        *done = 1;
+        indices[0] = finished;
+        layer.mpi.Wait(&requests[finished], mine.data());
+        return conclude_some(layer, masked.handles(), 1, indices, mine.data(), MPI_SUCCESS);
+    }
     const int code = layer.mpi.Testsome(count, requests, done, indices, mine.data());
-    return conclude_some(layer, handles, *done, indices, mine.data(), code);
+    if (*done == MPI_UNDEFINED && masked.any()) *done = 0;
+    return conclude_some(layer, masked.handles(), *done, indices, mine.data(), code);
 }
 
 int Waitsome(int count, MPI_Request* requests, int* done, int* indices, MPI_Status* statuses) {
@@ -326,15 +492,15 @@ int Waitsome(int count, MPI_Request* requests, int* done, int* indices, MPI_Stat
         if (guard) guard.unlock();
         return layer.mpi.Waitsome(count, requests, done, indices, statuses);
     }
-    if (layer.threads()) {
-        guard.unlock();
-        for (;;) {
-            const int code = Testsome(count, requests, done, indices, statuses);
-            if (*done != 0 || code != MPI_SUCCESS) return code;
-            sched_yield();
-        }
-    }
     const std::vector<MPI_Request> handles(requests, requests + std::max(count, 0));
+    if (layer.threads() || !may_block(layer) || find_finished(layer, handles) != MPI_UNDEFINED) {
+        if (guard) guard.unlock();
+        return repeat([&](int& some) {
+            const int code = Testsome(count, requests, done, indices, statuses);
+            some = *done;
+            return code;
+        });
+    }
     Statuses mine(count, statuses);
     const int code = layer.mpi.Waitsome(count, requests, done, indices, mine.data());
     return conclude_some(layer, handles, *done, indices, mine.data(), code);
@@ -345,6 +511,11 @@ int Request_get_status(MPI_Request request, int* flag, MPI_Status* status) {
     const auto guard = layer.guard();
     Operation* operation = layer.requests().find(request);
     if (!is_active(operation)) return layer.mpi.Request_get_status(request, flag, status);
+    progress(layer);
+    if (is_unfinished(operation)) {
+        *flag = 0;
+        return MPI_SUCCESS;
+    }
     if (!operation->finished) {
         const int code = layer.mpi.Request_get_status(request, flag, &operation->status);
         if (code != MPI_SUCCESS || *flag == 0) return code;
@@ -441,6 +612,8 @@ int Cancel(MPI_Request* request) {
     // A send that is cancelled leaves a hole in its lane, which the receiver must take for an attack. MPI lets a cancel
     // come too late.
     if (operation != nullptr && operation->kind == Operation::Kind::send) return MPI_SUCCESS;
+    // Nor can a message be sent back whose announcement was received.
+    if (operation != nullptr && (operation->token || operation->incoming || operation->finished)) return MPI_SUCCESS;
     return layer.mpi.Cancel(request);
 }
 

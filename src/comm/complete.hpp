@@ -2,6 +2,7 @@
 #pragma once
 
 #include <mpi.h>
+#include <sched.h>
 
 #include "comm/layer.hpp"
 
@@ -14,10 +15,30 @@ int settle(Layer& layer, Operation& operation, MPI_Status& status, int code);
 /// The same for a blocking call: calls the communicator's error handler where MPI has not.
 int conclude(Layer& layer, Operation& operation, MPI_Status& status, int code);
 
+/// A message that we hold comes to a blocking receive: returns its error code, with the handler called.
+int conclude_held(Layer& layer, Operation& operation, std::unique_ptr<Held> held, MPI_Status& status);
+
+/// Lets everything large go on that is not finished. Every call that waits or tests comes here.
+void progress(Layer& layer);
+
+/// Calls a Test form, which says whether it is done, until it is.
+template <class Attempt>
+int repeat(Attempt attempt) {
+    for (;;) {
+        int done = 0;
+        const int code = attempt(done);
+        if (done != 0 || code != MPI_SUCCESS) return code;
+        sched_yield();
+    }
+}
+
 /// Waits for one request, ours or MPI's.
 int wait_one(Layer& layer, MPI_Request* request, MPI_Status* status);
 
 /// Looks whether requests that the user has given up are done. `all`: waits for them.
 void collect_orphans(Layer& layer, bool all);
+
+/// Waits until the segments that were left to go on by themselves have arrived.
+void end_leftovers(Layer& layer);
 
 }  // namespace cryptmpi::comm

@@ -19,6 +19,7 @@ namespace cryptmpi::comm {
 namespace {
 
 constexpr int kExitRefused = 1;
+constexpr std::size_t kPoolMost = std::size_t{64} << 20;  // bytes of unused buffers that are kept
 
 std::string host_name() {
     char name[HOST_NAME_MAX + 1] = {};
@@ -43,7 +44,10 @@ Layer& Layer::get() {
     return *one;
 }
 
-Layer::Layer() : mpi(interpose::native()) {
+Layer::Layer()
+    : mpi(interpose::native()),
+      pool_(plan_.segment + seal::kSegmentOverhead, kPoolMost),
+      ways_{mpi, plan_, pool_, MPI_COMM_NULL} {
     const auto environment = config::process_environment();
     identity_ = config::identify(environment);
     name_ = identity_.rank ? "rank " + std::to_string(*identity_.rank) + " on " + host_name() : host_name();
@@ -164,6 +168,28 @@ void Layer::begin(int thread_level) {
     auto id = derive_id({}, "world", 0, everyone);
     if (!id) end_job(id.error().line);
     add(MPI_COMM_WORLD, *id);
+    make_ways();
+}
+
+void Layer::make_ways() {
+    const Communicator* world = find(MPI_COMM_WORLD);
+    if (world == nullptr) return;
+    // Never freed: what the program calls while MPI_Finalize deletes attributes may still send.
+    MPI_Group group = MPI_GROUP_NULL;
+    mpi.Comm_group(MPI_COMM_WORLD, &group);
+    mpi.Comm_create(MPI_COMM_WORLD, group, &ways_.comm);
+    mpi.Group_free(&group);
+    int* most = nullptr;
+    int known = 0;
+    mpi.Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&most), &known);
+    if (known != 0) most_marks_ = static_cast<std::uint32_t>(*most);
+}
+
+std::uint32_t Layer::next_mark(int world_rank) {
+    std::uint32_t& next = marks_[world_rank];
+    const std::uint32_t mark = next;
+    next = mark + 1 < most_marks_ ? mark + 1 : 0;
+    return mark;
 }
 
 void Layer::report() {

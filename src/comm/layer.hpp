@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -18,6 +19,8 @@
 #include "base/result.hpp"
 #include "base/secret.hpp"
 #include "comm/communicator.hpp"
+#include "comm/held.hpp"
+#include "comm/large.hpp"
 #include "comm/operation.hpp"
 #include "config/settings.hpp"
 #include "keys/handshake.hpp"
@@ -74,10 +77,24 @@ public:
 
     Requests& requests() { return requests_; }
 
-    /// A message that Mprobe took out of MPI's queue, by MPI's handle.
+    /// What large messages travel by; its communicator is null while nothing of the job leaves the node.
+    const Ways& ways() const { return ways_; }
+    /// Tells a large message to this rank of MPI_COMM_WORLD from those before it, for as long as they can be on their
+    /// way.
+    std::uint32_t next_mark(int world_rank);
+    /// Segments that go on without their operation: a send whose receiver is late, a receive that failed.
+    struct Leftovers {
+        std::list<std::unique_ptr<Outgoing>> outgoing;
+        std::list<std::unique_ptr<Incoming>> incoming;
+    };
+    Leftovers& leftovers() { return leftovers_; }
+
+    /// A message that Mprobe took out of MPI's queue, by MPI's handle; or that we took out and hold, by a handle of an
+    /// empty message.
     struct Matched {
         std::shared_ptr<Communicator> communicator;
         PostedList::iterator posted;
+        std::unique_ptr<Held> held = nullptr;
     };
     std::unordered_map<MPI_Message, Matched>& matched() { return matched_; }
 
@@ -108,6 +125,7 @@ private:
     Result<void> agree();
     NodeId own_node() const;
     void make_error_class();
+    void make_ways();
     void report_flows(const Communicator& communicator);
 
     config::Settings settings_;
@@ -131,6 +149,12 @@ private:
     std::unordered_map<MPI_Comm, std::shared_ptr<Communicator>> communicators_;
     Requests requests_;
     std::unordered_map<MPI_Message, Matched> matched_;
+    engine::Plan plan_;
+    engine::BufferPool pool_;
+    Ways ways_;
+    std::unordered_map<int, std::uint32_t> marks_;  // by rank of MPI_COMM_WORLD
+    std::uint32_t most_marks_ = 32768;              // tags of MPI that every implementation has
+    Leftovers leftovers_;
     report::Part part_;
 };
 

@@ -3,14 +3,17 @@
 
 #include <mpi.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "comm/buffer.hpp"
 #include "comm/communicator.hpp"
+#include "comm/large.hpp"
 
 namespace cryptmpi::comm {
 
@@ -34,6 +37,13 @@ struct Operation {
     bool buffered_mode = false;    // a persistent send by Bsend_init
     std::function<void()> at_end;  // construct: the new communicator's handle is there
     std::size_t buffered = 0;      // bytes of the user's attached buffer that it stands for
+
+    // Of messages that may be large: complete when `finished`, not when MPI is done with the request.
+    bool large = false;
+    bool token = false;  // the request is a generalized one of ours: MPI has none that stands for the operation
+    Bytes packed;        // a derived type's data as it comes
+    std::unique_ptr<Outgoing> outgoing;
+    std::unique_ptr<Incoming> incoming;
 };
 
 /// Our operations by MPI's handle. MPI gives a handle again only after its request ended.
@@ -50,6 +60,13 @@ public:
         auto node = operations_.extract(request);
         return node.empty() ? nullptr : std::move(node.mapped());
     }
+
+    /// Active operations that are large and not finished: they go on in every call that waits or tests.
+    struct Unfinished {
+        MPI_Request request;
+        Operation* operation;
+    };
+    std::vector<Unfinished> unfinished;
 
     /// Requests that the user has given up (Request_free, Bsend): ours until MPI is done with them.
     std::vector<MPI_Request> orphans;

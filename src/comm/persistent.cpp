@@ -19,34 +19,49 @@ std::unique_ptr<Operation> prepare(Layer& layer, Operation::Kind kind, MPI_Comm 
     operation->persistent = true;
     operation->active = false;
     operation->communicator = layer.share(comm);
-    operation->wire = Bytes(buffer.size() + kMessageOverhead);
+    operation->large = engine::Plan::in_segments(buffer.size());
     operation->user = std::move(buffer);
     operation->peer = peer;
     operation->tag = tag;
     return operation;
 }
 
-int start(Layer& layer, MPI_Request* request, Operation& operation) {
+int start_send(Layer& layer, MPI_Request* request, Operation& operation) {
     Communicator& communicator = *operation.communicator;
-    if (operation.kind == Operation::Kind::send) {
-        if (operation.buffered_mode) {
-            if (const int code = start_buffered(layer, communicator, operation.user, operation.peer, operation.tag);
-                code != MPI_SUCCESS) {
-                return code;
-            }
-        } else if (const int code = seal_message(layer, communicator, operation.user, operation.peer, operation.tag,
-                                                 operation.wire.data());
-                   code != MPI_SUCCESS) {
-            return code;
-        }
+    if (operation.buffered_mode) {
+        const int code = start_buffered(layer, communicator, operation.user, operation.peer, operation.tag);
+        return code != MPI_SUCCESS ? code : layer.mpi.Start(request);
+    }
+    const int sealed = operation.large ? announce_message(layer, communicator, operation.user, operation.peer,
+                                                          operation.tag, operation.wire.data(), operation.outgoing)
+                                       : seal_message(layer, communicator, operation.user, operation.peer,
+                                                      operation.tag, operation.wire.data());
+    if (sealed != MPI_SUCCESS) return sealed;
+    if (const int code = layer.mpi.Start(request); code != MPI_SUCCESS || !operation.large) return code;
+    return send_segments(layer, communicator.handle(), operation.user, *operation.outgoing);
+}
+
+int start_receive(Layer& layer, MPI_Request* request, Operation& operation) {
+    Communicator& communicator = *operation.communicator;
+    if (auto held = communicator.take_held(operation.peer, operation.tag)) {
+        operation.status = {};
+        operation.result = deliver_held(layer, operation, std::move(held), operation.status);
+        operation.finished = !operation.incoming;
+        return MPI_SUCCESS;
     }
     const int code = layer.mpi.Start(request);
     if (code != MPI_SUCCESS) return code;
-    if (operation.kind == Operation::Kind::receive) {
-        operation.posted = communicator.post(operation.peer, operation.tag);
-        operation.is_posted = true;
-    }
+    operation.posted = communicator.post(operation.peer, operation.tag);
+    operation.is_posted = true;
+    return code;
+}
+
+int start(Layer& layer, MPI_Request* request, Operation& operation) {
+    const int code = operation.kind == Operation::Kind::send ? start_send(layer, request, operation)
+                                                             : start_receive(layer, request, operation);
+    if (code != MPI_SUCCESS) return code;
     operation.active = true;
+    if (operation.large && !operation.finished) layer.requests().unfinished.push_back({*request, &operation});
     return code;
 }
 
@@ -63,6 +78,8 @@ int send_init(const void* at, MPI_Count count, MPI_Datatype type, int to, int ta
     if (const int code = UserBuffer::make(layer.mpi, at, count, type, true, buffer); code != MPI_SUCCESS) return code;
     auto operation = prepare(layer, Operation::Kind::send, comm, std::move(buffer), to, tag);
     operation->buffered_mode = buffered;
+    if (buffered) operation->large = false;  // the user's request is done at once
+    operation->wire = Bytes(operation->large ? seal::kAnnouncedWire : operation->user.size() + kMessageOverhead);
     const ByteCount bytes(layer.mpi, operation->wire.size());
     const int code = make(layer.mpi, operation->wire.data(), bytes);
     if (code == MPI_SUCCESS) layer.requests().add(*request, std::move(operation));
@@ -122,6 +139,7 @@ int Recv_init(void* at, MPI_Count count, MPI_Datatype type, int from, int tag, M
     UserBuffer buffer;
     if (const int code = UserBuffer::make(layer.mpi, at, count, type, true, buffer); code != MPI_SUCCESS) return code;
     auto operation = prepare(layer, Operation::Kind::receive, comm, std::move(buffer), from, tag);
+    operation->wire = Bytes(receive_room(from, operation->user.size()));
     const ByteCount bytes(layer.mpi, operation->wire.size());
     const int code = layer.mpi.Recv_init(operation->wire.data(), bytes.count(), bytes.type(), from, tag, comm, request);
     if (code == MPI_SUCCESS) layer.requests().add(*request, std::move(operation));

@@ -41,15 +41,10 @@ int native_isend(const interpose::Native& mpi, Mode mode, const ByteCount& bytes
 
 int seal_message(Layer& layer, Communicator& communicator, const UserBuffer& buffer, int to, int tag,
                  std::uint8_t* wire) {
-    const std::size_t size = buffer.size();
     Bytes packed;
-    const std::uint8_t* plain = buffer.contiguous();
-    if (plain == nullptr && size != 0) {
-        packed = Bytes(size);
-        if (const int code = buffer.pack(packed.data()); code != MPI_SUCCESS) return code;
-        plain = packed.data();
-    }
-    if (auto done = communicator.seal(to, tag, seal::Form::whole, plain, size, wire); !done) {
+    const std::uint8_t* plain = nullptr;
+    if (const int code = plain_bytes(buffer, packed, plain); code != MPI_SUCCESS) return code;
+    if (auto done = communicator.seal(to, tag, plain, buffer.size(), wire); !done) {
         return layer.raise(communicator.handle(), done.error().line);
     }
     return MPI_SUCCESS;
@@ -83,8 +78,93 @@ bool may_be_sealed(const Communicator& communicator, int from) {
     return from == MPI_ANY_SOURCE || (communicator.has(from) && communicator.sealed(from));
 }
 
+int announce_message(Layer& layer, Communicator& communicator, const UserBuffer& buffer, int to, int tag,
+                     std::uint8_t* wire, std::unique_ptr<Outgoing>& outgoing) {
+    const int world_rank = communicator.world_ranks()[static_cast<std::size_t>(to)];
+    const seal::Announcement announcement{buffer.size(), layer.ways().plan.segment_of(buffer.size()),
+                                          layer.next_mark(world_rank)};
+    auto segments = communicator.announce(to, tag, announcement, wire);
+    if (!segments) return layer.raise(communicator.handle(), segments.error().line);
+    outgoing = std::make_unique<Outgoing>(layer.ways(), std::move(*segments), world_rank);
+    return MPI_SUCCESS;
+}
+
+int send_segments(Layer& layer, MPI_Comm comm, const UserBuffer& buffer, Outgoing& outgoing) {
+    Bytes packed;
+    const std::uint8_t* plain = nullptr;
+    if (const int code = plain_bytes(buffer, packed, plain); code != MPI_SUCCESS) return code;
+    while (!outgoing.all_sent()) {
+        auto code = outgoing.send_next(plain);
+        if (!code) return layer.raise(comm, code.error().line);
+        if (*code != MPI_SUCCESS) return *code;
+        outgoing.advance();
+    }
+    return MPI_SUCCESS;
+}
+
+namespace {
+
+/// A blocking send: no more segments are with MPI at once than the plan allows, while the receiver takes them.
+int send_large(Layer& layer, Mode mode, Communicator& communicator, const UserBuffer& buffer, int to, int tag) {
+    const MPI_Comm comm = communicator.handle();
+    Bytes packed;
+    const std::uint8_t* plain = nullptr;
+    if (const int code = plain_bytes(buffer, packed, plain); code != MPI_SUCCESS) return code;
+    Bytes wire(seal::kAnnouncedWire);
+    std::unique_ptr<Outgoing> outgoing;
+    int code = announce_message(layer, communicator, buffer, to, tag, wire.data(), outgoing);
+    if (code != MPI_SUCCESS) return code;
+    MPI_Request request = MPI_REQUEST_NULL;
+    code = native_isend(layer.mpi, mode, ByteCount(layer.mpi, wire.size()), wire.data(), to, tag, comm, &request);
+    if (code != MPI_SUCCESS) return code;
+    outgoing->announced(request, std::move(wire));
+    while (!outgoing->all_sent()) {
+        if (outgoing->has_room() || outgoing->out_of_patience()) {
+            auto sent = outgoing->send_next(plain);
+            if (!sent) return layer.raise(comm, sent.error().line);
+            if (*sent != MPI_SUCCESS) return *sent;
+        } else {
+            progress(layer);
+        }
+        outgoing->advance();
+    }
+    while (!outgoing->may_end()) {
+        progress(layer);
+        outgoing->advance();
+    }
+    if (!outgoing->done()) layer.leftovers().outgoing.push_back(std::move(outgoing));
+    return MPI_SUCCESS;
+}
+
+int start_large(Layer& layer, Mode mode, Communicator& communicator, const UserBuffer& buffer, int to, int tag,
+                MPI_Request* request) {
+    auto operation = std::make_unique<Operation>();
+    Bytes wire(seal::kAnnouncedWire);
+    int code = announce_message(layer, communicator, buffer, to, tag, wire.data(), operation->outgoing);
+    if (code != MPI_SUCCESS) return code;
+    MPI_Request announcement = MPI_REQUEST_NULL;
+    code = native_isend(layer.mpi, mode, ByteCount(layer.mpi, wire.size()), wire.data(), to, tag, communicator.handle(),
+                        &announcement);
+    if (code != MPI_SUCCESS) return code;
+    operation->outgoing->announced(announcement, std::move(wire));
+    if (code = send_segments(layer, communicator.handle(), buffer, *operation->outgoing); code != MPI_SUCCESS) {
+        return code;
+    }
+    *request = make_token(layer.mpi);
+    operation->large = true;
+    operation->token = true;
+    layer.requests().unfinished.push_back({*request, operation.get()});
+    layer.requests().add(*request, std::move(operation));
+    return MPI_SUCCESS;
+}
+
+}  // namespace
+
 int start_send(Layer& layer, Mode mode, Communicator& communicator, const UserBuffer& buffer, int to, int tag,
                MPI_Request* request) {
+    if (engine::Plan::in_segments(buffer.size())) {
+        return start_large(layer, mode, communicator, buffer, to, tag, request);
+    }
     auto operation = std::make_unique<Operation>();
     operation->wire = Bytes(buffer.size() + kMessageOverhead);
     if (const int code = seal_message(layer, communicator, buffer, to, tag, operation->wire.data());
@@ -103,23 +183,127 @@ int start_send(Layer& layer, Mode mode, Communicator& communicator, const UserBu
     return MPI_SUCCESS;
 }
 
+std::size_t receive_room(int from, std::size_t capacity) {
+    // Any source may be this rank, or one of its node, whose messages come as they are.
+    const bool native = from == MPI_ANY_SOURCE;
+    const std::size_t whole = native ? capacity : std::min(capacity, engine::Plan::kLargestWhole);
+    return std::max(whole, seal::kAnnouncementSize) + kMessageOverhead;
+}
+
+namespace {
+
+extern "C" {
+int query_token(void* /*state*/, MPI_Status* status) {
+    const auto& mpi = interpose::native();
+    mpi.Status_set_elements(status, MPI_BYTE, 0);
+    mpi.Status_set_cancelled(status, 0);
+    status->MPI_SOURCE = MPI_UNDEFINED;
+    status->MPI_TAG = MPI_UNDEFINED;
+    return MPI_SUCCESS;
+}
+int free_token(void* /*state*/) {
+    return MPI_SUCCESS;
+}
+int cancel_token(void* /*state*/, int /*complete*/) {
+    return MPI_SUCCESS;
+}
+}
+
+}  // namespace
+
+MPI_Request make_token(const interpose::Native& mpi) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    mpi.Grequest_start(query_token, free_token, cancel_token, nullptr, &request);
+    return request;
+}
+
 int start_receive(Layer& layer, Communicator& communicator, UserBuffer buffer, int from, int tag,
                   MPI_Request* request) {
     auto operation = std::make_unique<Operation>();
     operation->kind = Operation::Kind::receive;
-    operation->wire = Bytes(buffer.size() + kMessageOverhead);
+    operation->large = engine::Plan::in_segments(buffer.size());
     operation->user = std::move(buffer);
     operation->communicator = layer.share(communicator.handle());
     operation->peer = from;
     operation->tag = tag;
+    if (auto held = communicator.take_held(from, tag)) {
+        start_with_held(layer, std::move(operation), std::move(held), request);
+        return MPI_SUCCESS;
+    }
+    operation->wire = Bytes(receive_room(from, operation->user.size()));
     const ByteCount bytes(layer.mpi, operation->wire.size());
     const int code =
         layer.mpi.Irecv(operation->wire.data(), bytes.count(), bytes.type(), from, tag, communicator.handle(), request);
     if (code != MPI_SUCCESS) return code;
     operation->posted = communicator.post(from, tag);
     operation->is_posted = true;
+    if (operation->large) layer.requests().unfinished.push_back({*request, operation.get()});
     layer.requests().add(*request, std::move(operation));
     return MPI_SUCCESS;
+}
+
+namespace {
+
+/// The segments of a large message begin to come to a receive.
+int receive_segments(Layer& layer, Operation& operation, seal::Segments segments, int from, MPI_Status& status) {
+    const std::size_t length = segments.announcement().length;
+    const std::size_t capacity = operation.user.size();
+    const int world_rank = operation.communicator->world_ranks()[static_cast<std::size_t>(from)];
+    if (length > capacity) {
+        layer.leftovers().incoming.push_back(
+            std::make_unique<Incoming>(layer.ways(), std::move(segments), world_rank, nullptr));
+        set_size(layer.mpi, status, capacity);
+        return MPI_ERR_TRUNCATE;
+    }
+    std::uint8_t* out = operation.user.contiguous();
+    if (out == nullptr) {
+        operation.packed = Bytes(length);
+        out = operation.packed.data();
+    }
+    operation.incoming = std::make_unique<Incoming>(layer.ways(), std::move(segments), world_rank, out);
+    set_size(layer.mpi, status, length);
+    return MPI_SUCCESS;
+}
+
+/// Opened data of a whole message comes to the user.
+int hand_over(Layer& layer, const Operation& operation, const std::uint8_t* plain, std::size_t size,
+              MPI_Status& status) {
+    const std::size_t capacity = operation.user.size();
+    const std::size_t fits = std::min(size, capacity);
+    set_size(layer.mpi, status, fits);
+    if (const int code = operation.user.unpack(plain, fits); code != MPI_SUCCESS) return code;
+    return size > capacity ? MPI_ERR_TRUNCATE : MPI_SUCCESS;
+}
+
+int integrity_error(Layer& layer, int from, int tag, const Error& error, MPI_Status& status) {
+    set_size(layer.mpi, status, 0);
+    return layer.integrity_error(describe(from, tag) + " " + error.line);
+}
+
+}  // namespace
+
+int deliver_held(Layer& layer, Operation& operation, std::unique_ptr<Held> held, MPI_Status& status) {
+    status.MPI_SOURCE = held->source;
+    status.MPI_TAG = held->tag;
+    layer.mpi.Status_set_cancelled(&status, 0);
+    if (held->segments) return receive_segments(layer, operation, std::move(*held->segments), held->source, status);
+    return hand_over(layer, operation, held->plain.data(), held->size, status);
+}
+
+void start_with_held(Layer& layer, std::unique_ptr<Operation> operation, std::unique_ptr<Held> held,
+                     MPI_Request* request) {
+    *request = make_token(layer.mpi);
+    operation->large = true;
+    operation->token = true;
+    operation->status = {};
+    operation->result = deliver_held(layer, *operation, std::move(held), operation->status);
+    if (operation->incoming) {
+        layer.requests().unfinished.push_back({*request, operation.get()});
+    } else {
+        operation->finished = true;
+        layer.mpi.Grequest_complete(*request);
+    }
+    layer.requests().add(*request, std::move(operation));
 }
 
 int finish_receive(Layer& layer, Operation& operation, MPI_Status& status) {
@@ -134,32 +318,40 @@ int finish_receive(Layer& layer, Operation& operation, MPI_Status& status) {
     const int from = status.MPI_SOURCE;
     const int tag = status.MPI_TAG;
     const std::size_t came = wire_size(layer.mpi, status);
-    const std::size_t capacity = operation.user.size();
-    const std::uint8_t* plain = operation.wire.data();
-    std::size_t size = came;
+    const std::uint8_t* const wire = operation.wire.data();
+    if (!communicator.has(from) || !communicator.sealed(from)) {
+        // It came as it is, into a buffer that has room for a sealed one.
+        return hand_over(layer, operation, wire, std::min(came, operation.wire.size()), status);
+    }
+    if (came > operation.wire.size()) return MPI_ERR_TRUNCATE;
+    if (seal::announces(wire, came)) {
+        auto segments = communicator.open_announcement(posted, from, tag, wire, came);
+        if (!segments) return integrity_error(layer, from, tag, segments.error(), status);
+        return receive_segments(layer, operation, std::move(*segments), from, status);
+    }
+    const std::size_t size = came < kMessageOverhead ? 0 : came - kMessageOverhead;
+    const bool in_place = size <= operation.user.size() && (operation.user.contiguous() != nullptr || size == 0);
     Bytes opened;
-    bool in_place = false;
-    if (communicator.has(from) && communicator.sealed(from)) {
-        if (came > operation.wire.size()) return MPI_ERR_TRUNCATE;
-        size = came < kMessageOverhead ? 0 : came - kMessageOverhead;
-        in_place = operation.user.contiguous() != nullptr || size == 0;
-        if (!in_place) opened = Bytes(size);
-        std::uint8_t* const out = in_place ? operation.user.contiguous() : opened.data();
-        auto form = communicator.open(posted, from, tag, operation.wire.data(), came, out);
-        if (!form) {
-            set_size(layer.mpi, status, 0);
-            return layer.integrity_error(describe(from, tag) + " " + form.error().line);
-        }
-        plain = opened.data();
+    if (!in_place) opened = Bytes(size);
+    std::uint8_t* const out = in_place ? operation.user.contiguous() : opened.data();
+    if (auto done = communicator.open(posted, from, tag, wire, came, out); !done) {
+        return integrity_error(layer, from, tag, done.error(), status);
     }
-    // A message from this node came as it is, into a buffer that has room for a sealed one.
-    const int result = size > capacity ? MPI_ERR_TRUNCATE : MPI_SUCCESS;
-    size = std::min(size, capacity);
+    if (!in_place) return hand_over(layer, operation, out, size, status);
     set_size(layer.mpi, status, size);
-    if (!in_place) {
-        if (const int code = operation.user.unpack(plain, size); code != MPI_SUCCESS) return code;
+    return MPI_SUCCESS;
+}
+
+int finish_incoming(Layer& layer, Operation& operation, MPI_Status& status) {
+    auto incoming = std::move(operation.incoming);
+    if (incoming->failure()) {
+        const Error error = *incoming->failure();
+        layer.leftovers().incoming.push_back(std::move(incoming));
+        return integrity_error(layer, status.MPI_SOURCE, status.MPI_TAG, error, status);
     }
-    return result;
+    if (operation.packed.size() == 0) return MPI_SUCCESS;
+    const Bytes packed = std::move(operation.packed);
+    return operation.user.unpack(packed.data(), packed.size());
 }
 
 namespace {
@@ -175,11 +367,15 @@ int send(Mode mode, const void* at, MPI_Count count, MPI_Datatype type, int to, 
     }
     UserBuffer buffer;
     if (const int code = UserBuffer::make(layer.mpi, at, count, type, false, buffer); code != MPI_SUCCESS) return code;
-    if (layer.threads()) {
-        // The numbers must be in the order of sending, and no lock may be held while MPI blocks.
+    if (!layer.threads() && engine::Plan::in_segments(buffer.size())) {
+        return send_large(layer, mode, *communicator, buffer, to, tag);
+    }
+    if (layer.threads() || !layer.requests().unfinished.empty()) {
+        // The numbers must be in the order of sending, and no lock may be held while MPI blocks. What is large must go
+        // on meanwhile.
         MPI_Request request = MPI_REQUEST_NULL;
         const int code = start_send(layer, mode, *communicator, buffer, to, tag, &request);
-        guard.unlock();
+        if (guard) guard.unlock();
         return code != MPI_SUCCESS ? code : wait_one(layer, &request, MPI_STATUS_IGNORE);
     }
     const Bytes wire(buffer.size() + kMessageOverhead);
@@ -245,15 +441,15 @@ int Recv(void* at, MPI_Count count, MPI_Datatype type, int from, int tag, MPI_Co
     }
     UserBuffer buffer;
     if (const int code = UserBuffer::make(layer.mpi, at, count, type, false, buffer); code != MPI_SUCCESS) return code;
-    if (layer.threads()) {
+    if (layer.threads() || !layer.requests().unfinished.empty() || !communicator->held().empty()) {
         MPI_Request request = MPI_REQUEST_NULL;
         const int code = start_receive(layer, *communicator, std::move(buffer), from, tag, &request);
-        guard.unlock();
+        if (guard) guard.unlock();
         return code != MPI_SUCCESS ? code : wait_one(layer, &request, status);
     }
     Operation operation;
     operation.kind = Operation::Kind::receive;
-    operation.wire = Bytes(buffer.size() + kMessageOverhead);
+    operation.wire = Bytes(receive_room(from, buffer.size()));
     operation.user = std::move(buffer);
     operation.communicator = layer.share(comm);
     operation.posted = communicator->post(from, tag);

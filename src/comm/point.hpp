@@ -26,16 +26,39 @@ int start_send(Layer& layer, Mode mode, Communicator& communicator, const UserBu
 /// The same as a buffered send, in memory of ours.
 int start_buffered(Layer& layer, Communicator& communicator, const UserBuffer& buffer, int to, int tag);
 
-/// Seals the user's data as the next message to `to` with `tag`: kMessageOverhead more bytes than it has.
+/// Seals the user's data as the next message to `to` with `tag`: kMessageOverhead more bytes than it has. Not for
+/// large messages.
 int seal_message(Layer& layer, Communicator& communicator, const UserBuffer& buffer, int to, int tag,
                  std::uint8_t* wire);
+
+/// A large message to `to`: its announcement is at `wire` (kAnnouncedWire bytes), to be sent; its segments have yet to.
+int announce_message(Layer& layer, Communicator& communicator, const UserBuffer& buffer, int to, int tag,
+                     std::uint8_t* wire, std::unique_ptr<Outgoing>& outgoing);
+/// Hands all segments to MPI. The user's buffer is free when this returns.
+int send_segments(Layer& layer, MPI_Comm comm, const UserBuffer& buffer, Outgoing& outgoing);
+
+/// Bytes of ours that a receive of so many bytes of data needs for what MPI gives it.
+std::size_t receive_room(int from, std::size_t capacity);
+
+/// A request of ours that MPI has no operation for, to be ended by MPI_Grequest_complete.
+MPI_Request make_token(const interpose::Native& mpi);
+
+/// A message that we hold comes to the receive. Returns its error code; `operation.incoming` may then have yet to come.
+int deliver_held(Layer& layer, Operation& operation, std::unique_ptr<Held> held, MPI_Status& status);
+/// The same for a non-blocking receive, with a request of ours.
+void start_with_held(Layer& layer, std::unique_ptr<Operation> operation, std::unique_ptr<Held> held,
+                     MPI_Request* request);
 
 /// Posts a receive for a message that may be sealed.
 int start_receive(Layer& layer, Communicator& communicator, UserBuffer buffer, int from, int tag, MPI_Request* request);
 
 /// MPI is done with a receive into `operation.wire`: opens, checks, hands over. `status` is MPI's, and is made the
-/// user's. Returns the operation's error code; no handler has been called.
+/// user's. Returns the operation's error code; no handler has been called. The segments of a large message have then
+/// yet to come (`operation.incoming`).
 int finish_receive(Layer& layer, Operation& operation, MPI_Status& status);
+
+/// `operation.incoming` is there, or has failed: hands over. As above.
+int finish_incoming(Layer& layer, Operation& operation, MPI_Status& status);
 
 /// Whether messages that a receive from `from` (or MPI_ANY_SOURCE) matches may be sealed.
 bool may_be_sealed(const Communicator& communicator, int from);

@@ -1,5 +1,7 @@
 // Probe, and receiving what was probed: the user sees the size of his message, not of what travels.
 #include <algorithm>
+#include <string>
+#include <utility>
 
 #include "comm/calls.hpp"
 #include "comm/complete.hpp"
@@ -15,52 +17,153 @@ void show_user_size(Layer& layer, const Communicator& communicator, MPI_Status& 
     set_size(layer.mpi, status, size - std::min(size, seal::kMessageOverhead));
 }
 
-/// The operation that receives a matched message.
-std::unique_ptr<Operation> receive_matched(Layer& layer, MPI_Message message, UserBuffer buffer) {
-    auto found = layer.matched().extract(message);
-    if (found.empty()) return nullptr;
-    auto operation = std::make_unique<Operation>();
-    operation->kind = Operation::Kind::receive;
-    operation->wire = Bytes(buffer.size() + seal::kMessageOverhead);
-    operation->user = std::move(buffer);
-    operation->communicator = std::move(found.mapped().communicator);
-    operation->posted = found.mapped().posted;
-    operation->is_posted = true;
-    return operation;
+/// Takes a message out of MPI's queue and looks what it is. `status` is MPI's.
+int take(Layer& layer, Communicator& communicator, MPI_Message message, const MPI_Status& status, Held& held) {
+    held.source = status.MPI_SOURCE;
+    held.tag = status.MPI_TAG;
+    const Bytes wire(wire_size(layer.mpi, status));
+    const auto posted = communicator.post(held.source, held.tag);
+    const ByteCount bytes(layer.mpi, wire.size());
+    const int code = layer.mpi.Mrecv(wire.data(), bytes.count(), bytes.type(), &message, MPI_STATUS_IGNORE);
+    const Posted was = communicator.take(posted);
+    if (code != MPI_SUCCESS) return code;
+    const auto failed = [&](const Error& error) {
+        return layer.raise(communicator.handle(), "the message from rank " + std::to_string(held.source) +
+                                                      " with tag " + std::to_string(held.tag) + " " + error.line);
+    };
+    if (seal::announces(wire.data(), wire.size())) {
+        auto segments = communicator.open_announcement(was, held.source, held.tag, wire.data(), wire.size());
+        if (!segments) return failed(segments.error());
+        held.size = segments->announcement().length;
+        held.segments = std::move(*segments);
+        return MPI_SUCCESS;
+    }
+    held.size = wire.size() - std::min(wire.size(), seal::kMessageOverhead);
+    held.plain = Bytes(held.size);
+    auto done = communicator.open(was, held.source, held.tag, wire.data(), wire.size(), held.plain.data());
+    return done ? MPI_SUCCESS : failed(done.error());
+}
+
+/// The size of what MPI found does not tell the user's: it may announce a large message.
+bool may_announce(Layer& layer, const Communicator& communicator, const MPI_Status& status) {
+    return communicator.has(status.MPI_SOURCE) && communicator.sealed(status.MPI_SOURCE) &&
+           wire_size(layer.mpi, status) == seal::kAnnouncedWire;
+}
+
+/// Takes the messages of a sender up to the first with this tag out of MPI's queue: all of them, so that what MPI still
+/// has of him is younger than what we hold.
+int hold_until(Layer& layer, Communicator& communicator, int source, int tag) {
+    for (;;) {
+        MPI_Message message = MPI_MESSAGE_NULL;
+        MPI_Status status;
+        int found = 0;
+        const int code = layer.mpi.Improbe(source, MPI_ANY_TAG, communicator.handle(), &found, &message, &status);
+        if (code != MPI_SUCCESS || found == 0) return code;
+        auto held = std::make_unique<Held>();
+        if (const int failed = take(layer, communicator, message, status, *held); failed != MPI_SUCCESS) return failed;
+        communicator.held().push_back(std::move(held));
+        if (status.MPI_TAG == tag) return MPI_SUCCESS;
+    }
+}
+
+void describe_held(Layer& layer, const Held& held, MPI_Status& status) {
+    status.MPI_SOURCE = held.source;
+    status.MPI_TAG = held.tag;
+    layer.mpi.Status_set_cancelled(&status, 0);
+    set_size(layer.mpi, status, held.size);
+}
+
+const Held* find_held(Communicator& communicator, int from, int tag) {
+    for (const auto& held : communicator.held()) {
+        if (held->matches(from, tag)) return held.get();
+    }
+    return nullptr;
 }
 
 }  // namespace
 
-int Probe(int from, int tag, MPI_Comm comm, MPI_Status* status) {
-    Layer& layer = Layer::get();
-    auto guard = layer.guard();
-    const Communicator* communicator = layer.find(comm);
-    if (guard) guard.unlock();
-    if (communicator == nullptr || status == MPI_STATUS_IGNORE) return layer.mpi.Probe(from, tag, comm, status);
-    const int code = layer.mpi.Probe(from, tag, comm, status);
-    if (code == MPI_SUCCESS) show_user_size(layer, *communicator, *status);
-    return code;
-}
-
 int Iprobe(int from, int tag, MPI_Comm comm, int* flag, MPI_Status* status) {
     Layer& layer = Layer::get();
     const auto guard = layer.guard();
-    const Communicator* communicator = layer.find(comm);
-    const int code = layer.mpi.Iprobe(from, tag, comm, flag, status);
-    if (communicator != nullptr && status != MPI_STATUS_IGNORE && code == MPI_SUCCESS && *flag != 0) {
-        show_user_size(layer, *communicator, *status);
+    Communicator* communicator = layer.find(comm);
+    if (communicator == nullptr) return layer.mpi.Iprobe(from, tag, comm, flag, status);
+    progress(layer);
+    MPI_Status own = {};
+    MPI_Status& mine = status == MPI_STATUS_IGNORE ? own : *status;
+    for (;;) {
+        if (const Held* held = find_held(*communicator, from, tag)) {
+            describe_held(layer, *held, mine);
+            *flag = 1;
+            return MPI_SUCCESS;
+        }
+        const int code = layer.mpi.Iprobe(from, tag, comm, flag, &mine);
+        if (code != MPI_SUCCESS || *flag == 0) return code;
+        if (!may_announce(layer, *communicator, mine)) {
+            show_user_size(layer, *communicator, mine);
+            return code;
+        }
+        const int failed = hold_until(layer, *communicator, mine.MPI_SOURCE, mine.MPI_TAG);
+        if (failed != MPI_SUCCESS) return failed;
     }
-    return code;
+}
+
+int Probe(int from, int tag, MPI_Comm comm, MPI_Status* status) {
+    Layer& layer = Layer::get();
+    auto guard = layer.guard();
+    Communicator* communicator = layer.find(comm);
+    if (communicator == nullptr) {
+        if (guard) guard.unlock();
+        return layer.mpi.Probe(from, tag, comm, status);
+    }
+    const bool may_block = !layer.threads() && layer.requests().unfinished.empty() && communicator->held().empty();
+    if (guard) guard.unlock();
+    if (may_block) {
+        MPI_Status own = {};
+        MPI_Status& mine = status == MPI_STATUS_IGNORE ? own : *status;
+        const int code = layer.mpi.Probe(from, tag, comm, &mine);
+        if (code != MPI_SUCCESS || !may_announce(layer, *communicator, mine)) {
+            if (code == MPI_SUCCESS) show_user_size(layer, *communicator, mine);
+            return code;
+        }
+    }
+    return repeat([&](int& done) { return Iprobe(from, tag, comm, &done, status); });
 }
 
 namespace {
 
-/// After a matching probe: the message is taken out of MPI's queue, as a receive would.
-void matched(Layer& layer, Communicator* communicator, MPI_Message message, const MPI_Status& status) {
-    if (communicator == nullptr || message == MPI_MESSAGE_NULL || message == MPI_MESSAGE_NO_PROC) return;
-    if (!communicator->has(status.MPI_SOURCE) || !communicator->sealed(status.MPI_SOURCE)) return;
-    layer.matched()[message] = {layer.share(communicator->handle()),
-                                communicator->post(status.MPI_SOURCE, status.MPI_TAG)};
+/// A handle of MPI's for a message that MPI has given out: that of an empty one, from this rank to itself.
+MPI_Message make_message(Layer& layer) {
+    const auto& mpi = layer.mpi;
+    MPI_Request request = MPI_REQUEST_NULL;
+    mpi.Isend(nullptr, 0, MPI_BYTE, layer.world_rank(), 0, layer.ways().comm, &request);
+    MPI_Message message = MPI_MESSAGE_NULL;
+    for (int found = 0; found == 0;) {
+        mpi.Improbe(layer.world_rank(), 0, layer.ways().comm, &found, &message, MPI_STATUS_IGNORE);
+    }
+    mpi.Request_free(&request);
+    return message;
+}
+
+void give_out(Layer& layer, MPI_Comm comm, std::unique_ptr<Held> held, MPI_Message* message, MPI_Status& status) {
+    describe_held(layer, *held, status);
+    *message = make_message(layer);
+    layer.matched()[*message] = {layer.share(comm), {}, std::move(held)};
+}
+
+/// After MPI's matching probe: the message is taken out of the queue, as a receive would.
+int note_matched(Layer& layer, Communicator& communicator, MPI_Message* message, MPI_Status& status) {
+    if (*message == MPI_MESSAGE_NULL || *message == MPI_MESSAGE_NO_PROC) return MPI_SUCCESS;
+    if (!communicator.has(status.MPI_SOURCE) || !communicator.sealed(status.MPI_SOURCE)) return MPI_SUCCESS;
+    if (may_announce(layer, communicator, status)) {
+        auto held = std::make_unique<Held>();
+        const int code = take(layer, communicator, *message, status, *held);
+        if (code == MPI_SUCCESS) give_out(layer, communicator.handle(), std::move(held), message, status);
+        return code;
+    }
+    layer.matched()[*message] = {layer.share(communicator.handle()),
+                                 communicator.post(status.MPI_SOURCE, status.MPI_TAG)};
+    show_user_size(layer, communicator, status);
+    return MPI_SUCCESS;
 }
 
 }  // namespace
@@ -69,33 +172,59 @@ int Improbe(int from, int tag, MPI_Comm comm, int* flag, MPI_Message* message, M
     Layer& layer = Layer::get();
     const auto guard = layer.guard();
     Communicator* communicator = layer.find(comm);
-    MPI_Status own;
+    if (communicator == nullptr) return layer.mpi.Improbe(from, tag, comm, flag, message, status);
+    progress(layer);
+    MPI_Status own = {};
     MPI_Status& mine = status == MPI_STATUS_IGNORE ? own : *status;
+    if (auto held = communicator->take_held(from, tag)) {
+        give_out(layer, comm, std::move(held), message, mine);
+        *flag = 1;
+        return MPI_SUCCESS;
+    }
     const int code = layer.mpi.Improbe(from, tag, comm, flag, message, &mine);
-    if (code != MPI_SUCCESS || *flag == 0 || communicator == nullptr) return code;
-    matched(layer, communicator, *message, mine);
-    show_user_size(layer, *communicator, mine);
-    return code;
+    return code != MPI_SUCCESS || *flag == 0 ? code : note_matched(layer, *communicator, message, mine);
 }
 
 int Mprobe(int from, int tag, MPI_Comm comm, MPI_Message* message, MPI_Status* status) {
     Layer& layer = Layer::get();
-    if (layer.threads()) {
-        // Two threads' messages must be noted in the order in which MPI gave them out.
-        for (int flag = 0;;) {
-            const int code = Improbe(from, tag, comm, &flag, message, status);
-            if (flag != 0 || code != MPI_SUCCESS) return code;
-        }
-    }
+    auto guard = layer.guard();
     Communicator* communicator = layer.find(comm);
-    MPI_Status own;
+    if (communicator == nullptr) {
+        if (guard) guard.unlock();
+        return layer.mpi.Mprobe(from, tag, comm, message, status);
+    }
+    // Two threads' messages must be noted in the order in which MPI gave them out.
+    if (layer.threads() || !layer.requests().unfinished.empty() || !communicator->held().empty()) {
+        if (guard) guard.unlock();
+        return repeat([&](int& done) { return Improbe(from, tag, comm, &done, message, status); });
+    }
+    MPI_Status own = {};
     MPI_Status& mine = status == MPI_STATUS_IGNORE ? own : *status;
     const int code = layer.mpi.Mprobe(from, tag, comm, message, &mine);
-    if (code != MPI_SUCCESS || communicator == nullptr) return code;
-    matched(layer, communicator, *message, mine);
-    show_user_size(layer, *communicator, mine);
-    return code;
+    return code != MPI_SUCCESS ? code : note_matched(layer, *communicator, message, mine);
 }
+
+namespace {
+
+/// The operation that receives a matched message.
+std::unique_ptr<Operation> receive_matched(const Layer::Matched& matched, UserBuffer buffer) {
+    auto operation = std::make_unique<Operation>();
+    operation->kind = Operation::Kind::receive;
+    operation->communicator = matched.communicator;
+    operation->user = std::move(buffer);
+    if (matched.held) return operation;
+    operation->posted = matched.posted;
+    operation->is_posted = true;
+    operation->wire = Bytes(receive_room(matched.posted->source, operation->user.size()));
+    return operation;
+}
+
+/// The message behind a handle of make_message() is with us.
+int end_message(Layer& layer, MPI_Message* message) {
+    return layer.mpi.Mrecv(nullptr, 0, MPI_BYTE, message, MPI_STATUS_IGNORE);
+}
+
+}  // namespace
 
 int Mrecv(void* at, MPI_Count count, MPI_Datatype type, MPI_Message* message, MPI_Status* status) {
     Layer& layer = Layer::get();
@@ -106,9 +235,14 @@ int Mrecv(void* at, MPI_Count count, MPI_Datatype type, MPI_Message* message, MP
     }
     UserBuffer buffer;
     if (const int code = UserBuffer::make(layer.mpi, at, count, type, false, buffer); code != MPI_SUCCESS) return code;
-    const auto operation = receive_matched(layer, *message, std::move(buffer));
-    MPI_Status own;
+    auto matched = std::move(layer.matched().extract(*message).mapped());
+    const auto operation = receive_matched(matched, std::move(buffer));
+    MPI_Status own = {};
     MPI_Status& mine = status == MPI_STATUS_IGNORE ? own : *status;
+    if (matched.held) {
+        const int code = end_message(layer, message);
+        return code != MPI_SUCCESS ? code : conclude_held(layer, *operation, std::move(matched.held), mine);
+    }
     const ByteCount bytes(layer.mpi, operation->wire.size());
     if (guard) guard.unlock();
     const int code = layer.mpi.Mrecv(operation->wire.data(), bytes.count(), bytes.type(), message, &mine);
@@ -124,7 +258,13 @@ int Imrecv(void* at, MPI_Count count, MPI_Datatype type, MPI_Message* message, M
     }
     UserBuffer buffer;
     if (const int code = UserBuffer::make(layer.mpi, at, count, type, true, buffer); code != MPI_SUCCESS) return code;
-    auto operation = receive_matched(layer, *message, std::move(buffer));
+    auto matched = std::move(layer.matched().extract(*message).mapped());
+    auto operation = receive_matched(matched, std::move(buffer));
+    if (matched.held) {
+        const int code = end_message(layer, message);
+        if (code == MPI_SUCCESS) start_with_held(layer, std::move(operation), std::move(matched.held), request);
+        return code;
+    }
     const ByteCount bytes(layer.mpi, operation->wire.size());
     const int code = layer.mpi.Imrecv(operation->wire.data(), bytes.count(), bytes.type(), message, request);
     if (code == MPI_SUCCESS) layer.requests().add(*request, std::move(operation));

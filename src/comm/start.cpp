@@ -33,8 +33,12 @@ int Finalize() {
     {
         const auto guard = layer.guard();
         collect_orphans(layer, true);
+        end_leftovers(layer);
     }
     layer.report();
+    // UCX 1.13 waits for its peers inside MPI_Finalize, and MPICH 4.0 leaves a peer there that makes no progress any more.
+    // After a barrier, there is nothing left to wait for.
+    if (layer.begun()) layer.mpi.Barrier(MPI_COMM_WORLD);
     // MPI_COMM_SELF's attributes are deleted inside, by functions of the program that may still send.
     const int code = layer.mpi.Finalize();
     layer.end();

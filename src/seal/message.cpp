@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -53,8 +54,9 @@ MessageSealer::~MessageSealer() {
     wipe(secret_, kSecretSize);
 }
 
-Result<void> MessageSealer::make_room(std::size_t size) {
-    const bool full = messages_ >= limits_.messages || (messages_ != 0 && bytes_ + size > limits_.bytes);
+Result<void> MessageSealer::make_room(std::uint64_t size, std::uint64_t pieces) {
+    const bool full =
+        pieces_ != 0 && (pieces_ + pieces > limits_.pieces || bytes_ > limits_.bytes || size > limits_.bytes - bytes_);
     if (key_ && !full) [[likely]] {
         return {};
     }
@@ -65,31 +67,56 @@ Result<void> MessageSealer::make_room(std::size_t size) {
     auto key = epoch_key(crypto_, secret_, next);
     if (!key) return tl::unexpected(std::move(key.error()));
     if (full) ++counters_.rekeys;
-    key_ = std::move(*key);
+    key_ = std::make_shared<const RecordKey>(std::move(*key));
     epoch_ = next;
-    messages_ = 0;
+    pieces_ = 0;
     bytes_ = 0;
     return {};
 }
 
-Result<void> MessageSealer::seal(std::uint32_t lane, std::uint64_t number, Form form, std::span<const iovec> in,
-                                 std::size_t size, std::uint8_t* out) {
-    if (number >= kMostMessages) return fail(EOVERFLOW, "a lane of messages came to the end of its numbers");
-    if (auto done = make_room(size); !done) return done;
-    write_header({number, epoch_, form}, out);
+Result<void> MessageSealer::seal_piece(std::uint32_t lane, const MessageHeader& header, std::span<const iovec> in,
+                                       std::size_t size, std::uint8_t* out) {
+    write_header(header, out);
     std::uint8_t nonce[kNonceSize];
-    key_.nonce(lane, number, nonce);
-    note_nonce(key_, lane, number);
-    ++messages_;
-    bytes_ += size;
-    if (crypto_.aead->seal(key_.context(), nonce, out, kMessageHeaderSize, in.data(), in.size(),
+    key_->nonce(lane, header.number, nonce);
+    note_nonce(*key_, lane, header.number);
+    if (crypto_.aead->seal(key_->context(), nonce, out, kMessageHeaderSize, in.data(), in.size(),
                            out + kMessageHeaderSize, out + kMessageHeaderSize + size) != CRYPTMPI_OK) {
         wipe(out, kMessageOverhead + size);
         return fail(EIO, "the crypto module failed to seal a message");
     }
+    return {};
+}
+
+Result<void> MessageSealer::seal(std::uint32_t lane, std::uint64_t number, std::span<const iovec> in, std::size_t size,
+                                 std::uint8_t* out) {
+    if (number >= kMostMessages) return fail(EOVERFLOW, "a lane of messages came to the end of its numbers");
+    if (auto done = make_room(size, 1); !done) return done;
+    ++pieces_;
+    bytes_ += size;
+    if (auto done = seal_piece(lane, {number, epoch_, Form::whole}, in, size, out); !done) return done;
     ++counters_.messages;
     counters_.bytes += size;
     return {};
+}
+
+Result<Segments> MessageSealer::announce(std::uint32_t lane, std::uint64_t number, const Announcement& announcement,
+                                         std::uint8_t* out) {
+    std::uint8_t payload[kAnnouncementSize];
+    write_announcement(announcement, payload);
+    if (auto valid = read_announcement(payload); !valid) return tl::unexpected(std::move(valid.error()));
+    if (number >= kMostMessages) return fail(EOVERFLOW, "a lane of messages came to the end of its numbers");
+    const std::uint64_t segments = (announcement.length - 1) / announcement.segment + 1;
+    if (auto done = make_room(announcement.length, segments + 1); !done) return tl::unexpected(std::move(done.error()));
+    pieces_ += segments + 1;
+    bytes_ += announcement.length;
+    const iovec in{payload, sizeof payload};
+    if (auto done = seal_piece(lane, {number, epoch_, Form::announced}, {&in, 1}, sizeof payload, out); !done) {
+        return tl::unexpected(std::move(done.error()));
+    }
+    ++counters_.messages;
+    counters_.bytes += announcement.length;
+    return Segments(*crypto_.aead, key_, lane, number, out, announcement);
 }
 
 MessageOpener::MessageOpener(const Crypto& crypto, const std::uint8_t secret[kSecretSize]) : crypto_(crypto) {
@@ -100,7 +127,7 @@ MessageOpener::~MessageOpener() {
     wipe(secret_, kSecretSize);
 }
 
-Result<const RecordKey*> MessageOpener::key_of(std::uint32_t epoch) {
+Result<std::shared_ptr<const RecordKey>*> MessageOpener::key_of(std::uint32_t epoch) {
     if (epochs_[0].key && epochs_[0].number == epoch) [[likely]] {
         return &epochs_[0].key;
     }
@@ -108,9 +135,21 @@ Result<const RecordKey*> MessageOpener::key_of(std::uint32_t epoch) {
     if (epochs_[0].key && epochs_[0].number == epoch) return &epochs_[0].key;
     auto key = epoch_key(crypto_, secret_, epoch);
     if (!key) return tl::unexpected(std::move(key.error()));
-    epochs_[0].key = std::move(*key);
+    epochs_[0].key = std::make_shared<const RecordKey>(std::move(*key));
     epochs_[0].number = epoch;
     return &epochs_[0].key;
+}
+
+Result<void> MessageOpener::open_piece(const RecordKey& key, std::uint32_t lane, const MessageHeader& header,
+                                       const std::uint8_t* wire, std::size_t wire_size, std::span<const iovec> out) {
+    std::uint8_t nonce[kNonceSize];
+    key.nonce(lane, header.number, nonce);
+    const std::size_t size = wire_size - kMessageOverhead;
+    const int status = crypto_.aead->open(key.context(), nonce, wire, kMessageHeaderSize, wire + kMessageHeaderSize,
+                                          size, out.data(), out.size(), wire + kMessageHeaderSize + size);
+    if (status == CRYPTMPI_FORGED) return fail(EBADMSG, "the message does not open: altered, moved, or not ours");
+    if (status != CRYPTMPI_OK) return fail(EIO, "the crypto module failed to open a message");
+    return {};
 }
 
 Result<MessageHeader> MessageOpener::open(std::uint32_t lane, const std::uint8_t* wire, std::size_t wire_size,
@@ -120,21 +159,38 @@ Result<MessageHeader> MessageOpener::open(std::uint32_t lane, const std::uint8_t
         return fail(EBADMSG, "the message is shorter than any sealed one");
     }
     const MessageHeader header = parse_message_header(wire);
+    if (header.form != Form::whole) {
+        wipe_pieces(out);
+        return fail(EBADMSG, "the message is the announcement of another, where none can be");
+    }
     auto key = key_of(header.epoch);
     if (!key) {
         wipe_pieces(out);
         return tl::unexpected(std::move(key.error()));
     }
-    std::uint8_t nonce[kNonceSize];
-    (*key)->nonce(lane, header.number, nonce);
-    const std::size_t size = wire_size - kMessageOverhead;
-    const int status = crypto_.aead->open((*key)->context(), nonce, wire, kMessageHeaderSize, wire + kMessageHeaderSize,
-                                          size, out.data(), out.size(), wire + kMessageHeaderSize + size);
-    if (status == CRYPTMPI_FORGED) return fail(EBADMSG, "the message does not open: altered, moved, or not ours");
-    if (status != CRYPTMPI_OK) return fail(EIO, "the crypto module failed to open a message");
+    if (auto done = open_piece(***key, lane, header, wire, wire_size, out); !done) {
+        return tl::unexpected(std::move(done.error()));
+    }
     ++counters_.messages;
-    counters_.bytes += size;
+    counters_.bytes += wire_size - kMessageOverhead;
     return header;
+}
+
+Result<Segments> MessageOpener::open_announcement(std::uint32_t lane, const std::uint8_t* wire, std::size_t wire_size) {
+    if (wire_size != kAnnouncedWire) return fail(EBADMSG, "the announcement of a message has a wrong size");
+    const MessageHeader header = parse_message_header(wire);
+    auto key = key_of(header.epoch);
+    if (!key) return tl::unexpected(std::move(key.error()));
+    std::uint8_t payload[kAnnouncementSize];
+    const iovec out{payload, sizeof payload};
+    if (auto done = open_piece(***key, lane, header, wire, wire_size, {&out, 1}); !done) {
+        return tl::unexpected(std::move(done.error()));
+    }
+    auto announcement = read_announcement(payload);
+    if (!announcement) return tl::unexpected(std::move(announcement.error()));
+    ++counters_.messages;
+    counters_.bytes += announcement->length;
+    return Segments(*crypto_.aead, **key, lane, header.number, wire, *announcement);
 }
 
 }  // namespace cryptmpi::seal

@@ -1,4 +1,5 @@
-// A message of the MPI layer: sealed whole at one rank, opened whole at another (or at every other one).
+// A message of the MPI layer: sealed at one rank, opened at another (or at every other one); whole, or announced and in
+// segments (seal/segments.hpp).
 //
 // Wire format (docs/protocol.md): header (8) | ciphertext (length) | tag (16).
 //   header: little endian; number of the message in its lane (bits 0..47), epoch (bits 48..62), form (bit 63)
@@ -14,16 +15,19 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "base/result.hpp"
 #include "seal/constants.hpp"
 #include "seal/key_schedule.hpp"
+#include "seal/segments.hpp"
 
 namespace cryptmpi::seal {
 
 inline constexpr std::size_t kMessageHeaderSize = 8;
 inline constexpr std::size_t kMessageOverhead = kMessageHeaderSize + kTagSize;
+inline constexpr std::size_t kAnnouncedWire = kMessageOverhead + kAnnouncementSize;
 inline constexpr std::uint64_t kMostMessages = std::uint64_t{1} << 48;  // of one lane
 inline constexpr std::uint32_t kMostEpochs = 1U << 15;                  // of one flow
 
@@ -41,10 +45,15 @@ struct MessageHeader {
 /// Not authenticated until the message is opened.
 MessageHeader parse_message_header(const std::uint8_t header[kMessageHeaderSize]);
 
+/// Is it to be opened as an announcement? A wrong answer, by somebody who changed the header, does not open.
+inline bool announces(const std::uint8_t* wire, std::size_t size) {
+    return size >= kMessageHeaderSize && parse_message_header(wire).form == Form::announced;
+}
+
 /// What a key may do before the next one; tests lower them.
 struct MessageLimits {
-    std::uint64_t messages = kRekeyRecords;
-    std::uint64_t bytes = kRekeyBytes;  // of plaintext
+    std::uint64_t pieces = kRekeyRecords;  // messages, announcements, segments
+    std::uint64_t bytes = kRekeyBytes;     // of plaintext
 };
 
 /// Totals, for the report.
@@ -65,20 +74,26 @@ public:
     /// Seals the concatenation of `in` (`size` bytes) as message `number` of `lane`, kMessageOverhead + size bytes at
     /// `out`. The caller counts: no lane has one number twice. Errors: EOVERFLOW at the end of all epochs or numbers;
     /// EIO when the module failed.
-    Result<void> seal(std::uint32_t lane, std::uint64_t number, Form form, std::span<const iovec> in, std::size_t size,
+    Result<void> seal(std::uint32_t lane, std::uint64_t number, std::span<const iovec> in, std::size_t size,
                       std::uint8_t* out);
+    /// Seals the announcement of message `number`, kAnnouncedWire bytes at `out`, and gives what seals its segments.
+    Result<Segments> announce(std::uint32_t lane, std::uint64_t number, const Announcement& announcement,
+                              std::uint8_t* out);
 
     const MessageCounters& counters() const { return counters_; }
 
 private:
-    Result<void> make_room(std::size_t size);
+    /// The key for one more message of so many bytes in so many pieces.
+    Result<void> make_room(std::uint64_t size, std::uint64_t pieces);
+    Result<void> seal_piece(std::uint32_t lane, const MessageHeader& header, std::span<const iovec> in,
+                            std::size_t size, std::uint8_t* out);
 
     Crypto crypto_;
     std::uint8_t secret_[kSecretSize];
     MessageLimits limits_;
-    RecordKey key_;
+    std::shared_ptr<const RecordKey> key_;
     std::uint32_t epoch_ = 0;
-    std::uint64_t messages_ = 0;  // in this epoch
+    std::uint64_t pieces_ = 0;  // in this epoch
     std::uint64_t bytes_ = 0;
     MessageCounters counters_;
 };
@@ -95,15 +110,19 @@ public:
     /// plaintext's. Errors (EBADMSG): shorter than any message, does not open; `out` then holds zeros.
     Result<MessageHeader> open(std::uint32_t lane, const std::uint8_t* wire, std::size_t wire_size,
                                std::span<const iovec> out);
+    /// The same for a message of the form `announced`: gives what opens its segments.
+    Result<Segments> open_announcement(std::uint32_t lane, const std::uint8_t* wire, std::size_t wire_size);
 
     const MessageCounters& counters() const { return counters_; }
 
 private:
     struct Epoch {
-        RecordKey key;
+        std::shared_ptr<const RecordKey> key;
         std::uint32_t number = 0;
     };
-    Result<const RecordKey*> key_of(std::uint32_t epoch);
+    Result<std::shared_ptr<const RecordKey>*> key_of(std::uint32_t epoch);
+    Result<void> open_piece(const RecordKey& key, std::uint32_t lane, const MessageHeader& header,
+                            const std::uint8_t* wire, std::size_t wire_size, std::span<const iovec> out);
 
     Crypto crypto_;
     std::uint8_t secret_[kSecretSize];

@@ -35,8 +35,10 @@ Ledger& ledger() {
 }  // namespace
 
 void note_nonce(const RecordKey& key, std::uint32_t lane, std::uint64_t counter) {
+    // The upper bits are the segment's position: each position of a lane counts its messages by itself.
+    constexpr unsigned kPositionShift = 48;
     KeyName name;
-    key.nonce(lane, 0, name.data());
+    key.nonce(lane, counter >> kPositionShift << kPositionShift, name.data());
     Ledger& book = ledger();
     const std::lock_guard hold(book.lock);
     const auto [entry, fresh] = book.last.try_emplace(name, counter);

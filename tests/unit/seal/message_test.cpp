@@ -23,10 +23,10 @@ struct Flow {
     explicit Flow(MessageLimits limits = {}, Bytes given = random_bytes(kSecretSize))
         : secret(std::move(given)), sealer(crypto(), secret.data(), limits), opener(crypto(), secret.data()) {}
 
-    Bytes seal(std::uint32_t lane, std::uint64_t number, const Bytes& plain, Form form = Form::whole) {
+    Bytes seal(std::uint32_t lane, std::uint64_t number, const Bytes& plain) {
         Bytes wire(plain.size() + kMessageOverhead);
         const iovec in{const_cast<std::uint8_t*>(plain.data()), plain.size()};
-        EXPECT_TRUE(sealer.seal(lane, number, form, {&in, 1}, plain.size(), wire.data()));
+        EXPECT_TRUE(sealer.seal(lane, number, {&in, 1}, plain.size(), wire.data()));
         return wire;
     }
     Opened open(std::uint32_t lane, const Bytes& wire) {
@@ -45,11 +45,11 @@ TEST(Message, OpensToWhatWasSealedWithItsHeader) {
     Flow flow;
     for (const std::size_t size : {0, 1, 15, 16, 17, 4096, 100000}) {
         const Bytes plain = random_bytes(size);
-        const auto opened = flow.open(7, flow.seal(7, size, plain, Form::announced));
+        const auto opened = flow.open(7, flow.seal(7, size, plain));
         ASSERT_TRUE(opened.header) << opened.header.error().line;
         EXPECT_EQ(opened.plain, plain);
         EXPECT_EQ(opened.header->number, size);
-        EXPECT_EQ(opened.header->form, Form::announced);
+        EXPECT_EQ(opened.header->form, Form::whole);
     }
     EXPECT_EQ(flow.sealer.counters().messages, 7U);
     EXPECT_EQ(flow.sealer.counters().bytes, flow.opener.counters().bytes);
@@ -131,12 +131,12 @@ TEST(Message, AFlowEndsWithItsKeys) {
     Bytes wire(1 + kMessageOverhead);
     const iovec in{const_cast<std::uint8_t*>(plain.data()), plain.size()};
     for (std::uint64_t number = 0; number < kMostEpochs; ++number) {
-        ASSERT_TRUE(flow.sealer.seal(0, number, Form::whole, {&in, 1}, 1, wire.data()));
+        ASSERT_TRUE(flow.sealer.seal(0, number, {&in, 1}, 1, wire.data()));
     }
-    const auto done = flow.sealer.seal(0, kMostEpochs, Form::whole, {&in, 1}, 1, wire.data());
+    const auto done = flow.sealer.seal(0, kMostEpochs, {&in, 1}, 1, wire.data());
     ASSERT_FALSE(done);
     EXPECT_EQ(done.error().code, EOVERFLOW);
-    EXPECT_FALSE(flow.sealer.seal(0, kMostMessages, Form::whole, {&in, 1}, 1, wire.data()));
+    EXPECT_FALSE(flow.sealer.seal(0, kMostMessages, {&in, 1}, 1, wire.data()));
 }
 
 }  // namespace

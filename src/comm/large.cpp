@@ -1,0 +1,99 @@
+#include "comm/large.hpp"
+
+#include <cerrno>
+#include <climits>
+#include <utility>
+
+namespace cryptmpi::comm {
+
+using seal::kSegmentOverhead;
+
+Outgoing::Outgoing(const Ways& ways, seal::Segments segments, int world_rank)
+    : ways_(ways),
+      segments_(std::move(segments)),
+      to_(world_rank),
+      until_(std::chrono::steady_clock::now() + ways.plan.patience) {}
+
+// HOT PATH
+Result<int> Outgoing::send_next(const std::uint8_t* plain) {
+    const std::size_t size = segments_.size(next_) + kSegmentOverhead;
+    Travelling one{ways_.pool.take(size), MPI_REQUEST_NULL};
+    if (auto done = segments_.seal(next_, plain + segments_.offset(next_), one.wire.data()); !done) {
+        return tl::unexpected(std::move(done.error()));
+    }
+    ++next_;
+    const ByteCount bytes(ways_.mpi, size);
+    const int code = ways_.mpi.Isend(one.wire.data(), bytes.count(), bytes.type(), to_,
+                                     static_cast<int>(segments_.announcement().mark), ways_.comm, &one.request);
+    if (code == MPI_SUCCESS) travelling_.push_back(std::move(one));
+    return code;
+}
+
+void Outgoing::announced(MPI_Request request, Bytes wire) {
+    announcement_ = request;
+    announcement_wire_ = std::move(wire);
+}
+
+namespace {
+
+/// An error of MPI's ends the job, by the error handler of our communicator.
+bool is_done(const interpose::Native& mpi, MPI_Request& request) {
+    int done = 0;
+    return mpi.Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || done != 0;
+}
+
+}  // namespace
+
+void Outgoing::advance() {
+    if (announcement_ != MPI_REQUEST_NULL && is_done(ways_.mpi, announcement_)) announcement_ = MPI_REQUEST_NULL;
+    while (!travelling_.empty() && is_done(ways_.mpi, travelling_.front().request)) {
+        travelling_.pop_front();
+        until_ = std::chrono::steady_clock::now() + ways_.plan.patience;
+    }
+}
+
+Incoming::Incoming(const Ways& ways, seal::Segments segments, int world_rank, std::uint8_t* out)
+    : ways_(ways), segments_(std::move(segments)), from_(world_rank), out_(out) {
+    while (posted_ < segments_.count() && travelling_.size() < ways_.plan.in_flight) receive_next();
+}
+
+void Incoming::receive_next() {
+    const std::size_t size = segments_.size(posted_) + kSegmentOverhead;
+    Travelling one{ways_.pool.take(size), MPI_REQUEST_NULL};
+    const ByteCount bytes(ways_.mpi, size);
+    ways_.mpi.Irecv(one.wire.data(), bytes.count(), bytes.type(), from_,
+                    static_cast<int>(segments_.announcement().mark), ways_.comm, &one.request);
+    travelling_.push_back(std::move(one));
+    ++posted_;
+}
+
+// HOT PATH
+void Incoming::take(const std::uint8_t* wire, std::size_t size) {
+    const std::uint32_t position = opened_++;
+    if (out_ == nullptr) return;
+    if (auto done = segments_.open(position, wire, size, out_ + segments_.offset(position)); !done) {
+        failure_ = std::move(done.error());
+        wipe(out_, segments_.offset(position));
+        out_ = nullptr;
+    }
+}
+
+bool Incoming::advance() {
+    while (!travelling_.empty()) {
+        Travelling& first = travelling_.front();
+        int done = 0;
+        MPI_Status status;
+        const int code = ways_.mpi.Test(&first.request, &done, &status);
+        if (code == MPI_SUCCESS && done == 0) return false;
+        MPI_Count size = 0;
+        if (code == MPI_SUCCESS) ways_.mpi.Get_elements_x(&status, MPI_BYTE, &size);
+        const auto wire = std::move(first.wire);
+        travelling_.pop_front();
+        // The next one is on its way while this one is opened.
+        if (posted_ < segments_.count()) receive_next();
+        take(wire.data(), static_cast<std::size_t>(size));
+    }
+    return true;
+}
+
+}  // namespace cryptmpi::comm

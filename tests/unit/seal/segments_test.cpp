@@ -1,0 +1,203 @@
+// Large messages: an announcement and its segments.
+#include "seal/segments.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <set>
+#include <vector>
+
+#include "seal/message.hpp"
+#include "seal/support.hpp"
+
+namespace cryptmpi::seal {
+namespace {
+
+using test::Bytes;
+using test::crypto;
+using test::random_bytes;
+
+/// Both ends of a flow, and one message of it on its way.
+struct Large {
+    explicit Large(std::uint64_t length, std::uint32_t segment = 100, MessageLimits limits = {})
+        : secret(random_bytes(kSecretSize)),
+          sealer(crypto(), secret.data(), limits),
+          opener(crypto(), secret.data()),
+          plain(random_bytes(length)),
+          announcement{length, segment, 9} {}
+
+    /// All segments as they travel, in their order; the announcement first.
+    std::vector<Bytes> seal(std::uint64_t number) {
+        std::vector<Bytes> wires{Bytes(kAnnouncedWire)};
+        auto segments = sealer.announce(5, number, announcement, wires[0].data());
+        EXPECT_TRUE(segments);
+        for (std::uint32_t i = 0; i < segments->count(); ++i) {
+            wires.emplace_back(segments->size(i) + kSegmentOverhead);
+            EXPECT_TRUE(segments->seal(i, plain.data() + segments->offset(i), wires.back().data()));
+        }
+        return wires;
+    }
+    Result<Segments> announced(const Bytes& wire) { return opener.open_announcement(5, wire.data(), wire.size()); }
+
+    Bytes secret;
+    MessageSealer sealer;
+    MessageOpener opener;
+    Bytes plain;
+    Announcement announcement;
+};
+
+Result<void> open(const Segments& segments, std::uint32_t position, const Bytes& wire, Bytes& out) {
+    out.assign(segments.size(position), 0xAA);
+    return segments.open(position, wire.data(), wire.size(), out.data());
+}
+
+TEST(Segments, OpenToWhatWasSealed) {
+    for (const std::uint64_t length : {1, 99, 100, 101, 1000, 1001}) {
+        Large large(length);
+        const auto wires = large.seal(3);
+        auto segments = large.announced(wires[0]);
+        ASSERT_TRUE(segments) << segments.error().line;
+        EXPECT_EQ(segments->announcement().length, length);
+        EXPECT_EQ(segments->announcement().mark, 9U);
+        EXPECT_EQ(segments->number(), 3U);
+        ASSERT_EQ(segments->count() + 1, wires.size());
+        Bytes all;
+        for (std::uint32_t i = 0; i < segments->count(); ++i) {
+            Bytes out;
+            ASSERT_TRUE(open(*segments, i, wires[i + 1], out));
+            all.insert(all.end(), out.begin(), out.end());
+        }
+        EXPECT_EQ(all, large.plain);
+    }
+}
+
+TEST(Segments, DoNotOpenAltered) {
+    Large large(150);
+    auto wires = large.seal(0);
+    auto segments = large.announced(wires[0]);
+    ASSERT_TRUE(segments);
+    for (std::size_t bit = 0; bit < wires[2].size() * 8; ++bit) {
+        Bytes altered = wires[2];
+        altered[bit / 8] ^= static_cast<std::uint8_t>(1U << (bit % 8));
+        Bytes out;
+        const auto opened = open(*segments, 1, altered, out);
+        ASSERT_FALSE(opened) << bit;
+        EXPECT_EQ(opened.error().code, EBADMSG);
+        EXPECT_TRUE(test::all_zero(out.data(), out.size()));
+    }
+}
+
+TEST(Segments, DoNotOpenCutOrLengthened) {
+    Large large(150);
+    const auto wires = large.seal(0);
+    auto segments = large.announced(wires[0]);
+    ASSERT_TRUE(segments);
+    Bytes out;
+    for (std::size_t size = 0; size < wires[1].size(); ++size) {
+        EXPECT_FALSE(open(*segments, 0, Bytes(wires[1].begin(), wires[1].begin() + static_cast<int>(size)), out));
+        EXPECT_TRUE(test::all_zero(out.data(), out.size()));
+    }
+    Bytes longer = wires[1];
+    longer.push_back(0);
+    EXPECT_FALSE(open(*segments, 0, longer, out));
+}
+
+TEST(Segments, DoNotOpenAtAnotherPositionOrInAnotherMessage) {
+    Large large(300);  // three of equal size
+    const auto wires = large.seal(0);
+    const auto others = large.seal(1);
+    auto segments = large.announced(wires[0]);
+    ASSERT_TRUE(segments);
+    Bytes out;
+    for (std::uint32_t i = 0; i < 3; ++i) {
+        for (std::uint32_t j = 0; j < 3; ++j) EXPECT_EQ(bool(open(*segments, i, wires[j + 1], out)), i == j);
+        EXPECT_FALSE(open(*segments, i, others[i + 1], out));
+        EXPECT_FALSE(open(*segments, i, wires[0], out));
+    }
+}
+
+TEST(Segments, AreBoundToTheLengthThatWasAnnounced) {
+    // Two lengths under one number, which a correct sender never says.
+    Large large(300);
+    const auto wires = large.seal(0);
+    MessageSealer sealer(crypto(), large.secret.data());
+    Bytes announcement(kAnnouncedWire);
+    ASSERT_TRUE(sealer.announce(5, 0, {200, 100, 9}, announcement.data()));
+    auto segments = large.announced(announcement);
+    ASSERT_TRUE(segments);
+    Bytes out;
+    EXPECT_FALSE(open(*segments, 0, wires[1], out));
+    EXPECT_FALSE(open(*segments, 1, wires[2], out));
+}
+
+TEST(Segments, AnnouncementsDoNotOpenAlteredOrAsMessages) {
+    Large large(300);
+    const auto wires = large.seal(0);
+    for (std::size_t bit = 0; bit < wires[0].size() * 8; ++bit) {
+        Bytes altered = wires[0];
+        altered[bit / 8] ^= static_cast<std::uint8_t>(1U << (bit % 8));
+        EXPECT_FALSE(large.announced(altered)) << bit;
+    }
+    Bytes out(kAnnouncementSize, 0xAA);
+    const iovec piece{out.data(), out.size()};
+    EXPECT_FALSE(large.opener.open(5, wires[0].data(), wires[0].size(), {&piece, 1}));
+    EXPECT_TRUE(test::all_zero(out.data(), out.size()));
+    Bytes whole(kAnnouncedWire);
+    const iovec in{out.data(), out.size()};
+    ASSERT_TRUE(large.sealer.seal(5, 1, {&in, 1}, out.size(), whole.data()));
+    whole[7] |= 0x80;  // now it says that it announces
+    EXPECT_FALSE(large.announced(whole));
+    EXPECT_TRUE(announces(wires[0].data(), wires[0].size()));
+    EXPECT_FALSE(announces(wires[0].data(), 7));
+}
+
+TEST(Segments, AnnouncementsOfWhatCannotBeAreRefused) {
+    Bytes payload(kAnnouncementSize);
+    const auto valid = [&](const Announcement& announcement, std::uint8_t last) {
+        write_announcement(announcement, payload.data());
+        payload[kAnnouncementSize - 1] = last;
+        return bool(read_announcement(payload.data()));
+    };
+    EXPECT_TRUE(valid({kMostSegments, 1, 0}, 0));
+    EXPECT_FALSE(valid({std::uint64_t{kMostSegments} + 1, 1, 0}, 0));
+    EXPECT_FALSE(valid({~std::uint64_t{0}, 1, 0}, 0));
+    EXPECT_FALSE(valid({0, 1, 0}, 0));
+    EXPECT_FALSE(valid({1, 0, 0}, 0));
+    EXPECT_FALSE(valid({1, 1, 0}, 1));
+    MessageSealer sealer(crypto(), Large(1).secret.data());
+    Bytes wire(kAnnouncedWire);
+    EXPECT_FALSE(sealer.announce(0, 0, {std::uint64_t{kMostSegments} + 1, 1, 0}, wire.data()));
+}
+
+TEST(Segments, NoNonceComesTwice) {
+    // Equal segments under one key: only nonces can make the ciphertexts differ.
+    Large large(64 * 8, 64);
+    std::fill(large.plain.begin(), large.plain.end(), std::uint8_t{0});
+    std::set<Bytes> bodies;
+    for (std::uint64_t number = 0; number < 8; ++number) {
+        const auto wires = large.seal(number);
+        for (std::size_t i = 1; i < wires.size(); ++i)
+            bodies.insert(Bytes(wires[i].begin(), wires[i].end() - kTagSize));
+    }
+    EXPECT_EQ(bodies.size(), 64U);
+}
+
+TEST(Segments, CountForTheKeysLimitsAndKeepTheirKey) {
+    Large large(1000, 100, {16, 1 << 20});
+    const auto first = large.seal(0);   // eleven pieces
+    const auto second = large.seal(1);  // would be more than sixteen
+    EXPECT_EQ(large.sealer.counters().rekeys, 1U);
+    EXPECT_EQ(large.sealer.counters().messages, 2U);
+    EXPECT_EQ(large.sealer.counters().bytes, 2000U);
+    auto later = large.announced(second[0]);
+    auto earlier = large.announced(first[0]);
+    ASSERT_TRUE(later && earlier);
+    // Two more epochs push the keys of both out of the opener.
+    for (std::uint64_t number = 2; number < 5; ++number) ASSERT_TRUE(large.announced(large.seal(number)[0]));
+    Bytes out;
+    EXPECT_TRUE(open(*earlier, 9, first[10], out));
+    EXPECT_TRUE(open(*later, 9, second[10], out));
+    EXPECT_EQ(large.opener.counters().bytes, 5000U);
+}
+
+}  // namespace
+}  // namespace cryptmpi::seal
