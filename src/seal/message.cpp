@@ -177,7 +177,7 @@ Result<MessageHeader> MessageOpener::open(std::uint32_t lane, const std::uint8_t
 }
 
 Result<Segments> MessageOpener::open_announcement(std::uint32_t lane, const std::uint8_t* wire, std::size_t wire_size) {
-    if (wire_size != kAnnouncedWire) return fail(EBADMSG, "the announcement of a message has a wrong size");
+    if (wire_size != kAnnouncedWire) return fail(EBADMSG, "the message does not open: altered, or not ours");
     const MessageHeader header = parse_message_header(wire);
     auto key = key_of(header.epoch);
     if (!key) return tl::unexpected(std::move(key.error()));

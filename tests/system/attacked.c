@@ -5,28 +5,27 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SIZE = 1000, VICTIM_TAG = 77, OTHER_TAG = 78, MESSAGES = 5 };
+enum { SIZE = 1000, LARGE = 600000, VICTIM_TAG = 77, OTHER_TAG = 78, LARGE_TAG = 79, MESSAGES = 5, LARGE_MESSAGES = 3 };
 
 static int rank;
-static unsigned char bytes[SIZE];
+static unsigned char bytes[LARGE], came[LARGE];
 
-static void fill(int number) {
-    for (int i = 0; i < SIZE; i++) bytes[i] = (unsigned char)(i * 7 + number + 1);
+static void fill(int number, int size) {
+    for (int i = 0; i < size; i++) bytes[i] = (unsigned char)(i * 7 + number + 1);
 }
 
 /* What came must be message `number`; or an error, and nothing of what came. */
-static void look(int code, int number) {
-    unsigned char came[SIZE];
+static void look(int code, int number, int size) {
     int length = 0, error_class = 0;
     char text[MPI_MAX_ERROR_STRING];
-    memcpy(came, bytes, SIZE);
+    memcpy(came, bytes, (size_t)size);
     if (code == MPI_SUCCESS) {
-        fill(number);
-        if (memcmp(came, bytes, SIZE) == 0) return;
+        fill(number, size);
+        if (memcmp(came, bytes, (size_t)size) == 0) return;
         printf("attacked: FOOLED at %d\n", number);
     } else {
         int left = 0;
-        for (int i = 0; i < SIZE; i++) left |= came[i] != 0 && came[i] != 0xee;
+        for (int i = 0; i < size; i++) left |= came[i] != 0 && came[i] != 0xee;
         MPI_Error_class(code, &error_class);
         MPI_Error_string(code, text, &length);
         printf("attacked: detected at %d, %s, %s: %s\n", number, left ? "BYTES LEFT" : "nothing left",
@@ -44,7 +43,7 @@ int main(int argc, char** argv) {
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
 
     /* What a hostile layer may use in place of the second message with the victims' tag. */
-    fill(100);
+    fill(100, SIZE);
     for (int i = 0; i < 2; i++) {
         if (rank == 1) MPI_Send(bytes, SIZE, MPI_BYTE, 0, VICTIM_TAG, MPI_COMM_WORLD);
         if (rank == 0) {
@@ -62,16 +61,25 @@ int main(int argc, char** argv) {
 
     for (int number = 0; number < 3; number++) {
         memset(bytes, 0xee, SIZE);
-        if (rank == 0) fill(number);
-        look(MPI_Bcast(bytes, SIZE, MPI_BYTE, 0, MPI_COMM_WORLD), number);
+        if (rank == 0) fill(number, SIZE);
+        look(MPI_Bcast(bytes, SIZE, MPI_BYTE, 0, MPI_COMM_WORLD), number, SIZE);
     }
     for (int number = 0; number < MESSAGES; number++) {
         memset(bytes, 0xee, SIZE);
         if (rank == 0) {
-            fill(number);
+            fill(number, SIZE);
             MPI_Send(bytes, SIZE, MPI_BYTE, 1, VICTIM_TAG, MPI_COMM_WORLD);
         } else if (rank == 1) {
-            look(MPI_Recv(bytes, SIZE, MPI_BYTE, 0, VICTIM_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE), number);
+            look(MPI_Recv(bytes, SIZE, MPI_BYTE, 0, VICTIM_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE), number, SIZE);
+        }
+    }
+    for (int number = 0; number < LARGE_MESSAGES; number++) {
+        memset(bytes, 0xee, LARGE);
+        if (rank == 0) {
+            fill(number, LARGE);
+            MPI_Send(bytes, LARGE, MPI_BYTE, 1, LARGE_TAG, MPI_COMM_WORLD);
+        } else if (rank == 1) {
+            look(MPI_Recv(bytes, LARGE, MPI_BYTE, 0, LARGE_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE), number, LARGE);
         }
     }
     MPI_Barrier(MPI_COMM_WORLD);

@@ -1,18 +1,21 @@
 /* Between CryptMPI and MPI: changes what rank 0 sends, as HOSTILE says. The second message to rank 1 with tag 77 is the
  * victim. What it is replaced by differs from it in one thing: each was the second of its own sender, receiver,
- * communicator and tag, too. */
+ * communicator and tag, too. Of the large messages, with tag 79, the victims are the announcement of the second, and
+ * the second of its segments, which are what rank 0 sends by MPI_Isend on no communicator of the program's. */
 #include <mpi.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { VICTIM_TAG = 77, MOST = 1 << 20 };
+enum { VICTIM_TAG = 77, LARGE_TAG = 79, MOST = 1 << 20, SEGMENTS = 3 };
 
 typedef int send_function(const void*, int, MPI_Datatype, int, int, MPI_Comm);
+typedef int isend_function(const void*, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request*);
 typedef int receive_function(void*, int, MPI_Datatype, int, int, MPI_Comm, MPI_Status*);
 typedef int bcast_function(void*, int, MPI_Datatype, int, MPI_Comm);
 typedef int rank_function(MPI_Comm, int*);
 
 static send_function* real_send;
+static isend_function* real_isend;
 static receive_function* real_receive;
 static bcast_function* real_bcast;
 static rank_function* real_rank;
@@ -101,12 +104,60 @@ static int hostile_bcast(void* at, int count, MPI_Datatype type, int root, MPI_C
     return real_bcast(at, count, type, root, comm);
 }
 
+/* Not sent at all. */
+static int drop(int tag, MPI_Comm comm, MPI_Request* request) {
+    return real_isend(NULL, 0, MPI_BYTE, MPI_PROC_NULL, tag, comm, request);
+}
+
+static int hostile_announcement(const void* at, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+                                MPI_Request* request) {
+    static struct record announcements[2];
+    static int seen;
+    if (seen == 2) return real_isend(at, count, type, to, tag, comm, request);
+    struct record* one = &announcements[seen++];
+    keep(one, at, count);
+    if (seen == 2 && is("announcement dropped")) return drop(tag, comm, request);
+    if (seen == 2 && is("announcement replayed")) one = &announcements[0];
+    if (seen == 2 && is("flip in an announcement")) one->bytes[9] ^= 1;
+    return real_isend(one->bytes, count, type, to, tag, comm, request);
+}
+
+static int hostile_segment(const void* at, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+                           MPI_Request* request) {
+    static struct record segments[2 * SEGMENTS];
+    static int seen;
+    if (seen == 2 * SEGMENTS) return real_isend(at, count, type, to, tag, comm, request);
+    int victim = seen == SEGMENTS + 1;
+    struct record* one = &segments[seen++];
+    keep(one, at, count);
+    if (victim && is("segment dropped")) return drop(tag, comm, request);
+    if (victim && is("flip in a segment")) one->bytes[100] ^= 1;
+    if (victim && is("segment cut")) one->size -= 1;
+    if (victim && is("segment of another message")) one = &segments[1];
+    if (victim && is("segment repeated")) one = &segments[SEGMENTS];
+    return real_isend(one->bytes, one->size, type, to, tag, comm, request);
+}
+
+static int hostile_isend(const void* at, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+                         MPI_Request* request) {
+    int rank;
+    real_rank(MPI_COMM_WORLD, &rank);
+    if (rank != 0 || to != 1) return real_isend(at, count, type, to, tag, comm, request);
+    if (comm != MPI_COMM_WORLD) return hostile_segment(at, count, type, to, tag, comm, request);
+    return tag == LARGE_TAG ? hostile_announcement(at, count, type, to, tag, comm, request)
+                            : real_isend(at, count, type, to, tag, comm, request);
+}
+
 void* cryptmpi_below(const char* name, void* (*lookup)(const char*)) {
     if (strcmp(name, "PMPI_Comm_rank") == 0) real_rank = (rank_function*)lookup(name);
     if (strcmp(name, "PMPI_Send") == 0) {
         real_send = (send_function*)lookup(name);
         real_rank = (rank_function*)lookup("PMPI_Comm_rank");
         return (void*)hostile_send;
+    }
+    if (strcmp(name, "PMPI_Isend") == 0) {
+        real_isend = (isend_function*)lookup(name);
+        return (void*)hostile_isend;
     }
     if (strcmp(name, "PMPI_Recv") == 0) {
         real_receive = (receive_function*)lookup(name);

@@ -212,6 +212,14 @@ ATTACKS = {
     "replay of a collective": ["replayed or moved"],
     "flip in a collective": ["does not open"],
     "message in a collective": ["does not open"],
+    "flip in an announcement": ["does not open"],
+    "announcement dropped": ["lost on the way"],
+    "announcement replayed": ["replayed"],
+    "flip in a segment": ["segment that does not open"],
+    "segment cut": ["segment of the wrong size"],
+    "segment dropped": ["segment of the wrong size"],
+    "segment repeated": ["segment that does not open"],
+    "segment of another message": ["segment that does not open"],
 }
 
 
