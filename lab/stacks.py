@@ -11,7 +11,7 @@ What was learnt about starting them over nodes that are namespaces:
 - Debian's MPICH 4 with more ranks than cores now and then prints its result and does not exit: each run has a timeout.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lab.nodes import REPOSITORY
@@ -97,11 +97,26 @@ STACKS = [
 ]
 
 
+# The same MPIs through their libraries of the MPI-5 standard ABI: one program runs on both.
+STANDARD_ABI = [
+    replace(one, name=name, title=f"{one.title}, standard ABI", mpicc=mpicc, built_with=built_with)
+    for one, name, mpicc, built_with in (
+        (STACKS[2], "mpich-5.0.2-abi", _pypi("mpich-5.0.2/bin/mpicc_abi"), ""),
+        (STACKS[5], "impi-2021.19-abi", None, "mpich-5.0.2-abi"))
+]
+
+# MPICH's device before release 4, and MVAPICH's: its packets carry memory that was never written.
+CH3 = Stack("mpich-3.4.3-ch3", "hydra", _pypi("mpich-3.4.3/bin/mpiexec"), _pypi("mpich-3.4.3/bin/mpicc"), "MPICH 3.4.3", "nemesis tcp",
+            _pypi("mpich-3.4.3"), {}, _NO_LOCAL)
+
+EVERY = [*STACKS, *STANDARD_ABI, CH3]
+
+
 def stack(name):
-    for one in STACKS:
+    for one in EVERY:
         if one.name == name:
             return one
-    raise SystemExit(f"no MPI stack called {name}; there are: {', '.join(s.name for s in STACKS)}")
+    raise SystemExit(f"no MPI stack called {name}; there are: {', '.join(s.name for s in EVERY)}")
 
 
 def abi_environment(mpi):
