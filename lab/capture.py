@@ -1,5 +1,6 @@
 """The wire between the nodes: tcpdump, a pcap reader, and the byte streams of its TCP connections."""
 
+import ipaddress
 import mmap
 import re
 import signal
@@ -235,3 +236,54 @@ def sample(path, amount=8, size=32, least_distinct=16, least_bytes=0):
     found = list(candidates())
     windows = list(dict.fromkeys(window for window, connection in found if carried[connection] >= least_bytes))
     return windows[::max(1, len(windows) // amount)][:amount]
+
+
+Fragment = namedtuple("Fragment", "name length where")  # where: the stream, the place in it, and the bytes around
+
+
+def repeated(path, markers):
+    """Where a part of {name: marker} repeated over and over shows in the capture, as short as one marker, and the bytes looked at.
+
+    Looks through the TCP streams, segment borders ignored, and whatever else passed, frame by frame.
+    """
+    found, total = [], 0
+    for title, text in _all_bytes(path):
+        total += len(text)
+        for name, marker in markers.items():
+            for start, end in sorted(_runs(text, marker)):
+                around = f"{text[max(0, start - 64):start].hex()} [{text[start:min(end, start + 64)].hex()}] {text[end:end + 32].hex()}"
+                found.append(Fragment(name, end - start, f"{title}, byte {start} of {len(text)}: {around}"))
+    return found, total
+
+
+def _runs(text, marker):
+    """(start, end) of each part of the repeated marker, wherever in the marker it begins."""
+    runs = set()
+    for turn in range(len(marker)):
+        word = marker[turn:] + marker[:turn]
+        whole = re.compile(b"(?:" + re.escape(word) + b")+")
+        at = text.find(word)
+        while at >= 0:
+            end = whole.match(text, at).end()
+            start = at
+            while start and text[start - 1] == text[start - 1 + len(marker)]:
+                start -= 1
+            while end < len(text) and text[end] == text[end - len(marker)]:
+                end += 1
+            runs.add((start, end))
+            at = text.find(word, end)
+    return runs
+
+
+def _all_bytes(path):
+    for (flow, connection), data in streams(path).items():
+        yield f"TCP {_address(flow.source)}:{flow.source_port} to {_address(flow.target)}:{flow.target_port}, connection {connection}", data
+    with open(path, "rb") as file:
+        data = file.read()
+    for number, (_, frame) in enumerate(packets(data)):
+        if _tcp(frame) is None:
+            yield f"frame {number}, not TCP", bytes(frame)
+
+
+def _address(raw):
+    return str(ipaddress.ip_address(raw))
