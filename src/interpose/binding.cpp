@@ -2,10 +2,14 @@
 #include "interpose/binding.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <map>
 #include <string>
+#include <string_view>
 
 #include "comm/layer.hpp"
+#include "interpose/clearing.hpp"
 #include "interpose/entries.hpp"
 #include "interpose/refuse.hpp"
 #include "native.hpp"
@@ -14,9 +18,12 @@ namespace cryptmpi::interpose {
 namespace {
 
 void* (*lookup)(const char* name);
+/// What stands for MPI's own code, where the stack is cleared before it.
+auto& cleared = *new std::map<std::string_view, void*>;
 
 /// A procedure's own code is under its profiling name; a few have only the other.
 void* own_code(const char* name) {
+    if (const auto found = cleared.find(name); found != cleared.end()) return found->second;
     const std::string profiling = std::string("P") + name;
     void* address = lookup(profiling.c_str());
     return address != nullptr ? address : lookup(name);
@@ -60,6 +67,13 @@ void complain(const char* line) {
     comm::Layer::get().complain(line);
 }
 
+std::string library_version() {
+    std::array<char, MPI_MAX_LIBRARY_VERSION_STRING + 1> text = {};
+    int length = 0;
+    if (native().Get_library_version != nullptr) native().Get_library_version(text.data(), &length);
+    return text.data();
+}
+
 constexpr cryptmpi_binding kBinding{CRYPTMPI_BINDING_VERSION, address, passes, refuse, complain};
 
 }  // namespace
@@ -69,5 +83,6 @@ extern "C" [[gnu::visibility("default")]] const cryptmpi_binding* cryptmpi_bind(
     using namespace cryptmpi::interpose;
     cryptmpi::interpose::lookup = lookup;
     resolve(resolved, lookup);
+    if (enabled() && !seen_clean(library_version())) cleared = clear_before_calls(resolved);
     return &kBinding;
 }

@@ -64,7 +64,7 @@ def expect_nothing(found, total):
             raise Leak(f"{len(fragments)} parts of markers in {total} bytes, {expected:.1e} expected by chance:\n{shown}")
 
 
-EACH = pytest.mark.parametrize("mpi", stacks.STACKS, ids=lambda mpi: mpi.name)
+EACH = pytest.mark.parametrize("mpi", [*stacks.STACKS, stacks.CH3], ids=lambda mpi: mpi.name)
 
 
 @FINDS
@@ -74,7 +74,7 @@ def test_no_memory_shows(mpi, build, nodes, tmp_path):  # noqa: F811
 
 
 @FINDS
-@pytest.mark.parametrize("name", ["mpich-5.0.2-ofi", "openmpi-5.0.11"])
+@pytest.mark.parametrize("name", ["mpich-5.0.2-ofi", "openmpi-5.0.11", "mpich-3.4.3-ch3"])
 def test_no_memory_shows_of_messages_inside_a_node(name, build, nodes, tmp_path):  # noqa: F811
     """Four ranks, two a node: plaintext goes through MPI's own buffers, too."""
     expect_nothing(*job(stacks.stack(name), build, nodes, tmp_path, 4))
