@@ -50,8 +50,10 @@ def job(mpi, build, nodes, tmp_path, ranks, *how, sealed=True, **settings):  # n
     with nodes.capture(tmp_path / "wire.pcap"):
         done = run(mpi, nodes, sealing_of(tmp_path, nodes, **settings) if sealed else None, [str(program), str(tmp_path / "markers"), *how],
                    ranks, timeout=90)
-    assert done.output.count("made all calls") == ranks, done.output
-    assert "abort" in how or ended(mpi, done, "made all calls"), done.output
+    if "abort" in how:  # a rank's last words may be lost
+        assert "made all calls" in done.output and not done.timed_out, done.output
+    else:
+        assert done.output.count("made all calls") == ranks and ended(mpi, done, "made all calls"), done.output
     return repeated(tmp_path / "wire.pcap", markers)
 
 
