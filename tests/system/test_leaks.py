@@ -5,7 +5,7 @@ import secrets
 
 import pytest
 from conftest import REPOSITORY
-from test_mpi_layer import build, ended, run, sealing_of  # noqa: F401
+from jobs import build, ended, run, sealing_of  # noqa: F401
 
 from lab import stacks
 from lab.capture import repeated

@@ -5,13 +5,12 @@ import shlex
 import subprocess
 
 import pytest
-from conftest import BUILD, REPOSITORY, error_lines
+from conftest import REPOSITORY, error_lines
+from jobs import ALL, build, ended, run, sealing_of  # noqa: F401
 
 from lab import stacks
 from lab.capture import count
-from lab.sealing import Sealing
 
-ALL = pytest.mark.parametrize("mpi", [*stacks.STACKS, *stacks.STANDARD_ABI], ids=lambda mpi: mpi.name)
 CASES = ["many_requests", "tags_out_of_order", "wildcards", "other_sizes", "vectors", "split", "cancel", "ordered_reduction"]
 # Cases that an MPI gets wrong plain, too.
 WRONG = {
@@ -19,40 +18,6 @@ WRONG = {
     "impi-2021.19-abi": {"other_sizes"},  # Intel MPI 2021.19's standard ABI ends the job where errors are to be returned
 }
 RANK = "${PMIX_RANK:-${OMPI_COMM_WORLD_RANK:-$PMI_RANK}}"
-
-
-@pytest.fixture(scope="module")
-def build(tmp_path_factory):
-    """Compiles a C file with an MPI's own compiler, or that of another MPI of the same ABI; once."""
-    built = {}
-
-    def compiled(mpi, source):
-        compiler = mpi.mpicc or stacks.stack(mpi.built_with).mpicc
-        if not mpi.present() or not compiler.exists():
-            pytest.skip(f"{mpi.title} is not installed (make mpis)")
-        if (compiler, source) not in built:
-            program = tmp_path_factory.mktemp("program") / source.stem
-            done = subprocess.run([compiler, "-O1", "-pthread", "-o", program, source], capture_output=True, text=True)
-            assert done.returncode == 0, done.stderr
-            built[compiler, source] = program
-        return built[compiler, source]
-
-    return compiled
-
-
-def sealing_of(tmp_path, nodes, **settings):
-    return Sealing(tmp_path / "config", nodes, BUILD / "bin" / "cryptmpi", {"layer": "mpi", "handshake_timeout_s": 20, **settings})
-
-
-def ended(mpi, done, last_line):
-    """Debian's MPICH 4.0.2 over UCX now and then prints its result and does not exit, plain too: its result counts."""
-    return done.ok or (mpi.name == "mpich-4.0.2-ucx" and done.timed_out and last_line in done.output)
-
-
-def run(mpi, nodes, sealing, program, ranks=2, timeout=60, report=None, cwd=None):
-    line = mpi.command(nodes, ranks, sealing.exec_line(program, report) if sealing else program)
-    return nodes.run(line, env={**mpi.env(nodes), **stacks.abi_environment(mpi), **(sealing.env() if sealing else {})}, timeout=timeout,
-                     cwd=cwd)
 
 
 def cases_of(mpi):

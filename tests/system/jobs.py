@@ -1,0 +1,46 @@
+"""Whole jobs under the MPI layer, one rank on each node unless told otherwise."""
+
+import subprocess
+
+import pytest
+from conftest import BUILD
+
+from lab import stacks
+from lab.sealing import Sealing
+
+ALL = pytest.mark.parametrize("mpi", [*stacks.STACKS, *stacks.STANDARD_ABI], ids=lambda mpi: mpi.name)
+
+
+@pytest.fixture(scope="session")
+def build(tmp_path_factory):
+    """Compiles a C file with an MPI's own compiler, or that of another MPI of the same ABI; once."""
+    built = {}
+
+    def compiled(mpi, source, *options):
+        compiler = mpi.mpicc or stacks.stack(mpi.built_with).mpicc
+        if not mpi.present() or not compiler.exists():
+            pytest.skip(f"{mpi.title} is not installed (make mpis)")
+        if (compiler, source, options) not in built:
+            program = tmp_path_factory.mktemp("program") / source.stem
+            line = [compiler, "-O1", "-pthread", "-o", program, source, *options]
+            done = subprocess.run(line, capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+            built[compiler, source, options] = program
+        return built[compiler, source, options]
+
+    return compiled
+
+
+def sealing_of(tmp_path, nodes, **settings):
+    return Sealing(tmp_path / "config", nodes, BUILD / "bin" / "cryptmpi", {"layer": "mpi", "handshake_timeout_s": 20, **settings})
+
+
+def ended(mpi, done, last_line):
+    """Debian's MPICH 4.0.2 over UCX now and then prints its result and does not exit, plain too: its result counts."""
+    return done.ok or (mpi.name == "mpich-4.0.2-ucx" and done.timed_out and last_line in done.output)
+
+
+def run(mpi, nodes, sealing, program, ranks=2, timeout=60, report=None, cwd=None):
+    line = mpi.command(nodes, ranks, sealing.exec_line(program, report) if sealing else program)
+    return nodes.run(line, env={**mpi.env(nodes), **stacks.abi_environment(mpi), **(sealing.env() if sealing else {})}, timeout=timeout,
+                     cwd=cwd)
