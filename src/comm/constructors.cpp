@@ -65,18 +65,22 @@ int construct(MPI_Comm comm, MPI_Comm* made, Make make) {
     return code;
 }
 
-/// MPI may write the handle only when the request ends.
+/// MPI may write the handle only when the request ends. One that it has written by now is kept: Open MPI's Fortran
+/// procedures give a variable of their own, which is gone by then.
 template <class Make>
 int construct_later(MPI_Comm comm, MPI_Comm* made, MPI_Request* request, Make make) {
     Layer& layer = Layer::get();
     const Turn turn = take_turn(layer, comm);
     const auto guard = layer.guard();
+    *made = MPI_COMM_NULL;
     const int code = make(layer.mpi);
     if (code != MPI_SUCCESS || turn.parent == nullptr) return code;
     auto operation = std::make_unique<Operation>();
     operation->kind = Operation::Kind::construct;
     operation->communicator = turn.parent;
-    operation->at_end = [&layer, turn, made] { add(layer, turn.parent.get(), "made", turn.call, *made); };
+    operation->at_end = [&layer, turn, made, written = *made] {
+        add(layer, turn.parent.get(), "made", turn.call, written != MPI_COMM_NULL ? written : *made);
+    };
     layer.requests().add(*request, std::move(operation));
     return code;
 }
