@@ -42,6 +42,7 @@ Json to_json(const Part& part) {
     }
     return {{"job_id", part.job_id},
             {"layer", part.layer},
+            {"layer_reason", part.layer_reason},
             {"node", part.node},
             {"pid", part.pid},
             {"role", part.role},
@@ -98,9 +99,9 @@ Result<Json> read_json(const fs::path& file) {
     return json;
 }
 
-std::string joined(const std::vector<std::string>& names) {
+std::string joined(const std::vector<std::string>& names, const char* separator = ", ") {
     std::string text;
-    for (const auto& name : names) text += (text.empty() ? "" : ", ") + name;
+    for (const auto& name : names) text += (text.empty() ? "" : separator) + name;
     return text;
 }
 
@@ -164,14 +165,20 @@ Json not_sealed_of(const std::vector<Json>& parts) {
     return list;
 }
 
-/// The job's launcher was not started by us: what its daemons tell each other went in clear.
-void add_launcher(Json& not_sealed, const std::vector<Json>& parts) {
+/// Under the MPI layer, MPI's own packets and its launcher's go in clear; under the channel layer only those of a
+/// launcher that was not started by us.
+void add_what_the_layer_leaves(Json& not_sealed, const std::vector<Json>& parts) {
+    const bool above_mpi =
+        std::any_of(parts.begin(), parts.end(), [](const Json& part) { return part.value("layer", "") == "mpi"; });
     const bool ours =
         std::any_of(parts.begin(), parts.end(), [](const Json& part) { return part.value("role", "") == "launcher"; });
     if (ours || distinct(parts, "node").size() < 2) return;
-    not_sealed.push_back({{"reason", "the launcher's own connections (cryptmpi run would have sealed them)"},
-                          {"connections", std::uint64_t{0}},
-                          {"bytes", std::uint64_t{0}}});
+    not_sealed.push_back(
+        {{"reason", above_mpi ? "MPI's own packets (ranks, tags, sizes) and the launcher's connections: "
+                                "the MPI layer seals the program's data"
+                              : "the launcher's own connections (cryptmpi run would have sealed them)"},
+         {"connections", std::uint64_t{0}},
+         {"bytes", std::uint64_t{0}}});
 }
 
 Json merged(std::vector<Json> parts, std::vector<std::string> problems) {
@@ -199,15 +206,21 @@ Json merged(std::vector<Json> parts, std::vector<std::string> problems) {
     const auto jobs = distinct(parts, "job_id");
     if (jobs.size() > 1)
         problems.push_back("parts of " + std::to_string(jobs.size()) + " jobs share this report file: " + joined(jobs));
+    const auto layers = distinct(parts, "layer");
+    if (layers.size() > 1) {
+        problems.push_back("the job's processes ran under different layers (" + joined(layers) +
+                           "); give all the same --layer");
+    }
     const bool complete = problems.empty() && ranks > 0 && static_cast<int>(reported.size()) == ranks;
 
     Json not_sealed = not_sealed_of(parts);
-    add_launcher(not_sealed, parts);
+    add_what_the_layer_leaves(not_sealed, parts);
     Json errors = collected(parts, "errors");
     for (auto& problem : problems) errors.push_back(std::move(problem));
     return {{"job_id", joined(jobs)},
             {"complete", complete},
-            {"layer", joined(distinct(parts, "layer"))},
+            {"layer", joined(layers)},
+            {"layer_reason", joined(distinct(parts, "layer_reason"), "; ")},
             {"nodes", nodes_of(parts)},
             {"ranks", ranks},
             {"ranks_reported", reported.size()},
@@ -308,7 +321,9 @@ std::string summary(const Json& job) {
     }
     row("cipher", joined(names_in(job.at("suites"))));
     row("module", joined(names_in(job.at("modules"))));
-    row("layer", job.value("layer", "") + ", scope " + job.value("scope", ""));
+    const auto reason = job.value("layer_reason", "");
+    row("layer", job.value("layer", "") + (reason.empty() ? "" : " (" + reason + ")"));
+    row("scope", job.value("scope", ""));
     row("sealed", readable_bytes(count("sealed_bytes_sent")) + " (" + std::to_string(count("sealed_bytes_sent")) +
                       " bytes) in " + std::to_string(count("sealed_records_sent")) + " records; " +
                       std::to_string(count("sealed_connections")) + " connection ends");

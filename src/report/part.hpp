@@ -23,8 +23,9 @@ struct Unsealed {
 /// Everything that a process's part holds. Filled at exit by the layer, written by write_part.
 struct Part {
     std::string job_id;
-    std::string layer;  // "channel"
-    std::string node;   // host name
+    std::string layer;         // "channel", "mpi"
+    std::string layer_reason;  // why this one; empty: nobody chose
+    std::string node;          // host name
     int pid = 0;
     std::string role;  // "rank", "launcher", "process"
     int rank = -1;     // -1: none

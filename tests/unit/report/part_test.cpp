@@ -81,6 +81,40 @@ TEST_F(ReportTest, LauncherThatWasNotOursIsAnException) {
     EXPECT_NE(summarize(file_)->find("the launcher's own connections"), std::string::npos);
 }
 
+TEST_F(ReportTest, MpiLayerSaysWhatItLeavesInClear) {
+    for (int i = 0; i < 4; ++i) {
+        auto part = rank(i, 4);
+        part.layer = "mpi";
+        ASSERT_TRUE(write_part(file_, part));
+    }
+    EXPECT_TRUE(verdict().starts_with("SEALED WITH EXCEPTIONS")) << verdict();
+    EXPECT_NE(summarize(file_)->find("MPI's own packets"), std::string::npos);
+}
+
+TEST_F(ReportTest, SaysWhyThisLayer) {
+    write_launcher();
+    for (int i = 0; i < 4; ++i) {
+        auto part = rank(i, 4);
+        part.layer_reason = i < 2 ? "this node has mlx5_0" : "this node has mlx5_1";
+        ASSERT_TRUE(write_part(file_, part));
+    }
+    EXPECT_TRUE(verdict().starts_with("SEALED:")) << verdict();
+    EXPECT_NE(summarize(file_)->find("channel (this node has mlx5_0; this node has mlx5_1)"), std::string::npos)
+        << *summarize(file_);
+    ASSERT_TRUE(finish_job(file_));
+    EXPECT_NE(content().find("\"layer_reason\": \"this node has mlx5_0; this node has mlx5_1\""), std::string::npos);
+    EXPECT_NE(content().find("\"layer_reason\": \"this node has mlx5_0\""), std::string::npos);
+}
+
+TEST_F(ReportTest, DifferentLayersAreAFailure) {
+    write_ranks(3, 4);
+    auto part = rank(3, 4);
+    part.layer = "mpi";
+    ASSERT_TRUE(write_part(file_, part));
+    EXPECT_TRUE(verdict().starts_with("FAILED")) << verdict();
+    EXPECT_NE(summarize(file_)->find("different layers (channel, mpi); give all the same --layer"), std::string::npos);
+}
+
 TEST_F(ReportTest, MissingRankIsIncomplete) {
     write_ranks(3, 4);
     EXPECT_TRUE(verdict().starts_with("INCOMPLETE: 3 of 4 ranks reported")) << verdict();
