@@ -87,6 +87,7 @@ Process::Process() : pid_(getpid()) {
     policy_ = std::make_unique<Policy>(settings_, environment);
     part_.job_id = settings_.job_id;
     part_.layer = "channel";
+    part_.layer_reason = config::layer_reason(environment, part_.layer);
     part_.node = host_name();
     part_.pid = pid_;
     part_.role = identity.role;

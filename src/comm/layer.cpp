@@ -59,6 +59,7 @@ Layer::Layer()
     settings_ = std::move(*loaded);
     part_.job_id = settings_.job_id;
     part_.layer = "mpi";
+    part_.layer_reason = config::layer_reason(environment, part_.layer);
     part_.node = host_name();
     part_.pid = getpid();
     part_.role = identity_.role;

@@ -1,4 +1,6 @@
 // What becomes of each MPI procedure: all that the MPI layer knows, or those that one MPI library exports.
+#include "command/coverage.hpp"
+
 #include <CLI/CLI.hpp>
 #include <array>
 #include <cerrno>
@@ -96,6 +98,14 @@ int coverage(const Options& options) {
 }
 
 }  // namespace
+
+Result<Counts> count_procedures(const std::filesystem::path& library) {
+    auto names = procedures_in(library.string());
+    if (!names) return tl::unexpected<Error>(names.error());
+    Counts counts;
+    for (const auto& row : rows_of(std::move(*names))) ++counts[row.group];
+    return counts;
+}
 
 void add_coverage(CLI::App& app, int& status) {
     auto options = std::make_shared<Options>();

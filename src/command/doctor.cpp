@@ -11,9 +11,10 @@
 #include <sstream>
 
 #include "aead/registry.hpp"
-#include "command/elf.hpp"
+#include "command/coverage.hpp"
 #include "command/job.hpp"
 #include "command/launchers.hpp"
+#include "command/networks.hpp"
 #include "command/process.hpp"
 #include "command/subcommands.hpp"
 #include "keys/job_key.hpp"
@@ -113,32 +114,111 @@ void look_at_modules(Findings& findings, const config::Settings& settings) {
     } else {
         findings.problems.push_back(chosen.error().line);
     }
+}
+
+/// What the loader says when it is to load these objects, in this order, into a program; empty when it can.
+std::string loaders_complaint(const std::vector<fs::path>& objects) {
+    std::string list;
+    for (const auto& object : objects) list += (list.empty() ? "" : ":") + object.string();
+    const auto said = output_of({"env", "LD_PRELOAD=" + list, "LD_BIND_NOW=1", "true"});
+    if (!said) return "the system's commands env and true cannot be run";
+    return said->substr(0, said->find('\n'));
+}
+
+void look_at_library(Findings& findings, const std::string& label, const fs::path& file) {
     std::error_code ignored;
-    if (const auto library = library_file(settings, config::Layer::channel); !fs::exists(library, ignored)) {
-        findings.problems.push_back("library " + library.string() + " is missing; install CryptMPI again");
+    const bool there = fs::exists(file, ignored);
+    const std::string complaint = there ? loaders_complaint({file}) : "";
+    findings.row(label, file.filename().string() + (!there              ? " (missing)"
+                                                    : complaint.empty() ? ""
+                                                                        : " (cannot be loaded)"));
+    findings.json["layers"][label] = {{"file", file.string()}, {"usable", there && complaint.empty()}};
+    if (!there) {
+        findings.problems.push_back("library " + file.string() + " is missing; install CryptMPI again");
+    } else if (!complaint.empty()) {
+        findings.problems.push_back("library " + file.string() + " cannot be loaded (" + complaint +
+                                    "); install CryptMPI again, built on this system");
     }
 }
 
-void look_at_mpis(Findings& findings, const config::Environment& environment) {
+void look_at_layers(Findings& findings, const config::Settings& settings) {
+    findings.heading("Layers in " + settings.module_folder.string());
+    look_at_library(findings, "channel", library_file(settings, config::Layer::channel));
+    look_at_library(findings, "mpi", library_file(settings, config::Layer::mpi));
+    for (const char* abi : {"standard", "mpich", "openmpi"}) {
+        std::error_code ignored;
+        const bool there = fs::exists(abi_library_file(settings, abi), ignored);
+        findings.row(std::string("mpi, ") + abi + " ABI", there ? "present" : "not built: no mpi.h of it was there");
+        findings.json["layers"]["mpi"]["abis"][abi] = there;
+    }
+}
+
+/// Does the MPI layer fit this MPI, and how many of its procedures does it cover?
+void look_at_coverage(Findings& findings, Json& json, const config::Settings& settings, const MpiLibrary& library) {
+    const std::string abi = abi_of(library);
+    const auto ours = abi_library_file(settings, abi);
+    const std::string which = std::string(name(library.mpi)) + " (" + library.file.string() + ")";
+    json["abi"] = abi;
+    json["mpi_layer"] = false;
+    std::error_code ignored;
+    if (!fs::exists(ours, ignored)) {
+        findings.row("  mpi layer", "none for the " + abi + " ABI");
+        findings.problems.push_back("the MPI layer cannot cover " + which + ": " + ours.string() +
+                                    " is missing; build CryptMPI where an mpi.h of that ABI is installed");
+        return;
+    }
+    if (const auto own = loaders_complaint({library.file}); !own.empty()) {
+        findings.row("  mpi layer", "not tried: the loader cannot load the MPI library by itself (" + own + ")");
+        return;
+    }
+    if (const auto complaint = loaders_complaint({library.file, ours}); !complaint.empty()) {
+        findings.row("  mpi layer", "does not fit");
+        findings.problems.push_back("the MPI layer cannot cover " + which + ": " + complaint +
+                                    "; build CryptMPI against this MPI's mpi.h");
+        return;
+    }
+    auto counts = count_procedures(library.file);
+    if (!counts) {
+        findings.row("  mpi layer", "fits; " + counts.error().line);
+        return;
+    }
+    json["mpi_layer"] = true;
+    json["procedures"] = *counts;
+    const auto count = [&](const char* group) { return std::to_string((*counts)[group]) + " " + group; };
+    findings.row("  mpi layer", "fits (" + abi + " ABI): " + count("sealed") + ", " + count("local") + ", " +
+                                    count("refused") + ", " + count("unclassified") + " procedures");
+}
+
+void look_at_mpi(Findings& findings, Json& json, const config::Settings& settings,
+                 const config::Environment& environment, const MpiLibrary& library) {
+    config::Settings as_auto = settings;
+    as_auto.layer = config::Layer::automatic;
+    const LayerChoice choice = choose_layer(as_auto, environment, {library, {}, {}});
+    findings.row("  layer auto", text(choice).substr(6));
+    json["auto_layer"] = choice.layer == config::Layer::mpi ? "mpi" : "channel";
+    json["auto_reason"] = choice.reason;
+    if (settings.layer == config::Layer::channel && choice.layer == config::Layer::mpi) {
+        findings.problems.push_back(std::string("the setting layer is channel, but ") + choice.reason +
+                                    "; that network is closed to sealed jobs: leave layer at auto, or tell " +
+                                    name(library.mpi) + " to use TCP (" + how_to_take_tcp(library.mpi) + ")");
+    }
+    look_at_coverage(findings, json, settings, library);
+}
+
+void look_at_mpis(Findings& findings, const config::Settings& settings, const config::Environment& environment) {
     Json mpis = Json::array();
     findings.heading("MPI");
     for (const auto& launcher : launchers_in_path(environment)) {
         const auto library = library_beside(launcher);
-        const Transport transport =
-            library ? transport_of({launcher.mpi, *library}, environment) : Transport{"unknown", {}};
         findings.row(name(launcher.mpi), launcher.version);
         findings.row("  launcher", launcher.file.string());
         findings.row("  library", library ? library->string() : "not found");
-        findings.row("  between nodes", transport.text);
-        mpis.push_back({{"mpi", name(launcher.mpi)},
-                        {"version", launcher.version},
-                        {"launcher", launcher.file.string()},
-                        {"library", library ? library->string() : ""},
-                        {"transport", transport.text}});
-        if (transport.mend) {
-            findings.problems.push_back(std::string(name(launcher.mpi)) + " (" + launcher.file.string() +
-                                        ") would not use TCP between nodes; " + *transport.mend);
-        }
+        Json json = {{"mpi", name(launcher.mpi)},
+                     {"version", launcher.version},
+                     {"launcher", launcher.file.string()},
+                     {"library", library ? library->string() : ""}};
+        if (library) look_at_mpi(findings, json, settings, environment, {launcher.mpi, *library});
+        mpis.push_back(std::move(json));
     }
     if (mpis.empty())
         findings.row("none", "no launcher in PATH; cryptmpi run finds one beside a program's MPI library");
@@ -173,14 +253,14 @@ void look_at_settings(Findings& findings, const config::Settings& settings, cons
 }
 
 void look_at_system(Findings& findings) {
-    const auto devices = verbs_devices();
+    const auto networks = networks_around_tcp();
     std::string list;
-    for (const auto& device : devices) list += (list.empty() ? "" : ", ") + device;
+    for (const auto& network : networks) list += (list.empty() ? "" : ", ") + network;
     const auto seccomp = field("/proc/self/status", "Seccomp");
     findings.heading("System");
-    findings.row("verbs devices", list.empty() ? "none" : list + " (closed to sealed jobs)");
+    findings.row("networks beside TCP", list.empty() ? "none" : list + " (closed to jobs under the channel layer)");
     findings.row("seccomp", seccomp == "0" || seccomp.empty() ? "none" : "a filter is active (mode " + seccomp + ")");
-    findings.json["system"] = {{"verbs_devices", devices}, {"seccomp", seccomp}};
+    findings.json["system"] = {{"networks", networks}, {"seccomp", seccomp}};
 }
 
 int doctor(bool as_json) {
@@ -191,10 +271,11 @@ int doctor(bool as_json) {
         look_at_settings(findings, *settings, environment);
         look_at_key(findings, *settings);
         look_at_modules(findings, *settings);
+        look_at_layers(findings, *settings);
+        look_at_mpis(findings, *settings, environment);
     } else {
         findings.problems.push_back(settings.error().line);
     }
-    look_at_mpis(findings, environment);
     look_at_system(findings);
 
     findings.json["problems"] = findings.problems;
@@ -213,7 +294,7 @@ int doctor(bool as_json) {
 
 void add_doctor(CLI::App& app, int& status) {
     auto as_json = std::make_shared<bool>(false);
-    auto* sub = app.add_subcommand("doctor", "Check this machine: processor, modules, MPIs, key");
+    auto* sub = app.add_subcommand("doctor", "Check this machine: processor, modules, layers, MPIs, key");
     sub->add_flag("--json", *as_json, "As JSON");
     sub->footer("Exit status: 0 nothing wrong, 1 a problem was found; each is printed with its mend.");
     sub->callback([as_json, &status] { status = doctor(*as_json); });

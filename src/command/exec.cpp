@@ -37,12 +37,14 @@ int exec(const Options& options, const Words& program) {
     if (!settings) return complain(settings.error().line, kRefused);
     if (!settings->enabled) return replace_by(program.front(), program);
 
-    const LayerChoice choice = choose_layer(*settings, environment);
-    if (auto checked = check_installation(*settings, choice.layer); !checked)
-        return complain(checked.error().line, kRefused);
+    if (auto checked = check_key_and_module(*settings); !checked) return complain(checked.error().line, kRefused);
     auto file = coverable(program.front(), environment);
     if (!file) return complain(file.error().line, file.error().status);
+    const LayerChoice choice = choose_layer(*settings, environment, {library_of(*file, environment), {}, {}});
+    if (auto checked = check_library(*settings, choice.layer); !checked)
+        return complain(checked.error().line, kRefused);
 
+    pass_on_reason(choice);
     set_variable("LD_PRELOAD", preload_with(library_file(*settings, choice.layer), environment));
     if (!settings->job_id.empty()) set_variable("CRYPTMPI_JOB_ID", settings->job_id);
     // A launcher's children inherit its role; a rank that is started by exec is none.

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "aead/registry.hpp"
+#include "command/networks.hpp"
 #include "keys/job_key.hpp"
 
 namespace cryptmpi::command {
@@ -14,44 +15,56 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Devices of networks that carry messages around TCP.
-constexpr const char* kNetworkDevices[] = {"/dev/infiniband", "/dev/hfi1_0", "/dev/cxi0", "/dev/gni0"};
+const char* layer_name(config::Layer layer) {
+    return layer == config::Layer::mpi ? "mpi" : "channel";
+}
 
-/// Settings of MPIs and their transports that leave only TCP between nodes.
-bool tcp_is_asked_for(const config::Environment& environment) {
-    const auto is = [&](const char* name, std::string_view value) { return environment(name) == value; };
-    if (is("FI_PROVIDER", "tcp") || is("FI_PROVIDER", "sockets") || is("I_MPI_OFI_PROVIDER", "tcp")) return true;
-    if (const auto transports = environment("UCX_TLS")) {
-        return transports->find("tcp") != std::string::npos && transports->find("rc") == std::string::npos &&
-               transports->find("dc") == std::string::npos && transports->find("ud") == std::string::npos &&
-               transports->find("ib") == std::string::npos && transports->find("all") == std::string::npos;
-    }
-    const auto btl = environment("OMPI_MCA_btl");
-    return btl && btl->find("tcp") != std::string::npos && is("OMPI_MCA_pml", "ob1");
+/// A script's MPI is not known before it runs, but its launcher often is.
+std::optional<Mpi> mpi_of_launcher(const config::Environment& environment) {
+    if (environment("OMPI_COMM_WORLD_SIZE")) return Mpi::open_mpi;
+    if (environment("I_MPI_HYDRA_UUID")) return Mpi::intel;
+    return std::nullopt;
 }
 
 }  // namespace
 
-LayerChoice choose_layer(const config::Settings& settings, const config::Environment& environment) {
-    if (settings.layer != config::Layer::automatic) return {settings.layer, "the setting layer"};
-    std::error_code ignored;
-    for (const char* device : kNetworkDevices) {
-        if (!fs::exists(device, ignored)) continue;
-        if (tcp_is_asked_for(environment)) return {config::Layer::channel, "the environment asks the MPI for TCP"};
-        return {config::Layer::mpi, std::string("this node has ") + device};
+LayerChoice choose_layer(const config::Settings& settings, const config::Environment& environment,
+                         const LayerEvidence& evidence) {
+    if (settings.layer != config::Layer::automatic) {
+        // cryptmpi run has chosen for all nodes, and passes on why.
+        const auto reason = config::layer_reason(environment, layer_name(settings.layer));
+        return {settings.layer, reason.empty() ? "asked for by --layer or the setting layer" : reason};
     }
-    return {config::Layer::channel, "this node has no network but TCP's"};
+    Circumstances circumstances;
+    circumstances.mpi = evidence.library ? std::optional(evidence.library->mpi) : mpi_of_launcher(environment);
+    circumstances.parameters = parameters_of(evidence.library, environment);
+    for (const auto& [name, value] : evidence.variables) circumstances.parameters.add_variable(name, value);
+    circumstances.parameters.add_arguments(evidence.launcher_arguments);
+    circumstances.networks = networks_around_tcp();
+    return choose_layer(circumstances);
+}
+
+void pass_on_reason(const LayerChoice& choice) {
+    set_variable(kReasonVariable, std::string(layer_name(choice.layer)) + ": " + choice.reason);
+}
+
+std::string text(const LayerChoice& choice) {
+    return std::string("layer ") + layer_name(choice.layer) + ": " + choice.reason;
 }
 
 fs::path library_file(const config::Settings& settings, config::Layer layer) {
     return settings.module_folder / (layer == config::Layer::mpi ? "libcryptmpi-mpi.so" : "libcryptmpi-channel.so");
 }
 
+fs::path abi_library_file(const config::Settings& settings, const std::string& abi) {
+    return settings.module_folder / ("cryptmpi-mpi-" + abi + ".so");
+}
+
 fs::path agent_file(const config::Settings& settings) {
     return settings.module_folder / "cryptmpi-agent";
 }
 
-Result<void> check_installation(const config::Settings& settings, config::Layer layer) {
+Result<void> check_library(const config::Settings& settings, config::Layer layer) {
     const std::string library = library_file(settings, layer).string();
     std::error_code ignored;
     if (!fs::exists(library, ignored)) {
@@ -63,6 +76,10 @@ Result<void> check_installation(const config::Settings& settings, config::Layer 
                     "library " + library +
                         " cannot be preloaded, because its path has a space or a colon; install CryptMPI elsewhere");
     }
+    return {};
+}
+
+Result<void> check_key_and_module(const config::Settings& settings) {
     if (settings.module != "auto") {
         auto module = aead::choose(settings.module_folder.string(), settings.module, settings.suite);
         if (!module) return tl::unexpected<Error>(module.error());

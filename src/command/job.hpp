@@ -1,8 +1,13 @@
 // What exec and run do alike before a program starts.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "command/launchers.hpp"
+#include "command/layer_choice.hpp"
 #include "config/settings.hpp"
 
 namespace CLI {
@@ -11,20 +16,33 @@ class App;
 
 namespace cryptmpi::command {
 
-/// A layer for a job, and why this one.
-struct LayerChoice {
-    config::Layer layer;  // never automatic
-    std::string why;
+/// What is known of a job besides the settings and the environment.
+struct LayerEvidence {
+    std::optional<MpiLibrary> library;
+    std::vector<std::pair<std::string, std::string>> variables;  // for the ranks
+    std::vector<std::string> launcher_arguments;
 };
-/// The setting, or for "auto" what suits the networks of this node and what the environment tells the MPI to use.
-LayerChoice choose_layer(const config::Settings& settings, const config::Environment& environment);
+/// The setting, or for "auto" what the evidence and the networks of this node say.
+LayerChoice choose_layer(const config::Settings& settings, const config::Environment& environment,
+                         const LayerEvidence& evidence);
 
+inline constexpr const char* kReasonVariable = "CRYPTMPI_INTERNAL_LAYER_REASON";
+/// Lets what this process starts tell the reason in its report.
+void pass_on_reason(const LayerChoice& choice);
+
+/// "layer channel: this node has no ..."
+std::string text(const LayerChoice& choice);
+
+/// What the MPI layer's library loads for programs of one ABI.
+std::filesystem::path abi_library_file(const config::Settings& settings, const std::string& abi);
 /// The preloaded library of a layer and the agent that starts remote daemons, both in the module folder.
 std::filesystem::path library_file(const config::Settings& settings, config::Layer layer);
 std::filesystem::path agent_file(const config::Settings& settings);
 
-/// Everything but the program: the library, the module if one is named, the key file. Error: one line.
-Result<void> check_installation(const config::Settings& settings, config::Layer layer);
+/// The layer's library is there and can be preloaded. Error: one line.
+Result<void> check_library(const config::Settings& settings, config::Layer layer);
+/// The key file, and the module if one is named. Error: one line.
+Result<void> check_key_and_module(const config::Settings& settings);
 
 /// LD_PRELOAD with our library first, the user's own after it.
 std::string preload_with(const std::filesystem::path& library, const config::Environment& environment);

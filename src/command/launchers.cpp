@@ -137,6 +137,11 @@ std::optional<Mpi> library_kind(const fs::path& file) {
     return Mpi::mpich;
 }
 
+const char* abi_of(const MpiLibrary& library) {
+    if (library.file.filename().string().starts_with("libmpi_abi")) return "standard";
+    return library.mpi == Mpi::open_mpi ? "openmpi" : "mpich";
+}
+
 std::optional<MpiLibrary> library_of(const fs::path& program, const config::Environment& environment) {
     for (const auto& object : loaded_objects(program, environment)) {
         if (auto mpi = library_kind(object)) return MpiLibrary{*mpi, object};
@@ -212,44 +217,6 @@ std::optional<fs::path> library_beside(const Launcher& launcher) {
             return fs::canonical(candidate, ignored);
     }
     return std::nullopt;
-}
-
-std::vector<std::string> verbs_devices() {
-    std::vector<std::string> devices;
-    std::error_code error;
-    for (fs::directory_iterator entry("/dev/infiniband", error), end; !error && entry != end; entry.increment(error)) {
-        if (entry->path().filename().string().starts_with("uverbs")) devices.push_back(entry->path().string());
-    }
-    std::sort(devices.begin(), devices.end());
-    return devices;
-}
-
-Transport transport_of(const MpiLibrary& library, const config::Environment& environment) {
-    const bool devices = !verbs_devices().empty();
-    const auto by_variable = [&](const std::string& network, const char* variable,
-                                 const std::string& tcp) -> Transport {
-        const auto value = environment(variable);
-        const std::string setting = std::string(variable) + "=" + value.value_or("");
-        if (value && value->find("tcp") != std::string::npos) return {network + ", tcp (" + setting + ")", {}};
-        if (value) return {network + ", " + setting, std::string("set ") + variable + "=" + tcp};
-        if (devices) return {network + ", verbs devices", std::string("set ") + variable + "=" + tcp};
-        return {network + ", tcp (no verbs device here)", {}};
-    };
-    if (library.mpi == Mpi::open_mpi) {
-        // The variable is what --mca sets; the ob1 layer with the tcp component uses sockets only.
-        const auto btl = environment("OMPI_MCA_btl");
-        const bool ucx = environment("OMPI_MCA_pml") == "ucx";
-        if (ucx) return by_variable("UCX", "UCX_TLS", "tcp,self");
-        if (btl && btl->find("tcp") != std::string::npos) return {"btl tcp (OMPI_MCA_btl=" + *btl + ")", {}};
-        if (devices) return {"verbs devices", "add --mca pml ob1 --mca btl tcp,vader,self"};
-        return {"btl tcp (no verbs device here)", {}};
-    }
-    if (library.mpi == Mpi::intel) return by_variable("libfabric", "FI_PROVIDER", "tcp");
-    std::vector<fs::path> objects = loaded_objects(library.file, environment);
-    const bool ucx = std::any_of(objects.begin(), objects.end(), [](const fs::path& object) {
-        return object.filename().string().starts_with("libucp");
-    });
-    return ucx ? by_variable("UCX", "UCX_TLS", "tcp,self") : by_variable("libfabric", "FI_PROVIDER", "tcp");
 }
 
 std::vector<std::string> command_line(const Launcher& launcher, const Launch& launch) {

@@ -25,6 +25,9 @@ struct MpiLibrary {
 /// Which MPI a shared object is, by its name and content; nullopt when it is none.
 std::optional<Mpi> library_kind(const std::filesystem::path& file);
 
+/// The MPI ABI that it follows, as our libraries are named: "mpich", "openmpi", "standard".
+const char* abi_of(const MpiLibrary& library);
+
 /// The MPI library that the loader would load for `program`.
 std::optional<MpiLibrary> library_of(const std::filesystem::path& program, const config::Environment& environment);
 
@@ -46,16 +49,6 @@ std::vector<Launcher> launchers_in_path(const config::Environment& environment);
 
 /// The library that belongs to `launcher`, if it can be found.
 std::optional<std::filesystem::path> library_beside(const Launcher& launcher);
-
-/// How the ranks of this library would travel between nodes.
-struct Transport {
-    std::string text;                 // "UCX, tcp (UCX_TLS=tcp,self)"
-    std::optional<std::string> mend;  // set when it would not be TCP
-};
-Transport transport_of(const MpiLibrary& library, const config::Environment& environment);
-
-/// Devices that offer a road between nodes past the socket calls.
-std::vector<std::string> verbs_devices();
 
 struct Host {
     std::string name;

@@ -147,6 +147,19 @@ int supervise(const Words& line) {
     }
 }
 
+/// All that says how the job's ranks will travel between nodes.
+LayerEvidence evidence_of(const Launch& launch, const Launcher& launcher, const fs::path& program,
+                          const config::Environment& environment) {
+    LayerEvidence evidence;
+    evidence.library = library_of(program, environment);
+    if (!evidence.library) evidence.library = MpiLibrary{launcher.mpi, library_beside(launcher).value_or("")};
+    for (const auto& [variable, value] : launch.variables) {
+        if (value) evidence.variables.emplace_back(variable, *value);
+    }
+    evidence.launcher_arguments = launch.extra;
+    return evidence;
+}
+
 void print_verdict(const fs::path& report_file) {
     const auto text = report::summarize(report_file);
     complain(text ? text->substr(0, text->find('\n')) + " Report: " + report_file.string() : text.error().line, 0);
@@ -170,9 +183,8 @@ int run(const Options& options, const Words& program) {
     environment = config::process_environment();
     auto settings = config::load(environment);
     if (!settings) return refuse(settings.error().line);
-    const LayerChoice choice = choose_layer(*settings, environment);
     if (settings->enabled) {
-        if (auto checked = check_installation(*settings, choice.layer); !checked) return refuse(checked.error().line);
+        if (auto checked = check_key_and_module(*settings); !checked) return refuse(checked.error().line);
     }
 
     Launch launch;
@@ -210,6 +222,10 @@ int run(const Options& options, const Words& program) {
         return replace_by(line.front(), line);
     }
 
+    const LayerChoice choice =
+        choose_layer(*settings, environment, evidence_of(launch, *launcher, executable, environment));
+    if (auto checked = check_library(*settings, choice.layer); !checked) return refuse(checked.error().line);
+
     auto job = settings->job_id;
     if (!environment("CRYPTMPI_JOB_ID")) {
         auto random = random_job_id();
@@ -232,6 +248,7 @@ int run(const Options& options, const Words& program) {
     set_variable("CRYPTMPI_JOB_ID", job);
     // Chosen once for all nodes.
     set_variable("CRYPTMPI_LAYER", choice.layer == config::Layer::mpi ? "mpi" : "channel");
+    pass_on_reason(choice);
     if (choice.layer == config::Layer::channel) {
         set_variable("CRYPTMPI_INTERNAL_ROLE", "launcher");
         set_variable("CRYPTMPI_INTERNAL_SEALED_LAUNCHER", "1");  // its ranks reach it under scope "all", too
@@ -244,9 +261,9 @@ int run(const Options& options, const Words& program) {
 
     environment = config::process_environment();
     for (const auto& [variable, value] : environment.variables()) {
-        if (variable.starts_with("CRYPTMPI_") && !variable.starts_with("CRYPTMPI_INTERNAL_")) {
+        const bool one_process_only = variable.starts_with("CRYPTMPI_INTERNAL_") && variable != kReasonVariable;
+        if (variable.starts_with("CRYPTMPI_") && !one_process_only)
             launch.variables.emplace_back(variable, std::nullopt);
-        }
     }
     launch.command.insert(launch.command.begin(), {own_file().string(), "exec", "--"});
 
@@ -254,7 +271,9 @@ int run(const Options& options, const Words& program) {
     if (options.verbose) {
         std::string text;
         for (const auto& word : line) text += " " + shell_word(word);
-        complain(std::string("starting ") + name(launcher->mpi) + " (" + launcher->version + "):" + text, 0);
+        complain(std::string("starting ") + name(launcher->mpi) + " (" + launcher->version + "), " +
+                     command::text(choice) + ":" + text,
+                 0);
     }
     const int status = supervise(line);
     if (!report_file.empty()) {

@@ -501,4 +501,10 @@ Process identify(const Environment& environment) {
     return process;
 }
 
+std::string layer_reason(const Environment& environment, std::string_view layer) {
+    const auto told = environment("CRYPTMPI_INTERNAL_LAYER_REASON");
+    const std::string lead = std::string(layer) + ": ";
+    return told && told->starts_with(lead) ? told->substr(lead.size()) : "";
+}
+
 }  // namespace cryptmpi::config

@@ -93,4 +93,8 @@ struct Process {
 };
 Process identify(const Environment& environment);
 
+/// Why this process runs under `layer` ("channel", "mpi"), as cryptmpi run or exec said in
+/// CRYPTMPI_INTERNAL_LAYER_REASON; empty when they did not choose it.
+std::string layer_reason(const Environment& environment, std::string_view layer);
+
 }  // namespace cryptmpi::config

@@ -298,6 +298,43 @@ def test_run_passes_all_through(home, launcher):
     assert line[line.index(str(COMMAND)):] == [str(COMMAND), "exec", "--", "sh", "-c", 'cat; echo "$1"; exit 5', "-", "a b"]
 
 
+REASON = "CRYPTMPI_INTERNAL_LAYER_REASON"
+
+
+@pytest.mark.parametrize("options, variables, layer, reason", [
+    ([], {"FI_PROVIDER": "psm3"}, "mpi", "FI_PROVIDER=psm3"),
+    (["--env", "UCX_TLS=rc"], {}, "mpi", "UCX_TLS=rc"),
+    (["--launcher-args", "-genv UCX_TLS tcp"], {"UCX_TLS": "rc"}, "channel", "UCX_TLS"),
+    (["--layer", "mpi"], {}, "mpi", "--layer"),
+    (["--layer", "auto"], {"CRYPTMPI_LAYER": "mpi", "UCX_TLS": "tcp"}, "channel", "UCX_TLS=tcp"),
+])
+def test_run_chooses_the_layer_for_all(home, launcher, options, variables, layer, reason):
+    """Also for the ranks: exec, which could choose otherwise on its node, keeps to it and to the reason."""
+    program = ["printenv", "CRYPTMPI_LAYER", REASON, "LD_PRELOAD"]
+    done = cryptmpi(home, "run", "-n", "1", "--verbose", "--mpi", launcher, *options, *program, COMMAND=COMMAND, **variables)
+    assert done.returncode == 0, done
+    chosen, why, preload = done.stdout.splitlines()
+    assert chosen == layer and why.startswith(f"{layer}: ") and reason in why
+    assert preload == str(LIBRARY.parent / f"libcryptmpi-{layer}.so")
+    assert f"layer {why}" in done.stderr
+    assert ("-launcher-exec" in (home / "line").read_text()) == (layer == "channel")
+
+
+@pytest.mark.parametrize("variables, layer, reason", [
+    ({}, "channel", "no network but TCP's"),
+    ({"OMPI_COMM_WORLD_SIZE": "2", "OMPI_MCA_pml": "cm", "OMPI_MCA_mtl": "psm2"}, "mpi", "OMPI_MCA_mtl=psm2"),
+    ({"CRYPTMPI_LAYER": "mpi"}, "mpi", "--layer or the setting layer"),
+    ({"CRYPTMPI_LAYER": "mpi", REASON: "mpi: as run said"}, "mpi", "as run said"),
+    ({"CRYPTMPI_LAYER": "mpi", REASON: "channel: of another job"}, "mpi", "--layer or the setting layer"),
+])
+def test_exec_chooses_the_layer(home, variables, layer, reason):
+    if os.path.exists("/dev/infiniband"):
+        pytest.skip("this machine has a network beside TCP")
+    why, preload = cryptmpi(home, "exec", "printenv", REASON, "LD_PRELOAD", check=True, **variables).stdout.splitlines()
+    assert why.startswith(f"{layer}: ") and reason in why
+    assert preload == str(LIBRARY.parent / f"libcryptmpi-{layer}.so")
+
+
 def test_run_forwards_signals(home, launcher):
     process = subprocess.Popen([COMMAND, "run", "-n", "1", "--mpi", launcher, "sh", "-c",
                                 "trap 'exit 9' TERM; echo ready; while :; do sleep 0.1; done"],
@@ -338,9 +375,35 @@ def test_doctor(home):
     assert done.returncode == (0 if found["ok"] else 1)
     assert any(module["name"] == "openssl" and module["usable"] for module in found["modules"])
     assert found["key_file"]["mode"] == "0600" and found["key_file"]["usable"]
+    assert found["layers"]["channel"]["usable"] and found["layers"]["mpi"]["usable"]
+    assert set(found["layers"]["mpi"]["abis"]) == {"standard", "mpich", "openmpi"} and found["layers"]["mpi"]["abis"]["standard"]
+    for mpi in found["mpis"]:
+        if mpi["library"]:
+            assert mpi["auto_layer"] in ("channel", "mpi") and mpi["auto_reason"]
+            assert not mpi["mpi_layer"] or mpi["procedures"]["sealed"] > 50, mpi
     key_file(home).chmod(0o644)
     done = cryptmpi(home, "doctor")
     assert done.returncode == 1 and "chmod 600" in done.stdout
+
+
+def test_doctor_of_a_broken_layer(home, tmp_path):
+    """Each library of the MPI layer missing or spoilt is a problem with its mend."""
+    libraries = tmp_path / "cryptmpi"
+    shutil.copytree(LIBRARY.parent, libraries, symlinks=True)
+    (libraries / "libcryptmpi-channel.so").write_text("not a library")
+    (libraries / "libcryptmpi-mpi.so").unlink()
+    for abi in ("mpich", "openmpi"):
+        (libraries / f"cryptmpi-mpi-{abi}.so").unlink(missing_ok=True)
+    done = cryptmpi(home, "doctor", "--json", CRYPTMPI_MODULE_FOLDER=libraries, FI_PROVIDER="verbs", UCX_TLS="rc", OMPI_MCA_pml="v",
+                    CRYPTMPI_LAYER="channel")
+    found = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert any("libcryptmpi-channel.so cannot be loaded" in problem and "install" in problem for problem in found["problems"])
+    assert any("libcryptmpi-mpi.so is missing" in problem for problem in found["problems"])
+    assert not found["layers"]["channel"]["usable"] and not found["layers"]["mpi"]["usable"]
+    for mpi in filter(lambda mpi: mpi["library"], found["mpis"]):
+        assert not mpi["mpi_layer"] and any(f"cryptmpi-mpi-{mpi['abi']}.so is missing" in problem for problem in found["problems"])
+        assert mpi["auto_layer"] == "mpi" and any(mpi["auto_reason"] in problem and "TCP" in problem for problem in found["problems"])
 
 
 def test_report(home):

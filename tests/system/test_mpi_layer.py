@@ -43,7 +43,7 @@ def test_sealed_job(mpi, build, nodes, tmp_path):
     assert ended(mpi, sealed, "all as sent"), sealed.output
     assert count(tmp_path / "sealed.pcap", [canary])[0][canary] == 0
     facts = sealing.report(tmp_path / "report.json")
-    assert facts["layer"] == "mpi"
+    assert facts["layer"] == "mpi" and facts["layer_reason"] == "asked for by --layer or the setting layer"
     assert facts["complete"] and not facts["errors"], facts
     assert facts["ranks_reported"] == facts["ranks"] == 2
     assert facts["totals"]["sealed_bytes_sent"] > 100_000_000
