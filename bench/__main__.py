@@ -1,4 +1,4 @@
-"""MPI ping-pong between two nodes, plain against sealed, the two taking turns; medians of several turns, and their ratio."""
+"""MPI ping-pong between two nodes, plain and sealed by each layer in turn; medians of several turns, and their ratios."""
 
 import argparse
 import json
@@ -14,6 +14,7 @@ from lab.stacks import STACKS, stack
 
 FOLDER = REPOSITORY / "build" / "bench"
 HERE = Path(__file__).resolve().parent
+LAYERS = ("channel", "mpi")
 SIZES = [1, 256, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20]
 
 
@@ -41,22 +42,27 @@ def measure(lab, mpi, line, env, timeout):
     raise LabError(f"{mpi.name}: the ping-pong failed: {done.why()}: {done.output.strip()[-300:]}")
 
 
-def bench_one(lab, mpi, sealing, turns, rounds, timeout):
+def bench_one(lab, mpi, sealings, turns, rounds, timeout):
+    """Rows of results, by layer and size."""
     program = [compile_for(mpi), str(rounds), *map(str, SIZES)]
-    taken = {"plain": [], "sealed": []}
+    taken = {kind: [] for kind in ("plain", *sealings)}
     for _ in range(turns):
         taken["plain"].append(measure(lab, mpi, program, {}, timeout))
-        taken["sealed"].append(measure(lab, mpi, sealing.exec_line(program), sealing.env(), timeout))
-    rows = []
-    for size in SIZES:
-        plain, sealed = (statistics.median(turn[size] for turn in taken[kind]) for kind in ("plain", "sealed"))
-        rows.append({"bytes": size, "plain_us": round(plain, 2), "sealed_us": round(sealed, 2), "ratio": round(sealed / plain, 3)})
-    return rows
+        for layer, sealing in sealings.items():
+            taken[layer].append(measure(lab, mpi, sealing.exec_line(program), sealing.env(), timeout))
+    medians = {kind: {size: statistics.median(turn[size] for turn in results) for size in SIZES} for kind, results in taken.items()}
+    return [row(mpi, layer, size, medians["plain"][size], medians[layer][size]) for layer in sealings for size in SIZES]
+
+
+def row(mpi, layer, size, plain, sealed):
+    return {"layer": layer, "mpi": mpi.name, "transport": mpi.transport, "network": "veth", "benchmark": "ping-pong", "size": size, "ranks": 2,
+            "plain_us": round(plain, 2), "sealed_us": round(sealed, 2), "added_pct": round(100 * (sealed / plain - 1), 1)}
 
 
 def main():
     parser = argparse.ArgumentParser(prog="make bench-quick", description=__doc__)
     parser.add_argument("--stack", action="append", help="only this MPI (several allowed)")
+    parser.add_argument("--layer", action="append", choices=LAYERS, help="only this layer")
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=1000, help="round trips of the small messages in a turn")
     parser.add_argument("--timeout", type=float, default=120)
@@ -69,26 +75,28 @@ def main():
     os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     FOLDER.mkdir(parents=True, exist_ok=True)
 
-    results, problems = [], []
+    rows, problems = [], []
     with Lab(isolated=why_not is None) as lab:
-        sealing = Sealing(FOLDER / "config", lab, options.cryptmpi)
-        print(f"{'MPI':24}" + "".join(f"{readable(size):>16}" for size in SIZES) + "    one-way us plain, sealed/plain", flush=True)
+        sealings = {layer: Sealing(FOLDER / "config", lab, options.cryptmpi, {"layer": layer}) for layer in options.layer or LAYERS}
+        print(f"{'MPI':20}{'layer':10}" + "".join(f"{readable(size):>16}" for size in SIZES) + "    one-way us plain, sealed/plain", flush=True)
         for mpi in [stack(name) for name in options.stack] if options.stack else STACKS:
             if not mpi.present():
                 problems.append(f"{mpi.name} is not installed")
                 continue
             try:
-                rows = bench_one(lab, mpi, sealing, options.turns, options.rounds, options.timeout)
+                found = bench_one(lab, mpi, sealings, options.turns, options.rounds, options.timeout)
             except LabError as error:
                 problems.append(str(error))
                 continue
-            results.append({"mpi": mpi.name, "title": mpi.title, "transport": mpi.transport, "sizes": rows})
-            print(f"{mpi.name:24}" + "".join(f"{row['plain_us']:>9.1f} x{row['ratio']:<5.2f}" for row in rows), flush=True)
-    report = {"turns": options.turns, "rounds": options.rounds, "ranks": 2, "results": results, "problems": problems}
-    (FOLDER / "pingpong.json").write_text(json.dumps(report, indent=2) + "\n")
+            rows += found
+            for layer in sealings:
+                ratios = [(one["plain_us"], one["sealed_us"] / one["plain_us"]) for one in found if one["layer"] == layer]
+                print(f"{mpi.name:20}{layer:10}" + "".join(f"{plain:>9.1f} x{ratio:<5.2f}" for plain, ratio in ratios), flush=True)
+    report = {"turns": options.turns, "rounds": options.rounds, "rows": rows, "problems": problems}
+    (FOLDER / "report.json").write_text(json.dumps(report, indent=2) + "\n")
     for problem in problems:
         print(f"NOT MEASURED: {problem}")
-    print(f"Medians of {options.turns} turns each, plain and sealed in turn. Report: build/bench/pingpong.json")
+    print(f"Medians of {options.turns} turns each, plain and sealed in turn. Report: build/bench/report.json")
     return 1 if problems else 0
 
 

@@ -268,7 +268,7 @@ int wait_one(Layer& layer, MPI_Request* request, MPI_Status* status) {
     const MPI_Request handle = *request;
     if (!may_block(layer)) {
         if (guard) guard.unlock();
-        return repeat([&](int& done) { return Test(request, &done, status); });
+        return repeat(layer, [&](int& done) { return Test(request, &done, status); });
     }
     if (!is_active(layer.requests().find(handle))) {
         if (guard) guard.unlock();
@@ -365,7 +365,7 @@ int Waitall(int count, MPI_Request* requests, MPI_Status* statuses) {
     auto guard = layer.guard();
     if (!may_block(layer)) {
         if (guard) guard.unlock();
-        return repeat([&](int& done) { return Testall(count, requests, &done, statuses); });
+        return repeat(layer, [&](int& done) { return Testall(count, requests, &done, statuses); });
     }
     Taken taken(layer, count, requests);
     if (guard) guard.unlock();
@@ -427,7 +427,7 @@ int Waitany(int count, MPI_Request* requests, int* index, MPI_Status* status) {
     const std::vector<MPI_Request> handles(requests, requests + std::max(count, 0));
     if (layer.threads() || !may_block(layer) || find_finished(layer, handles) != MPI_UNDEFINED) {
         if (guard) guard.unlock();
-        return repeat([&](int& done) { return Testany(count, requests, index, &done, status); });
+        return repeat(layer, [&](int& done) { return Testany(count, requests, index, &done, status); });
     }
     MPI_Status own;
     MPI_Status& mine = status == MPI_STATUS_IGNORE ? own : *status;
@@ -495,7 +495,7 @@ int Waitsome(int count, MPI_Request* requests, int* done, int* indices, MPI_Stat
     const std::vector<MPI_Request> handles(requests, requests + std::max(count, 0));
     if (layer.threads() || !may_block(layer) || find_finished(layer, handles) != MPI_UNDEFINED) {
         if (guard) guard.unlock();
-        return repeat([&](int& some) {
+        return repeat(layer, [&](int& some) {
             const int code = Testsome(count, requests, done, indices, statuses);
             some = *done;
             return code;

@@ -21,14 +21,15 @@ int conclude_held(Layer& layer, Operation& operation, std::unique_ptr<Held> held
 /// Lets everything large go on that is not finished. Every call that waits or tests comes here.
 void progress(Layer& layer);
 
-/// Calls a Test form, which says whether it is done, until it is.
+/// Calls a Test form, which says whether it is done, until it is. Whether a rank that waits leaves the core to others
+/// is up to its MPI, whose progress every attempt makes; among our threads, the lock has to change hands.
 template <class Attempt>
-int repeat(Attempt attempt) {
+int repeat(const Layer& layer, Attempt attempt) {
     for (;;) {
         int done = 0;
         const int code = attempt(done);
         if (done != 0 || code != MPI_SUCCESS) return code;
-        sched_yield();
+        if (layer.threads()) sched_yield();
     }
 }
 

@@ -126,7 +126,7 @@ int Probe(int from, int tag, MPI_Comm comm, MPI_Status* status) {
             return code;
         }
     }
-    return repeat([&](int& done) { return Iprobe(from, tag, comm, &done, status); });
+    return repeat(layer, [&](int& done) { return Iprobe(from, tag, comm, &done, status); });
 }
 
 namespace {
@@ -196,7 +196,7 @@ int Mprobe(int from, int tag, MPI_Comm comm, MPI_Message* message, MPI_Status* s
     // Two threads' messages must be noted in the order in which MPI gave them out.
     if (layer.threads() || !layer.requests().unfinished.empty() || !communicator->held().empty()) {
         if (guard) guard.unlock();
-        return repeat([&](int& done) { return Improbe(from, tag, comm, &done, message, status); });
+        return repeat(layer, [&](int& done) { return Improbe(from, tag, comm, &done, message, status); });
     }
     MPI_Status own = {};
     MPI_Status& mine = status == MPI_STATUS_IGNORE ? own : *status;
