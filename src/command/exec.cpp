@@ -45,7 +45,7 @@ int exec(const Options& options, const Words& program) {
         return complain(checked.error().line, kRefused);
 
     pass_on_reason(choice);
-    set_variable("LD_PRELOAD", preload_with(library_file(*settings, choice.layer), environment));
+    set_variable("LD_PRELOAD", preload_with(*settings, choice.layer, environment));
     if (!settings->job_id.empty()) set_variable("CRYPTMPI_JOB_ID", settings->job_id);
     // A launcher's children inherit its role; a rank that is started by exec is none.
     if (options.role.empty()) {

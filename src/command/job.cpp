@@ -1,11 +1,14 @@
 #include "command/job.hpp"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <string_view>
+#include <vector>
 
 #include "aead/registry.hpp"
+#include "command/elf.hpp"
 #include "command/networks.hpp"
 #include "keys/job_key.hpp"
 
@@ -24,6 +27,35 @@ std::optional<Mpi> mpi_of_launcher(const config::Environment& environment) {
     if (environment("OMPI_COMM_WORLD_SIZE")) return Mpi::open_mpi;
     if (environment("I_MPI_HYDRA_UUID")) return Mpi::intel;
     return std::nullopt;
+}
+
+std::vector<std::string> preloaded_by_user(const fs::path& library, const config::Environment& environment) {
+    const std::string all = environment("LD_PRELOAD").value_or("");
+    std::vector<std::string> others;
+    for (std::size_t start = 0; start < all.size();) {
+        const auto end = std::min(all.find_first_of(" :", start), all.size());
+        const std::string entry = all.substr(start, end - start);
+        if (!entry.empty() && entry != library.native()) others.push_back(entry);
+        start = end + 1;
+    }
+    return others;
+}
+
+/// As LD_PRELOAD names it: by its path, or by a name that the loader looks for.
+bool is_mpi_library(const std::string& entry) {
+    const auto defines_it = [](const fs::path& file) {
+        const auto functions = exported_functions(file);
+        return functions && std::find(functions->begin(), functions->end(), "PMPI_Send") != functions->end();
+    };
+    if (entry.find('/') != std::string::npos) return defines_it(entry);
+    const auto files = cached_objects(entry);
+    return std::any_of(files.begin(), files.end(), defines_it);
+}
+
+std::string joined(const std::vector<std::string>& entries) {
+    std::string text;
+    for (const auto& entry : entries) text += (text.empty() ? "" : ":") + entry;
+    return text;
 }
 
 }  // namespace
@@ -90,20 +122,16 @@ Result<void> check_key_and_module(const config::Settings& settings) {
 }
 
 std::string preload_without(const fs::path& library, const config::Environment& environment) {
-    const std::string all = environment("LD_PRELOAD").value_or("");
-    std::string others;
-    for (std::size_t start = 0; start < all.size();) {
-        const auto end = std::min(all.find_first_of(" :", start), all.size());
-        const std::string_view entry(all.data() + start, end - start);
-        if (!entry.empty() && entry != library.native()) others += (others.empty() ? "" : ":") + std::string(entry);
-        start = end + 1;
-    }
-    return others;
+    return joined(preloaded_by_user(library, environment));
 }
 
-std::string preload_with(const fs::path& library, const config::Environment& environment) {
-    const std::string others = preload_without(library, environment);
-    return others.empty() ? library.string() : library.string() + ":" + others;
+std::string preload_with(const config::Settings& settings, config::Layer layer,
+                         const config::Environment& environment) {
+    const fs::path library = library_file(settings, layer);
+    std::vector<std::string> all = preloaded_by_user(library, environment);
+    const auto place = layer == config::Layer::mpi ? std::find_if(all.begin(), all.end(), is_mpi_library) : all.begin();
+    all.insert(place, library.string());
+    return joined(all);
 }
 
 void add_layer_option(CLI::App& subcommand, std::string& layer) {

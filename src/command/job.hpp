@@ -44,8 +44,9 @@ Result<void> check_library(const config::Settings& settings, config::Layer layer
 /// The key file, and the module if one is named. Error: one line.
 Result<void> check_key_and_module(const config::Settings& settings);
 
-/// LD_PRELOAD with our library first, the user's own after it.
-std::string preload_with(const std::filesystem::path& library, const config::Environment& environment);
+/// LD_PRELOAD with a layer's library. The channel's comes first, the user's own after it. The MPI layer's comes behind
+/// the user's own, which may be tools that stand between the program and MPI, and before an MPI library among them.
+std::string preload_with(const config::Settings& settings, config::Layer layer, const config::Environment& environment);
 /// LD_PRELOAD without it; empty when nothing else was there.
 std::string preload_without(const std::filesystem::path& library, const config::Environment& environment);
 

@@ -253,7 +253,7 @@ int run(const Options& options, const Words& program) {
         set_variable("CRYPTMPI_INTERNAL_ROLE", "launcher");
         set_variable("CRYPTMPI_INTERNAL_SEALED_LAUNCHER", "1");  // its ranks reach it under scope "all", too
         set_variable("CRYPTMPI_INTERNAL_AGENT_RSH", options.rsh.empty() ? "ssh" : options.rsh);
-        set_variable("LD_PRELOAD", preload_with(library_file(*settings, choice.layer), environment));
+        set_variable("LD_PRELOAD", preload_with(*settings, choice.layer, environment));
         launch.agent = agent_file(*settings).string();
     } else {
         launch.agent = options.rsh;

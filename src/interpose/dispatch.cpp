@@ -3,7 +3,6 @@
 #include "interpose/dispatch.hpp"
 
 #include <dlfcn.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -23,7 +22,6 @@ namespace {
 
 constexpr std::size_t kProcedures = std::size(kTable);
 constexpr std::size_t kSpares = 64;  // as in trampolines.S
-constexpr int kExitRefused = 1;
 
 }  // namespace
 }  // namespace cryptmpi::interpose
@@ -36,19 +34,6 @@ extern void* const cryptmpi_entries[cryptmpi::interpose::kProcedures + cryptmpi:
 
 namespace cryptmpi::interpose {
 namespace {
-
-[[noreturn]] void end(const std::string& line) {
-    const std::string whole = "cryptmpi: " + line + "\n";
-    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, whole.data(), whole.size());
-    _exit(kExitRefused);
-}
-
-std::string own_folder() {
-    Dl_info information{};
-    dladdr(reinterpret_cast<const void*>(end), &information);
-    const std::string file = information.dli_fname;
-    return file.substr(0, file.rfind('/') + 1);
-}
 
 MpiLibrary the_library(const std::vector<LoadedObject>& objects) {
     const auto libraries = mpi_libraries(objects);
@@ -135,13 +120,18 @@ private:
         if (!is_c_procedure(reference.name)) return as_it_is;
         // MPI's calls of itself are its own affair: they go where they went without us. (Who calls cannot be told from
         // the return address: a user's callback may end in a jump to MPI_Send.)
-        if (object.file() == library_.file) return reference.own != nullptr ? reference.own : as_it_is;
-        if (reference.own != nullptr) return as_it_is;
         const auto procedure = procedure_named(reference.name);
+        if (object.file() == library_.file) {
+            const bool changed = reference.variable && !(procedure && as_it_is == entry_of(*procedure));
+            return reference.own != nullptr && !changed ? reference.own : as_it_is;
+        }
+        if (reference.own != nullptr) return as_it_is;
         if (!procedure) return address_of_unknown(std::string(without_profiling(reference.name)), as_it_is);
         // A weak reference asks whether MPI has it; that we have an entry for it is no answer.
         const bool missing = reference.weak && binding_->address(kTable[*procedure].name) == nullptr;
-        return missing ? nullptr : as_it_is;
+        if (missing) return nullptr;
+        // Bound past us, by whatever means.
+        return mpi_->holds(as_it_is) ? entry_of(*procedure) : as_it_is;
     }
 
     std::string unknown_name(std::size_t spare) {
@@ -154,6 +144,7 @@ private:
     inline static const MpiLibrary* looked_up_ = nullptr;
     const std::vector<LoadedObject> objects_ = LoadedObject::all();
     const MpiLibrary library_;
+    const LoadedObject* mpi_ = LoadedObject::holding(objects_, library_.find("PMPI_Send"));
     const cryptmpi_binding* binding_ = nullptr;
     std::mutex lock_;
     std::vector<std::string> unknown_;  // by the number of the spare entry

@@ -1,8 +1,31 @@
 #include "interpose/library.hpp"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 namespace cryptmpi::interpose {
+
+void end(const std::string& line) {
+    constexpr int kRefused = 125;  // as `cryptmpi exec`
+    const std::string whole = "cryptmpi: " + line + "\n";
+    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, whole.data(), whole.size());
+    _exit(kRefused);
+}
+
+std::string own_folder() {
+    Dl_info information{};
+    dladdr(reinterpret_cast<const void*>(own_folder), &information);
+    const std::string file = information.dli_fname;
+    return file.substr(0, file.rfind('/') + 1);
+}
+
+bool is_ours(const std::string& file) {
+    return file.starts_with(own_folder() + "cryptmpi-mpi-");
+}
+
+bool is_called_as_mpi(const std::string& file) {
+    return file.substr(file.rfind('/') + 1).starts_with("libmpi");
+}
 
 const char* MpiLibrary::abi() const {
     // An MPI library of another ABI may answer MPI_Abi_get_version, too: the standard fixes the file's name.

@@ -20,6 +20,16 @@ struct MpiLibrary {
     const char* abi() const;
 };
 
+/// Ends the process: one line, and the status of what is refused.
+[[noreturn]] void end(const std::string& line);
+
+/// The folder with all libraries of ours, and whether this file is one of them.
+std::string own_folder();
+bool is_ours(const std::string& file);
+
+/// Is this what an MPI library's file is called? They all begin so.
+bool is_called_as_mpi(const std::string& file);
+
 /// The objects among these that are an MPI library: those that define PMPI_Send.
 std::vector<MpiLibrary> mpi_libraries(const std::vector<LoadedObject>& objects);
 

@@ -11,22 +11,30 @@ namespace {
 #if defined(__x86_64__)
 constexpr ElfW(Word) kCall = R_X86_64_JUMP_SLOT;
 constexpr ElfW(Word) kAddress = R_X86_64_GLOB_DAT;
+constexpr ElfW(Word) kPointer = R_X86_64_64;
 #elif defined(__aarch64__)
 constexpr ElfW(Word) kCall = R_AARCH64_JUMP_SLOT;
 constexpr ElfW(Word) kAddress = R_AARCH64_GLOB_DAT;
+constexpr ElfW(Word) kPointer = R_AARCH64_ABS64;
 #endif
 
 using Relocation = ElfW(Rela);
 
-/// The parts of an object's dynamic section that relocations need.
+}  // namespace
+
+/// The parts of an object's dynamic section that relocations and symbols need.
 struct Dynamic {
     const ElfW(Sym) * symbols = nullptr;
     const char* strings = nullptr;
+    const ElfW(Word) * gnu_hash = nullptr;
+    const ElfW(Word) * hash = nullptr;
     const Relocation* calls = nullptr;
     std::size_t call_bytes = 0;
     const Relocation* others = nullptr;
     std::size_t other_bytes = 0;
 };
+
+namespace {
 
 Dynamic read_dynamic(const ElfW(Dyn) * entry, ElfW(Addr) base) {
     // The loader adds the base to these in place, but for objects whose dynamic section is read-only.
@@ -39,6 +47,12 @@ Dynamic read_dynamic(const ElfW(Dyn) * entry, ElfW(Addr) base) {
                 break;
             case DT_STRTAB:
                 dynamic.strings = reinterpret_cast<const char*>(at(entry->d_un.d_ptr));
+                break;
+            case DT_GNU_HASH:
+                dynamic.gnu_hash = reinterpret_cast<const ElfW(Word)*>(at(entry->d_un.d_ptr));
+                break;
+            case DT_HASH:
+                dynamic.hash = reinterpret_cast<const ElfW(Word)*>(at(entry->d_un.d_ptr));
                 break;
             case DT_JMPREL:
                 dynamic.calls = reinterpret_cast<const Relocation*>(at(entry->d_un.d_ptr));
@@ -57,6 +71,22 @@ Dynamic read_dynamic(const ElfW(Dyn) * entry, ElfW(Addr) base) {
         }
     }
     return dynamic;
+}
+
+/// Only the tables of hashes tell how many symbols there are.
+std::size_t count_of_symbols(const Dynamic& dynamic) {
+    if (dynamic.hash != nullptr) return dynamic.hash[1];
+    if (dynamic.gnu_hash == nullptr) return 0;
+    const ElfW(Word)* header = dynamic.gnu_hash;
+    const ElfW(Word) bucket_count = header[0];
+    const ElfW(Word) first = header[1];
+    const ElfW(Word)* buckets = header + 4 + header[2] * (sizeof(ElfW(Addr)) / sizeof(ElfW(Word)));
+    const ElfW(Word)* chains = buckets + bucket_count;
+    ElfW(Word) last = 0;
+    for (ElfW(Word) i = 0; i < bucket_count; ++i) last = std::max(last, buckets[i]);
+    if (last < first) return first;
+    while ((chains[last - first] & 1) == 0) ++last;
+    return last + 1;
 }
 
 /// The pages that the loader made read-only after it had filled them, writable for a while.
@@ -116,20 +146,45 @@ bool LoadedObject::holds(const void* address) const {
     });
 }
 
-void LoadedObject::each_reference(const std::function<void(const Reference&)>& action) const {
-    Dynamic dynamic;
+Dynamic LoadedObject::dynamic() const {
     for (int i = 0; i < header_count_; ++i) {
         if (headers_[i].p_type == PT_DYNAMIC)
-            dynamic = read_dynamic(reinterpret_cast<const ElfW(Dyn)*>(base_ + headers_[i].p_vaddr), base_);
+            return read_dynamic(reinterpret_cast<const ElfW(Dyn)*>(base_ + headers_[i].p_vaddr), base_);
     }
+    return {};
+}
+
+void LoadedObject::each_exported(const std::function<void(const char* name, void* function)>& action) const {
+    const Dynamic dynamic = this->dynamic();
+    if (dynamic.symbols == nullptr || dynamic.strings == nullptr) return;
+    const std::size_t count = count_of_symbols(dynamic);
+    for (std::size_t i = 0; i < count; ++i) {
+        const ElfW(Sym)& symbol = dynamic.symbols[i];
+        const bool function = symbol.st_shndx != SHN_UNDEF && ELF64_ST_TYPE(symbol.st_info) == STT_FUNC;
+        if (!function || ELF64_ST_BIND(symbol.st_info) == STB_LOCAL) continue;
+        action(dynamic.strings + symbol.st_name, reinterpret_cast<void*>(base_ + symbol.st_value));
+    }
+}
+
+void* LoadedObject::exported(std::string_view name) const {
+    void* found = nullptr;
+    each_exported([&](const char* candidate, void* function) {
+        if (found == nullptr && candidate == name) found = function;
+    });
+    return found;
+}
+
+void LoadedObject::each_reference(const std::function<void(const Reference&)>& action) const {
+    const Dynamic dynamic = this->dynamic();
     if (dynamic.symbols == nullptr || dynamic.strings == nullptr) return;
     const auto walk = [&](const Relocation* relocations, std::size_t bytes) {
         for (std::size_t i = 0; relocations != nullptr && i < bytes / sizeof(Relocation); ++i) {
             const auto type = ELF64_R_TYPE(relocations[i].r_info);
-            if (type != kCall && type != kAddress) continue;
+            const bool pointer = type == kPointer && relocations[i].r_addend == 0;
+            if (type != kCall && type != kAddress && !pointer) continue;
             const ElfW(Sym)& symbol = dynamic.symbols[ELF64_R_SYM(relocations[i].r_info)];
             const bool own = symbol.st_shndx != SHN_UNDEF && ELF64_ST_TYPE(symbol.st_info) == STT_FUNC;
-            action({dynamic.strings + symbol.st_name, ELF64_ST_BIND(symbol.st_info) == STB_WEAK,
+            action({dynamic.strings + symbol.st_name, ELF64_ST_BIND(symbol.st_info) == STB_WEAK, pointer,
                     own ? reinterpret_cast<void*>(base_ + symbol.st_value) : nullptr,
                     reinterpret_cast<void**>(base_ + relocations[i].r_offset)});
         }

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace cryptmpi::interpose {
@@ -13,10 +14,13 @@ namespace cryptmpi::interpose {
 /// A place that the loader filled, or will fill, with a function's address.
 struct Reference {
     const char* name;
-    bool weak;  // may stay null
-    void* own;  // the object's own function of this name, or null
+    bool weak;      // may stay null
+    bool variable;  // in the object's data, which it may have changed since
+    void* own;      // the object's own function of this name, or null
     void** place;
 };
+
+struct Dynamic;  // of an object
 
 class LoadedObject {
 public:
@@ -28,12 +32,17 @@ public:
     /// The object that has this address; null: none of these.
     static const LoadedObject* holding(const std::vector<LoadedObject>& objects, const void* address);
 
+    bool holds(const void* address) const;
+    /// The object's own function that others find by this name, or null.
+    void* exported(std::string_view name) const;
+    void each_exported(const std::function<void(const char* name, void* function)>& action) const;
+
     /// Gives each place the address that `address_for` answers; the value that is there leaves it alone.
     void bind(const std::function<void*(const Reference&)>& address_for) const;
 
 private:
     explicit LoadedObject(const dl_phdr_info& information);
-    bool holds(const void* address) const;
+    Dynamic dynamic() const;
     void each_reference(const std::function<void(const Reference&)>& action) const;
 
     std::string file_;

@@ -9,6 +9,7 @@
         .hidden cryptmpi_entries
         .globl  cryptmpi_entries
         .hidden cryptmpi_find_symbol
+        .hidden cryptmpi_prepare_dlopen
 
         .section .data.cryptmpi_slots, "aw"
         .p2align 3
@@ -105,6 +106,7 @@ cryptmpi_entries:
         .type   dlsym, %function
 dlsym:
         .cfi_startproc
+        movq    (%rsp), %rcx
         pushq   %rdi
         .cfi_adjust_cfa_offset 8
         pushq   %rsi
@@ -126,6 +128,31 @@ dlsym:
 1:      ret
         .cfi_endproc
         .size   dlsym, . - dlsym
+
+        /* It looks for libraries by who calls it, too: libc's goes on as its caller's, with the flags that it is to have. */
+        .globl  dlopen
+        .type   dlopen, %function
+dlopen:
+        .cfi_startproc
+        movq    (%rsp), %rdx
+        pushq   %rdi
+        .cfi_adjust_cfa_offset 8
+        pushq   %rsi
+        .cfi_adjust_cfa_offset 8
+        subq    $8, %rsp
+        .cfi_adjust_cfa_offset 8
+        leaq    8(%rsp), %rdi
+        movq    %rdx, %rsi
+        call    cryptmpi_prepare_dlopen
+        addq    $8, %rsp
+        .cfi_adjust_cfa_offset -8
+        popq    %rsi
+        .cfi_adjust_cfa_offset -8
+        popq    %rdi
+        .cfi_adjust_cfa_offset -8
+        jmp     *%rax
+        .cfi_endproc
+        .size   dlopen, . - dlopen
 
 #elif defined(__aarch64__)
 
@@ -186,6 +213,7 @@ dlsym:
         .cfi_offset x29, -48
         .cfi_offset x30, -40
         stp     x0, x1, [sp, #16]
+        mov     x3, x30
         add     x2, sp, #32
         bl      cryptmpi_find_symbol
         ldr     x16, [sp, #32]
@@ -198,6 +226,26 @@ dlsym:
 2:      ret
         .cfi_endproc
         .size   dlsym, . - dlsym
+
+        .globl  dlopen
+        .type   dlopen, %function
+dlopen:
+        .cfi_startproc
+        stp     x29, x30, [sp, #-32]!
+        .cfi_def_cfa_offset 32
+        .cfi_offset x29, -32
+        .cfi_offset x30, -24
+        stp     x0, x1, [sp, #16]
+        add     x0, sp, #24
+        mov     x1, x30
+        bl      cryptmpi_prepare_dlopen
+        mov     x16, x0
+        ldp     x0, x1, [sp, #16]
+        ldp     x29, x30, [sp], #32
+        .cfi_def_cfa_offset 0
+        br      x16
+        .cfi_endproc
+        .size   dlopen, . - dlopen
 
 #else
 #error "no entries for this processor: trampolines.S has those of x86-64 and aarch64"

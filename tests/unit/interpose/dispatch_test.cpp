@@ -77,19 +77,19 @@ TEST(Dispatch, RefusesTwoMpiLibraries) {
     const std::string other = kFolder + "/other/libfake_other.so";
     const auto outcome =
         run("fake_program arguments", "plain", "LD_PRELOAD=" + kFolder + "/libcryptmpi-mpi.so:" + other);
-    EXPECT_EQ(outcome.status, 1);
+    EXPECT_EQ(outcome.status, 125);
     EXPECT_TRUE(outcome.output.starts_with("cryptmpi: two MPI libraries in one process: ")) << outcome.output;
 }
 
 TEST(Dispatch, RefusesFortranInsideTheLibrary) {
     const auto outcome = run("fake_program arguments", "fortran");
-    EXPECT_EQ(outcome.status, 1);
+    EXPECT_EQ(outcome.status, 125);
     EXPECT_NE(outcome.output.find("has the Fortran procedures in the same file"), std::string::npos) << outcome.output;
 }
 
 TEST(Dispatch, RefusesWithoutTheLayerOfTheAbi) {
     const auto outcome = run("fake_program arguments", "openmpi");
-    EXPECT_EQ(outcome.status, 1);
+    EXPECT_EQ(outcome.status, 125);
     EXPECT_NE(outcome.output.find("cryptmpi-mpi-openmpi.so: cannot open"), std::string::npos) << outcome.output;
 }
 
