@@ -65,7 +65,9 @@ void check_loss(Process& process, Entry& entry);
 /// Seals the record that ends what we send: close, or reset. True when all is out, or nothing can be; false when the
 /// kernel was still full after `patience_ms`.
 bool close_sending(Process& process, Entry& entry, int patience_ms, seal::RecordType type = seal::RecordType::close);
-/// Ends the connection with an error: one line, the kernel's socket shut down, every later call gets `code`.
+/// Ends the connection with an error: the kernel's socket is shut down, every later call gets `code`.
+void end_connection(Process& process, Entry& entry, int code, bool established);
+/// The same after one line.
 void break_connection(Process& process, Entry& entry, int code, const std::string& line, bool established);
 
 /// The responder's last step: the first record proves that the initiator holds the keys. True when the state moved;

@@ -24,13 +24,17 @@ bool send_whole(const Entry& entry, const std::uint8_t* bytes, std::size_t size)
     return real::send(entry.descriptor(), bytes, size, MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(size);
 }
 
+/// An MPI that is refused tries again with another port, some a hundred times a second: each reason is said once a
+/// node.
 void fail_handshake(Process& process, Entry& entry, const Error& error) {
     process.count_refused_handshake();
-    break_connection(
-        process, entry, error.code,
-        std::string(entry.shared.load()->role == keys::Role::initiator ? "connection to " : "connection from ") +
-            entry.shared.load()->peer + " refused: " + error.line,
-        entry.shared.load()->role == keys::Role::initiator);
+    const Shared& shared = *entry.shared;
+    const bool initiator = shared.role == keys::Role::initiator;
+    const std::string direction = initiator ? "connection to " : "connection from ";
+    const std::string peer = shared.peer;
+    process.complain_once(direction + peer.substr(0, peer.rfind(':')) + error.line,
+                          direction + peer + " refused: " + error.line);
+    end_connection(process, entry, error.code, initiator);
 }
 
 Result<void> send_hello(Process& process, Entry& entry) {
@@ -368,9 +372,8 @@ int await_open(Process& process, Entry& entry, int flags, int timeout_option) {
     }
 }
 
-void break_connection(Process& process, Entry& entry, int code, const std::string& line, bool established) {
+void end_connection(Process& process, Entry& entry, int code, bool established) {
     Shared& shared = *entry.shared;
-    process.complain(line);
     keys::abandon(shared.handshake);
     shared.error.store(code);
     shared.pending_error.store(code);
@@ -378,6 +381,11 @@ void break_connection(Process& process, Entry& entry, int code, const std::strin
     shared.state.store(State::failed);
     real::shutdown(entry.descriptor(), SHUT_RDWR);
     if (established) process.expect_the_end();
+}
+
+void break_connection(Process& process, Entry& entry, int code, const std::string& line, bool established) {
+    process.complain(line);
+    end_connection(process, entry, code, established);
 }
 
 }  // namespace cryptmpi::channel

@@ -2,13 +2,17 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <sstream>
 
 namespace cryptmpi::comm {
 namespace {
 
 // Any will do: no message of the program is on its way yet.
 constexpr int kTag = 32767;
+
+constexpr std::chrono::milliseconds kNotice{10'000};  // then one line says whom we are waiting for
 
 }  // namespace
 
@@ -30,6 +34,7 @@ Result<void> AgreementPeers::receive(int rank, std::span<std::uint8_t> message) 
     }
     MPI_Status status;
     if (auto done = wait(rank, request, status); !done) return done;
+    heard_.insert(rank);
     int count = 0;
     mpi_.Get_count(&status, MPI_BYTE, &count);
     if (static_cast<std::size_t>(count) != message.size()) {
@@ -40,21 +45,53 @@ Result<void> AgreementPeers::receive(int rank, std::span<std::uint8_t> message) 
     return {};
 }
 
-Result<void> AgreementPeers::wait(int rank, MPI_Request& request, MPI_Status& status) {
-    const auto end = std::chrono::steady_clock::now() + timeout_;
+Result<void> AgreementPeers::wait(int peer, MPI_Request& request, MPI_Status& status) {
+    const auto start = Clock::now();
+    const auto end = start + patience_for(peer);
+    auto notice = start + until_notice(peer);
     for (;;) {
         int done = 0;
         if (mpi_.Test(&request, &done, &status) != MPI_SUCCESS) {
-            return fail(EIO, "key agreement: MPI lost the message from or to rank " + std::to_string(rank));
+            return fail(EIO, "key agreement: MPI lost the message from or to rank " + std::to_string(peer));
         }
         if (done != 0) return {};
-        if (std::chrono::steady_clock::now() > end) {
-            return fail(ETIMEDOUT, "rank " + std::to_string(rank) +
-                                       " did not answer in the key agreement: is it started under cryptmpi? "
-                                       "(handshake_timeout_s sets how long ranks wait)");
+        const auto now = Clock::now();
+        if (now > end) return tl::unexpected(gave_up(peer));
+        if (now > notice) {
+            say_("rank " + std::to_string(peer) + " has not come to the key agreement yet: it may be " +
+                 (peer < rank_ ? "waiting for another rank (then its own line says so), " : "") +
+                 "late, or run without cryptmpi or under another layer");
+            notice = end;
         }
         sched_yield();
     }
+}
+
+std::chrono::milliseconds AgreementPeers::patience_for(int peer) const {
+    return heard_of(peer) ? patience_.later : keys::patience_for(rank_, peer, patience_.first);
+}
+
+/// One rank speaks for each that is missing: its parent; for rank 0, rank 1, later than rank 0 would speak of its own
+/// children.
+AgreementPeers::Clock::duration AgreementPeers::until_notice(int peer) const {
+    const auto patience = patience_for(peer);
+    const bool ours_to_say = !heard_of(peer) && (peer > rank_ || rank_ == 1);
+    return ours_to_say ? std::min(kNotice, patience_.first / 2) * (peer > rank_ ? 1 : 2) : patience;
+}
+
+Error AgreementPeers::gave_up(int peer) const {
+    const auto seconds = std::chrono::duration<double>(patience_for(peer)).count();
+    const std::string who = "rank " + std::to_string(peer);
+    std::ostringstream line;
+    if (heard_of(peer)) {
+        line << who << " stopped answering in the key agreement for " << seconds
+             << " s: its own output may say why (handshake_timeout_s sets how long ranks wait)";
+    } else {
+        line << who << " did not come to the key agreement within " << seconds
+             << " s: start all ranks under cryptmpi, with the same --layer (agreement_timeout_s gives late ranks more "
+                "time)";
+    }
+    return {line.str(), ETIMEDOUT};
 }
 
 }  // namespace cryptmpi::comm

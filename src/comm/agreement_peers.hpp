@@ -5,6 +5,9 @@
 #include <mpi.h>
 
 #include <chrono>
+#include <functional>
+#include <set>
+#include <string>
 
 #include "keys/agreement.hpp"
 #include "native.hpp"
@@ -13,16 +16,34 @@ namespace cryptmpi::comm {
 
 class AgreementPeers final : public keys::Peers {
 public:
-    AgreementPeers(const interpose::Native& mpi, std::chrono::milliseconds timeout) : mpi_(mpi), timeout_(timeout) {}
+    /// How long to wait for a rank's first message (keys::patience_for), and for what comes after it.
+    struct Patience {
+        std::chrono::milliseconds first;
+        std::chrono::milliseconds later;
+    };
+    /// Takes a line that says for whom this rank waits.
+    using Say = std::function<void(const std::string& line)>;
+
+    AgreementPeers(const interpose::Native& mpi, int rank, const Patience& patience, Say say)
+        : mpi_(mpi), rank_(rank), patience_(patience), say_(std::move(say)) {}
 
     Result<void> send(int rank, std::span<const std::uint8_t> message) override;
     Result<void> receive(int rank, std::span<std::uint8_t> message) override;
 
 private:
-    Result<void> wait(int rank, MPI_Request& request, MPI_Status& status);
+    using Clock = std::chrono::steady_clock;
+
+    Result<void> wait(int peer, MPI_Request& request, MPI_Status& status);
+    bool heard_of(int peer) const { return heard_.count(peer) > 0; }
+    std::chrono::milliseconds patience_for(int peer) const;
+    Clock::duration until_notice(int peer) const;
+    Error gave_up(int peer) const;
 
     const interpose::Native& mpi_;
-    std::chrono::milliseconds timeout_;
+    int rank_;
+    Patience patience_;
+    Say say_;
+    std::set<int> heard_;
 };
 
 }  // namespace cryptmpi::comm

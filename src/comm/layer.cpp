@@ -72,6 +72,10 @@ Layer::Layer()
 void Layer::complain(const std::string& line) {
     const auto guard = this->guard();
     part_.errors.push_back(line);
+    say(line);
+}
+
+void Layer::say(const std::string& line) const {
     const std::string whole = "cryptmpi: " + name_ + ": " + line + "\n";
     // One write, so that lines of many ranks do not mix; nothing can be done where stderr is gone.
     [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, whole.data(), whole.size());
@@ -139,7 +143,8 @@ Result<void> Layer::agree() {
     std::strncpy(self.node, part_.node.c_str(), sizeof self.node - 1);
     const auto pid = static_cast<std::uint32_t>(getpid());
     for (int i = 0; i < 4; ++i) self.process[i] = static_cast<std::uint8_t>(pid >> (8 * i));
-    AgreementPeers peers(mpi, settings_.handshake_timeout);
+    AgreementPeers peers(mpi, world_rank_, {settings_.agreement_timeout, settings_.handshake_timeout},
+                         [this](const std::string& line) { say(line); });
     keys::Agreed agreed;
     if (auto done = keys::agree(local_, world_rank_, world_size_, own_node(), self, peers, agreed); !done) return done;
     std::memcpy(secret_.data(), agreed.secret.data(), seal::kSecretSize);

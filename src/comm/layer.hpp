@@ -104,6 +104,8 @@ public:
         return threads_ ? std::unique_lock(lock_) : std::unique_lock<std::recursive_mutex>();
     }
 
+    /// Prints one line.
+    void say(const std::string& line) const;
     /// Prints one line and keeps it for the report.
     void complain(const std::string& line);
     /// The MPI error of a message that was not what its sender sent: says the line, and calls the communicator's error

@@ -2,12 +2,22 @@
 #include "comm/calls.hpp"
 #include "comm/complete.hpp"
 #include "comm/layer.hpp"
+#include "comm/start_watch.hpp"
 
 namespace cryptmpi::comm {
+namespace {
+
+template <class Call>
+int watched(Layer& layer, const Call& call) {
+    const StartWatch watch(layer);
+    return call();
+}
+
+}  // namespace
 
 int Init(int* argc, char*** argv) {
     Layer& layer = Layer::get();
-    const int code = layer.mpi.Init(argc, argv);
+    const int code = watched(layer, [&] { return layer.mpi.Init(argc, argv); });
     if (code != MPI_SUCCESS) return code;
     int level = MPI_THREAD_SINGLE;  // MPI may give more than was asked for
     layer.mpi.Query_thread(&level);
@@ -17,7 +27,7 @@ int Init(int* argc, char*** argv) {
 
 int Init_thread(int* argc, char*** argv, int required, int* provided) {
     Layer& layer = Layer::get();
-    const int code = layer.mpi.Init_thread(argc, argv, required, provided);
+    const int code = watched(layer, [&] { return layer.mpi.Init_thread(argc, argv, required, provided); });
     if (code == MPI_SUCCESS) layer.begin(*provided);
     return code;
 }

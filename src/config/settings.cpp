@@ -216,7 +216,7 @@ Result<void> set_key_file(Settings& settings, const Given& given, const Environm
     return store(std::move(path), settings.key_file);
 }
 
-constexpr std::array<Key, 14> kKeys = {{
+constexpr std::array<Key, 15> kKeys = {{
     {"enabled", [](Settings& s, const Given& g, const Environment&) { return store(read_bool(g), s.enabled); }},
     {"cipher", set_cipher},
     {"module", set_module},
@@ -230,6 +230,8 @@ constexpr std::array<Key, 14> kKeys = {{
      [](Settings& s, const Given& g, const Environment& e) { return store(read_path(g, e), s.report_file); }},
     {"handshake_timeout_s", [](Settings& s, const Given& g,
                                const Environment&) { return store(read_seconds(g, false), s.handshake_timeout); }},
+    {"agreement_timeout_s", [](Settings& s, const Given& g,
+                               const Environment&) { return store(read_seconds(g, false), s.agreement_timeout); }},
     {"check_addresses",
      [](Settings& s, const Given& g, const Environment&) { return store(read_bool(g), s.check_addresses); }},
     {"abort_after_s",

@@ -51,7 +51,9 @@ struct Settings {
     std::vector<PlaintextPeer> plaintext_peers;    // plaintext_peers = [ ... ]; in the environment comma-separated
     std::filesystem::path report_file;             // report_file; empty: none
     std::chrono::milliseconds handshake_timeout{
-        600000};                  // handshake_timeout_s: a rank that computes answers when it next enters MPI
+        600000};  // handshake_timeout_s: a rank that computes answers when it next enters MPI
+    std::chrono::milliseconds agreement_timeout{
+        60000};                   // agreement_timeout_s: how much later than others a rank may come to MPI_Init
     bool check_addresses = true;  // check_addresses: off behind address translation
     std::chrono::milliseconds abort_after{
         10000};                           // abort_after_s: a rank whose connection failed may live so long; 0: for ever

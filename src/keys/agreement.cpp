@@ -1,6 +1,7 @@
 #include "keys/agreement.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <deque>
@@ -487,6 +488,11 @@ void empty(Agreed& out) {
 }
 
 }  // namespace
+
+std::chrono::milliseconds patience_for(int rank, int peer, std::chrono::milliseconds first) {
+    const int depth = std::popcount(static_cast<unsigned>(rank));
+    return peer > rank ? first : first * (1 + depth);
+}
 
 Result<void> agree(const Local& local, int rank, int ranks, const NodeId& node, const Identity& self, Peers& peers,
                    Agreed& out) {

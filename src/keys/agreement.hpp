@@ -14,6 +14,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -40,11 +41,15 @@ public:
 
     /// The next message from `rank`, which must have its size. Errors: nothing came in time, another size.
     ///
-    /// The first message from a higher rank is sent as soon as that rank begins: where it does not come, that rank is
-    /// not one of us. Rank 0's first waits for those only. Everything else may wait for any rank, so it needs more
-    /// patience than these two, or a silent rank's neighbours are blamed for it.
+    /// How long to wait for a peer's first message: patience_for. What comes later may wait for any rank.
     virtual Result<void> receive(int rank, std::span<std::uint8_t> message) = 0;
 };
+
+/// How long `rank` waits for the first message of `peer`, its parent or its child, where a rank that is one of us is
+/// given `first`. A child sends its first as soon as it begins: where it does not come, that rank is not one of us. A
+/// parent's comes when it has heard from its own parent and from the children before, so each step down the tree has
+/// more patience: the rank nearest to the one that is missing is the first to give up, and names the right one.
+std::chrono::milliseconds patience_for(int rank, int peer, std::chrono::milliseconds first);
 
 struct Agreed {
     Secret<32> secret;          // the job's; fresh, and only for members that agreed on the same

@@ -162,7 +162,8 @@ std::string suite_text(unsigned number) {
 /// Where a peer can be excused from encryption, the line that asks for it says how.
 std::string mend_of_plaintext(const Local& local) {
     const bool connection = local.context.empty();
-    return connection ? "start it under cryptmpi too, or allow the address in the setting plaintext_peers"
+    return connection ? "start it under cryptmpi too, with the same --layer, or allow the address in the setting "
+                        "plaintext_peers"
                       : "start it under cryptmpi too";
 }
 

@@ -150,12 +150,56 @@ def test_other_cipher_on_one_rank(build, nodes, tmp_path):
     start_fails(mpi, nodes, sealing, ranks, 4, ["AES-128-GCM", "AES-256-GCM", "rank 2"])
 
 
-def test_rank_without_us(build, nodes, tmp_path):
+@pytest.mark.parametrize("rank", [0, 2, 3])
+@pytest.mark.parametrize("name", ["openmpi-4.1.4", "mpich-5.0.2-ofi"])
+def test_rank_without_us(name, rank, build, nodes, tmp_path):
+    """Its neighbours wait for it as long as agreement_timeout_s says, not handshake_timeout_s, and name it and no other."""
+    mpi = stacks.stack(name)
+    program = build(mpi, REPOSITORY / "tests" / "system" / "messages.c")
+    sealing = sealing_of(tmp_path, nodes, agreement_timeout_s=2, handshake_timeout_s=600)
+    ranks = with_one_different(sealing, rank, f"exec {program} split", [str(program), "split"])
+    lines = start_fails(mpi, nodes, sealing, ranks, 4, [f"rank {rank} did not come", "under cryptmpi", "--layer", "agreement_timeout_s"])
+    assert any(f"rank {rank} has not come to the key agreement yet" in line for line in lines), lines
+    assert all(f": rank {rank} did not" in line for line in lines if "did not come" in line), lines
+
+
+def test_late_rank(build, nodes, tmp_path):
+    """One that comes after the others were told so is no error."""
     mpi = stacks.stack("openmpi-4.1.4")
     program = build(mpi, REPOSITORY / "tests" / "system" / "messages.c")
-    sealing = sealing_of(tmp_path, nodes, handshake_timeout_s=3)
-    ranks = with_one_different(sealing, 1, f"exec {program} split", [str(program), "split"])
-    start_fails(mpi, nodes, sealing, ranks, 4, ["rank 1", "did not answer", "started under cryptmpi"])
+    late = tmp_path / "late.so"
+    source = """
+#include <string.h>
+#include <unistd.h>
+static int (*init)(int *, char ***);
+static int late(int *argc, char ***argv) { int code = init(argc, argv); sleep(6); return code; }
+void *cryptmpi_below(const char *name, void *(*find)(const char *)) {
+    if (strcmp(name, "PMPI_Init") != 0) return 0;
+    init = find(name);
+    return late;
+}
+"""
+    subprocess.run([mpi.mpicc, "-shared", "-fPIC", "-x", "c", "-", "-o", late], input=source, text=True, check=True)
+    sealing = sealing_of(tmp_path, nodes, agreement_timeout_s=10, report_file=tmp_path / "report.json")
+    ranks = with_one_different(sealing, 1, f"export CRYPTMPI_INTERNAL_BELOW={late}", [str(program), "split"])
+    done = nodes.run(mpi.command(nodes, 2, ranks), env={**mpi.env(nodes), **sealing.env()}, timeout=60)
+    assert done.ok and "cases right" in done.output, done.output
+    (line,) = error_lines(done.output)
+    assert "rank 0 " in line and "rank 1 has not come to the key agreement yet" in line
+    shown = subprocess.run([sealing.command, "report", tmp_path / "report.json"], capture_output=True, text=True, check=True).stdout
+    assert not shown.startswith("FAILED"), shown
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("name", ["openmpi-4.1.4", "mpich-5.0.2-ofi"])
+def test_other_layer_on_one_rank(name, rank, build, nodes, tmp_path):
+    """As when exec decides on each node by itself, and the nodes differ. libfabric's ranks do not come back from MPI_Init then."""
+    mpi = stacks.stack(name)
+    program = build(mpi, REPOSITORY / "tests" / "system" / "messages.c")
+    sealing = sealing_of(tmp_path, nodes, agreement_timeout_s=2, handshake_timeout_s=5, abort_after_s=3)
+    ranks = with_one_different(sealing, rank, "export CRYPTMPI_LAYER=channel", [str(program), "split"])
+    lines = start_fails(mpi, nodes, sealing, ranks, 2, ["--layer"])
+    assert len(lines) < 10, lines  # however often MPI tries again
 
 
 # What a hostile layer does to rank 0's messages, and the words of the line that says so.

@@ -53,6 +53,7 @@ TEST_F(SettingsTest, DefaultsWithoutFile) {
     EXPECT_EQ(settings->key_file, home_ / ".config/cryptmpi/job.key");
     EXPECT_TRUE(settings->report_file.empty());
     EXPECT_EQ(settings->handshake_timeout, std::chrono::seconds(600));
+    EXPECT_EQ(settings->agreement_timeout, std::chrono::seconds(60));
     EXPECT_EQ(settings->abort_after, std::chrono::seconds(10));
     EXPECT_TRUE(settings->check_addresses);
     EXPECT_EQ(settings->job_id, "");
@@ -68,6 +69,7 @@ key_file = "keys/mine"
 plaintext_peers = ["10.0.0.7", "[fd00::]/64:80"]
 report_file = "~/job.json"
 handshake_timeout_s = 2.5
+agreement_timeout_s = 7
 check_addresses = false
 abort_after_s = 0
 job_id = "seven"
@@ -83,6 +85,7 @@ module_folder = "/opt/modules"
     EXPECT_EQ(settings->plaintext_peers.size(), 2U);
     EXPECT_EQ(settings->report_file, home_ / "job.json");
     EXPECT_EQ(settings->handshake_timeout, std::chrono::milliseconds(2500));
+    EXPECT_EQ(settings->agreement_timeout, std::chrono::seconds(7));
     EXPECT_FALSE(settings->check_addresses);
     EXPECT_EQ(settings->abort_after, std::chrono::milliseconds(0));
     EXPECT_EQ(settings->job_id, "seven");

@@ -786,5 +786,19 @@ TEST(Agreement, ATableLongerThanARecordComesInSeveral) {
     EXPECT_EQ(secret_of(job[1]), derive("mpi job", drawn, job[0].self, table));
 }
 
+TEST(Patience, WhoeverIsNextToAMissingRankGivesUpFirst) {
+    const std::chrono::milliseconds first(100);
+    for (int rank = 1; rank < 64; ++rank) {
+        const int parent = rank & (rank - 1);
+        EXPECT_EQ(patience_for(parent, rank, first), first) << rank;
+        // The parent may be waiting for another child, or for its own parent.
+        EXPECT_GE(patience_for(rank, parent, first), 2 * first) << rank;
+        if (parent != 0) {
+            const int grandparent = parent & (parent - 1);
+            EXPECT_GE(patience_for(rank, parent, first), patience_for(parent, grandparent, first) + first) << rank;
+        }
+    }
+}
+
 }  // namespace
 }  // namespace cryptmpi::keys
