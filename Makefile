@@ -4,10 +4,14 @@ PYTHON  := /usr/bin/python3
 PREFIX  ?= /usr/local
 LAYER   ?= channel
 STACK   ?=
+SEED    ?=
+COUNT   ?=
+RANKS   ?=
+STEP    ?=
 SUITE   ?=
 
 .DEFAULT_GOAL := build
-.PHONY: deps build demo test conformance bench-quick lint format asan tsan install mpis
+.PHONY: deps build demo test conformance torture bench-quick lint format asan tsan install mpis
 
 deps:
 	@scripts/install-packages build test lint
@@ -45,6 +49,11 @@ conformance: build
 	@scripts/install-packages test
 	@scripts/install-mpis --mpi4py
 	@$(PYTHON) -m conformance --layer $(LAYER) $(if $(STACK),--stack $(STACK)) $(if $(SUITE),--suite $(SUITE)) $(ARGS)
+
+# Random MPI programs, plain and sealed.
+torture: build mpis
+	@$(PYTHON) -m torture $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) $(if $(STACK),--stack $(STACK)) \
+		$(if $(RANKS),--ranks $(RANKS)) $(if $(STEP),--step $(STEP)) $(ARGS)
 
 bench-quick: build mpis
 	@$(PYTHON) -m bench $(if $(STACK),--stack $(STACK)) $(ARGS)

@@ -1,0 +1,285 @@
+"""Plays random MPI programs plain and sealed across two nodes: what they observe must be the same.
+
+A program is made from its seed: the same seed is the same program on every MPI. One whose plain run fails, or differs from a second plain
+run, says nothing of us: it is counted as not usable.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lab.nodes import REPOSITORY, Lab, LabError, acquire_namespaces, end_on_signals
+from lab.sealing import COMMAND, Sealing
+from lab.stacks import STACKS, abi_environment, stack
+
+BEGAN = time.monotonic()
+SOURCES = sorted((REPOSITORY / "torture").glob("*.c"))
+FOLDER = REPOSITORY / "build" / "torture"
+STEPS = 60
+TOGETHER = 10  # programs of one start of the job
+SINGLE, ONE_THREAD, THREADS = 0, 1, 3  # as the player takes them
+MODES = {SINGLE: "one thread", ONE_THREAD: "one thread of those that MPI allows", THREADS: "3 threads"}
+
+# What an MPI gets wrong plain, so that its programs do not have it. The names are those of the player's features.
+_OPEN_MPI = {
+    "large_truncation": "Open MPI writes past the end of a receive's buffer where a message beyond the eager limit is longer (4.1.4, 5.0.11)",
+    "mixed_types": "Open MPI chooses the algorithm of Bcast and Allgatherv, and cuts, by the size of a rank's own type: ranks with other types wait for ever",
+    "empty_types": "Open MPI's collectives return at once where the count is 0, not where it is 1 of a type without size: the other rank waits",
+    "local_copies": "Open MPI 4.1.4's Alltoall copies a rank's own part wrongly where it is sent as a subarray and received as bytes",
+    "bsend_init": "Open MPI 4.1.4: what a restarted MPI_Bsend_init request sends may be changed by what is written to its buffer after it is done",
+}
+_PERSISTENT = {"status_of_persistent": "MPICH and its kin: after MPI_Request_get_status of a persistent receive, MPI_Wait gives the empty status"}
+_MPICH = {
+    **_PERSISTENT,
+    "bsend_pairs": "MPICH (4.0.2, 5.0.2): a large MPI_Bsend to the own rank of MPI_SHORT_INT and its like cannot be received: truncated, or of another signature",
+    "reduce_scatter_in_place": "MPICH 5.0.2: a large MPI_Reduce_scatter in place ends in an assertion, that memory ranges overlap",
+    "pairs_in_types": "MPICH 5.0.2: MPI_SHORT_INT and its like, received as a derived type of them, are now and then called a wrong signature",
+}
+_LIBFABRIC = {"many_unexpected": "libfabric's tcp provider keeps 64 unexpected messages (FI_TCP_MAX_SAVED): behind them, nothing comes through"}
+WITHOUT = {
+    "mpich-4.0.2-ucx": _MPICH,
+    "mpich-5.0.2-ofi": {**_MPICH, **_LIBFABRIC},
+    "impi-2021.19-ofi": {**_PERSISTENT, **_LIBFABRIC},
+    "openmpi-4.1.4": _OPEN_MPI,
+    "openmpi-5.0.11": _OPEN_MPI,
+    "mpich-5.0.2-ucx": {**_MPICH, "probe_any_source": "MPICH 5.0.2 over UCX hangs in MPI_Probe of MPI_ANY_SOURCE"},
+}
+
+
+def say(line):
+    print(f"[{time.monotonic() - BEGAN:5.0f} s] {line}", flush=True)
+
+
+@dataclass(frozen=True)
+class Way:
+    """How programs are played, the same for all of one start."""
+
+    mpi: object
+    ranks: int
+    mode: int
+
+    def title(self):
+        return f"{self.mpi.name}, {self.ranks} ranks, {MODES[self.mode]}"
+
+
+def way_of(seed, mpi, ranks):
+    mode = (SINGLE, SINGLE, ONE_THREAD, THREADS)[seed % 4]
+    # More ranks than cores only where ranks yield.
+    often, now_and_then = (4, 2) if mpi.family.startswith("openmpi") else (2, 3)
+    return Way(mpi, ranks or (often if seed // 4 % 5 < 3 else now_and_then), mode)
+
+
+@dataclass
+class Played:
+    """What came of a program."""
+
+    ended: bool
+    logs: dict  # name of the rank and thread: its lines
+    why: str = ""
+    output: str = ""
+
+
+@dataclass
+class Torturer:
+    lab: Lab
+    sealing: Sealing
+    steps: int
+    only: int
+    without: list = field(default_factory=list)
+    players: dict = field(default_factory=dict)
+
+    def player(self, mpi):
+        """The player as the MPI's own compiler builds it, or that of another MPI of the same ABI."""
+        compiler = mpi.mpicc or stack(mpi.built_with).mpicc
+        if compiler not in self.players:
+            path = FOLDER / "players" / str(compiler).strip("/").replace("/", "-")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            done = subprocess.run([compiler, "-std=gnu11", "-O1", "-g", "-Wall", "-pthread", "-o", path, *SOURCES], capture_output=True, text=True)
+            if done.returncode:
+                raise LabError(f"{compiler} does not compile torture/*.c: {done.stderr.strip()}")
+            self.players[compiler] = path
+        return self.players[compiler]
+
+    def start(self, way, seeds, sealed, place):
+        """One job that plays `seeds`. Its logs are in `place`."""
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(parents=True)
+        without = ",".join([*WITHOUT.get(way.mpi.name, {}), *self.without]) or "nothing"
+        program = [self.player(way.mpi), place, self.steps, way.mode, self.only, without, *seeds]
+        program = [str(word) for word in program]
+        env = {**way.mpi.env(self.lab), **abi_environment(way.mpi)}
+        if sealed:
+            program = self.sealing.exec_line(program)
+            env.update(self.sealing.env())
+        return self.lab.run(way.mpi.command(self.lab, way.ranks, program), env=env, timeout=20 + 4 * len(seeds), cwd=place, log=place / "output.txt")
+
+    def play(self, way, seeds, sealed, place):
+        """What came of each seed. After a program that does not end, the others get a job of their own."""
+        results, rest = {}, list(seeds)
+        while rest:
+            done = self.start(way, rest, sealed, place)
+            logs = {path.stem: path.read_text().splitlines() for path in sorted(place.glob("rank-*.log"))}
+            for seed in list(rest):
+                lines = {name: [line for line in log if line.startswith(f"{seed} ")] for name, log in logs.items()}
+                ended = len(lines) == way.ranks * max(way.mode, 1) and all(log and log[-1].endswith(" end") for log in lines.values())
+                rest.remove(seed)
+                results[seed] = Played(ended, lines)
+                if not ended:
+                    results[seed].why, results[seed].output = done.why(), done.output[-4000:]
+                    break
+        return results
+
+    def judge(self, way, seed, plain, sealed, place):
+        """None, or a finding."""
+        if not plain.ended:
+            return {"kind": "not usable", "what": f"plain: {plain.why}", "where": last_lines(plain), "output": plain.output}
+        difference = None if sealed.ended else {"what": f"sealed: {sealed.why}", "where": last_lines(sealed), "output": sealed.output}
+        difference = difference or compare(plain.logs, sealed.logs)
+        if difference is None:
+            return None
+        again = self.play(way, [seed], False, place / "plain again")[seed]
+        if not again.ended or compare(plain.logs, again.logs):
+            return {"kind": "not usable", **(compare(plain.logs, again.logs) or {"what": f"a second plain run: {again.why}", "where": last_lines(again)})}
+        repeated = self.play(way, [seed], True, place / "sealed again")[seed]
+        shows = not repeated.ended or compare(plain.logs, repeated.logs) is not None
+        return {"kind": "finding", **difference, "again": "shows again" if shows else "did not show again"}
+
+
+def last_lines(played):
+    return [f"{name}: {log[-1] if log else 'nothing'}" for name, log in played.logs.items()]
+
+
+def compare(plain, sealed):
+    """The first difference, by step; of several ranks', the first rank's."""
+    first = None
+    for name in sorted(plain):
+        left, right = plain[name], sealed.get(name, [])
+        for at in range(max(len(left), len(right))):
+            pair = [log[at] if at < len(log) else "(nothing)" for log in (left, right)]
+            if pair[0] != pair[1]:
+                step = int(pair[0].split()[1]) if at < len(left) else int(pair[1].split()[1])
+                if first is None or step < first["step"]:
+                    first = {"step": step, "where": [name, *context(left, at)], "plain": pair[0], "sealed": pair[1]}
+                break
+    if first:
+        first["what"] = f"step {first['step']}, {first['where'][0]}: plain and sealed differ"
+    return first
+
+
+def context(log, at):
+    """The line that names the step, and those that say more of the message in question."""
+    words = log[min(at, len(log) - 1)].split()
+    step, subject = words[1], words[2:4]
+    lines = [line for line in log[: at + 1] if line.split()[1] == step]
+    return [line for line in lines if line.split()[2] == "step" or (line.split()[2:4] == subject and line != log[min(at, len(log) - 1)])]
+
+
+def show(way, seed, finding, steps):
+    print(f"  {finding['kind'].upper()}: seed {seed}, {way.title()}: {finding['what']}")
+    for line in finding.get("where", []):
+        print(f"    {line}")
+    for side in ("plain", "sealed"):
+        if side in finding:
+            print(f"    {side:7} {finding[side]}")
+    for line in [line for line in finding.get("output", "").splitlines() if line.strip()][-8:]:
+        print(f"    | {line}")
+    more = f" ARGS='--steps {steps}'" if steps != STEPS else ""
+    only = f", this step alone: STEP={finding['step']}" if "step" in finding else ""
+    print(f"    {finding.get('again', '')} Again: make torture SEED={seed} COUNT=1 STACK={way.mpi.name} RANKS={way.ranks}{more}{only}", flush=True)
+
+
+def groups(seeds, mpi, ranks):
+    """Programs that are played the same way, some at a time."""
+    by_way = {}
+    for seed in seeds:
+        way = way_of(seed, mpi, ranks)
+        by_way.setdefault((way.ranks, way.mode), (way, []))[1].append(seed)
+    for way, some in by_way.values():
+        for at in range(0, len(some), TOGETHER):
+            yield way, some[at : at + TOGETHER]
+
+
+def torture(torturer, mpi, seeds, ranks):
+    row = {"mpi": mpi.name, "programs": len(seeds), "as_plain": 0, "not_usable": [], "findings": [], "plain_s": 0.0, "sealed_s": 0.0}
+    for way, some in groups(seeds, mpi, ranks):
+        place = FOLDER / f"{mpi.name}-{way.ranks}-{way.mode}"
+        began = time.monotonic()
+        plain = torturer.play(way, some, False, place / "plain")
+        between = time.monotonic()
+        usable = [seed for seed in some if plain[seed].ended]
+        sealed = torturer.play(way, usable, True, place / "sealed")
+        plain_s, sealed_s = between - began, time.monotonic() - between
+        row["plain_s"] = round(row["plain_s"] + plain_s, 1)
+        row["sealed_s"] = round(row["sealed_s"] + sealed_s, 1)
+        bad = []
+        for seed in some:
+            finding = torturer.judge(way, seed, plain[seed], sealed.get(seed), place)
+            if finding is None:
+                row["as_plain"] += 1
+                continue
+            bad.append(finding)
+            row["not_usable" if finding["kind"] == "not usable" else "findings"].append({"seed": seed, "ranks": way.ranks, "mode": MODES[way.mode], **finding})
+            show(way, seed, finding, torturer.steps)
+        say(f"{way.title()}: {len(some) - len(bad)} of {len(some)} programs as plain ({plain_s:.1f} s, {sealed_s:.1f} s)")
+        if not bad:
+            shutil.rmtree(place)
+    return row
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="make torture", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=int(time.time()), help="of the first program (default: the clock)")
+    parser.add_argument("--count", type=int, default=20, help="how many programs for each MPI")
+    parser.add_argument("--stack", action="append", choices=[mpi.name for mpi in STACKS])
+    parser.add_argument("--ranks", type=int, help="default: by the seed")
+    parser.add_argument("--steps", type=int, default=STEPS, help="of each program")
+    parser.add_argument("--step", type=int, default=-1, help="plays this step alone")
+    parser.add_argument("--without", action="append", default=[], help="a feature of the player's that is left out")
+    parser.add_argument("--cryptmpi", type=Path, default=COMMAND)
+    parser.add_argument("--scope", default="between-nodes", choices=["between-nodes", "all"], help="all: messages within a node are sealed, too")
+    options = parser.parse_args()
+    why_not = acquire_namespaces()
+    if why_not:
+        say(f"one loopback instead of two nodes: {why_not}")
+    end_on_signals()
+    os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    seeds = range(options.seed, options.seed + options.count)
+    say(f"seeds {seeds[0]} to {seeds[-1]}")
+
+    rows = []
+    with Lab(isolated=why_not is None) as lab:
+        settings = {"layer": "mpi", "handshake_timeout_s": 20, **({"scope": "all"} if options.scope == "all" else {})}
+        torturer = Torturer(lab, Sealing(FOLDER / "config", lab, options.cryptmpi, settings), options.steps, options.step, options.without)
+        for mpi in STACKS:
+            if options.stack and mpi.name not in options.stack:
+                continue
+            if not mpi.present():
+                say(f"{mpi.name} is not installed (make mpis)")
+                continue
+            rows.append(torture(torturer, mpi, seeds, options.ranks))
+            report = {"seeds": [seeds[0], seeds[-1]], "steps": options.steps, "results": rows, "without": WITHOUT}
+            (FOLDER / "report.json").write_text(json.dumps(report, indent=2) + "\n")
+
+    print(f"\n{'MPI':18} programs  as plain  not usable  findings  plain s  sealed s")
+    for row in rows:
+        print(f"{row['mpi']:18} {row['programs']:8}  {row['as_plain']:8}  {len(row['not_usable']):10}  {len(row['findings']):8}  "
+              f"{row['plain_s']:7}  {row['sealed_s']:8}")
+    good = bool(rows) and all(row["as_plain"] and not row["findings"] for row in rows)
+    print(f"{'No findings.' if good else 'Not all is as it should be.'} Report: {(FOLDER / 'report.json').relative_to(REPOSITORY)}")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except LabError as error:
+        sys.exit(f"torture: {error}")
+    except KeyboardInterrupt:
+        sys.exit("torture: interrupted; the nodes are gone")
