@@ -24,7 +24,8 @@ bool is_ours(const std::string& file) {
 }
 
 bool is_called_as_mpi(const std::string& file) {
-    return file.substr(file.rfind('/') + 1).starts_with("libmpi");
+    const auto name = file.substr(file.rfind('/') + 1);
+    return name.starts_with("libmpi") || name.starts_with("libpmpi");
 }
 
 const char* MpiLibrary::abi() const {

@@ -27,7 +27,7 @@ struct MpiLibrary {
 std::string own_folder();
 bool is_ours(const std::string& file);
 
-/// Is this what an MPI library's file is called? They all begin so.
+/// Is this what an MPI library's file is called? Some have the PMPI procedures in a libpmpi of their own.
 bool is_called_as_mpi(const std::string& file);
 
 /// The objects among these that are an MPI library: those that define PMPI_Send.

@@ -105,7 +105,7 @@ def check_canaries(mpi, nodes, tmp_path, program, canaries, expected, more, env=
     """Runs the program plain and sealed: the names that it exercised, all of whose canaries were seen plain and none sealed."""
     job = [str(program), canaries.write(tmp_path / "canaries.txt"), *more]
     with nodes.capture(tmp_path / "plain.pcap"):
-        plain = run(mpi, nodes, None, job, env=env)
+        plain = run(mpi, nodes, None, job, timeout=40, env=env)
     assert procedures_of(plain, "no exercise of") == set()
     assert ended(mpi, plain, "all as sent"), plain.output
     exercised = procedures_of(plain, "exercised")
@@ -113,7 +113,7 @@ def check_canaries(mpi, nodes, tmp_path, program, canaries, expected, more, env=
     assert canaries.seen(tmp_path / "plain.pcap") == exercised - WITHIN_A_NODE.keys()
 
     with nodes.capture(tmp_path / "sealed.pcap"):
-        sealed = run(mpi, nodes, sealing_of(tmp_path, nodes), job, env=env)
+        sealed = run(mpi, nodes, sealing_of(tmp_path, nodes), job, timeout=40, env=env)
     assert canaries.seen(tmp_path / "sealed.pcap") == set()
     assert ended(mpi, sealed, "all as sent"), sealed.output
     assert procedures_of(sealed, "exercised") == exercised
