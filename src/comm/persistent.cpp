@@ -29,8 +29,10 @@ std::unique_ptr<Operation> prepare(Layer& layer, Operation::Kind kind, MPI_Comm 
 int start_send(Layer& layer, MPI_Request* request, Operation& operation) {
     Communicator& communicator = *operation.communicator;
     if (operation.buffered_mode) {
+        // Done at once, and MPI's request stays inactive: MPICH would not name it among others.
         const int code = start_buffered(layer, communicator, operation.user, operation.peer, operation.tag);
-        return code != MPI_SUCCESS ? code : layer.mpi.Start(request);
+        operation.finished = code == MPI_SUCCESS;
+        return code;
     }
     const int sealed = operation.large ? announce_message(layer, communicator, operation.user, operation.peer,
                                                           operation.tag, operation.wire.data(), operation.outgoing)
