@@ -153,14 +153,15 @@ def test_other_cipher_on_one_rank(build, nodes, tmp_path):
 @pytest.mark.parametrize("rank", [0, 2, 3])
 @pytest.mark.parametrize("name", ["openmpi-4.1.4", "mpich-5.0.2-ofi"])
 def test_rank_without_us(name, rank, build, nodes, tmp_path):
-    """Its neighbours wait for it as long as agreement_timeout_s says, not handshake_timeout_s, and name it and no other."""
+    """Its neighbours wait for it as long as agreement_timeout_s says, not handshake_timeout_s, and the first to give up names it."""
     mpi = stacks.stack(name)
     program = build(mpi, REPOSITORY / "tests" / "system" / "messages.c")
     sealing = sealing_of(tmp_path, nodes, agreement_timeout_s=2, handshake_timeout_s=600)
     ranks = with_one_different(sealing, rank, f"exec {program} split", [str(program), "split"])
     lines = start_fails(mpi, nodes, sealing, ranks, 4, [f"rank {rank} did not come", "under cryptmpi", "--layer", "agreement_timeout_s"])
     assert any(f"rank {rank} has not come to the key agreement yet" in line for line in lines), lines
-    assert all(f": rank {rank} did not" in line for line in lines if "did not come" in line), lines
+    # Where an MPI takes long to end a job, ranks further down the tree give up on their neighbours, too.
+    assert f": rank {rank} did not" in [line for line in lines if "did not come" in line][0], lines
 
 
 def test_late_rank(build, nodes, tmp_path):

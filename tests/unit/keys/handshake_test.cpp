@@ -203,7 +203,8 @@ TEST_F(Handshake, AnotherJobKeyIsRefused) {
 
 TEST_F(Handshake, APeerThatSpeaksPlaintextIsNamedAsSuch) {
     const std::string line =
-        "the peer does not speak CryptMPI (its first bytes are no hello): start it under cryptmpi too, or allow the "
+        "the peer does not speak CryptMPI (its first bytes are no hello): start it under cryptmpi too, with the same "
+        "--layer, or allow the "
         "address in the setting plaintext_peers";
     Hello plain{};
     std::memcpy(plain.data(), "SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n", 32);
