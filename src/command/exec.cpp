@@ -40,7 +40,9 @@ int exec(const Options& options, const Words& program) {
     if (auto checked = check_key_and_module(*settings); !checked) return complain(checked.error().line, kRefused);
     auto file = coverable(program.front(), environment);
     if (!file) return complain(file.error().line, file.error().status);
-    const LayerChoice choice = choose_layer(*settings, environment, {library_of(*file, environment), {}, {}});
+    const auto library = library_of(*file, environment);
+    if (auto checked = check_allow(*settings, library); !checked) return complain(checked.error().line, kRefused);
+    const LayerChoice choice = choose_layer(*settings, environment, {library, {}, {}});
     if (auto checked = check_library(*settings, choice.layer); !checked)
         return complain(checked.error().line, kRefused);
 

@@ -10,6 +10,7 @@
 #include "aead/registry.hpp"
 #include "command/elf.hpp"
 #include "command/networks.hpp"
+#include "interpose/allow.hpp"
 #include "keys/job_key.hpp"
 
 namespace cryptmpi::command {
@@ -119,6 +120,14 @@ Result<void> check_key_and_module(const config::Settings& settings) {
     auto key = keys::read_job_key(settings.key_file);
     if (!key) return tl::unexpected<Error>(key.error());
     return {};
+}
+
+Result<void> check_allow(const config::Settings& settings, const std::optional<MpiLibrary>& library) {
+    return interpose::check_allow(settings, [&](const std::string& name) {
+        if (!library) return true;
+        const auto functions = exported_functions(library->file);
+        return !functions || std::find(functions->begin(), functions->end(), name) != functions->end();
+    });
 }
 
 std::string preload_without(const fs::path& library, const config::Environment& environment) {

@@ -44,6 +44,10 @@ Result<void> check_library(const config::Settings& settings, config::Layer layer
 /// The key file, and the module if one is named. Error: one line.
 Result<void> check_key_and_module(const config::Settings& settings);
 
+/// The setting allow names nothing that is not refused. Error: one line. Of a program whose MPI is not known only names
+/// that every MPI has can be judged; the layer judges the others at its start.
+Result<void> check_allow(const config::Settings& settings, const std::optional<MpiLibrary>& library);
+
 /// LD_PRELOAD with a layer's library. The channel's comes first, the user's own after it. The MPI layer's comes behind
 /// the user's own, which may be tools that stand between the program and MPI, and before an MPI library among them.
 std::string preload_with(const config::Settings& settings, config::Layer layer, const config::Environment& environment);

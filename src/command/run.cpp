@@ -152,7 +152,8 @@ LayerEvidence evidence_of(const Launch& launch, const Launcher& launcher, const 
                           const config::Environment& environment) {
     LayerEvidence evidence;
     evidence.library = library_of(program, environment);
-    if (!evidence.library) evidence.library = MpiLibrary{launcher.mpi, library_beside(launcher).value_or("")};
+    const auto beside = library_beside(launcher);
+    if (!evidence.library && beside) evidence.library = MpiLibrary{launcher.mpi, *beside};
     for (const auto& [variable, value] : launch.variables) {
         if (value) evidence.variables.emplace_back(variable, *value);
     }
@@ -222,8 +223,9 @@ int run(const Options& options, const Words& program) {
         return replace_by(line.front(), line);
     }
 
-    const LayerChoice choice =
-        choose_layer(*settings, environment, evidence_of(launch, *launcher, executable, environment));
+    const LayerEvidence evidence = evidence_of(launch, *launcher, executable, environment);
+    if (auto checked = check_allow(*settings, evidence.library); !checked) return refuse(checked.error().line);
+    const LayerChoice choice = choose_layer(*settings, environment, evidence);
     if (auto checked = check_library(*settings, choice.layer); !checked) return refuse(checked.error().line);
 
     auto job = settings->job_id;

@@ -14,8 +14,8 @@
 #include <cmath>
 #include <cstring>
 #include <exception>
-#include <numeric>
 
+#include "base/nearest.hpp"
 #include "config/toml_file.hpp"
 
 namespace cryptmpi::config {
@@ -202,11 +202,13 @@ Result<void> set_allow(Settings& settings, const Given& given, const Environment
     auto names = read_list(given);
     if (!names) return tl::unexpected<Error>(names.error());
     for (const auto& name : *names) {
-        if (!name.starts_with("MPI")) {
-            return refuse(given, as_text(name) + " is no MPI procedure; expected names such as MPI_Put");
+        if (!name.starts_with("MPI_") && !name.starts_with("MPIX_")) {
+            return refuse(given,
+                          as_text(name) + " is no MPI procedure's name; expected MPI's own spelling, such as MPI_Put");
         }
     }
     settings.allow = std::move(*names);
+    settings.allow_where = given.where;
     return {};
 }
 
@@ -245,27 +247,6 @@ std::string variable_of(const Key& key) {
     std::string name(kVariablePrefix);
     for (const unsigned char letter : key.name) name += static_cast<char>(std::toupper(letter));
     return name;
-}
-
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-    std::vector<std::size_t> row(b.size() + 1);
-    std::iota(row.begin(), row.end(), std::size_t{0});
-    for (std::size_t i = 0; i < a.size(); ++i) {
-        std::size_t diagonal = row[0];
-        row[0] = i + 1;
-        for (std::size_t j = 0; j < b.size(); ++j) {
-            const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
-            diagonal = row[j + 1];
-            row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
-        }
-    }
-    return row.back();
-}
-
-std::string nearest(std::string_view wrong, const std::vector<std::string>& names) {
-    return *std::min_element(names.begin(), names.end(), [&](const auto& a, const auto& b) {
-        return edit_distance(wrong, a) < edit_distance(wrong, b);
-    });
 }
 
 std::string unknown_name(const std::string& where, const std::string& what, std::string_view wrong,

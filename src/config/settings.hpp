@@ -47,6 +47,7 @@ struct Settings {
     Scope scope = Scope::between_nodes;            // scope = "between-nodes" | "all"
     Layer layer = Layer::automatic;                // layer = "auto" | "channel" | "mpi"
     std::vector<std::string> allow;                // allow = ["MPI_Put", ...]: refused procedures that pass in clear
+    std::string allow_where;                       // where allow was set, for lines about what it names
     std::filesystem::path key_file;                // key_file; default: <config folder>/job.key
     std::vector<PlaintextPeer> plaintext_peers;    // plaintext_peers = [ ... ]; in the environment comma-separated
     std::filesystem::path report_file;             // report_file; empty: none

@@ -1,6 +1,8 @@
 // The door of an MPI ABI's library: which address each procedure has.
 #include "interpose/binding.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -9,6 +11,7 @@
 #include <string_view>
 
 #include "comm/layer.hpp"
+#include "interpose/allow.hpp"
 #include "interpose/clearing.hpp"
 #include "interpose/entries.hpp"
 #include "interpose/refuse.hpp"
@@ -16,6 +19,8 @@
 
 namespace cryptmpi::interpose {
 namespace {
+
+constexpr int kExitRefused = 125;  // what `cryptmpi exec` ends with too
 
 void* (*lookup)(const char* name);
 /// What stands for MPI's own code, where the stack is cleared before it.
@@ -74,6 +79,17 @@ std::string library_version() {
     return text.data();
 }
 
+/// cryptmpi run and exec have looked already where they knew the program's MPI: not of a script, nor a preload by hand.
+void check_settings() {
+    if (!enabled()) return;
+    auto& layer = comm::Layer::get();
+    auto checked =
+        check_allow(layer.settings(), [](const std::string& name) { return own_code(name.c_str()) != nullptr; });
+    if (checked) return;
+    layer.complain(checked.error().line);
+    _exit(kExitRefused);
+}
+
 constexpr cryptmpi_binding kBinding{CRYPTMPI_BINDING_VERSION, address, passes, refuse, complain};
 
 }  // namespace
@@ -84,5 +100,6 @@ extern "C" [[gnu::visibility("default")]] const cryptmpi_binding* cryptmpi_bind(
     cryptmpi::interpose::lookup = lookup;
     resolve(resolved, lookup);
     if (enabled() && !seen_clean(library_version())) cleared = clear_before_calls(resolved);
+    check_settings();
     return &kBinding;
 }

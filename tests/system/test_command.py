@@ -154,6 +154,16 @@ def test_bad_key_in_file(home):
     assert_refused(cryptmpi(home, "exec", "true"), "config.toml:2", "modul", '"module"')
 
 
+@pytest.mark.parametrize("name, pieces", [("MPI_Putt", ['"MPI_Put"', "cryptmpi coverage"]), ("MPI_Send", ["sealed", "leave it out"]),
+                                          ("mpi_put", ["MPI_Put"])])
+def test_allow_of_what_is_not_refused(home, name, pieces):
+    program = compiled(home, "int MPI_Init(int *, char ***); int main(void) { return MPI_Init(0, 0); }", "-l:libmpi.so.40")
+    for start in (["exec"], ["run", "-n", "1"]):
+        assert_refused(cryptmpi(home, *start, program, CRYPTMPI_ALLOW=f"MPI_Get,{name}"), "CRYPTMPI_ALLOW", f'"{name}"', *pieces)
+    (home / ".config" / "cryptmpi" / "config.toml").write_text(f'allow = ["{name}"]\n')
+    assert_refused(cryptmpi(home, "exec", program), "config.toml:1: allow", f'"{name}"', *pieces)
+
+
 # Programs
 
 

@@ -115,6 +115,16 @@ def test_refused_procedure_that_is_allowed(build, nodes, tmp_path):
     assert "allow: MPI_Ibcast" in [entry["reason"] for entry in sealing.report(tmp_path / "report.json")["not_sealed"]]
 
 
+def test_misspelt_procedure_that_is_allowed(build, nodes, tmp_path):
+    """What cryptmpi exec cannot judge, of a script whose MPI it does not know, the layer does."""
+    mpi = stacks.stack("openmpi-4.1.4")
+    program = build(mpi, REPOSITORY / "tests" / "system" / "messages.c")
+    sealing = sealing_of(tmp_path, nodes, allow="MPI_Ibcst")
+    script = sealing.exec_line(["sh", "-c", f"exec {program} split"])
+    lines = start_fails(mpi, nodes, sealing, script, 2, ["CRYPTMPI_ALLOW", '"MPI_Ibcst"', '"MPI_Ibcast"'])
+    assert len(lines) <= 2 and all("rank" in line for line in lines), lines
+
+
 def with_one_different(sealing, rank, change, program):
     """Each rank through a shell, of which one does `change` before it goes on."""
     line = shlex.join(sealing.exec_line(program))

@@ -121,6 +121,10 @@ TEST_F(SettingsTest, MistakesInTheFileAreOneLineWithPlace) {
     expect_one_line_with(error_with(), {"config.toml:1: handshake_timeout_s: "});
     write("plaintext_peers = [\"10.0.0.0/33\"]\n");
     expect_one_line_with(error_with(), {"config.toml:1: plaintext_peers: \"10.0.0.0/33\"", "10.0.0.0/24"});
+    for (const char* name : {"PMPI_Put", "mpi_put", "MPI", "put"}) {
+        write("\nallow = [\"" + std::string(name) + "\"]\n");
+        expect_one_line_with(error_with(), {"config.toml:2: allow: ", name, "MPI_Put"});
+    }
     write("plaintext_peers = [1]\n");
     expect_one_line_with(error_with(), {"config.toml:1: plaintext_peers: "});
     write("\nenabled = \n");
