@@ -220,6 +220,306 @@ static void at_the_end(void) {
     MPI_Comm_set_attr(MPI_COMM_SELF, key, NULL);
 }
 
+/* Large messages: around the sizes of an announcement (17 bytes), of what is announced (from 64 KiB on) and of a
+ * segment (256 KiB). Each message has bytes of its own. */
+static const int large_sizes[] = {0, 1, 16, 17, 18, 65535, 65536, 65537, 262144, 262145, 1000003, 5000000};
+enum { SIZES = sizeof large_sizes / sizeof large_sizes[0], LARGEST = 5000000, MANY_LARGEST = 1000003 };
+static unsigned char *out_bytes, *in_bytes;
+static unsigned serial; /* the number of the message between partners that was begun last */
+
+static unsigned next(unsigned x) {
+    return x * 1664525U + 1013904223U;
+}
+
+static void fill(unsigned char* bytes, int size, int sender) {
+    unsigned x = (serial * 64U + (unsigned)sender) * 2654435761U + 1U;
+    for (int i = 0; i < size; i++) bytes[i] = (unsigned char)((x = next(x)) >> 24);
+}
+
+/* What this rank sends is in out_bytes, and nothing is in in_bytes. */
+static void begin(int size) {
+    if (out_bytes == NULL) {
+        out_bytes = malloc(LARGEST);
+        in_bytes = malloc(LARGEST);
+    }
+    serial++;
+    fill(out_bytes, size, rank);
+    memset(in_bytes, 0, (size_t)size);
+}
+
+static void expect_bytes(const char* what, const unsigned char* bytes, int size, int sender) {
+    unsigned x = (serial * 64U + (unsigned)sender) * 2654435761U + 1U;
+    for (int i = 0; i < size; i++) {
+        if (bytes[i] != (unsigned char)((x = next(x)) >> 24)) {
+            fprintf(stderr, "messages: rank %d: %s: byte %d of %d differs\n", rank, what, i, size);
+            MPI_Abort(MPI_COMM_WORLD, 1);
+        }
+    }
+}
+
+static void expect_status(const char* what, const MPI_Status* status, int size, int tag) {
+    int count = -1;
+    MPI_Get_count(status, MPI_BYTE, &count);
+    expect(what, count, size);
+    expect(what, status->MPI_SOURCE, partner);
+    expect(what, status->MPI_TAG, tag);
+}
+
+static void expect_message(const char* what, const MPI_Status* status, int size, int tag) {
+    expect_bytes(what, in_bytes, size, partner);
+    expect_status(what, status, size, tag);
+}
+
+/* The lower half of the ranks sends first, each to its partner in the upper one. */
+static int sends_first(void) {
+    return rank < ranks / 2;
+}
+
+typedef int Send(const void*, int, MPI_Datatype, int, int, MPI_Comm);
+
+static void in_turn(const char* what, Send* send, int room, int source, int tag, int size) {
+    MPI_Status status;
+    begin(size);
+    if (sends_first()) send(out_bytes, size, MPI_BYTE, partner, 6, MPI_COMM_WORLD);
+    MPI_Recv(in_bytes, room, MPI_BYTE, source, tag, MPI_COMM_WORLD, &status);
+    if (!sends_first()) send(out_bytes, size, MPI_BYTE, partner, 6, MPI_COMM_WORLD);
+    expect_message(what, &status, size, 6);
+}
+
+static void large_sent_in_each_mode(int size) {
+    in_turn("Send", MPI_Send, LARGEST, partner, 6, size);
+    in_turn("Ssend", MPI_Ssend, size, partner, MPI_ANY_TAG, size);
+    MPI_Request requests[2];
+    MPI_Status statuses[2];
+    begin(size);
+    MPI_Irecv(in_bytes, size, MPI_BYTE, partner, 6, MPI_COMM_WORLD, &requests[0]);
+    MPI_Isend(out_bytes, size, MPI_BYTE, partner, 6, MPI_COMM_WORLD, &requests[1]);
+    MPI_Waitall(2, requests, statuses);
+    expect_message("Isend", &statuses[0], size, 6);
+
+    begin(size);
+    MPI_Irecv(in_bytes, size, MPI_BYTE, partner, 6, MPI_COMM_WORLD, &requests[0]);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Rsend(out_bytes, size, MPI_BYTE, partner, 6, MPI_COMM_WORLD);
+    MPI_Wait(&requests[0], statuses);
+    expect_message("Rsend", &statuses[0], size, 6);
+
+    const int room = size + MPI_BSEND_OVERHEAD;
+    void* buffer = malloc((size_t)room);
+    int detached = 0;
+    begin(size);
+    MPI_Buffer_attach(buffer, room);
+    MPI_Bsend(out_bytes, size, MPI_BYTE, partner, 6, MPI_COMM_WORLD);
+    MPI_Recv(in_bytes, size, MPI_BYTE, partner, 6, MPI_COMM_WORLD, statuses);
+    expect_message("Bsend", &statuses[0], size, 6);
+    MPI_Buffer_detach(&buffer, &detached);
+    expect("size of a detached buffer", detached, room);
+    free(buffer);
+
+    begin(size);
+    MPI_Isend(out_bytes, size, MPI_BYTE, partner, 6, MPI_COMM_WORLD, &requests[0]);
+    MPI_Request_free(&requests[0]);
+    MPI_Recv(in_bytes, size, MPI_BYTE, partner, 6, MPI_COMM_WORLD, statuses);
+    expect_message("Isend of a freed request", &statuses[0], size, 6);
+    MPI_Barrier(MPI_COMM_WORLD); /* until then out_bytes may still be read */
+}
+
+static void large(void) {
+    for (int i = 0; i < SIZES; i++) {
+        const int size = large_sizes[i];
+        large_sent_in_each_mode(size);
+        MPI_Status status;
+        begin(size);
+        MPI_Sendrecv(out_bytes, size, MPI_BYTE, partner, 6, in_bytes, size, MPI_BYTE, partner, 6, MPI_COMM_WORLD,
+                     &status);
+        expect_message("Sendrecv", &status, size, 6);
+        begin(size);
+        memcpy(in_bytes, out_bytes, (size_t)size);
+        MPI_Sendrecv_replace(in_bytes, size, MPI_BYTE, partner, 6, partner, 6, MPI_COMM_WORLD, &status);
+        expect_message("Sendrecv_replace", &status, size, 6);
+    }
+}
+
+/* Receivers that are in a barrier when the message comes: what MPI promises of a posted receive holds. */
+static void large_while_elsewhere(void) {
+    for (int i = 0; i < SIZES; i++) {
+        const int size = large_sizes[i];
+        MPI_Request request;
+        MPI_Status status;
+        begin(size);
+        MPI_Irecv(in_bytes, size, MPI_BYTE, partner, 6, MPI_COMM_WORLD, &request);
+        if (!sends_first()) MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Ssend(out_bytes, size, MPI_BYTE, partner, 6, MPI_COMM_WORLD);
+        if (sends_first()) MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Wait(&request, &status);
+        expect_message("Ssend to a rank in a barrier", &status, size, 6);
+    }
+}
+
+/* To every rank, of this node or another. */
+static void large_to_all(void) {
+    for (int i = 0; i < SIZES; i++) {
+        for (int shift = 0; shift < ranks; shift++) {
+            const int size = large_sizes[i], to = (rank + shift) % ranks, from = (rank + ranks - shift) % ranks;
+            begin(size);
+            MPI_Sendrecv(out_bytes, size, MPI_BYTE, to, 6, in_bytes, size, MPI_BYTE, from, 6, MPI_COMM_WORLD,
+                         MPI_STATUS_IGNORE);
+            expect_bytes("Sendrecv with another rank", in_bytes, size, from);
+        }
+    }
+}
+
+/* Probed while an earlier message of another tag waits, which is received first. */
+static void large_probed(void) {
+    for (int i = 0; i < SIZES; i++) {
+        const int size = large_sizes[i];
+        int first = -1, done = 0;
+        MPI_Request requests[2], receive;
+        MPI_Status status;
+        begin(size);
+        MPI_Isend(&rank, 1, MPI_INT, partner, 8, MPI_COMM_WORLD, &requests[0]);
+        MPI_Isend(out_bytes, size, MPI_BYTE, partner, 9, MPI_COMM_WORLD, &requests[1]);
+        for (int k = 0; k < 3; k++) {
+            MPI_Probe(partner, 9, MPI_COMM_WORLD, &status);
+            expect_status("Probe", &status, size, 9);
+        }
+        MPI_Recv(&first, 1, MPI_INT, partner, MPI_ANY_TAG, MPI_COMM_WORLD, &status);
+        expect_status("the message before a probed one", &status, sizeof first, 8);
+        expect("the message before a probed one", first, partner);
+        if (i % 2) {
+            MPI_Recv(in_bytes, size, MPI_BYTE, partner, MPI_ANY_TAG, MPI_COMM_WORLD, &status);
+        } else {
+            MPI_Irecv(in_bytes, size, MPI_BYTE, partner, MPI_ANY_TAG, MPI_COMM_WORLD, &receive);
+            while (!done) MPI_Test(&receive, &done, &status);
+        }
+        expect_message("a probed message", &status, size, 9);
+        MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    }
+}
+
+static void large_matched(void) {
+    for (int i = 0; i < SIZES; i++) {
+        const int size = large_sizes[i];
+        MPI_Request send, receive;
+        MPI_Message message;
+        MPI_Status status;
+        begin(size);
+        MPI_Isend(out_bytes, size, MPI_BYTE, partner, 10, MPI_COMM_WORLD, &send);
+        MPI_Mprobe(partner, 10, MPI_COMM_WORLD, &message, &status);
+        expect_status("Mprobe", &status, size, 10);
+        if (i % 2) {
+            MPI_Mrecv(in_bytes, size, MPI_BYTE, &message, &status);
+        } else {
+            MPI_Imrecv(in_bytes, size, MPI_BYTE, &message, &receive);
+            MPI_Wait(&receive, &status);
+        }
+        expect_message("Mrecv", &status, size, 10);
+        MPI_Wait(&send, MPI_STATUS_IGNORE);
+    }
+}
+
+static void large_persistent(void) {
+    for (int i = 0; i < SIZES; i++) {
+        const int size = large_sizes[i];
+        MPI_Request requests[2];
+        MPI_Status statuses[2];
+        begin(0);
+        MPI_Recv_init(in_bytes, size, MPI_BYTE, partner, 11, MPI_COMM_WORLD, &requests[0]);
+        MPI_Send_init(out_bytes, size, MPI_BYTE, partner, 11, MPI_COMM_WORLD, &requests[1]);
+        for (int k = 0; k < 3; k++) {
+            begin(size);
+            if (k == 1) {
+                int index, ended = 0;
+                MPI_Start(&requests[1]);
+                MPI_Probe(partner, 11, MPI_COMM_WORLD, &statuses[0]);
+                expect_status("Probe of a persistent send", &statuses[0], size, 11);
+                MPI_Start(&requests[0]);
+                for (int left = 2; left != 0; left--) {
+                    MPI_Status status;
+                    MPI_Waitany(2, requests, &index, &status);
+                    ended += 1 + index;
+                    if (index == 0) statuses[0] = status;
+                }
+                expect("both of Waitany", ended, 3);
+            } else {
+                MPI_Startall(2, requests);
+                MPI_Waitall(2, requests, statuses);
+            }
+            expect_message("a persistent message", &statuses[0], size, 11);
+        }
+        MPI_Request_free(&requests[0]);
+        MPI_Request_free(&requests[1]);
+    }
+}
+
+/* Sent in the order opposite to that of the receives, completed as they come. */
+static void large_many(void) {
+    enum { MANY = 10 };
+    unsigned char* all = malloc((size_t)MANY * MANY_LARGEST);
+    for (int i = 0; i < SIZES && large_sizes[i] <= MANY_LARGEST; i++) {
+        const int size = large_sizes[i];
+        MPI_Request requests[2 * MANY];
+        begin(size);
+        for (int k = 0; k < MANY; k++) {
+            memset(all + (size_t)k * size, 0, (size_t)size);
+            MPI_Irecv(all + (size_t)k * size, size, MPI_BYTE, partner, 20 + k, MPI_COMM_WORLD, &requests[k]);
+        }
+        for (int k = MANY - 1; k >= 0; k--) {
+            MPI_Isend(out_bytes, size, MPI_BYTE, partner, 20 + k, MPI_COMM_WORLD, &requests[MANY + k]);
+        }
+        for (int left = 2 * MANY; left != 0;) {
+            int done, which[2 * MANY];
+            MPI_Waitsome(2 * MANY, requests, &done, which, MPI_STATUSES_IGNORE);
+            left -= done;
+        }
+        for (int k = 0; k < MANY; k++) expect_bytes("one of many", all + (size_t)k * size, size, partner);
+    }
+    free(all);
+}
+
+/* Five bytes of seven: what lies between them is left alone. */
+static void large_vectors(void) {
+    unsigned char* expected = malloc(LARGEST);
+    for (int i = 0; i < SIZES; i++) {
+        const int blocks = large_sizes[i] / 7, size = blocks * 7;
+        MPI_Datatype gaps;
+        MPI_Type_vector(blocks, 5, 7, MPI_BYTE, &gaps);
+        MPI_Type_commit(&gaps);
+        begin(size);
+        fill(expected, size, partner);
+        for (int k = 0; k < size; k++) {
+            if (k % 7 >= 5) expected[k] = 0;
+        }
+        MPI_Sendrecv(out_bytes, 1, gaps, partner, 6, in_bytes, 1, gaps, partner, 6, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        expect("a vector", memcmp(in_bytes, expected, (size_t)size), 0);
+        MPI_Type_free(&gaps);
+    }
+    free(expected);
+}
+
+/* One byte too long for its buffer; what follows still comes. */
+static void large_truncated(void) {
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    for (int i = 0; i < SIZES; i++) {
+        const int size = large_sizes[i];
+        if (size == 0) continue;
+        MPI_Request request;
+        MPI_Status status;
+        begin(size);
+        in_bytes[size - 1] = 0xff;
+        MPI_Isend(out_bytes, size, MPI_BYTE, partner, 6, MPI_COMM_WORLD, &request);
+        const int code = MPI_Recv(in_bytes, size - 1, MPI_BYTE, partner, 6, MPI_COMM_WORLD, &status);
+        expect("class of a large truncated message's error", class_of(code), MPI_ERR_TRUNCATE);
+        expect("after the buffer of a large message", in_bytes[size - 1], 0xff);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        begin(size);
+        MPI_Isend(out_bytes, size, MPI_BYTE, partner, 6, MPI_COMM_WORLD, &request);
+        MPI_Recv(in_bytes, size, MPI_BYTE, partner, 6, MPI_COMM_WORLD, &status);
+        expect_message("after a large truncated message", &status, size, 6);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
+}
+
 enum { THREADS = 4, ROUNDS = 300 };
 
 static void* exchange(void* argument) {
@@ -272,6 +572,15 @@ int main(int argc, char** argv) {
         {"split", split},
         {"cancel", cancel},
         {"ordered_reduction", ordered_reduction},
+        {"large", large},
+        {"large_while_elsewhere", large_while_elsewhere},
+        {"large_to_all", large_to_all},
+        {"large_probed", large_probed},
+        {"large_matched", large_matched},
+        {"large_persistent", large_persistent},
+        {"large_many", large_many},
+        {"large_vectors", large_vectors},
+        {"large_truncated", large_truncated},
         {"refused", refused},
         {"threads", threads},
         {"at_the_end", at_the_end},
@@ -295,6 +604,8 @@ int main(int argc, char** argv) {
         cases[i].run();
         ran++;
     }
+    free(out_bytes);
+    free(in_bytes);
     if (ran != (argc > 1 ? argc - 1 : ran)) fail("cases of these names", ran, argc - 1);
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 0) printf("messages: %d cases right\n", ran);
