@@ -498,26 +498,37 @@ static void large_vectors(void) {
 }
 
 /* One byte too long for its buffer; what follows still comes. */
+static void truncate_one(int size) {
+    MPI_Request request;
+    MPI_Status status;
+    begin(size);
+    in_bytes[size - 1] = 0xff;
+    MPI_Isend(out_bytes, size, MPI_BYTE, partner, 6, MPI_COMM_WORLD, &request);
+    const int code = MPI_Recv(in_bytes, size - 1, MPI_BYTE, partner, 6, MPI_COMM_WORLD, &status);
+    expect("class of a large truncated message's error", class_of(code), MPI_ERR_TRUNCATE);
+    expect("after the buffer of a large message", in_bytes[size - 1], 0xff);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    begin(size);
+    MPI_Isend(out_bytes, size, MPI_BYTE, partner, 6, MPI_COMM_WORLD, &request);
+    MPI_Recv(in_bytes, size, MPI_BYTE, partner, 6, MPI_COMM_WORLD, &status);
+    expect_message("after a large truncated message", &status, size, 6);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+enum { LARGEST_WHOLE = 65536, BELOW_RENDEZVOUS = 60000 };
+
 static void large_truncated(void) {
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    for (int i = 0; i < SIZES; i++) {
-        const int size = large_sizes[i];
-        if (size == 0) continue;
-        MPI_Request request;
-        MPI_Status status;
-        begin(size);
-        in_bytes[size - 1] = 0xff;
-        MPI_Isend(out_bytes, size, MPI_BYTE, partner, 6, MPI_COMM_WORLD, &request);
-        const int code = MPI_Recv(in_bytes, size - 1, MPI_BYTE, partner, 6, MPI_COMM_WORLD, &status);
-        expect("class of a large truncated message's error", class_of(code), MPI_ERR_TRUNCATE);
-        expect("after the buffer of a large message", in_bytes[size - 1], 0xff);
-        MPI_Wait(&request, MPI_STATUS_IGNORE);
-        begin(size);
-        MPI_Isend(out_bytes, size, MPI_BYTE, partner, 6, MPI_COMM_WORLD, &request);
-        MPI_Recv(in_bytes, size, MPI_BYTE, partner, 6, MPI_COMM_WORLD, &status);
-        expect_message("after a large truncated message", &status, size, 6);
-        MPI_Wait(&request, MPI_STATUS_IGNORE);
+    for (int i = 1; i < SIZES; i++) {
+        if (large_sizes[i] < BELOW_RENDEZVOUS || large_sizes[i] > LARGEST_WHOLE) truncate_one(large_sizes[i]);
     }
+}
+
+/* The largest that are not announced. */
+static void whole_truncated(void) {
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    truncate_one(LARGEST_WHOLE - 1);
+    truncate_one(LARGEST_WHOLE);
 }
 
 enum { THREADS = 4, ROUNDS = 300 };
@@ -581,6 +592,7 @@ int main(int argc, char** argv) {
         {"large_many", large_many},
         {"large_vectors", large_vectors},
         {"large_truncated", large_truncated},
+        {"whole_truncated", whole_truncated},
         {"refused", refused},
         {"threads", threads},
         {"at_the_end", at_the_end},
