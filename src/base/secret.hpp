@@ -8,7 +8,7 @@
 namespace cryptmpi {
 
 inline void wipe(void* at, std::size_t size) noexcept {
-    explicit_bzero(at, size);
+    if (size != 0) explicit_bzero(at, size);  // what is empty may have no address
 }
 
 /// N secret bytes on the stack or inside an object; wiped by the destructor. Not copyable by accident.
