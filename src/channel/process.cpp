@@ -42,7 +42,7 @@ void* wait_for_the_end(void* seconds) {
     Process::get().complain(
         "ending this rank: a connection broke and MPI went on (abort_after_s sets how long it may)");
     Process::get().finish(false);
-    real::_exit(1);
+    real::_exit(kExitRefused);
     return nullptr;
 }
 
