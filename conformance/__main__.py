@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from conformance.suites import LEFT_OUT, REFUSED, SUITES
+from conformance.suites import LEFT_OUT, REFUSED, SUITES, refused_only
 from lab.nodes import REPOSITORY, Lab, LabError, acquire_namespaces, end_on_signals
 from lab.sealing import COMMAND, Sealing
 from lab.stacks import STACKS, abi_environment
@@ -21,24 +21,42 @@ def say(line):
     print(f"[{time.monotonic() - BEGAN:5.0f} s] {line}", flush=True)
 
 
+def run_once(lab, mpi, suite, ranks, sealing, place, words=()):
+    """The finished run, with these words added to the suite's command."""
+    place.mkdir(parents=True)
+    for file in suite.files:
+        shutil.copy(file, place)
+    program = [str(word) for word in [*suite.command(mpi, ranks), *words]]
+    env = {**mpi.env(lab), **abi_environment(mpi), **suite.environment(mpi), "OMP_NUM_THREADS": "1"}
+    if sealing:
+        program = sealing.exec_line(program, place / "report.json")
+        env.update(sealing.env())
+    return lab.run(mpi.command(lab, ranks, program), env=env, timeout=suite.timeout, cwd=place, log=place / "output.txt")
+
+
 def run_suite(lab, mpi, suite, ranks, sealing, folder, attempts):
     """The results of a run, its coming to an end among them, and its seconds: of the first of `attempts` that ended, or the last."""
     for attempt in range(1, attempts + 1):
         place = folder / f"attempt-{attempt}"
-        place.mkdir(parents=True)
-        for file in suite.files:
-            shutil.copy(file, place)
-        program = [str(word) for word in suite.command(mpi, ranks)]
-        env = {**mpi.env(lab), **abi_environment(mpi), **suite.environment(mpi), "OMP_NUM_THREADS": "1"}
-        if sealing:
-            program = sealing.exec_line(program, place / "report.json")
-            env.update(sealing.env())
-        done = lab.run(mpi.command(lab, ranks, program), env=env, timeout=suite.timeout, cwd=place, log=place / "output.txt")
-        results = suite.results(place, done.output)
+        done = run_once(lab, mpi, suite, ranks, sealing, place)
         ended = suite.ended(place, done)
         if ended:
             break
-    return {**results, END: ended}, done.seconds
+    return {**suite.results(place, done.output), END: ended}, done.seconds
+
+
+def run_apart(lab, mpi, suite, ranks, sealing, folder, tests):
+    """The same of a run for each of these tests: one that needs a refused procedure ends its own run only."""
+    results, every_end, seconds = {}, True, 0.0
+    for number, test in enumerate(tests, 1):
+        place = folder / f"test-{number}"
+        done = run_once(lab, mpi, suite, ranks, sealing, place, suite.alone(test))
+        seconds += done.seconds
+        ended = suite.ended(place, done)
+        refused = not done.timed_out and refused_only(done.output)
+        results[test] = REFUSED if refused else ended and suite.results(place, done.output).get(test)
+        every_end = every_end and (ended or refused)
+    return {**results, END: every_end}, seconds
 
 
 def compare(plain, sealed):
@@ -57,7 +75,13 @@ def one(lab, mpi, suite, ranks, sealing, folder, options):
     shutil.rmtree(folder, ignore_errors=True)
     plain, plain_s = run_suite(lab, mpi, suite, ranks, None, folder / "plain", options.attempts)
     # One attempt: a sealed run that hangs now and then is what is looked for.
-    sealed, sealed_s = (plain, 0.0) if options.plain_only else run_suite(lab, mpi, suite, ranks, sealing, folder / "sealed", 1)
+    if options.plain_only:
+        sealed, sealed_s = plain, 0.0
+    elif options.layer == "mpi" and suite.alone:
+        tests = [test for test, value in plain.items() if value and test != END]
+        sealed, sealed_s = run_apart(lab, mpi, suite, ranks, sealing, folder / "sealed", tests)
+    else:
+        sealed, sealed_s = run_suite(lab, mpi, suite, ranks, sealing, folder / "sealed", 1)
     passed, refused, regressions = compare(plain, sealed)
     row = {"mpi": mpi.name, "suite": suite.name, "ranks": ranks, "tests": len(plain.keys() | sealed.keys()), "passed_plain": len(passed),
            "passed_sealed": len(passed) - len(regressions) - len(refused), "refused": sorted(refused), "regressions": sorted(regressions), "plain_s": round(plain_s, 1),
