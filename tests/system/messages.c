@@ -570,6 +570,50 @@ static void threads(void) {
     if (rank == 0) printf("messages: threads ran\n");
 }
 
+enum { MIXERS = 3, MIXED_ROUNDS = 8 };
+
+static void mark(unsigned char* bytes, int size, int from) {
+    for (int i = 0; i < size; i++) bytes[i] = (unsigned char)(i * 7 + i / 251 + from);
+}
+
+/* Messages of all sizes, each of these twice: by one call, and by requests whose completion is asked for. */
+static void* mix(void* argument) {
+    static const int sizes[] = {1, 65536, 65537, 17, 300000, 1000, 700001};
+    enum { MANY = sizeof sizes / sizeof sizes[0], ROOM = 700001 };
+    const int tag = (int)(size_t)argument;
+    unsigned char *out = malloc(ROOM), *in = malloc(ROOM), *expected = malloc(ROOM);
+    for (int i = 0; i < MANY * MIXED_ROUNDS; i++) {
+        const int size = sizes[i % MANY], seed = 16 * i + tag;
+        MPI_Request requests[2];
+        mark(out, size, seed + rank);
+        mark(expected, size, seed + partner);
+        memset(in, 0, (size_t)size);
+        MPI_Sendrecv(out, size, MPI_BYTE, partner, tag, in, size, MPI_BYTE, partner, tag, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+        expect("Sendrecv of a thread", memcmp(in, expected, (size_t)size), 0);
+        memset(in, 0, (size_t)size);
+        MPI_Irecv(in, size, MPI_BYTE, partner, tag, MPI_COMM_WORLD, &requests[0]);
+        MPI_Isend(out, size, MPI_BYTE, partner, tag, MPI_COMM_WORLD, &requests[1]);
+        for (int done = 0; !done;) MPI_Testall(2, requests, &done, MPI_STATUSES_IGNORE);
+        expect("Irecv of a thread", memcmp(in, expected, (size_t)size), 0);
+    }
+    free(out);
+    free(in);
+    free(expected);
+    return NULL;
+}
+
+/* Large and small messages of several threads at once. */
+static void threads_mixed(void) {
+    int level;
+    MPI_Query_thread(&level);
+    if (level != MPI_THREAD_MULTIPLE) return;
+    pthread_t all[MIXERS];
+    for (size_t i = 0; i < MIXERS; i++) pthread_create(&all[i], NULL, mix, (void*)i);
+    for (int i = 0; i < MIXERS; i++) pthread_join(all[i], NULL);
+    if (rank == 0) printf("messages: threads ran\n");
+}
+
 int main(int argc, char** argv) {
     static const struct {
         const char* name;
@@ -595,10 +639,11 @@ int main(int argc, char** argv) {
         {"whole_truncated", whole_truncated},
         {"refused", refused},
         {"threads", threads},
+        {"threads_mixed", threads_mixed},
         {"at_the_end", at_the_end},
     };
     /* One thread and many take different paths. */
-    if (argc == 2 && strcmp(argv[1], "threads") == 0) {
+    if (argc == 2 && strncmp(argv[1], "threads", 7) == 0) {
         int level;
         MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
     } else {

@@ -87,10 +87,11 @@ def test_large_messages_of_one_node(name, build, nodes, tmp_path):
     check_large_messages(stacks.stack(name), 4, {"scope": "all"}, build, nodes, tmp_path)
 
 
+@pytest.mark.parametrize("case", ["threads", "threads_mixed"])
 @ALL
-def test_threads(mpi, build, nodes, tmp_path):
+def test_threads(mpi, case, build, nodes, tmp_path):
     program = build(mpi, REPOSITORY / "tests" / "system" / "messages.c")
-    done = run(mpi, nodes, sealing_of(tmp_path, nodes), [str(program), "threads"])
+    done = run(mpi, nodes, sealing_of(tmp_path, nodes), [str(program), case])
     assert ended(mpi, done, "cases right"), done.output
     assert "messages: threads ran" in done.output and not error_lines(done.output), done.output
 
