@@ -17,7 +17,7 @@ static long draw_elements(Random* random, Base base, int parts) {
 }
 
 static void broadcast(Player* player, const Circle* circle, Random* random) {
-    const Base base = draw_base(random);
+    const Base base = draw_base(player, random);
     const long elements = draw_elements(random, base, 1);
     const int root = below(random, circle->size);
     Random own = own_random(player, circle, circle->rank), same = own_random(player, circle, -1);
@@ -28,23 +28,21 @@ static void broadcast(Player* player, const Circle* circle, Random* random) {
     free_type(&layout);
 }
 
-/* Whether what is sent in a call that copies a part of it locally has a predefined type. */
-static bool sends_plain(const Player* player) {
-    return !player->features.local_copies;
+/* Whether types are predefined ones, where a part of what is sent is copied locally. */
+static bool copies_plain(const Player* player, bool in_place) {
+    return !player->features.local_copies && !in_place;
 }
 
 /* Gather, Scatter, Allgather, Alltoall: parts of one size. */
 static void same_parts(Player* player, const Circle* circle, Random* random) {
-    const Base base = draw_base(random);
+    const Base base = draw_base(player, random);
     const long elements = draw_elements(random, base, circle->size);
     const int root = below(random, circle->size), kind = below(random, 4);
     const bool in_place = chance(random, 30), at_root = circle->rank == root;
     Random own = own_random(player, circle, circle->rank);
-    player->plain = sends_plain(player) && kind != 1;
+    player->plain = copies_plain(player, in_place);
     Layout part = draw_layout(player, &own, base, elements, 1, draw(&own));
-    player->plain = sends_plain(player) && kind == 1;
     Layout whole = draw_layout(player, &own, base, elements, circle->size, draw(&own));
-    player->plain = sends_plain(player);
     static const char* const names[] = {"Gather", "Scatter", "Allgather", "Alltoall"};
     note(player, "%s of %ld %s, root %d%s", names[kind], elements, base.name, root, in_place ? ", in place" : "");
     switch (kind) {
@@ -106,7 +104,7 @@ static Parts draw_parts(Player* player, Random* own, Base base, int unit, const 
 }
 
 static void different_parts(Player* player, const Circle* circle, Random* random) {
-    const Base base = draw_base(random);
+    const Base base = draw_base(player, random);
     const int unit = between(random, 1, 8), size = circle->size, rank = circle->rank;
     const int root = below(random, size), kind = below(random, 4);
     const bool in_place = chance(random, 30), at_root = rank == root;
@@ -122,12 +120,10 @@ static void different_parts(Player* player, const Circle* circle, Random* random
     Random own = own_random(player, circle, rank);
     static const char* const names[] = {"Gatherv", "Scatterv", "Allgatherv", "Alltoallv"};
     note(player, "%s of %s, root %d%s", names[kind], base.name, root, in_place ? ", in place" : "");
-    player->plain = kind == 2 && !player->features.mixed_types;
+    player->plain = copies_plain(player, in_place) || (kind == 2 && !player->features.mixed_types);
     switch (kind) {
         case 0: {
-            player->plain = sends_plain(player);
             Layout part = draw_layout(player, &own, base, (long)units[0][rank] * unit, 1, draw(&own));
-            player->plain = false;
             Parts whole = draw_parts(player, &own, base, unit, units[0], size);
             MPI_Gatherv(in_place && at_root ? MPI_IN_PLACE : part.at, part.count, part.type, whole.layout.at,
                         whole.counts, whole.places, whole.layout.type, root, circle->comm);
@@ -138,7 +134,6 @@ static void different_parts(Player* player, const Circle* circle, Random* random
         }
         case 1: {
             Layout part = draw_layout(player, &own, base, (long)units[0][rank] * unit, 1, draw(&own));
-            player->plain = sends_plain(player);
             Parts whole = draw_parts(player, &own, base, unit, units[0], size);
             MPI_Scatterv(whole.layout.at, whole.counts, whole.places, whole.layout.type,
                          in_place && at_root ? MPI_IN_PLACE : part.at, part.count, part.type, root, circle->comm);
@@ -158,9 +153,7 @@ static void different_parts(Player* player, const Circle* circle, Random* random
             break;
         }
         default: {
-            player->plain = sends_plain(player);
             Parts from = draw_parts(player, &own, base, unit, units[rank], size);
-            player->plain = false;
             Parts to = draw_parts(player, &own, base, unit, in, size);
             MPI_Alltoallv(in_place ? MPI_IN_PLACE : from.layout.at, from.counts, from.places, from.layout.type,
                           to.layout.at, to.counts, to.places, to.layout.type, circle->comm);
@@ -176,7 +169,7 @@ static void different_parts(Player* player, const Circle* circle, Random* random
 /* Each part has its own layout, placed by the byte. */
 static void own_types(Player* player, const Circle* circle, Random* random) {
     const int size = circle->size, rank = circle->rank;
-    const Base base = draw_base(random);
+    const Base base = draw_base(player, random);
     int left = 3 << 20, counts[2][MAX_RANKS], places[2][MAX_RANKS] = {{0}};
     long elements[MAX_RANKS][MAX_RANKS];
     MPI_Datatype types[2][MAX_RANKS];
@@ -189,7 +182,7 @@ static void own_types(Player* player, const Circle* circle, Random* random) {
     for (int side = 0; side < 2; side++) {
         for (int i = 0; i < size; i++) {
             Layout* layout = &layouts[side][i];
-            player->plain = side == 0 && sends_plain(player);
+            player->plain = copies_plain(player, false);
             *layout = draw_layout(player, &own, base, side == 0 ? elements[rank][i] : elements[i][rank], 1, draw(&own));
             counts[side][i] = layout->count;
             types[side][i] = layout->type;
@@ -292,7 +285,8 @@ static uint8_t* draw_values(Player* player, Random* own, size_t size) {
 static void reductions(Player* player, const Circle* circle, Random* random) {
     const Reduction reduction = draw_reduction(random);
     int left = 2 << 20, counts[MAX_RANKS], all = 0;
-    const int kind = below(random, 6), root = below(random, circle->size);
+    const int drawn = below(random, 6), root = below(random, circle->size);
+    const int kind = drawn == 2 && !player->features.reduce_scatter ? 3 : drawn;
     const bool in_place = chance(random, 30) && (player->features.reduce_scatter_in_place || (kind != 2 && kind != 3));
     for (int i = 0; i < circle->size; i++) {
         counts[i] = kind == 3 && i > 0                 ? counts[0]

@@ -32,7 +32,7 @@ static MPI_Comm make_of_group(MPI_Comm comm, int rank, int size) {
 
 void make_circles(Player* player) {
     MPI_Comm made;
-    const int rank = player->rank, half = rank < player->ranks / 2;
+    const int rank = player->rank, half = rank < (player->ranks + 1) / 2; /* as the nodes are */
     add(player, "world", player->world, 0);
     MPI_Comm_dup(player->world, &made);
     add(player, "dup", made, 0);
@@ -106,7 +106,7 @@ void constructor(Player* player, const Circle* circle, Random* random) {
             break;
         }
         case 7:
-            colour = player->rank < player->ranks / 2;
+            colour = player->rank < (player->ranks + 1) / 2;
             MPI_Comm_split_type(circle->comm, MPI_COMM_TYPE_SHARED, circle->rank, MPI_INFO_NULL, &made.comm);
             break;
         default:
@@ -121,7 +121,8 @@ void constructor(Player* player, const Circle* circle, Random* random) {
     made.colour = 10000 + circle->colour * 10 + colour;
     Random shared = shared_random(player, &made);
     ring(player, &made, &shared);
-    if (chance(&shared, 50)) exchange(player, &made, &shared);
+    const bool busy = chance(&shared, 50);
+    if (busy) exchange(player, &made, &shared);
     if (chance(&shared, 40)) {
         collective(player, &made, &shared);
     }
@@ -141,7 +142,8 @@ void constructor(Player* player, const Circle* circle, Random* random) {
         note_pending(player, &pending[0]);
         note_pending(player, &pending[1]);
         free_type(&pending[0].layout);
-    } else if (chance(&shared, 30)) {
+    } else if (!busy && chance(&shared, 50) && player->features.disconnect) {
+        /* MPICH waits for ever where buffered or freed sends went before. */
         MPI_Comm_disconnect(&made.comm);
     } else {
         MPI_Comm_free(&made.comm);

@@ -37,7 +37,7 @@ typedef struct {
 enum { AT_END = 1 << 30, BUFFERED_OF_STEP = 1 << 20 };
 static const char* const place_names[] = {"early", "in turn", "late"};
 
-static SendForm draw_send(Random* random, Place place, bool to_self, bool may_buffer, int size, int* buffered) {
+static SendForm draw_send(Random* random, Place place, bool to_self, int size, int* buffered) {
     static const SendForm any[] = {SEND,   SEND,  SEND,   SSEND, ISEND,  ISEND,
                                    ISSEND, BSEND, IBSEND, RSEND, IRSEND, ISEND_FREED};
     SendForm form = any[below(random, sizeof any / sizeof any[0])];
@@ -45,7 +45,7 @@ static SendForm draw_send(Random* random, Place place, bool to_self, bool may_bu
     if ((form == RSEND || form == IRSEND) && place != EARLY) form = ISEND;
     if (send_blocks(form) && !may_block) form = chance(random, 50) ? ISEND : ISSEND;
     if (form == BSEND || form == IBSEND) {
-        if (!may_buffer || size > *buffered) return ISEND;
+        if (size > *buffered) return ISEND;
         *buffered -= size;
     }
     return form;
@@ -73,6 +73,7 @@ static void draw_messages(Exchange* exchange, Random* random, int left) {
         message->place = below(random, 3);
         if (exchange->count > 20 && !player->features.many_unexpected) message->place = EARLY;
         message->tag = first_tag(player) + (message->in_order ? 500 + pair * 4 + below(random, 3) : i);
+        if (message->from == message->to && !player->features.unexpected_self) message->place = EARLY;
         if (message->in_order) {
             Place* before = &last[message->from][message->to];
             if (message->place < *before) message->place = *before;
@@ -80,13 +81,12 @@ static void draw_messages(Exchange* exchange, Random* random, int left) {
         }
         message->any_tag = message->in_order && chance(random, 50);
         message->receive = draw_receive(random, message->place);
-        message->any_source = !message->any_tag && chance(random, 20) &&
+        message->any_source = !message->any_tag && chance(random, 20) && player->features.any_source &&
                               !(receive_probes(message->receive) && player->features.probe_any_source == false);
-        message->base = draw_base(random);
+        message->base = draw_base(player, random);
         const int bytes = draw_size(random, &left);
         message->elements = bytes / message->base.size;
-        message->send = draw_send(random, message->place, message->from == message->to,
-                                  player->features.bsend_pairs || !message->base.pair, bytes, &buffered);
+        message->send = draw_send(random, message->place, message->from == message->to, bytes, &buffered);
         message->receive_wait = chance(random, 40) ? between(random, i, exchange->count) : AT_END;
         message->send_wait =
             message->place != LATE && chance(random, 40) ? between(random, i, exchange->count) : AT_END;

@@ -3,21 +3,22 @@
 
 #include "player.h"
 
-Base draw_base(Random* random) {
+Base draw_base(const Player* player, Random* random) {
     const Base bases[] = {
-        {"MPI_BYTE", MPI_BYTE, 1, false},
-        {"MPI_CHAR", MPI_CHAR, 1, false},
-        {"MPI_BYTE", MPI_BYTE, 1, false},
-        {"MPI_SHORT", MPI_SHORT, sizeof(short), false},
-        {"MPI_INT", MPI_INT, sizeof(int), false},
-        {"MPI_FLOAT", MPI_FLOAT, sizeof(float), false},
-        {"MPI_DOUBLE", MPI_DOUBLE, sizeof(double), false},
-        {"MPI_LONG_LONG", MPI_LONG_LONG, sizeof(long long), false},
-        {"MPI_DOUBLE_INT", MPI_DOUBLE_INT, sizeof(double) + sizeof(int), true},
-        {"MPI_SHORT_INT", MPI_SHORT_INT, sizeof(short) + sizeof(int), true},
-        {"MPI_2INT", MPI_2INT, 2 * sizeof(int), true},
+        {"MPI_BYTE", MPI_BYTE, 1},
+        {"MPI_CHAR", MPI_CHAR, 1},
+        {"MPI_BYTE", MPI_BYTE, 1},
+        {"MPI_SHORT", MPI_SHORT, sizeof(short)},
+        {"MPI_INT", MPI_INT, sizeof(int)},
+        {"MPI_FLOAT", MPI_FLOAT, sizeof(float)},
+        {"MPI_DOUBLE", MPI_DOUBLE, sizeof(double)},
+        {"MPI_LONG_LONG", MPI_LONG_LONG, sizeof(long long)},
+        {"MPI_DOUBLE_INT", MPI_DOUBLE_INT, sizeof(double) + sizeof(int)},
+        {"MPI_SHORT_INT", MPI_SHORT_INT, sizeof(short) + sizeof(int)},
+        {"MPI_2INT", MPI_2INT, 2 * sizeof(int)},
     };
-    return bases[below(random, sizeof bases / sizeof bases[0])];
+    enum { ALL = sizeof bases / sizeof bases[0], PAIRS = 3 };
+    return bases[below(random, player->features.pairs ? ALL : ALL - PAIRS)];
 }
 
 Base byte_base(void) {
@@ -144,7 +145,7 @@ static void place(Player* player, Layout* layout, int repeat, uint64_t content) 
 
 Layout draw_layout(Player* player, Random* random, Base base, long elements, int repeat, uint64_t content) {
     Layout layout = {.base = base, .type = base.type, .count = (int)elements, .elements = elements, .kind = "plain"};
-    if (player->plain || (base.pair && !player->features.pairs_in_types)) {
+    if (player->plain) {
         /* as it is */
     } else if (elements != 0 && chance(random, 55)) {
         layout.count = draw_divisor(random, elements);

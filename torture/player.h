@@ -26,20 +26,24 @@ void shuffle(Random* random, int* items, int count);
 
 /* What an MPI gets wrong plain is left out of its programs, by name: the table WITHOUT of __main__.py has the reasons.
  */
-#define FEATURES(USE)                                                                                               \
-    USE(probe_any_source) /* MPI_Probe and its kin of MPI_ANY_SOURCE */                                             \
-    USE(truncation)                                                                                                 \
-    USE(large_truncation)                                                                                           \
-    USE(buffered)                                                                                                   \
-    USE(bsend_pairs) /* buffered sends of MPI_SHORT_INT and its like */                                             \
-    USE(bsend_init)                                                                                                 \
-    USE(mixed_types)  /* types that differ among the ranks of Bcast and Allgatherv */                               \
-    USE(empty_types)  /* types of no size in collective operations */                                               \
-    USE(local_copies) /* derived types in what a collective operation sends, of which a part stays with the rank */ \
-    USE(reduce_scatter_in_place)                                                                                    \
-    USE(many_unexpected) /* messages that wait for their receives */                                                \
-    USE(pairs_in_types)  /* derived types of MPI_SHORT_INT and its like */                                          \
-    USE(status_of_persistent)
+#define FEATURES(USE)                                                                                                 \
+    USE(any_source)       /* receives from MPI_ANY_SOURCE */                                                          \
+    USE(probe_any_source) /* MPI_Probe and its kin of MPI_ANY_SOURCE */                                               \
+    USE(unexpected_self)  /* messages of the own rank that wait for their receives */                                 \
+    USE(truncation)                                                                                                   \
+    USE(large_truncation)                                                                                             \
+    USE(truncated_waitall) /* truncated messages in MPI_Waitall */                                                    \
+    USE(buffered)                                                                                                     \
+    USE(pairs) /* MPI_SHORT_INT and its like, other than in reductions */                                             \
+    USE(bsend_init)                                                                                                   \
+    USE(mixed_types)    /* types that differ among the ranks of Bcast and Allgatherv */                               \
+    USE(empty_types)    /* types of no size in collective operations */                                               \
+    USE(local_copies)   /* derived types in what a collective operation sends, of which a part stays with the rank */ \
+    USE(reduce_scatter) /* of parts that differ */                                                                    \
+    USE(reduce_scatter_in_place)                                                                                      \
+    USE(many_unexpected) /* messages that wait for their receives */                                                  \
+    USE(status_of_persistent)                                                                                         \
+    USE(disconnect)
 
 #define DECLARE_FEATURE(name) bool name;
 typedef struct {
@@ -107,10 +111,9 @@ typedef struct {
     const char* name;
     MPI_Datatype type;
     int size;
-    bool pair;
 } Base;
 
-Base draw_base(Random* random);
+Base draw_base(const Player* player, Random* random);
 Base byte_base(void);
 
 /* `count` elements of `type` at `at`: `elements` basic ones of `base`, laid out somehow. */

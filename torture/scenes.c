@@ -8,12 +8,13 @@ enum { MAX_RANKS = 16 };
 /* Everybody to the next but some, and from the one before, in a call that does both. */
 void ring(Player* player, const Circle* circle, Random* random) {
     int left = 6 << 20, sizes[MAX_RANKS];
-    const Base base = draw_base(random);
+    const Base base = draw_base(player, random);
     const int shift = below(random, circle->size + 1), tag = first_tag(player) + 900;
     const int to = (circle->rank + shift) % circle->size,
               from = (circle->rank + circle->size - shift % circle->size) % circle->size;
     for (int i = 0; i < circle->size; i++) sizes[i] = draw_size(random, &left) / base.size;
-    const bool replaces = chance(random, 40), any_tag = chance(random, 30), any_source = !any_tag && chance(random, 20);
+    const bool replaces = chance(random, 40), any_tag = chance(random, 30),
+               any_source = !any_tag && chance(random, 20) && player->features.any_source;
     Random own = own_random(player, circle, circle->rank);
     MPI_Status status;
     MPI_Status* const wanted = chance(&own, 80) ? &status : MPI_STATUS_IGNORE;
@@ -102,6 +103,7 @@ static void receive_from_anybody(Player* player, const Circle* circle, Random* r
 
 /* All send to one, who takes what comes. The sources' order is open; that of each source's messages is not. */
 void from_anybody(Player* player, const Circle* circle, Random* random) {
+    if (!player->features.any_source) return;
     enum { MOST = 6 };
     const int root = below(random, circle->size);
     int left = 3 << 20, room = 0, sizes[MAX_RANKS][MOST], counts[MAX_RANKS], tags[MAX_RANKS][MOST], total = 0;
@@ -142,7 +144,8 @@ void probing(Player* player, const Circle* circle, Random* random) {
     const int count = between(random, 2, MOST);
     int left = 5 << 20, tags[MOST];
     long elements[MOST];
-    const Base base = draw_base(random);
+    const Base base = draw_base(player, random);
+    if (from == to && !player->features.unexpected_self) return;
     for (int i = 0; i < count; i++) {
         tags[i] = first_tag(player) + 800 + below(random, 4);
         elements[i] = draw_size(random, &left) / base.size;
@@ -243,11 +246,11 @@ void persistent(Player* player, const Circle* circle, Random* random) {
     for (int i = 0; i < count; i++) {
         static const SendForm forms[] = {SEND, SEND, SSEND, BSEND, RSEND};
         const int from = below(random, circle->size), to = below(random, circle->size), tag = first_tag(player) + i;
-        const Base base = draw_base(random);
+        const Base base = draw_base(player, random);
         const int bytes = draw_size(random, &left);
         const long elements = bytes / base.size;
         SendForm form = forms[below(random, 5)];
-        if (form == BSEND && (bytes * rounds > buffered || (base.pair && !player->features.bsend_pairs))) form = SEND;
+        if (form == BSEND && bytes * rounds > buffered) form = SEND;
         if (form == BSEND) buffered -= bytes * rounds;
         ready |= form == RSEND;
         Random one = own_random(player, circle, 2 * i);
@@ -262,8 +265,9 @@ void persistent(Player* player, const Circle* circle, Random* random) {
         if (circle->rank == to) {
             Layout layout = draw_room(player, &one, base, elements, draw(&one));
             MPI_Request request;
-            MPI_Recv_init(layout.at, layout.count, layout.type, chance(&one, 20) ? MPI_ANY_SOURCE : from, tag,
-                          circle->comm, &request);
+            MPI_Recv_init(layout.at, layout.count, layout.type,
+                          chance(&one, 20) && player->features.any_source ? MPI_ANY_SOURCE : from, tag, circle->comm,
+                          &request);
             pending[opened++] =
                 (Pending){.request = request, .number = i, .receives = true, .persistent = true, .layout = layout};
             note(player, "message %d: Recv_init from %d, %s %d", i, from, layout.kind, layout.count);
@@ -315,9 +319,10 @@ void cancelled(Player* player, const Circle* circle, Random* random) {
     Pending pending[MOST];
     Random own = own_random(player, circle, circle->rank);
     for (int i = 0; i < count; i++) {
-        Layout layout = draw_layout(player, &own, draw_base(&own), draw_size(&own, &own_left) / 16, 1, draw(&own));
+        Layout layout =
+            draw_layout(player, &own, draw_base(player, &own), draw_size(&own, &own_left) / 16, 1, draw(&own));
         MPI_Request request;
-        const int from = chance(&own, 30) ? MPI_ANY_SOURCE : below(&own, circle->size);
+        const int from = chance(&own, 30) && player->features.any_source ? MPI_ANY_SOURCE : below(&own, circle->size);
         if (chance(&own, 30)) {
             MPI_Recv_init(layout.at, layout.count, layout.type, from, tag + i, circle->comm, &request);
             MPI_Start(&request);
@@ -363,7 +368,7 @@ void freed(Player* player, const Circle* circle, Random* random) {
     Random own = own_random(player, circle, circle->rank);
     for (int i = 0; i < count; i++) {
         const int from = below(random, circle->size), to = below(random, circle->size), tag = first_tag(player) + i;
-        const Base base = draw_base(random);
+        const Base base = draw_base(player, random);
         const long elements = draw_size(random, &left) / base.size;
         MPI_Request request;
         if (circle->rank == to) {
@@ -396,8 +401,9 @@ void nobody(Player* player, const Circle* circle, Random* random) {
     Pending pending[5];
     int opened = 0;
     for (int i = 0; i < count; i++) {
-        Layout layout = draw_layout(player, &own, draw_base(&own), below(&own, 100000) / 16, 1, draw(&own));
+        Layout layout = draw_layout(player, &own, draw_base(player, &own), below(&own, 100000) / 16, 1, draw(&own));
         MPI_Status status;
+        ReceiveForm form;
         switch (below(&own, 3)) {
             case 0: {
                 static const SendForm forms[] = {SEND, SSEND, RSEND, ISEND, ISSEND, IRSEND, BSEND};
@@ -406,10 +412,13 @@ void nobody(Player* player, const Circle* circle, Random* random) {
                 break;
             }
             case 1:
-                opened += receive_message(player, below(&own, RECEIVE_FORMS), &layout, MPI_PROC_NULL,
-                                          chance(&own, 50) ? tag : MPI_ANY_TAG, circle->comm, i, &pending[opened]);
+                form = below(&own, RECEIVE_FORMS);
+                note(player, "message %d: %s", i, receive_names[form]);
+                opened += receive_message(player, form, &layout, MPI_PROC_NULL, chance(&own, 50) ? tag : MPI_ANY_TAG,
+                                          circle->comm, i, &pending[opened]);
                 break;
             default:
+                note(player, "message %d: Sendrecv_replace", i);
                 MPI_Sendrecv_replace(layout.at, layout.count, layout.type, MPI_PROC_NULL, tag, MPI_PROC_NULL, tag,
                                      circle->comm, &status);
                 note_received(player, i, &status, &layout);
@@ -437,6 +446,7 @@ void truncation(Player* player, const Circle* circle, Random* random) {
     enum { MOST = 5 };
     const int from = below(random, circle->size), to = (from + between(random, 0, circle->size - 1)) % circle->size;
     const int count = between(random, 1, MOST), tag = first_tag(player) + 600;
+    if (from == to && !(player->features.unexpected_self && player->features.large_truncation)) return;
     MPI_Comm_set_errhandler(circle->comm, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     int left = 3 << 20, opened = 0;
@@ -447,14 +457,12 @@ void truncation(Player* player, const Circle* circle, Random* random) {
         const int bytes = player->features.large_truncation ? draw_size(random, &left) : below(random, 1000);
         if (circle->rank == from) {
             Layout out = draw_layout(player, &own, byte, bytes, 1, draw(&own));
-            opened += send_message(player, chance(&own, 50) ? ISEND : ISSEND, &out, to, tag, circle->comm, i,
-                                   &pending[opened]);
+            opened += send_message(player, chance(&own, 50) && player->features.large_truncation ? ISSEND : ISEND, &out,
+                                   to, tag, circle->comm, i, &pending[opened]);
         }
     }
     if (chance(random, 50)) MPI_Barrier(circle->comm);
-    Random sizes = shared_random(player, circle);
     for (int i = 0; circle->rank == to && i < count; i++) {
-        (void)sizes;
         const int room = chance(&own, 40) ? below(&own, 100) : chance(&own, 50) ? below(&own, 1 << 17) : 6 << 20;
         Layout in = {.base = byte, .type = MPI_BYTE, .count = room, .elements = room};
         in.size = (size_t)room + 256;
@@ -465,7 +473,8 @@ void truncation(Player* player, const Circle* circle, Random* random) {
         MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
         MPI_Message message;
         int code;
-        const int form = below(&own, 4);
+        int form = below(&own, 4);
+        if (form == 2 && !player->features.truncated_waitall) form = 1;
         switch (form) {
             case 0:
                 code = MPI_Recv(in.at, room, MPI_BYTE, from, tag, circle->comm, &status);
@@ -510,7 +519,7 @@ void later(Player* player, const Circle* circle, Random* random) {
     for (int i = 0; i < count; i++) {
         const int from = below(random, circle->size), to = below(random, circle->size),
                   after = player->step + between(random, 1, 9);
-        const Base base = draw_base(random);
+        const Base base = draw_base(player, random);
         const long elements = draw_size(random, &left) / base.size;
         const SendForm form = chance(random, 50) ? ISEND : ISSEND;
         const int tag = player->step * 10 % 30000 + i;
