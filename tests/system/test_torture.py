@@ -1,4 +1,4 @@
-"""A few programs of `make torture`, and that it finds what is wrong."""
+"""A few fixed programs of `make torture`."""
 
 import json
 import subprocess

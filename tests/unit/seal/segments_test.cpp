@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "seal/message.hpp"
@@ -197,6 +198,33 @@ TEST(Segments, CountForTheKeysLimitsAndKeepTheirKey) {
     EXPECT_TRUE(open(*earlier, 9, first[10], out));
     EXPECT_TRUE(open(*later, 9, second[10], out));
     EXPECT_EQ(large.opener.counters().bytes, 5000U);
+}
+
+TEST(Segments, AreSealedAsDescribed) {
+    // docs/protocol.md, step by step.
+    Large large(250);
+    const auto wires = large.seal(7);
+    Secret<kSecretSize> epoch;
+    const std::string label("mpi epoch\0\0", 11);
+    ASSERT_TRUE(expand(*crypto().kex, large.secret.data(), label, epoch.data(), kSecretSize));
+    auto key = RecordKey::derive(crypto(), epoch.data());
+    ASSERT_TRUE(key);
+    for (std::uint8_t position = 1; position <= 3; ++position) {
+        const Bytes& wire = wires[position];
+        const std::size_t size = wire.size() - kSegmentOverhead;
+        std::uint8_t nonce[kNonceSize];
+        key->nonce(5, (std::uint64_t{position} << 48) + 7, nonce);
+        Bytes associated(wires[0].begin(), wires[0].begin() + 8);
+        associated.insert(associated.end(), {250, 0, 0, 0, 0, 0, 0, 0});
+        associated.insert(associated.end(), {position, 0, 0, 0});
+        associated.push_back(position == 3 ? 1 : 0);
+        Bytes out(size);
+        const iovec piece{out.data(), out.size()};
+        EXPECT_EQ(crypto().aead->open(key->context(), nonce, associated.data(), associated.size(), wire.data(), size,
+                                      &piece, 1, wire.data() + size),
+                  CRYPTMPI_OK);
+        EXPECT_TRUE(std::equal(out.begin(), out.end(), large.plain.begin() + (position - 1) * 100));
+    }
 }
 
 }  // namespace
