@@ -3,6 +3,7 @@
 // lead what it loads past us.
 #include <dlfcn.h>
 
+#include <atomic>
 #include <string>
 
 #include "interpose/dispatch.hpp"
@@ -26,8 +27,14 @@ void* libcs(const char* name) {
 }
 
 Dlsym real() {
-    static Dlsym const found = reinterpret_cast<Dlsym>(libcs("dlsym"));
-    return found;
+    // No guarded initialization: TSan's runtime looks up symbols before its own guards work.
+    static constinit std::atomic<Dlsym> found = nullptr;
+    Dlsym known = found.load(std::memory_order_relaxed);
+    if (known == nullptr) {
+        known = reinterpret_cast<Dlsym>(libcs("dlsym"));
+        found.store(known, std::memory_order_relaxed);
+    }
+    return known;
 }
 
 /// What RTLD_NEXT means to a tool: the first one behind the caller, us in MPI's place. Null: nobody there has it.

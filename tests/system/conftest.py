@@ -22,15 +22,17 @@ sys.path[:0] = [str(REPOSITORY), str(Path(__file__).parent)]
 from lab.nodes import Lab, acquire_namespaces  # noqa: E402
 
 
-def _preload():
-    """The library under test; behind ASan's runtime, which has to come first. (TSan's has to come after, or it would not see our locks.)"""
+def _runtime():
+    """The runtime of the sanitizer that the build under test was made with: [path], or nothing."""
     if not SOCKETS.exists():
-        return str(CHANNEL)
+        return []
     needed = subprocess.run(["ldd", SOCKETS], capture_output=True, text=True, check=True).stdout.split()
-    return " ".join([*(word for word in needed if re.match(r"/.*/libasan\.so", word)), str(CHANNEL)])
+    return [word for word in needed if re.match(r"/.*/lib[at]san\.so", word)]
 
 
-PRELOAD = _preload()
+RUNTIME = _runtime()
+# ASan's runtime has to come first. (TSan's has to come after the library, or it would not see our locks.)
+PRELOAD = " ".join([*(path for path in RUNTIME if "libasan" in path), str(CHANNEL)])
 
 
 @dataclass

@@ -3,7 +3,7 @@
 import subprocess
 
 import pytest
-from conftest import BUILD
+from conftest import BUILD, RUNTIME
 
 from lab import stacks
 from lab.sealing import Sealing
@@ -31,8 +31,21 @@ def build(tmp_path_factory):
     return compiled
 
 
+# MPI and the programs are not instrumented: the sanitizer's runtime has to be preloaded, and what only they do is none of its business.
+# `cryptmpi exec` puts our library before it.
+SANITIZER = ["env", f"LD_PRELOAD={RUNTIME[0]}", "ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0",
+             "TSAN_OPTIONS=ignore_noninstrumented_modules=1"] if RUNTIME else []
+
+
+class TestedSealing(Sealing):
+    """Under the sanitizer that the build under test was made with, too."""
+
+    def exec_line(self, program, report=None, job=None):
+        return [*SANITIZER, *super().exec_line(program, report, job)]
+
+
 def sealing_of(tmp_path, nodes, **settings):
-    return Sealing(tmp_path / "config", nodes, BUILD / "bin" / "cryptmpi", {"layer": "mpi", "handshake_timeout_s": 20, **settings})
+    return TestedSealing(tmp_path / "config", nodes, BUILD / "bin" / "cryptmpi", {"layer": "mpi", "handshake_timeout_s": 20, **settings})
 
 
 def ended(mpi, done, last_line):

@@ -141,5 +141,14 @@ TEST(Message, AFlowEndsWithItsKeys) {
     EXPECT_FALSE(flow.sealer.seal(0, kMostMessages, {&in, 1}, 1, wire.data()));
 }
 
+#ifndef NDEBUG
+TEST(MessageDeathTest, ANumberOfALaneIsNotUsedTwice) {
+    Flow flow;
+    flow.seal(3, 5, random_bytes(4));
+    flow.seal(4, 5, random_bytes(4));
+    EXPECT_DEATH(flow.seal(3, 5, random_bytes(4)), "counter 5 was about to be used twice under one key");
+}
+#endif
+
 }  // namespace
 }  // namespace cryptmpi::seal

@@ -227,5 +227,18 @@ TEST(Segments, AreSealedAsDescribed) {
     }
 }
 
+#ifndef NDEBUG
+TEST(SegmentsDeathTest, APositionIsNotSealedTwice) {
+    Large large(300);
+    Bytes wire(kAnnouncedWire);
+    auto segments = large.sealer.announce(5, 0, large.announcement, wire.data());
+    ASSERT_TRUE(segments);
+    Bytes out(100 + kSegmentOverhead);
+    ASSERT_TRUE(segments->seal(0, large.plain.data(), out.data()));
+    ASSERT_TRUE(segments->seal(1, large.plain.data(), out.data()));
+    EXPECT_DEATH((void)segments->seal(1, large.plain.data(), out.data()), "was about to be used twice under one key");
+}
+#endif
+
 }  // namespace
 }  // namespace cryptmpi::seal
