@@ -181,18 +181,24 @@ class Lab:
         environment = {**os.environ, **{k: str(v) for k, v in (env or {}).items()}, _MARK: self.mark}
         return subprocess.Popen(command, env=environment, cwd=cwd, start_new_session=True, **popen)
 
-    def run(self, argv, node=0, env=None, timeout=120, cwd=None, log=None):
-        """Runs to the end or the timeout; then nothing of it is left. The output goes to `log` as it comes, if one is given."""
+    def run(self, argv, node=0, env=None, timeout=120, cwd=None, log=None, enough=None):
+        """Runs to the end, the timeout, or about a second after `enough(output)`; then nothing of it is left. The output goes to `log` as it comes,
+        if one is given."""
         path = Path(log) if log else self._folder / "output"
         began = time.monotonic()
         timed_out = False
         with open(path, "wb") as out:
             process = self.start(argv, node, env, cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
             try:
-                process.wait(timeout)
-                seconds = time.monotonic() - began
-            except subprocess.TimeoutExpired:
-                timed_out = True
+                while True:
+                    left = timeout - (time.monotonic() - began)
+                    try:
+                        process.wait(min(left, 1.0) if enough else left)
+                        break
+                    except subprocess.TimeoutExpired:
+                        timed_out = time.monotonic() - began >= timeout
+                        if timed_out or (enough and enough(path.read_text(errors="replace"))):
+                            break
                 seconds = time.monotonic() - began
             finally:
                 self.end_processes()
