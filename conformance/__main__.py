@@ -11,10 +11,11 @@ from pathlib import Path
 from conformance.suites import LEFT_OUT, REFUSED, SUITES, refused_only
 from lab.nodes import REPOSITORY, Lab, LabError, acquire_namespaces, end_on_signals
 from lab.sealing import COMMAND, Sealing
-from lab.stacks import STACKS, abi_environment
+from lab.stacks import STACKS, STANDARD_ABI, abi_environment
 
 BEGAN = time.monotonic()
 END = "the run comes to its end"
+EVERY = [*STACKS, *STANDARD_ABI]
 
 
 def say(line):
@@ -102,7 +103,7 @@ def one(lab, mpi, suite, ranks, sealing, folder, options):
 def main():
     parser = argparse.ArgumentParser(prog="make conformance", description=__doc__)
     parser.add_argument("--layer", choices=["channel", "mpi"], default="channel")
-    parser.add_argument("--stack", action="append", choices=[mpi.name for mpi in STACKS])
+    parser.add_argument("--stack", action="append", choices=[mpi.name for mpi in EVERY])
     parser.add_argument("--suite", action="append", choices=sorted({suite.name for suite in SUITES}))
     parser.add_argument("--ranks", type=int, action="append")
     parser.add_argument("--attempts", type=int, default=2, help="plain runs of a suite that does not come to its end")
@@ -123,7 +124,7 @@ def main():
         earlier = json.loads((folder / "report.json").read_text())["results"]
     with Lab(isolated=why_not is None) as lab:
         sealing = None if options.plain_only else Sealing(folder / "config", lab, options.cryptmpi, {"layer": options.layer})
-        for mpi in STACKS:
+        for mpi in EVERY:
             if options.stack and mpi.name not in options.stack:
                 continue
             for suite in SUITES:

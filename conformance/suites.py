@@ -23,6 +23,7 @@ REFUSED = "refused"
 ENDED = "ended"  # the recorder's last line
 OPEN_MPI = ("openmpi-4.1.4", "openmpi-5.0.11")
 MPICH_ABI = ("mpich-4.0.2-ucx", "mpich-5.0.2-ucx", "mpich-5.0.2-ofi", "impi-2021.19-ofi")
+STANDARD_ABI = ("mpich-5.0.2-abi", "impi-2021.19-abi")
 
 # Tests left out, each with where it is left out and the reason.
 LEFT_OUT = [
@@ -114,10 +115,13 @@ def mpi4py_command(mpi, ranks):
 
 
 def mpi4py_environment(mpi):
-    # mpi4py's wheel has an extension for each ABI; which libmpi that finds is lab.stacks.abi_environment's to say.
+    # mpi4py's wheel has an extension for each ABI but the standard one, which has a build of its own; which libmpi an extension finds is
+    # lab.stacks.abi_environment's to say.
     # Four ranks share two cores: those that wait make room, where the MPI can be told so.
     settings = {"MPI4PY_MPIABI": "mpich" if mpi.family == "hydra" else "openmpi", "PYTHONPATH": MPI4PY / "site", "I_MPI_THREAD_YIELD": "3",
                 "MPIR_CVAR_POLLS_BEFORE_YIELD": "10"}
+    if mpi.name in STANDARD_ABI:
+        settings.update(MPI4PY_MPIABI="mpiabi", PYTHONPATH=MPI4PY / "site-standard")
     if mpi.name == "mpich-4.0.2-ucx":
         settings["LD_PRELOAD"] = make_room()
     return settings
@@ -156,6 +160,6 @@ SUITES = [
     Suite("imb-rma", MPICH_ABI, (2,), 400, imb("IMB-RMA"), read_imb, alone=imb_alone),
     Suite("imb-nbc", MPICH_ABI, (2,), 400, imb("IMB-NBC"), read_imb, alone=imb_alone),
     Suite("imb-p2p", MPICH_ABI, (2,), 400, imb("IMB-P2P"), read_imb, alone=imb_alone),
-    Suite("mpi4py", OPEN_MPI + MPICH_ABI, (2, 4), 900, mpi4py_command, read_mpi4py,
+    Suite("mpi4py", OPEN_MPI + MPICH_ABI + STANDARD_ABI, (2, 4), 900, mpi4py_command, read_mpi4py,
           environment=mpi4py_environment, ended=mpi4py_ended),
 ]
