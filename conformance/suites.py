@@ -117,11 +117,15 @@ def mpi4py_command(mpi, ranks):
 def mpi4py_environment(mpi):
     # mpi4py's wheel has an extension for each ABI but the standard one, which has a build of its own; which libmpi an extension finds is
     # lab.stacks.abi_environment's to say.
-    # Four ranks share two cores: those that wait make room, where the MPI can be told so.
-    settings = {"MPI4PY_MPIABI": "mpich" if mpi.family == "hydra" else "openmpi", "PYTHONPATH": MPI4PY / "site", "I_MPI_THREAD_YIELD": "3",
-                "MPIR_CVAR_POLLS_BEFORE_YIELD": "10"}
+    settings = {**yielding(mpi), "MPI4PY_MPIABI": "mpich" if mpi.family == "hydra" else "openmpi", "PYTHONPATH": MPI4PY / "site"}
     if mpi.name in STANDARD_ABI:
         settings.update(MPI4PY_MPIABI="mpiabi", PYTHONPATH=MPI4PY / "site-standard")
+    return settings
+
+
+def yielding(mpi):
+    """Ranks that wait on a busy core make room, where the MPI can be told so."""
+    settings = {"I_MPI_THREAD_YIELD": "3", "MPIR_CVAR_POLLS_BEFORE_YIELD": "10"}
     if mpi.name == "mpich-4.0.2-ucx":
         settings["LD_PRELOAD"] = make_room()
     return settings
@@ -155,11 +159,11 @@ SUITES = [
     Suite("hpcc", OPEN_MPI, (4,), 300, lambda mpi, ranks: ["/usr/bin/hpcc"], read_hpcc, (DEMO / "hpccinf.txt",)),
     Suite("lammps", OPEN_MPI, (4,), 200, lambda mpi, ranks: ["/usr/bin/lmp", "-in", "in.melt"], read_lammps, (DEMO / "in.melt",)),
     Suite("netpipe", OPEN_MPI, (2,), 200, lambda mpi, ranks: ["/usr/bin/NPopenmpi", "-i", "-n", "10", "-u", "1048576"], read_netpipe),
-    Suite("netpipe", MPICH_ABI, (2,), 200, lambda mpi, ranks: ["/usr/bin/NPmpich2", "-i", "-n", "10", "-u", "1048576"], read_netpipe),
-    Suite("imb-mpi1", MPICH_ABI, (2,), 400, imb("IMB-MPI1"), read_imb),
-    Suite("imb-rma", MPICH_ABI, (2,), 400, imb("IMB-RMA"), read_imb, alone=imb_alone),
-    Suite("imb-nbc", MPICH_ABI, (2,), 400, imb("IMB-NBC"), read_imb, alone=imb_alone),
-    Suite("imb-p2p", MPICH_ABI, (2,), 400, imb("IMB-P2P"), read_imb, alone=imb_alone),
+    Suite("netpipe", MPICH_ABI, (2,), 200, lambda mpi, ranks: ["/usr/bin/NPmpich2", "-i", "-n", "10", "-u", "1048576"], read_netpipe, environment=yielding),
+    Suite("imb-mpi1", MPICH_ABI, (2,), 400, imb("IMB-MPI1"), read_imb, environment=yielding),
+    Suite("imb-rma", MPICH_ABI, (2,), 400, imb("IMB-RMA"), read_imb, environment=yielding, alone=imb_alone),
+    Suite("imb-nbc", MPICH_ABI, (2,), 400, imb("IMB-NBC"), read_imb, environment=yielding, alone=imb_alone),
+    Suite("imb-p2p", MPICH_ABI, (2,), 400, imb("IMB-P2P"), read_imb, environment=yielding, alone=imb_alone),
     Suite("mpi4py", OPEN_MPI + MPICH_ABI + STANDARD_ABI, (2, 4), 900, mpi4py_command, read_mpi4py,
           environment=mpi4py_environment, ended=mpi4py_ended),
 ]
