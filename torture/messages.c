@@ -70,7 +70,7 @@ bool receive_message(Player* player, ReceiveForm form, Layout* layout, int from,
                      Pending* pending) {
     MPI_Request request = MPI_REQUEST_NULL;
     MPI_Message message = MPI_MESSAGE_NULL;
-    MPI_Status probed, status;
+    MPI_Status probed = {0}, status;
     int flag = 0;
     switch (form) {
         case PROBE:

@@ -1,4 +1,4 @@
-"""A few fixed programs of `make torture`."""
+"""A few programs of `make torture`, and what it makes of logs that differ."""
 
 import json
 import subprocess
@@ -8,6 +8,7 @@ import pytest
 from conftest import BUILD, REPOSITORY
 
 from lab import stacks
+from torture.__main__ import compare
 
 NAMES = ["openmpi-4.1.4", "impi-2021.19-ofi"]
 
@@ -28,3 +29,14 @@ def test_random_programs(name, two_nodes, tmp_path):
     done, result = torture(name, tmp_path, "--seed", "401", "--count", "3", "--steps", "40")
     assert done.returncode == 0 and not result["findings"], done.stdout
     assert result["as_plain"] >= 2, done.stdout  # one may be not usable: a plain job that fails
+
+
+def test_first_difference():
+    log = ["7 3 step ring on world", "7 3 message 0: to 1", "7 4 step ring on world", "7 4 message 0: buffer 12"]
+    other = [*log[:3], "7 4 message 0: buffer 13"]
+    assert compare({"rank-0": log, "rank-1": log}, {"rank-0": log, "rank-1": log}) is None
+    found = compare({"rank-0": log, "rank-1": log}, {"rank-0": log, "rank-1": other})
+    assert (found["step"], found["plain"], found["sealed"]) == (4, log[3], other[3])
+    assert found["where"] == ["rank-1", log[2]]
+    shorter = compare({"rank-0": log}, {"rank-0": log[:3]})
+    assert (shorter["step"], shorter["sealed"]) == (4, "(nothing)")
