@@ -46,9 +46,10 @@ int Finalize() {
         end_leftovers(layer);
     }
     layer.report();
-    // UCX 1.13 waits for its peers inside MPI_Finalize, and MPICH 4.0 leaves a peer there that makes no progress any more.
-    // After a barrier, there is nothing left to wait for.
-    if (layer.begun()) layer.mpi.Barrier(MPI_COMM_WORLD);
+    // UCX 1.13 waits inside MPI_Finalize for its peers to acknowledge large messages, and MPICH 4.0 leaves a peer there
+    // that makes no progress any more. In the first barrier all send what is left, in the others they acknowledge it.
+    constexpr int kRounds = 3;
+    for (int round = 0; layer.begun() && round < kRounds; ++round) layer.mpi.Barrier(MPI_COMM_WORLD);
     // MPI_COMM_SELF's attributes are deleted inside, by functions of the program that may still send.
     const int code = layer.mpi.Finalize();
     layer.end();
