@@ -59,7 +59,7 @@ WITHOUT = {
         **_OPEN_MPI,
         "bsend_init": "Open MPI 4.1.4: a restarted MPI_Bsend_init request sends what is written to its buffer after it is done",
     },
-    "openmpi-5.0.11": {**_OPEN_MPI, "reduce_scatter": "Open MPI 5.0.11: wrong sums of MPI_Reduce_scatter on 4 ranks (seed 110, step 35)"},
+    "openmpi-5.0.11": _OPEN_MPI,
     "impi-2021.19-ofi": {**_MPICH_KIN, **_LIBFABRIC, "disconnect": "Intel MPI 2021.19 crashes in MPI_Comm_disconnect after messages"},
 }
 
