@@ -18,7 +18,7 @@
 namespace cryptmpi::comm {
 namespace {
 
-constexpr int kExitRefused = 125;  // what `cryptmpi exec` ends with too
+constexpr int kExitRefused = 125;                         // what `cryptmpi exec` ends with too
 constexpr std::size_t kPoolMost = std::size_t{64} << 20;  // bytes of unused buffers that are kept
 
 std::string host_name() {
