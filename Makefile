@@ -59,12 +59,15 @@ bench-quick: build mpis
 	@$(PYTHON) -m bench $(if $(STACK),--stack $(STACK)) $(ARGS)
 
 SOURCES = $(shell git ls-files -co --exclude-standard '*.c' '*.cpp' '*.h' '*.hpp')
+PYTHONS = $(shell git ls-files -co --exclude-standard '*.py') scripts/compile-commands-once
 
 lint: build
 	@scripts/install-packages lint
 	@clang-format-14 --dry-run --Werror $(SOURCES)
-	@run-clang-tidy-14 -quiet -p build/release '$(CURDIR)/src/.*' >build/clang-tidy.log 2>&1 || { cat build/clang-tidy.log; exit 1; }
-	@echo "lint: $(words $(SOURCES)) files, nothing found"
+	@flake8 $(PYTHONS)
+	@scripts/compile-commands-once build/release build/tidy
+	@run-clang-tidy-14 -quiet -p build/tidy >build/clang-tidy.log 2>&1 || { cat build/clang-tidy.log; exit 1; }
+	@echo "lint: $(words $(SOURCES) $(PYTHONS)) files, nothing found"
 
 format:
 	@scripts/install-packages lint

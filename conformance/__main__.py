@@ -87,8 +87,8 @@ def one(lab, mpi, suite, ranks, sealing, folder, options):
         sealed, sealed_s = run_suite(lab, mpi, suite, ranks, sealing, folder / "sealed", 1)
     passed, refused, regressions = compare(plain, sealed)
     row = {"mpi": mpi.name, "suite": suite.name, "ranks": ranks, "tests": len(plain.keys() | sealed.keys()), "passed_plain": len(passed),
-           "passed_sealed": len(passed) - len(regressions) - len(refused), "refused": sorted(refused), "regressions": sorted(regressions), "plain_s": round(plain_s, 1),
-           "sealed_s": round(sealed_s, 1)}
+           "passed_sealed": len(passed) - len(regressions) - len(refused), "refused": sorted(refused), "regressions": sorted(regressions),
+           "plain_s": round(plain_s, 1), "sealed_s": round(sealed_s, 1)}
     notes = [f"{kind} did not end well" for kind, results in (("plain", plain), ("sealed", sealed)) if not results[END]]
     if len(passed) <= plain[END]:
         notes.append("nothing passed plain")
@@ -134,7 +134,8 @@ def main():
                     row = one(lab, mpi, suite, ranks, sealing, folder / f"{mpi.name}-{suite.name}-{ranks}", options)
                     rows.append(row)
                     say(f"{mpi.name} {suite.name} {ranks} ranks: {row['tests']} tests, passed plain {row['passed_plain']}, "
-                        f"sealed {row['passed_sealed']}, refused {len(row['refused'])}; {row['plain_s']} s, {row['sealed_s']} s; {row.get('note', 'all as plain')}")
+                        f"sealed {row['passed_sealed']}, refused {len(row['refused'])}; {row['plain_s']} s, {row['sealed_s']} s; "
+                        f"{row.get('note', 'all as plain')}")
                     left_out = [{"tests": pattern, "reason": reason} for _, pattern, reason in LEFT_OUT]
                     earlier = [old for old in earlier if (old["mpi"], old["suite"], old["ranks"]) != (mpi.name, suite.name, ranks)]
                     report = {"results": earlier + rows, "left_out": left_out}
@@ -142,8 +143,8 @@ def main():
 
     print(f"\n{'MPI':18} {'suite':10} ranks  tests  plain  sealed  refused  regressions")
     for row in rows:
-        print(f"{row['mpi']:18} {row['suite']:10} {row['ranks']:5} {row['tests']:6} {row['passed_plain']:6} {row['passed_sealed']:7}  {len(row['refused']):7}  "
-              f"{len(row['regressions'])}  {row.get('note', '')}")
+        print(f"{row['mpi']:18} {row['suite']:10} {row['ranks']:5} {row['tests']:6} {row['passed_plain']:6} {row['passed_sealed']:7}  "
+              f"{len(row['refused']):7}  {len(row['regressions'])}  {row.get('note', '')}")
     good = bool(rows) and all(row["passed_plain"] > 1 and not row["regressions"] for row in rows)
     print(f"{'No regressions.' if good else 'Not all is as it should be.'} Report: {(folder / 'report.json').relative_to(REPOSITORY)}")
     return 0 if good else 1

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <initializer_list>
 #include <sstream>
+#include <utility>
 
 namespace cryptmpi::command {
 namespace {
@@ -80,8 +81,8 @@ Said said_by_ucx_devices(const Parameters& parameters) {
 }
 
 Said said_to_ucx(const Parameters& parameters) {
-    const Said transports = said_by_ucx_transports(parameters);
-    const Said devices = said_by_ucx_devices(parameters);
+    Said transports = said_by_ucx_transports(parameters);
+    Said devices = said_by_ucx_devices(parameters);
     if (transports.road == Road::tcp || devices.road == Road::unsaid) return transports;
     return devices;
 }
@@ -103,8 +104,8 @@ Said either(const Said& one, const Said& another) {
 
 Said said_to_mpich(const Parameters& parameters) {
     if (const auto* told = parameters("MPIR_CVAR_NEMESIS_NETMOD")) return said_by(*told, {"tcp"}, {});  // ch3
-    const Said ucx = said_to_ucx(parameters);
-    const Said libfabric = said_to_libfabric(parameters, {"MPIR_CVAR_OFI_USE_PROVIDER", "FI_PROVIDER"});
+    Said ucx = said_to_ucx(parameters);
+    Said libfabric = said_to_libfabric(parameters, {"MPIR_CVAR_OFI_USE_PROVIDER", "FI_PROVIDER"});
     for (const char* variable : {"MPIR_CVAR_CH4_NETMOD", "MPIR_CVAR_NETMOD", "MPICH_CH4_NETMOD"}) {
         const auto* told = parameters(variable);
         if (told != nullptr && told->value == "ucx") return ucx;
@@ -197,7 +198,9 @@ void Parameters::add_arguments(const std::vector<std::string>& words) {
             if (equals != std::string::npos) add_variable(word.substr(0, equals), word.substr(equals + 1));
         } else if (i + 1 < words.size()) {
             const std::string& value = words[++i];
-            told_[option->prefix + word] = {value, std::string(option->option) + " " + word + " " + value};
+            std::string by = option->option;
+            by.append(" ").append(word).append(" ").append(value);
+            told_[option->prefix + word] = {value, std::move(by)};
         }
     }
 }
