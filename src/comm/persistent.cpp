@@ -125,8 +125,9 @@ int Bsend_init(const void* at, MPI_Count count, MPI_Datatype type, int to, int t
     return send_init(
         at, count, type, to, tag, comm, request, true,
         [&](auto& mpi, void*, const ByteCount&) {
-            // The user's request is done as soon as it is started: what travels is a request of ours.
-            return mpi.Send_init(nullptr, 0, MPI_BYTE, MPI_PROC_NULL, tag, comm, request);
+            // The user's request is done as soon as it is started: what travels is a request of ours. This one is never
+            // started. (To MPI_PROC_NULL, it would always be complete in Intel MPI.)
+            return mpi.Send_init(nullptr, 0, MPI_BYTE, 0, 0, MPI_COMM_SELF, request);
         },
         CRYPTMPI_NATIVE(Bsend_init, count, at, Count{count}, type, to, tag, comm, request));
 }

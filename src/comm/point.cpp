@@ -62,6 +62,13 @@ void set_size(const interpose::Native& mpi, MPI_Status& status, std::size_t size
     mpi.Status_set_elements_x(&status, MPI_BYTE, static_cast<MPI_Count>(size));
 }
 
+void set_nobody(const interpose::Native& mpi, MPI_Status& status) {
+    status.MPI_SOURCE = MPI_PROC_NULL;
+    status.MPI_TAG = MPI_ANY_TAG;
+    mpi.Status_set_cancelled(&status, 0);
+    set_size(mpi, status, 0);
+}
+
 std::size_t wire_size(const interpose::Native& mpi, const MPI_Status& status) {
     MPI_Count size = 0;
     mpi.Get_elements_x(&status, MPI_BYTE, &size);
@@ -493,6 +500,8 @@ int Sendrecv(const void* out, MPI_Count out_count, MPI_Datatype out_type, int to
     }
     const int sent = wait_one(layer, &requests[1], MPI_STATUS_IGNORE);
     const int received = wait_one(layer, &requests[0], status);
+    // MPICH 4.0 gives a receive from nobody the status of an older one.
+    if (from == MPI_PROC_NULL && received == MPI_SUCCESS && status != MPI_STATUS_IGNORE) set_nobody(layer.mpi, *status);
     return received != MPI_SUCCESS ? received : sent;
 }
 

@@ -65,6 +65,9 @@ bool may_be_sealed(const Communicator& communicator, int from);
 
 /// The status says how many bytes the user got.
 void set_size(const interpose::Native& mpi, MPI_Status& status, std::size_t size);
+
+/// The status of a receive from MPI_PROC_NULL.
+void set_nobody(const interpose::Native& mpi, MPI_Status& status);
 std::size_t wire_size(const interpose::Native& mpi, const MPI_Status& status);
 
 }  // namespace cryptmpi::comm

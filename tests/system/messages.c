@@ -157,6 +157,70 @@ static void cancel(void) {
     expect("after a cancelled receive", in, partner);
 }
 
+/* A receive from MPI_PROC_NULL after others. */
+static void from_nobody(void) {
+    MPI_Status status;
+    int value = rank, count = -1;
+    for (int round = 0; round < 3; round++) {
+        MPI_Sendrecv_replace(&value, 1, MPI_INT, partner, 7, partner, 7, MPI_COMM_WORLD, &status);
+        expect("source", status.MPI_SOURCE, partner);
+        for (int replaces = 0; replaces < 2; replaces++) {
+            if (replaces) {
+                MPI_Sendrecv_replace(&value, 1, MPI_INT, partner, 8, MPI_PROC_NULL, 8, MPI_COMM_WORLD, &status);
+            } else {
+                MPI_Sendrecv(&value, 1, MPI_INT, partner, 8, NULL, 0, MPI_INT, MPI_PROC_NULL, 8, MPI_COMM_WORLD,
+                             &status);
+            }
+            MPI_Get_count(&status, MPI_INT, &count);
+            expect("nobody's source", status.MPI_SOURCE, MPI_PROC_NULL);
+            expect("nobody's tag", status.MPI_TAG, MPI_ANY_TAG);
+            expect("nobody's count", count, 0);
+            MPI_Recv(&value, 1, MPI_INT, partner, 8, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        }
+    }
+}
+
+/* A persistent request is named once for each start. */
+static void named_once(void) {
+    enum { KINDS = 3, ROUNDS = 3 };
+    static char attached[1 << 16];
+    MPI_Buffer_attach(attached, sizeof attached);
+    MPI_Request requests[KINDS];
+    int out = rank, in = -1, done = 0, flag = 0, index = 0, indices[KINDS];
+    MPI_Bsend_init(&out, 1, MPI_INT, partner, 3, MPI_COMM_WORLD, &requests[0]);
+    MPI_Send_init(&out, 1, MPI_INT, partner, 4, MPI_COMM_WORLD, &requests[1]);
+    MPI_Recv_init(&in, 1, MPI_INT, partner, 5, MPI_COMM_WORLD, &requests[2]);
+    for (int round = 0; round < ROUNDS; round++) {
+        MPI_Startall(KINDS, requests);
+        for (int tag = 3; tag < 5; tag++) {
+            int got = -1;
+            MPI_Recv(&got, 1, MPI_INT, partner, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            expect("persistent", got, partner);
+        }
+        MPI_Send(&out, 1, MPI_INT, partner, 5, MPI_COMM_WORLD);
+        int named = 0;
+        while (named < KINDS) {
+            if (round % 2 == 0) {
+                MPI_Testsome(KINDS, requests, &done, indices, MPI_STATUSES_IGNORE);
+            } else {
+                MPI_Testany(KINDS, requests, &index, &flag, MPI_STATUS_IGNORE);
+                done = flag ? (index == MPI_UNDEFINED ? MPI_UNDEFINED : 1) : 0;
+            }
+            if (done == MPI_UNDEFINED) break;
+            named += done;
+        }
+        expect("named", named, KINDS);
+        MPI_Testsome(KINDS, requests, &done, indices, MPI_STATUSES_IGNORE);
+        expect("none left", done, MPI_UNDEFINED);
+        MPI_Testany(KINDS, requests, &index, &flag, MPI_STATUS_IGNORE);
+        expect("nothing left", flag != 0 && index == MPI_UNDEFINED, 1);
+    }
+    for (int i = 0; i < KINDS; i++) MPI_Request_free(&requests[i]);
+    char* at;
+    int size;
+    MPI_Buffer_detach(&at, &size);
+}
+
 /* Neither commutative: 10a + b on the digits of a rank's place. */
 static void append(void* left, void* right, int* length, MPI_Datatype* type) {
     (void)type;
@@ -626,6 +690,8 @@ int main(int argc, char** argv) {
         {"vectors", vectors},
         {"split", split},
         {"cancel", cancel},
+        {"from_nobody", from_nobody},
+        {"named_once", named_once},
         {"ordered_reduction", ordered_reduction},
         {"large", large},
         {"large_while_elsewhere", large_while_elsewhere},

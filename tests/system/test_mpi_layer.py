@@ -11,7 +11,8 @@ from jobs import ALL, build, ended, run, sealing_of  # noqa: F401
 from lab import stacks
 from lab.capture import count
 
-CASES = ["many_requests", "tags_out_of_order", "wildcards", "other_sizes", "vectors", "split", "cancel", "ordered_reduction"]
+CASES = ["many_requests", "tags_out_of_order", "wildcards", "other_sizes", "vectors", "split", "cancel", "from_nobody", "named_once",
+         "ordered_reduction"]
 LARGE = ["large", "large_while_elsewhere", "large_to_all", "large_probed", "large_matched", "large_persistent", "large_many", "large_vectors",
          "large_truncated", "whole_truncated"]
 # Cases that an MPI gets wrong plain, too.
