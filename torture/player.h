@@ -42,6 +42,7 @@ void shuffle(Random* random, int* items, int count);
     USE(reduce_scatter_in_place)                                                                                    \
     USE(many_unexpected) /* messages that wait for their receives */                                                \
     USE(status_of_persistent)                                                                                       \
+    USE(irecv_of_nobody)                                                                                            \
     USE(disconnect)
 
 #define DECLARE_FEATURE(name) bool name;

@@ -413,6 +413,7 @@ void nobody(Player* player, const Circle* circle, Random* random) {
             }
             case 1:
                 form = below(&own, RECEIVE_FORMS);
+                if (form == IRECV && !player->features.irecv_of_nobody) form = RECV;
                 note(player, "message %d: %s", i, receive_names[form]);
                 opened += receive_message(player, form, &layout, MPI_PROC_NULL, chance(&own, 50) ? tag : MPI_ANY_TAG,
                                           circle->comm, i, &pending[opened]);
