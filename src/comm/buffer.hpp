@@ -1,41 +1,42 @@
-// Bytes of ours that travel, and the user's buffers as bytes.
+// The user's buffers as bytes.
 #pragma once
 
 #include <mpi.h>
 
+#include <climits>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
+#include "comm/types.hpp"
+#include "engine/buffer_pool.hpp"
 #include "native.hpp"
 
 namespace cryptmpi::comm {
-
-/// Memory without initial value.
-class Bytes {
-public:
-    Bytes() = default;
-    explicit Bytes(std::size_t size) : at_(new std::uint8_t[size]), size_(size) {}
-    std::uint8_t* data() const { return at_.get(); }
-    std::size_t size() const { return size_; }
-
-private:
-    std::unique_ptr<std::uint8_t[]> at_;
-    std::size_t size_ = 0;
-};
 
 /// `count` elements of a datatype at an address, as MPI describes them. Derived types are packed, for which a duplicate
 /// of the type is kept: the user may free his before the operation ends.
 class UserBuffer {
 public:
     UserBuffer() = default;
-    UserBuffer(UserBuffer&& other) noexcept;
-    UserBuffer& operator=(UserBuffer&& other) noexcept;
-    ~UserBuffer();
+    UserBuffer(UserBuffer&& other) noexcept { *this = std::move(other); }
+    UserBuffer& operator=(UserBuffer&& other) noexcept {
+        std::swap(mpi_, other.mpi_);
+        std::swap(at_, other.at_);
+        std::swap(count_, other.count_);
+        std::swap(type_, other.type_);
+        std::swap(contiguous_, other.contiguous_);
+        std::swap(owns_type_, other.owns_type_);
+        std::swap(size_, other.size_);
+        return *this;
+    }
+    ~UserBuffer() {
+        if (owns_type_) mpi_->Type_free(&type_);
+    }
 
     /// Returns MPI's error code for a bad type; MPI's error handler has then been called.
-    static int make(const interpose::Native& mpi, const void* at, MPI_Count count, MPI_Datatype type, bool keep,
-                    UserBuffer& out);
+    static int make(Types& types, const void* at, MPI_Count count, MPI_Datatype type, bool keep, UserBuffer& out);
 
     std::size_t size() const { return size_; }  // bytes of data
     /// The bytes themselves where they lie without gaps; null for those that must be packed.
@@ -48,6 +49,7 @@ public:
     int unpack(const std::uint8_t* in, std::size_t size) const;
 
 private:
+    int prepare_packing(bool keep);
     /// MPI_BOTTOM, with a type of absolute addresses: MPICH's Pack takes no null pointer, so address and type both
     /// move.
     int leave_bottom();
@@ -62,19 +64,36 @@ private:
 };
 
 /// The data as contiguous bytes: the user's own, or packed into `scratch`. An MPI error code otherwise.
-int plain_bytes(const UserBuffer& buffer, Bytes& scratch, const std::uint8_t*& at);
+inline int plain_bytes(engine::BufferPool& pool, const UserBuffer& buffer, engine::Buffer& scratch,
+                       const std::uint8_t*& at) {
+    at = buffer.contiguous();
+    if (at != nullptr || buffer.size() == 0) return MPI_SUCCESS;
+    scratch = pool.take(buffer.size());
+    at = scratch.data();
+    return buffer.pack(scratch.data());
+}
 
 /// A number of bytes as count and datatype: more than an int holds take a type made for them.
 class ByteCount {
 public:
-    ByteCount(const interpose::Native& mpi, std::size_t size);
-    ~ByteCount();
+    ByteCount(const interpose::Native& mpi, std::size_t size) : mpi_(mpi), count_(static_cast<int>(size)) {
+        if (size > INT_MAX) [[unlikely]] {
+            make_type(size);
+        }
+    }
+    ~ByteCount() {
+        if (type_ != MPI_BYTE) [[unlikely]] {
+            mpi_.Type_free(&type_);
+        }
+    }
     ByteCount(const ByteCount&) = delete;
     ByteCount& operator=(const ByteCount&) = delete;
     int count() const { return count_; }
     MPI_Datatype type() const { return type_; }
 
 private:
+    void make_type(std::size_t size);
+
     const interpose::Native& mpi_;
     int count_;
     MPI_Datatype type_ = MPI_BYTE;

@@ -40,7 +40,8 @@ int bsend(const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, M
         return native(layer.mpi);
     }
     UserBuffer buffer;
-    if (const int code = UserBuffer::make(layer.mpi, at, count, type, false, buffer); code != MPI_SUCCESS) return code;
+    if (const int code = UserBuffer::make(layer.types(), at, count, type, false, buffer); code != MPI_SUCCESS)
+        return code;
     const int code = start_buffered(layer, *communicator, buffer, to, tag);
     return code != MPI_SUCCESS ? code : after(layer.mpi);
 }

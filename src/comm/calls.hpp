@@ -92,6 +92,8 @@ int Dist_graph_create_adjacent(MPI_Comm comm, int in_degree, const int sources[]
                                int out_degree, const int destinations[], const int out_weights[], MPI_Info info,
                                int reorder, MPI_Comm* made);
 int Comm_free(MPI_Comm* comm);
+/// Another datatype may get its handle.
+int Type_free(MPI_Datatype* type);
 int Comm_disconnect(MPI_Comm* comm);
 
 // movers.cpp

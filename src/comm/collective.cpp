@@ -18,10 +18,10 @@ Result<void> guarded(const Call& call, Work work) {
 
 template <class Open>
 int open_block(const Call& call, int from, const UserBuffer& buffer, Open open) {
-    Bytes scratch;
+    engine::Buffer scratch;
     std::uint8_t* out = buffer.contiguous();
     if (out == nullptr) {
-        scratch = Bytes(buffer.size());
+        scratch = call.layer.buffer(buffer.size());
         out = scratch.data();
     }
     if (auto done = guarded(call, [&] { return open(out); }); !done) {
@@ -32,9 +32,9 @@ int open_block(const Call& call, int from, const UserBuffer& buffer, Open open) 
 
 template <class Seal>
 int seal_block(const Call& call, const UserBuffer& buffer, Seal seal) {
-    Bytes scratch;
+    engine::Buffer scratch;
     const std::uint8_t* at = nullptr;
-    if (const int code = plain_bytes(buffer, scratch, at); code != MPI_SUCCESS) return code;
+    if (const int code = plain_bytes(call.layer.pool(), buffer, scratch, at); code != MPI_SUCCESS) return code;
     if (auto done = guarded(call, [&] { return seal(at); }); !done)
         return call.layer.raise(call.communicator.handle(), done.error().line);
     return MPI_SUCCESS;
@@ -68,10 +68,10 @@ int open_block_of_all(const Call& call, int from, const std::uint8_t* wire, cons
     });
 }
 
-int copy(const UserBuffer& from, const UserBuffer& to) {
-    Bytes scratch;
+int copy(Layer& layer, const UserBuffer& from, const UserBuffer& to) {
+    engine::Buffer scratch;
     const std::uint8_t* at = nullptr;
-    if (const int code = plain_bytes(from, scratch, at); code != MPI_SUCCESS) return code;
+    if (const int code = plain_bytes(layer.pool(), from, scratch, at); code != MPI_SUCCESS) return code;
     return to.unpack(at, std::min(from.size(), to.size()));
 }
 

@@ -46,7 +46,7 @@ int open_block_from(const Call& call, int from, const std::uint8_t* wire, const 
 int open_block_of_all(const Call& call, int from, const std::uint8_t* wire, const UserBuffer& buffer);
 
 /// From the user's buffer to another one of his, of the same size.
-int copy(const UserBuffer& from, const UserBuffer& to);
+int copy(Layer& layer, const UserBuffer& from, const UserBuffer& to);
 
 /// From the root's buffer to all others.
 int broadcast(Layer& layer, Communicator& communicator, const UserBuffer& buffer, int root);

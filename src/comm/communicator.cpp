@@ -64,12 +64,6 @@ Communicator::Communicator(Layer& layer, MPI_Comm handle, const CommunicatorId& 
     }
 }
 
-Communicator::Peer& Communicator::peer(int rank) {
-    auto& one = peers_[static_cast<std::size_t>(rank)];
-    if (!one) one = std::make_unique<Peer>();
-    return *one;
-}
-
 Result<seal::MessageSealer*> Communicator::sealer(std::unique_ptr<seal::MessageSealer>& flow, std::string_view label,
                                                   int to) {
     if (!flow) [[unlikely]] {
@@ -137,9 +131,7 @@ Result<void> Communicator::check_order(const Posted& posted, int from, int tag, 
         // MPI matches a lane's messages in order, so each missing one is with a receive that was posted earlier, or was
         // cut off at one.
         std::uint64_t holders = 0;
-        for (const Posted& earlier : posted_) {
-            if (earlier.order < posted.order && matches(earlier, from, tag)) ++holders;
-        }
+        posted_.each_before(posted, [&](const Posted& earlier) { holders += matches(earlier, from, tag) ? 1U : 0U; });
         if (missing > holders + lane.truncated) {
             return fail(EBADMSG, std::to_string(missing - holders - lane.truncated) +
                                      " sent before it did not come: lost on the way, or out of order");
@@ -155,16 +147,6 @@ Result<void> Communicator::check_order(const Posted& posted, int from, int tag, 
 
 void Communicator::came_truncated(int from, int tag) {
     ++peer(from).receiving.lanes[tag].truncated;
-}
-
-PostedList::iterator Communicator::post(int source, int tag) {
-    return posted_.insert(posted_.end(), Posted{source, tag, posts_++});
-}
-
-Posted Communicator::take(PostedList::iterator posted) {
-    const Posted was = *posted;
-    posted_.erase(posted);
-    return was;
 }
 
 std::unique_ptr<Held> Communicator::take_held(int from, int tag) {

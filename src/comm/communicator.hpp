@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cstdint>
-#include <list>
 #include <map>
 #include <memory>
 #include <string>
@@ -16,6 +15,7 @@
 
 #include "base/result.hpp"
 #include "comm/held.hpp"
+#include "comm/posted.hpp"
 #include "native.hpp"
 #include "seal/arrivals.hpp"
 #include "seal/message.hpp"
@@ -28,13 +28,23 @@ class Layer;
 /// from it.
 using CommunicatorId = std::array<std::uint8_t, 32>;
 
-/// A posted receive of sealed messages, in the order of posting. `source` and `tag` may be wildcards.
-struct Posted {
-    int source;
-    int tag;
-    std::uint64_t order;
+/// What is kept for each tag; most messages have the tag of the one before.
+template <class Value>
+class Lanes {
+public:
+    Value& operator[](int tag) {
+        if (recent_ == nullptr || recent_tag_ != tag) {
+            recent_ = &values_[tag];
+            recent_tag_ = tag;
+        }
+        return *recent_;
+    }
+
+private:
+    std::unordered_map<int, Value> values_;
+    Value* recent_ = nullptr;
+    int recent_tag_ = 0;
 };
-using PostedList = std::list<Posted>;
 
 class Communicator {
 public:
@@ -68,10 +78,7 @@ public:
     /// A message was cut off at a receive that was too small: it was there, and cannot be looked at.
     void came_truncated(int from, int tag);
 
-    PostedList::iterator post(int source, int tag);
-    void withdraw(PostedList::iterator posted) { posted_.erase(posted); }
-    /// Takes it from the list, keeping what it was.
-    Posted take(PostedList::iterator posted);
+    void post(int source, int tag, Posted& posted) { posted_.add(source, tag, posted); }
 
     HeldList& held() { return held_; }
     /// The first that such a receive matches, which no receive finds with MPI any more; null: none.
@@ -108,7 +115,7 @@ public:
 private:
     struct Sending {
         std::unique_ptr<seal::MessageSealer> flow;
-        std::unordered_map<int, std::uint64_t> next;  // by tag
+        Lanes<std::uint64_t> next;
     };
     struct Receiving {
         struct Lane {
@@ -116,7 +123,7 @@ private:
             std::uint64_t truncated = 0;  // came, but cannot be told which
         };
         std::unique_ptr<seal::MessageOpener> flow;
-        std::unordered_map<int, Lane> lanes;  // by tag
+        Lanes<Lane> lanes;
     };
     struct Peer {
         Sending sending;
@@ -126,7 +133,13 @@ private:
         std::unique_ptr<seal::MessageOpener> all_in;
     };
 
-    Peer& peer(int rank);
+    Peer& peer(int rank) {
+        auto& one = peers_[static_cast<std::size_t>(rank)];
+        if (!one) [[unlikely]] {
+            one = std::make_unique<Peer>();
+        }
+        return *one;
+    }
     Result<seal::MessageSealer*> sealer(std::unique_ptr<seal::MessageSealer>& flow, std::string_view label, int to);
     Result<seal::MessageOpener*> opener(std::unique_ptr<seal::MessageOpener>& flow, std::string_view label, int from,
                                         int to);
@@ -142,7 +155,6 @@ private:
     std::uint64_t calls_ = 0;
     std::uint64_t constructions_ = 0;
     std::map<std::pair<std::vector<int>, int>, std::uint64_t> group_constructions_;
-    std::uint64_t posts_ = 0;
     PostedList posted_;
     HeldList held_;
     std::vector<std::unique_ptr<Peer>> peers_;

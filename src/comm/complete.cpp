@@ -55,6 +55,7 @@ bool may_block(Layer& layer) {
 class Taken {
 public:
     Taken(Layer& layer, int count, const MPI_Request* requests) : layer_(layer) {
+        if (count > 0 && !layer.requests().empty()) ours_.reserve(static_cast<std::size_t>(count));
         for (int i = 0; i < count; ++i) {
             if (is_active(layer.requests().find(requests[i]))) {
                 ours_.push_back({i, requests[i], layer.requests().take(requests[i])});
@@ -192,8 +193,7 @@ int settle(Layer& layer, Operation& operation, MPI_Status& status, int code) {
         return code;
     }
     if (code == MPI_SUCCESS) return finish_receive(layer, operation, status);
-    operation.communicator->withdraw(operation.posted);
-    operation.is_posted = false;
+    operation.posted.withdraw();
     if (is_truncation(layer, code) && may_be_sealed(*operation.communicator, status.MPI_SOURCE)) {
         operation.communicator->came_truncated(status.MPI_SOURCE, status.MPI_TAG);
         set_size(layer.mpi, status, operation.user.size());
@@ -608,12 +608,13 @@ int Request_free(MPI_Request* request) {
 int Cancel(MPI_Request* request) {
     Layer& layer = Layer::get();
     const auto guard = layer.guard();
-    const Operation* operation = layer.requests().find(*request);
+    Operation* operation = layer.requests().find(*request);
     // A send that is cancelled leaves a hole in its lane, which the receiver must take for an attack. MPI lets a cancel
     // come too late.
     if (operation != nullptr && operation->kind == Operation::Kind::send) return MPI_SUCCESS;
     // Nor can a message be sent back whose announcement was received.
     if (operation != nullptr && (operation->token || operation->incoming || operation->finished)) return MPI_SUCCESS;
+    if (operation != nullptr) operation->may_be_cancelled = true;
     return layer.mpi.Cancel(request);
 }
 

@@ -186,4 +186,10 @@ int Comm_disconnect(MPI_Comm* comm) {
     return end(comm, [&](auto& mpi) { return mpi.Comm_disconnect(comm); });
 }
 
+int Type_free(MPI_Datatype* type) {
+    Layer& layer = Layer::get();
+    if (type != nullptr) layer.types().forget(*type);
+    return layer.mpi.Type_free(type);
+}
+
 }  // namespace cryptmpi::comm

@@ -17,7 +17,7 @@ struct Held {
     int source = 0;
     int tag = 0;
     std::size_t size = 0;
-    Bytes plain;                             // whole
+    engine::Buffer plain;                    // whole
     std::optional<seal::Segments> segments;  // or on its way
 
     bool matches(int from, int with) const {

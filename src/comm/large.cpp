@@ -1,7 +1,6 @@
 #include "comm/large.hpp"
 
 #include <cerrno>
-#include <climits>
 #include <utility>
 
 namespace cryptmpi::comm {
@@ -29,7 +28,7 @@ Result<int> Outgoing::send_next(const std::uint8_t* plain) {
     return code;
 }
 
-void Outgoing::announced(MPI_Request request, Bytes wire) {
+void Outgoing::announced(MPI_Request request, engine::Buffer wire) {
     announcement_ = request;
     announcement_wire_ = std::move(wire);
 }

@@ -42,7 +42,7 @@ public:
     bool has_room() const { return travelling_.size() < ways_.plan.in_flight; }
 
     /// MPI's request for the announcement, and the memory that it is sent from.
-    void announced(MPI_Request request, Bytes wire);
+    void announced(MPI_Request request, engine::Buffer wire);
 
     /// Looks what MPI is done with.
     void advance();
@@ -54,13 +54,13 @@ public:
 
 private:
     struct Travelling {
-        engine::BufferPool::Buffer wire;
+        engine::Buffer wire;
         MPI_Request request;
     };
     Ways ways_;
     seal::Segments segments_;
     int to_;
-    Bytes announcement_wire_;
+    engine::Buffer announcement_wire_;
     MPI_Request announcement_ = MPI_REQUEST_NULL;
     std::uint32_t next_ = 0;
     std::deque<Travelling> travelling_;
@@ -84,7 +84,7 @@ public:
 
 private:
     struct Travelling {
-        engine::BufferPool::Buffer wire;
+        engine::Buffer wire;
         MPI_Request request;
     };
     void receive_next();

@@ -44,10 +44,7 @@ Layer& Layer::get() {
     return *one;
 }
 
-Layer::Layer()
-    : mpi(interpose::native()),
-      pool_(plan_.segment + seal::kSegmentOverhead, kPoolMost),
-      ways_{mpi, plan_, pool_, MPI_COMM_NULL} {
+Layer::Layer() : mpi(interpose::native()), types_(mpi), pool_(kPoolMost), ways_{mpi, plan_, pool_, MPI_COMM_NULL} {
     const auto environment = config::process_environment();
     identity_ = config::identify(environment);
     name_ = identity_.rank ? "rank " + std::to_string(*identity_.rank) + " on " + host_name() : host_name();
@@ -154,6 +151,10 @@ Result<void> Layer::agree() {
 
 void Layer::begin(int thread_level) {
     threads_ = thread_level == MPI_THREAD_MULTIPLE;
+    if (threads_) {
+        types_.share();
+        pool_.share();
+    }
     mpi.Comm_rank(MPI_COMM_WORLD, &world_rank_);
     mpi.Comm_size(MPI_COMM_WORLD, &world_size_);
     name_ = "rank " + std::to_string(world_rank_) + " on " + host_name();

@@ -22,7 +22,10 @@
 #include "comm/held.hpp"
 #include "comm/large.hpp"
 #include "comm/operation.hpp"
+#include "comm/types.hpp"
 #include "config/settings.hpp"
+#include "engine/buffer_pool.hpp"
+#include "engine/plan.hpp"
 #include "keys/handshake.hpp"
 #include "native.hpp"
 #include "report/part.hpp"
@@ -40,6 +43,7 @@ public:
     Layer& operator=(const Layer&) = delete;
 
     const interpose::Native& mpi;
+    Types& types() { return types_; }
     const config::Settings& settings() const { return settings_; }
 
     /// After MPI_Init: agrees on the job's secret with all ranks, or ends the job with one line.
@@ -77,6 +81,10 @@ public:
 
     Requests& requests() { return requests_; }
 
+    /// For what travels.
+    engine::BufferPool& pool() { return pool_; }
+    engine::Buffer buffer(std::size_t size) { return pool_.take(size); }
+
     /// What large messages travel by; its communicator is null while nothing of the job leaves the node.
     const Ways& ways() const { return ways_; }
     /// Tells a large message to this rank of MPI_COMM_WORLD from those before it, for as long as they can be on their
@@ -93,7 +101,7 @@ public:
     /// empty message.
     struct Matched {
         std::shared_ptr<Communicator> communicator;
-        PostedList::iterator posted;
+        Posted posted = {};
         std::unique_ptr<Held> held = nullptr;
     };
     std::unordered_map<MPI_Message, Matched>& matched() { return matched_; }
@@ -151,6 +159,7 @@ private:
     std::unordered_map<MPI_Comm, std::shared_ptr<Communicator>> communicators_;
     Requests requests_;
     std::unordered_map<MPI_Message, Matched> matched_;
+    Types types_;
     engine::Plan plan_;
     engine::BufferPool pool_;
     Ways ways_;

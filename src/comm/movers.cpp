@@ -47,7 +47,7 @@ int make_blocks(Layer& layer, int ranks, void* at, CountOf count, PlaceOf place,
                 std::vector<UserBuffer>& blocks) {
     blocks.resize(static_cast<std::size_t>(ranks));
     for (int i = 0; i < ranks; ++i) {
-        const int code = UserBuffer::make(layer.mpi, static_cast<std::uint8_t*>(at) + place(i), count(i), type(i),
+        const int code = UserBuffer::make(layer.types(), static_cast<std::uint8_t*>(at) + place(i), count(i), type(i),
                                           false, blocks[static_cast<std::size_t>(i)]);
         if (code != MPI_SUCCESS) return code;
     }
@@ -88,14 +88,14 @@ int gather(Layer& layer, Communicator& communicator, const UserBuffer& own, bool
     const Layout layout(blocks);
     if (is_root && !layout.fits()) return too_large(layer, comm);
     if (!is_root) {
-        const Bytes wire(own.size() + kMessageOverhead);
+        const auto wire = layer.buffer(own.size() + kMessageOverhead);
         if (const int code = seal_block_for(call, root, own, wire.data()); code != MPI_SUCCESS) return code;
         const auto size = static_cast<int>(wire.size());
         return uniform
                    ? layer.mpi.Gather(wire.data(), size, MPI_BYTE, nullptr, 0, MPI_BYTE, root, comm)
                    : layer.mpi.Gatherv(wire.data(), size, MPI_BYTE, nullptr, nullptr, nullptr, MPI_BYTE, root, comm);
     }
-    const Bytes wires(layout.total());
+    const auto wires = layer.buffer(layout.total());
     const int code =
         uniform ? layer.mpi.Gather(MPI_IN_PLACE, 0, MPI_BYTE, wires.data(), layout.sizes()[root], MPI_BYTE, root, comm)
                 : layer.mpi.Gatherv(MPI_IN_PLACE, 0, MPI_BYTE, wires.data(), layout.sizes(), layout.places(), MPI_BYTE,
@@ -105,7 +105,7 @@ int gather(Layer& layer, Communicator& communicator, const UserBuffer& own, bool
         const UserBuffer& block = blocks[static_cast<std::size_t>(i)];
         if (i == root && in_place) continue;
         const int result =
-            i == root ? copy(own, block) : open_block_from(call, i, wires.data() + layout.place(i), block);
+            i == root ? copy(layer, own, block) : open_block_from(call, i, wires.data() + layout.place(i), block);
         if (result != MPI_SUCCESS) return result;
     }
     return MPI_SUCCESS;
@@ -118,7 +118,7 @@ int allgather(Layer& layer, Communicator& communicator, const UserBuffer& own, b
     const int me = communicator.rank();
     const Layout layout(blocks);
     if (!layout.fits()) return too_large(layer, comm);
-    const Bytes wires(layout.total());
+    const auto wires = layer.buffer(layout.total());
     const UserBuffer& mine = blocks[static_cast<std::size_t>(me)];
     if (const int code = seal_block_for_all(call, in_place ? mine : own, wires.data() + layout.place(me));
         code != MPI_SUCCESS) {
@@ -130,7 +130,7 @@ int allgather(Layer& layer, Communicator& communicator, const UserBuffer& own, b
                                        MPI_BYTE, comm);
     if (code != MPI_SUCCESS) return code;
     if (!in_place) {
-        if (const int result = copy(own, mine); result != MPI_SUCCESS) return result;
+        if (const int result = copy(layer, own, mine); result != MPI_SUCCESS) return result;
     }
     for (int i = 0; i < communicator.size(); ++i) {
         if (i == me) continue;
@@ -150,8 +150,8 @@ int alltoall(Layer& layer, Communicator& communicator, const std::vector<UserBuf
     const Layout out_layout(sent);
     const Layout in_layout(in);
     if (!out_layout.fits() || !in_layout.fits()) return too_large(layer, comm);
-    const Bytes out_wires(out_layout.total());
-    const Bytes in_wires(in_layout.total());
+    const auto out_wires = layer.buffer(out_layout.total());
+    const auto in_wires = layer.buffer(in_layout.total());
     for (int i = 0; i < communicator.size(); ++i) {
         if (i == me) continue;
         const int code =
@@ -169,7 +169,7 @@ int alltoall(Layer& layer, Communicator& communicator, const std::vector<UserBuf
     for (int i = 0; i < communicator.size(); ++i) {
         const UserBuffer& block = in[static_cast<std::size_t>(i)];
         if (i == me && in_place) continue;
-        const int result = i == me ? copy(sent[static_cast<std::size_t>(i)], block)
+        const int result = i == me ? copy(layer, sent[static_cast<std::size_t>(i)], block)
                                    : open_block_from(call, i, in_wires.data() + in_layout.place(i), block);
         if (result != MPI_SUCCESS) return result;
     }
@@ -188,7 +188,7 @@ Communicator* find_crossing(Layer& layer, MPI_Comm comm, int root = 0) {
 
 int broadcast(Layer& layer, Communicator& communicator, const UserBuffer& buffer, int root) {
     const Call call = begin_call(layer, communicator, CollectiveKind::bcast, root);
-    const Bytes wire(buffer.size() + kMessageOverhead);
+    const auto wire = layer.buffer(buffer.size() + kMessageOverhead);
     const bool is_root = communicator.rank() == root;
     if (is_root) {
         if (const int code = seal_block_for_all(call, buffer, wire.data()); code != MPI_SUCCESS) return code;
@@ -203,7 +203,7 @@ int scatter(Layer& layer, Communicator& communicator, const std::vector<UserBuff
     const Call call = begin_call(layer, communicator, CollectiveKind::scatter, root);
     const MPI_Comm comm = communicator.handle();
     if (communicator.rank() != root) {
-        const Bytes wire(mine->size() + kMessageOverhead);
+        const auto wire = layer.buffer(mine->size() + kMessageOverhead);
         const auto size = static_cast<int>(wire.size());
         const int code =
             uniform ? layer.mpi.Scatter(nullptr, 0, MPI_BYTE, wire.data(), size, MPI_BYTE, root, comm)
@@ -212,7 +212,7 @@ int scatter(Layer& layer, Communicator& communicator, const std::vector<UserBuff
     }
     const Layout layout(blocks);
     if (!layout.fits()) return too_large(layer, comm);
-    const Bytes wires(layout.total());
+    const auto wires = layer.buffer(layout.total());
     for (int i = 0; i < communicator.size(); ++i) {
         if (i == root) continue;
         const int code = seal_block_for(call, i, blocks[static_cast<std::size_t>(i)], wires.data() + layout.place(i));
@@ -223,7 +223,7 @@ int scatter(Layer& layer, Communicator& communicator, const std::vector<UserBuff
                 : layer.mpi.Scatterv(wires.data(), layout.sizes(), layout.places(), MPI_BYTE, MPI_IN_PLACE, 0, MPI_BYTE,
                                      root, comm);
     if (code != MPI_SUCCESS || mine == nullptr) return code;
-    return copy(blocks[static_cast<std::size_t>(root)], *mine);
+    return copy(layer, blocks[static_cast<std::size_t>(root)], *mine);
 }
 
 int Bcast(void* at, MPI_Count count, MPI_Datatype type, int root, MPI_Comm comm) {
@@ -233,7 +233,8 @@ int Bcast(void* at, MPI_Count count, MPI_Datatype type, int root, MPI_Comm comm)
         return CRYPTMPI_NATIVE(Bcast, count, at, Count{count}, type, root, comm)(layer.mpi);
     }
     UserBuffer buffer;
-    if (const int code = UserBuffer::make(layer.mpi, at, count, type, false, buffer); code != MPI_SUCCESS) return code;
+    if (const int code = UserBuffer::make(layer.types(), at, count, type, false, buffer); code != MPI_SUCCESS)
+        return code;
     return broadcast(layer, *communicator, buffer, root);
 }
 
@@ -241,7 +242,7 @@ namespace {
 
 /// This rank's part of what is sent. Not looked at where the root sends in place.
 int make_own(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, UserBuffer& own) {
-    return at == MPI_IN_PLACE ? MPI_SUCCESS : UserBuffer::make(layer.mpi, at, count, type, false, own);
+    return at == MPI_IN_PLACE ? MPI_SUCCESS : UserBuffer::make(layer.types(), at, count, type, false, own);
 }
 
 }  // namespace

@@ -2,12 +2,12 @@
 #pragma once
 
 #include <mpi.h>
+#include <tsl/robin_map.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -26,22 +26,22 @@ struct Operation {
     bool active = true;
     bool finished = false;  // its result is in `status`; MPI's request still lives (Request_get_status)
     std::shared_ptr<Communicator> communicator;
-    Bytes wire;       // what travels
-    UserBuffer user;  // persistent sends and receives: where the user's bytes are
-    int peer = 0;     // send: to; receive: from, or MPI_ANY_SOURCE
+    engine::Buffer wire;  // what travels
+    UserBuffer user;      // persistent sends and receives: where the user's bytes are
+    int peer = 0;         // send: to; receive: from, or MPI_ANY_SOURCE
     int tag = 0;
-    PostedList::iterator posted;  // an active receive
-    bool is_posted = false;
+    Posted posted;  // an active receive
     MPI_Status status = {};
     int result = MPI_SUCCESS;
-    bool buffered_mode = false;    // a persistent send by Bsend_init
-    std::function<void()> at_end;  // construct: the new communicator's handle is there
-    std::size_t buffered = 0;      // bytes of the user's attached buffer that it stands for
+    bool may_be_cancelled = false;  // MPI_Cancel was called
+    bool buffered_mode = false;     // a persistent send by Bsend_init
+    std::function<void()> at_end;   // construct: the new communicator's handle is there
+    std::size_t buffered = 0;       // bytes of the user's attached buffer that it stands for
 
     // Of messages that may be large: complete when `finished`, not when MPI is done with the request.
     bool large = false;
-    bool token = false;  // the request is a generalized one of ours: MPI has none that stands for the operation
-    Bytes packed;        // a derived type's data as it comes
+    bool token = false;     // the request is a generalized one of ours: MPI has none that stands for the operation
+    engine::Buffer packed;  // a derived type's data as it comes
     std::unique_ptr<Outgoing> outgoing;
     std::unique_ptr<Incoming> incoming;
 };
@@ -57,8 +57,11 @@ public:
     }
     void add(MPI_Request request, std::unique_ptr<Operation> operation) { operations_[request] = std::move(operation); }
     std::unique_ptr<Operation> take(MPI_Request request) {
-        auto node = operations_.extract(request);
-        return node.empty() ? nullptr : std::move(node.mapped());
+        const auto found = operations_.find(request);
+        if (found == operations_.end()) return nullptr;
+        auto operation = std::move(found.value());
+        operations_.erase(request);
+        return operation;
     }
 
     /// Active operations that are large and not finished: they go on in every call that waits or tests.
@@ -74,7 +77,14 @@ public:
     std::size_t buffered = 0;  // of that, taken by sends of ours that are on their way
 
 private:
-    std::unordered_map<MPI_Request, std::unique_ptr<Operation>> operations_;
+    /// Handles are addresses, or numbers that differ in a few bits only.
+    struct Spread {
+        std::size_t operator()(MPI_Request request) const {
+            constexpr std::uint64_t kGolden = 0x9E3779B97F4A7C15;
+            return static_cast<std::size_t>((std::uint64_t)request * kGolden >> 32);
+        }
+    };
+    tsl::robin_map<MPI_Request, std::unique_ptr<Operation>, Spread> operations_;
 };
 
 }  // namespace cryptmpi::comm

@@ -53,8 +53,7 @@ int start_receive(Layer& layer, MPI_Request* request, Operation& operation) {
     }
     const int code = layer.mpi.Start(request);
     if (code != MPI_SUCCESS) return code;
-    operation.posted = communicator.post(operation.peer, operation.tag);
-    operation.is_posted = true;
+    communicator.post(operation.peer, operation.tag, operation.posted);
     return code;
 }
 
@@ -77,11 +76,12 @@ int send_init(const void* at, MPI_Count count, MPI_Datatype type, int to, int ta
         return native(layer.mpi);
     }
     UserBuffer buffer;
-    if (const int code = UserBuffer::make(layer.mpi, at, count, type, true, buffer); code != MPI_SUCCESS) return code;
+    if (const int code = UserBuffer::make(layer.types(), at, count, type, true, buffer); code != MPI_SUCCESS)
+        return code;
     auto operation = prepare(layer, Operation::Kind::send, comm, std::move(buffer), to, tag);
     operation->buffered_mode = buffered;
     if (buffered) operation->large = false;  // the user's request is done at once
-    operation->wire = Bytes(operation->large ? seal::kAnnouncedWire : operation->user.size() + kMessageOverhead);
+    operation->wire = layer.buffer(operation->large ? seal::kAnnouncedWire : operation->user.size() + kMessageOverhead);
     const ByteCount bytes(layer.mpi, operation->wire.size());
     const int code = make(layer.mpi, operation->wire.data(), bytes);
     if (code == MPI_SUCCESS) layer.requests().add(*request, std::move(operation));
@@ -140,9 +140,10 @@ int Recv_init(void* at, MPI_Count count, MPI_Datatype type, int from, int tag, M
         return CRYPTMPI_NATIVE(Recv_init, count, at, Count{count}, type, from, tag, comm, request)(layer.mpi);
     }
     UserBuffer buffer;
-    if (const int code = UserBuffer::make(layer.mpi, at, count, type, true, buffer); code != MPI_SUCCESS) return code;
+    if (const int code = UserBuffer::make(layer.types(), at, count, type, true, buffer); code != MPI_SUCCESS)
+        return code;
     auto operation = prepare(layer, Operation::Kind::receive, comm, std::move(buffer), from, tag);
-    operation->wire = Bytes(receive_room(from, operation->user.size()));
+    operation->wire = layer.buffer(receive_room(from, operation->user.size()));
     const ByteCount bytes(layer.mpi, operation->wire.size());
     const int code = layer.mpi.Recv_init(operation->wire.data(), bytes.count(), bytes.type(), from, tag, comm, request);
     if (code == MPI_SUCCESS) layer.requests().add(*request, std::move(operation));

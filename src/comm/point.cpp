@@ -41,9 +41,9 @@ int native_isend(const interpose::Native& mpi, Mode mode, const ByteCount& bytes
 
 int seal_message(Layer& layer, Communicator& communicator, const UserBuffer& buffer, int to, int tag,
                  std::uint8_t* wire) {
-    Bytes packed;
+    engine::Buffer packed;
     const std::uint8_t* plain = nullptr;
-    if (const int code = plain_bytes(buffer, packed, plain); code != MPI_SUCCESS) return code;
+    if (const int code = plain_bytes(layer.pool(), buffer, packed, plain); code != MPI_SUCCESS) return code;
     if (auto done = communicator.seal(to, tag, plain, buffer.size(), wire); !done) {
         return layer.raise(communicator.handle(), done.error().line);
     }
@@ -97,9 +97,9 @@ int announce_message(Layer& layer, Communicator& communicator, const UserBuffer&
 }
 
 int send_segments(Layer& layer, MPI_Comm comm, const UserBuffer& buffer, Outgoing& outgoing) {
-    Bytes packed;
+    engine::Buffer packed;
     const std::uint8_t* plain = nullptr;
-    if (const int code = plain_bytes(buffer, packed, plain); code != MPI_SUCCESS) return code;
+    if (const int code = plain_bytes(layer.pool(), buffer, packed, plain); code != MPI_SUCCESS) return code;
     while (!outgoing.all_sent()) {
         auto code = outgoing.send_next(plain);
         if (!code) return layer.raise(comm, code.error().line);
@@ -114,10 +114,10 @@ namespace {
 /// A blocking send: no more segments are with MPI at once than the plan allows, while the receiver takes them.
 int send_large(Layer& layer, Mode mode, Communicator& communicator, const UserBuffer& buffer, int to, int tag) {
     const MPI_Comm comm = communicator.handle();
-    Bytes packed;
+    engine::Buffer packed;
     const std::uint8_t* plain = nullptr;
-    if (const int code = plain_bytes(buffer, packed, plain); code != MPI_SUCCESS) return code;
-    Bytes wire(seal::kAnnouncedWire);
+    if (const int code = plain_bytes(layer.pool(), buffer, packed, plain); code != MPI_SUCCESS) return code;
+    auto wire = layer.buffer(seal::kAnnouncedWire);
     std::unique_ptr<Outgoing> outgoing;
     int code = announce_message(layer, communicator, buffer, to, tag, wire.data(), outgoing);
     if (code != MPI_SUCCESS) return code;
@@ -146,7 +146,7 @@ int send_large(Layer& layer, Mode mode, Communicator& communicator, const UserBu
 int start_large(Layer& layer, Mode mode, Communicator& communicator, const UserBuffer& buffer, int to, int tag,
                 MPI_Request* request) {
     auto operation = std::make_unique<Operation>();
-    Bytes wire(seal::kAnnouncedWire);
+    auto wire = layer.buffer(seal::kAnnouncedWire);
     int code = announce_message(layer, communicator, buffer, to, tag, wire.data(), operation->outgoing);
     if (code != MPI_SUCCESS) return code;
     MPI_Request announcement = MPI_REQUEST_NULL;
@@ -173,7 +173,7 @@ int start_send(Layer& layer, Mode mode, Communicator& communicator, const UserBu
         return start_large(layer, mode, communicator, buffer, to, tag, request);
     }
     auto operation = std::make_unique<Operation>();
-    operation->wire = Bytes(buffer.size() + kMessageOverhead);
+    operation->wire = layer.buffer(buffer.size() + kMessageOverhead);
     if (const int code = seal_message(layer, communicator, buffer, to, tag, operation->wire.data());
         code != MPI_SUCCESS) {
         return code;
@@ -237,13 +237,12 @@ int start_receive(Layer& layer, Communicator& communicator, UserBuffer buffer, i
         start_with_held(layer, std::move(operation), std::move(held), request);
         return MPI_SUCCESS;
     }
-    operation->wire = Bytes(receive_room(from, operation->user.size()));
+    operation->wire = layer.buffer(receive_room(from, operation->user.size()));
     const ByteCount bytes(layer.mpi, operation->wire.size());
     const int code =
         layer.mpi.Irecv(operation->wire.data(), bytes.count(), bytes.type(), from, tag, communicator.handle(), request);
     if (code != MPI_SUCCESS) return code;
-    operation->posted = communicator.post(from, tag);
-    operation->is_posted = true;
+    communicator.post(from, tag, operation->posted);
     if (operation->large) layer.requests().unfinished.push_back({*request, operation.get()});
     layer.requests().add(*request, std::move(operation));
     return MPI_SUCCESS;
@@ -264,7 +263,7 @@ int receive_segments(Layer& layer, Operation& operation, seal::Segments segments
     }
     std::uint8_t* out = operation.user.contiguous();
     if (out == nullptr) {
-        operation.packed = Bytes(length);
+        operation.packed = layer.buffer(length);
         out = operation.packed.data();
     }
     operation.incoming = std::make_unique<Incoming>(layer.ways(), std::move(segments), world_rank, out);
@@ -314,13 +313,14 @@ void start_with_held(Layer& layer, std::unique_ptr<Operation> operation, std::un
 }
 
 int finish_receive(Layer& layer, Operation& operation, MPI_Status& status) {
-    if (!operation.is_posted) return status.MPI_ERROR;
+    if (!operation.posted.waits()) return status.MPI_ERROR;
     Communicator& communicator = *operation.communicator;
-    operation.is_posted = false;
-    const Posted posted = communicator.take(operation.posted);
-    int cancelled = 0;
-    layer.mpi.Test_cancelled(&status, &cancelled);
-    if (cancelled != 0) return MPI_SUCCESS;
+    operation.posted.withdraw();
+    if (operation.may_be_cancelled) [[unlikely]] {
+        int cancelled = 0;
+        layer.mpi.Test_cancelled(&status, &cancelled);
+        if (cancelled != 0) return MPI_SUCCESS;
+    }
 
     const int from = status.MPI_SOURCE;
     const int tag = status.MPI_TAG;
@@ -332,16 +332,16 @@ int finish_receive(Layer& layer, Operation& operation, MPI_Status& status) {
     }
     if (came > operation.wire.size()) return MPI_ERR_TRUNCATE;
     if (seal::announces(wire, came)) {
-        auto segments = communicator.open_announcement(posted, from, tag, wire, came);
+        auto segments = communicator.open_announcement(operation.posted, from, tag, wire, came);
         if (!segments) return integrity_error(layer, from, tag, segments.error(), status);
         return receive_segments(layer, operation, std::move(*segments), from, status);
     }
     const std::size_t size = came < kMessageOverhead ? 0 : came - kMessageOverhead;
     const bool in_place = size <= operation.user.size() && (operation.user.contiguous() != nullptr || size == 0);
-    Bytes opened;
-    if (!in_place) opened = Bytes(size);
+    engine::Buffer opened;
+    if (!in_place) opened = layer.buffer(size);
     std::uint8_t* const out = in_place ? operation.user.contiguous() : opened.data();
-    if (auto done = communicator.open(posted, from, tag, wire, came, out); !done) {
+    if (auto done = communicator.open(operation.posted, from, tag, wire, came, out); !done) {
         return integrity_error(layer, from, tag, done.error(), status);
     }
     if (!in_place) return hand_over(layer, operation, out, size, status);
@@ -357,7 +357,7 @@ int finish_incoming(Layer& layer, Operation& operation, MPI_Status& status) {
         return integrity_error(layer, status.MPI_SOURCE, status.MPI_TAG, error, status);
     }
     if (operation.packed.size() == 0) return MPI_SUCCESS;
-    const Bytes packed = std::move(operation.packed);
+    const engine::Buffer packed = std::move(operation.packed);
     return operation.user.unpack(packed.data(), packed.size());
 }
 
@@ -373,7 +373,8 @@ int send(Mode mode, const void* at, MPI_Count count, MPI_Datatype type, int to, 
         return native(layer.mpi);
     }
     UserBuffer buffer;
-    if (const int code = UserBuffer::make(layer.mpi, at, count, type, false, buffer); code != MPI_SUCCESS) return code;
+    if (const int code = UserBuffer::make(layer.types(), at, count, type, false, buffer); code != MPI_SUCCESS)
+        return code;
     if (!layer.threads() && engine::Plan::in_segments(buffer.size())) {
         return send_large(layer, mode, *communicator, buffer, to, tag);
     }
@@ -385,7 +386,7 @@ int send(Mode mode, const void* at, MPI_Count count, MPI_Datatype type, int to, 
         if (guard) guard.unlock();
         return code != MPI_SUCCESS ? code : wait_one(layer, &request, MPI_STATUS_IGNORE);
     }
-    const Bytes wire(buffer.size() + kMessageOverhead);
+    const auto wire = layer.buffer(buffer.size() + kMessageOverhead);
     if (const int code = seal_message(layer, *communicator, buffer, to, tag, wire.data()); code != MPI_SUCCESS) {
         return code;
     }
@@ -402,7 +403,8 @@ int isend(Mode mode, const void* at, MPI_Count count, MPI_Datatype type, int to,
         return native(layer.mpi);
     }
     UserBuffer buffer;
-    if (const int code = UserBuffer::make(layer.mpi, at, count, type, false, buffer); code != MPI_SUCCESS) return code;
+    if (const int code = UserBuffer::make(layer.types(), at, count, type, false, buffer); code != MPI_SUCCESS)
+        return code;
     return start_send(layer, mode, *communicator, buffer, to, tag, request);
 }
 
@@ -447,7 +449,8 @@ int Recv(void* at, MPI_Count count, MPI_Datatype type, int from, int tag, MPI_Co
         return CRYPTMPI_NATIVE(Recv, count, at, Count{count}, type, from, tag, comm, status)(layer.mpi);
     }
     UserBuffer buffer;
-    if (const int code = UserBuffer::make(layer.mpi, at, count, type, false, buffer); code != MPI_SUCCESS) return code;
+    if (const int code = UserBuffer::make(layer.types(), at, count, type, false, buffer); code != MPI_SUCCESS)
+        return code;
     if (layer.threads() || !layer.requests().unfinished.empty() || !communicator->held().empty()) {
         MPI_Request request = MPI_REQUEST_NULL;
         const int code = start_receive(layer, *communicator, std::move(buffer), from, tag, &request);
@@ -456,11 +459,10 @@ int Recv(void* at, MPI_Count count, MPI_Datatype type, int from, int tag, MPI_Co
     }
     Operation operation;
     operation.kind = Operation::Kind::receive;
-    operation.wire = Bytes(receive_room(from, buffer.size()));
+    operation.wire = layer.buffer(receive_room(from, buffer.size()));
     operation.user = std::move(buffer);
     operation.communicator = layer.share(comm);
-    operation.posted = communicator->post(from, tag);
-    operation.is_posted = true;
+    communicator->post(from, tag, operation.posted);
     MPI_Status own;
     MPI_Status& mine = status == MPI_STATUS_IGNORE ? own : *status;
     const ByteCount bytes(layer.mpi, operation.wire.size());
@@ -477,7 +479,8 @@ int Irecv(void* at, MPI_Count count, MPI_Datatype type, int from, int tag, MPI_C
         return CRYPTMPI_NATIVE(Irecv, count, at, Count{count}, type, from, tag, comm, request)(layer.mpi);
     }
     UserBuffer buffer;
-    if (const int code = UserBuffer::make(layer.mpi, at, count, type, true, buffer); code != MPI_SUCCESS) return code;
+    if (const int code = UserBuffer::make(layer.types(), at, count, type, true, buffer); code != MPI_SUCCESS)
+        return code;
     return start_receive(layer, *communicator, std::move(buffer), from, tag, request);
 }
 
@@ -516,8 +519,9 @@ int Sendrecv_replace(void* at, MPI_Count count, MPI_Datatype type, int to, int o
                                status)(layer.mpi);
     }
     UserBuffer buffer;
-    if (const int code = UserBuffer::make(layer.mpi, at, count, type, false, buffer); code != MPI_SUCCESS) return code;
-    Bytes copy(buffer.size());
+    if (const int code = UserBuffer::make(layer.types(), at, count, type, false, buffer); code != MPI_SUCCESS)
+        return code;
+    auto copy = layer.buffer(buffer.size());
     if (const int code = buffer.pack(copy.data()); code != MPI_SUCCESS) return code;
     const ByteCount bytes(layer.mpi, copy.size());
     if (guard) guard.unlock();

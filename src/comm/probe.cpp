@@ -21,26 +21,27 @@ void show_user_size(Layer& layer, const Communicator& communicator, MPI_Status& 
 int take(Layer& layer, Communicator& communicator, MPI_Message message, const MPI_Status& status, Held& held) {
     held.source = status.MPI_SOURCE;
     held.tag = status.MPI_TAG;
-    const Bytes wire(wire_size(layer.mpi, status));
-    const auto posted = communicator.post(held.source, held.tag);
+    const auto wire = layer.buffer(wire_size(layer.mpi, status));
+    Posted posted;
+    communicator.post(held.source, held.tag, posted);
     const ByteCount bytes(layer.mpi, wire.size());
     const int code = layer.mpi.Mrecv(wire.data(), bytes.count(), bytes.type(), &message, MPI_STATUS_IGNORE);
-    const Posted was = communicator.take(posted);
+    posted.withdraw();
     if (code != MPI_SUCCESS) return code;
     const auto failed = [&](const Error& error) {
         return layer.raise(communicator.handle(), "the message from rank " + std::to_string(held.source) +
                                                       " with tag " + std::to_string(held.tag) + " " + error.line);
     };
     if (seal::announces(wire.data(), wire.size())) {
-        auto segments = communicator.open_announcement(was, held.source, held.tag, wire.data(), wire.size());
+        auto segments = communicator.open_announcement(posted, held.source, held.tag, wire.data(), wire.size());
         if (!segments) return failed(segments.error());
         held.size = segments->announcement().length;
         held.segments = std::move(*segments);
         return MPI_SUCCESS;
     }
     held.size = wire.size() - std::min(wire.size(), seal::kMessageOverhead);
-    held.plain = Bytes(held.size);
-    auto done = communicator.open(was, held.source, held.tag, wire.data(), wire.size(), held.plain.data());
+    held.plain = layer.buffer(held.size);
+    auto done = communicator.open(posted, held.source, held.tag, wire.data(), wire.size(), held.plain.data());
     return done ? MPI_SUCCESS : failed(done.error());
 }
 
@@ -160,8 +161,9 @@ int note_matched(Layer& layer, Communicator& communicator, MPI_Message* message,
         if (code == MPI_SUCCESS) give_out(layer, communicator.handle(), std::move(held), message, status);
         return code;
     }
-    layer.matched()[*message] = {layer.share(communicator.handle()),
-                                 communicator.post(status.MPI_SOURCE, status.MPI_TAG)};
+    Layer::Matched& matched = layer.matched()[*message];
+    matched.communicator = layer.share(communicator.handle());
+    communicator.post(status.MPI_SOURCE, status.MPI_TAG, matched.posted);
     show_user_size(layer, communicator, status);
     return MPI_SUCCESS;
 }
@@ -207,15 +209,14 @@ int Mprobe(int from, int tag, MPI_Comm comm, MPI_Message* message, MPI_Status* s
 namespace {
 
 /// The operation that receives a matched message.
-std::unique_ptr<Operation> receive_matched(const Layer::Matched& matched, UserBuffer buffer) {
+std::unique_ptr<Operation> receive_matched(Layer& layer, Layer::Matched& matched, UserBuffer buffer) {
     auto operation = std::make_unique<Operation>();
     operation->kind = Operation::Kind::receive;
     operation->communicator = matched.communicator;
     operation->user = std::move(buffer);
     if (matched.held) return operation;
-    operation->posted = matched.posted;
-    operation->is_posted = true;
-    operation->wire = Bytes(receive_room(matched.posted->source, operation->user.size()));
+    operation->posted = std::move(matched.posted);
+    operation->wire = layer.buffer(receive_room(operation->posted.source, operation->user.size()));
     return operation;
 }
 
@@ -234,9 +235,10 @@ int Mrecv(void* at, MPI_Count count, MPI_Datatype type, MPI_Message* message, MP
         return CRYPTMPI_NATIVE(Mrecv, count, at, Count{count}, type, message, status)(layer.mpi);
     }
     UserBuffer buffer;
-    if (const int code = UserBuffer::make(layer.mpi, at, count, type, false, buffer); code != MPI_SUCCESS) return code;
+    if (const int code = UserBuffer::make(layer.types(), at, count, type, false, buffer); code != MPI_SUCCESS)
+        return code;
     auto matched = std::move(layer.matched().extract(*message).mapped());
-    const auto operation = receive_matched(matched, std::move(buffer));
+    const auto operation = receive_matched(layer, matched, std::move(buffer));
     MPI_Status own = {};
     MPI_Status& mine = status == MPI_STATUS_IGNORE ? own : *status;
     if (matched.held) {
@@ -257,9 +259,10 @@ int Imrecv(void* at, MPI_Count count, MPI_Datatype type, MPI_Message* message, M
         return CRYPTMPI_NATIVE(Imrecv, count, at, Count{count}, type, message, request)(layer.mpi);
     }
     UserBuffer buffer;
-    if (const int code = UserBuffer::make(layer.mpi, at, count, type, true, buffer); code != MPI_SUCCESS) return code;
+    if (const int code = UserBuffer::make(layer.types(), at, count, type, true, buffer); code != MPI_SUCCESS)
+        return code;
     auto matched = std::move(layer.matched().extract(*message).mapped());
-    auto operation = receive_matched(matched, std::move(buffer));
+    auto operation = receive_matched(layer, matched, std::move(buffer));
     if (matched.held) {
         const int code = end_message(layer, message);
         if (code == MPI_SUCCESS) start_with_held(layer, std::move(operation), std::move(matched.held), request);

@@ -27,16 +27,16 @@ public:
             return code;
         }
         const MPI_Aint span = count == 0 ? 0 : std::abs(extent) * static_cast<MPI_Aint>(count - 1) + true_extent;
-        out.memory_ = Bytes(static_cast<std::size_t>(span));
+        out.memory_ = layer.buffer(static_cast<std::size_t>(span));
         // User operations see whole elements: what lies between the data is set, too.
         std::memset(out.memory_.data(), 0, out.memory_.size());
         const MPI_Aint before = extent < 0 ? -extent * static_cast<MPI_Aint>(count - 1) : 0;
-        return UserBuffer::make(layer.mpi, out.memory_.data() + before - true_lower, count, type, false, out.view_);
+        return UserBuffer::make(layer.types(), out.memory_.data() + before - true_lower, count, type, false, out.view_);
     }
     const UserBuffer& view() const { return view_; }
 
 private:
-    Bytes memory_;
+    engine::Buffer memory_;
     UserBuffer view_;
 };
 
@@ -53,7 +53,7 @@ struct Operator {
 };
 
 int send_partial(const Call& call, int to, const UserBuffer& partial) {
-    const Bytes wire(partial.size() + kMessageOverhead);
+    const auto wire = call.layer.buffer(partial.size() + kMessageOverhead);
     if (const int code = seal_block_for(call, to, partial, wire.data()); code != MPI_SUCCESS) return code;
     const ByteCount bytes(call.layer.mpi, wire.size());
     return call.layer.mpi.Send(wire.data(), bytes.count(), bytes.type(), to, 0,
@@ -61,7 +61,7 @@ int send_partial(const Call& call, int to, const UserBuffer& partial) {
 }
 
 int receive_partial(const Call& call, int from, const UserBuffer& partial) {
-    const Bytes wire(partial.size() + kMessageOverhead);
+    const auto wire = call.layer.buffer(partial.size() + kMessageOverhead);
     const ByteCount bytes(call.layer.mpi, wire.size());
     const int code = call.layer.mpi.Recv(wire.data(), bytes.count(), bytes.type(), from, 0,
                                          call.communicator.own_traffic(call.layer.mpi), MPI_STATUS_IGNORE);
@@ -69,8 +69,8 @@ int receive_partial(const Call& call, int from, const UserBuffer& partial) {
 }
 
 int exchange_partials(const Call& call, int peer, const UserBuffer& out, const UserBuffer& in) {
-    const Bytes out_wire(out.size() + kMessageOverhead);
-    const Bytes in_wire(in.size() + kMessageOverhead);
+    const auto out_wire = call.layer.buffer(out.size() + kMessageOverhead);
+    const auto in_wire = call.layer.buffer(in.size() + kMessageOverhead);
     if (const int code = seal_block_for(call, peer, out, out_wire.data()); code != MPI_SUCCESS) return code;
     const ByteCount bytes(call.layer.mpi, out_wire.size());
     const int code = call.layer.mpi.Sendrecv(out_wire.data(), bytes.count(), bytes.type(), peer, 0, in_wire.data(),
@@ -99,7 +99,7 @@ int reduce(Layer& layer, Communicator& communicator, const UserBuffer& own, cons
     CRYPTMPI_TRY(Vector::make(layer, op.count, op.type, second));
     const UserBuffer* mine = &first.view();
     const UserBuffer* other = &second.view();
-    CRYPTMPI_TRY(copy(own, *mine));
+    CRYPTMPI_TRY(copy(layer, own, *mine));
     for (int step = 1; step < ranks; step *= 2) {
         if ((place & step) != 0) {
             CRYPTMPI_TRY(send_partial(call, (place - step + top) % ranks, *mine));
@@ -112,7 +112,7 @@ int reduce(Layer& layer, Communicator& communicator, const UserBuffer& own, cons
     }
     if (me == top && me != root) return send_partial(call, root, *mine);
     if (me == root && me != top) return receive_partial(call, top, *in);
-    return me == root ? copy(*mine, *in) : MPI_SUCCESS;
+    return me == root ? copy(layer, *mine, *in) : MPI_SUCCESS;
 }
 
 /// The result on all ranks, in `in`.
@@ -134,9 +134,9 @@ int scan(Layer& layer, Communicator& communicator, const UserBuffer& own, const 
     const UserBuffer* prefix = &vectors[1].view();   // of the ranks before this one in that group, and this one
     const UserBuffer* other = &vectors[2].view();
     const UserBuffer* spare = &vectors[3].view();
-    CRYPTMPI_TRY(copy(own, *partial));
+    CRYPTMPI_TRY(copy(layer, own, *partial));
     bool has_prefix = !exclusive;
-    if (has_prefix) CRYPTMPI_TRY(copy(own, *prefix));
+    if (has_prefix) CRYPTMPI_TRY(copy(layer, own, *prefix));
     for (int step = 1; step < ranks; step *= 2) {
         const int peer = me ^ step;
         if (peer >= ranks) continue;
@@ -146,18 +146,18 @@ int scan(Layer& layer, Communicator& communicator, const UserBuffer& own, const 
             if (has_prefix) {
                 CRYPTMPI_TRY(op.combine(*other, *prefix));
             } else {
-                CRYPTMPI_TRY(copy(*other, *prefix));
+                CRYPTMPI_TRY(copy(layer, *other, *prefix));
                 has_prefix = true;
             }
             CRYPTMPI_TRY(op.combine(*other, *partial));
         } else {
             // partial = partial op other
-            CRYPTMPI_TRY(copy(*other, *spare));
+            CRYPTMPI_TRY(copy(layer, *other, *spare));
             CRYPTMPI_TRY(op.combine(*partial, *spare));
             std::swap(partial, spare);
         }
     }
-    return has_prefix ? copy(*prefix, in) : MPI_SUCCESS;
+    return has_prefix ? copy(layer, *prefix, in) : MPI_SUCCESS;
 }
 
 /// The arguments of a reduction as buffers: what this rank puts in, and where the result goes.
@@ -169,8 +169,8 @@ struct Arguments {
 int make_arguments(Layer& layer, const void* out, void* in, MPI_Count count, MPI_Datatype type, bool has_result,
                    Arguments& arguments) {
     const void* const from = out == MPI_IN_PLACE ? in : out;
-    CRYPTMPI_TRY(UserBuffer::make(layer.mpi, from, count, type, false, arguments.own));
-    return has_result ? UserBuffer::make(layer.mpi, in, count, type, false, arguments.in) : MPI_SUCCESS;
+    CRYPTMPI_TRY(UserBuffer::make(layer.types(), from, count, type, false, arguments.own));
+    return has_result ? UserBuffer::make(layer.types(), in, count, type, false, arguments.in) : MPI_SUCCESS;
 }
 
 Communicator* find_crossing(Layer& layer, MPI_Comm comm, MPI_Count count, MPI_Op op, int root = 0) {
@@ -236,8 +236,8 @@ int reduce_scatter(Layer& layer, Communicator& communicator, const void* out, vo
     const int ranks = communicator.size();
     UserBuffer own;
     UserBuffer mine;
-    CRYPTMPI_TRY(UserBuffer::make(layer.mpi, out == MPI_IN_PLACE ? in : out, total, type, false, own));
-    CRYPTMPI_TRY(UserBuffer::make(layer.mpi, in, count(communicator.rank()), type, false, mine));
+    CRYPTMPI_TRY(UserBuffer::make(layer.types(), out == MPI_IN_PLACE ? in : out, total, type, false, own));
+    CRYPTMPI_TRY(UserBuffer::make(layer.types(), in, count(communicator.rank()), type, false, mine));
     Vector whole;
     std::vector<UserBuffer> blocks;
     if (communicator.rank() == 0) {
@@ -248,7 +248,8 @@ int reduce_scatter(Layer& layer, Communicator& communicator, const void* out, vo
         auto* at = static_cast<std::uint8_t*>(whole.view().address());
         blocks.resize(static_cast<std::size_t>(ranks));
         for (int i = 0; i < ranks; ++i) {
-            CRYPTMPI_TRY(UserBuffer::make(layer.mpi, at, count(i), type, false, blocks[static_cast<std::size_t>(i)]));
+            CRYPTMPI_TRY(
+                UserBuffer::make(layer.types(), at, count(i), type, false, blocks[static_cast<std::size_t>(i)]));
             at += extent * static_cast<MPI_Aint>(count(i));
         }
     }

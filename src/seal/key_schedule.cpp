@@ -77,14 +77,6 @@ Result<RecordKey> RecordKey::derive(const Crypto& crypto, const std::uint8_t sec
     return made;
 }
 
-void RecordKey::nonce(std::uint32_t lane, std::uint64_t counter, std::uint8_t out[kNonceSize]) const {
-    std::memcpy(out, base_, kNonceSize);
-    for (std::size_t i = 0; i < 4; ++i) out[3 - i] ^= static_cast<std::uint8_t>(lane >> (8 * i));
-    for (std::size_t i = 0; i < 8; ++i) {
-        out[kNonceSize - 1 - i] ^= static_cast<std::uint8_t>(counter >> (8 * i));
-    }
-}
-
 Result<void> ratchet(const cryptmpi_kex& kex, std::uint8_t secret[kSecretSize]) {
     Secret<kSecretSize> next;
     if (auto done = expand(kex, secret, "next", next.data(), kSecretSize); !done) {

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "aead/suite.hpp"
+#include "base/endian.hpp"
 #include "base/result.hpp"
 #include "base/secret.hpp"
 #include "seal/constants.hpp"
@@ -42,7 +43,11 @@ public:
     /// nonce = base xor (four zero bytes, counter big endian), as in RFC 8446, section 5.3.
     void nonce(std::uint64_t counter, std::uint8_t out[kNonceSize]) const { nonce(0, counter, out); }
     /// The same with `lane`, big endian, in place of the zeros.
-    void nonce(std::uint32_t lane, std::uint64_t counter, std::uint8_t out[kNonceSize]) const;
+    void nonce(std::uint32_t lane, std::uint64_t counter, std::uint8_t out[kNonceSize]) const {
+        static_assert(kNonceSize == sizeof lane + sizeof counter);
+        xor_big(base_, lane, out);
+        xor_big(base_ + sizeof lane, counter, out + sizeof lane);
+    }
 
 private:
     const cryptmpi_aead* aead_ = nullptr;

@@ -11,13 +11,10 @@
 namespace cryptmpi::seal {
 namespace {
 
-constexpr unsigned kEpochShift = 48;
-constexpr unsigned kFormShift = 63;
-
 void write_header(const MessageHeader& header, std::uint8_t out[kMessageHeaderSize]) {
-    const std::uint64_t word = header.number | std::uint64_t{header.epoch} << kEpochShift |
-                               static_cast<std::uint64_t>(header.form) << kFormShift;
-    for (std::size_t i = 0; i < kMessageHeaderSize; ++i) out[i] = static_cast<std::uint8_t>(word >> (8 * i));
+    store_little(header.number | std::uint64_t{header.epoch} << kEpochShift |
+                     static_cast<std::uint64_t>(header.form) << kFormShift,
+                 out);
 }
 
 /// Each epoch's secret comes from the flow's, not from the epoch before: a message of an old epoch may be received
@@ -37,13 +34,6 @@ void wipe_pieces(std::span<const iovec> pieces) {
 }
 
 }  // namespace
-
-MessageHeader parse_message_header(const std::uint8_t header[kMessageHeaderSize]) {
-    std::uint64_t word = 0;
-    for (std::size_t i = 0; i < kMessageHeaderSize; ++i) word |= std::uint64_t{header[i]} << (8 * i);
-    return {word & (kMostMessages - 1), static_cast<std::uint32_t>(word >> kEpochShift) & (kMostEpochs - 1),
-            static_cast<Form>(word >> kFormShift)};
-}
 
 MessageSealer::MessageSealer(const Crypto& crypto, const std::uint8_t secret[kSecretSize], MessageLimits limits)
     : crypto_(crypto), limits_(limits) {

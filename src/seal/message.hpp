@@ -18,6 +18,7 @@
 #include <memory>
 #include <span>
 
+#include "base/endian.hpp"
 #include "base/result.hpp"
 #include "seal/constants.hpp"
 #include "seal/key_schedule.hpp"
@@ -42,8 +43,15 @@ struct MessageHeader {
     Form form;
 };
 
+inline constexpr unsigned kEpochShift = 48;
+inline constexpr unsigned kFormShift = 63;
+
 /// Not authenticated until the message is opened.
-MessageHeader parse_message_header(const std::uint8_t header[kMessageHeaderSize]);
+inline MessageHeader parse_message_header(const std::uint8_t header[kMessageHeaderSize]) {
+    const std::uint64_t word = load_little(header);
+    return {word & (kMostMessages - 1), static_cast<std::uint32_t>(word >> kEpochShift) & (kMostEpochs - 1),
+            static_cast<Form>(word >> kFormShift)};
+}
 
 /// Is it to be opened as an announcement? A wrong answer, by somebody who changed the header, does not open.
 inline bool announces(const std::uint8_t* wire, std::size_t size) {

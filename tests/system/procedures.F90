@@ -670,6 +670,7 @@ contains
 
     subroutine communicators()
         HANDLE(MPI_Comm) :: made, base
+        HANDLE(MPI_Datatype) :: whole
         HANDLE(MPI_Group) :: group
         HANDLE(MPI_Request) :: request
         integer :: partner(1), self(1), one(1)
@@ -739,6 +740,14 @@ contains
             call MPI_Comm_free(base, code)
             call MPI_Wait(request, MPI_STATUS_IGNORE, code)
             if (rank == 1) call expect_canaries(words)
+        end if
+        if (exercise('MPI_Type_free')) then
+            call MPI_Type_contiguous(canary_words, MPI_INTEGER, whole, code)
+            call MPI_Type_commit(whole, code)
+            if (rank == 0) call MPI_Send(out, words / canary_words, whole, 1, 0, MPI_COMM_WORLD, code)
+            if (rank == 1) call MPI_Recv(in, words / canary_words, whole, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE, code)
+            call MPI_Type_free(whole, code)
+            if (rank == 1) call expect_canaries(words / canary_words * canary_words)
         end if
         if (exercise('MPI_Comm_disconnect')) then
             call MPI_Comm_dup(MPI_COMM_WORLD, base, code)

@@ -613,6 +613,28 @@ EXERCISE(MPI_Comm_free) {
     use_and_free(next);
 }
 
+/* Another type with the handle of one that was freed is no copy of it. */
+EXERCISE(MPI_Type_free) {
+    enum { HALF = CANARY / 2 };
+    const int lengths[2] = {HALF, HALF}, places[2] = {HALF, 0}, count = size / CANARY;
+    MPI_Datatype whole, swapped;
+    MPI_Type_contiguous(CANARY, MPI_BYTE, &whole);
+    MPI_Type_commit(&whole);
+    if (rank == 0) MPI_Send(out, count, whole, 1, 0, MPI_COMM_WORLD);
+    if (rank == 1) MPI_Recv(in, count, whole, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (rank == 1) expect_canaries(in, count * CANARY);
+    MPI_Type_free(&whole);
+    MPI_Type_indexed(2, lengths, places, MPI_BYTE, &swapped);
+    MPI_Type_commit(&swapped);
+    if (rank == 0) MPI_Send(out, count * CANARY, MPI_BYTE, 1, 0, MPI_COMM_WORLD);
+    if (rank == 1) MPI_Recv(in, count, swapped, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Type_free(&swapped);
+    for (int i = 0; rank == 1 && i < count; i++) {
+        const unsigned char* at = in + (size_t)i * CANARY;
+        expect(memcmp(at, canary + HALF, HALF) == 0 && memcmp(at + HALF, canary, HALF) == 0, "halves in another order");
+    }
+}
+
 EXERCISE(MPI_Comm_disconnect) {
     MPI_Comm made, next;
     MPI_Comm_dup(MPI_COMM_WORLD, &made);

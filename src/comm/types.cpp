@@ -1,0 +1,79 @@
+#include "comm/types.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <random>
+
+namespace cryptmpi::comm {
+namespace {
+
+constexpr std::size_t kLargestTried = std::size_t{1} << 20;  // bytes
+
+int get_combiner(const interpose::Native& mpi, MPI_Datatype type, int& combiner) {
+    // Types that were made with large counts are shown by this form only.
+    if (mpi.Type_get_envelope_c != nullptr) {
+        MPI_Count numbers[4] = {};
+        return mpi.Type_get_envelope_c(type, &numbers[0], &numbers[1], &numbers[2], &numbers[3], &combiner);
+    }
+    int numbers[3] = {};
+    return mpi.Type_get_envelope(type, &numbers[0], &numbers[1], &numbers[2], &combiner);
+}
+
+/// A type of that size and extent may still order its bytes as it likes: does it pack random ones as they are?
+bool keeps_order(const interpose::Native& mpi, MPI_Datatype type, std::size_t size) {
+    if (size > kLargestTried) return false;
+    const std::unique_ptr<std::uint8_t[]> memory(new std::uint8_t[2 * size]);
+    std::uint8_t* const in = memory.get();
+    std::uint8_t* const out = in + size;
+    std::mt19937_64 random;  // NOLINT(cert-msc32-c,cert-msc51-cpp): any bytes that differ do
+    for (std::size_t i = 0; i < size; i += sizeof(std::uint64_t)) {
+        const std::uint64_t word = random();
+        std::memcpy(in + i, &word, std::min(sizeof word, size - i));
+    }
+    int position = 0;
+    const int most = static_cast<int>(size);
+    return mpi.Pack(in, 1, type, out, most, &position, MPI_COMM_SELF) == MPI_SUCCESS && position == most &&
+           std::memcmp(in, out, size) == 0;
+}
+
+}  // namespace
+
+int Types::ask(MPI_Datatype type, Shape& shape) const {
+    MPI_Count size = 0;
+    if (const int code = mpi.Type_size_x(type, &size); code != MPI_SUCCESS) return code;
+    int combiner = 0;
+    if (const int code = get_combiner(mpi, type, combiner); code != MPI_SUCCESS) return code;
+    MPI_Aint lower = 0;
+    if (const int code = mpi.Type_get_extent(type, &lower, &shape.extent); code != MPI_SUCCESS) return code;
+    shape.size = static_cast<std::size_t>(size);
+    shape.gapless = lower == 0 && shape.extent == size;
+    if (!shape.gapless || combiner == MPI_COMBINER_NAMED) return MPI_SUCCESS;
+    MPI_Aint extent = 0;
+    if (const int code = mpi.Type_get_true_extent(type, &lower, &extent); code != MPI_SUCCESS) return code;
+    shape.gapless = lower == 0 && extent == size && keeps_order(mpi, type, shape.size);
+    return MPI_SUCCESS;
+}
+
+int Types::look_up(MPI_Datatype type, Shape& shape) {
+    {
+        const std::lock_guard hold(lock_);
+        if (const auto known = known_.find(type); known != known_.end()) {
+            recent_[place(type)] = {type, &known->second};
+            shape = known->second;
+            return MPI_SUCCESS;
+        }
+    }
+    // Not under the lock: MPI may call an error handler of the user's.
+    if (const int code = ask(type, shape); code != MPI_SUCCESS) return code;
+    const std::lock_guard hold(lock_);
+    recent_[place(type)] = {type, &(known_[type] = shape)};
+    return MPI_SUCCESS;
+}
+
+void Types::forget(MPI_Datatype type) {
+    const std::lock_guard hold(lock_);
+    if (known_.erase(type) != 0) recent_[place(type)].shape = nullptr;
+}
+
+}  // namespace cryptmpi::comm

@@ -1,0 +1,68 @@
+// Datatypes as sealing needs them: how many bytes they have, and whether these lie without gaps.
+#pragma once
+
+#include <mpi.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <unordered_map>
+
+#include "native.hpp"
+
+namespace cryptmpi::comm {
+
+/// What MPI says of a datatype.
+struct Shape {
+    std::size_t size = 0;  // bytes of data in one element
+    MPI_Aint extent = 0;   // bytes from one element to the next
+    bool gapless = false;  // packed elements are what is in memory, from their address on; false where nobody looked
+};
+
+/// The shapes of the datatypes that are in use, so that MPI is not asked again for each message.
+class Types {
+public:
+    explicit Types(const interpose::Native& native) : mpi(native) {}
+    Types(const Types&) = delete;
+    Types& operator=(const Types&) = delete;
+
+    const interpose::Native& mpi;
+
+    /// From now on, several threads ask.
+    void share() { shared_ = true; }
+
+    /// Returns MPI's error code for a bad datatype; MPI's error handler has then been called.
+    int find(MPI_Datatype type, Shape& shape) {
+        if (shared_) return look_up(type, shape);
+        const Recent& recent = recent_[place(type)];
+        if (recent.shape == nullptr || recent.type != type) [[unlikely]] {
+            return look_up(type, shape);
+        }
+        shape = *recent.shape;
+        return MPI_SUCCESS;
+    }
+
+    /// The user frees it, and another datatype may get its handle.
+    void forget(MPI_Datatype type);
+
+private:
+    static constexpr unsigned kPlacesLog = 4;
+    static std::size_t place(MPI_Datatype type) {
+        constexpr std::uint64_t kGolden = 0x9E3779B97F4A7C15;
+        return static_cast<std::size_t>((std::uint64_t)type * kGolden >> (64 - kPlacesLog));  // an int, or a pointer
+    }
+    int look_up(MPI_Datatype type, Shape& shape);
+    int ask(MPI_Datatype type, Shape& shape) const;
+
+    struct Recent {
+        MPI_Datatype type;
+        const Shape* shape = nullptr;
+    };
+    std::array<Recent, std::size_t{1} << kPlacesLog> recent_;
+    std::unordered_map<MPI_Datatype, Shape> known_;
+    bool shared_ = false;
+    std::mutex lock_;
+};
+
+}  // namespace cryptmpi::comm
