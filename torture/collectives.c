@@ -350,7 +350,7 @@ void collective(Player* player, const Circle* circle, Random* random) {
 void interlude(Player* player, const Circle* circle, Random* random) {
     MPI_Comm made;
     int own = circle->rank + 1, sum = 0;
-    switch (below(random, 6)) {
+    switch (below(random, player->features.constructors_between ? 6 : 4)) {
         case 0:
         case 1:
             MPI_Barrier(circle->comm);

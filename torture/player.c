@@ -85,7 +85,6 @@ static void play_step(Player* player) {
 static void* play(void* argument) {
     Part* part = argument;
     Player* player = &part->player;
-    make_circles(player);
     for (int step = 0; step < part->steps; step++) {
         player->step = step;
         finish_later(player, false);
@@ -96,7 +95,6 @@ static void* play(void* argument) {
     finish_later(player, true);
     note(player, "end");
     MPI_Barrier(player->world);
-    free_circles(player);
     return NULL;
 }
 
@@ -128,6 +126,7 @@ static void play_seed(uint64_t seed, int threads, int steps, int only, const cha
         parts[i].player.features.buffered &= threads == 1;
         parts[i].player.features.truncation &= threads == 1;
         MPI_Comm_dup(MPI_COMM_WORLD, &parts[i].player.world);
+        make_circles(&parts[i].player);
     }
     for (int i = 1; i < threads; i++) pthread_create(&running[i], NULL, play, &parts[i]);
     play(&parts[0]);
@@ -137,6 +136,7 @@ static void play_seed(uint64_t seed, int threads, int steps, int only, const cha
     int size;
     MPI_Buffer_detach(&at, &size);
     for (int i = 0; i < threads; i++) {
+        free_circles(&parts[i].player);
         MPI_Comm_free(&parts[i].player.world);
         free_memory(&parts[i].player.of_program);
     }

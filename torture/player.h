@@ -43,7 +43,8 @@ void shuffle(Random* random, int* items, int count);
     USE(many_unexpected) /* messages that wait for their receives */                                                \
     USE(status_of_persistent)                                                                                       \
     USE(irecv_of_nobody)                                                                                            \
-    USE(disconnect)
+    USE(disconnect)                                                                                                 \
+    USE(constructors_between) /* of communicators, in an interlude */
 
 #define DECLARE_FEATURE(name) bool name;
 typedef struct {

@@ -42,6 +42,19 @@ void add(Layer& layer, Communicator* parent, std::string_view how, std::uint64_t
     layer.add(made, *id);
 }
 
+/// Where several threads call MPI, the communicator of our own traffic is made together with the user's: later, it
+/// would be by threads at the same time, which Open MPI does not always survive (they wait for each other in
+/// ompi_comm_nextcid), and the program may have taken care not to do that.
+void prepare_for_threads(Layer& layer, MPI_Comm made) {
+    if (!layer.threads() || made == MPI_COMM_NULL) return;
+    std::shared_ptr<Communicator> communicator;
+    {
+        const auto guard = layer.guard();
+        communicator = layer.share(made);
+    }
+    if (communicator) communicator->own_traffic(layer.mpi);
+}
+
 /// A parent, and which of the constructor calls on it this is. All members call them in the same order.
 struct Turn {
     std::shared_ptr<Communicator> parent;
@@ -61,7 +74,9 @@ int construct(MPI_Comm comm, MPI_Comm* made, Make make) {
     Layer& layer = Layer::get();
     const Turn turn = take_turn(layer, comm);
     const int code = make(layer.mpi);
-    if (code == MPI_SUCCESS) add(layer, turn.parent.get(), "made", turn.call, *made);
+    if (code != MPI_SUCCESS) return code;
+    add(layer, turn.parent.get(), "made", turn.call, *made);
+    prepare_for_threads(layer, *made);
     return code;
 }
 
@@ -118,9 +133,12 @@ int Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm* made) {
     const int code = layer.mpi.Comm_create_group(comm, group, tag, made);
     if (code != MPI_SUCCESS || parent == nullptr || *made == MPI_COMM_NULL) return code;
     // Only the group's members call this: they count among themselves.
-    const auto guard = layer.guard();
-    const std::uint64_t call = parent->next_of_group(world_ranks(layer.mpi, group), tag);
-    add(layer, parent.get(), "made of a group with tag " + std::to_string(tag), call, *made);
+    {
+        const auto guard = layer.guard();
+        const std::uint64_t call = parent->next_of_group(world_ranks(layer.mpi, group), tag);
+        add(layer, parent.get(), "made of a group with tag " + std::to_string(tag), call, *made);
+    }
+    prepare_for_threads(layer, *made);
     return code;
 }
 

@@ -179,13 +179,14 @@ void Layer::begin(int thread_level) {
 }
 
 void Layer::make_ways() {
-    const Communicator* world = find(MPI_COMM_WORLD);
+    Communicator* world = find(MPI_COMM_WORLD);
     if (world == nullptr) return;
     // Never freed: what the program calls while MPI_Finalize deletes attributes may still send.
     MPI_Group group = MPI_GROUP_NULL;
     mpi.Comm_group(MPI_COMM_WORLD, &group);
     mpi.Comm_create(MPI_COMM_WORLD, group, &ways_.comm);
     mpi.Group_free(&group);
+    if (threads_) world->own_traffic(mpi);
     int* most = nullptr;
     int known = 0;
     mpi.Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&most), &known);
