@@ -4,6 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <new>
+
+#include "base/secret_memory.hpp"
 
 namespace cryptmpi {
 
@@ -11,7 +14,8 @@ inline void wipe(void* at, std::size_t size) noexcept {
     if (size != 0) explicit_bzero(at, size);  // what is empty may have no address
 }
 
-/// N secret bytes on the stack or inside an object; wiped by the destructor. Not copyable by accident.
+/// N secret bytes, wiped by the destructor. On the stack for the length of a call; what stays is made by `new`, which
+/// takes secret memory. Not copyable by accident.
 template <std::size_t N>
 struct Secret {
     std::uint8_t bytes[N] = {};
@@ -20,6 +24,14 @@ struct Secret {
     Secret(const Secret&) = delete;
     Secret& operator=(const Secret&) = delete;
     ~Secret() { wipe(bytes, N); }
+
+    static void* operator new(std::size_t size) {
+        void* const at = take_secret_memory(size);
+        if (at == nullptr) throw std::bad_alloc();
+        return at;
+    }
+    static void operator delete(void* at, std::size_t size) noexcept { give_back_secret_memory(at, size); }
+    static void* operator new[](std::size_t) = delete;
 
     std::uint8_t* data() noexcept { return bytes; }
     const std::uint8_t* data() const noexcept { return bytes; }
