@@ -3,6 +3,9 @@
 // A socket that survives fork or exec has one stream of records for all its processes, so its keys, counters and
 // buffers live in a memory file that they all map. Nothing here has a pointer. The file is closed at exec unless a
 // sealed socket survives it.
+//
+// Not base/secret_memory.hpp, whose pages are one process's: this one has to be shared, found again after exec, and
+// large, for the buffers that lie beside the keys. Like it, it is in no core dump.
 #pragma once
 
 #include <pthread.h>

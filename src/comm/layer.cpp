@@ -144,7 +144,8 @@ Result<void> Layer::agree() {
                          [this](const std::string& line) { say(line); });
     keys::Agreed agreed;
     if (auto done = keys::agree(local_, world_rank_, world_size_, own_node(), self, peers, agreed); !done) return done;
-    std::memcpy(secret_.data(), agreed.secret.data(), seal::kSecretSize);
+    secret_ = std::make_unique<Secret<seal::kSecretSize>>();
+    std::memcpy(secret_->data(), agreed.secret.data(), seal::kSecretSize);
     nodes_ = std::move(agreed.nodes);
     return {};
 }
@@ -162,6 +163,8 @@ void Layer::begin(int thread_level) {
     part_.ranks = world_size_;
     if (auto done = load_keys(); !done) end_job(done.error().line);
     if (auto done = agree(); !done) end_job(done.error().line);
+    local_.job_key = nullptr;
+    job_key_.reset();  // it was for the agreement only
     make_error_class();
     sealed_to_.resize(nodes_.size());
     const bool all = settings_.scope == config::Scope::all;
@@ -216,8 +219,7 @@ void Layer::end() {
     communicators_.clear();
     last_ = nullptr;
     last_handle_ = MPI_COMM_NULL;
-    wipe(secret_.data(), seal::kSecretSize);
-    job_key_.reset();
+    secret_.reset();
 }
 
 void Layer::report_flows(const Communicator& communicator) {
@@ -304,6 +306,7 @@ std::shared_ptr<Communicator> Layer::share(MPI_Comm handle) {
 
 Result<void> Layer::flow_secret(std::string_view label, const CommunicatorId& id, int sender, int receiver,
                                 Secret<seal::kSecretSize>& out) const {
+    if (!secret_) return fail(EPIPE, "a message outlived the job's keys");
     const std::int32_t ends[] = {sender, receiver};
     std::string info(label);
     info.push_back('\0');
@@ -311,7 +314,7 @@ Result<void> Layer::flow_secret(std::string_view label, const CommunicatorId& id
     for (const std::int32_t end : ends) {
         for (unsigned byte = 0; byte < 4; ++byte) info.push_back(static_cast<char>(end >> (8 * byte)));
     }
-    return seal::expand(*local_.crypto.kex, secret_.data(), info, out.data(), seal::kSecretSize);
+    return seal::expand(*local_.crypto.kex, secret_->data(), info, out.data(), seal::kSecretSize);
 }
 
 Result<CommunicatorId> Layer::derive_id(const CommunicatorId& parent, std::string_view how, std::uint64_t call,

@@ -146,7 +146,7 @@ private:
     std::recursive_mutex lock_;
     std::unique_ptr<keys::JobKey> job_key_;
     keys::Local local_;
-    Secret<seal::kSecretSize> secret_;
+    std::unique_ptr<Secret<seal::kSecretSize>> secret_;  // while the job has one
     int world_rank_ = 0;
     int world_size_ = 1;
     std::vector<NodeId> nodes_;

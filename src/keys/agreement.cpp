@@ -4,11 +4,13 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
-#include <deque>
+#include <list>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "base/secret_memory.hpp"
 #include "seal/key_schedule.hpp"
 #include "seal/stream.hpp"
 
@@ -466,8 +468,8 @@ private:
     Hash job_{};
     Table table_;
     std::optional<Edge> parent_;
-    std::deque<Edge> children_;  // the smallest subtree first; a deque, because an edge does not move
-    Secret<32> drawn_;           // by the root
+    std::list<Edge, SecretAllocator<Edge>> children_;  // the smallest subtree first
+    Secret<32> drawn_;                                 // by the root
     Secret<32> secret_;
     Secret<32> confirmation_;
 };
@@ -501,10 +503,12 @@ Result<void> agree(const Local& local, int rank, int ranks, const NodeId& node, 
         return fail(EINVAL, "agreement: a job of " + std::to_string(ranks) + " ranks was asked for; it can have 1 to " +
                                 std::to_string(kMaxRanks));
     }
-    Agreement agreement(local, rank, ranks, node, self, peers);
-    auto done = run(agreement);
+    // It can last for as long as a rank is late.
+    const auto agreement =
+        std::allocate_shared<Agreement>(SecretAllocator<Agreement>(), local, rank, ranks, node, self, peers);
+    auto done = run(*agreement);
     if (done) {
-        agreement.hand_out(out);
+        agreement->hand_out(out);
     }
     return done;
 }

@@ -37,11 +37,7 @@ void wipe_pieces(std::span<const iovec> pieces) {
 
 MessageSealer::MessageSealer(const Crypto& crypto, const std::uint8_t secret[kSecretSize], MessageLimits limits)
     : crypto_(crypto), limits_(limits) {
-    std::memcpy(secret_, secret, kSecretSize);
-}
-
-MessageSealer::~MessageSealer() {
-    wipe(secret_, kSecretSize);
+    std::memcpy(secret_->data(), secret, kSecretSize);
 }
 
 Result<void> MessageSealer::make_room(std::uint64_t size, std::uint64_t pieces) {
@@ -54,7 +50,7 @@ Result<void> MessageSealer::make_room(std::uint64_t size, std::uint64_t pieces) 
         return fail(EOVERFLOW, "a flow of messages came to the end of its keys: end the job and start it anew");
     }
     const std::uint32_t next = full ? epoch_ + 1 : epoch_;
-    auto key = epoch_key(crypto_, secret_, next);
+    auto key = epoch_key(crypto_, secret_->data(), next);
     if (!key) return tl::unexpected(std::move(key.error()));
     if (full) ++counters_.rekeys;
     key_ = std::make_shared<const RecordKey>(std::move(*key));
@@ -110,11 +106,7 @@ Result<Segments> MessageSealer::announce(std::uint32_t lane, std::uint64_t numbe
 }
 
 MessageOpener::MessageOpener(const Crypto& crypto, const std::uint8_t secret[kSecretSize]) : crypto_(crypto) {
-    std::memcpy(secret_, secret, kSecretSize);
-}
-
-MessageOpener::~MessageOpener() {
-    wipe(secret_, kSecretSize);
+    std::memcpy(secret_->data(), secret, kSecretSize);
 }
 
 Result<std::shared_ptr<const RecordKey>*> MessageOpener::key_of(std::uint32_t epoch) {
@@ -123,7 +115,7 @@ Result<std::shared_ptr<const RecordKey>*> MessageOpener::key_of(std::uint32_t ep
     }
     std::swap(epochs_[0], epochs_[1]);
     if (epochs_[0].key && epochs_[0].number == epoch) return &epochs_[0].key;
-    auto key = epoch_key(crypto_, secret_, epoch);
+    auto key = epoch_key(crypto_, secret_->data(), epoch);
     if (!key) return tl::unexpected(std::move(key.error()));
     epochs_[0].key = std::make_shared<const RecordKey>(std::move(*key));
     epochs_[0].number = epoch;

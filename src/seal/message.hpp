@@ -20,6 +20,7 @@
 
 #include "base/endian.hpp"
 #include "base/result.hpp"
+#include "base/secret.hpp"
 #include "seal/constants.hpp"
 #include "seal/key_schedule.hpp"
 #include "seal/segments.hpp"
@@ -75,7 +76,6 @@ struct MessageCounters {
 class MessageSealer {
 public:
     MessageSealer(const Crypto& crypto, const std::uint8_t secret[kSecretSize], MessageLimits limits = {});
-    ~MessageSealer();
     MessageSealer(const MessageSealer&) = delete;
     MessageSealer& operator=(const MessageSealer&) = delete;
 
@@ -97,7 +97,7 @@ private:
                             std::size_t size, std::uint8_t* out);
 
     Crypto crypto_;
-    std::uint8_t secret_[kSecretSize];
+    std::unique_ptr<Secret<kSecretSize>> secret_ = std::make_unique<Secret<kSecretSize>>();
     MessageLimits limits_;
     std::shared_ptr<const RecordKey> key_;
     std::uint32_t epoch_ = 0;
@@ -110,7 +110,6 @@ private:
 class MessageOpener {
 public:
     MessageOpener(const Crypto& crypto, const std::uint8_t secret[kSecretSize]);
-    ~MessageOpener();
     MessageOpener(const MessageOpener&) = delete;
     MessageOpener& operator=(const MessageOpener&) = delete;
 
@@ -133,7 +132,7 @@ private:
                             const std::uint8_t* wire, std::size_t wire_size, std::span<const iovec> out);
 
     Crypto crypto_;
-    std::uint8_t secret_[kSecretSize];
+    std::unique_ptr<Secret<kSecretSize>> secret_ = std::make_unique<Secret<kSecretSize>>();
     std::array<Epoch, 2> epochs_;  // the latest used first: messages of neighbouring epochs can come in any order
     MessageCounters counters_;
 };

@@ -2,8 +2,10 @@
 #include <cryptmpi/module.h>
 #include <intel-ipsec-mb.h>
 
-#include <cstdlib>
 #include <cstring>
+#include <new>
+
+#include "base/secret_memory.hpp"
 
 namespace {
 
@@ -22,6 +24,7 @@ Calls aes_128;
 Calls aes_256;
 
 // The library loads its key data with aligned instructions of up to 64 bytes.
+static_assert(cryptmpi::kSecretAlignment % 64 == 0);
 struct Context {
     alignas(64) gcm_key_data key;
     alignas(64) gcm_context_data stream;
@@ -42,18 +45,16 @@ uint8_t* present(void* at) {
 void* create(int suite, const uint8_t* key) {
     const Calls* calls = suite == CRYPTMPI_AES_128_GCM ? &aes_128 : suite == CRYPTMPI_AES_256_GCM ? &aes_256 : nullptr;
     if (calls == nullptr) return nullptr;
-    auto* context = static_cast<Context*>(std::aligned_alloc(alignof(Context), sizeof(Context)));
-    if (context == nullptr) return nullptr;
-    std::memset(static_cast<void*>(context), 0, sizeof *context);
+    void* const memory = cryptmpi::take_secret_memory(sizeof(Context));
+    if (memory == nullptr) return nullptr;
+    auto* context = new (memory) Context{};
     context->calls = calls;
     calls->expand_key(key, &context->key);
     return context;
 }
 
 void destroy(void* context) {
-    if (context == nullptr) return;
-    explicit_bzero(context, sizeof(Context));
-    std::free(context);
+    cryptmpi::give_back_secret_memory(context, sizeof(Context));
 }
 
 int seal(void* opaque, const uint8_t nonce[12], const uint8_t* aad, size_t aad_size, const iovec* in, size_t in_count,
