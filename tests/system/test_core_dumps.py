@@ -1,0 +1,152 @@
+"""What a core dump of a rank shows: of the program all, of our secrets nothing."""
+
+import hashlib
+import hmac
+import re
+import secrets
+import time
+from pathlib import Path
+
+import pytest
+from conftest import BUILD, REPOSITORY
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from jobs import build, sealing_of  # noqa: F401
+from memory import all_memory, dump, found_words, memory_file, random_words, secret_memory
+from test_mpi_layer import with_one_different
+
+from lab import stacks
+
+BLOCK = 64  # secret memory is given out in multiples of that
+ALL_RANKS = 0xFFFFFFFF
+
+
+def expand(secret, label):
+    return hmac.new(secret, b"cryptmpi 1 " + label + b"\1", hashlib.sha256).digest()
+
+
+def number(value, size=4):
+    return value.to_bytes(size, "little")
+
+
+WORLD = hashlib.sha256(bytes(32) + number(5, 8) + number(0, 8) + number(2, 8) + b"world" + number(0) + number(1)).digest()
+FLOWS = {f"{use}, {sender} to {receiver}": use.encode() + b"\0" + WORLD + number(sender) + number(receiver)
+         for use, sender, receiver in [("mpi messages", 0, 1), ("mpi messages", 1, 0), ("mpi collective", 0, 1), ("mpi to all", 0, ALL_RANKS)]}
+
+
+def flow_secrets(job_secret):
+    return {name: expand(job_secret, flow) for name, flow in FLOWS.items()}
+
+
+def find_job_secret(memory):
+    """docs/protocol.md says what is made of it: where that stands in memory, too, it is the one."""
+    for at in range(0, len(memory), BLOCK):
+        candidate = memory[at:at + 32]
+        if flow_secrets(candidate)["mpi messages, 0 to 1"] in memory:
+            return candidate
+    raise AssertionError("no secret of the job in secret memory")
+
+
+def windows(memory):
+    """All that could be a key in it."""
+    return (memory[at:at + 32] for at in range(0, len(memory) - 31, 8) if len(set(memory[at:at + 32])) > 16)
+
+
+def public_key(private):
+    return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
+
+
+class Dumped:
+    """A job of two ranks, and what stood in rank 0's memory when its output had `enough`; `find` finds the process in the output."""
+
+    def __init__(self, mpi, nodes, sealing, program, tmp_path, find=r"dumped: rank 0 is process (\d+)", enough="rank 1 is process", shared=False):
+        self.marker = secrets.token_bytes(32)
+        (tmp_path / "marker").write_bytes(self.marker)
+        key_line = (sealing.config / "cryptmpi" / "job.key").read_text()
+        self.job_key = bytes.fromhex(key_line.split()[-1])
+        self.job_key_in_hex = key_line.split()[-1].encode()
+        environment = {**mpi.env(nodes), **stacks.abi_environment(mpi), **sealing.env()}
+        log = tmp_path / "log"
+        with open(log, "wb") as out:
+            job = nodes.start(mpi.command(nodes, 2, program), env=environment, cwd=tmp_path, stdout=out, stderr=out)
+        try:
+            end = time.monotonic() + 60
+            while not (re.search(find, log.read_text()) and enough in log.read_text()):
+                assert job.poll() is None and time.monotonic() < end, log.read_text()
+                time.sleep(0.1)
+            pid = int(re.search(find, log.read_text())[1])
+            self.secret = secret_memory(pid)
+            self.all = all_memory(pid)
+            self.shared = memory_file(pid) if shared else b""
+            self.core = dump(pid, tmp_path)
+        finally:
+            nodes.end_processes()
+            job.wait()
+        assert self.marker in self.all and self.marker in self.core  # a dump of this very process
+        assert self.job_key not in self.core and self.job_key_in_hex not in self.core
+
+    def check_words(self):
+        """Nothing of what stands in secret memory, not even eight bytes of it, is anywhere else."""
+        words = random_words(self.secret)
+        assert len(words) >= 16 and found_words(words, b"odd" + self.secret) == words
+        assert not found_words(words, self.core)
+
+
+EACH = pytest.mark.parametrize("name", ["openmpi-4.1.4", "mpich-4.0.2-ucx", "mpich-5.0.2-ofi"])
+
+
+def program_of(build, name, tmp_path):  # noqa: F811
+    return [str(build(stacks.stack(name), REPOSITORY / "tests" / "system" / "dumped.c")), str(tmp_path / "marker")]
+
+
+MODULES = pytest.mark.parametrize("module", ["ipsec-mb", "openssl"])
+
+
+def sealing_with(module, tmp_path, nodes, **settings):
+    flags = Path("/proc/cpuinfo").read_text().split()
+    if module == "ipsec-mb" and not ({"aes", "pclmulqdq"} <= set(flags) and (BUILD / "lib/cryptmpi/cryptmpi-module-ipsec-mb.so").exists()):
+        pytest.skip("the module ipsec-mb is not built, or not for this CPU")
+    return sealing_of(tmp_path, nodes, module=module, **settings)
+
+
+@MODULES
+@EACH
+def test_core_of_a_rank(name, module, build, nodes, tmp_path):  # noqa: F811
+    sealing = sealing_with(module, tmp_path, nodes)
+    dumped = Dumped(stacks.stack(name), nodes, sealing, sealing.exec_line(program_of(build, name, tmp_path)), tmp_path)
+    dumped.check_words()
+    assert dumped.job_key not in dumped.all  # it was for the agreement only
+    job_secret = find_job_secret(dumped.secret)
+    assert job_secret not in dumped.core
+    for flow, secret in flow_secrets(job_secret).items():
+        assert secret in dumped.secret, flow
+        assert secret not in dumped.core, flow
+        epoch = expand(secret, b"mpi epoch" + number(0, 2))
+        key = expand(epoch, b"key")
+        assert epoch not in dumped.all, flow
+        assert key in dumped.all, flow  # as the first round's keys
+        # The contexts of OpenSSL are libcrypto's own: docs/threat-model.md
+        assert module == "openssl" or (key in dumped.secret and key not in dumped.core), flow
+
+
+@MODULES
+def test_core_of_a_rank_that_waits_for_another(module, build, nodes, tmp_path):  # noqa: F811
+    """In the agreement every rank has the job key, and its ephemeral keys."""
+    mpi = stacks.stack("openmpi-4.1.4")
+    program = program_of(build, mpi.name, tmp_path)
+    sealing = sealing_with(module, tmp_path, nodes, agreement_timeout_s=60)
+    ranks = with_one_different(sealing, 1, f"exec {' '.join(program)}", program)
+    dumped = Dumped(mpi, nodes, sealing, ranks, tmp_path, r"dumped: rank 0 starts as process (\d+)", "rank 1 has not come to the key agreement yet")
+    assert dumped.job_key in dumped.secret
+    private = [key for key in windows(dumped.secret) if public_key(key) in dumped.secret]
+    assert private and not any(key in dumped.core for key in private)
+
+
+@EACH
+def test_core_of_a_rank_under_the_channel_layer(name, build, nodes, tmp_path):  # noqa: F811
+    sealing = sealing_with("ipsec-mb", tmp_path, nodes, layer="channel")
+    dumped = Dumped(stacks.stack(name), nodes, sealing, sealing.exec_line(program_of(build, name, tmp_path)), tmp_path, shared=True)
+    dumped.check_words()
+    assert dumped.job_key in dumped.secret
+    directions = [secret for secret in windows(dumped.shared) if expand(secret, b"key") in dumped.secret]
+    assert len(directions) >= 2 and not any(secret in dumped.core for secret in directions)
