@@ -96,9 +96,12 @@ def _die_with_parent():
 
 
 class Lab:
-    """`with Lab() as lab: lab.run([...])`. Nodes are called node1, node2, ...; a command runs in node1 unless told otherwise."""
+    """`with Lab() as lab: lab.run([...])`. Nodes are called node1, node2, ...; a command runs in node1 unless told otherwise.
 
-    def __init__(self, nodes=2, mtu=9000, rate=None, isolated=True):
+    With a rate (as tc takes it) that is all that each node can send.
+    """
+
+    def __init__(self, nodes=2, mtu=9000, rate=None, burst="512kb", isolated=True):
         self.isolated = isolated
         self._holders = []
         self._captures = []
@@ -109,7 +112,7 @@ class Lab:
         atexit.register(self.close)
         try:
             if isolated:
-                self._make_nodes(nodes, mtu, rate)
+                self._make_nodes(nodes, mtu, rate, burst)
             else:
                 self.nodes = [Node("localhost", "127.0.0.1", None)]
             self._write_rsh()
@@ -125,7 +128,7 @@ class Lab:
 
     # Making
 
-    def _make_nodes(self, count, mtu, rate):
+    def _make_nodes(self, count, mtu, rate, burst):
         hosts = self._folder / "hosts"
         names = [f"node{i + 1}" for i in range(count)]
         addresses = [f"10.77.0.{i + 1}" for i in range(count)]
@@ -139,7 +142,7 @@ class Lab:
                                   f" && ip link set port{number} master br0 up")
             self._in(pid, f"ip addr add {address}/24 dev eth0 && ip link set eth0 up && ip link set lo up")
             if rate:
-                self._in(pid, f"tc qdisc replace dev eth0 root tbf rate {rate} burst 512kb latency 50ms")
+                self._in(pid, f"tc qdisc replace dev eth0 root tbf rate {rate} burst {burst} latency 50ms")
             self.nodes.append(Node(name, address, pid))
 
     def _hold(self, name, hosts):

@@ -7,6 +7,7 @@ What was learnt about starting them over nodes that are namespaces:
   MPIR_CVAR_CH4_NETMOD.
 - Open MPI must be told the interfaces by network, for btl and oob: by default it may offer addresses that lead nowhere.
   Ranks that spin on fewer cores than ranks need mpi_yield_when_idle (HPCC: 2 s with, 35 s without).
+- Open MPI binds ranks to cores, counting from the first on each node: ours share their cores, so that both of two ranks would be on one.
 - Open MPI 5 with --map-by :oversubscribe alone puts all ranks on the first node: `ppr` says how many go where.
 - Debian's MPICH 4 with more ranks than cores now and then prints its result and does not exit: each run has a timeout.
 """
@@ -44,7 +45,7 @@ class Stack:
             return list(self.options)
         network, btl = (NETWORK, self.btl) if lab.isolated else ("127.0.0.0/8", "tcp,self")
         oob = ["--mca", "oob_tcp_if_include", network] if self.family == "openmpi4" else []
-        return ["--allow-run-as-root", *self.options, "--mca", "btl", btl, "--mca", "btl_tcp_if_include", network, *oob]
+        return ["--allow-run-as-root", "--bind-to", "none", *self.options, "--mca", "btl", btl, "--mca", "btl_tcp_if_include", network, *oob]
 
     def command(self, lab, ranks, program, per_node=None):
         """The launcher line for `program` (a list)."""
