@@ -1,1 +1,1 @@
-"""`make bench-quick`: what sealing costs, as ratios of interleaved runs."""
+"""`make bench-quick`, `make bench`: what sealing costs, by interleaved runs; docs/performance.md explains the figures."""
