@@ -1,103 +1,138 @@
-"""MPI ping-pong between two nodes, plain and sealed by each layer in turn; medians of several turns, and their ratios."""
+"""What sealing costs: benchmarks plain and sealed by each layer in turn, medians against the targets and against the best that could be done."""
 
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
+import time
 from pathlib import Path
 
-from lab.nodes import REPOSITORY, Lab, LabError, acquire_namespaces, end_on_signals
+from bench import machine, parts, plot, programs, table
+from bench.bounds import Bounds
+from bench.networks import Networks
+from bench.rows import rows_of
+from bench.targets import TARGETS
+from bench.turns import BEGAN, Turns, say
+from lab.nodes import LabError, acquire_namespaces, end_on_signals
 from lab.sealing import COMMAND, Sealing
 from lab.stacks import STACKS, stack
 
-FOLDER = REPOSITORY / "build" / "bench"
-HERE = Path(__file__).resolve().parent
-LAYERS = ("channel", "mpi")
-SIZES = [1, 256, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20]
+QUICK_MINUTES = 8
+QUICK_TURNS, FULL_TURNS = 7, 15
+QUICK_TIMEOUT, FULL_TIMEOUT = 30, 90  # seconds for a start
 
 
-def readable(size):
-    for unit, name in ((1 << 20, "MB"), (1 << 10, "KB")):
-        if size >= unit:
-            return f"{size // unit} {name}"
-    return f"{size} B"
+def usable_ciphers(options, networks, folder):
+    """Those that the library knows, and for the others a line each with its reason."""
+    usable, refused = [], []
+    for cipher in options.cipher or parts.CIPHERS:
+        sealing = Sealing(folder / "config", networks.lab("loopback"), options.cryptmpi, {"layer": "channel", "cipher": cipher})
+        done = subprocess.run(sealing.exec_line(["/bin/true"]), env={**os.environ, **sealing.env()}, capture_output=True, text=True)
+        if done.returncode:
+            refused.append(f"{cipher}: {(done.stderr or done.stdout).strip()}")
+        else:
+            usable.append(cipher)
+    return tuple(usable), refused
 
 
-def compile_for(mpi):
-    compiler = (stack(mpi.built_with) if mpi.built_with else mpi).mpicc
-    target = FOLDER / f"pingpong-{mpi.name}"
-    subprocess.run([compiler, "-O2", "-o", target, HERE / "pingpong.c"], check=True)
-    return str(target)
+def make_key(options, networks, folder):
+    """Before any setting that the library may refuse."""
+    Sealing(folder / "config", networks.lab("loopback"), options.cryptmpi)
 
 
-def measure(lab, mpi, line, env, timeout):
-    """{size: microseconds}; one more try where a launch went wrong, as a busy machine makes plain ones go now and then."""
-    for _ in range(2):
-        done = lab.run(mpi.command(lab, 2, line), env={**mpi.env(lab), **env}, timeout=timeout)
-        pairs = [row.split() for row in done.output.splitlines() if row[:1].isdigit() and len(row.split()) == 2]
-        if done.ok and len(pairs) == len(SIZES):
-            return {int(size): float(time) for size, time in pairs}
-    raise LabError(f"{mpi.name}: the ping-pong failed: {done.why()}: {done.output.strip()[-300:]}")
+def chosen_parts(options, ciphers, why_not):
+    """(parts, problems): without those of MPIs that are not installed, and of networks that cannot be had."""
+    networks = tuple(options.network or (parts.NETWORKS if options.full else parts.QUICK_NETWORKS))
+    problems = []
+    if why_not:
+        problems = [f"network {name}: {why_not}" for name in networks if name != "loopback"]
+        networks = ("loopback",)
+    wanted = parts.Wanted(tuple(options.stack or ()), tuple(options.layer or parts.LAYERS), networks, tuple(options.benchmark or ()), ciphers,
+                          tuple(options.size or ()))
+    found = (parts.full if options.full else parts.quick)(wanted, machine.cores())
+    missing = [name for name in dict.fromkeys(part.mpi for part in found) if name and not stack(name).present()]
+    problems += [f"{name} is not installed (make mpis)" for name in missing]
+    found = [part for part in found if part.mpi not in missing]
+    return [*parts.speeds(found), *found], problems
 
 
-def bench_one(lab, mpi, sealings, turns, rounds, timeout):
-    """Rows of results, by layer and size."""
-    program = [compile_for(mpi), str(rounds), *map(str, SIZES)]
-    taken = {kind: [] for kind in ("plain", *sealings)}
-    for _ in range(turns):
-        taken["plain"].append(measure(lab, mpi, program, {}, timeout))
-        for layer, sealing in sealings.items():
-            taken[layer].append(measure(lab, mpi, sealing.exec_line(program), sealing.env(), timeout))
-    medians = {kind: {size: statistics.median(turn[size] for turn in results) for size in SIZES} for kind, results in taken.items()}
-    return [row(mpi, layer, size, medians["plain"][size], medians[layer][size]) for layer in sealings for size in SIZES]
+def parse(words):
+    benchmarks = sorted({target.benchmark for target in TARGETS})
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    parser.add_argument("--full", action="store_true", help="everything on every MPI; else what takes less than ten minutes")
+    parser.add_argument("--stack", action="append", choices=[mpi.name for mpi in STACKS], help="only this MPI (several allowed, as in the next ones)")
+    parser.add_argument("--layer", action="append", choices=parts.LAYERS)
+    parser.add_argument("--network", action="append", choices=parts.NETWORKS)
+    parser.add_argument("--benchmark", action="append", choices=benchmarks)
+    parser.add_argument("--cipher", action="append", help=f"default: {', '.join(parts.CIPHERS)}")
+    parser.add_argument("--size", action="append", type=int, choices=parts.SIZES, help="of the ping-pong, in bytes")
+    parser.add_argument("--turns", type=int, help=f"default: {QUICK_TURNS}, of the full benchmark {FULL_TURNS}")
+    parser.add_argument("--rounds", type=int, default=1000, help="of the small messages in a start")
+    parser.add_argument("--minutes", type=float, help=f"take no more than so long; default: {QUICK_MINUTES}, of the full benchmark no limit")
+    parser.add_argument("--resume", action="store_true", help="keep the turns of an earlier run, if nothing has changed since")
+    parser.add_argument("--timeout", type=float, help=f"seconds for a start of a program; default: {QUICK_TIMEOUT}, {FULL_TIMEOUT}")
+    parser.add_argument("--seed", type=int, default=int(time.time()), help="of the order in which plain and sealed are started")
+    parser.add_argument("--folder", type=Path, default=programs.FOLDER, help="for the report and all that belongs to it")
+    parser.add_argument("--cryptmpi", type=Path, default=COMMAND)
+    options = parser.parse_args(words)
+    options.turns = options.turns or (FULL_TURNS if options.full else QUICK_TURNS)
+    options.minutes = options.minutes or (0 if options.full else QUICK_MINUTES)
+    options.timeout = options.timeout or (FULL_TIMEOUT if options.full else QUICK_TIMEOUT)
+    options.folder = options.folder.resolve()
+    return options
 
 
-def row(mpi, layer, size, plain, sealed):
-    return {"layer": layer, "mpi": mpi.name, "transport": mpi.transport, "network": "veth", "benchmark": "ping-pong", "size": size, "ranks": 2,
-            "plain_us": round(plain, 2), "sealed_us": round(sealed, 2), "added_pct": round(100 * (sealed / plain - 1), 1)}
+def make_report(options, turns, problems, refused):
+    bounds = Bounds(turns.samples, machine.cores())
+    rows = []
+    for samples in turns.samples:
+        transport = stack(samples.part.mpi).transport if samples.part.mpi else None
+        rows += rows_of(samples, transport, bounds)
+    mpis = {name: stack(name).title for name in dict.fromkeys(row["mpi"] for row in rows) if name}
+    settings = {name: getattr(options, name) for name in ("full", "turns", "rounds", "minutes", "seed", "resume")}
+    return {"rows": rows, "machine": {**machine.facts(options.cryptmpi), **turns.load()}, "mpis": mpis, "settings": settings,
+            "bounds": bounds.facts(), "not_measured": problems + turns.problems + refused, "seconds": round(time.monotonic() - BEGAN, 1)}
+
+
+def show(report, picture):
+    rows = report["rows"]
+    lines = table.ping_pongs(rows)
+    if lines:
+        print("\nPing-pong, one-way time plain and sealed over plain:", *lines, sep="\n")
+    lines, met, count = table.against_targets(rows)
+    if lines:
+        print("\nAgainst the targets (added time of the best MPI, and of the worst against twice as much):", *lines, sep="\n")
+        print(f"{met} of {count} targets met.")
+    print(f"\n{report['machine']['cpu']}, {report['machine']['cores']} cores; {machine.sentence(report['machine'])}.")
+    for problem in report["not_measured"]:
+        print(f"NOT MEASURED: {problem}")
+    print(picture)
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="make bench-quick", description=__doc__)
-    parser.add_argument("--stack", action="append", help="only this MPI (several allowed)")
-    parser.add_argument("--layer", action="append", choices=LAYERS, help="only this layer")
-    parser.add_argument("--turns", type=int, default=5)
-    parser.add_argument("--rounds", type=int, default=1000, help="round trips of the small messages in a turn")
-    parser.add_argument("--timeout", type=float, default=120)
-    parser.add_argument("--cryptmpi", type=Path, default=COMMAND)
-    options = parser.parse_args()
+    options = parse(sys.argv[1:])
     why_not = acquire_namespaces()
-    if why_not:
-        print(f"one loopback instead of two nodes: {why_not}")
     end_on_signals()
     os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-    FOLDER.mkdir(parents=True, exist_ok=True)
-
-    rows, problems = [], []
-    with Lab(isolated=why_not is None) as lab:
-        sealings = {layer: Sealing(FOLDER / "config", lab, options.cryptmpi, {"layer": layer}) for layer in options.layer or LAYERS}
-        print(f"{'MPI':20}{'layer':10}" + "".join(f"{readable(size):>16}" for size in SIZES) + "    one-way us plain, sealed/plain", flush=True)
-        for mpi in [stack(name) for name in options.stack] if options.stack else STACKS:
-            if not mpi.present():
-                problems.append(f"{mpi.name} is not installed")
-                continue
-            try:
-                found = bench_one(lab, mpi, sealings, options.turns, options.rounds, options.timeout)
-            except LabError as error:
-                problems.append(str(error))
-                continue
-            rows += found
-            for layer in sealings:
-                ratios = [(one["plain_us"], one["sealed_us"] / one["plain_us"]) for one in found if one["layer"] == layer]
-                print(f"{mpi.name:20}{layer:10}" + "".join(f"{plain:>9.1f} x{ratio:<5.2f}" for plain, ratio in ratios), flush=True)
-    report = {"turns": options.turns, "rounds": options.rounds, "rows": rows, "problems": problems}
-    (FOLDER / "report.json").write_text(json.dumps(report, indent=2) + "\n")
-    for problem in problems:
-        print(f"NOT MEASURED: {problem}")
-    print(f"Medians of {options.turns} turns each, plain and sealed in turn. Report: build/bench/report.json")
-    return 1 if problems else 0
+    options.folder.mkdir(parents=True, exist_ok=True)
+    with Networks() as networks:
+        make_key(options, networks, options.folder)
+        ciphers, refused = usable_ciphers(options, networks, options.folder)
+        all_parts, problems = chosen_parts(options, ciphers, why_not)
+        if not all_parts:
+            raise LabError("; ".join(["nothing to measure is left by the options", *problems, *refused]))
+        starter = programs.Starter(networks, options.folder, options.cryptmpi, options.rounds, options.timeout)
+        turns = Turns(options, starter, all_parts)
+        say(f"{len(all_parts)} parts, {options.turns} turns; {machine.sentence(turns.load())}")
+        turns.take_all()
+    report = make_report(options, turns, problems, refused)
+    path = options.folder / "report.json"
+    path.write_text(json.dumps(report, indent=1) + "\n")
+    no_picture = plot.draw(report["rows"], path.with_suffix(".png"))
+    show(report, f"Report: {path}; {no_picture or f'picture: {path.stem}.png'}")
+    # A cipher that nobody asked for by name may be missing.
+    return 1 if problems or turns.problems or (refused and options.cipher) else 0
 
 
 if __name__ == "__main__":

@@ -1,11 +1,5 @@
-/* Ping-pong between the first two ranks: for each size a line "bytes microseconds", the median over rounds of the
- * one-way time.
- *
- *     pingpong ROUNDS SIZE...  */
-#include <mpi.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+/* Ping-pong between two ranks: the median over rounds of the one-way time. */
+#include "measure.h"
 
 static int ascending(const void* a, const void* b) {
     const double x = *(const double*)a, y = *(const double*)b;
@@ -13,7 +7,7 @@ static int ascending(const void* a, const void* b) {
 }
 
 static double round_trip(int rank, char* bytes, int size) {
-    const double began = MPI_Wtime();
+    const double began = now_us();
     if (rank == 0) {
         MPI_Send(bytes, size, MPI_BYTE, 1, 0, MPI_COMM_WORLD);
         MPI_Recv(bytes, size, MPI_BYTE, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
@@ -21,31 +15,28 @@ static double round_trip(int rank, char* bytes, int size) {
         MPI_Recv(bytes, size, MPI_BYTE, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         MPI_Send(bytes, size, MPI_BYTE, 0, 0, MPI_COMM_WORLD);
     }
-    return MPI_Wtime() - began;
+    return now_us() - began;
 }
 
 int main(int argc, char** argv) {
     MPI_Init(&argc, &argv);
     int rank;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    const int rounds = argc > 1 ? atoi(argv[1]) : 100;
-    double* times = malloc(sizeof(double) * rounds);
-    for (int argument = 2; argument < argc && rank < 2; argument++) {
-        const int size = atoi(argv[argument]);
-        /* Fewer of the large ones; the first tenth warms up. */
-        const int wanted = size >= 1 << 20 ? rounds / 10 : size >= 1 << 16 ? rounds / 4 : rounds;
-        const int count = wanted > 5 ? wanted : 5;
-        char* bytes = malloc(size);
-        memset(bytes, 1, size);
-        for (int i = 0; i < count / 10 + 1; i++) round_trip(rank, bytes, size);
-        for (int i = 0; i < count && i < rounds; i++) times[i] = round_trip(rank, bytes, size);
-        const int measured = count < rounds ? count : rounds;
-        qsort(times, measured, sizeof(double), ascending);
-        if (rank == 0) printf("%d %.3f\n", size, times[measured / 2] / 2 * 1e6);
+    for (int argument = 2; argument < argc; argument++) {
+        const struct test test = parse_test(argv[argument]);
+        const int rounds = fewer(atoi(argv[1]), test.size, 5);
+        char* bytes = some_bytes(test.size);
+        double* times = malloc(sizeof(double) * rounds);
+        for (int i = 0; i < rounds / 10 + 1; i++) round_trip(rank, bytes, test.size); /* warms up */
+        const double cpu = cpu_us();
+        for (int i = 0; i < rounds; i++) times[i] = round_trip(rank, bytes, test.size);
+        const double spent = cpu_us() - cpu;
+        qsort(times, rounds, sizeof(double), ascending);
+        /* Rank 1's clock stops while its answer is on its way. */
+        print_result(&test, rank == 0 ? times[rounds / 2] / 2 : 0, spent / rounds / 2);
+        free(times);
         free(bytes);
     }
-    free(times);
-    MPI_Barrier(MPI_COMM_WORLD);
-    MPI_Finalize();
+    finish();
     return 0;
 }
