@@ -44,8 +44,10 @@ int main(int argc, char** argv) {
         if (which == sizeof(operations) / sizeof(*operations)) MPI_Abort(MPI_COMM_WORLD, 2);
         const size_t all = (size_t)test.size * ranks;
         const struct buffers use = {some_bytes(all), some_bytes(all), test.size, ranks};
-        const int rounds = fewer(atoi(argv[1]), test.size, 5);
-        for (int i = 0; i < rounds / 10 + 1; i++) operations[which].run(&use, i);
+        const int most = fewer(atoi(argv[1]), test.size, 5), some = most / 50 + 1;
+        const double warming = now_us();
+        for (int i = 0; i < some; i++) operations[which].run(&use, i);
+        const int rounds = within_time(most, 5, some, now_us() - warming);
         MPI_Barrier(MPI_COMM_WORLD);
         const double cpu = cpu_us(), began = now_us();
         for (int i = 0; i < rounds; i++) operations[which].run(&use, i);

@@ -24,10 +24,12 @@ int main(int argc, char** argv) {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     for (int argument = 2; argument < argc; argument++) {
         const struct test test = parse_test(argv[argument]);
-        const int rounds = fewer(atoi(argv[1]), test.size, 5);
+        const int most = fewer(atoi(argv[1]), test.size, 5), some = most / 50 + 1;
         char* bytes = some_bytes(test.size);
-        double* times = malloc(sizeof(double) * rounds);
-        for (int i = 0; i < rounds / 10 + 1; i++) round_trip(rank, bytes, test.size); /* warms up */
+        double* times = malloc(sizeof(double) * most);
+        const double warming = now_us();
+        for (int i = 0; i < some; i++) round_trip(rank, bytes, test.size);
+        const int rounds = within_time(most, 5, some, now_us() - warming);
         const double cpu = cpu_us();
         for (int i = 0; i < rounds; i++) times[i] = round_trip(rank, bytes, test.size);
         const double spent = cpu_us() - cpu;

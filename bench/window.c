@@ -58,11 +58,11 @@ int main(int argc, char** argv) {
     const int sender = sends(rank, ranks), partner = partner_of(rank, ranks);
     for (int argument = 2; argument < argc; argument++) {
         const struct test test = parse_test(argv[argument]);
-        const int windows = windows_of(atoi(argv[1]), test.size);
         char* bytes = some_bytes((size_t)test.size * (sender ? 1 : IN_FLIGHT));
-        exchange(sender, partner, bytes, test.size);
-        if (windows > 10)
-            for (int i = 0; i < windows / 10; i++) exchange(sender, partner, bytes, test.size);
+        const int most = windows_of(atoi(argv[1]), test.size), some = most / 50 + 1;
+        const double warming = now_us();
+        for (int i = 0; i < some; i++) exchange(sender, partner, bytes, test.size);
+        const int windows = within_time(most, 2, some, now_us() - warming);
         MPI_Barrier(MPI_COMM_WORLD);
         const double cpu = cpu_us(), began = now_us();
         for (int i = 0; i < windows; i++) exchange(sender, partner, bytes, test.size);
