@@ -11,7 +11,7 @@ STEP    ?=
 SUITE   ?=
 
 .DEFAULT_GOAL := build
-.PHONY: deps build demo test conformance torture bench bench-quick lint format asan tsan install mpis
+.PHONY: deps build demo test conformance torture bench bench-quick bench-instructions lint format asan tsan install mpis
 
 deps:
 	@scripts/install-packages build test lint
@@ -60,6 +60,11 @@ bench-quick bench: build mpis
 	@scripts/install-packages bench
 	@cmake --build --preset release --target cryptmpi-bench-cipher
 	@$(PYTHON) -m bench $(if $(filter bench,$@),--full) $(if $(STACK),--stack $(STACK)) $(ARGS)
+
+# What a small message costs in instructions of ours, which a busy machine does not change.
+bench-instructions: build
+	@scripts/install-packages test bench
+	@$(PYTHON) -m bench.instructions $(ARGS)
 
 SOURCES = $(shell git ls-files -co --exclude-standard '*.c' '*.cpp' '*.h' '*.hpp')
 PYTHONS = $(shell git ls-files -co --exclude-standard '*.py') scripts/compile-commands-once
