@@ -14,7 +14,7 @@ SUITE   ?=
 .PHONY: deps build demo test conformance torture bench bench-quick bench-instructions lint format asan tsan install mpis
 
 deps:
-	@scripts/install-packages build test lint
+	@scripts/install-packages build test bench lint
 
 build:
 	@scripts/install-packages build
