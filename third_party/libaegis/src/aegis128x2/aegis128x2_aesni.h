@@ -1,0 +1,9 @@
+#ifndef aegis128x2_aesni_H
+#define aegis128x2_aesni_H
+
+#include "../common/common.h"
+#include "implementations.h"
+
+extern struct aegis128x2_implementation aegis128x2_aesni_implementation;
+
+#endif
