@@ -21,12 +21,12 @@ static void destroy(void* context) {
 } /* NULL is allowed there too */
 
 static int begin(gcry_cipher_hd_t handle, const uint8_t* nonce, const uint8_t* aad, size_t aad_size) {
-    return gcry_cipher_reset(handle) == 0 && gcry_cipher_setiv(handle, nonce, CRYPTMPI_NONCE_SIZE) == 0 &&
+    return gcry_cipher_reset(handle) == 0 && gcry_cipher_setiv(handle, nonce, CRYPTMPI_GCM_NONCE_SIZE) == 0 &&
            (aad_size == 0 || gcry_cipher_authenticate(handle, aad, aad_size) == 0);
 }
 
 /* The text comes in pieces, as writev takes it; a piece may be empty and its pointer NULL. */
-static int seal(void* context, const uint8_t nonce[12], const uint8_t* aad, size_t aad_size, const struct iovec* in,
+static int seal(void* context, const uint8_t* nonce, const uint8_t* aad, size_t aad_size, const struct iovec* in,
                 size_t in_count, uint8_t* out, uint8_t tag[16]) {
     if (!begin(context, nonce, aad, aad_size)) return CRYPTMPI_FAILED;
     for (size_t i = 0; i < in_count; i++) {
@@ -54,7 +54,7 @@ static int decrypt(void* context, const uint8_t* nonce, const uint8_t* aad, size
 }
 
 /* Whatever goes wrong, no byte that was not authenticated stays in the output. */
-static int open(void* context, const uint8_t nonce[12], const uint8_t* aad, size_t aad_size, const uint8_t* in,
+static int open(void* context, const uint8_t* nonce, const uint8_t* aad, size_t aad_size, const uint8_t* in,
                 size_t size, const struct iovec* out, size_t out_count, const uint8_t tag[16]) {
     (void)size; /* the sum of the pieces */
     const int status = decrypt(context, nonce, aad, aad_size, in, out, out_count, tag);

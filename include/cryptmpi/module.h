@@ -27,8 +27,9 @@ enum cryptmpi_suite {
 };
 
 enum {
-    CRYPTMPI_NONCE_SIZE = 12, /* bytes, every suite */
-    CRYPTMPI_TAG_SIZE = 16,   /* bytes, every suite */
+    CRYPTMPI_GCM_NONCE_SIZE = 12, /* bytes, the AES-GCM suites */
+    CRYPTMPI_MAX_NONCE_SIZE = 32, /* bytes, any suite */
+    CRYPTMPI_TAG_SIZE = 16,       /* bytes, every suite */
 };
 
 /* What `open` says. Anything but OK leaves zeros in the output. */
@@ -49,14 +50,14 @@ struct cryptmpi_aead {
     /* Wipes and frees the context. NULL is allowed. */
     void (*destroy)(void* context);
 
-    /* Encrypts the concatenation of `in[0..in_count)` to `out` (as many bytes) and writes the 16-byte tag.
-     * `out` must not overlap the input. Returns CRYPTMPI_OK or CRYPTMPI_FAILED. */
-    int (*seal)(void* context, const uint8_t nonce[12], const uint8_t* aad, size_t aad_size, const struct iovec* in,
+    /* Encrypts the concatenation of `in[0..in_count)` to `out` (as many bytes) and writes the 16-byte tag. `nonce` has
+     * as many bytes as the suite says. `out` must not overlap the input. Returns CRYPTMPI_OK or CRYPTMPI_FAILED. */
+    int (*seal)(void* context, const uint8_t* nonce, const uint8_t* aad, size_t aad_size, const struct iovec* in,
                 size_t in_count, uint8_t* out, uint8_t tag[16]);
 
     /* Decrypts `size` bytes at `in` into the pieces `out[0..out_count)`, whose lengths sum to `size` exactly.
      * On CRYPTMPI_FORGED or CRYPTMPI_FAILED every output byte has been set to zero. */
-    int (*open)(void* context, const uint8_t nonce[12], const uint8_t* aad, size_t aad_size, const uint8_t* in,
+    int (*open)(void* context, const uint8_t* nonce, const uint8_t* aad, size_t aad_size, const uint8_t* in,
                 size_t size, const struct iovec* out, size_t out_count, const uint8_t tag[16]);
 };
 

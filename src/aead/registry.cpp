@@ -206,7 +206,7 @@ Result<Speed> measure(const Module& module, Suite suite, std::size_t size, int r
     const int repeats = static_cast<int>(std::clamp<std::size_t>(4096 / std::max<std::size_t>(size, 1), 1, 16));
     std::vector<std::uint8_t> plain(size + 1), sealed(size + 1);  // + 1: never a null pointer
     const iovec piece{plain.data(), size};
-    std::uint8_t nonce[CRYPTMPI_NONCE_SIZE] = {};
+    std::uint8_t nonce[CRYPTMPI_MAX_NONCE_SIZE] = {};
     std::uint8_t tag[CRYPTMPI_TAG_SIZE];
     const auto per_call = [&](Clock::time_point from, Clock::time_point to) {
         return std::chrono::duration<double>(to - from).count() / repeats;

@@ -1,8 +1,9 @@
-// Cipher suites by name and number.
+// Cipher suites by name and number, and what each needs.
 #pragma once
 
 #include <cryptmpi/module.h>
 
+#include <cstddef>
 #include <optional>
 #include <string_view>
 
@@ -15,13 +16,32 @@ enum class Suite : unsigned char {
 
 inline constexpr Suite kAllSuites[] = {Suite::aes_128_gcm, Suite::aes_256_gcm};
 
-constexpr std::size_t key_size(Suite suite) {
-    return suite == Suite::aes_128_gcm ? 16 : 32;
+struct Shape {
+    std::string_view name;   // as its authors write it: "AES-256-GCM"
+    std::size_t key_size;    // bytes
+    std::size_t nonce_size;  // bytes
+};
+
+constexpr Shape shape(Suite suite) {
+    switch (suite) {
+        case Suite::aes_128_gcm:
+            return {"AES-128-GCM", 16, 12};
+        case Suite::aes_256_gcm:
+            return {"AES-256-GCM", 32, 12};
+    }
+    return {};
 }
 
-/// "AES-256-GCM", as NIST writes it.
 constexpr std::string_view name(Suite suite) {
-    return suite == Suite::aes_128_gcm ? "AES-128-GCM" : "AES-256-GCM";
+    return shape(suite).name;
+}
+
+constexpr std::size_t key_size(Suite suite) {
+    return shape(suite).key_size;
+}
+
+constexpr std::size_t nonce_size(Suite suite) {
+    return shape(suite).nonce_size;
 }
 
 /// Any letter case; nullopt for an unknown name.

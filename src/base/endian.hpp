@@ -19,17 +19,16 @@ inline std::uint64_t load_little(const std::uint8_t* in) {
     return value;
 }
 
-/// Bytes at `in` xor the number, big endian, at `out`.
-inline void xor_big(const std::uint8_t* in, std::uint32_t value, std::uint8_t* out) {
+/// Bytes xor the number, big endian, in place.
+inline void xor_big(std::uint8_t* at, std::uint32_t value) {
     std::uint32_t word = 0;
-    std::memcpy(&word, in, sizeof word);
+    std::memcpy(&word, at, sizeof word);
     word ^= __builtin_bswap32(value);
-    std::memcpy(out, &word, sizeof word);
+    std::memcpy(at, &word, sizeof word);
 }
 
-inline void xor_big(const std::uint8_t* in, std::uint64_t value, std::uint8_t* out) {
-    std::uint64_t word = load_little(in) ^ __builtin_bswap64(value);
-    store_little(word, out);
+inline void xor_big(std::uint8_t* at, std::uint64_t value) {
+    store_little(load_little(at) ^ __builtin_bswap64(value), at);
 }
 
 }  // namespace cryptmpi

@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <string_view>
 
+#include "aead/suite.hpp"
+
 namespace cryptmpi::seal {
 
 inline constexpr std::size_t kHeaderSize = 4;  // type (high 8 bits) and plaintext length (low 24 bits), little endian
-inline constexpr std::size_t kTagSize = 16;
-inline constexpr std::size_t kNonceSize = 12;
+inline constexpr std::size_t kTagSize = CRYPTMPI_TAG_SIZE;
+inline constexpr std::size_t kNonceRoom = CRYPTMPI_MAX_NONCE_SIZE;  // each suite's own is aead::nonce_size()
 inline constexpr std::size_t kRecordOverhead = kHeaderSize + kTagSize;
 inline constexpr std::size_t kMaxPlaintext = 128 * 1024;  // of one record, bytes
 inline constexpr std::size_t kMaxRecord = kMaxPlaintext + kRecordOverhead;
@@ -18,10 +20,19 @@ inline constexpr std::size_t kSecretSize = 32;
 // Begins the `info` of every key derivation: another protocol version derives other keys.
 inline constexpr std::string_view kLabelPrefix = "cryptmpi 1 ";
 
-// A key's share of work. SP 800-38D allows 2^32 calls under one key with counter nonces, and the bound on telling
-// AES-GCM from random (RFC 8446 5.5: 2^34.5 blocks for an advantage of 2^-57) is far above both of these.
-inline constexpr std::uint64_t kRekeyRecords = std::uint64_t{1} << 24;
-inline constexpr std::uint64_t kRekeyBytes = std::uint64_t{1} << 36;
+/// A key's share of work, after which comes the next one.
+struct Limits {
+    std::uint64_t records;  // of a stream; messages, announcements and segments of a flow
+    std::uint64_t bytes;    // of plaintext
+};
+
+// SP 800-38D allows 2^32 calls under one key with counter nonces, and the bound on telling AES-GCM from random (RFC
+// 8446 5.5: 2^34.5 blocks for an advantage of 2^-57) is far above both of these.
+inline constexpr Limits kGcmLimits = {std::uint64_t{1} << 24, std::uint64_t{1} << 36};
+
+constexpr Limits limits_of(aead::Suite) {
+    return kGcmLimits;
+}
 
 enum class RecordType : std::uint8_t {
     data = 1,

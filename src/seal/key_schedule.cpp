@@ -41,14 +41,15 @@ Result<void> expand(const cryptmpi_kex& kex, const std::uint8_t secret[kSecretSi
 }
 
 RecordKey::RecordKey(RecordKey&& other) noexcept
-    : aead_(other.aead_), context_(std::exchange(other.context_, nullptr)) {
-    std::memcpy(base_, other.base_, kNonceSize);
-    wipe(other.base_, kNonceSize);
+    : aead_(other.aead_), context_(std::exchange(other.context_, nullptr)), nonce_size_(other.nonce_size_) {
+    std::memcpy(base_, other.base_, kNonceRoom);
+    wipe(other.base_, kNonceRoom);
 }
 
 RecordKey& RecordKey::operator=(RecordKey&& other) noexcept {
     std::swap(aead_, other.aead_);
     std::swap(context_, other.context_);
+    std::swap(nonce_size_, other.nonce_size_);
     std::swap(base_, other.base_);
     return *this;
 }
@@ -57,16 +58,17 @@ RecordKey::~RecordKey() {
     if (context_ != nullptr) {
         aead_->destroy(context_);
     }
-    wipe(base_, kNonceSize);
+    wipe(base_, kNonceRoom);
 }
 
 Result<RecordKey> RecordKey::derive(const Crypto& crypto, const std::uint8_t secret[kSecretSize]) {
     Secret<32> key;
     RecordKey made;
+    made.nonce_size_ = aead::nonce_size(crypto.suite);
     if (auto done = expand(*crypto.kex, secret, "key", key.data(), aead::key_size(crypto.suite)); !done) {
         return tl::unexpected(done.error());
     }
-    if (auto done = expand(*crypto.kex, secret, "nonce", made.base_, kNonceSize); !done) {
+    if (auto done = expand(*crypto.kex, secret, "nonce", made.base_, made.nonce_size_); !done) {
         return tl::unexpected(done.error());
     }
     made.aead_ = crypto.aead;

@@ -40,19 +40,23 @@ public:
 
     explicit operator bool() const { return context_ != nullptr; }
     void* context() const { return context_; }
-    /// nonce = base xor (four zero bytes, counter big endian), as in RFC 8446, section 5.3.
-    void nonce(std::uint64_t counter, std::uint8_t out[kNonceSize]) const { nonce(0, counter, out); }
-    /// The same with `lane`, big endian, in place of the zeros.
-    void nonce(std::uint32_t lane, std::uint64_t counter, std::uint8_t out[kNonceSize]) const {
-        static_assert(kNonceSize == sizeof lane + sizeof counter);
-        xor_big(base_, lane, out);
-        xor_big(base_ + sizeof lane, counter, out + sizeof lane);
+    /// nonce = base xor (zeros, counter big endian), as in RFC 8446, section 5.3; as long as the suite's nonces, and
+    /// zeros behind it.
+    void nonce(std::uint64_t counter, std::uint8_t out[kNonceRoom]) const { nonce(0, counter, out); }
+    /// The same with `lane`, 4 bytes big endian, before the counter.
+    // HOT PATH
+    void nonce(std::uint32_t lane, std::uint64_t counter, std::uint8_t out[kNonceRoom]) const {
+        std::memcpy(out, base_, kNonceRoom);
+        std::uint8_t* const end = out + nonce_size_;
+        xor_big(end - sizeof counter, counter);
+        xor_big(end - sizeof counter - sizeof lane, lane);
     }
 
 private:
     const cryptmpi_aead* aead_ = nullptr;
     void* context_ = nullptr;
-    std::uint8_t base_[kNonceSize] = {};
+    std::size_t nonce_size_ = kNonceRoom;
+    std::uint8_t base_[kNonceRoom] = {};
 };
 
 /// Replaces `secret` by the next epoch's; the old one cannot be computed from the new one.

@@ -35,14 +35,14 @@ void wipe_pieces(std::span<const iovec> pieces) {
 
 }  // namespace
 
-MessageSealer::MessageSealer(const Crypto& crypto, const std::uint8_t secret[kSecretSize], MessageLimits limits)
+MessageSealer::MessageSealer(const Crypto& crypto, const std::uint8_t secret[kSecretSize], Limits limits)
     : crypto_(crypto), limits_(limits) {
     std::memcpy(secret_->data(), secret, kSecretSize);
 }
 
 Result<void> MessageSealer::make_room(std::uint64_t size, std::uint64_t pieces) {
     const bool full =
-        pieces_ != 0 && (pieces_ + pieces > limits_.pieces || bytes_ > limits_.bytes || size > limits_.bytes - bytes_);
+        pieces_ != 0 && (pieces_ + pieces > limits_.records || bytes_ > limits_.bytes || size > limits_.bytes - bytes_);
     if (key_ && !full) [[likely]] {
         return {};
     }
@@ -63,7 +63,7 @@ Result<void> MessageSealer::make_room(std::uint64_t size, std::uint64_t pieces) 
 Result<void> MessageSealer::seal_piece(std::uint32_t lane, const MessageHeader& header, std::span<const iovec> in,
                                        std::size_t size, std::uint8_t* out) {
     write_header(header, out);
-    std::uint8_t nonce[kNonceSize];
+    std::uint8_t nonce[kNonceRoom];
     key_->nonce(lane, header.number, nonce);
     note_nonce(*key_, lane, header.number);
     if (crypto_.aead->seal(key_->context(), nonce, out, kMessageHeaderSize, in.data(), in.size(),
@@ -124,7 +124,7 @@ Result<std::shared_ptr<const RecordKey>*> MessageOpener::key_of(std::uint32_t ep
 
 Result<void> MessageOpener::open_piece(const RecordKey& key, std::uint32_t lane, const MessageHeader& header,
                                        const std::uint8_t* wire, std::size_t wire_size, std::span<const iovec> out) {
-    std::uint8_t nonce[kNonceSize];
+    std::uint8_t nonce[kNonceRoom];
     key.nonce(lane, header.number, nonce);
     const std::size_t size = wire_size - kMessageOverhead;
     const int status = crypto_.aead->open(key.context(), nonce, wire, kMessageHeaderSize, wire + kMessageHeaderSize,

@@ -59,12 +59,6 @@ inline bool announces(const std::uint8_t* wire, std::size_t size) {
     return size >= kMessageHeaderSize && parse_message_header(wire).form == Form::announced;
 }
 
-/// What a key may do before the next one; tests lower them.
-struct MessageLimits {
-    std::uint64_t pieces = kRekeyRecords;  // messages, announcements, segments
-    std::uint64_t bytes = kRekeyBytes;     // of plaintext
-};
-
 /// Totals, for the report.
 struct MessageCounters {
     std::uint64_t messages = 0;
@@ -75,7 +69,9 @@ struct MessageCounters {
 /// The sender's end of a flow. Used by one thread at a time.
 class MessageSealer {
 public:
-    MessageSealer(const Crypto& crypto, const std::uint8_t secret[kSecretSize], MessageLimits limits = {});
+    MessageSealer(const Crypto& crypto, const std::uint8_t secret[kSecretSize])
+        : MessageSealer(crypto, secret, limits_of(crypto.suite)) {}
+    MessageSealer(const Crypto& crypto, const std::uint8_t secret[kSecretSize], Limits limits);
     MessageSealer(const MessageSealer&) = delete;
     MessageSealer& operator=(const MessageSealer&) = delete;
 
@@ -98,7 +94,7 @@ private:
 
     Crypto crypto_;
     std::unique_ptr<Secret<kSecretSize>> secret_ = std::make_unique<Secret<kSecretSize>>();
-    MessageLimits limits_;
+    Limits limits_;
     std::shared_ptr<const RecordKey> key_;
     std::uint32_t epoch_ = 0;
     std::uint64_t pieces_ = 0;  // in this epoch

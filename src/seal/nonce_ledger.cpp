@@ -14,7 +14,7 @@ namespace cryptmpi::seal {
 namespace {
 
 // A key is known here by its nonce base: derived from the same secret, as unique, and no key.
-using KeyName = std::array<std::uint8_t, kNonceSize>;
+using KeyName = std::array<std::uint8_t, kNonceRoom>;
 
 struct Ledger {
     std::mutex lock;

@@ -77,7 +77,7 @@ std::uint64_t Segments::counter(std::uint32_t position) const {
 Result<void> Segments::seal(std::uint32_t position, const void* in, std::uint8_t* out) const {
     std::uint8_t associated[kAssociatedSize];
     associate(position, associated);
-    std::uint8_t nonce[kNonceSize];
+    std::uint8_t nonce[kNonceRoom];
     key_->nonce(lane_, counter(position), nonce);
     note_nonce(*key_, lane_, counter(position));
     const std::size_t bytes = size(position);
@@ -98,7 +98,7 @@ Result<void> Segments::open(std::uint32_t position, const std::uint8_t* wire, st
     }
     std::uint8_t associated[kAssociatedSize];
     associate(position, associated);
-    std::uint8_t nonce[kNonceSize];
+    std::uint8_t nonce[kNonceRoom];
     key_->nonce(lane_, counter(position), nonce);
     const iovec piece{out, bytes};
     const int status =

@@ -155,7 +155,7 @@ Result<void> StreamSealer::seal_one(RecordType type, std::span<const iovec> in, 
     state_->bytes += size;
     note_nonce(*key_, 0, counter);
 
-    std::uint8_t nonce[kNonceSize];
+    std::uint8_t nonce[kNonceRoom];
     (*key_).nonce(counter, nonce);
     write_header(type, size, out);
     std::uint8_t* const body = out + kHeaderSize;
@@ -204,7 +204,7 @@ Result<RecordType> StreamOpener::open(const std::uint8_t* record, std::span<cons
         return refuse(out, std::move(done.error().line));
     }
 
-    std::uint8_t nonce[kNonceSize];
+    std::uint8_t nonce[kNonceRoom];
     (*key_).nonce(state_->counter, nonce);
     const std::uint8_t* const body = record + kHeaderSize;
     if (crypto_.aead->open((*key_).context(), nonce, record, kHeaderSize, body, size, out.data(), out.size(),

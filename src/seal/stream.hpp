@@ -5,7 +5,7 @@
 //   nonce:  the epoch's base xor the record's counter; associated data: the header
 // The counter is never sent: a record that was dropped, repeated, moved or reflected does not open.
 //
-// Limits are parameters so that tests can lower them.
+// Tests lower the limits of a key.
 #pragma once
 
 #include <sys/uio.h>
@@ -18,11 +18,6 @@
 #include "seal/key_schedule.hpp"
 
 namespace cryptmpi::seal {
-
-struct Limits {
-    std::uint64_t records = kRekeyRecords;  // in one epoch, the rekey record among them
-    std::uint64_t bytes = kRekeyBytes;      // plaintext bytes in one epoch
-};
 
 /// Where a direction stands. Plain bytes without pointers: processes that share a socket (fork, exec) share it in
 /// memory, so that a counter can never be used twice. Whoever uses it holds the direction's lock.
@@ -74,7 +69,9 @@ private:
 
 class StreamSealer {
 public:
-    StreamSealer(const Crypto& crypto, DirectionState& state, Limits limits = {});
+    StreamSealer(const Crypto& crypto, DirectionState& state) : StreamSealer(crypto, state, limits_of(crypto.suite)) {}
+    /// The rekey record counts among an epoch's records.
+    StreamSealer(const Crypto& crypto, DirectionState& state, Limits limits);
 
     /// Seals `size` bytes (at most kMaxPlaintext), the concatenation of `in`, as one data record at `out`. When the
     /// epoch's limit is reached a rekey record goes before it. Returns the bytes written, at most size + 2 *
@@ -101,7 +98,8 @@ private:
 
 class StreamOpener {
 public:
-    StreamOpener(const Crypto& crypto, DirectionState& state, Limits limits = {});
+    StreamOpener(const Crypto& crypto, DirectionState& state) : StreamOpener(crypto, state, limits_of(crypto.suite)) {}
+    StreamOpener(const Crypto& crypto, DirectionState& state, Limits limits);
 
     /// Opens one whole record of kRecordOverhead + header.size bytes at `record` into `out`, whose lengths sum to the
     /// plaintext's. Returns its type. Errors (EBADMSG): the record does not open, a record after the close record, a

@@ -94,7 +94,7 @@ int main(int count, char** arguments) {
     seal::DirectionState send{};
     seal::DirectionState receive{};
     must(keys::finish(local, state, send, receive));
-    const seal::Limits limits{std::strtoull(arguments[5], nullptr, 10), seal::kRekeyBytes};
+    const seal::Limits limits{std::strtoull(arguments[5], nullptr, 10), seal::limits_of(crypto.suite).bytes};
     seal::StreamSealer sealer(crypto, send, limits);
     seal::StreamOpener opener(crypto, receive, limits);
 

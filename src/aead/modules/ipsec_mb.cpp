@@ -57,7 +57,7 @@ void destroy(void* context) {
     cryptmpi::give_back_secret_memory(context, sizeof(Context));
 }
 
-int seal(void* opaque, const uint8_t nonce[12], const uint8_t* aad, size_t aad_size, const iovec* in, size_t in_count,
+int seal(void* opaque, const uint8_t* nonce, const uint8_t* aad, size_t aad_size, const iovec* in, size_t in_count,
          uint8_t* out, uint8_t tag[16]) {
     auto* c = static_cast<Context*>(opaque);
     aad = present(aad);
@@ -87,7 +87,7 @@ bool equal_in_constant_time(const uint8_t* a, const uint8_t* b) {
     return ((left[0] ^ right[0]) | (left[1] ^ right[1])) == 0;  // one branch, at the end
 }
 
-int open(void* opaque, const uint8_t nonce[12], const uint8_t* aad, size_t aad_size, const uint8_t* in, size_t size,
+int open(void* opaque, const uint8_t* nonce, const uint8_t* aad, size_t aad_size, const uint8_t* in, size_t size,
          const iovec* out, size_t out_count, const uint8_t tag[16]) {
     auto* c = static_cast<Context*>(opaque);
     uint8_t computed[CRYPTMPI_TAG_SIZE] = {};

@@ -80,7 +80,7 @@ void destroy(void* context) {
     EVP_CIPHER_CTX_free(static_cast<EVP_CIPHER_CTX*>(context));  // wipes the key schedule
 }
 
-int seal(void* opaque, const uint8_t nonce[12], const uint8_t* aad, size_t aad_size, const iovec* in, size_t in_count,
+int seal(void* opaque, const uint8_t* nonce, const uint8_t* aad, size_t aad_size, const iovec* in, size_t in_count,
          uint8_t* out, uint8_t tag[16]) {
     auto* context = static_cast<EVP_CIPHER_CTX*>(opaque);
     if (!begin(context, nonce, aad, aad_size, 1)) return CRYPTMPI_FAILED;
@@ -109,7 +109,7 @@ int decrypt(EVP_CIPHER_CTX* context, const uint8_t* nonce, const uint8_t* aad, s
     return EVP_CipherFinal_ex(context, nothing, &written) == 1 ? CRYPTMPI_OK : CRYPTMPI_FORGED;
 }
 
-int open(void* opaque, const uint8_t nonce[12], const uint8_t* aad, size_t aad_size, const uint8_t* in, size_t,
+int open(void* opaque, const uint8_t* nonce, const uint8_t* aad, size_t aad_size, const uint8_t* in, size_t,
          const iovec* out, size_t out_count, const uint8_t tag[16]) {
     const int result = decrypt(static_cast<EVP_CIPHER_CTX*>(opaque), nonce, aad, aad_size, in, out, out_count, tag);
     if (result != CRYPTMPI_OK)

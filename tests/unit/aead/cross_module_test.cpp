@@ -40,7 +40,8 @@ TEST(CrossModule, EachOpensWhatTheOthersSeal) {
                 Cipher seals(sealer, suite, key), opens(opener, suite, key);
                 for (int i = 0; i < 120; ++i) {
                     Bytes text = random_bytes(random, i == 0 ? 0 : i == 1 ? 200000 : random_size(random));
-                    const Bytes nonce = random_bytes(random, 12), aad = random_bytes(random, random() % 70);
+                    const Bytes nonce = random_bytes(random, nonce_size(suite)),
+                                aad = random_bytes(random, random() % 70);
                     const auto sealed =
                         seals.seal(nonce, aad, random() % 3 == 0 ? whole(text) : random_pieces(random, text));
                     ASSERT_EQ(sealed.status, CRYPTMPI_OK);
@@ -63,7 +64,8 @@ TEST(CrossModule, ATamperedByteAnywhereLeavesZerosAndTheNextStillOpens) {
             Cipher cipher(module, suite, random_bytes(random, key_size(suite)));
             for (int i = 0; i < 100; ++i) {
                 Bytes text = random_bytes(random, 1 + random_size(random));
-                const Bytes nonce = random_bytes(random, 12), aad = random_bytes(random, 1 + random() % 40);
+                const Bytes nonce = random_bytes(random, nonce_size(suite)),
+                            aad = random_bytes(random, 1 + random() % 40);
                 const auto sealed = cipher.seal(nonce, aad, whole(text));
                 Bytes bad_nonce = nonce, bad_aad = aad, bad_text = sealed.text, bad_tag = sealed.tag;
                 Bytes& victim = std::vector<Bytes*>{&bad_nonce, &bad_aad, &bad_text, &bad_tag}[random() % 4][0];
@@ -84,7 +86,7 @@ TEST(CrossModule, NothingAtAllCanBeSealed) {
     std::mt19937 random(9);
     for (Suite suite : kAllSuites) {
         std::vector<Bytes> tags;
-        const Bytes key = random_bytes(random, key_size(suite)), nonce = random_bytes(random, 12);
+        const Bytes key = random_bytes(random, key_size(suite)), nonce = random_bytes(random, nonce_size(suite));
         for (const Module& module : modules(suite)) {
             SCOPED_TRACE(module.api->name);
             Cipher cipher(module, suite, key);
@@ -124,7 +126,7 @@ TEST(CrossModule, ThreadsWithContextsOfTheirOwnDoNotDisturbEachOther) {
                 Cipher seals(all[seed % all.size()], kSuite, key), opens(all[random() % all.size()], kSuite, key);
                 for (int i = 0; i < 20; ++i) {
                     Bytes text = random_bytes(random, random() % 3000), opened(text.size());
-                    const Bytes nonce = random_bytes(random, 12);
+                    const Bytes nonce = random_bytes(random, nonce_size(kSuite));
                     const auto sealed = seals.seal(nonce, {}, random_pieces(random, text));
                     if (opens.open(nonce, {}, sealed.text, sealed.tag, whole(opened)) != CRYPTMPI_OK || opened != text)
                         ++wrong;

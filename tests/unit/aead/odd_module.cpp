@@ -48,13 +48,13 @@ void wait() {
     } while ((now.tv_sec - start.tv_sec) * 1000000000L + (now.tv_nsec - start.tv_nsec) < ODD_DELAY_US * 1000L);
 }
 
-int seal(void*, const uint8_t[12], const uint8_t*, size_t, const iovec*, size_t, uint8_t*, uint8_t[16]) {
+int seal(void*, const uint8_t*, const uint8_t*, size_t, const iovec*, size_t, uint8_t*, uint8_t[16]) {
     wait();
     return CRYPTMPI_OK;
 }
 
-[[maybe_unused]] int open(void*, const uint8_t[12], const uint8_t*, size_t, const uint8_t*, size_t, const iovec*,
-                          size_t, const uint8_t[16]) {
+[[maybe_unused]] int open(void*, const uint8_t*, const uint8_t*, size_t, const uint8_t*, size_t, const iovec*, size_t,
+                          const uint8_t[16]) {
     wait();
     return CRYPTMPI_OK;
 }

@@ -58,13 +58,13 @@ TEST(KeySchedule, RatchetsToTheKnownAnswer) {
 TEST(KeySchedule, NonceIsTheBaseXorTheBigEndianCounter) {
     const auto key = RecordKey::derive(test::crypto(), counting_secret().data());
     ASSERT_TRUE(key.has_value());
-    std::uint8_t nonce[kNonceSize];
+    std::uint8_t nonce[kNonceRoom];
     key->nonce(0, nonce);
-    EXPECT_EQ(Bytes(nonce, nonce + kNonceSize), from_hex("0d8092245749667d979157fb"));
+    EXPECT_EQ(Bytes(nonce, nonce + 12), from_hex("0d8092245749667d979157fb"));
     key->nonce(1, nonce);
-    EXPECT_EQ(Bytes(nonce, nonce + kNonceSize), from_hex("0d8092245749667d979157fa"));
+    EXPECT_EQ(Bytes(nonce, nonce + 12), from_hex("0d8092245749667d979157fa"));
     key->nonce(0x0123456789abcdefULL, nonce);
-    EXPECT_EQ(Bytes(nonce, nonce + kNonceSize), from_hex("0d809224566a231a1e3a9a14"));
+    EXPECT_EQ(Bytes(nonce, nonce + 12), from_hex("0d809224566a231a1e3a9a14"));
 }
 
 TEST(KeySchedule, AMovedKeyKeepsItsNoncesAndEmptiesTheOther) {
@@ -75,9 +75,9 @@ TEST(KeySchedule, AMovedKeyKeepsItsNoncesAndEmptiesTheOther) {
     EXPECT_FALSE(*made);
     RecordKey other;
     other = std::move(key);
-    std::uint8_t nonce[kNonceSize];
+    std::uint8_t nonce[kNonceRoom];
     other.nonce(0, nonce);
-    EXPECT_EQ(Bytes(nonce, nonce + kNonceSize), from_hex("0d8092245749667d979157fb"));
+    EXPECT_EQ(Bytes(nonce, nonce + 12), from_hex("0d8092245749667d979157fb"));
 }
 
 TEST(KeySchedule, SaysWhenTheModuleFails) {

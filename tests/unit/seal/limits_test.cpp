@@ -21,8 +21,10 @@ RecordType type_of(const Bytes& record) {
 }
 
 TEST(Limits, TheDefaultsAreThoseOfTheProtocol) {
-    EXPECT_EQ(Limits{}.records, std::uint64_t{1} << 24);
-    EXPECT_EQ(Limits{}.bytes, std::uint64_t{1} << 36);
+    for (const aead::Suite suite : {aead::Suite::aes_128_gcm, aead::Suite::aes_256_gcm}) {
+        EXPECT_EQ(limits_of(suite).records, std::uint64_t{1} << 24);
+        EXPECT_EQ(limits_of(suite).bytes, std::uint64_t{1} << 36);
+    }
 }
 
 TEST(Limits, TheRekeyRecordIsTheLastOfItsEpoch) {

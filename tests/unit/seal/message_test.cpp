@@ -20,8 +20,9 @@ struct Opened {
 
 /// Both ends of a flow.
 struct Flow {
-    explicit Flow(MessageLimits limits = {}, Bytes given = random_bytes(kSecretSize))
-        : secret(std::move(given)), sealer(crypto(), secret.data(), limits), opener(crypto(), secret.data()) {}
+    explicit Flow(Crypto with = crypto()) : Flow(limits_of(with.suite), with) {}
+    explicit Flow(Limits limits, Crypto with = crypto())
+        : secret(random_bytes(kSecretSize)), sealer(with, secret.data(), limits), opener(with, secret.data()) {}
 
     Bytes seal(std::uint32_t lane, std::uint64_t number, const Bytes& plain) {
         Bytes wire(plain.size() + kMessageOverhead);
@@ -41,8 +42,12 @@ struct Flow {
     MessageOpener opener;
 };
 
-TEST(Message, OpensToWhatWasSealedWithItsHeader) {
-    Flow flow;
+class EveryMessage : public testing::TestWithParam<aead::Suite> {};
+
+INSTANTIATE_TEST_SUITE_P(Message, EveryMessage, testing::ValuesIn(aead::kAllSuites), test::test_name);
+
+TEST_P(EveryMessage, OpensToWhatWasSealedWithItsHeader) {
+    Flow flow(crypto(GetParam()));
     for (const std::size_t size : {0, 1, 15, 16, 17, 4096, 100000}) {
         const Bytes plain = random_bytes(size);
         const auto opened = flow.open(7, flow.seal(7, size, plain));

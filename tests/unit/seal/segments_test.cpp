@@ -19,10 +19,12 @@ using test::random_bytes;
 
 /// Both ends of a flow, and one message of it on its way.
 struct Large {
-    explicit Large(std::uint64_t length, std::uint32_t segment = 100, MessageLimits limits = {})
+    explicit Large(std::uint64_t length, std::uint32_t segment = 100, Crypto with = crypto())
+        : Large(length, segment, limits_of(with.suite), with) {}
+    Large(std::uint64_t length, std::uint32_t segment, Limits limits, Crypto with = crypto())
         : secret(random_bytes(kSecretSize)),
-          sealer(crypto(), secret.data(), limits),
-          opener(crypto(), secret.data()),
+          sealer(with, secret.data(), limits),
+          opener(with, secret.data()),
           plain(random_bytes(length)),
           announcement{length, segment, 9} {}
 
@@ -51,9 +53,13 @@ Result<void> open(const Segments& segments, std::uint32_t position, const Bytes&
     return segments.open(position, wire.data(), wire.size(), out.data());
 }
 
-TEST(Segments, OpenToWhatWasSealed) {
+class EverySegment : public testing::TestWithParam<aead::Suite> {};
+
+INSTANTIATE_TEST_SUITE_P(Segments, EverySegment, testing::ValuesIn(aead::kAllSuites), test::test_name);
+
+TEST_P(EverySegment, OpensToWhatWasSealed) {
     for (const std::uint64_t length : {1, 99, 100, 101, 1000, 1001}) {
-        Large large(length);
+        Large large(length, 100, crypto(GetParam()));
         const auto wires = large.seal(3);
         auto segments = large.announced(wires[0]);
         ASSERT_TRUE(segments) << segments.error().line;
@@ -212,7 +218,7 @@ TEST(Segments, AreSealedAsDescribed) {
     for (std::uint8_t position = 1; position <= 3; ++position) {
         const Bytes& wire = wires[position];
         const std::size_t size = wire.size() - kSegmentOverhead;
-        std::uint8_t nonce[kNonceSize];
+        std::uint8_t nonce[kNonceRoom];
         key->nonce(5, (std::uint64_t{position} << 48) + 7, nonce);
         Bytes associated(wires[0].begin(), wires[0].begin() + 8);
         associated.insert(associated.end(), {250, 0, 0, 0, 0, 0, 0, 0});

@@ -35,7 +35,7 @@ void expect_refused(const Opened& opened, StreamOpener& opener, const DirectionS
 class EverySuite : public testing::TestWithParam<aead::Suite> {};
 
 TEST_P(EverySuite, OpensWhatWasSealedWhateverTheSizesAndPieces) {
-    Direction line({}, test::crypto(GetParam()));
+    Direction line(test::crypto(GetParam()));
     std::uint64_t bytes = 0;
     std::vector<std::size_t> sizes = {0, 1, 15, 16, 17, 4095, 65536, kMaxPlaintext - 1, kMaxPlaintext};
     for (int i = 0; i < 200; ++i) {
@@ -68,9 +68,47 @@ TEST_P(EverySuite, OpensWhatWasSealedWhateverTheSizesAndPieces) {
     EXPECT_EQ(line.opener.counters().rekeys, 0U);
 }
 
-INSTANTIATE_TEST_SUITE_P(Stream, EverySuite, testing::ValuesIn(aead::kAllSuites), [](const auto& suite) {
-    return suite.param == aead::Suite::aes_128_gcm ? "Aes128Gcm" : "Aes256Gcm";
-});
+TEST_P(EverySuite, ChangesKeysAndCloses) {
+    Direction line({4, 1 << 20}, test::crypto(GetParam()));
+    for (int i = 0; i < 10; ++i) {
+        const Bytes plain = random_bytes(100);
+        for (const Bytes& record : test::records_of(seal_data(line.sealer, plain))) {
+            const Opened opened = open_record(line.opener, record);
+            ASSERT_TRUE(opened.type.has_value()) << opened.line();
+            if (*opened.type == RecordType::data) {
+                EXPECT_EQ(opened.plain, plain);
+            }
+        }
+    }
+    EXPECT_EQ(line.receiving.epoch, 3U);
+    EXPECT_TRUE(open_record(line.opener, seal_control(line.sealer, RecordType::close)).is(RecordType::close));
+    EXPECT_TRUE(line.opener.closed());
+}
+
+TEST_P(EverySuite, RefusesAChangedByteAnotherPlaceAndAnotherSuite) {
+    const seal::Crypto crypto = test::crypto(GetParam());
+    Direction line(crypto);
+    const Bytes first = seal_data(line.sealer, random_bytes(300));
+    const Bytes second = seal_data(line.sealer, random_bytes(300));
+    const DirectionState fresh = line.receiving;
+    for (const std::size_t at : {kHeaderSize, first.size() / 2, first.size() - 1}) {
+        Bytes altered = first;
+        altered[at] ^= 0x10;
+        DirectionState state = fresh;
+        StreamOpener opener(crypto, state);
+        expect_refused(open_record(opener, altered), opener, state, kDoesNotOpen);
+    }
+    DirectionState state = fresh;
+    StreamOpener too_early(crypto, state);
+    expect_refused(open_record(too_early, second), too_early, state, kDoesNotOpen);
+    for (const aead::Suite other : aead::kAllSuites) {
+        state = fresh;
+        StreamOpener opener(test::crypto(other), state);
+        EXPECT_EQ(open_record(opener, first).is(RecordType::data), other == GetParam()) << aead::name(other);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Stream, EverySuite, testing::ValuesIn(aead::kAllSuites), test::test_name);
 
 // The records were made with Python's hmac and cryptography, from the secret 00 01 ... 1f.
 TEST(Stream, OpensTheKnownRecords) {
@@ -193,7 +231,7 @@ TEST(Stream, ARecordOfAnotherEpochIsSeen) {
 }
 
 TEST(Stream, ARecordOfAnotherSuiteIsSeen) {
-    Direction line({}, test::crypto(aead::Suite::aes_128_gcm));
+    Direction line(test::crypto(aead::Suite::aes_128_gcm));
     StreamOpener opener(test::crypto(aead::Suite::aes_256_gcm), line.receiving);
     const Bytes record = seal_data(line.sealer, random_bytes(100));
     expect_refused(open_record(opener, record), opener, line.receiving, kDoesNotOpen);
@@ -301,7 +339,7 @@ TEST(Stream, AFailingModuleEndsTheDirectionAndItsCounterIsSpent) {
                      std::uint8_t*, std::uint8_t*) -> int { return CRYPTMPI_FAILED; };
     Crypto with = test::crypto();
     with.aead = &broken;
-    Direction line({}, with);
+    Direction line(with);
     Bytes wire(100);
     std::uint8_t byte = 7;
     const iovec in = {&byte, 1};

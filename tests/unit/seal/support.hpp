@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -16,13 +17,24 @@ namespace cryptmpi::test {
 
 using Bytes = std::vector<std::uint8_t>;
 
-inline seal::Crypto crypto(aead::Suite suite = aead::Suite::aes_256_gcm) {
-    static const auto module = aead::load(CRYPTMPI_MODULE_FOLDER, "openssl");
+inline const aead::Module& loaded(const Result<aead::Module>& module) {
     if (!module) {
         ADD_FAILURE() << module.error().line;
         std::abort();
     }
-    return {module->api->aead, module->api->kex, suite};
+    return *module;
+}
+
+inline seal::Crypto crypto(aead::Suite suite = aead::Suite::aes_256_gcm) {
+    static const auto openssl = loaded(aead::load(CRYPTMPI_MODULE_FOLDER, "openssl"));
+    return {openssl.api->aead, openssl.api->kex, suite};
+}
+
+/// A suite's name as GoogleTest takes it: "AES_256_GCM".
+inline std::string test_name(const testing::TestParamInfo<aead::Suite>& suite) {
+    std::string text(aead::name(suite.param));
+    std::replace(text.begin(), text.end(), '-', '_');
+    return text;
 }
 
 inline Bytes random_bytes(std::size_t size) {
@@ -129,7 +141,8 @@ struct Direction {
     seal::StreamSealer sealer;
     seal::StreamOpener opener;
 
-    explicit Direction(seal::Limits limits = {}, seal::Crypto with = crypto())
+    explicit Direction(seal::Crypto with = crypto()) : Direction(seal::limits_of(with.suite), with) {}
+    explicit Direction(seal::Limits limits, seal::Crypto with = crypto())
         : sealer(with, sending, limits), opener(with, receiving, limits) {
         const Bytes secret = random_bytes(seal::kSecretSize);
         std::memcpy(sending.secret, secret.data(), secret.size());
