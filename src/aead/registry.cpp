@@ -183,12 +183,12 @@ Result<Module> load_kex(const std::string& folder) {
         auto module = load_once(folder, name);
         if (!module)
             unusable.push_back({name, module.error().line});
-        else if (module->api->kex != nullptr)
+        else if (module->api->kex != nullptr && module->offers(Suite::aes_256_gcm))
             return module;
     }
     if (names.empty()) return nothing_installed(folder);
-    return fail(ENOTSUP, "no usable module in '" + folder + "' offers key agreement (the module openssl does)" +
-                             reasons(unusable));
+    return fail(ENOTSUP, "no usable module in '" + folder +
+                             "' offers key agreement and AES-256-GCM (the module openssl does)" + reasons(unusable));
 }
 
 Result<Speed> measure(const Module& module, Suite suite, std::size_t size, int rounds) {

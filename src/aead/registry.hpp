@@ -43,7 +43,7 @@ Result<Module> load(const std::string& folder, const std::string& name);
 /// few record sizes (well under 5 ms in all). Errors: unknown module, module without that suite.
 Result<Module> choose(const std::string& folder, const std::string& name, Suite suite);
 
-/// The module that offers key-agreement primitives (openssl).
+/// The module that offers what a handshake needs: key-agreement primitives and AES-256-GCM (openssl).
 Result<Module> load_kex(const std::string& folder);
 
 /// Seconds that `module` needs to seal and open `size` bytes once (median of `rounds`).

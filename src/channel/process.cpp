@@ -110,6 +110,7 @@ Result<const keys::Local*> Process::local() {
     if (!job_key) return fail(ENOKEY, job_key.error().line);
     job_key_ = std::move(*job_key);
     local_.crypto = {module->api->aead, kex->api->kex, settings_.suite};
+    local_.hello_aead = kex->api->aead;
     local_.job_key = job_key_.get();
     local_.check_addresses = settings_.check_addresses;
     const iovec id{settings_.job_id.data(), settings_.job_id.size()};

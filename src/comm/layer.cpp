@@ -113,6 +113,7 @@ Result<void> Layer::load_keys() {
     if (!job_key) return tl::unexpected(job_key.error());
     job_key_ = std::move(*job_key);
     local_.crypto = {module->api->aead, kex->api->kex, settings_.suite};
+    local_.hello_aead = kex->api->aead;
     local_.job_key = job_key_.get();
     local_.check_addresses = false;  // MPI's ranks have none
     part_.module = std::string(module->api->name) + " " + module->api->version;

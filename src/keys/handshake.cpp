@@ -238,8 +238,8 @@ Result<void> mix_prologue(const Local& local, HandshakeState& state) {
 
 Result<void> do_start(const Local& local, HandshakeState& state) {
     const cryptmpi_kex& kex = *local.crypto.kex;
-    if ((local.crypto.aead->suites >> CRYPTMPI_AES_256_GCM & 1U) == 0) {
-        return fail(ENOTSUP, "handshake: the crypto module has no AES-256-GCM; choose another with the setting module");
+    if ((local.hello_aead->suites >> CRYPTMPI_AES_256_GCM & 1U) == 0) {
+        return fail(ENOTSUP, "handshake: the crypto module of the key agreement has no AES-256-GCM");
     }
     if (auto done = primitive(kex.random(state.ephemeral_private, 32), "random generator"); !done) {
         return done;
@@ -269,7 +269,7 @@ Result<void> do_write(const Local& local, HandshakeState& state, std::uint8_t* o
             return done;
         }
     }
-    const int status = PayloadCipher(*local.crypto.aead, state).seal(state.hash, state.self, out + kPayloadAt);
+    const int status = PayloadCipher(*local.hello_aead, state).seal(state.hash, state.self, out + kPayloadAt);
     if (auto done = primitive(status, "AES-256-GCM"); !done) {
         return done;
     }
@@ -294,7 +294,7 @@ Result<void> do_read(const Local& local, HandshakeState& state, const std::uint8
             return done;
         }
     }
-    switch (PayloadCipher(*local.crypto.aead, state).open(state.hash, in + kPayloadAt, state.peer)) {
+    switch (PayloadCipher(*local.hello_aead, state).open(state.hash, in + kPayloadAt, state.peer)) {
         case CRYPTMPI_OK:
             break;
         case CRYPTMPI_FORGED:

@@ -55,7 +55,8 @@ enum class Role : std::uint8_t { initiator = 1, responder = 2 };
 
 /// What one end brings to a handshake. All connections of a process share one.
 struct Local {
-    seal::Crypto crypto;  // the suite both must use
+    seal::Crypto crypto;                        // the suite both must use
+    const cryptmpi_aead* hello_aead = nullptr;  // seals the hellos, with AES-256-GCM whatever the suite is
     const JobKey* job_key = nullptr;
     bool check_addresses = true;  // refuse a peer that sees other addresses on this connection than we do
     /// What the handshake is for, which both sides must say alike; empty: a connection.
@@ -78,8 +79,7 @@ struct HandshakeState {
     std::uint8_t step;  // messages done: 0, 1, 2; 3 when finished
 };
 
-/// Starts a handshake with a fresh ephemeral key. Error (ENOTSUP): the module has no AES-256-GCM, which every handshake
-/// uses.
+/// Starts a handshake with a fresh ephemeral key. Error (ENOTSUP): hello_aead has no AES-256-GCM.
 Result<void> start(const Local& local, Role role, const Identity& self, HandshakeState& state);
 
 /// The hello that this role sends next (initiator: step 0; responder: step 1).

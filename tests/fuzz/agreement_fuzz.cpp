@@ -48,7 +48,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const int ranks = 1 + data[0] % 8;
     const int rank = data[1] % ranks;
     const keys::JobKey job_key;
-    const keys::Local local{fuzz::toy_crypto(), &job_key};
+    const keys::Local local{fuzz::toy_crypto(), fuzz::toy_crypto().aead, &job_key};
     keys::NodeId node;
     node.fill(0x33);
     Input input(data + 2, size - 2);

@@ -13,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
     const auto role = (data[0] & 1) != 0 ? keys::Role::initiator : keys::Role::responder;
     const keys::JobKey job_key;
-    const keys::Local local{fuzz::toy_crypto(), &job_key, (data[0] & 2) != 0};
+    const keys::Local local{fuzz::toy_crypto(), fuzz::toy_crypto().aead, &job_key, (data[0] & 2) != 0};
     const keys::Identity self{};
     keys::HandshakeState state{};
     std::array<std::uint8_t, keys::kHelloSize> ours{};

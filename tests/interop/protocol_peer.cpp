@@ -79,7 +79,7 @@ int main(int count, char** arguments) {
     std::memcpy(job_key.data(), from_hex(arguments[3]).data(), keys::kJobKeySize);
     keys::Identity self;
     std::memcpy(&self, from_hex(arguments[4]).data(), keys::kIdentitySize);
-    const keys::Local local{crypto, &job_key, true};
+    const keys::Local local{crypto, module.api->aead, &job_key, true};
     const bool initiator = std::string(arguments[1]) == "initiator";
 
     keys::HandshakeState state{};

@@ -22,6 +22,9 @@
 #ifndef ODD_REFUSAL
 #define ODD_REFUSAL nullptr
 #endif
+#ifndef ODD_KEX
+#define ODD_KEX nullptr
+#endif
 #ifndef ODD_DELAY_US
 #define ODD_DELAY_US 0
 #endif
@@ -68,6 +71,14 @@ const char* start() {
     return ++starts == 1 ? ODD_REFUSAL : "started twice";
 }
 
+[[maybe_unused]] constexpr cryptmpi_kex kKex = {
+    .random = [](uint8_t*, size_t) -> int { return CRYPTMPI_FAILED; },
+    .x25519_public = [](uint8_t*, const uint8_t*) -> int { return CRYPTMPI_FAILED; },
+    .x25519_shared = [](uint8_t*, const uint8_t*, const uint8_t*) -> int { return CRYPTMPI_FAILED; },
+    .sha256 = [](uint8_t*, const iovec*, size_t) -> int { return CRYPTMPI_FAILED; },
+    .hmac_sha256 = [](uint8_t*, const uint8_t*, size_t, const iovec*, size_t) -> int { return CRYPTMPI_FAILED; },
+};
+
 constexpr cryptmpi_aead kAead = {
     .suites = ODD_SUITES, .create = create, .destroy = destroy, .seal = seal, .open = ODD_OPEN};
 
@@ -76,5 +87,5 @@ constexpr cryptmpi_aead kAead = {
 extern "C" {
 extern __attribute__((visibility("default"))) const struct cryptmpi_module ODD_SYMBOL;
 const struct cryptmpi_module ODD_SYMBOL = {
-    .abi = ODD_ABI, .name = ODD_OWN_NAME, .version = "0", .aead = &kAead, .kex = nullptr, .start = start};
+    .abi = ODD_ABI, .name = ODD_OWN_NAME, .version = "0", .aead = &kAead, .kex = ODD_KEX, .start = start};
 }

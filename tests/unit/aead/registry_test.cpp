@@ -12,6 +12,7 @@ namespace cryptmpi::aead::test {
 namespace {
 
 const std::string kBroken = CRYPTMPI_ODD_MODULES "/broken";
+const std::string kKeys = CRYPTMPI_ODD_MODULES "/keys";
 const std::string kSpeeds = CRYPTMPI_ODD_MODULES "/speeds";
 
 class EmptyFolder {
@@ -106,8 +107,15 @@ TEST(Registry, NoUsableModuleListsEachWithItsReason) {
     expect_line(chosen.error().line, "; wrong-abi: it speaks module ABI 99");
     const auto kex = load_kex(kBroken);
     ASSERT_FALSE(kex);
-    expect_line(kex.error().line, "offers key agreement (the module openssl does)");
+    expect_line(kex.error().line, "offers key agreement and AES-256-GCM (the module openssl does)");
     expect_line(kex.error().line, "; wrong-cpu: this CPU lacks everything");
+}
+
+TEST(Registry, TheKeyAgreementsModuleSealsHellosToo) {
+    ASSERT_TRUE(load(kKeys, "only-128"));
+    const auto kex = load_kex(kKeys);
+    ASSERT_FALSE(kex);
+    expect_line(kex.error().line, "offers key agreement and AES-256-GCM");
 }
 
 TEST(Registry, AModuleWithoutTheSuiteIsRefusedByNameAndSkippedByAuto) {

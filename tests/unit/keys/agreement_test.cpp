@@ -40,7 +40,7 @@ struct Rank {
     Agreed agreed;
 
     Rank(int rank, std::shared_ptr<JobKey> job_key)
-        : key(std::move(job_key)), local{test::crypto(kSuite), key.get(), true} {
+        : key(std::move(job_key)), local{test::crypto(kSuite), test::crypto().aead, key.get(), true} {
         node.fill(static_cast<std::uint8_t>(rank / 2));  // two ranks a node
         std::memset(self.job, 0x4a, sizeof self.job);
         std::strcpy(self.node, ("n" + std::to_string(rank / 2)).c_str());
@@ -169,7 +169,7 @@ TEST(Agreement, AllRanksComeToOneSecretAndOneTable) {
         for (const aead::Suite suite : aead::kAllSuites) {
             Job job(count);
             for (Rank& one : job.ranks) {
-                one.local.crypto.suite = suite;
+                one.local.crypto = test::crypto(suite);
             }
             expect_everybody(job.run());
         }

@@ -38,7 +38,7 @@ struct End {
     seal::DirectionState receive{};
 
     End(Role which, std::shared_ptr<JobKey> job_key)
-        : key(std::move(job_key)), local{test::crypto(), key.get(), true}, self{}, role(which) {
+        : key(std::move(job_key)), local{test::crypto(), test::crypto().aead, key.get(), true}, self{}, role(which) {
         const Endpoint initiator = ipv4(1, 40000);
         const Endpoint responder = ipv4(2, 5000);
         self =
@@ -117,7 +117,7 @@ void expect_carries(seal::DirectionState& sending, seal::DirectionState& receivi
 
 TEST_F(Handshake, GivesBothEndsTheSameTwoDirections) {
     for (const aead::Suite suite : aead::kAllSuites) {
-        initiator.local.crypto.suite = responder.local.crypto.suite = suite;
+        initiator.local.crypto = responder.local.crypto = test::crypto(suite);
         agree();
         EXPECT_EQ(std::memcmp(initiator.send.secret, responder.receive.secret, 32), 0);
         EXPECT_EQ(std::memcmp(initiator.receive.secret, responder.send.secret, 32), 0);
@@ -438,13 +438,11 @@ TEST_F(Handshake, ItsLinesCallThePeerAsTheyAreTold) {
 TEST_F(Handshake, NeedsAModuleWithAes256) {
     cryptmpi_aead only_128 = *test::crypto().aead;
     only_128.suites = 1U << CRYPTMPI_AES_128_GCM;
-    initiator.local.crypto.aead = &only_128;
-    initiator.local.crypto.suite = aead::Suite::aes_128_gcm;
+    initiator.local.hello_aead = &only_128;
     const auto done = start(initiator.local, Role::initiator, initiator.self, initiator.state);
     ASSERT_FALSE(done.has_value());
     EXPECT_EQ(done.error().code, ENOTSUP);
-    EXPECT_EQ(done.error().line,
-              "handshake: the crypto module has no AES-256-GCM; choose another with the setting module");
+    EXPECT_EQ(done.error().line, "handshake: the crypto module of the key agreement has no AES-256-GCM");
     EXPECT_TRUE(test::all_zero(&initiator.state, sizeof initiator.state));
 }
 
