@@ -24,10 +24,16 @@ extern "C" {
 enum cryptmpi_suite {
     CRYPTMPI_AES_128_GCM = 1,
     CRYPTMPI_AES_256_GCM = 2,
+    CRYPTMPI_AEGIS_128L = 3, /* draft-irtf-cfrg-aegis-aead, all with tags of 128 bits */
+    CRYPTMPI_AEGIS_128X2 = 4,
+    CRYPTMPI_AEGIS_128X4 = 5,
+    CRYPTMPI_AEGIS_256 = 6,
+    CRYPTMPI_AEGIS_256X2 = 7,
+    CRYPTMPI_AEGIS_256X4 = 8,
 };
 
 enum {
-    CRYPTMPI_GCM_NONCE_SIZE = 12, /* bytes, the AES-GCM suites */
+    CRYPTMPI_GCM_NONCE_SIZE = 12, /* bytes, the AES-GCM suites; AEGIS' nonces are as long as its keys */
     CRYPTMPI_MAX_NONCE_SIZE = 32, /* bytes, any suite */
     CRYPTMPI_TAG_SIZE = 16,       /* bytes, every suite */
 };

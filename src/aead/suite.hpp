@@ -12,9 +12,16 @@ namespace cryptmpi::aead {
 enum class Suite : unsigned char {
     aes_128_gcm = CRYPTMPI_AES_128_GCM,
     aes_256_gcm = CRYPTMPI_AES_256_GCM,
+    aegis_128l = CRYPTMPI_AEGIS_128L,
+    aegis_128x2 = CRYPTMPI_AEGIS_128X2,
+    aegis_128x4 = CRYPTMPI_AEGIS_128X4,
+    aegis_256 = CRYPTMPI_AEGIS_256,
+    aegis_256x2 = CRYPTMPI_AEGIS_256X2,
+    aegis_256x4 = CRYPTMPI_AEGIS_256X4,
 };
 
-inline constexpr Suite kAllSuites[] = {Suite::aes_128_gcm, Suite::aes_256_gcm};
+inline constexpr Suite kAllSuites[] = {Suite::aes_128_gcm, Suite::aes_256_gcm, Suite::aegis_128l,  Suite::aegis_128x2,
+                                       Suite::aegis_128x4, Suite::aegis_256,   Suite::aegis_256x2, Suite::aegis_256x4};
 
 struct Shape {
     std::string_view name;   // as its authors write it: "AES-256-GCM"
@@ -28,6 +35,18 @@ constexpr Shape shape(Suite suite) {
             return {"AES-128-GCM", 16, 12};
         case Suite::aes_256_gcm:
             return {"AES-256-GCM", 32, 12};
+        case Suite::aegis_128l:
+            return {"AEGIS-128L", 16, 16};
+        case Suite::aegis_128x2:
+            return {"AEGIS-128X2", 16, 16};
+        case Suite::aegis_128x4:
+            return {"AEGIS-128X4", 16, 16};
+        case Suite::aegis_256:
+            return {"AEGIS-256", 32, 32};
+        case Suite::aegis_256x2:
+            return {"AEGIS-256X2", 32, 32};
+        case Suite::aegis_256x4:
+            return {"AEGIS-256X4", 32, 32};
     }
     return {};
 }

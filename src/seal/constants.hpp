@@ -30,8 +30,25 @@ struct Limits {
 // 8446 5.5: 2^34.5 blocks for an advantage of 2^-57) is far above both of these.
 inline constexpr Limits kGcmLimits = {std::uint64_t{1} << 24, std::uint64_t{1} << 36};
 
-constexpr Limits limits_of(aead::Suite) {
-    return kGcmLimits;
+// draft-irtf-cfrg-aegis-aead sets no bound for nonces that count, 2^48 messages even for random ones of 128 bits
+// (10.1.1), and 2^61 bytes for one message. These keep far from both, and yet let a flow of messages with its 2^15 keys
+// last.
+inline constexpr Limits kAegisLimits = {std::uint64_t{1} << 32, std::uint64_t{1} << 48};
+
+constexpr Limits limits_of(aead::Suite suite) {
+    switch (suite) {
+        case aead::Suite::aes_128_gcm:
+        case aead::Suite::aes_256_gcm:
+            return kGcmLimits;
+        case aead::Suite::aegis_128l:
+        case aead::Suite::aegis_128x2:
+        case aead::Suite::aegis_128x4:
+        case aead::Suite::aegis_256:
+        case aead::Suite::aegis_256x2:
+        case aead::Suite::aegis_256x4:
+            return kAegisLimits;
+    }
+    return {};
 }
 
 enum class RecordType : std::uint8_t {

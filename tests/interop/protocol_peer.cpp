@@ -73,13 +73,15 @@ int main(int count, char** arguments) {
         std::cerr << "protocol_peer initiator|responder SUITE JOB_KEY IDENTITY RECORD_LIMIT\n";
         return 2;
     }
-    const auto module = must(aead::load(CRYPTMPI_MODULE_FOLDER, "openssl"));
-    const seal::Crypto crypto{module.api->aead, module.api->kex, aead::suite_by_name(arguments[2]).value()};
+    const aead::Suite suite = aead::suite_by_name(arguments[2]).value();
+    const auto openssl = must(aead::load(CRYPTMPI_MODULE_FOLDER, "openssl"));
+    const auto module = openssl.offers(suite) ? openssl : must(aead::load(CRYPTMPI_MODULE_FOLDER, "aegis"));
+    const seal::Crypto crypto{module.api->aead, openssl.api->kex, suite};
     keys::JobKey job_key;
     std::memcpy(job_key.data(), from_hex(arguments[3]).data(), keys::kJobKeySize);
     keys::Identity self;
     std::memcpy(&self, from_hex(arguments[4]).data(), keys::kIdentitySize);
-    const keys::Local local{crypto, module.api->aead, &job_key, true};
+    const keys::Local local{crypto, openssl.api->aead, &job_key, true};
     const bool initiator = std::string(arguments[1]) == "initiator";
 
     keys::HandshakeState state{};

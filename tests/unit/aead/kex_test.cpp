@@ -19,7 +19,7 @@ const cryptmpi_kex& kex() {
 }
 
 nlohmann::json groups(const std::string& file) {
-    std::ifstream stream(CRYPTMPI_WYCHEPROOF "/" + file);
+    std::ifstream stream(CRYPTMPI_TEST_DATA "/wycheproof/" + file);
     return nlohmann::json::parse(stream)["testGroups"];
 }
 

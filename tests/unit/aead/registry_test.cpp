@@ -40,11 +40,20 @@ void expect_line(const std::string& line, const std::string& part) {
 TEST(Suites, ByNameAndNumber) {
     EXPECT_EQ(suite_by_name("AES-256-GCM"), Suite::aes_256_gcm);
     EXPECT_EQ(suite_by_name("aes-128-gcm"), Suite::aes_128_gcm);
-    for (const char* unknown : {"", "AES", "AES-256-GCM ", "AES-192-GCM", "AES-256-GCMx"})
+    EXPECT_EQ(suite_by_name("AEGIS-128L"), Suite::aegis_128l);
+    EXPECT_EQ(suite_by_name("aegis-256x4"), Suite::aegis_256x4);
+    for (const char* unknown : {"", "AES", "AES-256-GCM ", "AES-192-GCM", "AES-256-GCMx", "AEGIS-128", "AEGIS-128X"})
         EXPECT_EQ(suite_by_name(unknown), std::nullopt) << unknown;
     EXPECT_EQ(suite_by_number(1), Suite::aes_128_gcm);
     EXPECT_EQ(suite_by_number(2), Suite::aes_256_gcm);
-    for (unsigned unknown : {0U, 3U, 257U}) EXPECT_EQ(suite_by_number(unknown), std::nullopt);
+    EXPECT_EQ(suite_by_number(5), Suite::aegis_128x4);
+    for (unsigned unknown : {0U, 9U, 257U}) EXPECT_EQ(suite_by_number(unknown), std::nullopt);
+    for (const Suite suite : kAllSuites) {
+        EXPECT_EQ(suite_by_name(name(suite)), suite);
+        EXPECT_EQ(suite_by_number(static_cast<unsigned>(suite)), suite);
+        EXPECT_TRUE(key_size(suite) == 16 || key_size(suite) == 32);
+        EXPECT_LE(nonce_size(suite), std::size_t{CRYPTMPI_MAX_NONCE_SIZE});
+    }
 }
 
 TEST(Registry, ListsWhatIsInstalled) {
@@ -116,6 +125,22 @@ TEST(Registry, TheKeyAgreementsModuleSealsHellosToo) {
     const auto kex = load_kex(kKeys);
     ASSERT_FALSE(kex);
     expect_line(kex.error().line, "offers key agreement and AES-256-GCM");
+}
+
+TEST(Registry, OnlyTheModuleAegisOffersAegis) {
+    const auto aegis = load(CRYPTMPI_MODULE_FOLDER, "aegis");
+    ASSERT_TRUE(aegis) << aegis.error().line;
+    EXPECT_EQ(aegis->api->kex, nullptr);
+    for (const Suite suite : kAllSuites) {
+        const bool aes = suite == Suite::aes_128_gcm || suite == Suite::aes_256_gcm;
+        EXPECT_EQ(aegis->offers(suite), !aes);
+        const auto chosen = choose(CRYPTMPI_MODULE_FOLDER, "auto", suite);
+        ASSERT_TRUE(chosen) << chosen.error().line;
+        EXPECT_EQ(std::string(chosen->api->name) == "aegis", !aes);
+    }
+    const auto named = choose(CRYPTMPI_MODULE_FOLDER, "openssl", Suite::aegis_128l);
+    ASSERT_FALSE(named);
+    expect_line(named.error().line, "module 'openssl' does not offer AEGIS-128L here");
 }
 
 TEST(Registry, AModuleWithoutTheSuiteIsRefusedByNameAndSkippedByAuto) {

@@ -110,7 +110,11 @@ TEST_F(SettingsTest, MistakesInTheFileAreOneLineWithPlace) {
     write("enabled = true\ncypher = \"AES-256-GCM\"\n");
     expect_one_line_with(error_with(), {"config.toml:2: ", "\"cypher\"", "did you mean \"cipher\"", "plaintext_peers"});
     write("cipher = \"DES\"\n");
-    expect_one_line_with(error_with(), {"config.toml:1: cipher: ", "\"DES\"", "AES-128-GCM, AES-256-GCM"});
+    expect_one_line_with(error_with(), {"config.toml:1: cipher: ", "\"DES\"",
+                                        "AES-128-GCM, AES-256-GCM, AEGIS-128L, AEGIS-128X2, AEGIS-128X4, AEGIS-256, "
+                                        "AEGIS-256X2, AEGIS-256X4"});
+    write("cipher = \"AEGIS-128X\"\n");  // of which kind it is must be said
+    expect_one_line_with(error_with(), {"\"AEGIS-128X\"", "AEGIS-128X2, AEGIS-128X4"});
     write("enabled = \"maybe\"\n");
     expect_one_line_with(error_with(), {"config.toml:1: enabled: ", "true, false"});
     write("scope = 3\n");

@@ -67,6 +67,22 @@ TEST(KeySchedule, NonceIsTheBaseXorTheBigEndianCounter) {
     EXPECT_EQ(Bytes(nonce, nonce + 12), from_hex("0d809224566a231a1e3a9a14"));
 }
 
+TEST(KeySchedule, LongerNoncesCountInTheirLastBytes) {
+    const std::pair<aead::Suite, const char*> known[] = {
+        {aead::Suite::aegis_128x4, "0d8092245d426a7096b2129c441f193d"},
+        {aead::Suite::aegis_256, "0d8092245749667d979157fbcdb4d4d24b010582f9782daebdc8b19ea759c8cf"},
+    };
+    for (const auto& [suite, expected] : known) {
+        const auto key = RecordKey::derive(test::crypto(suite), counting_secret().data());
+        ASSERT_TRUE(key.has_value());
+        std::uint8_t nonce[kNonceRoom];
+        key->nonce(0x0a0b0c0d, 0x0123456789abcdefULL, nonce);
+        Bytes padded = from_hex(expected);
+        padded.resize(kNonceRoom);
+        EXPECT_EQ(Bytes(nonce, nonce + kNonceRoom), padded);
+    }
+}
+
 TEST(KeySchedule, AMovedKeyKeepsItsNoncesAndEmptiesTheOther) {
     auto made = RecordKey::derive(test::crypto(), counting_secret().data());
     ASSERT_TRUE(made.has_value());

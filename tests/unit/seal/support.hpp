@@ -1,4 +1,4 @@
-// What the tests of seal and keys share: primitives from the openssl module, random bytes, a pair of ends.
+// What the tests of seal and keys share: primitives from the modules openssl and aegis, random bytes, a pair of ends.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -27,7 +27,8 @@ inline const aead::Module& loaded(const Result<aead::Module>& module) {
 
 inline seal::Crypto crypto(aead::Suite suite = aead::Suite::aes_256_gcm) {
     static const auto openssl = loaded(aead::load(CRYPTMPI_MODULE_FOLDER, "openssl"));
-    return {openssl.api->aead, openssl.api->kex, suite};
+    static const auto aegis = loaded(aead::load(CRYPTMPI_MODULE_FOLDER, "aegis"));
+    return {(openssl.offers(suite) ? openssl : aegis).api->aead, openssl.api->kex, suite};
 }
 
 /// A suite's name as GoogleTest takes it: "AES_256_GCM".

@@ -1,0 +1,216 @@
+// The AEGIS ciphers (draft-irtf-cfrg-aegis-aead) from libaegis, which is linked in: third_party/libaegis.
+#include <aegis.h>
+#include <cryptmpi/module.h>
+
+#include <cstdlib>
+#include <cstring>
+
+extern "C" {
+#include <common/cpu.h>
+}
+
+namespace {
+
+// A message in one piece goes by `seal` and `open`, others by the functions that keep a state between the pieces. All
+// that open leave zeros of a forgery.
+struct Calls {
+    size_t key_size;
+    int (*seal)(uint8_t* out, uint8_t* tag, size_t tag_size, const uint8_t* in, size_t size, const uint8_t* aad,
+                size_t aad_size, const uint8_t* nonce, const uint8_t* key);
+    int (*open)(uint8_t* out, const uint8_t* in, size_t size, const uint8_t* tag, size_t tag_size, const uint8_t* aad,
+                size_t aad_size, const uint8_t* nonce, const uint8_t* key);
+    bool (*seal_pieces)(const uint8_t* key, const uint8_t* nonce, const uint8_t* aad, size_t aad_size, const iovec* in,
+                        size_t in_count, uint8_t* out, uint8_t* tag);
+    bool (*open_pieces)(const uint8_t* key, const uint8_t* nonce, const uint8_t* aad, size_t aad_size,
+                        const uint8_t* in, const iovec* out, size_t out_count, const uint8_t* tag);
+};
+
+template <class State, auto kBegin, auto kUpdate, auto kEnd>
+bool seal_pieces(const uint8_t* key, const uint8_t* nonce, const uint8_t* aad, size_t aad_size, const iovec* in,
+                 size_t in_count, uint8_t* out, uint8_t* tag) {
+    State state;
+    kBegin(&state, aad, aad_size, nonce, key);
+    bool good = true;
+    for (size_t i = 0; i < in_count; ++i) {
+        if (in[i].iov_len == 0) continue;
+        good &= kUpdate(&state, out, static_cast<const uint8_t*>(in[i].iov_base), in[i].iov_len) == 0;
+        out += in[i].iov_len;
+    }
+    good &= kEnd(&state, tag, CRYPTMPI_TAG_SIZE) == 0;
+    explicit_bzero(&state, sizeof state);
+    return good;
+}
+
+template <class State, auto kBegin, auto kUpdate, auto kEnd>
+bool open_pieces(const uint8_t* key, const uint8_t* nonce, const uint8_t* aad, size_t aad_size, const uint8_t* in,
+                 const iovec* out, size_t out_count, const uint8_t* tag) {
+    State state;
+    kBegin(&state, aad, aad_size, nonce, key);
+    bool good = true;
+    for (size_t i = 0; i < out_count; ++i) {
+        if (out[i].iov_len == 0) continue;
+        good &= kUpdate(&state, static_cast<uint8_t*>(out[i].iov_base), in, out[i].iov_len) == 0;
+        in += out[i].iov_len;
+    }
+    good &= kEnd(&state, tag, CRYPTMPI_TAG_SIZE) == 0;  // in constant time
+    explicit_bzero(&state, sizeof state);
+    for (size_t i = 0; i < out_count && !good; ++i)
+        if (out[i].iov_len > 0) std::memset(out[i].iov_base, 0, out[i].iov_len);
+    return good;
+}
+
+#define CALLS(cipher)                                                                       \
+    {                                                                                       \
+        cipher##_KEYBYTES, cipher##_encrypt_detached, cipher##_decrypt_detached,            \
+            seal_pieces<cipher##_state, cipher##_state_init, cipher##_state_encrypt_update, \
+                        cipher##_state_encrypt_final>,                                      \
+            open_pieces<cipher##_state, cipher##_state_init, cipher##_state_decrypt_update, \
+                        cipher##_state_decrypt_final>                                       \
+    }
+constexpr Calls kAegis128l = CALLS(aegis128l);
+constexpr Calls kAegis128x2 = CALLS(aegis128x2);
+constexpr Calls kAegis128x4 = CALLS(aegis128x4);
+constexpr Calls kAegis256 = CALLS(aegis256);
+constexpr Calls kAegis256x2 = CALLS(aegis256x2);
+constexpr Calls kAegis256x4 = CALLS(aegis256x4);
+#undef CALLS
+
+const Calls* calls_of(int suite) {
+    switch (suite) {
+        case CRYPTMPI_AEGIS_128L:
+            return &kAegis128l;
+        case CRYPTMPI_AEGIS_128X2:
+            return &kAegis128x2;
+        case CRYPTMPI_AEGIS_128X4:
+            return &kAegis128x4;
+        case CRYPTMPI_AEGIS_256:
+            return &kAegis256;
+        case CRYPTMPI_AEGIS_256X2:
+            return &kAegis256x2;
+        case CRYPTMPI_AEGIS_256X4:
+            return &kAegis256x4;
+        default:
+            return nullptr;
+    }
+}
+
+// AEGIS has no key schedule. One cache line, and nobody else's.
+struct alignas(64) Context {
+    uint8_t key[32];
+    const Calls* calls;
+};
+
+void* create(int suite, const uint8_t* key) {
+    const Calls* calls = calls_of(suite);
+    if (calls == nullptr) return nullptr;
+    auto* context = static_cast<Context*>(std::aligned_alloc(alignof(Context), sizeof(Context)));
+    if (context == nullptr) return nullptr;
+    std::memcpy(context->key, key, calls->key_size);
+    context->calls = calls;
+    return context;
+}
+
+void destroy(void* context) {
+    if (context == nullptr) return;
+    explicit_bzero(context, sizeof(Context));
+    std::free(context);
+}
+
+// HOT PATH: a message of few bytes in several pieces is copied, which is quicker than to keep a state between them.
+constexpr size_t kCopied = 2048;
+
+size_t total(const iovec* pieces, size_t count) {
+    size_t size = 0;
+    for (size_t i = 0; i < count; ++i) size += pieces[i].iov_len;
+    return size;
+}
+
+bool seal_copied(const Context& c, const uint8_t* nonce, const uint8_t* aad, size_t aad_size, const iovec* in,
+                 size_t in_count, size_t size, uint8_t* out, uint8_t* tag) {
+    uint8_t copy[kCopied];
+    size_t at = 0;
+    for (size_t i = 0; i < in_count; ++i) {
+        if (in[i].iov_len == 0) continue;
+        std::memcpy(copy + at, in[i].iov_base, in[i].iov_len);
+        at += in[i].iov_len;
+    }
+    const int failed = c.calls->seal(out, tag, CRYPTMPI_TAG_SIZE, copy, size, aad, aad_size, nonce, c.key);
+    explicit_bzero(copy, size);
+    return failed == 0;
+}
+
+bool open_copied(const Context& c, const uint8_t* nonce, const uint8_t* aad, size_t aad_size, const uint8_t* in,
+                 size_t size, const iovec* out, size_t out_count, const uint8_t* tag) {
+    uint8_t copy[kCopied];
+    const int forged = c.calls->open(copy, in, size, tag, CRYPTMPI_TAG_SIZE, aad, aad_size, nonce, c.key);
+    size_t at = 0;
+    for (size_t i = 0; i < out_count; ++i) {
+        if (out[i].iov_len == 0) continue;
+        std::memcpy(out[i].iov_base, copy + at, out[i].iov_len);  // zeros, if it was forged
+        at += out[i].iov_len;
+    }
+    explicit_bzero(copy, size);
+    return forged == 0;
+}
+
+int seal(void* opaque, const uint8_t* nonce, const uint8_t* aad, size_t aad_size, const iovec* in, size_t in_count,
+         uint8_t* out, uint8_t tag[16]) {
+    const Context& c = *static_cast<const Context*>(opaque);
+    bool good;
+    if (in_count <= 1) {
+        const iovec whole = in_count == 1 ? in[0] : iovec{};
+        good = c.calls->seal(out, tag, CRYPTMPI_TAG_SIZE, static_cast<const uint8_t*>(whole.iov_base), whole.iov_len,
+                             aad, aad_size, nonce, c.key) == 0;
+    } else if (const size_t size = total(in, in_count); size <= kCopied) {
+        good = seal_copied(c, nonce, aad, aad_size, in, in_count, size, out, tag);
+    } else {
+        good = c.calls->seal_pieces(c.key, nonce, aad, aad_size, in, in_count, out, tag);
+    }
+    return good ? CRYPTMPI_OK : CRYPTMPI_FAILED;
+}
+
+int open(void* opaque, const uint8_t* nonce, const uint8_t* aad, size_t aad_size, const uint8_t* in, size_t size,
+         const iovec* out, size_t out_count, const uint8_t tag[16]) {
+    const Context& c = *static_cast<const Context*>(opaque);
+    bool good;
+    if (out_count <= 1) {
+        auto* const whole = out_count == 1 ? static_cast<uint8_t*>(out[0].iov_base) : nullptr;
+        good = c.calls->open(whole, in, size, tag, CRYPTMPI_TAG_SIZE, aad, aad_size, nonce, c.key) == 0;
+    } else if (size <= kCopied) {
+        good = open_copied(c, nonce, aad, aad_size, in, size, out, out_count, tag);
+    } else {
+        good = c.calls->open_pieces(c.key, nonce, aad, aad_size, in, out, out_count, tag);
+    }
+    return good ? CRYPTMPI_OK : CRYPTMPI_FORGED;
+}
+
+const char* start() {
+    if (aegis_init() != 0) return "libaegis cannot be started";
+    // Without these the library falls back to AES in software, which is slow.
+    const bool x86 = aegis_runtime_has_aesni() != 0 && aegis_runtime_has_avx() != 0;
+    const bool arm = aegis_runtime_has_neon_aes() != 0;
+    return x86 || arm ? nullptr : "this CPU lacks AES instructions (on x86 with AVX), which libaegis needs";
+}
+
+constexpr cryptmpi_aead kAead = {
+    .suites = 1U << CRYPTMPI_AEGIS_128L | 1U << CRYPTMPI_AEGIS_128X2 | 1U << CRYPTMPI_AEGIS_128X4 |
+              1U << CRYPTMPI_AEGIS_256 | 1U << CRYPTMPI_AEGIS_256X2 | 1U << CRYPTMPI_AEGIS_256X4,
+    .create = create,
+    .destroy = destroy,
+    .seal = seal,
+    .open = open,
+};
+
+}  // namespace
+
+extern "C" {
+extern __attribute__((visibility("default"))) const struct cryptmpi_module cryptmpi_module;
+const struct cryptmpi_module cryptmpi_module = {
+    .abi = CRYPTMPI_MODULE_ABI,
+    .name = "aegis",
+    .version = LIBAEGIS_VERSION,
+    .aead = &kAead,
+    .kex = nullptr,
+    .start = start,
+};
+}
