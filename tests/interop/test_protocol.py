@@ -2,20 +2,33 @@
 
 import hashlib
 import hmac
+import json
 import os
 import subprocess
 from pathlib import Path
 
+import aegis
 import pytest
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from noise.connection import NoiseConnection
 from noise.exceptions import NoiseInvalidMessage
 
-SUITES = {"AES-128-GCM": (1, 16), "AES-256-GCM": (2, 32)}
+# Number, bytes of a key, bytes of a nonce, cipher.
+SUITES = {
+    "AES-128-GCM": (1, 16, 12, AESGCM),
+    "AES-256-GCM": (2, 32, 12, AESGCM),
+    "AEGIS-128L": (3, 16, 16, lambda key: aegis.Aegis(key, 1)),
+    "AEGIS-128X2": (4, 16, 16, lambda key: aegis.Aegis(key, 2)),
+    "AEGIS-128X4": (5, 16, 16, lambda key: aegis.Aegis(key, 4)),
+    "AEGIS-256": (6, 32, 32, lambda key: aegis.Aegis(key, 1)),
+    "AEGIS-256X2": (7, 32, 32, lambda key: aegis.Aegis(key, 2)),
+    "AEGIS-256X4": (8, 32, 32, lambda key: aegis.Aegis(key, 4)),
+}
 DATA, CONFIRM, REKEY, CLOSE = 1, 2, 3, 4
 JOB_KEY = bytes(range(100, 132))
-PEER = Path(os.environ.get("TEST_BUILD", Path(__file__).resolve().parents[2] / "build" / "release")) / "bin" / "protocol_peer"
+REPOSITORY = Path(__file__).resolve().parents[2]
+PEER = Path(os.environ.get("TEST_BUILD", REPOSITORY / "build" / "release")) / "bin" / "protocol_peer"
 
 
 def endpoint(last, port):
@@ -41,17 +54,17 @@ class Direction:
     """One direction of a connection, from its secret."""
 
     def __init__(self, secret, suite):
-        self.key_size = SUITES[suite][1]
+        _, self.key_size, self.nonce_size, self.new_cipher = SUITES[suite]
         self.use(secret)
 
     def use(self, secret):
         self.secret = secret
-        self.cipher = AESGCM(expand(secret, b"key", self.key_size))
-        self.base = int.from_bytes(expand(secret, b"nonce", 12), "big")
+        self.cipher = self.new_cipher(expand(secret, b"key", self.key_size))
+        self.base = int.from_bytes(expand(secret, b"nonce", self.nonce_size), "big")
         self.counter = 0
 
     def nonce(self):
-        nonce = (self.base ^ self.counter).to_bytes(12, "big")
+        nonce = (self.base ^ self.counter).to_bytes(self.nonce_size, "big")
         self.counter += 1
         return nonce
 
@@ -154,6 +167,24 @@ def shake_hands(role, suite, record_limit=1 << 24):
     return ours, Direction(states.cipher_state_encrypt.k, suite), Direction(states.cipher_state_decrypt.k, suite)
 
 
+def vectors():
+    return json.loads((REPOSITORY / "tests" / "data" / "aegis" / "draft-irtf-cfrg-aegis-aead-17.json").read_text())
+
+
+@pytest.mark.parametrize("vector", vectors(), ids=lambda vector: vector["section"])
+def test_aegis_gives_the_vectors(vector):
+    key, nonce, ad, sealed = (bytes.fromhex(vector[name]) for name in ("key", "nonce", "ad", "ct"))
+    sealed += bytes.fromhex(vector["tag"])
+    cipher = SUITES[vector["suite"]][3](key)
+    if "msg" in vector:
+        plain = bytes.fromhex(vector["msg"])
+        assert cipher.encrypt(nonce, plain, ad) == sealed
+        assert cipher.decrypt(nonce, sealed, ad) == plain
+    else:
+        with pytest.raises(aegis.InvalidTag):
+            cipher.decrypt(nonce, sealed, ad)
+
+
 def test_records_pass_both_ways(role, suite):
     ours, send, receive = shake_hands(role, suite)
     assert receive.open(ours.control("c")) == [(CONFIRM, b"")]
@@ -183,7 +214,7 @@ def test_an_altered_record_opens_on_neither_side(role, suite):
     ours, send, receive = shake_hands(role, suite)
     record = bytearray(ours.seal(b"something"))
     record[-1] ^= 1
-    with pytest.raises(InvalidTag):
+    with pytest.raises((InvalidTag, aegis.InvalidTag)):
         receive.open(bytes(record))
     record = bytearray(send.seal(DATA, b"something"))
     record[-1] ^= 1
