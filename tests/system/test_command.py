@@ -139,7 +139,9 @@ def test_key_unreadable(home, tmp_path):
 
 
 @pytest.mark.parametrize("variables, pieces", [
-    ({"CRYPTMPI_CIPHER": "ROT13"}, ["CRYPTMPI_CIPHER", "ROT13", "AES-256-GCM"]),
+    ({"CRYPTMPI_CIPHER": "ROT13"}, ["CRYPTMPI_CIPHER", "ROT13", "AES-256-GCM", "AEGIS-128X4"]),
+    ({"CRYPTMPI_CIPHER": "AEGIS-128X4", "CRYPTMPI_MODULE": "openssl"}, ["openssl", "AEGIS-128X4", "module=auto"]),
+    ({"CRYPTMPI_MODULE": "aegis"}, ["aegis", "AES-256-GCM", "another cipher"]),
     ({"CRYPTMPI_MODULE": "nonesuch"}, ["nonesuch", "openssl"]),
     ({"CRYPTMPI_CYPHER": "AES-256-GCM"}, ["CRYPTMPI_CYPHER", "CRYPTMPI_CIPHER"]),
     ({"CRYPTMPI_CONFIG": "/nowhere.toml"}, ["/nowhere.toml", "CRYPTMPI_CONFIG"]),
@@ -383,7 +385,10 @@ def test_doctor(home):
     done = cryptmpi(home, "doctor", "--json")
     found = json.loads(done.stdout)
     assert done.returncode == (0 if found["ok"] else 1)
-    assert any(module["name"] == "openssl" and module["usable"] for module in found["modules"])
+    modules = {module["name"]: module for module in found["modules"]}
+    assert modules["openssl"]["usable"] and modules["aegis"]["usable"]
+    assert modules["aegis"]["gb_per_s"].keys() >= {"AEGIS-128L", "AEGIS-128X2", "AEGIS-128X4", "AEGIS-256"}
+    assert found["chosen_module"] != "aegis"  # only where it is asked for
     assert found["key_file"]["mode"] == "0600" and found["key_file"]["usable"]
     assert found["layers"]["channel"]["usable"] and found["layers"]["mpi"]["usable"]
     assert set(found["layers"]["mpi"]["abis"]) == {"standard", "mpich", "openmpi"} and found["layers"]["mpi"]["abis"]["standard"]

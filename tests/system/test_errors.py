@@ -28,16 +28,17 @@ def errors_of(end):
     return {seen["connect_error"], seen["read_error"], seen["write_error"]}
 
 
-def test_both_sealed(nodes, sealing):
+@pytest.mark.parametrize("cipher", ["AES-256-GCM", "AEGIS-128X4"])
+def test_both_sealed(cipher, nodes, sealing):
     report = sealing.report_file()
-    environment = sealing.environment(report)
+    environment = sealing.environment(report, **({} if cipher == "AES-256-GCM" else {"cipher": cipher}))
     ends = talk(nodes, environment, environment)
     for seen, said in ends:
         assert seen["complete"] and not seen["read_error"], (seen, said)
         assert error_lines(said) == []
     parts = sealing.parts(report)
     assert sum(part["sealed_bytes_sent"] for part in parts) == sum(part["sealed_bytes_received"] for part in parts) == 20 * 5500
-    assert all(part["suite"] == "AES-256-GCM" and part["not_sealed"] == [] for part in parts)
+    assert all(part["suite"] == cipher and part["not_sealed"] == [] for part in parts)
 
 
 def test_wrong_key(nodes, sealing):
@@ -50,9 +51,10 @@ def test_wrong_key(nodes, sealing):
     assert sum(part["sealed_bytes_sent"] for part in parts) == 0
 
 
-def test_other_cipher(nodes, sealing):
-    ends = talk(nodes, sealing.environment(), sealing.environment(cipher="AES-128-GCM"))
-    refused(ends, ["AES-128-GCM", "AES-256-GCM"])
+@pytest.mark.parametrize("ciphers", [("AES-256-GCM", "AES-128-GCM"), ("AES-256-GCM", "AEGIS-256"), ("AEGIS-128X2", "AEGIS-128X4")], ids="-".join)
+def test_other_cipher(ciphers, nodes, sealing):
+    ends = talk(nodes, *(sealing.environment(cipher=cipher) for cipher in ciphers))
+    refused(ends, ciphers)
     assert "EPROTO" in errors_of(ends[0]) | errors_of(ends[1]), ends
 
 

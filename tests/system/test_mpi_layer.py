@@ -180,12 +180,14 @@ def test_other_key_on_one_rank(rank, build, nodes, tmp_path):
     start_fails(mpi, nodes, sealing, ranks, 4, ["job key", "rank"])
 
 
-def test_other_cipher_on_one_rank(build, nodes, tmp_path):
+@pytest.mark.parametrize("ciphers", [("AES-256-GCM", "AES-128-GCM"), ("AES-256-GCM", "AEGIS-128L"), ("AEGIS-128X2", "AEGIS-128X4")],
+                         ids="-".join)
+def test_other_cipher_on_one_rank(ciphers, build, nodes, tmp_path):
     mpi = stacks.stack("openmpi-4.1.4")
     program = build(mpi, REPOSITORY / "tests" / "system" / "messages.c")
-    sealing = sealing_of(tmp_path, nodes)
-    ranks = with_one_different(sealing, 2, "export CRYPTMPI_CIPHER=AES-128-GCM", [str(program), "split"])
-    start_fails(mpi, nodes, sealing, ranks, 4, ["AES-128-GCM", "AES-256-GCM", "rank 2"])
+    sealing = sealing_of(tmp_path, nodes, cipher=ciphers[0])
+    ranks = with_one_different(sealing, 2, f"export CRYPTMPI_CIPHER={ciphers[1]}", [str(program), "split"])
+    start_fails(mpi, nodes, sealing, ranks, 4, [*ciphers, "rank 2"])
 
 
 @pytest.mark.parametrize("rank", [0, 2, 3])
