@@ -42,11 +42,11 @@ void add(Layer& layer, Communicator* parent, std::string_view how, std::uint64_t
     layer.add(made, *id);
 }
 
-/// Where several threads call MPI, the communicator of our own traffic is made together with the user's: later, it
-/// would be by threads at the same time, which Open MPI does not always survive (they wait for each other in
+/// Where several threads of a rank call MPI, the communicator of our own traffic is made together with the user's:
+/// later, it would be by threads at the same time, which Open MPI does not always survive (they wait for each other in
 /// ompi_comm_nextcid), and the program may have taken care not to do that.
 void prepare_for_threads(Layer& layer, MPI_Comm made) {
-    if (!layer.threads() || made == MPI_COMM_NULL) return;
+    if (!layer.threads_somewhere() || made == MPI_COMM_NULL) return;
     std::shared_ptr<Communicator> communicator;
     {
         const auto guard = layer.guard();

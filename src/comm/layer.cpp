@@ -190,7 +190,11 @@ void Layer::make_ways() {
     mpi.Comm_group(MPI_COMM_WORLD, &group);
     mpi.Comm_create(MPI_COMM_WORLD, group, &ways_.comm);
     mpi.Group_free(&group);
-    if (threads_) world->own_traffic(mpi);
+    int mine = threads_ ? 1 : 0;
+    int any = 0;
+    mpi.Allreduce(&mine, &any, 1, MPI_INT, MPI_MAX, ways_.comm);
+    threads_somewhere_ = any != 0;
+    if (threads_somewhere_) world->own_traffic(mpi);
     int* most = nullptr;
     int known = 0;
     mpi.Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&most), &known);

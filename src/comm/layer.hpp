@@ -108,6 +108,8 @@ public:
 
     /// Several threads call MPI: our state is for one at a time, and no lock is held while MPI blocks.
     bool threads() const { return threads_; }
+    /// On one rank at least, which is what all ranks know.
+    bool threads_somewhere() const { return threads_somewhere_; }
     std::unique_lock<std::recursive_mutex> guard() {
         return threads_ ? std::unique_lock(lock_) : std::unique_lock<std::recursive_mutex>();
     }
@@ -143,6 +145,7 @@ private:
     std::string name_;
     bool begun_ = false;
     bool threads_ = false;
+    bool threads_somewhere_ = false;
     std::recursive_mutex lock_;
     std::unique_ptr<keys::JobKey> job_key_;
     keys::Local local_;
