@@ -17,6 +17,14 @@ using test::Bytes;
 using test::crypto;
 using test::random_bytes;
 
+/// A flow's key in its first epoch, as docs/protocol.md has it.
+Result<RecordKey> first_key(const Bytes& flow_secret) {
+    Secret<kSecretSize> epoch;
+    const std::string label("mpi epoch\0\0", 11);
+    EXPECT_TRUE(expand(*crypto().kex, flow_secret.data(), label, epoch.data(), kSecretSize));
+    return RecordKey::derive(crypto(), epoch.data());
+}
+
 /// Both ends of a flow, and one message of it on its way.
 struct Large {
     explicit Large(std::uint64_t length, std::uint32_t segment = 100, Crypto with = crypto())
@@ -123,12 +131,22 @@ TEST(Segments, DoNotOpenAtAnotherPositionOrInAnotherMessage) {
 }
 
 TEST(Segments, AreBoundToTheLengthThatWasAnnounced) {
-    // Two lengths under one number, which a correct sender never says.
+    // Two lengths under one number, which no sealer says (debug builds stop one that repeats a nonce): made by hand.
     Large large(300);
     const auto wires = large.seal(0);
-    MessageSealer sealer(crypto(), large.secret.data());
-    Bytes announcement(kAnnouncedWire);
-    ASSERT_TRUE(sealer.announce(5, 0, {200, 100, 9}, announcement.data()));
+    Bytes announcement(wires[0].begin(), wires[0].begin() + kMessageHeaderSize);
+    announcement.resize(kAnnouncedWire);
+    auto key = first_key(large.secret);
+    ASSERT_TRUE(key);
+    std::uint8_t nonce[kNonceRoom];
+    key->nonce(5, 0, nonce);
+    std::uint8_t payload[kAnnouncementSize];
+    write_announcement({200, 100, 9}, payload);
+    const iovec in{payload, sizeof payload};
+    std::uint8_t* const body = announcement.data() + kMessageHeaderSize;
+    ASSERT_EQ(crypto().aead->seal(key->context(), nonce, announcement.data(), kMessageHeaderSize, &in, 1, body,
+                                  body + sizeof payload),
+              CRYPTMPI_OK);
     auto segments = large.announced(announcement);
     ASSERT_TRUE(segments);
     Bytes out;
@@ -210,10 +228,7 @@ TEST(Segments, AreSealedAsDescribed) {
     // docs/protocol.md, step by step.
     Large large(250);
     const auto wires = large.seal(7);
-    Secret<kSecretSize> epoch;
-    const std::string label("mpi epoch\0\0", 11);
-    ASSERT_TRUE(expand(*crypto().kex, large.secret.data(), label, epoch.data(), kSecretSize));
-    auto key = RecordKey::derive(crypto(), epoch.data());
+    auto key = first_key(large.secret);
     ASSERT_TRUE(key);
     for (std::uint8_t position = 1; position <= 3; ++position) {
         const Bytes& wire = wires[position];
