@@ -2,14 +2,52 @@
 #include <aegis.h>
 #include <cryptmpi/module.h>
 
-#include <cstdlib>
 #include <cstring>
+#include <new>
+
+#include "base/secret_memory.hpp"
 
 extern "C" {
 #include <common/cpu.h>
 }
 
 namespace {
+
+// libaegis leaves the key behind: in vector registers, which the loader writes to the stack when it binds the program's
+// next call, and on the stack, where they did not suffice.
+
+#if defined(__x86_64__)
+bool wide_registers;  // of AVX-512
+
+[[gnu::noinline, gnu::target("avx512f")]] void wipe_upper_registers() {
+    asm volatile(
+        "vpxord %%zmm16, %%zmm16, %%zmm16\n vpxord %%zmm17, %%zmm17, %%zmm17\n vpxord %%zmm18, %%zmm18, %%zmm18\n"
+        "vpxord %%zmm19, %%zmm19, %%zmm19\n vpxord %%zmm20, %%zmm20, %%zmm20\n vpxord %%zmm21, %%zmm21, %%zmm21\n"
+        "vpxord %%zmm22, %%zmm22, %%zmm22\n vpxord %%zmm23, %%zmm23, %%zmm23\n vpxord %%zmm24, %%zmm24, %%zmm24\n"
+        "vpxord %%zmm25, %%zmm25, %%zmm25\n vpxord %%zmm26, %%zmm26, %%zmm26\n vpxord %%zmm27, %%zmm27, %%zmm27\n"
+        "vpxord %%zmm28, %%zmm28, %%zmm28\n vpxord %%zmm29, %%zmm29, %%zmm29\n vpxord %%zmm30, %%zmm30, %%zmm30\n"
+        "vpxord %%zmm31, %%zmm31, %%zmm31\n" ::
+            : "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", "xmm24", "xmm25", "xmm26",
+              "xmm27", "xmm28", "xmm29", "xmm30", "xmm31");
+}
+
+[[gnu::noinline, gnu::target("avx")]] void wipe_registers() {
+    asm volatile("vzeroall" ::
+                     : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11",
+                       "xmm12", "xmm13", "xmm14", "xmm15");
+    if (wide_registers) wipe_upper_registers();
+}
+#else
+void wipe_registers() {}
+#endif
+
+// Called where libaegis was, the array has its frames' place; the deepest has 1800 bytes (GCC 12). AddressSanitizer
+// would put it elsewhere.
+[[gnu::noinline, gnu::no_sanitize_address]] void wipe_what_is_left() {
+    uint8_t left[2560];
+    explicit_bzero(left, sizeof left);
+    wipe_registers();
+}
 
 // A message in one piece goes by `seal` and `open`, others by the functions that keep a state between the pieces. All
 // that open leave zeros of a forgery.
@@ -37,6 +75,7 @@ bool seal_pieces(const uint8_t* key, const uint8_t* nonce, const uint8_t* aad, s
         out += in[i].iov_len;
     }
     good &= kEnd(&state, tag, CRYPTMPI_TAG_SIZE) == 0;
+    wipe_what_is_left();
     explicit_bzero(&state, sizeof state);
     return good;
 }
@@ -53,6 +92,7 @@ bool open_pieces(const uint8_t* key, const uint8_t* nonce, const uint8_t* aad, s
         in += out[i].iov_len;
     }
     good &= kEnd(&state, tag, CRYPTMPI_TAG_SIZE) == 0;  // in constant time
+    wipe_what_is_left();
     explicit_bzero(&state, sizeof state);
     for (size_t i = 0; i < out_count && !good; ++i)
         if (out[i].iov_len > 0) std::memset(out[i].iov_base, 0, out[i].iov_len);
@@ -95,6 +135,7 @@ const Calls* calls_of(int suite) {
 }
 
 // AEGIS has no key schedule. One cache line, and nobody else's.
+static_assert(cryptmpi::kSecretAlignment % 64 == 0);
 struct alignas(64) Context {
     uint8_t key[32];
     const Calls* calls;
@@ -103,17 +144,30 @@ struct alignas(64) Context {
 void* create(int suite, const uint8_t* key) {
     const Calls* calls = calls_of(suite);
     if (calls == nullptr) return nullptr;
-    auto* context = static_cast<Context*>(std::aligned_alloc(alignof(Context), sizeof(Context)));
-    if (context == nullptr) return nullptr;
+    void* const memory = cryptmpi::take_secret_memory(sizeof(Context));
+    if (memory == nullptr) return nullptr;
+    auto* context = new (memory) Context{};
     std::memcpy(context->key, key, calls->key_size);
     context->calls = calls;
     return context;
 }
 
 void destroy(void* context) {
-    if (context == nullptr) return;
-    explicit_bzero(context, sizeof(Context));
-    std::free(context);
+    cryptmpi::give_back_secret_memory(context, sizeof(Context));
+}
+
+bool seal_whole(const Context& c, const uint8_t* nonce, const uint8_t* aad, size_t aad_size, const uint8_t* in,
+                size_t size, uint8_t* out, uint8_t* tag) {
+    const int failed = c.calls->seal(out, tag, CRYPTMPI_TAG_SIZE, in, size, aad, aad_size, nonce, c.key);
+    wipe_what_is_left();
+    return failed == 0;
+}
+
+bool open_whole(const Context& c, const uint8_t* nonce, const uint8_t* aad, size_t aad_size, const uint8_t* in,
+                size_t size, uint8_t* out, const uint8_t* tag) {
+    const int forged = c.calls->open(out, in, size, tag, CRYPTMPI_TAG_SIZE, aad, aad_size, nonce, c.key);
+    wipe_what_is_left();
+    return forged == 0;
 }
 
 // HOT PATH: a message of few bytes in several pieces is copied, which is quicker than to keep a state between them.
@@ -134,15 +188,15 @@ bool seal_copied(const Context& c, const uint8_t* nonce, const uint8_t* aad, siz
         std::memcpy(copy + at, in[i].iov_base, in[i].iov_len);
         at += in[i].iov_len;
     }
-    const int failed = c.calls->seal(out, tag, CRYPTMPI_TAG_SIZE, copy, size, aad, aad_size, nonce, c.key);
+    const bool good = seal_whole(c, nonce, aad, aad_size, copy, size, out, tag);
     explicit_bzero(copy, size);
-    return failed == 0;
+    return good;
 }
 
 bool open_copied(const Context& c, const uint8_t* nonce, const uint8_t* aad, size_t aad_size, const uint8_t* in,
                  size_t size, const iovec* out, size_t out_count, const uint8_t* tag) {
     uint8_t copy[kCopied];
-    const int forged = c.calls->open(copy, in, size, tag, CRYPTMPI_TAG_SIZE, aad, aad_size, nonce, c.key);
+    const bool good = open_whole(c, nonce, aad, aad_size, in, size, copy, tag);
     size_t at = 0;
     for (size_t i = 0; i < out_count; ++i) {
         if (out[i].iov_len == 0) continue;
@@ -150,7 +204,7 @@ bool open_copied(const Context& c, const uint8_t* nonce, const uint8_t* aad, siz
         at += out[i].iov_len;
     }
     explicit_bzero(copy, size);
-    return forged == 0;
+    return good;
 }
 
 int seal(void* opaque, const uint8_t* nonce, const uint8_t* aad, size_t aad_size, const iovec* in, size_t in_count,
@@ -159,8 +213,8 @@ int seal(void* opaque, const uint8_t* nonce, const uint8_t* aad, size_t aad_size
     bool good;
     if (in_count <= 1) {
         const iovec whole = in_count == 1 ? in[0] : iovec{};
-        good = c.calls->seal(out, tag, CRYPTMPI_TAG_SIZE, static_cast<const uint8_t*>(whole.iov_base), whole.iov_len,
-                             aad, aad_size, nonce, c.key) == 0;
+        good =
+            seal_whole(c, nonce, aad, aad_size, static_cast<const uint8_t*>(whole.iov_base), whole.iov_len, out, tag);
     } else if (const size_t size = total(in, in_count); size <= kCopied) {
         good = seal_copied(c, nonce, aad, aad_size, in, in_count, size, out, tag);
     } else {
@@ -175,7 +229,7 @@ int open(void* opaque, const uint8_t* nonce, const uint8_t* aad, size_t aad_size
     bool good;
     if (out_count <= 1) {
         auto* const whole = out_count == 1 ? static_cast<uint8_t*>(out[0].iov_base) : nullptr;
-        good = c.calls->open(whole, in, size, tag, CRYPTMPI_TAG_SIZE, aad, aad_size, nonce, c.key) == 0;
+        good = open_whole(c, nonce, aad, aad_size, in, size, whole, tag);
     } else if (size <= kCopied) {
         good = open_copied(c, nonce, aad, aad_size, in, size, out, out_count, tag);
     } else {
@@ -189,6 +243,9 @@ const char* start() {
     // Without these the library falls back to AES in software, which is slow.
     const bool x86 = aegis_runtime_has_aesni() != 0 && aegis_runtime_has_avx() != 0;
     const bool arm = aegis_runtime_has_neon_aes() != 0;
+#if defined(__x86_64__)
+    wide_registers = aegis_runtime_has_avx512f() != 0;
+#endif
     return x86 || arm ? nullptr : "this CPU lacks AES instructions (on x86 with AVX), which libaegis needs";
 }
 

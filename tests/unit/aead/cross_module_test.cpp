@@ -1,7 +1,9 @@
 // What one module seals, each other opens; what has been tampered with, none.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <map>
 #include <thread>
 
@@ -145,6 +147,78 @@ TEST(CrossModule, ThreadsWithContextsOfTheirOwnDoNotDisturbEachOther) {
     for (auto& thread : threads) thread.join();
     EXPECT_EQ(wrong, 0);
 }
+
+// Sanitizers change the stack's frames, and without optimization everything is in them.
+#if defined(NDEBUG) && !defined(CRYPTMPI_SANITIZED)
+
+constexpr std::size_t kStack = 16384;
+constexpr std::size_t kRegister = 16;
+#if defined(__x86_64__)
+#define COPY_REGISTERS(to)                                                                                      \
+    asm volatile(                                                                                               \
+        "movdqu %%xmm0, (%0)\n movdqu %%xmm1, 16(%0)\n movdqu %%xmm2, 32(%0)\n movdqu %%xmm3, 48(%0)\n"         \
+        "movdqu %%xmm4, 64(%0)\n movdqu %%xmm5, 80(%0)\n movdqu %%xmm6, 96(%0)\n movdqu %%xmm7, 112(%0)\n"      \
+        "movdqu %%xmm8, 128(%0)\n movdqu %%xmm9, 144(%0)\n movdqu %%xmm10, 160(%0)\n movdqu %%xmm11, 176(%0)\n" \
+        "movdqu %%xmm12, 192(%0)\n movdqu %%xmm13, 208(%0)\n movdqu %%xmm14, 224(%0)\n movdqu %%xmm15, 240(%0)" \
+        :                                                                                                       \
+        : "r"(to)                                                                                               \
+        : "memory")
+#else
+#define COPY_REGISTERS(to)
+#endif
+
+[[gnu::noinline]] void clear_stack() {
+    std::uint8_t below[kStack];
+    explicit_bzero(below, sizeof below);
+}
+
+// What the program's next functions, MPI's among them, would find in their frames; or the loader, when it binds them,
+// in vector registers, which it writes there.
+TEST(CrossModule, NoKeyIsLeftBehind) {
+    std::mt19937 random(10);
+    Bytes left(16 * kRegister + kStack);
+    std::uint8_t* const copy = left.data();
+    for (const Suite suite : kAllSuites) {
+        for (const Module& module : modules(suite)) {
+            const cryptmpi_aead& aead = *module.api->aead;
+            const Bytes key = random_bytes(random, key_size(suite));
+            const std::unique_ptr<void, void (*)(void*)> context(aead.create(static_cast<int>(suite), key.data()),
+                                                                 aead.destroy);
+            for (const std::size_t size : {1U, 5U, 100U, 1000U, 3000U, 60000U}) {
+                for (const bool sealing : {true, false}) {
+                    for (const std::size_t count : {1U, 2U}) {
+                        SCOPED_TRACE(std::string(module.api->name) + ", " + std::string(name(suite)) + ", " +
+                                     std::to_string(size) + " bytes in " + std::to_string(count) +
+                                     (sealing ? ", sealed" : ", opened"));
+                        Bytes text = random_bytes(random, size), other(size), tag(CRYPTMPI_TAG_SIZE);
+                        const Bytes nonce = random_bytes(random, nonce_size(suite));
+                        const std::size_t first = count == 1 ? size : size / 2;
+                        const iovec pieces[] = {{text.data(), first}, {text.data() + first, size - first}};
+                        std::uint8_t* const out = other.data();
+                        std::uint8_t* const out_tag = tag.data();
+                        const std::uint8_t* const with = nonce.data();
+                        void* const cipher = context.get();
+                        clear_stack();
+                        if (sealing)
+                            aead.seal(cipher, with, nullptr, 0, pieces, count, out, out_tag);
+                        else
+                            aead.open(cipher, with, nullptr, 0, out, size, pieces, count, out_tag);
+                        // No call, and no vector, before this is done.
+                        COPY_REGISTERS(copy);
+                        const volatile std::uint8_t* const below =
+                            static_cast<const std::uint8_t*>(__builtin_frame_address(0)) - kStack;
+                        for (std::size_t i = 0; i < kStack; ++i) copy[16 * kRegister + i] = below[i];
+                        for (std::size_t at = 0; at < key.size(); at += 8)
+                            EXPECT_EQ(std::search(left.begin(), left.end(), key.begin() + at, key.begin() + at + 8),
+                                      left.end());
+                    }
+                }
+            }
+        }
+    }
+}
+
+#endif
 
 }  // namespace
 }  // namespace cryptmpi::aead::test
