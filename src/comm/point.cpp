@@ -88,8 +88,8 @@ bool may_be_sealed(const Communicator& communicator, int from) {
 int announce_message(Layer& layer, Communicator& communicator, const UserBuffer& buffer, int to, int tag,
                      std::uint8_t* wire, std::unique_ptr<Outgoing>& outgoing) {
     const int world_rank = communicator.world_ranks()[static_cast<std::size_t>(to)];
-    const seal::Announcement announcement{buffer.size(), layer.ways().plan.segment_of(buffer.size()),
-                                          layer.next_mark(world_rank)};
+    const auto [first, others] = layer.ways().plan.segments_of(buffer.size());
+    const seal::Announcement announcement{buffer.size(), first, others, layer.next_mark(world_rank)};
     auto segments = communicator.announce(to, tag, announcement, wire);
     if (!segments) return layer.raise(communicator.handle(), segments.error().line);
     outgoing = std::make_unique<Outgoing>(layer.ways(), std::move(*segments), world_rank);
@@ -169,7 +169,7 @@ int start_large(Layer& layer, Mode mode, Communicator& communicator, const UserB
 
 int start_send(Layer& layer, Mode mode, Communicator& communicator, const UserBuffer& buffer, int to, int tag,
                MPI_Request* request) {
-    if (engine::Plan::in_segments(buffer.size())) {
+    if (layer.ways().plan.in_segments(buffer.size())) {
         return start_large(layer, mode, communicator, buffer, to, tag, request);
     }
     auto operation = std::make_unique<Operation>();
@@ -228,7 +228,7 @@ int start_receive(Layer& layer, Communicator& communicator, UserBuffer buffer, i
                   MPI_Request* request) {
     auto operation = std::make_unique<Operation>();
     operation->kind = Operation::Kind::receive;
-    operation->large = engine::Plan::in_segments(buffer.size());
+    operation->large = engine::Plan::may_be_in_segments(buffer.size());
     operation->user = std::move(buffer);
     operation->communicator = layer.share(communicator.handle());
     operation->peer = from;
@@ -375,7 +375,7 @@ int send(Mode mode, const void* at, MPI_Count count, MPI_Datatype type, int to, 
     UserBuffer buffer;
     if (const int code = UserBuffer::make(layer.types(), at, count, type, false, buffer); code != MPI_SUCCESS)
         return code;
-    if (!layer.threads() && engine::Plan::in_segments(buffer.size())) {
+    if (!layer.threads() && layer.ways().plan.in_segments(buffer.size())) {
         return send_large(layer, mode, *communicator, buffer, to, tag);
     }
     if (layer.threads() || !layer.requests().unfinished.empty()) {

@@ -1,4 +1,4 @@
-// How a message of a given length travels: whole, or in segments of which size.
+// How a message of a given length travels: whole, or in segments of which sizes.
 #pragma once
 
 #include <algorithm>
@@ -9,20 +9,35 @@
 namespace cryptmpi::engine {
 
 struct Plan {
-    // Part of the protocol: receivers make room for whole messages up to this size, and for announcements of all
-    // others.
-    static constexpr std::size_t kLargestWhole = std::size_t{64} << 10;  // bytes
+    // Part of the protocol. Between the two, the sender chooses: receivers make room for whole messages up to the
+    // second, and take what is longer than the first for one that may come in segments.
+    static constexpr std::size_t kAlwaysWhole = std::size_t{64} << 10;    // bytes
+    static constexpr std::size_t kLargestWhole = std::size_t{256} << 10;  // bytes
     static constexpr std::size_t kMostSegments = (std::size_t{1} << 16) - 1;
 
-    std::size_t segment = std::size_t{256} << 10;  // bytes
+    std::size_t largest_whole = kLargestWhole;     // bytes, from kAlwaysWhole to kLargestWhole
+    std::size_t edge = std::size_t{60} << 10;      // bytes of the first segment, and about those of the last
+    std::size_t segment = std::size_t{256} << 10;  // bytes, the most that one between them has
     std::size_t in_flight = 4;                     // segments that a blocking send and a receive keep with MPI
     // A sender waits so long for a receiver who does not take segments, since he is busy elsewhere: then the send ends,
     // as MPI lets a buffered one, and the segments go on their way from buffers of ours.
     std::chrono::milliseconds patience{50};
 
-    static bool in_segments(std::size_t length) { return length > kLargestWhole; }
-    std::uint32_t segment_of(std::size_t length) const {
-        return static_cast<std::uint32_t>(std::max(segment, length / kMostSegments + 1));
+    /// May a message of so many bytes come in segments?
+    static bool may_be_in_segments(std::size_t length) { return length > kAlwaysWhole; }
+    bool in_segments(std::size_t length) const { return length > largest_whole; }
+
+    struct Sizes {
+        std::uint32_t first;
+        std::uint32_t others;  // all after the first but the last, which has the rest
+    };
+    /// Sealing of the first segment and opening of the last hide behind nothing: these are short. Those between them
+    /// are of one size.
+    Sizes segments_of(std::size_t length) const {
+        const std::size_t middle = length > 2 * edge ? length - 2 * edge : length;
+        const std::size_t count = std::min((middle + segment - 1) / segment, kMostSegments - 2);
+        const std::size_t others = (middle + count - 1) / count;
+        return {static_cast<std::uint32_t>(edge), static_cast<std::uint32_t>((others + 63) / 64 * 64)};
     }
 };
 

@@ -1,5 +1,6 @@
 #include "seal/segments.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string>
@@ -25,22 +26,26 @@ Number get(const std::uint8_t* in) {
 }
 
 std::uint64_t segments_of(const Announcement& announcement) {
-    return announcement.length / announcement.segment + (announcement.length % announcement.segment != 0 ? 1 : 0);
+    if (announcement.length <= announcement.first) return 1;
+    const std::uint64_t rest = announcement.length - announcement.first;
+    return 1 + rest / announcement.segment + (rest % announcement.segment != 0 ? 1 : 0);
 }
 
 }  // namespace
 
 void write_announcement(const Announcement& announcement, std::uint8_t out[kAnnouncementSize]) {
     put(announcement.length, out);
-    put(announcement.segment, out + 8);
-    put(announcement.mark, out + 12);
-    out[16] = 0;
+    put(announcement.first, out + 8);
+    put(announcement.segment, out + 12);
+    put(announcement.mark, out + 16);
+    out[20] = 0;
 }
 
 Result<Announcement> read_announcement(const std::uint8_t in[kAnnouncementSize]) {
-    const Announcement announcement{get<std::uint64_t>(in), get<std::uint32_t>(in + 8), get<std::uint32_t>(in + 12)};
-    if (announcement.length == 0 || announcement.segment == 0 || segments_of(announcement) > kMostSegments ||
-        in[16] != 0) {
+    const Announcement announcement{get<std::uint64_t>(in), get<std::uint32_t>(in + 8), get<std::uint32_t>(in + 12),
+                                    get<std::uint32_t>(in + 16)};
+    if (announcement.length == 0 || announcement.first == 0 || announcement.segment == 0 ||
+        segments_of(announcement) > kMostSegments || in[20] != 0) {
         return fail(EBADMSG, "announces a message that cannot be");
     }
     return announcement;
@@ -60,7 +65,8 @@ Segments::Segments(const cryptmpi_aead& aead, std::shared_ptr<const RecordKey> k
 std::size_t Segments::size(std::uint32_t position) const {
     const std::uint64_t before = offset(position);
     const std::uint64_t left = announcement_.length - before;
-    return left < announcement_.segment ? static_cast<std::size_t>(left) : announcement_.segment;
+    const std::uint64_t most = position == 0 ? announcement_.first : announcement_.segment;
+    return static_cast<std::size_t>(std::min(left, most));
 }
 
 void Segments::associate(std::uint32_t position, std::uint8_t out[kAssociatedSize]) const {

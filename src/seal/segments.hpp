@@ -1,8 +1,9 @@
 // A message too large to be sealed in one piece: an announcement in its lane, and segments that travel by another way.
 //
 // Wire format (docs/protocol.md):
-//   announcement  a message of the form `announced`; its payload: length of the whole (8) | length of a segment (4) |
-//                 mark (4) | zero (1), little endian. The mark says by which way the segments come.
+//   announcement  a message of the form `announced`; its payload: length of the whole (8) | length of the first segment
+//                 (4) | length of those after it (4) | mark (4) | zero (1), little endian. The last segment has the
+//                 rest. The mark says by which way the segments come.
 //   segment       ciphertext | tag (16)
 //     nonce:           as the announcement's, with the segment's position, from 1, in the upper 16 bits of the number
 //     associated data: the announcement's header (8) | length of the whole (8) | position (4) | is it the last? (1)
@@ -21,13 +22,14 @@
 namespace cryptmpi::seal {
 
 // An odd number of bytes: few programs send messages of this size, which a probe has to look into.
-inline constexpr std::size_t kAnnouncementSize = 17;
+inline constexpr std::size_t kAnnouncementSize = 21;
 inline constexpr std::size_t kSegmentOverhead = kTagSize;
 inline constexpr std::uint32_t kMostSegments = (1U << 16) - 1;
 
 struct Announcement {
     std::uint64_t length = 0;   // bytes of the whole message, at least 1
-    std::uint32_t segment = 0;  // bytes of each segment but the last
+    std::uint32_t first = 0;    // bytes of the first segment
+    std::uint32_t segment = 0;  // bytes of each one after it but the last
     std::uint32_t mark = 0;
 };
 
@@ -45,7 +47,10 @@ public:
     /// Of the message in its lane.
     std::uint64_t number() const { return number_; }
     std::uint32_t count() const { return count_; }
-    std::uint64_t offset(std::uint32_t position) const { return std::uint64_t{position} * announcement_.segment; }
+    /// In the message, of the segment at `position`, from 0.
+    std::uint64_t offset(std::uint32_t position) const {
+        return position == 0 ? 0 : announcement_.first + std::uint64_t{position - 1} * announcement_.segment;
+    }
     /// Bytes of plaintext in the segment at `position`, from 0.
     std::size_t size(std::uint32_t position) const;
 

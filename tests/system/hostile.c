@@ -1,12 +1,12 @@
 /* Between CryptMPI and MPI: changes what rank 0 sends, as HOSTILE says. The second message to rank 1 with tag 77 is the
  * victim. What it is replaced by differs from it in one thing: each was the second of its own sender, receiver,
  * communicator and tag, too. Of the large messages, with tag 79, the victims are the announcement of the second, and
- * the second of its segments, which are what rank 0 sends by MPI_Isend on no communicator of the program's. */
+ * the third of its segments, which are what rank 0 sends by MPI_Isend on no communicator of the program's. */
 #include <mpi.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { VICTIM_TAG = 77, LARGE_TAG = 79, MOST = 1 << 20, SEGMENTS = 3 };
+enum { VICTIM_TAG = 77, LARGE_TAG = 79, MOST = 1 << 20, SEGMENTS = 4 };
 
 typedef int send_function(const void*, int, MPI_Datatype, int, int, MPI_Comm);
 typedef int isend_function(const void*, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request*);
@@ -127,14 +127,14 @@ static int hostile_segment(const void* at, int count, MPI_Datatype type, int to,
     static struct record segments[2 * SEGMENTS];
     static int seen;
     if (seen == 2 * SEGMENTS) return real_isend(at, count, type, to, tag, comm, request);
-    int victim = seen == SEGMENTS + 1;
+    int victim = seen == SEGMENTS + 2;
     struct record* one = &segments[seen++];
     keep(one, at, count);
     if (victim && is("segment dropped")) return drop(tag, comm, request);
     if (victim && is("flip in a segment")) one->bytes[100] ^= 1;
     if (victim && is("segment cut")) one->size -= 1;
-    if (victim && is("segment of another message")) one = &segments[1];
-    if (victim && is("segment repeated")) one = &segments[SEGMENTS];
+    if (victim && is("segment of another message")) one = &segments[2];
+    if (victim && is("segment repeated")) one = &segments[SEGMENTS + 1];
     return real_isend(one->bytes, one->size, type, to, tag, comm, request);
 }
 

@@ -284,9 +284,9 @@ static void at_the_end(void) {
     MPI_Comm_set_attr(MPI_COMM_SELF, key, NULL);
 }
 
-/* Large messages: around the sizes of an announcement (17 bytes), of what is announced (from 64 KiB on) and of a
- * segment (256 KiB). Each message has bytes of its own. */
-static const int large_sizes[] = {0, 1, 16, 17, 18, 65535, 65536, 65537, 262144, 262145, 1000003, 5000000};
+/* Large messages: around the sizes of an announcement (21 bytes), of what may be announced (from 64 KiB on) and is
+ * (from 256 KiB on). Each message has bytes of its own. */
+static const int large_sizes[] = {0, 1, 20, 21, 22, 65535, 65536, 65537, 262144, 262145, 1000003, 5000000};
 enum { SIZES = sizeof large_sizes / sizeof large_sizes[0], LARGEST = 5000000, MANY_LARGEST = 1000003 };
 static unsigned char *out_bytes, *in_bytes;
 static unsigned serial; /* the number of the message between partners that was begun last */
@@ -579,7 +579,7 @@ static void truncate_one(int size) {
     MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
-enum { LARGEST_WHOLE = 65536, BELOW_RENDEZVOUS = 60000 };
+enum { LARGEST_WHOLE = 262144, BELOW_RENDEZVOUS = 60000 };
 
 static void large_truncated(void) {
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
@@ -642,7 +642,7 @@ static void mark(unsigned char* bytes, int size, int from) {
 
 /* Messages of all sizes, each of these twice: by one call, and by requests whose completion is asked for. */
 static void* mix(void* argument) {
-    static const int sizes[] = {1, 65536, 65537, 17, 300000, 1000, 700001};
+    static const int sizes[] = {1, 65537, 262145, 21, 300000, 1000, 700001};
     enum { MANY = sizeof sizes / sizeof sizes[0], ROOM = 700001 };
     const int tag = (int)(size_t)argument;
     unsigned char *out = malloc(ROOM), *in = malloc(ROOM), *expected = malloc(ROOM);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <memory>
 
 #include "seal/segments.hpp"
 
@@ -11,46 +12,65 @@ namespace cryptmpi::engine {
 namespace {
 
 TEST(Plan, SendsWholeWhatReceiversHaveRoomFor) {
-    EXPECT_FALSE(Plan::in_segments(0));
-    EXPECT_FALSE(Plan::in_segments(65536));
-    EXPECT_TRUE(Plan::in_segments(65537));
-}
-
-TEST(Plan, HasTheWholeMessageInSegmentsOfOneSize) {
     const Plan plan;
-    for (const std::size_t length : {std::size_t{65537}, plan.segment, plan.segment + 1, std::size_t{1} << 30}) {
-        EXPECT_EQ(plan.segment_of(length), plan.segment) << length;
-    }
+    EXPECT_FALSE(plan.in_segments(0));
+    EXPECT_FALSE(plan.in_segments(Plan::kLargestWhole));
+    EXPECT_TRUE(plan.in_segments(Plan::kLargestWhole + 1));
+    EXPECT_FALSE(Plan::may_be_in_segments(Plan::kAlwaysWhole));
+    EXPECT_TRUE(Plan::may_be_in_segments(Plan::kAlwaysWhole + 1));
 }
 
-/// Can it be announced, and is the whole length in it?
-void expect_announced(const Plan& plan, std::uint64_t length) {
+/// The announcement of a message of that length, as a receiver reads it.
+seal::Announcement announced(const Plan& plan, std::uint64_t length) {
     std::uint8_t payload[seal::kAnnouncementSize];
-    seal::write_announcement({length, plan.segment_of(length), 0}, payload);
+    const auto [first, others] = plan.segments_of(length);
+    seal::write_announcement({length, first, others, 0}, payload);
     const auto announcement = seal::read_announcement(payload);
-    ASSERT_TRUE(announcement) << length;
-    EXPECT_GE(announcement->segment, plan.segment) << length;
-    EXPECT_EQ(announcement->length, length);
+    EXPECT_TRUE(announcement) << length;
+    return announcement ? *announcement : seal::Announcement{};
+}
+
+/// Bytes of its last segment.
+std::uint64_t last_of(const seal::Announcement& announcement) {
+    if (announcement.length <= announcement.first) return announcement.length;
+    return (announcement.length - announcement.first - 1) % announcement.segment + 1;
+}
+
+TEST(Plan, HasShortSegmentsAtBothEnds) {
+    const Plan plan;
+    for (const std::size_t length : {std::size_t{262145}, std::size_t{300000}, std::size_t{1} << 20,
+                                     (std::size_t{4} << 20) + 1, std::size_t{1} << 26}) {
+        const auto announcement = announced(plan, length);
+        EXPECT_EQ(announcement.first, plan.edge) << length;
+        EXPECT_LE(last_of(announcement), plan.edge) << length;
+        EXPECT_GT(announcement.segment, plan.edge) << length;
+        EXPECT_LE(announcement.segment, plan.segment) << length;
+    }
 }
 
 TEST(Plan, MakesSegmentsLargerRatherThanTooMany) {
     const Plan plan;
     const std::uint64_t most = std::uint64_t{seal::kMostSegments} * plan.segment;  // in segments of the usual size
     for (const std::uint64_t length : {most - 1, most, most + 1, 10 * most, 10 * most + 1}) {
-        expect_announced(plan, length);
+        EXPECT_EQ(announced(plan, length).length, length);
     }
-    EXPECT_EQ(plan.segment_of(most - 1), plan.segment);
-    EXPECT_GT(plan.segment_of(most + 1), plan.segment);
-    // As large as a message can be whose segments' size still fits its field: 256 TiB.
-    expect_announced(plan, std::uint64_t{std::numeric_limits<std::uint32_t>::max()} * seal::kMostSegments - 1);
+    EXPECT_LE(announced(plan, most / 2).segment, plan.segment);
+    EXPECT_GT(announced(plan, most + 1).segment, plan.segment);
+    // About as large as a message can be whose segments' size still fits its field: 256 TiB.
+    const std::uint64_t largest =
+        (std::uint64_t{std::numeric_limits<std::uint32_t>::max()} - 64) * (seal::kMostSegments - 2);
+    EXPECT_EQ(announced(plan, largest).length, largest);
 }
 
 TEST(Plan, OfSmallSegmentsHoldsToo) {
     Plan plan;
+    plan.edge = 1;
     plan.segment = 1;
-    for (std::uint64_t length = 1; length < 5 * Plan::kMostSegments; length += 997) expect_announced(plan, length);
+    for (std::uint64_t length = 1; length < 5 * Plan::kMostSegments; length += 997) {
+        EXPECT_EQ(announced(plan, length).length, length);
+    }
     for (const std::uint64_t times : {1, 2, 3}) {
-        for (const int beside : {-1, 0, 1}) expect_announced(plan, times * Plan::kMostSegments + beside);
+        for (const int beside : {-1, 0, 1}) announced(plan, times * Plan::kMostSegments + beside);
     }
 }
 

@@ -34,7 +34,7 @@ struct Large {
           sealer(with, secret.data(), limits),
           opener(with, secret.data()),
           plain(random_bytes(length)),
-          announcement{length, segment, 9} {}
+          announcement{length, segment, segment, 9} {}
 
     /// All segments as they travel, in their order; the announcement first.
     std::vector<Bytes> seal(std::uint64_t number) {
@@ -65,23 +65,29 @@ class EverySegment : public testing::TestWithParam<aead::Suite> {};
 
 INSTANTIATE_TEST_SUITE_P(Segments, EverySegment, testing::ValuesIn(aead::kAllSuites), test::test_name);
 
+void expect_to_open(aead::Suite suite, std::uint64_t length, std::uint32_t first) {
+    Large large(length, 100, crypto(suite));
+    large.announcement.first = first;
+    const auto wires = large.seal(3);
+    auto segments = large.announced(wires[0]);
+    ASSERT_TRUE(segments) << segments.error().line;
+    EXPECT_EQ(segments->announcement().length, length);
+    EXPECT_EQ(segments->announcement().mark, 9U);
+    EXPECT_EQ(segments->number(), 3U);
+    ASSERT_EQ(segments->count() + 1, wires.size());
+    EXPECT_EQ(wires[1].size(), std::min<std::uint64_t>(length, first) + kSegmentOverhead);
+    Bytes all;
+    for (std::uint32_t i = 0; i < segments->count(); ++i) {
+        Bytes out;
+        ASSERT_TRUE(open(*segments, i, wires[i + 1], out));
+        all.insert(all.end(), out.begin(), out.end());
+    }
+    EXPECT_EQ(all, large.plain) << length << " from " << first;
+}
+
 TEST_P(EverySegment, OpensToWhatWasSealed) {
     for (const std::uint64_t length : {1, 99, 100, 101, 1000, 1001}) {
-        Large large(length, 100, crypto(GetParam()));
-        const auto wires = large.seal(3);
-        auto segments = large.announced(wires[0]);
-        ASSERT_TRUE(segments) << segments.error().line;
-        EXPECT_EQ(segments->announcement().length, length);
-        EXPECT_EQ(segments->announcement().mark, 9U);
-        EXPECT_EQ(segments->number(), 3U);
-        ASSERT_EQ(segments->count() + 1, wires.size());
-        Bytes all;
-        for (std::uint32_t i = 0; i < segments->count(); ++i) {
-            Bytes out;
-            ASSERT_TRUE(open(*segments, i, wires[i + 1], out));
-            all.insert(all.end(), out.begin(), out.end());
-        }
-        EXPECT_EQ(all, large.plain);
+        for (const std::uint32_t first : {1, 30, 100, 250}) expect_to_open(GetParam(), length, first);
     }
 }
 
@@ -141,7 +147,7 @@ TEST(Segments, AreBoundToTheLengthThatWasAnnounced) {
     std::uint8_t nonce[kNonceRoom];
     key->nonce(5, 0, nonce);
     std::uint8_t payload[kAnnouncementSize];
-    write_announcement({200, 100, 9}, payload);
+    write_announcement({200, 100, 100, 9}, payload);
     const iovec in{payload, sizeof payload};
     std::uint8_t* const body = announcement.data() + kMessageHeaderSize;
     ASSERT_EQ(crypto().aead->seal(key->context(), nonce, announcement.data(), kMessageHeaderSize, &in, 1, body,
@@ -182,15 +188,18 @@ TEST(Segments, AnnouncementsOfWhatCannotBeAreRefused) {
         payload[kAnnouncementSize - 1] = last;
         return bool(read_announcement(payload.data()));
     };
-    EXPECT_TRUE(valid({kMostSegments, 1, 0}, 0));
-    EXPECT_FALSE(valid({std::uint64_t{kMostSegments} + 1, 1, 0}, 0));
-    EXPECT_FALSE(valid({~std::uint64_t{0}, 1, 0}, 0));
-    EXPECT_FALSE(valid({0, 1, 0}, 0));
-    EXPECT_FALSE(valid({1, 0, 0}, 0));
-    EXPECT_FALSE(valid({1, 1, 0}, 1));
+    EXPECT_TRUE(valid({kMostSegments, 1, 1, 0}, 0));
+    EXPECT_TRUE(valid({kMostSegments + 9, 10, 1, 0}, 0));
+    EXPECT_FALSE(valid({std::uint64_t{kMostSegments} + 1, 1, 1, 0}, 0));
+    EXPECT_FALSE(valid({std::uint64_t{kMostSegments} + 10, 10, 1, 0}, 0));
+    EXPECT_FALSE(valid({~std::uint64_t{0}, 1, 1, 0}, 0));
+    EXPECT_FALSE(valid({0, 1, 1, 0}, 0));
+    EXPECT_FALSE(valid({1, 0, 1, 0}, 0));
+    EXPECT_FALSE(valid({1, 1, 0, 0}, 0));
+    EXPECT_FALSE(valid({1, 1, 1, 0}, 1));
     MessageSealer sealer(crypto(), Large(1).secret.data());
     Bytes wire(kAnnouncedWire);
-    EXPECT_FALSE(sealer.announce(0, 0, {std::uint64_t{kMostSegments} + 1, 1, 0}, wire.data()));
+    EXPECT_FALSE(sealer.announce(0, 0, {std::uint64_t{kMostSegments} + 1, 1, 1, 0}, wire.data()));
 }
 
 TEST(Segments, NoNonceComesTwice) {
