@@ -17,7 +17,7 @@ int start_buffered(Layer& layer, Communicator& communicator, const UserBuffer& b
         return MPI_ERR_BUFFER;
     }
     MPI_Request request = MPI_REQUEST_NULL;
-    const int code = start_send(layer, Mode::standard, communicator, buffer, to, tag, &request);
+    const int code = start_send(layer, Mode::buffered, communicator, buffer, to, tag, &request);
     if (code != MPI_SUCCESS) return code;
     if (Operation* operation = requests.find(request)) {
         operation->buffered = need;

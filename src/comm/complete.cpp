@@ -5,6 +5,7 @@
 
 #include "comm/calls.hpp"
 #include "comm/point.hpp"
+#include "interpose/waiting.hpp"
 
 namespace cryptmpi::comm {
 namespace {
@@ -215,6 +216,13 @@ int conclude_held(Layer& layer, Operation& operation, std::unique_ptr<Held> held
 
 namespace {
 
+/// MPI's code, or that of a segment which could not be sealed.
+int send_more(Layer& layer, const Operation& operation, Outgoing::Amount amount) {
+    auto sent = operation.outgoing->send(amount);
+    if (sent) return *sent;
+    return layer.integrity_error("a message to rank " + std::to_string(operation.peer) + ": " + sent.error().line);
+}
+
 /// What has to happen for one operation to go on.
 void advance(Layer& layer, MPI_Request request, Operation& operation) {
     const auto& mpi = layer.mpi;
@@ -222,11 +230,13 @@ void advance(Layer& layer, MPI_Request request, Operation& operation) {
     if (operation.kind == Operation::Kind::send) {
         Outgoing& outgoing = *operation.outgoing;
         outgoing.advance();
+        using Amount = Outgoing::Amount;
+        const int sent = send_more(layer, operation, outgoing.out_of_patience() ? Amount::all : Amount::what_has_room);
         if (!operation.token && mpi.Request_get_status(request, &native, MPI_STATUS_IGNORE) != MPI_SUCCESS) native = 1;
-        if (native == 0 || !outgoing.may_end()) return;
+        if (sent == MPI_SUCCESS && (native == 0 || !outgoing.may_end())) return;
         if (!outgoing.done()) layer.leftovers().outgoing.push_back(std::move(operation.outgoing));
         operation.outgoing.reset();
-        operation.result = MPI_SUCCESS;
+        operation.result = sent;
     } else {
         if (!operation.incoming) {
             const int code = mpi.Request_get_status(request, &native, &operation.status);
@@ -261,6 +271,25 @@ void progress(Layer& layer) {
         return one->done();
     });
     layer.leftovers().incoming.remove_if([](const auto& one) { return one->advance(); });
+}
+
+namespace {
+
+void send_rest() {
+    interpose::due_before_wait = nullptr;
+    Layer& layer = Layer::get();
+    const auto guard = layer.guard();
+    for (const auto& [request, operation] : layer.requests().unfinished) {
+        if (!operation->outgoing) continue;
+        // Who waits for the operation comes here again, and is told of what failed.
+        [[maybe_unused]] const int code = send_more(layer, *operation, Outgoing::Amount::all);
+    }
+}
+
+}  // namespace
+
+void send_rest_before_waits() {
+    interpose::due_before_wait = send_rest;
 }
 
 int wait_one(Layer& layer, MPI_Request* request, MPI_Status* status) {

@@ -21,6 +21,9 @@ int conclude_held(Layer& layer, Operation& operation, std::unique_ptr<Held> held
 /// Lets everything large go on that is not finished. Every call that waits or tests comes here.
 void progress(Layer& layer);
 
+/// There are segments that MPI has not got yet: it does before this process waits in a call of MPI's own.
+void send_rest_before_waits();
+
 /// Calls a Test form, which says whether it is done, until it is. Whether a rank that waits leaves the core to others
 /// is up to its MPI, whose progress every attempt makes; among our threads, the lock has to change hands.
 template <class Attempt>

@@ -1,12 +1,13 @@
 // Large messages: announced like any message, on the user's communicator, so that MPI matches, probes and orders them;
 // their segments follow on a communicator of ours, each sent as soon as it is sealed.
 //
-// A sender hands all segments to MPI before its call returns, so that no progress of a message hangs on what the
-// program calls next; a receiver takes them while it waits or tests.
+// Segments go on in every call that waits or tests. No more of them are with MPI than the plan allows, at either end;
+// what a sender still has is handed to MPI at once before a call in which it would wait without us.
 #pragma once
 
 #include <mpi.h>
 
+#include <algorithm>
 #include <chrono>
 #include <deque>
 #include <optional>
@@ -20,26 +21,36 @@
 
 namespace cryptmpi::comm {
 
+/// What large messages have with MPI.
+struct Traffic {
+    std::size_t out = 0;                               // bytes of segments on their way
+    std::size_t in = 0;                                // bytes of segments that are waited for
+    std::chrono::steady_clock::time_point moved = {};  // when a receiver took a segment
+};
+
 /// What all large messages of a process share.
 struct Ways {
     const interpose::Native& mpi;
     const engine::Plan& plan;
     engine::BufferPool& pool;
+    Traffic& traffic;
     MPI_Comm comm;  // the members of MPI_COMM_WORLD, in their order
 };
 
 /// The segments of one message on their way to a rank.
 class Outgoing {
 public:
-    Outgoing(const Ways& ways, seal::Segments segments, int world_rank);
+    /// Of the message's bytes at `plain`; `packed` is their memory where it is not the user's.
+    Outgoing(const Ways& ways, seal::Segments segments, int world_rank, const std::uint8_t* plain,
+             engine::Buffer packed);
+    ~Outgoing();
     Outgoing(const Outgoing&) = delete;
     Outgoing& operator=(const Outgoing&) = delete;
 
-    /// Seals the next segment of `plain` and hands it to MPI. Returns MPI's code, or the error of sealing.
-    Result<int> send_next(const std::uint8_t* plain);
+    enum class Amount : std::uint8_t { what_has_room, all };
+    /// Seals segments and hands them to MPI. Returns MPI's code, or the error of sealing.
+    Result<int> send(Amount amount);
     bool all_sent() const { return next_ == segments_.count(); }
-    /// May one more be sent without keeping more than the plan's number with MPI?
-    bool has_room() const { return travelling_.size() < ways_.plan.in_flight; }
 
     /// MPI's request for the announcement, and the memory that it is sent from.
     void announced(MPI_Request request, engine::Buffer wire);
@@ -47,10 +58,12 @@ public:
     /// Looks what MPI is done with.
     void advance();
     bool done() const { return all_sent() && travelling_.empty() && announcement_ == MPI_REQUEST_NULL; }
-    /// May the send end? At the latest when the receiver has not taken a segment for longer than the plan is patient;
-    /// not before the announcement has gone: that of a synchronous send has then been received.
-    bool may_end() const { return done() || (announcement_ == MPI_REQUEST_NULL && out_of_patience()); }
-    bool out_of_patience() const { return std::chrono::steady_clock::now() > until_; }
+    /// May the send end? At the latest when no receiver has taken a segment for longer than the plan is patient; not
+    /// before the announcement has gone: that of a synchronous send has then been received.
+    bool may_end() const { return done() || (all_sent() && announcement_ == MPI_REQUEST_NULL && out_of_patience()); }
+    bool out_of_patience() const {
+        return std::chrono::steady_clock::now() > std::max(begun_, ways_.traffic.moved) + ways_.plan.patience;
+    }
 
 private:
     struct Travelling {
@@ -62,9 +75,14 @@ private:
     int to_;
     engine::Buffer announcement_wire_;
     MPI_Request announcement_ = MPI_REQUEST_NULL;
+    bool has_room() const;
+    Result<int> send_next();
+
+    const std::uint8_t* plain_;
+    engine::Buffer packed_;
     std::uint32_t next_ = 0;
     std::deque<Travelling> travelling_;
-    std::chrono::steady_clock::time_point until_;
+    std::chrono::steady_clock::time_point begun_;
 };
 
 /// The segments of one message on their way from a rank.
@@ -72,6 +90,7 @@ class Incoming {
 public:
     /// Into `out`, the length of the message; null: they are taken from MPI and thrown away.
     Incoming(const Ways& ways, seal::Segments segments, int world_rank, std::uint8_t* out);
+    ~Incoming();
     Incoming(const Incoming&) = delete;
     Incoming& operator=(const Incoming&) = delete;
 
@@ -87,6 +106,7 @@ private:
         engine::Buffer wire;
         MPI_Request request;
     };
+    void receive_what_has_room();
     void receive_next();
     void take(const std::uint8_t* wire, std::size_t size);
 

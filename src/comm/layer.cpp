@@ -44,7 +44,8 @@ Layer& Layer::get() {
     return *one;
 }
 
-Layer::Layer() : mpi(interpose::native()), types_(mpi), pool_(kPoolMost), ways_{mpi, plan_, pool_, MPI_COMM_NULL} {
+Layer::Layer()
+    : mpi(interpose::native()), types_(mpi), pool_(kPoolMost), ways_{mpi, plan_, pool_, traffic_, MPI_COMM_NULL} {
     const auto environment = config::process_environment();
     identity_ = config::identify(environment);
     name_ = identity_.rank ? "rank " + std::to_string(*identity_.rank) + " on " + host_name() : host_name();

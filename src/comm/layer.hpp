@@ -165,6 +165,7 @@ private:
     Types types_;
     engine::Plan plan_;
     engine::BufferPool pool_;
+    Traffic traffic_;
     Ways ways_;
     std::unordered_map<int, std::uint32_t> marks_;  // by rank of MPI_COMM_WORLD
     std::uint32_t most_marks_ = 32768;              // tags of MPI that every implementation has

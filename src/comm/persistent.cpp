@@ -41,7 +41,7 @@ int start_send(Layer& layer, MPI_Request* request, Operation& operation) {
                                                       operation.tag, operation.wire.data());
     if (sealed != MPI_SUCCESS) return sealed;
     if (const int code = layer.mpi.Start(request); code != MPI_SUCCESS || !operation.large) return code;
-    return send_segments(layer, communicator.handle(), operation.user, *operation.outgoing);
+    return send_segments(layer, communicator.handle(), *operation.outgoing, false);
 }
 
 int start_receive(Layer& layer, MPI_Request* request, Operation& operation) {

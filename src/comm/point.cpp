@@ -90,23 +90,22 @@ int announce_message(Layer& layer, Communicator& communicator, const UserBuffer&
     const int world_rank = communicator.world_ranks()[static_cast<std::size_t>(to)];
     const auto [first, others] = layer.ways().plan.segments_of(buffer.size());
     const seal::Announcement announcement{buffer.size(), first, others, layer.next_mark(world_rank)};
-    auto segments = communicator.announce(to, tag, announcement, wire);
-    if (!segments) return layer.raise(communicator.handle(), segments.error().line);
-    outgoing = std::make_unique<Outgoing>(layer.ways(), std::move(*segments), world_rank);
-    return MPI_SUCCESS;
-}
-
-int send_segments(Layer& layer, MPI_Comm comm, const UserBuffer& buffer, Outgoing& outgoing) {
     engine::Buffer packed;
     const std::uint8_t* plain = nullptr;
     if (const int code = plain_bytes(layer.pool(), buffer, packed, plain); code != MPI_SUCCESS) return code;
-    while (!outgoing.all_sent()) {
-        auto code = outgoing.send_next(plain);
-        if (!code) return layer.raise(comm, code.error().line);
-        if (*code != MPI_SUCCESS) return *code;
-        outgoing.advance();
-    }
+    auto segments = communicator.announce(to, tag, announcement, wire);
+    if (!segments) return layer.raise(communicator.handle(), segments.error().line);
+    outgoing = std::make_unique<Outgoing>(layer.ways(), std::move(*segments), world_rank, plain, std::move(packed));
     return MPI_SUCCESS;
+}
+
+int send_segments(Layer& layer, MPI_Comm comm, Outgoing& outgoing, bool all) {
+    // Another thread may be waiting in MPI already.
+    const bool rest_can_follow = !all && !layer.threads();
+    auto code = outgoing.send(rest_can_follow ? Outgoing::Amount::what_has_room : Outgoing::Amount::all);
+    if (!code) return layer.raise(comm, code.error().line);
+    if (!outgoing.all_sent()) send_rest_before_waits();
+    return *code;
 }
 
 namespace {
@@ -114,9 +113,6 @@ namespace {
 /// A blocking send: no more segments are with MPI at once than the plan allows, while the receiver takes them.
 int send_large(Layer& layer, Mode mode, Communicator& communicator, const UserBuffer& buffer, int to, int tag) {
     const MPI_Comm comm = communicator.handle();
-    engine::Buffer packed;
-    const std::uint8_t* plain = nullptr;
-    if (const int code = plain_bytes(layer.pool(), buffer, packed, plain); code != MPI_SUCCESS) return code;
     auto wire = layer.buffer(seal::kAnnouncedWire);
     std::unique_ptr<Outgoing> outgoing;
     int code = announce_message(layer, communicator, buffer, to, tag, wire.data(), outgoing);
@@ -126,13 +122,11 @@ int send_large(Layer& layer, Mode mode, Communicator& communicator, const UserBu
     if (code != MPI_SUCCESS) return code;
     outgoing->announced(request, std::move(wire));
     while (!outgoing->all_sent()) {
-        if (outgoing->has_room() || outgoing->out_of_patience()) {
-            auto sent = outgoing->send_next(plain);
-            if (!sent) return layer.raise(comm, sent.error().line);
-            if (*sent != MPI_SUCCESS) return *sent;
-        } else {
-            progress(layer);
-        }
+        const bool late = outgoing->out_of_patience();
+        auto sent = outgoing->send(late ? Outgoing::Amount::all : Outgoing::Amount::what_has_room);
+        if (!sent) return layer.raise(comm, sent.error().line);
+        if (*sent != MPI_SUCCESS) return *sent;
+        progress(layer);
         outgoing->advance();
     }
     while (!outgoing->may_end()) {
@@ -143,6 +137,7 @@ int send_large(Layer& layer, Mode mode, Communicator& communicator, const UserBu
     return MPI_SUCCESS;
 }
 
+/// A buffered send leaves nothing in the user's buffer.
 int start_large(Layer& layer, Mode mode, Communicator& communicator, const UserBuffer& buffer, int to, int tag,
                 MPI_Request* request) {
     auto operation = std::make_unique<Operation>();
@@ -154,9 +149,10 @@ int start_large(Layer& layer, Mode mode, Communicator& communicator, const UserB
                         &announcement);
     if (code != MPI_SUCCESS) return code;
     operation->outgoing->announced(announcement, std::move(wire));
-    if (code = send_segments(layer, communicator.handle(), buffer, *operation->outgoing); code != MPI_SUCCESS) {
-        return code;
-    }
+    code = send_segments(layer, communicator.handle(), *operation->outgoing, mode == Mode::buffered);
+    if (code != MPI_SUCCESS) return code;
+    operation->communicator = layer.share(communicator.handle());
+    operation->peer = to;
     *request = make_token(layer.mpi);
     operation->large = true;
     operation->token = true;

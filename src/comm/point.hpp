@@ -31,11 +31,12 @@ int start_buffered(Layer& layer, Communicator& communicator, const UserBuffer& b
 int seal_message(Layer& layer, Communicator& communicator, const UserBuffer& buffer, int to, int tag,
                  std::uint8_t* wire);
 
-/// A large message to `to`: its announcement is at `wire` (kAnnouncedWire bytes), to be sent; its segments have yet to.
+/// A large message to `to`: its announcement is at `wire` (kAnnouncedWire bytes), to be sent; its segments have yet to,
+/// from the user's buffer where its bytes lie without gaps.
 int announce_message(Layer& layer, Communicator& communicator, const UserBuffer& buffer, int to, int tag,
                      std::uint8_t* wire, std::unique_ptr<Outgoing>& outgoing);
-/// Hands all segments to MPI. The user's buffer is free when this returns.
-int send_segments(Layer& layer, MPI_Comm comm, const UserBuffer& buffer, Outgoing& outgoing);
+/// Hands segments to MPI: all, or what has room while the rest can follow in later calls.
+int send_segments(Layer& layer, MPI_Comm comm, Outgoing& outgoing, bool all);
 
 /// Bytes of ours that a receive of so many bytes of data needs for what MPI gives it.
 std::size_t receive_room(int from, std::size_t capacity);

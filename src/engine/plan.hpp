@@ -18,7 +18,9 @@ struct Plan {
     std::size_t largest_whole = kLargestWhole;     // bytes, from kAlwaysWhole to kLargestWhole
     std::size_t edge = std::size_t{60} << 10;      // bytes of the first segment, and about those of the last
     std::size_t segment = std::size_t{256} << 10;  // bytes, the most that one between them has
-    std::size_t in_flight = 4;                     // segments that a blocking send and a receive keep with MPI
+    // What a message keeps with MPI at most, and what all of them do in each direction; but each may have one segment.
+    std::size_t in_flight = 4;                          // segments
+    std::size_t all_in_flight = std::size_t{16} << 20;  // bytes
     // A sender waits so long for a receiver who does not take segments, since he is busy elsewhere: then the send ends,
     // as MPI lets a buffered one, and the segments go on their way from buffers of ours.
     std::chrono::milliseconds patience{50};

@@ -23,12 +23,12 @@ namespace {
 constexpr int kExitRefused = 125;  // what `cryptmpi exec` ends with too
 
 void* (*lookup)(const char* name);
-/// What stands for MPI's own code, where the stack is cleared before it.
-auto& cleared = *new std::map<std::string_view, void*>;
+/// What stands for MPI's own code, where something is done before it.
+auto& preceded = *new std::map<std::string_view, void*>;
 
 /// A procedure's own code is under its profiling name; a few have only the other.
 void* own_code(const char* name) {
-    if (const auto found = cleared.find(name); found != cleared.end()) return found->second;
+    if (const auto found = preceded.find(name); found != preceded.end()) return found->second;
     const std::string profiling = std::string("P") + name;
     void* address = lookup(profiling.c_str());
     return address != nullptr ? address : lookup(name);
@@ -99,7 +99,10 @@ extern "C" [[gnu::visibility("default")]] const cryptmpi_binding* cryptmpi_bind(
     using namespace cryptmpi::interpose;
     cryptmpi::interpose::lookup = lookup;
     resolve(resolved, lookup);
-    if (enabled() && !seen_clean(library_version())) cleared = clear_before_calls(resolved);
+    if (enabled() && !seen_clean(library_version())) preceded = clear_before_calls(resolved);
+    if (enabled()) {
+        for (const auto& [name, function] : act_before_waits(resolved)) preceded[name] = function;
+    }
     check_settings();
     return &kBinding;
 }

@@ -5,7 +5,7 @@ usage: generate.py procedures.txt ABI FOLDER HEADER.i [HEADER.i...]
 HEADER.i is what `cc -E -P` makes of that ABI's mpi.h; what it lacks, since it is older than the MPI library that a program
 may use, is taken from the headers after it. Into FOLDER go
   native.hpp   struct Native: a typed pointer to each procedure
-  native.cpp   resolve(): fills them from the MPI library that the program uses; clear_before_calls()
+  native.cpp   resolve(): fills them from the MPI library that the program uses; clear_before_calls(), act_before_waits()
   entries.cpp  the entry of each sealed or refused procedure, and the list that finds them by name
 """
 import pathlib
@@ -39,6 +39,9 @@ void resolve(Native& native, void* (*lookup)(const char* name));
 /// Clears the stack before each of the procedures (clearing.hpp). Returns what now stands for each, by its MPI_ name.
 std::map<std::string_view, void*> clear_before_calls(Native& native);
 
+/// Calls before_wait() (waiting.hpp) before each of the procedures that may wait for another rank. Returns the same.
+std::map<std::string_view, void*> act_before_waits(Native& native);
+
 extern Native resolved;
 inline const Native& native() {
     return resolved;
@@ -50,6 +53,7 @@ inline const Native& native() {
 NATIVE_CPP = """#include "native.hpp"
 
 #include "interpose/clearing.hpp"
+#include "interpose/waiting.hpp"
 
 namespace cryptmpi::interpose {
 namespace {
@@ -62,29 +66,31 @@ void fill(Pointer& pointer, void* (*lookup)(const char*), const char* profiling_
 }
 
 constinit Native uncleared;
+constinit Native unwarned;
 
-template <auto Member, class Result, class... Arguments>
-void* clearing(Result (*Native::*)(Arguments...)) {
+/// A function that calls `Before`, and then the procedure of `Below`.
+template <const Native& Below, auto Before, auto Member, class Result, class... Arguments>
+void* preceded(Result (*Native::*)(Arguments...)) {
     Result (*const function)(Arguments...) = [](Arguments... arguments) {
-        clear_stack();
-        return (uncleared.*Member)(arguments...);
+        Before();
+        return (Below.*Member)(arguments...);
     };
     return reinterpret_cast<void*>(function);
 }
 
 /// MPI_Pcontrol, whose further arguments cannot be passed on.
-template <auto Member, class Result, class Argument>
-void* clearing(Result (*Native::*)(Argument, ...)) {
+template <const Native& Below, auto Before, auto Member, class Result, class Argument>
+void* preceded(Result (*Native::*)(Argument, ...)) {
     return nullptr;
 }
 
-template <auto Member>
-void clear_before(Native& native, const char* name, std::map<std::string_view, void*>& all) {
+template <const Native& Below, auto Before, auto Member>
+void precede(Native& native, const char* name, std::map<std::string_view, void*>& all) {
     auto& procedure = native.*Member;
-    void* const cleared = procedure == nullptr ? nullptr : clearing<Member>(Member);
-    if (cleared == nullptr) return;
-    procedure = reinterpret_cast<std::remove_reference_t<decltype(procedure)>>(cleared);
-    all.emplace(name, cleared);
+    void* const function = procedure == nullptr ? nullptr : preceded<Below, Before, Member>(Member);
+    if (function == nullptr) return;
+    procedure = reinterpret_cast<std::remove_reference_t<decltype(procedure)>>(function);
+    all.emplace(name, function);
 }
 
 }  // namespace
@@ -97,6 +103,12 @@ void resolve(Native& native, void* (*lookup)(const char* name)) {
 std::map<std::string_view, void*> clear_before_calls(Native& native) {
     std::map<std::string_view, void*> all;
     uncleared = native;
+%s    return all;
+}
+
+std::map<std::string_view, void*> act_before_waits(Native& native) {
+    std::map<std::string_view, void*> all;
+    unwarned = native;
 %s    return all;
 }
 
@@ -203,7 +215,7 @@ def read_headers(paths):
 def entries(table, procedures):
     """The functions, and the rows of the list."""
     functions, rows = [], {}
-    for name, group, reason in table:
+    for name, group, reason, _ in table:
         procedure = procedures.get(name)
         refused = group == "refused" or (group == "sealed" and procedure is None)
         if procedure is None:  # MPI may have it nevertheless, but what its arguments are is not known
@@ -226,8 +238,11 @@ def main(table, abi, folder, *headers):
         sys.exit(f"{table}: no class for {', '.join(unclassified)}, which the header of the {abi} ABI declares")
     members = "".join(f"    {p.result} (*{p.member})({p.declared}) = nullptr;\n" for p in procedures.values())
     fills = "".join(f'    fill(native.{p.member}, lookup, "P{p.name}");\n' for p in procedures.values())
-    clears = "".join(f'    clear_before<&Native::{p.member}>(native, "{p.name}", all);\n' for p in procedures.values())
-    for name, text in (("native.hpp", NATIVE_HPP % members), ("native.cpp", NATIVE_CPP % (fills, clears)),
+    clears = "".join(f'    precede<uncleared, clear_stack, &Native::{p.member}>(native, "{p.name}", all);\n' for p in procedures.values())
+    waiting = {row.name for row in rows if row.waits}
+    waits = "".join(f'    precede<unwarned, before_wait, &Native::{p.member}>(native, "{p.name}", all);\n'
+                    for p in procedures.values() if p.name in waiting)
+    for name, text in (("native.hpp", NATIVE_HPP % members), ("native.cpp", NATIVE_CPP % (fills, clears, waits)),
                        ("entries.cpp", ENTRIES_CPP % entries(rows, procedures))):
         (folder / name).write_text(f"// Generated by src/interpose/generate.py for the {abi} ABI.\n{text}")
 

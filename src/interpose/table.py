@@ -8,7 +8,9 @@ import sys
 
 CLASSES = ("sealed", "local", "refused")
 
-Row = collections.namedtuple("Row", "name group reason")
+WAITS = "+waits"
+
+Row = collections.namedtuple("Row", "name group reason waits", defaults=[False])
 
 
 def read_table(path):
@@ -17,6 +19,8 @@ def read_table(path):
         if not line or line.startswith("#"):
             continue
         name, group, reason = (line.split(None, 2) + ["", ""])[:3]
+        waits = group.endswith(WAITS)
+        group = group.removesuffix(WAITS)
         problem = None
         if group not in CLASSES:
             problem = f"{name} has no class; it is one of {', '.join(CLASSES)}"
@@ -27,7 +31,7 @@ def read_table(path):
         if problem:
             sys.exit(f"{path}:{number}: {problem}")
         seen.add(name)
-        rows.append(Row(name, group, reason))
+        rows.append(Row(name, group, reason, waits))
     return rows
 
 

@@ -163,7 +163,7 @@ def test_coverage_is_the_table():
     status, facts = coverage()
     assert status == 0
     assert facts["mpi"] == "MPI 5.0"
-    assert [(p["name"], p["class"], p["reason"]) for p in facts["procedures"]] == [tuple(row) for row in TABLE]
+    assert [(p["name"], p["class"], p["reason"]) for p in facts["procedures"]] == [(row.name, row.group, row.reason) for row in TABLE]
     groups = [row.group for row in TABLE]
     assert facts["counts"] == {**{name: groups.count(name) for name in CLASSES}, "unclassified": 0}
 

@@ -420,6 +420,62 @@ static void large_while_elsewhere(void) {
     }
 }
 
+static void wait_by_barrier(void) {
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static void wait_by_constructor(void) {
+    MPI_Comm comm;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm_free(&comm);
+}
+
+static void wait_by_split(void) {
+    MPI_Comm comm;
+    MPI_Comm_split(MPI_COMM_WORLD, 0, rank, &comm);
+    MPI_Comm_free(&comm);
+}
+
+static void wait_by_broadcast(void) {
+    int last = rank == ranks - 1;
+    MPI_Bcast(&last, 1, MPI_INT, ranks - 1, MPI_COMM_WORLD);
+}
+
+static void wait_by_reduction(void) {
+    int sum = 0;
+    MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+}
+
+static void wait_by_gathering(void) {
+    int all[64];
+    MPI_Allgather(&rank, 1, MPI_INT, all, 1, MPI_INT, MPI_COMM_WORLD);
+}
+
+/* Three large messages are begun, more than MPI is given at once, and the sender waits for something else, to which its
+ * partner comes only when it has them. */
+static void large_before_waiting(void) {
+    static void (*const waits[])(void) = {wait_by_barrier,   wait_by_constructor, wait_by_split,
+                                          wait_by_broadcast, wait_by_reduction,   wait_by_gathering};
+    for (size_t i = 0; i < sizeof waits / sizeof waits[0]; i++) {
+        MPI_Request requests[3];
+        begin(LARGEST);
+        if (sends_first()) {
+            for (int k = 0; k < 3; k++)
+                MPI_Isend(out_bytes, LARGEST, MPI_BYTE, partner, 6, MPI_COMM_WORLD, &requests[k]);
+            waits[i]();
+            MPI_Waitall(3, requests, MPI_STATUSES_IGNORE);
+            continue;
+        }
+        for (int k = 0; k < 3; k++) {
+            MPI_Status status;
+            memset(in_bytes, 0, LARGEST);
+            MPI_Recv(in_bytes, LARGEST, MPI_BYTE, partner, 6, MPI_COMM_WORLD, &status);
+            expect_message("begun before waiting", &status, LARGEST, 6);
+        }
+        waits[i]();
+    }
+}
+
 /* To every rank, of this node or another. */
 static void large_to_all(void) {
     for (int i = 0; i < SIZES; i++) {
@@ -695,6 +751,7 @@ int main(int argc, char** argv) {
         {"ordered_reduction", ordered_reduction},
         {"large", large},
         {"large_while_elsewhere", large_while_elsewhere},
+        {"large_before_waiting", large_before_waiting},
         {"large_to_all", large_to_all},
         {"large_probed", large_probed},
         {"large_matched", large_matched},

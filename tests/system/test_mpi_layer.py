@@ -13,8 +13,8 @@ from lab.capture import count
 
 CASES = ["many_requests", "tags_out_of_order", "wildcards", "other_sizes", "vectors", "split", "cancel", "from_nobody", "named_once",
          "ordered_reduction"]
-LARGE = ["large", "large_while_elsewhere", "large_to_all", "large_probed", "large_matched", "large_persistent", "large_many", "large_vectors",
-         "large_truncated", "whole_truncated"]
+LARGE = ["large", "large_while_elsewhere", "large_before_waiting", "large_to_all", "large_probed", "large_matched", "large_persistent", "large_many",
+         "large_vectors", "large_truncated", "whole_truncated"]
 # Cases that an MPI gets wrong plain, too.
 WRONG = {
     # MPICH 5.0.2 over UCX hangs in MPI_Probe of MPI_ANY_SOURCE, and of a source when another message of it waits
