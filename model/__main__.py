@@ -9,10 +9,11 @@ SUBCOMMANDS = (show_papers,)
 
 
 def parse(words):
-    parser = command.Parser(prog="cryptmpi model", description="What encrypted MPI communication costs: models, fitted and applied (docs/models.md).")
+    parser = command.Parser(prog="cryptmpi model", allow_abbrev=False,
+                            description="What encrypted MPI communication costs: models, fitted and applied (docs/models.md).")
     subparsers = parser.add_subparsers(dest="subcommand", required=True, metavar="SUBCOMMAND")
     for module in SUBCOMMANDS:
-        module.add(subparsers.add_parser(module.NAME, help=module.HELP, description=module.__doc__.split(": ", 1)[1]))
+        module.add(subparsers.add_parser(module.NAME, help=module.HELP, description=module.__doc__.split(": ", 1)[1], allow_abbrev=False))
     return parser.parse_args(words)
 
 

@@ -14,7 +14,7 @@ PRINTED = Path(__file__).with_name("papers.json")
 
 CUT = "cut off, not rounded"  # accounts for half a unit of the last digit
 FROM_ROUNDED = "the paper goes on with the rounded ratio before it"
-ROUNDED_ENTRIES = "the table's entries are rounded to 0.01 s; the paper summed before"
+ROUNDED_ENTRIES = "the table's entries are rounded to 0.01 s, which accounts for it"
 NAIVE_64_KB = ("table I's line has 10.9 us for the plain message where 13.0 were measured; against those it would be 237 %, and the rest is "
                "table II's one thread, 17 % slow here")
 TWO_64_KB = ("against the measured plain time it would be 170 %: too little, as the paper's own estimate of 161 %; the model has no time for "
