@@ -3,9 +3,9 @@
 import os
 import sys
 
-from model import command, show_papers
+from model import command, error, fit, plan, predict, scale, show_papers
 
-SUBCOMMANDS = (show_papers,)
+SUBCOMMANDS = (show_papers, fit, predict, error, plan, scale)
 
 
 def parse(words):
@@ -24,8 +24,8 @@ def main(words):
         status = module.run(options)
         sys.stdout.flush()
         return status
-    except command.ModelError as error:
-        sys.stderr.write(f"cryptmpi: model {module.NAME}: {error}\n")
+    except command.ModelError as problem:
+        sys.stderr.write(f"cryptmpi: model {module.NAME}: {problem}\n")
         return 1
     except BrokenPipeError:  # head and less may end before us
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 KB = 1 << 10
 SMALLEST = 64 * KB         # bytes; smaller messages are encrypted whole by one thread (C20 IV)
 CHUNK = 512 * KB           # bytes of a chunk in the rule for k
+LEAST_CHUNK = 64 * KB      # in the search for the best k: below it the model's free chunks would not be, MPI sends each as a message
 MOST_OUTSTANDING = 64      # sends on their way, past which k falls to 1
 COMMUNICATING_THREADS = 2  # T1: hardware threads of a rank that are kept for communication
 NOLELAND = ((64 * KB, 2), (128 * KB, 4), (512 * KB, 8))   # (from bytes on, t): InfiniBand, 32 hardware threads a node
@@ -31,12 +32,12 @@ def time(size, k, t, network, cipher):
     return 2 * sealing + (k - 1) * max(sealing, line.beta * chunk) + line.time(chunk)
 
 
-def best(size, network, cipher, most_threads=1, most_chunks=64):
-    """The Plan of the least time, with k in powers of two up to `most_chunks` and t up to `most_threads`.
+def best(size, network, cipher, most_threads=1):
+    """The Plan of the least time, with k in powers of two, at most 64 and no chunk below 64 KB, and t up to `most_threads`.
 
-    Of plans that take as long, the one with fewer threads, then with fewer chunks.
+    Of plans that take as long, the one with fewer chunks, then with fewer threads.
     """
-    chunks = [k for k in (2 ** n for n in range(most_chunks.bit_length())) if k <= min(most_chunks, max(size, 1))]
+    chunks = [k for k in (1, 2, 4, 8, 16, 32, MOST_OUTSTANDING) if k == 1 or size / k >= LEAST_CHUNK]
     return Plan(*min((time(size, k, t, network, cipher), k, t) for t in range(1, most_threads + 1) for k in chunks))
 
 
