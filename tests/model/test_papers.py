@@ -82,8 +82,9 @@ def test_the_rule_of_c20_is_not_the_least_of_its_own_model():
 
 
 def test_every_figure_is_there_once():
+    """As many as docs/models.md says."""
     names = [identify(row) for row in ROWS]
-    assert len(set(names)) == len(names) > 70
+    assert (len(set(names)), len(COMPUTED), sum(row.agrees for row in COMPUTED), len(MEASURED)) == (79, 60, 40, 19)
     assert {row.paper for row in ROWS} == {"C20", "N20"}
 
 
