@@ -1,8 +1,7 @@
 // The subcommands that are Python packages: found beside the installation, run by a python3 that has what they need.
-#include "command/python_command.hpp"
-
 #include <CLI/CLI.hpp>
 #include <array>
+#include <filesystem>
 #include <optional>
 #include <sstream>
 #include <system_error>
@@ -33,6 +32,11 @@ constexpr const char* kLook =
 constexpr const char* kRun =
     "import sys; sys.path = [sys.argv.pop(1)] + [p for p in sys.path if p]; import runpy; "
     "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)";
+
+/// Where the packages are: beside the command, in the build tree as installed.
+fs::path python_folder() {
+    return (own_file().parent_path() / CRYPTMPI_DATA_FROM_BIN / "cryptmpi" / "python").lexically_normal();
+}
 
 /// Those of `modules` that this python3 lacks; nullopt when it does not run.
 std::optional<Words> lacks(const fs::path& python, const Words& modules) {
@@ -90,10 +94,6 @@ int run(const PythonCommand& command, const Words& arguments) {
 }
 
 }  // namespace
-
-fs::path python_folder() {
-    return (own_file().parent_path() / CRYPTMPI_DATA_FROM_BIN / "cryptmpi" / "python").lexically_normal();
-}
 
 void add_python_commands(CLI::App& app, int& status) {
     for (const auto& command : kCommands) {

@@ -68,6 +68,12 @@ def as_json(says, *words):
     return json.loads(output)
 
 
+@pytest.mark.parametrize("name", [module.NAME for module in command_line.SUBCOMMANDS])
+def test_help(says, name):
+    status, output, _ = says(name, "--help")
+    assert status == 0 and f"cryptmpi model {name}" in output and "--json" in output
+
+
 # fit
 
 
