@@ -14,7 +14,7 @@ SUITE   ?=
 .PHONY: deps build demo test conformance torture bench bench-quick bench-instructions lint format asan tsan install mpis
 
 deps:
-	@scripts/install-packages build test bench lint
+	@scripts/install-packages build test model bench lint
 
 build:
 	@scripts/install-packages build
@@ -32,11 +32,11 @@ demo: build
 # Unit tests and the socket suite, then whole jobs between nodes. A whole job that fails on a busy machine (an MPI that does not exit, a
 # launcher that gives up) is run again, and shown as rerun.
 test: build build/python
-	@scripts/install-packages build test
+	@scripts/install-packages build test model
 	@scripts/install-mpis || echo "make test: not all of PyPI's MPIs could be installed; the tests of those are skipped"
 	@cmake --build --preset release
 	@ctest --preset release
-	@build/python/bin/python -m pytest tests/bench tests/interop tests/system --reruns 2 -rsR $(ARGS)
+	@build/python/bin/python -m pytest tests/bench tests/model tests/interop tests/system --reruns 2 -rsR $(ARGS)
 
 # An independent implementation of the handshake's protocol, from PyPI.
 build/python: tests/interop/requirements.txt
@@ -57,7 +57,7 @@ torture: build mpis
 
 # What sealing costs, against the targets: in under ten minutes, or all of it, which takes hours (ARGS=--resume goes on where it was stopped).
 bench-quick bench: build mpis
-	@scripts/install-packages bench
+	@scripts/install-packages model bench
 	@cmake --build --preset release --target cryptmpi-bench-cipher
 	@$(PYTHON) -m bench $(if $(filter bench,$@),--full) $(if $(STACK),--stack $(STACK)) $(ARGS)
 

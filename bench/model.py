@@ -18,6 +18,8 @@ import bisect
 import math
 from dataclasses import dataclass
 
+from model import hockney
+
 TAG = 16  # bytes that each sealed segment has to be longer
 
 
@@ -154,38 +156,12 @@ def least_work(operation, size, per_node, cipher):
 
 
 def fit_hockney(points):
-    """Least squares of relative errors through [(bytes, us)].
-
-    Where that gives a negative alpha, alpha is the time of the smallest message, as in Naser (2020), section 6.1.
-    """
-    weights = [1 / time ** 2 for _, time in points]
-    total = sum(weights)
-    mean_size = sum(w * size for w, (size, _) in zip(weights, points)) / total
-    mean_time = sum(w * time for w, (_, time) in zip(weights, points)) / total
-    spread = sum(w * (size - mean_size) ** 2 for w, (size, _) in zip(weights, points))
-    common = sum(w * (size - mean_size) * (time - mean_time) for w, (size, time) in zip(weights, points))
-    beta = max(common / spread, 0.0) if spread > 0 else 0.0
-    alpha = mean_time - beta * mean_size
-    if alpha < 0:
-        alpha = min(points)[1]
-        squares = sum(w * size ** 2 for w, (size, _) in zip(weights, points))
-        beta = max(sum(w * size * (time - alpha) for w, (size, time) in zip(weights, points)) / squares, 0.0)
-    return Hockney(alpha, beta)
-
-
-def _misfit(line, points):
-    return sum((line.time(size) / time - 1) ** 2 for size, time in points)
+    """Least squares of relative errors through [(bytes, us)], with the papers' rule for a negative alpha."""
+    line, _ = hockney.fit(points, relative=True)
+    return Hockney(line.alpha, line.beta)
 
 
 def fit_network(points):
     """Eager and rendezvous apart, at the switch between them that fits best; of fewer than six points one line is made."""
-    points = sorted(points)
-    if len(points) < 6:
-        line = fit_hockney(points)
-        return Network(line, line, 0)
-    choices = []
-    for at in range(3, len(points) - 2):
-        eager, rendezvous = fit_hockney(points[:at]), fit_hockney(points[at:])
-        misfit = _misfit(eager, points[:at]) + _misfit(rendezvous, points[at:])
-        choices.append((misfit, points[at][0], Network(eager, rendezvous, points[at][0])))
-    return min(choices, key=lambda choice: choice[:2])[2]
+    found, _, _ = hockney.fit_network(points, relative=True)
+    return Network(*(Hockney(line.alpha, line.beta) for line in (found.eager, found.rendezvous)), found.switch)

@@ -1,6 +1,6 @@
 """A picture of what sealing adds to the ping-pong: by size, for each network, layer and cipher, with the lowest bound."""
 
-from bench.table import readable
+from model.table import readable
 
 LOWEST, HIGHEST = -10, 200  # % that are shown
 

@@ -2,25 +2,9 @@
 
 from bench.parts import NETWORKS
 from bench.targets import KB, MB, OTHERS, TARGETS, target_of
+from model.table import aligned, readable
 
 COLUMNS = [1, 256, 16 * KB, 64 * KB, 256 * KB, 1 * MB, 4 * MB]
-
-
-def readable(size):
-    for unit, name in ((MB, "MB"), (KB, "KB")):
-        if size >= unit and size % unit == 0:
-            return f"{size // unit} {name}"
-    return f"{size} B"
-
-
-def aligned(lines):
-    """The first line is the heading; numbers are to the right."""
-    widths = [max(len(line[at]) for line in lines) for at in range(len(lines[0]))]
-
-    def cell(text, width):
-        return text.rjust(width) if text[:1].isdigit() or text[:1] in "+-" else text.ljust(width)
-
-    return ["  ".join(cell(text, width) for text, width in zip(line, widths)).rstrip() for line in lines]
 
 
 def ping_pongs(rows):

@@ -39,6 +39,7 @@ int main_of(Words arguments) {
         "  cryptmpi doctor                                    is this machine ready?\n"
         "  cryptmpi coverage                                  what becomes of each MPI procedure\n"
         "  cryptmpi run --report job.json -n 4 ./program && cryptmpi report job.json\n"
+        "  cryptmpi model papers                              the papers' figures, computed again\n"
         "Each subcommand has a --help. Settings: docs/settings.md.");
     int status = 0;
     Words program;
@@ -48,6 +49,7 @@ int main_of(Words arguments) {
     add_doctor(app, status);
     add_coverage(app, status);
     add_report(app, status);
+    add_python_commands(app, status);
 
     const bool starts_program = !arguments.empty() && (arguments[0] == "exec" || arguments[0] == "run");
     if (starts_program) program = cut_program(*app.get_subcommand(arguments[0]), arguments);
