@@ -86,6 +86,14 @@ std::string joined(const std::vector<std::string>& names) {
     return text;
 }
 
+std::vector<std::string> offered_by(const Module& module) {
+    std::vector<std::string> names;
+    for (const Suite suite : kAllSuites)
+        if (module.offers(suite)) names.emplace_back(name(suite));
+    if (names.empty()) names.emplace_back("nothing");
+    return names;
+}
+
 std::string reasons(const std::vector<Unusable>& modules) {
     std::string text;
     for (const Unusable& module : modules) text += "; " + module.name + ": " + module.reason;
@@ -161,8 +169,8 @@ Result<Module> choose(const std::string& folder, const std::string& name, Suite 
     if (name != "auto") {
         auto module = load(folder, name);
         if (module && !module->offers(suite))
-            return fail(ENOTSUP, "module '" + name + "' does not offer " + suite_name +
-                                     " here: set another cipher or module=auto");
+            return fail(ENOTSUP, "module '" + name + "' does not offer " + suite_name + " here, only " +
+                                     joined(offered_by(*module)) + ": set another cipher or module=auto");
         return module;
     }
     if (installed(folder).empty()) return nothing_installed(folder);
