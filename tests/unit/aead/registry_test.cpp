@@ -1,4 +1,5 @@
 // Finding, refusing and choosing modules.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -18,7 +19,9 @@ const std::string kSpeeds = CRYPTMPI_ODD_MODULES "/speeds";
 
 class EmptyFolder {
 public:
-    EmptyFolder() : path_(testing::TempDir() + "cryptmpi-modules-" + std::to_string(getpid())) {
+    EmptyFolder() {
+        static int made = 0;  // what was loaded from one stays loaded, so that none has another's name
+        path_ = testing::TempDir() + "cryptmpi-modules-" + std::to_string(getpid()) + "-" + std::to_string(++made);
         std::filesystem::create_directory(path_);
     }
     ~EmptyFolder() { std::filesystem::remove_all(path_); }
@@ -179,6 +182,57 @@ TEST(Registry, AutoChoosesAmongTheRealModules) {
     const auto kex = load_kex(CRYPTMPI_MODULE_FOLDER);
     ASSERT_TRUE(kex) << kex.error().line;
     EXPECT_STREQ(kex->api->name, "openssl");
+}
+
+bool is_loaded(const std::string& folder, const std::string& name) {
+    const std::string path = std::filesystem::canonical(folder + "/cryptmpi-module-" + name + ".so");
+    void* const handle = dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+    if (handle != nullptr) dlclose(handle);
+    return handle != nullptr;
+}
+
+/// Of the build's modules, at other paths, so that no other test has loaded them.
+std::string copies_of(const EmptyFolder& folder, const std::vector<std::string>& names) {
+    for (const std::string& name : names) {
+        const std::string file = "/cryptmpi-module-" + name + ".so";
+        std::filesystem::copy(CRYPTMPI_MODULE_FOLDER + file, folder.path() + file);
+    }
+    return folder.path();
+}
+
+TEST(Registry, AutoDoesNotLoadWhatCannotWin) {
+    EmptyFolder folder;
+    const std::string path = copies_of(folder, installed(CRYPTMPI_MODULE_FOLDER));
+    const auto chosen = choose(path, "auto", Suite::aes_256_gcm);
+    ASSERT_TRUE(chosen) << chosen.error().line;
+    EXPECT_TRUE(is_loaded(path, "openssl"));
+    for (const char* name : {"aegis", "legacy", "cryptopp", "libsodium", "mbedtls"})
+        if (is_installed(name)) {
+            EXPECT_FALSE(is_loaded(path, name)) << name;
+        }
+    if (is_installed("boringssl") && is_installed("ipsec-mb")) {
+        EXPECT_EQ(is_loaded(path, "boringssl"), !load(path, "ipsec-mb"));
+    }
+}
+
+TEST(Registry, AutoTakesWhatCannotWinWhereThereIsNothingElse) {
+    for (const char* name : {"cryptopp", "libsodium", "mbedtls", "boringssl"}) {
+        if (!is_installed(name)) continue;
+        EmptyFolder folder;
+        const std::string path = copies_of(folder, {name, "aegis"});
+        const bool usable = load(path, name).has_value();
+        const auto chosen = choose(path, "auto", Suite::aes_256_gcm);
+        EXPECT_EQ(chosen && chosen->api->name == std::string(name), usable) << name;
+    }
+}
+
+TEST(Registry, AModuleSaysWhatItHasWhereItLacksTheCipher) {
+    if (!is_installed("libsodium") || !load(CRYPTMPI_MODULE_FOLDER, "libsodium")) GTEST_SKIP() << "libsodium missing";
+    const auto chosen = choose(CRYPTMPI_MODULE_FOLDER, "libsodium", Suite::aes_128_gcm);
+    ASSERT_FALSE(chosen);
+    EXPECT_EQ(
+        chosen.error().line,
+        "module 'libsodium' does not offer AES-128-GCM here, only AES-256-GCM: set another cipher or module=auto");
 }
 
 TEST(Registry, MeasureGivesPositiveTimes) {
