@@ -63,7 +63,7 @@ Result<void> open(const Segments& segments, std::uint32_t position, const Bytes&
 
 class EverySegment : public testing::TestWithParam<aead::Suite> {};
 
-INSTANTIATE_TEST_SUITE_P(Segments, EverySegment, testing::ValuesIn(aead::kAllSuites), test::test_name);
+INSTANTIATE_TEST_SUITE_P(Segments, EverySegment, testing::ValuesIn(test::suites()), test::test_name);
 
 TEST_P(EverySegment, OpensToWhatWasSealed) {
     for (const std::uint64_t length : {1, 99, 100, 101, 1000, 1001}) {
