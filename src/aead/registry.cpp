@@ -116,7 +116,7 @@ constexpr Trial kTrials[] = {{64, 7}, {16384, 7}};
 // of our own of which it is known that they cannot win.
 constexpr std::string_view kQuickest = "ipsec-mb";                                   // where it can be used
 constexpr std::string_view kNextToIt = "boringssl";                                  // for small messages
-constexpr std::string_view kNeverQuickest[] = {"cryptopp", "libsodium", "mbedtls"};  // OpenSSL is always quicker
+constexpr std::string_view kNeverQuickest[] = {"cryptopp", "libsodium", "mbedtls"};  // OpenSSL is quicker in all
 constexpr std::string_view kWithoutAesGcm[] = {"aegis", "legacy"};
 constexpr std::string_view kOnlyAesGcm[] = {"boringssl", "cryptopp", "ipsec-mb", "libsodium", "mbedtls", "openssl"};
 

@@ -1,6 +1,9 @@
 """Each kind of cipher under both layers, and each module: a job across two nodes, nothing of its data on the wire, a report that names them."""
 
+import json
+import os
 import secrets
+import shutil
 import subprocess
 
 import pytest
@@ -110,3 +113,29 @@ def test_modules_export_nothing_but_themselves():
     for module in modules:
         shown = subprocess.run(["nm", "-D", "--defined-only", module], capture_output=True, text=True, check=True).stdout
         assert [line.split()[-1] for line in shown.splitlines()] == ["cryptmpi_module"], shown
+
+
+def test_module_outside_the_tree(tmp_path):
+    """The example, copied, against an installed CryptMPI: it builds, gives the vectors, and is used by its name."""
+    def call(*line, **variables):
+        done = subprocess.run(list(map(str, line)), env={**os.environ, **variables}, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    prefix = tmp_path / "installed"
+    call("cmake", "--install", BUILD, "--prefix", prefix)
+    shutil.copytree(REPOSITORY / "examples" / "module", tmp_path / "module")
+    modules = next(prefix.glob("lib*/**/cryptmpi-module-openssl.so")).parent
+    call("cmake", "-S", tmp_path / "module", "-B", tmp_path / "built", f"-DCMAKE_PREFIX_PATH={prefix}", f"-DCRYPTMPI_MODULE_FOLDER={modules}")
+    call("cmake", "--build", tmp_path / "built")
+    tested = call(BUILD / "bin" / "aead_test", "--gtest_filter=CrossModule.*:*EveryModule*", CRYPTMPI_TEST_MODULES=str(tmp_path / "built"))
+    assert "GivesTheVectors/libgcrypt" in tested and "PASSED" in tested
+    call("cmake", "--install", tmp_path / "built")
+    settings = {"XDG_CONFIG_HOME": str(tmp_path), "CRYPTMPI_MODULE": "libgcrypt"}
+    call(prefix / "bin" / "cryptmpi", "keygen", **settings)
+    doctor = subprocess.run([prefix / "bin" / "cryptmpi", "doctor", "--json"], env={**os.environ, **settings}, capture_output=True, text=True)
+    found = {module["name"]: module for module in json.loads(doctor.stdout)["modules"]}
+    assert found.keys() == installed() | {"libgcrypt"}
+    # The others are installed with what they need, too.
+    assert all(module["usable"] or "CPU" in module["reason"] for module in found.values()), found
+    assert "started" in call(prefix / "bin" / "cryptmpi", "exec", "--", "/bin/echo", "started", **settings)
