@@ -112,8 +112,8 @@ struct Trial {
 };
 constexpr Trial kTrials[] = {{64, 7}, {16384, 7}};
 
-// "auto" chooses at the start of every process, where loading all modules would take 5 ms more. So it passes over those
-// of our own of which it is known that they cannot win.
+// "auto" chooses at the start of every process, where loading all modules would take milliseconds. So it passes over
+// those of our own of which it is known that they cannot win.
 constexpr std::string_view kQuickest = "ipsec-mb";                                   // where it can be used
 constexpr std::string_view kNextToIt = "boringssl";                                  // for small messages
 constexpr std::string_view kNeverQuickest[] = {"cryptopp", "libsodium", "mbedtls"};  // OpenSSL is quicker in all
