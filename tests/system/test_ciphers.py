@@ -115,6 +115,17 @@ def test_modules_export_nothing_but_themselves():
         assert [line.split()[-1] for line in shown.splitlines()] == ["cryptmpi_module"], shown
 
 
+def test_a_cipher_without_a_module_is_said_at_start(nodes, tmp_path):
+    modules = tmp_path / "modules"
+    modules.mkdir()
+    shutil.copy(BUILD / "lib" / "cryptmpi" / "cryptmpi-module-openssl.so", modules)
+    sealing = sealing_of(tmp_path, nodes)
+    for cipher in ("AEGIS-128L", LEGACY):
+        environment = {**sealing.env(), "CRYPTMPI_MODULE_FOLDER": str(modules), "CRYPTMPI_CIPHER": cipher, "CRYPTMPI_ALLOW_LEGACY_CIPHER": "on"}
+        done = nodes.run(sealing.exec_line(["/bin/echo", "started"]), env=environment, timeout=60, cwd=tmp_path)
+        assert not done.ok and "started" not in done.output and f"no usable module in '{modules}' offers {cipher}" in done.output, done.output
+
+
 def test_module_outside_the_tree(tmp_path):
     """The example, copied, against an installed CryptMPI: it builds, gives the vectors, and is used by its name."""
     def call(*line, **variables):
