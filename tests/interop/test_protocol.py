@@ -139,6 +139,8 @@ def noise(role, suite, key=JOB_KEY):
 
 @pytest.fixture(params=SUITES)
 def suite(request):
+    if request.param.startswith("3DES") and not (PEER.parents[1] / "lib" / "cryptmpi" / "cryptmpi-module-legacy.so").exists():
+        pytest.skip("the module legacy is not built: its library is missing")
     return request.param
 
 
