@@ -30,10 +30,11 @@ enum cryptmpi_suite {
     CRYPTMPI_AEGIS_256 = 6,
     CRYPTMPI_AEGIS_256X2 = 7,
     CRYPTMPI_AEGIS_256X4 = 8,
+    CRYPTMPI_3DES_CBC_HMAC_SHA_256 = 9, /* a construction of CryptMPI's own, docs/protocol.md; only where allowed */
 };
 
 enum {
-    CRYPTMPI_GCM_NONCE_SIZE = 12, /* bytes, the AES-GCM suites; AEGIS' nonces are as long as its keys */
+    CRYPTMPI_GCM_NONCE_SIZE = 12, /* bytes, the AES-GCM suites and 3DES; AEGIS' nonces are as long as its keys */
     CRYPTMPI_MAX_NONCE_SIZE = 32, /* bytes, any suite */
     CRYPTMPI_TAG_SIZE = 16,       /* bytes, every suite */
 };

@@ -86,6 +86,14 @@ std::string joined(const std::vector<std::string>& names) {
     return text;
 }
 
+std::vector<std::string> offered_by(const Module& module) {
+    std::vector<std::string> names;
+    for (const Suite suite : kAllSuites)
+        if (module.offers(suite)) names.emplace_back(name(suite));
+    if (names.empty()) names.emplace_back("nothing");
+    return names;
+}
+
 std::string reasons(const std::vector<Unusable>& modules) {
     std::string text;
     for (const Unusable& module : modules) text += "; " + module.name + ": " + module.reason;
@@ -104,18 +112,62 @@ struct Trial {
 };
 constexpr Trial kTrials[] = {{64, 7}, {16384, 7}};
 
-Result<Module> fastest(const std::vector<Module>& candidates, Suite suite) {
-    std::vector<double> cost(candidates.size(), 0.0);
+// "auto" chooses at the start of every process, where loading all modules would take milliseconds. So it passes over
+// those of our own of which it is known that they cannot win.
+constexpr std::string_view kQuickest = "ipsec-mb";                                   // where it can be used
+constexpr std::string_view kNextToIt = "boringssl";                                  // for small messages
+constexpr std::string_view kNeverQuickest[] = {"cryptopp", "libsodium", "mbedtls"};  // OpenSSL is quicker in all
+constexpr std::string_view kWithoutAesGcm[] = {"aegis", "legacy"};
+constexpr std::string_view kOnlyAesGcm[] = {"boringssl", "cryptopp", "ipsec-mb", "libsodium", "mbedtls", "openssl"};
+
+template <std::size_t kCount>
+bool is_one_of(const std::string& name, const std::string_view (&names)[kCount]) {
+    return std::find(std::begin(names), std::end(names), name) != std::end(names);
+}
+
+/// The modules that offer `suite`; those that cannot be used are added to `unusable`.
+std::vector<Module> that_offer(Suite suite, const std::string& folder, const std::vector<std::string>& names,
+                               std::vector<Unusable>& unusable) {
+    std::vector<Module> modules;
+    for (const std::string& name : names) {
+        auto module = load_once(folder, name);
+        if (!module)
+            unusable.push_back({name, module.error().line});
+        else if (module->offers(suite))
+            modules.push_back(std::move(*module));
+    }
+    return modules;
+}
+
+/// Those that may do `suite` fastest; if none of these can be used, the others.
+std::vector<Module> candidates(Suite suite, const std::string& folder, std::vector<Unusable>& unusable) {
+    const bool aes_gcm = suite == Suite::aes_128_gcm || suite == Suite::aes_256_gcm;
+    std::vector<std::string> first = installed(folder);
+    const bool quickest = aes_gcm && std::find(first.begin(), first.end(), kQuickest) != first.end() &&
+                          load_once(folder, std::string(kQuickest)).has_value();
+    const auto may_win = [&](const std::string& name) {
+        if (!aes_gcm) return !is_one_of(name, kOnlyAesGcm);
+        return !is_one_of(name, kNeverQuickest) && !is_one_of(name, kWithoutAesGcm) && !(quickest && name == kNextToIt);
+    };
+    const auto later = std::stable_partition(first.begin(), first.end(), may_win);
+    const std::vector<std::string> others(later, first.end());
+    first.erase(later, first.end());
+    std::vector<Module> modules = that_offer(suite, folder, first, unusable);
+    return modules.empty() ? that_offer(suite, folder, others, unusable) : modules;
+}
+
+Result<Module> fastest(const std::vector<Module>& modules, Suite suite) {
+    std::vector<double> cost(modules.size(), 0.0);
     for (const Trial& trial : kTrials) {
-        std::vector<double> seconds(candidates.size(), std::numeric_limits<double>::infinity());
-        for (std::size_t i = 0; i < candidates.size(); ++i)
-            if (const auto speed = measure(candidates[i], suite, trial.size, trial.rounds))
+        std::vector<double> seconds(modules.size(), std::numeric_limits<double>::infinity());
+        for (std::size_t i = 0; i < modules.size(); ++i)
+            if (const auto speed = measure(modules[i], suite, trial.size, trial.rounds))
                 seconds[i] = speed->seal_s + speed->open_s;
         // Relative to the best, so that small and large sizes count alike.
         const double best = *std::min_element(seconds.begin(), seconds.end());
-        for (std::size_t i = 0; i < candidates.size(); ++i) cost[i] += seconds[i] / best;
+        for (std::size_t i = 0; i < modules.size(); ++i) cost[i] += seconds[i] / best;
     }
-    return candidates[static_cast<std::size_t>(std::min_element(cost.begin(), cost.end()) - cost.begin())];
+    return modules[static_cast<std::size_t>(std::min_element(cost.begin(), cost.end()) - cost.begin())];
 }
 
 }  // namespace
@@ -161,17 +213,17 @@ Result<Module> choose(const std::string& folder, const std::string& name, Suite 
     if (name != "auto") {
         auto module = load(folder, name);
         if (module && !module->offers(suite))
-            return fail(ENOTSUP, "module '" + name + "' does not offer " + suite_name +
-                                     " here: set another cipher or module=auto");
+            return fail(ENOTSUP, "module '" + name + "' does not offer " + suite_name + " here, only " +
+                                     joined(offered_by(*module)) + ": set another cipher or module=auto");
         return module;
     }
     if (installed(folder).empty()) return nothing_installed(folder);
-    Inventory inventory = inspect(folder);
-    std::erase_if(inventory.usable, [&](const Module& module) { return !module.offers(suite); });
-    if (inventory.usable.empty())
-        return fail(ENOTSUP, "no usable module in '" + folder + "' offers " + suite_name + reasons(inventory.unusable));
-    if (inventory.usable.size() == 1) return inventory.usable.front();
-    return fastest(inventory.usable, suite);
+    std::vector<Unusable> unusable;
+    const std::vector<Module> modules = candidates(suite, folder, unusable);
+    if (modules.empty())
+        return fail(ENOTSUP, "no usable module in '" + folder + "' offers " + suite_name + reasons(unusable));
+    if (modules.size() == 1) return modules.front();
+    return fastest(modules, suite);
 }
 
 Result<Module> load_kex(const std::string& folder) {

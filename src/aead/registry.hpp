@@ -40,7 +40,8 @@ Inventory inspect(const std::string& folder);
 Result<Module> load(const std::string& folder, const std::string& name);
 
 /// The module for `suite`: the one named, or for "auto" the one that does it fastest on this CPU, measured once at a
-/// few record sizes (well under 5 ms in all). Errors: unknown module, module without that suite.
+/// few record sizes (well under 5 ms in all); it does not load our own modules that cannot win, unless no other is
+/// usable. Errors: unknown module, module without that suite.
 Result<Module> choose(const std::string& folder, const std::string& name, Suite suite);
 
 /// The module that offers what a handshake needs: key-agreement primitives and AES-256-GCM (openssl).

@@ -18,10 +18,12 @@ enum class Suite : unsigned char {
     aegis_256 = CRYPTMPI_AEGIS_256,
     aegis_256x2 = CRYPTMPI_AEGIS_256X2,
     aegis_256x4 = CRYPTMPI_AEGIS_256X4,
+    legacy_3des = CRYPTMPI_3DES_CBC_HMAC_SHA_256,
 };
 
-inline constexpr Suite kAllSuites[] = {Suite::aes_128_gcm, Suite::aes_256_gcm, Suite::aegis_128l,  Suite::aegis_128x2,
-                                       Suite::aegis_128x4, Suite::aegis_256,   Suite::aegis_256x2, Suite::aegis_256x4};
+inline constexpr Suite kAllSuites[] = {Suite::aes_128_gcm, Suite::aes_256_gcm, Suite::aegis_128l,
+                                       Suite::aegis_128x2, Suite::aegis_128x4, Suite::aegis_256,
+                                       Suite::aegis_256x2, Suite::aegis_256x4, Suite::legacy_3des};
 
 struct Shape {
     std::string_view name;   // as its authors write it: "AES-256-GCM"
@@ -47,6 +49,8 @@ constexpr Shape shape(Suite suite) {
             return {"AEGIS-256X2", 32, 32};
         case Suite::aegis_256x4:
             return {"AEGIS-256X4", 32, 32};
+        case Suite::legacy_3des:
+            return {"3DES-CBC-HMAC-SHA-256", 32, 12};
     }
     return {};
 }
@@ -61,6 +65,11 @@ constexpr std::size_t key_size(Suite suite) {
 
 constexpr std::size_t nonce_size(Suite suite) {
     return shape(suite).nonce_size;
+}
+
+/// One that no default and no "auto" leads to, and that the settings must allow besides naming it.
+constexpr bool is_legacy(Suite suite) {
+    return suite == Suite::legacy_3des;
 }
 
 /// Any letter case; nullopt for an unknown name.

@@ -21,6 +21,15 @@ struct Options {
     Words forwarded;  // NAME=VALUE, CRYPTMPI_ left out
 };
 
+/// Once a job: its ranks start here, whichever launcher and layer they have. A rank's own children are not told again.
+void warn_of_cipher(const config::Settings& settings, const config::Environment& environment) {
+    constexpr const char* kWarned = "CRYPTMPI_INTERNAL_WARNED_OF_CIPHER";
+    const std::string warning = config::cipher_warning(settings, config::identify(environment));
+    if (warning.empty() || environment(kWarned)) return;
+    complain(warning, 0);
+    set_variable(kWarned, "1");
+}
+
 int exec(const Options& options, const Words& program) {
     if (program.empty()) return complain("exec: no program given; see cryptmpi exec --help", kRefused);
     for (const auto& setting : options.forwarded) {
@@ -55,6 +64,7 @@ int exec(const Options& options, const Words& program) {
     } else {
         set_variable("CRYPTMPI_INTERNAL_ROLE", options.role);
     }
+    warn_of_cipher(*settings, config::process_environment());
     return replace_by(file->string(), program);
 }
 

@@ -152,6 +152,7 @@ Result<void> set_cipher(Settings& settings, const Given& given, const Environmen
     if (const auto* text = std::get_if<std::string>(&given.value)) {
         if (auto suite = aead::suite_by_name(trim(*text))) {
             settings.suite = *suite;
+            settings.cipher_where = given.where;
             return {};
         }
     }
@@ -160,6 +161,14 @@ Result<void> set_cipher(Settings& settings, const Given& given, const Environmen
         allowed += (allowed.empty() ? "" : ", ") + std::string(aead::name(suite));
     }
     return refuse(given, as_text(given.value) + " is not a known cipher; allowed: " + allowed);
+}
+
+/// A legacy cipher is never used by a slip of the pen: it takes two settings.
+Result<void> check_legacy(const Settings& settings) {
+    if (!aead::is_legacy(settings.suite) || settings.allow_legacy_cipher) return {};
+    return fail(EINVAL, settings.cipher_where + ": " + std::string(aead::name(settings.suite)) +
+                            " is a legacy cipher, slow and with blocks of 64 bits: name AES-256-GCM, or set "
+                            "allow_legacy_cipher = true");
 }
 
 Result<void> set_module(Settings& settings, const Given& given, const Environment&) {
@@ -218,9 +227,11 @@ Result<void> set_key_file(Settings& settings, const Given& given, const Environm
     return store(std::move(path), settings.key_file);
 }
 
-constexpr std::array<Key, 15> kKeys = {{
+constexpr std::array<Key, 16> kKeys = {{
     {"enabled", [](Settings& s, const Given& g, const Environment&) { return store(read_bool(g), s.enabled); }},
     {"cipher", set_cipher},
+    {"allow_legacy_cipher",
+     [](Settings& s, const Given& g, const Environment&) { return store(read_bool(g), s.allow_legacy_cipher); }},
     {"module", set_module},
     {"scope", set_scope},
     {"layer", set_layer},
@@ -342,6 +353,7 @@ Result<Settings> load_unguarded(const Environment& environment) {
         }
     }
     if (auto applied = apply_variables(settings, environment); !applied) return tl::unexpected<Error>(applied.error());
+    if (auto checked = check_legacy(settings); !checked) return tl::unexpected<Error>(checked.error());
     if (settings.key_file.empty()) settings.key_file = config_folder(environment) / "job.key";
     if (settings.module_folder.empty()) settings.module_folder = default_module_folder();
     if (settings.job_id.empty()) settings.job_id = default_job_id(environment);
@@ -482,6 +494,13 @@ Process identify(const Environment& environment) {
     }
     process.role = process.rank ? "rank" : launcher ? "launcher" : "process";
     return process;
+}
+
+std::string cipher_warning(const Settings& settings, const Process& process) {
+    const bool first = process.rank ? *process.rank == 0 : process.role == "process";
+    if (!first || !aead::is_legacy(settings.suite)) return "";
+    return "warning: this job uses the legacy cipher " + std::string(aead::name(settings.suite)) +
+           " (allow_legacy_cipher), which is slow and has blocks of 64 bits; AES-256-GCM is the better choice";
 }
 
 std::string layer_reason(const Environment& environment, std::string_view layer) {

@@ -43,6 +43,8 @@ Result<PlaintextPeer> parse_plaintext_peer(std::string_view text);
 struct Settings {
     bool enabled = true;                           // enabled
     aead::Suite suite = aead::Suite::aes_256_gcm;  // cipher = "AES-256-GCM"
+    std::string cipher_where;                      // where cipher was set, for lines about what it names
+    bool allow_legacy_cipher = false;              // allow_legacy_cipher: one that is named may be a legacy one
     std::string module = "auto";                   // module = "auto" | "openssl" | "ipsec-mb" | ...
     Scope scope = Scope::between_nodes;            // scope = "between-nodes" | "all"
     Layer layer = Layer::automatic;                // layer = "auto" | "channel" | "mpi"
@@ -85,7 +87,7 @@ std::filesystem::path config_folder(const Environment& environment);
 
 /// Reads CRYPTMPI_CONFIG or <config folder>/config.toml (which may be missing), then CRYPTMPI_*. Unknown keys, unknown
 /// values and unknown CRYPTMPI_* variables (but for the internal CRYPTMPI_INTERNAL_*) are errors of one line:
-/// file:line, what, and what is allowed.
+/// file:line, what, and what is allowed. So is a legacy cipher that allow_legacy_cipher does not allow.
 Result<Settings> load(const Environment& environment);
 
 /// Which process of the job this is, from the launcher's environment.
@@ -95,6 +97,9 @@ struct Process {
     std::string role;  // "rank", "launcher" (CRYPTMPI_INTERNAL_ROLE), "process"
 };
 Process identify(const Environment& environment);
+
+/// What is to be said once a job of its cipher, by this process; empty: nothing, or another process says it.
+std::string cipher_warning(const Settings& settings, const Process& process);
 
 /// Why this process runs under `layer` ("channel", "mpi"), as cryptmpi run or exec said in
 /// CRYPTMPI_INTERNAL_LAYER_REASON; empty when they did not choose it.

@@ -35,6 +35,11 @@ inline constexpr Limits kGcmLimits = {std::uint64_t{1} << 24, std::uint64_t{1} <
 // last.
 inline constexpr Limits kAegisLimits = {std::uint64_t{1} << 32, std::uint64_t{1} << 48};
 
+// Of the legacy suite no 3DES key sees more than 2^9 blocks, because each 4096 bytes of a message have their own
+// (docs/protocol.md): blocks of 64 bits set no limit here (SP 800-67 rev. 2: 2^20 under one key). What is used up is
+// the PRF that makes these keys, far less than AES-GCM's key would be.
+inline constexpr Limits kLegacyLimits = {std::uint64_t{1} << 24, std::uint64_t{1} << 36};
+
 constexpr Limits limits_of(aead::Suite suite) {
     switch (suite) {
         case aead::Suite::aes_128_gcm:
@@ -47,6 +52,8 @@ constexpr Limits limits_of(aead::Suite suite) {
         case aead::Suite::aegis_256x2:
         case aead::Suite::aegis_256x4:
             return kAegisLimits;
+        case aead::Suite::legacy_3des:
+            return kLegacyLimits;
     }
     return {};
 }

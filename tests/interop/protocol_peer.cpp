@@ -75,7 +75,7 @@ int main(int count, char** arguments) {
     }
     const aead::Suite suite = aead::suite_by_name(arguments[2]).value();
     const auto openssl = must(aead::load(CRYPTMPI_MODULE_FOLDER, "openssl"));
-    const auto module = openssl.offers(suite) ? openssl : must(aead::load(CRYPTMPI_MODULE_FOLDER, "aegis"));
+    const auto module = must(aead::choose(CRYPTMPI_MODULE_FOLDER, openssl.offers(suite) ? "openssl" : "auto", suite));
     const seal::Crypto crypto{module.api->aead, openssl.api->kex, suite};
     keys::JobKey job_key;
     std::memcpy(job_key.data(), from_hex(arguments[3]).data(), keys::kJobKeySize);

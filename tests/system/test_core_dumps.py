@@ -101,19 +101,31 @@ def program_of(build, name, tmp_path):  # noqa: F811
 
 # Of the aegis module's ciphers one with a key as long as AES-256's.
 MODULES = pytest.mark.parametrize("module", ["aegis", "ipsec-mb", "openssl"])
+CIPHERS = {"aegis": "AEGIS-256", "legacy": "3DES-CBC-HMAC-SHA-256"}
+ON_A_HEAP = ("openssl", "cryptopp")  # their contexts are the library's own: docs/threat-model.md
 
 
 def sealing_with(module, tmp_path, nodes, **settings):
     flags = Path("/proc/cpuinfo").read_text().split()
-    if module == "ipsec-mb" and not ({"aes", "pclmulqdq"} <= set(flags) and (BUILD / "lib/cryptmpi/cryptmpi-module-ipsec-mb.so").exists()):
-        pytest.skip("the module ipsec-mb is not built, or not for this CPU")
-    cipher = {"aegis": "AEGIS-256"}.get(module, "AES-256-GCM")
-    return sealing_of(tmp_path, nodes, module=module, cipher=cipher, **settings)
+    built = (BUILD / "lib" / "cryptmpi" / f"cryptmpi-module-{module}.so").exists()
+    if not (built and {"aes", "pclmulqdq"} <= set(flags)):
+        pytest.skip(f"the module {module} is not built, or not for this CPU")
+    legacy = {"allow_legacy_cipher": "on"} if module == "legacy" else {}
+    return sealing_of(tmp_path, nodes, module=module, cipher=CIPHERS.get(module, "AES-256-GCM"), **legacy, **settings)
 
 
 @MODULES
 @EACH
 def test_core_of_a_rank(name, module, build, nodes, tmp_path):  # noqa: F811
+    check_core_of_a_rank(name, module, build, nodes, tmp_path)
+
+
+@pytest.mark.parametrize("module", ["boringssl", "cryptopp", "legacy", "libsodium", "mbedtls"])
+def test_core_of_a_rank_with_another_module(module, build, nodes, tmp_path):  # noqa: F811
+    check_core_of_a_rank("openmpi-4.1.4", module, build, nodes, tmp_path)
+
+
+def check_core_of_a_rank(name, module, build, nodes, tmp_path):  # noqa: F811
     sealing = sealing_with(module, tmp_path, nodes)
     dumped = Dumped(stacks.stack(name), nodes, sealing, sealing.exec_line(program_of(build, name, tmp_path)), tmp_path)
     job_secret = find_job_secret(dumped.secret)
@@ -128,9 +140,11 @@ def test_core_of_a_rank(name, module, build, nodes, tmp_path):  # noqa: F811
         epoch = epochs[flow]
         key = expand(epoch, b"key")
         assert epoch not in dumped.all, flow
-        assert key in dumped.all, flow  # as the first round's keys
-        # The contexts of OpenSSL are libcrypto's own: docs/threat-model.md
-        assert module == "openssl" or (key in dumped.secret and key not in dumped.core), flow
+        if module == "legacy":  # has hashed it
+            assert key not in dumped.all, flow
+        else:
+            assert key in dumped.all, flow  # as the first round's keys
+            assert module in ON_A_HEAP or (key in dumped.secret and key not in dumped.core), flow
 
 
 @MODULES

@@ -6,6 +6,8 @@
 #include <new>
 
 #include "base/secret_memory.hpp"
+#include "pieces.hpp"
+#include "traces.hpp"
 
 extern "C" {
 #include <common/cpu.h>
@@ -13,40 +15,11 @@ extern "C" {
 
 namespace {
 
-// libaegis leaves the key behind: in vector registers, which the loader writes to the stack when it binds the program's
-// next call, and on the stack, where they did not suffice.
+using namespace cryptmpi::modules;
 
-#if defined(__x86_64__)
-bool wide_registers;  // of AVX-512
-
-[[gnu::noinline, gnu::target("avx512f")]] void wipe_upper_registers() {
-    asm volatile(
-        "vpxord %%zmm16, %%zmm16, %%zmm16\n vpxord %%zmm17, %%zmm17, %%zmm17\n vpxord %%zmm18, %%zmm18, %%zmm18\n"
-        "vpxord %%zmm19, %%zmm19, %%zmm19\n vpxord %%zmm20, %%zmm20, %%zmm20\n vpxord %%zmm21, %%zmm21, %%zmm21\n"
-        "vpxord %%zmm22, %%zmm22, %%zmm22\n vpxord %%zmm23, %%zmm23, %%zmm23\n vpxord %%zmm24, %%zmm24, %%zmm24\n"
-        "vpxord %%zmm25, %%zmm25, %%zmm25\n vpxord %%zmm26, %%zmm26, %%zmm26\n vpxord %%zmm27, %%zmm27, %%zmm27\n"
-        "vpxord %%zmm28, %%zmm28, %%zmm28\n vpxord %%zmm29, %%zmm29, %%zmm29\n vpxord %%zmm30, %%zmm30, %%zmm30\n"
-        "vpxord %%zmm31, %%zmm31, %%zmm31\n" ::
-            : "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", "xmm24", "xmm25", "xmm26",
-              "xmm27", "xmm28", "xmm29", "xmm30", "xmm31");
-}
-
-[[gnu::noinline, gnu::target("avx")]] void wipe_registers() {
-    asm volatile("vzeroall" ::
-                     : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11",
-                       "xmm12", "xmm13", "xmm14", "xmm15");
-    if (wide_registers) wipe_upper_registers();
-}
-#else
-void wipe_registers() {}
-#endif
-
-// Called where libaegis was, the array has its frames' place; the deepest has 1800 bytes (GCC 12). AddressSanitizer
-// would put it elsewhere.
-[[gnu::noinline, gnu::no_sanitize_address]] void wipe_what_is_left() {
-    uint8_t left[2560];
-    explicit_bzero(left, sizeof left);
-    wipe_registers();
+// Its deepest frames have 1800 bytes (GCC 12).
+void wipe_what_is_left() {
+    wipe_traces<2560>();
 }
 
 // A message in one piece goes by `seal` and `open`, others by the functions that keep a state between the pieces. All
@@ -94,8 +67,7 @@ bool open_pieces(const uint8_t* key, const uint8_t* nonce, const uint8_t* aad, s
     good &= kEnd(&state, tag, CRYPTMPI_TAG_SIZE) == 0;  // in constant time
     wipe_what_is_left();
     explicit_bzero(&state, sizeof state);
-    for (size_t i = 0; i < out_count && !good; ++i)
-        if (out[i].iov_len > 0) std::memset(out[i].iov_base, 0, out[i].iov_len);
+    if (!good) zero(out, out_count);
     return good;
 }
 
@@ -171,7 +143,7 @@ bool open_whole(const Context& c, const uint8_t* nonce, const uint8_t* aad, size
 }
 
 // HOT PATH: a message of few bytes in several pieces is copied, which is quicker than to keep a state between them.
-constexpr size_t kCopied = 2048;
+constexpr size_t kCopied = kSmall;
 
 size_t total(const iovec* pieces, size_t count) {
     size_t size = 0;
@@ -182,12 +154,7 @@ size_t total(const iovec* pieces, size_t count) {
 bool seal_copied(const Context& c, const uint8_t* nonce, const uint8_t* aad, size_t aad_size, const iovec* in,
                  size_t in_count, size_t size, uint8_t* out, uint8_t* tag) {
     uint8_t copy[kCopied];
-    size_t at = 0;
-    for (size_t i = 0; i < in_count; ++i) {
-        if (in[i].iov_len == 0) continue;
-        std::memcpy(copy + at, in[i].iov_base, in[i].iov_len);
-        at += in[i].iov_len;
-    }
+    gather(in, in_count, copy);
     const bool good = seal_whole(c, nonce, aad, aad_size, copy, size, out, tag);
     explicit_bzero(copy, size);
     return good;
@@ -197,12 +164,7 @@ bool open_copied(const Context& c, const uint8_t* nonce, const uint8_t* aad, siz
                  size_t size, const iovec* out, size_t out_count, const uint8_t* tag) {
     uint8_t copy[kCopied];
     const bool good = open_whole(c, nonce, aad, aad_size, in, size, copy, tag);
-    size_t at = 0;
-    for (size_t i = 0; i < out_count; ++i) {
-        if (out[i].iov_len == 0) continue;
-        std::memcpy(out[i].iov_base, copy + at, out[i].iov_len);  // zeros, if it was forged
-        at += out[i].iov_len;
-    }
+    scatter(copy, out, out_count);  // zeros, if it was forged
     explicit_bzero(copy, size);
     return good;
 }
@@ -243,9 +205,6 @@ const char* start() {
     // Without these the library falls back to AES in software, which is slow.
     const bool x86 = aegis_runtime_has_aesni() != 0 && aegis_runtime_has_avx() != 0;
     const bool arm = aegis_runtime_has_neon_aes() != 0;
-#if defined(__x86_64__)
-    wide_registers = aegis_runtime_has_avx512f() != 0;
-#endif
     return x86 || arm ? nullptr : "this CPU lacks AES instructions (on x86 with AVX), which libaegis needs";
 }
 

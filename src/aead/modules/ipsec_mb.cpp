@@ -6,8 +6,11 @@
 #include <new>
 
 #include "base/secret_memory.hpp"
+#include "pieces.hpp"
 
 namespace {
+
+using namespace cryptmpi::modules;
 
 // The calls for one key size, as the library chose them for this CPU.
 struct Calls {
@@ -31,17 +34,6 @@ struct Context {
     const Calls* calls;
 };
 
-// The library refuses null pointers even where there are no bytes.
-const uint8_t* present(const void* at) {
-    static const uint8_t nothing = 0;
-    return at != nullptr ? static_cast<const uint8_t*>(at) : &nothing;
-}
-
-uint8_t* present(void* at) {
-    static uint8_t nothing;  // never written: only stands for outputs of no bytes
-    return at != nullptr ? static_cast<uint8_t*>(at) : &nothing;
-}
-
 void* create(int suite, const uint8_t* key) {
     const Calls* calls = suite == CRYPTMPI_AES_128_GCM ? &aes_128 : suite == CRYPTMPI_AES_256_GCM ? &aes_256 : nullptr;
     if (calls == nullptr) return nullptr;
@@ -60,7 +52,7 @@ void destroy(void* context) {
 int seal(void* opaque, const uint8_t* nonce, const uint8_t* aad, size_t aad_size, const iovec* in, size_t in_count,
          uint8_t* out, uint8_t tag[16]) {
     auto* c = static_cast<Context*>(opaque);
-    aad = present(aad);
+    aad = present(aad);  // the library refuses null pointers even where there are no bytes
     out = present(out);
     if (in_count <= 1) {
         const iovec whole = in_count == 1 ? in[0] : iovec{};
@@ -76,15 +68,6 @@ int seal(void* opaque, const uint8_t* nonce, const uint8_t* aad, size_t aad_size
     }
     c->calls->encrypt_end(&c->key, &c->stream, tag, CRYPTMPI_TAG_SIZE);
     return CRYPTMPI_OK;
-}
-
-bool equal_in_constant_time(const uint8_t* a, const uint8_t* b) {
-    uint64_t left[2];
-    uint64_t right[2];
-    static_assert(sizeof left == CRYPTMPI_TAG_SIZE);
-    std::memcpy(left, a, sizeof left);
-    std::memcpy(right, b, sizeof right);
-    return ((left[0] ^ right[0]) | (left[1] ^ right[1])) == 0;  // one branch, at the end
 }
 
 int open(void* opaque, const uint8_t* nonce, const uint8_t* aad, size_t aad_size, const uint8_t* in, size_t size,
@@ -108,8 +91,7 @@ int open(void* opaque, const uint8_t* nonce, const uint8_t* aad, size_t aad_size
     const bool authentic = equal_in_constant_time(computed, tag);
     if (authentic) return CRYPTMPI_OK;
     explicit_bzero(computed, sizeof computed);  // the right tag of a forgery is worth something to its forger
-    for (size_t i = 0; i < out_count; ++i)
-        if (out[i].iov_len > 0) std::memset(out[i].iov_base, 0, out[i].iov_len);
+    zero(out, out_count);
     return CRYPTMPI_FORGED;
 }
 

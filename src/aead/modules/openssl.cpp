@@ -14,6 +14,8 @@
 #include <climits>
 #include <cstring>
 
+#include "pieces.hpp"
+
 namespace {
 
 struct Library {
@@ -112,9 +114,7 @@ int decrypt(EVP_CIPHER_CTX* context, const uint8_t* nonce, const uint8_t* aad, s
 int open(void* opaque, const uint8_t* nonce, const uint8_t* aad, size_t aad_size, const uint8_t* in, size_t,
          const iovec* out, size_t out_count, const uint8_t tag[16]) {
     const int result = decrypt(static_cast<EVP_CIPHER_CTX*>(opaque), nonce, aad, aad_size, in, out, out_count, tag);
-    if (result != CRYPTMPI_OK)
-        for (size_t i = 0; i < out_count; ++i)
-            if (out[i].iov_len > 0) std::memset(out[i].iov_base, 0, out[i].iov_len);
+    if (result != CRYPTMPI_OK) cryptmpi::modules::zero(out, out_count);
     return result;
 }
 

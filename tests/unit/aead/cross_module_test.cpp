@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <thread>
 
@@ -111,7 +113,7 @@ TEST(CrossModule, NothingAtAllCanBeSealed) {
 TEST(CrossModule, AnUnknownSuiteHasNoContextAndNoContextCanBeDestroyed) {
     const Bytes key(32);
     for (const Module& module : inspect(module_folder()).usable) {
-        for (int suite : {0, 9, -1, 1000}) EXPECT_EQ(module.api->aead->create(suite, key.data()), nullptr);
+        for (int suite : {0, 10, -1, 1000}) EXPECT_EQ(module.api->aead->create(suite, key.data()), nullptr);
         for (const Suite suite : kAllSuites) {
             void* const context = module.api->aead->create(static_cast<int>(suite), key.data());
             EXPECT_EQ(context != nullptr, module.offers(suite));
@@ -214,6 +216,49 @@ TEST(CrossModule, NoKeyIsLeftBehind) {
                     }
                 }
             }
+        }
+    }
+}
+
+/// Whether eight bytes stand anywhere in this process' memory, at a multiple of four; given inverted, or they always
+/// do.
+bool in_memory(std::uint64_t inverted) {
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);) {
+        std::uintptr_t begin = 0, end = 0;
+        char access[5] = {};
+        if (std::sscanf(line.c_str(), "%lx-%lx %4s", &begin, &end, access) != 3 || std::string(access, 2) != "rw")
+            continue;
+        for (std::uintptr_t at = begin; at + sizeof inverted <= end; at += 4) {
+            std::uint64_t word = 0;
+            std::memcpy(&word, reinterpret_cast<const void*>(at), sizeof word);
+            if ((word ^ inverted) == ~std::uint64_t{0}) return true;
+        }
+    }
+    return false;
+}
+
+[[gnu::noinline]] void* context_for(const cryptmpi_aead& aead, Suite suite, std::uint64_t inverted) {
+    std::uint64_t key[4];
+    for (std::uint64_t& word : key) word = ~inverted;
+    void* const context = aead.create(static_cast<int>(suite), reinterpret_cast<const std::uint8_t*>(key));
+    explicit_bzero(key, sizeof key);
+    return context;
+}
+
+TEST(CrossModule, AContextsEndIsItsKeysEnd) {
+    std::mt19937_64 random(11);
+    for (const Suite suite : {Suite::aes_256_gcm, Suite::aegis_256, Suite::legacy_3des}) {
+        for (const Module& module : modules(suite)) {
+            SCOPED_TRACE(module.api->name);
+            const std::uint64_t inverted = random();
+            void* const context = context_for(*module.api->aead, suite, inverted);
+            clear_stack();
+            ASSERT_NE(context, nullptr);
+            EXPECT_EQ(in_memory(inverted), !is_legacy(suite));  // that one keeps only what it made of the key
+            module.api->aead->destroy(context);
+            clear_stack();
+            EXPECT_FALSE(in_memory(inverted));
         }
     }
 }

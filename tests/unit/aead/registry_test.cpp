@@ -1,7 +1,9 @@
 // Finding, refusing and choosing modules.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -17,7 +19,9 @@ const std::string kSpeeds = CRYPTMPI_ODD_MODULES "/speeds";
 
 class EmptyFolder {
 public:
-    EmptyFolder() : path_(testing::TempDir() + "cryptmpi-modules-" + std::to_string(getpid())) {
+    EmptyFolder() {
+        static int made = 0;  // what was loaded from one stays loaded, so that none has another's name
+        path_ = testing::TempDir() + "cryptmpi-modules-" + std::to_string(getpid()) + "-" + std::to_string(++made);
         std::filesystem::create_directory(path_);
     }
     ~EmptyFolder() { std::filesystem::remove_all(path_); }
@@ -30,6 +34,11 @@ private:
 std::string load_error(const std::string& folder, const std::string& name) {
     const auto module = load(folder, name);
     return module ? "no error" : module.error().line;
+}
+
+bool is_installed(const std::string& name) {
+    const auto names = installed(CRYPTMPI_MODULE_FOLDER);
+    return std::binary_search(names.begin(), names.end(), name);
 }
 
 void expect_line(const std::string& line, const std::string& part) {
@@ -47,7 +56,8 @@ TEST(Suites, ByNameAndNumber) {
     EXPECT_EQ(suite_by_number(1), Suite::aes_128_gcm);
     EXPECT_EQ(suite_by_number(2), Suite::aes_256_gcm);
     EXPECT_EQ(suite_by_number(5), Suite::aegis_128x4);
-    for (unsigned unknown : {0U, 9U, 257U}) EXPECT_EQ(suite_by_number(unknown), std::nullopt);
+    EXPECT_EQ(suite_by_number(9), Suite::legacy_3des);
+    for (unsigned unknown : {0U, 10U, 257U}) EXPECT_EQ(suite_by_number(unknown), std::nullopt);
     for (const Suite suite : kAllSuites) {
         EXPECT_EQ(suite_by_name(name(suite)), suite);
         EXPECT_EQ(suite_by_number(static_cast<unsigned>(suite)), suite);
@@ -132,11 +142,10 @@ TEST(Registry, OnlyTheModuleAegisOffersAegis) {
     ASSERT_TRUE(aegis) << aegis.error().line;
     EXPECT_EQ(aegis->api->kex, nullptr);
     for (const Suite suite : kAllSuites) {
-        const bool aes = suite == Suite::aes_128_gcm || suite == Suite::aes_256_gcm;
-        EXPECT_EQ(aegis->offers(suite), !aes);
+        const bool of_aegis = name(suite).starts_with("AEGIS");
+        EXPECT_EQ(aegis->offers(suite), of_aegis);
         const auto chosen = choose(CRYPTMPI_MODULE_FOLDER, "auto", suite);
-        ASSERT_TRUE(chosen) << chosen.error().line;
-        EXPECT_EQ(std::string(chosen->api->name) == "aegis", !aes);
+        EXPECT_EQ(chosen && std::string(chosen->api->name) == "aegis", of_aegis) << name(suite);
     }
     const auto named = choose(CRYPTMPI_MODULE_FOLDER, "openssl", Suite::aegis_128l);
     ASSERT_FALSE(named);
@@ -162,12 +171,68 @@ TEST(Registry, AutoTakesTheFastest) {
 TEST(Registry, AutoChoosesAmongTheRealModules) {
     for (Suite suite : kAllSuites) {
         const auto chosen = choose(CRYPTMPI_MODULE_FOLDER, "auto", suite);
+        if (is_legacy(suite) && !is_installed("legacy")) {  // it needs a library that may be missing
+            EXPECT_FALSE(chosen);
+            continue;
+        }
         ASSERT_TRUE(chosen) << chosen.error().line;
         EXPECT_TRUE(chosen->offers(suite));
+        EXPECT_EQ(std::string(chosen->api->name) == "legacy", is_legacy(suite));
     }
     const auto kex = load_kex(CRYPTMPI_MODULE_FOLDER);
     ASSERT_TRUE(kex) << kex.error().line;
     EXPECT_STREQ(kex->api->name, "openssl");
+}
+
+bool is_loaded(const std::string& folder, const std::string& name) {
+    const std::string path = std::filesystem::canonical(folder + "/cryptmpi-module-" + name + ".so");
+    void* const handle = dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+    if (handle != nullptr) dlclose(handle);
+    return handle != nullptr;
+}
+
+/// Of the build's modules, at other paths, so that no other test has loaded them.
+std::string copies_of(const EmptyFolder& folder, const std::vector<std::string>& names) {
+    for (const std::string& name : names) {
+        const std::string file = "/cryptmpi-module-" + name + ".so";
+        std::filesystem::copy(CRYPTMPI_MODULE_FOLDER + file, folder.path() + file);
+    }
+    return folder.path();
+}
+
+TEST(Registry, AutoDoesNotLoadWhatCannotWin) {
+    EmptyFolder folder;
+    const std::string path = copies_of(folder, installed(CRYPTMPI_MODULE_FOLDER));
+    const auto chosen = choose(path, "auto", Suite::aes_256_gcm);
+    ASSERT_TRUE(chosen) << chosen.error().line;
+    EXPECT_TRUE(is_loaded(path, "openssl"));
+    for (const char* name : {"aegis", "legacy", "cryptopp", "libsodium", "mbedtls"})
+        if (is_installed(name)) {
+            EXPECT_FALSE(is_loaded(path, name)) << name;
+        }
+    if (is_installed("boringssl") && is_installed("ipsec-mb")) {
+        EXPECT_EQ(is_loaded(path, "boringssl"), !load(path, "ipsec-mb"));
+    }
+}
+
+TEST(Registry, AutoTakesWhatCannotWinWhereThereIsNothingElse) {
+    for (const char* name : {"cryptopp", "libsodium", "mbedtls", "boringssl"}) {
+        if (!is_installed(name)) continue;
+        EmptyFolder folder;
+        const std::string path = copies_of(folder, {name, "aegis"});
+        const bool usable = load(path, name).has_value();
+        const auto chosen = choose(path, "auto", Suite::aes_256_gcm);
+        EXPECT_EQ(chosen && chosen->api->name == std::string(name), usable) << name;
+    }
+}
+
+TEST(Registry, AModuleSaysWhatItHasWhereItLacksTheCipher) {
+    if (!is_installed("libsodium") || !load(CRYPTMPI_MODULE_FOLDER, "libsodium")) GTEST_SKIP() << "libsodium missing";
+    const auto chosen = choose(CRYPTMPI_MODULE_FOLDER, "libsodium", Suite::aes_128_gcm);
+    ASSERT_FALSE(chosen);
+    EXPECT_EQ(
+        chosen.error().line,
+        "module 'libsodium' does not offer AES-128-GCM here, only AES-256-GCM: set another cipher or module=auto");
 }
 
 TEST(Registry, MeasureGivesPositiveTimes) {

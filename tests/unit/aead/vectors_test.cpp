@@ -1,4 +1,4 @@
-// Wycheproof's and the AEGIS draft's vectors on every module, in one piece and cut up.
+// Wycheproof's vectors, the AEGIS draft's and those of the legacy suite on every module, in one piece and cut up.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -51,6 +51,13 @@ void add_draft(Vectors& to) {
              t.contains("msg")});
 }
 
+/// Of an implementation of our own in Python: tests/interop.
+void add_legacy(Vectors& to) {
+    for (const auto& t : read("legacy/3des-cbc-hmac-sha-256.json"))
+        to[Suite::legacy_3des].push_back({t["name"], hex(t, "key"), hex(t, "nonce"), hex(t, "ad"), hex(t, "msg"),
+                                          hex(t, "ct"), hex(t, "tag"), true});
+}
+
 const Vectors& vectors() {
     static const Vectors all = [] {
         Vectors read;
@@ -58,6 +65,7 @@ const Vectors& vectors() {
         add_wycheproof("aegis128L_test.json", {Suite::aegis_128l}, read);
         add_wycheproof("aegis256_test.json", {Suite::aegis_256}, read);
         add_draft(read);
+        add_legacy(read);
         return read;
     }();
     return all;
@@ -79,8 +87,9 @@ void check(Cipher& cipher, const Vector& v, bool cut, std::mt19937& random) {
 
 TEST(Vectors, AreAllThere) {
     const std::map<Suite, std::size_t> expected = {
-        {Suite::aes_128_gcm, 67}, {Suite::aes_256_gcm, 66}, {Suite::aegis_128l, 479 + 9}, {Suite::aegis_256, 472 + 9},
-        {Suite::aegis_128x2, 2},  {Suite::aegis_128x4, 2},  {Suite::aegis_256x2, 2},      {Suite::aegis_256x4, 2}};
+        {Suite::aes_128_gcm, 67},    {Suite::aes_256_gcm, 66}, {Suite::aegis_128l, 479 + 9},
+        {Suite::aegis_256, 472 + 9}, {Suite::aegis_128x2, 2},  {Suite::aegis_128x4, 2},
+        {Suite::aegis_256x2, 2},     {Suite::aegis_256x4, 2},  {Suite::legacy_3des, 28}};
     std::map<Suite, std::size_t> found;
     for (const auto& [suite, of_suite] : vectors()) found[suite] = of_suite.size();
     EXPECT_EQ(found, expected);

@@ -106,15 +106,44 @@ TEST_F(SettingsTest, VariableBeatsFile) {
     EXPECT_EQ(settings->abort_after, std::chrono::seconds(3));
 }
 
+TEST_F(SettingsTest, ALegacyCipherTakesTwoSettings) {
+    EXPECT_EQ(load_with({})->suite, aead::Suite::aes_256_gcm);
+    write("allow_legacy_cipher = true\n");
+    EXPECT_EQ(load_with({})->suite, aead::Suite::aes_256_gcm);  // allowed is not chosen
+    write("\ncipher = \"3DES-CBC-HMAC-SHA-256\"\n");
+    expect_one_line_with(error_with(), {"config.toml:2: cipher: 3DES-CBC-HMAC-SHA-256 is a legacy cipher",
+                                        "name AES-256-GCM, or set allow_legacy_cipher = true"});
+    expect_one_line_with(error_with({{"CRYPTMPI_ALLOW_LEGACY_CIPHER", "off"}}), {"config.toml:2: cipher: "});
+    const auto both = load_with({{"CRYPTMPI_ALLOW_LEGACY_CIPHER", "on"}});
+    ASSERT_TRUE(both) << both.error().line;
+    EXPECT_EQ(both->suite, aead::Suite::legacy_3des);
+    write("");
+    expect_one_line_with(error_with({{"CRYPTMPI_CIPHER", "3des-cbc-hmac-sha-256"}}),
+                         {"environment variable CRYPTMPI_CIPHER: 3DES-CBC-HMAC-SHA-256 is a legacy cipher"});
+}
+
+TEST_F(SettingsTest, OneProcessOfAJobWarnsOfALegacyCipher) {
+    Settings settings;
+    EXPECT_EQ(cipher_warning(settings, {0, 4, "rank"}), "");
+    settings.suite = aead::Suite::legacy_3des;
+    expect_one_line_with(cipher_warning(settings, {0, 4, "rank"}),
+                         {"warning: this job uses the legacy cipher 3DES-CBC-HMAC-SHA-256", "AES-256-GCM"});
+    EXPECT_EQ(cipher_warning(settings, {1, 4, "rank"}), "");
+    EXPECT_EQ(cipher_warning(settings, {{}, {}, "launcher"}), "");
+    EXPECT_NE(cipher_warning(settings, {{}, {}, "process"}), "");
+}
+
 TEST_F(SettingsTest, MistakesInTheFileAreOneLineWithPlace) {
     write("enabled = true\ncypher = \"AES-256-GCM\"\n");
     expect_one_line_with(error_with(), {"config.toml:2: ", "\"cypher\"", "did you mean \"cipher\"", "plaintext_peers"});
     write("cipher = \"DES\"\n");
     expect_one_line_with(error_with(), {"config.toml:1: cipher: ", "\"DES\"",
                                         "AES-128-GCM, AES-256-GCM, AEGIS-128L, AEGIS-128X2, AEGIS-128X4, AEGIS-256, "
-                                        "AEGIS-256X2, AEGIS-256X4"});
+                                        "AEGIS-256X2, AEGIS-256X4, 3DES-CBC-HMAC-SHA-256"});
     write("cipher = \"AEGIS-128X\"\n");  // of which kind it is must be said
     expect_one_line_with(error_with(), {"\"AEGIS-128X\"", "AEGIS-128X2, AEGIS-128X4"});
+    write("allow_legacy_cipher = 1\n");
+    expect_one_line_with(error_with(), {"config.toml:1: allow_legacy_cipher: ", "true, false"});
     write("enabled = \"maybe\"\n");
     expect_one_line_with(error_with(), {"config.toml:1: enabled: ", "true, false"});
     write("scope = 3\n");

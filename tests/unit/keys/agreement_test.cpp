@@ -166,7 +166,7 @@ std::vector<Message> undisturbed(int count, const std::shared_ptr<JobKey>& key =
 
 TEST(Agreement, AllRanksComeToOneSecretAndOneTable) {
     for (const int count : {1, 2, 3, 4, 5, 8, 13, 33}) {
-        for (const aead::Suite suite : aead::kAllSuites) {
+        for (const aead::Suite suite : test::suites()) {
             Job job(count);
             for (Rank& one : job.ranks) {
                 one.local.crypto = test::crypto(suite);

@@ -25,6 +25,8 @@ TEST(Limits, TheDefaultsAreThoseOfTheProtocol) {
         EXPECT_EQ(limits_of(suite).records, std::uint64_t{1} << 24);
         EXPECT_EQ(limits_of(suite).bytes, std::uint64_t{1} << 36);
     }
+    EXPECT_EQ(limits_of(aead::Suite::legacy_3des).records, std::uint64_t{1} << 24);
+    EXPECT_EQ(limits_of(aead::Suite::legacy_3des).bytes, std::uint64_t{1} << 36);
     for (const aead::Suite suite : {aead::Suite::aegis_128l, aead::Suite::aegis_128x2, aead::Suite::aegis_128x4,
                                     aead::Suite::aegis_256, aead::Suite::aegis_256x2, aead::Suite::aegis_256x4}) {
         EXPECT_EQ(limits_of(suite).records, std::uint64_t{1} << 32);

@@ -44,7 +44,7 @@ struct Flow {
 
 class EveryMessage : public testing::TestWithParam<aead::Suite> {};
 
-INSTANTIATE_TEST_SUITE_P(Message, EveryMessage, testing::ValuesIn(aead::kAllSuites), test::test_name);
+INSTANTIATE_TEST_SUITE_P(Message, EveryMessage, testing::ValuesIn(test::suites()), test::test_name);
 
 TEST_P(EveryMessage, OpensToWhatWasSealedWithItsHeader) {
     Flow flow(crypto(GetParam()));

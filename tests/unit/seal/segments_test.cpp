@@ -63,7 +63,7 @@ Result<void> open(const Segments& segments, std::uint32_t position, const Bytes&
 
 class EverySegment : public testing::TestWithParam<aead::Suite> {};
 
-INSTANTIATE_TEST_SUITE_P(Segments, EverySegment, testing::ValuesIn(aead::kAllSuites), test::test_name);
+INSTANTIATE_TEST_SUITE_P(Segments, EverySegment, testing::ValuesIn(test::suites()), test::test_name);
 
 void expect_to_open(aead::Suite suite, std::uint64_t length, std::uint32_t first) {
     Large large(length, 100, crypto(suite));

@@ -101,14 +101,14 @@ TEST_P(EverySuite, RefusesAChangedByteAnotherPlaceAndAnotherSuite) {
     DirectionState state = fresh;
     StreamOpener too_early(crypto, state);
     expect_refused(open_record(too_early, second), too_early, state, kDoesNotOpen);
-    for (const aead::Suite other : aead::kAllSuites) {
+    for (const aead::Suite other : test::suites()) {
         state = fresh;
         StreamOpener opener(test::crypto(other), state);
         EXPECT_EQ(open_record(opener, first).is(RecordType::data), other == GetParam()) << aead::name(other);
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Stream, EverySuite, testing::ValuesIn(aead::kAllSuites), test::test_name);
+INSTANTIATE_TEST_SUITE_P(Stream, EverySuite, testing::ValuesIn(test::suites()), test::test_name);
 
 // The records were made with Python's hmac and cryptography, from the secret 00 01 ... 1f.
 TEST(Stream, OpensTheKnownRecords) {

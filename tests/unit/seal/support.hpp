@@ -1,4 +1,4 @@
-// What the tests of seal and keys share: primitives from the modules openssl and aegis, random bytes, a pair of ends.
+// What the tests of seal and keys share: primitives from the built modules, random bytes, a pair of ends.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,8 +28,21 @@ inline const aead::Module& loaded(const Result<aead::Module>& module) {
 
 inline seal::Crypto crypto(aead::Suite suite = aead::Suite::aes_256_gcm) {
     static const auto openssl = loaded(aead::load(CRYPTMPI_MODULE_FOLDER, "openssl"));
+    if (openssl.offers(suite)) return {openssl.api->aead, openssl.api->kex, suite};
     static const auto aegis = loaded(aead::load(CRYPTMPI_MODULE_FOLDER, "aegis"));
-    return {(openssl.offers(suite) ? openssl : aegis).api->aead, openssl.api->kex, suite};
+    if (aegis.offers(suite)) return {aegis.api->aead, openssl.api->kex, suite};
+    static const auto legacy = loaded(aead::load(CRYPTMPI_MODULE_FOLDER, "legacy"));
+    return {legacy.api->aead, openssl.api->kex, suite};
+}
+
+/// All suites, but for the legacy one where its module could not be built.
+inline std::vector<aead::Suite> suites() {
+    const std::vector<std::string> modules = aead::installed(CRYPTMPI_MODULE_FOLDER);
+    const bool legacy = std::find(modules.begin(), modules.end(), "legacy") != modules.end();
+    std::vector<aead::Suite> all;
+    std::copy_if(std::begin(aead::kAllSuites), std::end(aead::kAllSuites), std::back_inserter(all),
+                 [&](aead::Suite suite) { return legacy || !aead::is_legacy(suite); });
+    return all;
 }
 
 /// A suite's name as GoogleTest takes it: "AES_256_GCM".
