@@ -5,6 +5,7 @@ import json
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from bench import machine, programs
@@ -17,9 +18,10 @@ from study import figures, models, outside, page, parts, rows, starting, tunnels
 from study.taking import Taking
 
 FOLDER = REPOSITORY / "build" / "study"
-QUICK_MINUTES, QUICK_PART_SECONDS = 13, 45
+QUICK_MINUTES = 13
+QUICK_PART_SECONDS, FULL_PART_SECONDS = 45, 1800
 QUICK_TIMEOUT, FULL_TIMEOUT = 60, 300  # seconds for a start
-REPEATS_NOTE = {True: "A repeat is a measurement in a start of its own or one of a few in a start; the rows say how many starts there were.",
+REPEATS_NOTE = {True: "Each repeat is a start of its own.",
                 False: "The quick study ends a part after a while, whether the rule is met or not: each row says which. Several repeats come from "
                        "one start of a program; the rows say how many starts there were."}
 
@@ -33,7 +35,8 @@ def parse(words):
     parser.add_argument("--only", action="append", metavar="EXPERIMENT", help="only these (several allowed): pairs, flows, stencil-2d ...")
     parser.add_argument("--network", action="append", choices=["loopback", *parts.SHAPES], help="only on these networks (several allowed)")
     parser.add_argument("--minutes", type=float, help=f"begin nothing later than so; default: {QUICK_MINUTES}, of the full study no limit")
-    parser.add_argument("--part-seconds", type=float, help=f"of a part; default: {QUICK_PART_SECONDS}, of the full study no limit")
+    parser.add_argument("--part-seconds", type=float,
+                        help=f"of a part, whether the rule is met or not; default: {QUICK_PART_SECONDS}, of the full study {FULL_PART_SECONDS}")
     parser.add_argument("--timeout", type=float, help="seconds for a start of a program")
     parser.add_argument("--outside", action="store_true", help="programs of others in the quick study, too")
     parser.add_argument("--nas", type=Path, metavar="FOLDER", default=_folder("STUDY_NAS"), help="NAS parallel benchmarks, built (or STUDY_NAS)")
@@ -45,7 +48,7 @@ def parse(words):
     parser.add_argument("--cryptmpi", type=Path, default=COMMAND)
     options = parser.parse_args(words)
     options.minutes = options.minutes or (0 if options.full else QUICK_MINUTES)
-    options.part_seconds = options.part_seconds or (0 if options.full else QUICK_PART_SECONDS)
+    options.part_seconds = options.part_seconds or (FULL_PART_SECONDS if options.full else QUICK_PART_SECONDS)
     options.timeout = options.timeout or (FULL_TIMEOUT if options.full else QUICK_TIMEOUT)
     options.folder = options.folder.resolve()
     return options
@@ -85,6 +88,8 @@ def chosen_parts(options, setting, why_no_namespaces):
     if why_no_namespaces:
         missing += [f"{part.title()}: {why_no_namespaces}" for part in chosen if part.network not in ("core", "loopback")]
         chosen = [part for part in chosen if part.network in ("core", "loopback")]
+    if options.full:
+        chosen = [replace(part, repeats=1) for part in chosen]
     if not chosen:
         raise LabError("; ".join(["nothing to measure is left by the options", *missing]))
     return chosen, missing
@@ -177,7 +182,7 @@ def main(words):
     for line in study["not_measured"]:
         print(f"NOT MEASURED: {line}")
     print(f"Page: {options.folder / 'index.html'}; data: study.json; pictures: *.png")
-    return 1 if taking.problems else 0
+    return 1 if any(not taken.samples.keys() for taken in taking.all) else 0
 
 
 if __name__ == "__main__":

@@ -181,9 +181,22 @@ def printed(paper, figure):
     return tuple(mine)
 
 
+def own_table(drawing, rows):
+    """A line for each way and a column for each place of the x axis, as the papers' tables are; None where rows would share a cell."""
+    places = list(dict.fromkeys(row[drawing.x] for row in rows))
+    lines = list(dict.fromkeys(row[drawing.line] for row in rows))
+    cells = {(row[drawing.line], row[drawing.x]): row.get(drawing.y) for row in rows}
+    if len(cells) != len(rows):
+        return None
+    names = [saying.readable(place) if drawing.x == "size" else str(place) for place in places]
+    return {"unit": drawing.y_title, "columns": [drawing.line, *names],
+            "rows": [[line, *(cells.get((line, place)) for place in places)] for line in lines]}
+
+
 def built(figure, rows):
     """The figure as study.json has it, without its picture. Without rows it says what is missing."""
     chosen = figure.rows(rows)
     tables, quotes = printed(figure.paper, figure.figure)
-    return {"paper": figure.paper or None, "figure": figure.figure, "title": figure.title, "about": figure.about, "rows": chosen,
+    table = {"table": own_table(figure.drawing, chosen)} if chosen and figure.figure.startswith("table") else {}
+    return {"paper": figure.paper or None, "figure": figure.figure, "title": figure.title, "about": figure.about, "rows": chosen, **table,
             "text": figure.say(chosen) if chosen else "Not measured in this run.", "paper_tables": tables, "paper_quotes": quotes}

@@ -45,9 +45,9 @@ def head(study):
     facts, settings = study["machine"], study["settings"]
     busy = f'<p class="busy">{escape(machine.sentence(facts))}</p>' if facts["busy"] else f"<p>{escape(machine.sentence(facts)).capitalize()}.</p>"
     how = "quick" if not settings["full"] else "full"
-    return (f"<h1>What encrypted MPI costs: the papers' figures, measured again</h1><p>The {how} study, {study['seconds'] / 60:.0f} minutes on "
+    return (f"<h1>What encrypted MPI costs: the papers' figures, measured again</h1><p>The {how} study, {study['seconds'] / 60:.1f} minutes on "
             f"{escape(facts['cpu'])}, {facts['cores']} cores ({escape(', '.join(facts['flags']))}), {facts['memory_gib']} GiB, Linux "
-            f"{escape(facts['kernel'])}; CryptMPI {escape(facts['cryptmpi'])}, commit {escape(facts['commit'])}; "
+            f"{escape(facts['kernel'])}; {escape(facts['cryptmpi'])}, commit {escape(facts['commit'])}; "
             f"{escape(', '.join(study['mpis'].values()))}; {escape(', '.join(study['modules']))}.</p>{busy}"
             f"<p>Every way of running a program is started in turn, in an order drawn anew each time: plain; sealed by either layer; under the "
             f"papers' naive construction (a random nonce, the whole message sealed, then sent); and, where it says so, plain through a tunnel. "
@@ -77,6 +77,9 @@ def section(figure, pictures):
         data = base64.b64encode(picture).decode()
         parts.append(f'<img alt="{escape(figure["title"])}" src="data:image/png;base64,{data}">')
     parts.append(f'<p{"" if figure["rows"] else " class=missing"}>{escape(figure["text"])}</p>')
+    own = figure.get("table")
+    if own:
+        parts.append(f"<p>Ours, in {escape(own['unit'])}:</p>" + table([own["columns"], *([shown(value) for value in line] for line in own["rows"])]))
     parts.append(theirs(figure))
     if figure["rows"]:
         parts.append(f"<details><summary>All {len(figure['rows'])} rows</summary>{own_table(figure['rows'])}</details>")
@@ -113,9 +116,14 @@ def cell(row, key):
         return "no" if key == "rule_met" else ""
     if key == "size":
         return readable(value)
-    if isinstance(value, list):
-        return " to ".join(f"{end:.3f}" for end in value)
-    return f"{value:.4g}" if isinstance(value, float) else value
+    return " to ".join(f"{end:.3f}" for end in value) if isinstance(value, list) else shown(value)
+
+
+def shown(value):
+    """Four digits of what has more."""
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return "" if value is None else value
 
 
 def end(study):

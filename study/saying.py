@@ -3,9 +3,21 @@
 from bench.parts import PLAIN
 from bench.table import readable
 from study.method import overhead_of_sums
-from study.parts import NAIVE
+from study.parts import GCM, NAIVE
 
 __all__ = ["added", "ciphers", "flows", "host_overhead", "nas", "pairs", "readable", "shares", "stencil", "threads"]
+
+
+WAYS = {"naive": "the naive construction", f"mpi {GCM}": "the MPI layer", f"channel {GCM}": "the channel layer",
+        "wireguard": "the WireGuard tunnel"}
+
+
+def called(way):
+    return WAYS.get(way, way)
+
+
+def capital(text):
+    return text[:1].upper() + text[1:]
 
 
 def joined(words):
@@ -58,7 +70,7 @@ def against_naive(rows):
         if way in (PLAIN.name, NAIVE.name) or way.startswith("wireguard") or not both:
             continue
         (worst, worst_row), (best, best_row) = min(both, key=lambda pair: pair[0]), max(both, key=lambda pair: pair[0])
-        line = f"{way} takes {less_or_more(best)} time ({named(best_row)})"
+        line = f"{called(way)} takes {less_or_more(best)} time ({named(best_row)})"
         if worst_row is not best_row:
             line += f" to {less_or_more(worst)} ({named(worst_row)})"
         lines.append(line)
@@ -92,7 +104,7 @@ def added_by(rows, way):
         return ""
     low, high = min(mine, key=lambda row: row["added_pct"]), max(mine, key=lambda row: row["added_pct"])
     blurred = sum(not told_apart(row) for row in mine)
-    line = f"{way} adds {signed(low['added_pct'])} ({named(low)})"
+    line = f"{called(way)} adds {signed(low['added_pct'])} ({named(low)})"
     if high is not low:
         line += f" to {signed(high['added_pct'])} ({named(high)})"
     return line + (f", in {blurred} of {len(mine)} cases not to be told from nothing" if blurred else "")
@@ -100,7 +112,7 @@ def added_by(rows, way):
 
 def added(rows):
     lines = filter(None, (added_by(rows, way) for way in ways_in(rows) if way != PLAIN.name))
-    return " ".join(filter(None, [plain_sentence(rows), "; ".join(lines) + ".", against_naive(rows), method(rows)]))
+    return " ".join(filter(None, [plain_sentence(rows), capital("; ".join(lines)) + ".", against_naive(rows), method(rows)]))
 
 
 def pairs(rows):
@@ -116,7 +128,7 @@ def at_more_pairs(rows):
                       key=lambda row: row["pairs"])
         if len(mine) > 1:
             ends = (f"{signed(row['added_pct'])} with {row['pairs']}" for row in (mine[0], mine[-1]))
-            lines.append(f"{way} {joined(ends)}")
+            lines.append(f"{called(way)} {joined(ends)}")
     return f"By the number of pairs, at {readable(largest)}: {'; '.join(lines)}." if lines else ""
 
 
@@ -127,7 +139,7 @@ def flows(rows):
     for way in ways_in(rows):
         mine = sorted((row for row in rows if row["way"] == way), key=lambda row: row["pairs"])
         ends = [mine[0], mine[-1]] if len(mine) > 1 else mine
-        lines.append(f"{way} carries {joined(carried(row, plain) for row in ends)}")
+        lines.append(f"{called(way)} carries {joined(carried(row, plain) for row in ends)}")
     return f"By the number of flows: {'; '.join(lines)}. {method(rows)}"
 
 
@@ -177,10 +189,10 @@ def stencil(rows):
         both = [100 * (mine["communicating_us"] / base["communicating_us"] - 1) for mine, base in paired(rows, way, PLAIN.name)
                 if base.get("communicating_us", 0) > 0]
         if way != PLAIN.name and both:
-            lines.append(f"{way} adds {signed(min(both))} to {signed(max(both))} to the time of communication")
+            lines.append(f"{called(way)} adds {signed(min(both))} to {signed(max(both))} to the time of communication")
     reached = [100 * row["computing_us"] / (row["computing_us"] + row["communicating_us"]) for row in rows if row["way"] == PLAIN.name]
     share = f"Computing took {min(reached):.0f} to {max(reached):.0f} % of plain's steps. " if reached else ""
-    return f"{share}{'; '.join(lines)}. {added(rows)}"
+    return f"{share}{capital('; '.join(lines))}. {added(rows)}"
 
 
 def shares(rows):
@@ -196,7 +208,7 @@ def host_overhead(rows):
     lines = []
     for row in rows:
         if row["benchmark"] == "send-overhead_t":
-            lines.append(f"{row['way']} {short(row['us'])} us at {readable(row['size'])}")
+            lines.append(f"{called(row['way'])} {short(row['us'])} us at {readable(row['size'])}")
     return f"A non-blocking send keeps the processor for: {joined(lines)}. {method(rows)}" if lines else method(rows)
 
 
@@ -208,5 +220,5 @@ def nas(rows):
     for way, own in times.items():
         if set(own) & set(plain):
             over, names = overhead_of_sums(plain, own)
-            lines.append(f"{way} adds {signed(over)} to the sum of {joined(name.upper() for name in names)}")
-    return f"{'; '.join(lines)}. {method(rows)}" if lines else method(rows)
+            lines.append(f"{called(way)} adds {signed(over)} to the sum of {joined(name.upper() for name in names)}")
+    return f"{capital('; '.join(lines))}. {method(rows)}" if lines else method(rows)
