@@ -129,7 +129,7 @@ def n_body(setting, network):
 def overhead(setting, network, sizes):
     tests = tuple((side, size) for side in ("send", "receive") for size in sizes)
     return Part("overhead", network, ways_of(setting), setting.mpi, tests=tests, experiment="host-overhead", repeats=2,
-                rounds=1000 if setting.full else 100)
+                rounds=1000 if setting.full else 200)
 
 
 def transfers(setting, network, sizes):

@@ -53,7 +53,7 @@ class Taking:
         self.watch = machine.Watch()
         self._programs = programs
         self._order = random.Random(options.seed)
-        self._failures = {}
+        self._failures, self._last_error = {}, {}
         self._said = 0.0
 
     def load(self):
@@ -75,7 +75,14 @@ class Taking:
         self._complain_of_untouched("every way of it failed")
 
     def _complain_of_untouched(self, why):
-        self.problems += [f"{taken.part.title()}: {why}" for taken in self.all if not taken.samples.keys()]
+        """The parts that have nothing; and of the others the ways that have nothing, and were not given up."""
+        for taken in self.all:
+            keys = taken.samples.keys()
+            if not keys:
+                self.problems.append(f"{taken.part.title()}: {why}")
+            for way in taken.part.variants if keys else ():
+                if way.name not in taken.failed and not any(taken.series(way, key) for key in keys):
+                    self.problems.append(f"{taken.part.title()}, {way.name}: {self._last_error.get((taken.part.name, way.name), why)}")
 
     def _goes_on(self, taken):
         if PLAIN.name in taken.failed or len(taken.failed) == len(taken.part.variants) or taken.enough():
@@ -111,6 +118,7 @@ class Taking:
             return found
         except (LabError, subprocess.SubprocessError, OSError, ValueError) as error:
             self._failures[key] = self._failures.get(key, 0) + 1
+            self._last_error[key] = error
             if self._failures[key] >= MOST_FAILURES:
                 taken.failed[way.name] = str(error)
                 self.problems.append(f"{part.title()}, {way.name}: {error}")
