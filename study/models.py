@@ -15,13 +15,13 @@ from study.saying import joined, readable, signed
 
 SHOWN = Drawing(y="us", line="series", panel="panel", y_title="microseconds")
 
-# (paper, figure, title, models of the package, network)
+# (paper, figure, title, models of the package, network, layers; None: all)
 FIGURES = [
-    ("N20", "10", "Ping-pong under the naive construction: measured, and predicted by the enhanced Hockney model", ("enhanced Hockney",), None),
-    ("N20", "11", f"Pairs of ranks: measured and predicted, {ETHERNET}", ("Hockney of pairs", "multiple pairs"), ETHERNET),
-    ("N20", "12", f"Pairs of ranks: measured and predicted, {INFINIBAND}", ("Hockney of pairs", "multiple pairs"), INFINIBAND),
-    ("C20", "3", "Ping-pong sealed: measured, and predicted by the model of (k,t)-chopping", ("(k,t)-chopping",), None),
-    ("C20", "table II", "Threads that seal one message: measured, and predicted by the max-rate model", ("max-rate",), None),
+    ("N20", "10", "Ping-pong under the naive construction: measured, and predicted by the enhanced Hockney model", ("enhanced Hockney",), None, ("naive",)),
+    ("N20", "11", f"Pairs of ranks: measured and predicted, {ETHERNET}", ("Hockney of pairs", "multiple pairs"), ETHERNET, None),
+    ("N20", "12", f"Pairs of ranks: measured and predicted, {INFINIBAND}", ("Hockney of pairs", "multiple pairs"), INFINIBAND, None),
+    ("C20", "3", "Ping-pong under the MPI layer: measured, and predicted by the model of (k,t)-chopping", ("(k,t)-chopping",), None, ("mpi",)),
+    ("C20", "table II", "Threads that seal one message: measured, and predicted by the max-rate model", ("max-rate",), None, None),
 ]
 ABOUT = {"N20": "Theirs: parameters from plain MPI and from ciphers alone, as here, predict what encrypted MPI then took.",
          "C20": "Theirs: the model that chooses k and t, on InfiniBand and 32 hardware threads."}
@@ -39,8 +39,8 @@ def built(rows, folder):
                        "paper_quotes": []}]
 
 
-def figure_of(paper, number, title, models, network, compared, why):
-    mine = [row for row in compared if row["model"] in models and network in (None, row["network"])]
+def figure_of(paper, number, title, models, network, layers, compared, why):
+    mine = [row for row in compared if row["model"] in models and network in (None, row["network"]) and (not layers or row["layer"] in layers)]
     tables, quotes = printed(paper, number)
     text = said(mine) if mine else why or "Not measured in this run: the models need ping-pong, pairs, and ciphers alone."
     return {"paper": paper, "figure": number, "title": title, "about": ABOUT[paper], "rows": [line for row in mine for line in drawn(row)],

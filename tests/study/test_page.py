@@ -12,12 +12,13 @@ from dataclasses import replace
 import pytest
 
 from study import __main__ as main
-from study import drawing, figures, page, parts, rows
+from study import drawing, figures, models, page, parts, rows
 from study.parts import BARE, ETHERNET, INFINIBAND, Part, Setting, ways_of
 from study.taking import Taken
 
 SETTING = Setting(False, "openmpi-4.1.4", ("openmpi-4.1.4",), 2, (("openssl", ("AES-128-GCM", "AES-256-GCM")), ("aegis", ("AEGIS-128X4",))), True)
 SLOWER = {"plain": 1, "naive": 3, "mpi AES-256-GCM": 1.5, "channel AES-256-GCM": 2, "wireguard": 4}
+MORE = dict.fromkeys(("stencil", "nbody"), ("computing_us", "communicating_us")) | {"cipher": ("seal_us", "open_us")}
 # Not measured by the quick study unless it is told of them, or not the study's own.
 ELSEWHERE = {("N20", "table IV"), ("N20", "table VIII"), *((None, name) for name in ("OSU", "IMB", "NetPIPE", "applications"))}
 
@@ -32,7 +33,7 @@ def made_up(part, folder, seed):
         turn[way.name] = {}
         for key in keys:
             us = [SLOWER.get(way.name, 1) * (10 + int(key.split()[1]) / 1000) * draw.uniform(0.99, 1.01) for _ in range(20)]
-            more = {"computing_us": us, "communicating_us": us} if part.program in ("stencil", "nbody") else {}
+            more = {name: us for name in MORE.get(part.program, ())}
             turn[way.name][key] = {"us": us, "cpu_us": us, **more}
     taken = Taken(folder, part, {}, False)
     taken.samples.add(turn)
@@ -89,6 +90,22 @@ def test_overheads_are_ratios_of_medians_and_found_again_in_the_paragraph(found)
     most = max(row["added_pct"] for row in naive if row["network"] == ETHERNET and row["size"] >= 4096)
     assert "the naive construction adds" in text.lower() and f"+{most:.1f} %" in text
     assert re.search(r"the MPI layer adds \+(?:4|5)\d\.\d %", text)
+
+
+def test_models_are_fed_from_the_rows_or_said_to_be_missing(found, tmp_path, monkeypatch):
+    files = models.measurements(found, tmp_path)
+    contents = [json.loads(path.read_text()) for path in files]
+    networks = [content for content in contents if "network" in content]
+    assert [content["network"] for content in networks] == [ETHERNET, INFINIBAND, BARE]
+    assert {row["layer"] for row in networks[0]["sealed"]} == {"naive", "mpi", "channel"}
+    assert {(row["size"], row["pairs"]) for row in networks[0]["pairs"]} == {(size, count) for size in (1, 1 << 14, 1 << 21) for count in (1, 2, 4)}
+    gcm = next(content for content in contents if content["cipher_name"] == "AES-256-GCM" and "cipher" in content)
+    assert gcm["module"] == "openssl" and {row.get("threads", 1) for row in gcm["cipher"]} == {1, 2}
+    monkeypatch.setattr(models.importlib.util, "find_spec", lambda name: None)
+    missing = models.built(found, tmp_path)
+    assert {(figure["paper"], figure["figure"]) for figure in missing} == {("N20", "10"), ("N20", "11"), ("N20", "12"), ("N20", "13"), ("C20", "3"),
+                                                                           ("C20", "table II")}
+    assert all(not figure["rows"] and ("missing" in figure["text"].lower() or figure["figure"] == "13") for figure in missing)
 
 
 def test_throughput_of_pairs_is_that_of_all_pairs(found):
