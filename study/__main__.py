@@ -61,13 +61,14 @@ def _folder(variable):
 def setting_of(options, modules):
     """(parts.Setting, [what this machine lacks])."""
     mpi = parts.the_mpi()
-    why_no_tunnel = tunnels.why_no_wireguard()
-    missing = [f"wireguard: {why_no_tunnel}"] if why_no_tunnel else []
+    why_not = {parts.WIREGUARD: tunnels.why_no_wireguard(), parts.IPSEC: tunnels.why_no_ipsec()}
+    missing = [f"{way.name}: {why}" for way, why in why_not.items() if why]
     if mpi is None:
         raise LabError("no Open MPI is installed: run `make mpis`, or install the package openmpi-bin")
     cores = machine.cores()
     found = tuple((name, ciphers) for name, _, ciphers in modules)
-    return parts.Setting(options.full, mpi, parts.mpis_with_room(cores), cores, found, not why_no_tunnel), missing
+    return parts.Setting(options.full, mpi, parts.mpis_with_room(cores), cores, found,
+                         tuple(way for way, why in why_not.items() if not why)), missing
 
 
 def chosen_parts(options, setting, why_no_namespaces):

@@ -11,7 +11,8 @@ matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
 
 MOST_COLUMNS = 3
-COLOURS = {"plain": "#555555", "naive": "#c44e52", "mpi AES-256-GCM": "#1f77b4", "channel AES-256-GCM": "#2ca02c", "wireguard": "#9467bd"}
+COLOURS = {"plain": "#555555", "naive": "#c44e52", "mpi AES-256-GCM": "#1f77b4", "channel AES-256-GCM": "#2ca02c",
+           "wireguard": "#9467bd", "ipsec": "#8c6d31"}
 
 
 def png(drawing, rows):

@@ -136,7 +136,8 @@ FIGURES = [
     Figure("N20", "table VIII", f"NAS parallel benchmarks, {INFINIBAND}", nas(INFINIBAND), BAR, saying.nas, N20_INFINIBAND),
     Figure("C20", "1", f"Flows of 1 MB messages: plain, sealed, and through a tunnel, {ETHERNET}", of("flows", ETHERNET),
            Drawing(x="pairs", x_title="flows", log_y=False), saying.flows,
-           f"Theirs: IPsec in the kernel, 10 Gb/s Ethernet. Ours: WireGuard in user space (wireguard-go), {ETHERNET}."),
+           f"Theirs: IPsec in the kernel, 10 Gb/s Ethernet. Ours: WireGuard (wireguard-go) and IPsec (strongSwan's "
+           f"kernel-libipsec) in user space, {ETHERNET}."),
     Figure("C20", "2", f"Ping-pong plain and under the naive construction, {INFINIBAND}", of("ping-pong", INFINIBAND, ways=("plain", "naive")),
            Drawing(panel="mpi"), saying.added, N20_INFINIBAND.replace("Theirs: the same nodes,", "Theirs:") + " AES-128-GCM; ours AES-256-GCM."),
     Figure("C20", "4", "Threads that seal one message together, AES-128-GCM", of("threads", ciphers=("AES-128-GCM",)),

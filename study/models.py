@@ -17,10 +17,12 @@ SHOWN = Drawing(y="us", line="series", panel="panel", y_title="microseconds")
 
 # (paper, figure, title, models of the package, network, layers; None: all)
 FIGURES = [
-    ("N20", "10", "Ping-pong under the naive construction: measured, and predicted by the enhanced Hockney model", ("enhanced Hockney",), None, ("naive",)),
+    ("N20", "10", "Ping-pong under the naive construction: measured, and predicted by the enhanced Hockney model", ("enhanced Hockney",), None,
+     ("naive",)),
     ("N20", "11", f"Pairs of ranks: measured and predicted, {ETHERNET}", ("Hockney of pairs", "multiple pairs"), ETHERNET, None),
     ("N20", "12", f"Pairs of ranks: measured and predicted, {INFINIBAND}", ("Hockney of pairs", "multiple pairs"), INFINIBAND, None),
-    ("C20", "3", "Ping-pong under the MPI layer: measured, and predicted by the model of (k,t)-chopping", ("(k,t)-chopping",), None, ("mpi",)),
+    ("C20", "3", "Ping-pong under the MPI layer: measured, and predicted by the model of (k,t)-chopping", ("(k,t)-chopping",), None,
+     ("mpi",)),
     ("C20", "table II", "Threads that seal one message: measured, and predicted by the max-rate model", ("max-rate",), None, None),
 ]
 ABOUT = {"N20": "Theirs: parameters from plain MPI and from ciphers alone, as here, predict what encrypted MPI then took.",

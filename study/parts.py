@@ -7,10 +7,10 @@ from bench import parts as bench_parts
 from bench.parts import GCM, KB, MB, OPEN_MPI, PLAIN, SIZES, Variant, has_room, sealed
 from bench.networks import SHAPES
 from lab.stacks import STACKS, stack
-from study.tunnels import WIREGUARD
 
 NAIVE = Variant("naive", "", GCM)                 # the papers' construction, in the program itself
-TUNNEL = Variant("wireguard", "", "ChaCha20-Poly1305")  # the plain program through a tunnel
+WIREGUARD = Variant("wireguard", "", "ChaCha20-Poly1305")  # the plain program through a tunnel, called as the tunnel is
+IPSEC = Variant("ipsec", "", GCM)
 LAYERS = (sealed("mpi", GCM), sealed("channel", GCM))
 WAYS = (PLAIN, NAIVE, *LAYERS)
 ETHERNET, INFINIBAND, BARE = "veth-10g", "veth-40g", "veth"  # what stands for the papers' networks here
@@ -48,7 +48,7 @@ class Setting:
     mpis: tuple         # all, for the ping-pong of the full study
     cores: int
     modules: tuple      # ((name, (cipher, ...)), ...)
-    tunnel: bool
+    tunnels: tuple      # of WIREGUARD and IPSEC
     most_pairs: int = 16
 
 
@@ -57,14 +57,14 @@ def the_mpi():
     return next((name for name in OPEN_MPI[::-1] if stack(name).present()), None)
 
 
-def ways_of(setting, program_has_naive=True, tunnel=False):
+def ways_of(setting, program_has_naive=True, tunnels=()):
     ways = WAYS if program_has_naive else tuple(way for way in WAYS if way != NAIVE)
-    return (*ways, TUNNEL) if tunnel and setting.tunnel else ways
+    return (*ways, *(tunnel for tunnel in tunnels if tunnel in setting.tunnels))
 
 
 def network_of(part, way):
     """The one that a way runs on."""
-    return part.network + WIREGUARD if way == TUNNEL else part.network
+    return f"{part.network}-{way.name}" if way in (WIREGUARD, IPSEC) else part.network
 
 
 # Cores alone
@@ -92,13 +92,13 @@ def thread_counts(setting):
 # Messages
 
 
-def ping_pong(setting, network, mpi, tunnel=False):
+def ping_pong(setting, network, mpi, tunnels=()):
     tests = tuple(("ping-pong", size) for size in SIZES)
-    return Part("pingpong", network, ways_of(setting, tunnel=tunnel), mpi, tests=tests, experiment="ping-pong")
+    return Part("pingpong", network, ways_of(setting, tunnels=tunnels), mpi, tests=tests, experiment="ping-pong")
 
 
-def pairs(setting, network, count, sizes, tunnel=False, experiment="pairs"):
-    return Part("window", network, ways_of(setting, tunnel=tunnel), setting.mpi, 2 * count, count, tuple((experiment, size) for size in sizes),
+def pairs(setting, network, count, sizes, tunnels=(), experiment="pairs"):
+    return Part("window", network, ways_of(setting, tunnels=tunnels), setting.mpi, 2 * count, count, tuple((experiment, size) for size in sizes),
                 experiment=experiment, repeats=3, rounds=100 if setting.full else 10)
 
 
@@ -143,8 +143,9 @@ def transfers(setting, network, sizes):
 
 
 def flows(setting, network):
-    """1 to 4 flows of 1 MB, and the tunnel beside them."""
-    return [pairs(setting, network, count, (1 * MB,), tunnel=True, experiment="flows") for count in (1, 2, 3, 4)]
+    """1 to 4 flows of 1 MB, and the tunnels beside them; IPsec, which is slow, with the fewest and the most in the quick study."""
+    return [pairs(setting, network, count, (1 * MB,), (WIREGUARD, IPSEC) if setting.full or count in (1, 4) else (WIREGUARD,), "flows")
+            for count in (1, 2, 3, 4)]
 
 
 # All of it
@@ -174,7 +175,7 @@ def full(setting):
     every = [ciphers(setting), threads(setting)]
     counts = [count for count in (1, 2, 4, 8, 16) if count <= setting.most_pairs]
     for network in networks:
-        every += [ping_pong(setting, network, mpi, tunnel=network != "loopback" and mpi == setting.mpi) for mpi in setting.mpis]
+        every += [ping_pong(setting, network, mpi, (WIREGUARD,) if network != "loopback" and mpi == setting.mpi else ()) for mpi in setting.mpis]
     for network in (ETHERNET, INFINIBAND, BARE):
         every += flows(setting, network)
         every += [pairs(setting, network, count, PAIR_SIZES) for count in counts]

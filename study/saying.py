@@ -9,7 +9,7 @@ __all__ = ["added", "ciphers", "flows", "host_overhead", "nas", "pairs", "readab
 
 
 WAYS = {"naive": "the naive construction", f"mpi {GCM}": "the MPI layer", f"channel {GCM}": "the channel layer",
-        "wireguard": "the WireGuard tunnel"}
+        "wireguard": "the WireGuard tunnel", "ipsec": "the IPsec tunnel"}
 
 
 def called(way):
@@ -67,7 +67,7 @@ def against_naive(rows):
     lines = []
     for way in ways_in(rows):
         both = [(100 * (1 - mine["us"] / theirs["us"]), mine) for mine, theirs in paired(rows, way, NAIVE.name) if theirs["us"] > 0]
-        if way in (PLAIN.name, NAIVE.name) or way.startswith("wireguard") or not both:
+        if way in (PLAIN.name, NAIVE.name) or way in ("wireguard", "ipsec") or not both:
             continue
         (worst, worst_row), (best, best_row) = min(both, key=lambda pair: pair[0]), max(both, key=lambda pair: pair[0])
         line = f"{called(way)} takes {less_or_more(best)} time ({named(best_row)})"

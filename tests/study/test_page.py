@@ -13,11 +13,12 @@ import pytest
 
 from study import __main__ as main
 from study import drawing, figures, models, page, parts, rows
-from study.parts import BARE, ETHERNET, INFINIBAND, Part, Setting, ways_of
+from study.parts import BARE, ETHERNET, INFINIBAND, IPSEC, WIREGUARD, Part, Setting, ways_of
 from study.taking import Taken
 
-SETTING = Setting(False, "openmpi-4.1.4", ("openmpi-4.1.4",), 2, (("openssl", ("AES-128-GCM", "AES-256-GCM")), ("aegis", ("AEGIS-128X4",))), True)
-SLOWER = {"plain": 1, "naive": 3, "mpi AES-256-GCM": 1.5, "channel AES-256-GCM": 2, "wireguard": 4}
+SETTING = Setting(False, "openmpi-4.1.4", ("openmpi-4.1.4",), 2, (("openssl", ("AES-128-GCM", "AES-256-GCM")), ("aegis", ("AEGIS-128X4",))),
+                  (WIREGUARD, IPSEC))
+SLOWER = {"plain": 1, "naive": 3, "mpi AES-256-GCM": 1.5, "channel AES-256-GCM": 2, "wireguard": 4, "ipsec": 20}
 MORE = dict.fromkeys(("stencil", "nbody"), ("computing_us", "communicating_us")) | {"cipher": ("seal_us", "open_us")}
 # Not measured by the quick study unless it is told of them, or not the study's own.
 ELSEWHERE = {("N20", "table IV"), ("N20", "table VIII"), *((None, name) for name in ("OSU", "IMB", "NetPIPE", "applications"))}
