@@ -52,7 +52,7 @@ def read_osu(output):
 
 
 def read_imb(output):
-    """t[usec], or t_avg[usec] where there are three, of each section and size."""
+    """t[usec], or t_avg[usec] where there are three, of each section and size; an operation on no bytes sends nothing that could be sealed."""
     results = {}
     for section in re.split(r"^# Benchmarking ", output, flags=re.M)[1:]:
         name = section.split()[0].lower()
@@ -63,7 +63,7 @@ def read_imb(output):
         at = next((words.index(word) for word in ("t_avg[usec]", "t[usec]") if word in words), None)
         for row in re.findall(r"^[ \t]+(\d+(?:[ \t]+[\d.]+)+)[ \t]*$", section, re.M) if at is not None else []:
             cells = row.split()
-            if len(cells) > at and float(cells[at]) > 0:
+            if len(cells) > at and float(cells[at]) > 0 and cells[0] != "0":
                 results[f"imb-{name} {cells[0]}"] = float(cells[at])
     if not results or "All processes entering MPI_Finalize" not in output:
         raise LabError(f"no results of IMB, or no end: {last_lines(output)}")
