@@ -6,6 +6,7 @@ import math
 import matplotlib
 
 from bench.table import readable
+from study.figures import varying
 
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
@@ -20,13 +21,18 @@ def png(drawing, rows):
     usable = [row for row in rows if _number(row.get(drawing.y)) and row.get(drawing.x) is not None and row.get(drawing.panel) is not None]
     if not usable:
         raise ValueError(f"no row has {drawing.x}, {drawing.y} and {drawing.panel}")
-    panels = list(dict.fromkeys(row[drawing.panel] for row in usable))
+    more = varying(drawing, usable)
+
+    def panel_of(row):
+        return ", ".join([str(row[drawing.panel]), *more(row)])
+
+    panels = list(dict.fromkeys(map(panel_of, usable)))
     columns = min(len(panels), MOST_COLUMNS)
     lines = math.ceil(len(panels) / columns)
     figure, axes = pyplot.subplots(lines, columns, figsize=(max(6.4, 4.6 * columns), 3.4 * lines + 0.4), squeeze=False)
     for axis, panel in zip(axes.flat, panels):
-        _panel(axis, drawing, [row for row in usable if row[drawing.panel] == panel])
-        axis.set_title(str(panel), fontsize="medium")
+        _panel(axis, drawing, [row for row in usable if panel_of(row) == panel])
+        axis.set_title(panel, fontsize="medium")
     for axis in axes.flat[len(panels):]:
         axis.set_visible(False)
     figure.tight_layout()

@@ -183,11 +183,23 @@ def printed(paper, figure):
     return tuple(mine)
 
 
+def varying(drawing, rows):
+    """(row) -> the words that tell it from rows of other networks, MPIs or numbers of ranks, as far as there are several among the rows."""
+    own = {drawing.panel, drawing.x, drawing.line} | ({"ranks"} if drawing.x == "pairs" else set())
+    columns = [column for column in ("network", "mpi", "ranks") if column not in own and len({row.get(column) for row in rows}) > 1]
+    return lambda row: [f"{row[column]} ranks" if column == "ranks" else str(row[column]) for column in columns if row.get(column) is not None]
+
+
 def own_table(drawing, rows):
     """A line for each way and a column for each place of the x axis, as the papers' tables are; None where rows would share a cell."""
+    more = varying(drawing, rows)
+
+    def line_of(row):
+        return ", ".join([str(row[drawing.line]), *more(row)])
+
     places = list(dict.fromkeys(row[drawing.x] for row in rows))
-    lines = list(dict.fromkeys(row[drawing.line] for row in rows))
-    cells = {(row[drawing.line], row[drawing.x]): row.get(drawing.y) for row in rows}
+    lines = list(dict.fromkeys(map(line_of, rows)))
+    cells = {(line_of(row), row[drawing.x]): row.get(drawing.y) for row in rows}
     if len(cells) != len(rows):
         return None
     names = [saying.readable(place) if drawing.x == "size" else str(place) for place in places]

@@ -212,6 +212,13 @@ def test_a_table_with_two_rows_in_a_cell_is_none():
     assert figures.own_table(figures.Drawing(), [row, {**row, "size": 2}])["columns"] == ["way", "1 B", "2 B"]
 
 
+def test_networks_mpis_and_ranks_are_kept_apart():
+    """Else their points would be joined to one line, or share a cell."""
+    rows_of_two = [{"size": 1, "way": "plain", "mb_s": 1.0, "network": BARE, "mpi": "a", "ranks": ranks} for ranks in (4, 16)]
+    assert [line[0] for line in figures.own_table(figures.Drawing(), rows_of_two)["rows"]] == ["plain, 4 ranks", "plain, 16 ranks"]
+    assert [figures.varying(figures.Drawing(x="pairs"), rows_of_two)(row) for row in rows_of_two] == [[], []]
+
+
 def test_parts_have_names_of_their_own():
     """Samples are kept by name."""
     for made in (parts.quick(SETTING), parts.full(replace(SETTING, full=True))):
