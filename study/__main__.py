@@ -67,8 +67,9 @@ def setting_of(options, modules):
         raise LabError("no Open MPI is installed: run `make mpis`, or install the package openmpi-bin")
     cores = machine.cores()
     found = tuple((name, ciphers) for name, _, ciphers in modules)
-    return parts.Setting(options.full, mpi, parts.mpis_with_room(cores), cores, found,
-                         tuple(way for way, why in why_not.items() if not why)), missing
+    usable = tuple(way for way, why in why_not.items() if not why)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return parts.Setting(options.full, mpi, parts.mpis_with_room(cores), cores, found, usable, memory=memory), missing
 
 
 def chosen_parts(options, setting, why_no_namespaces):

@@ -20,6 +20,7 @@ THREAD_SIZES = tuple(size for size in SIZES if size >= 16 * KB)
 COLLECTIVES = ("bcast", "alltoall", "allgather", "alltoallv", "allreduce", "reduce", "reduce_scatter", "gather", "scatter", "allgatherv",
                "gatherv", "scatterv")
 REDUCTIONS = ("allreduce", "reduce", "reduce_scatter")  # the naive construction has none
+IN_FLIGHT = 64                                    # messages of a pair (bench/window.c)
 LOADS = {"quick": (25, 75), "full": (25, 30, 50, 60, 75, 80)}  # % of computing
 
 
@@ -50,6 +51,7 @@ class Setting:
     modules: tuple      # ((name, (cipher, ...)), ...)
     tunnels: tuple      # of WIREGUARD and IPSEC
     most_pairs: int = 16
+    memory: int = 0     # bytes; 0: enough
 
 
 def the_mpi():
@@ -97,9 +99,15 @@ def ping_pong(setting, network, mpi, tunnels=()):
     return Part("pingpong", network, ways_of(setting, tunnels=tunnels), mpi, tests=tests, experiment="ping-pong")
 
 
+def fits(setting, count, size):
+    """Whether the windows of all receivers take no more than a sixth of the memory: sealed, they are there twice."""
+    return not setting.memory or count * IN_FLIGHT * size <= setting.memory / 6
+
+
 def pairs(setting, network, count, sizes, tunnels=(), experiment="pairs"):
-    return Part("window", network, ways_of(setting, tunnels=tunnels), setting.mpi, 2 * count, count, tuple((experiment, size) for size in sizes),
-                experiment=experiment, repeats=3, rounds=100 if setting.full else 10)
+    tests = tuple((experiment, size) for size in sizes if fits(setting, count, size))
+    return Part("window", network, ways_of(setting, tunnels=tunnels), setting.mpi, 2 * count, count, tests, experiment=experiment, repeats=3,
+                rounds=100 if setting.full else 10)
 
 
 def collectives(setting, network, names, sizes, ranks):
