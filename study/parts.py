@@ -96,7 +96,7 @@ def thread_counts(setting):
 
 def ping_pong(setting, network, mpi, tunnels=()):
     tests = tuple(("ping-pong", size) for size in SIZES)
-    return Part("pingpong", network, ways_of(setting, tunnels=tunnels), mpi, tests=tests, experiment="ping-pong")
+    return Part("pingpong", network, ways_of(setting, tunnels=tunnels), mpi, tests=tests, experiment="ping-pong", repeats=8)
 
 
 def fits(setting, count, size):
@@ -106,14 +106,14 @@ def fits(setting, count, size):
 
 def pairs(setting, network, count, sizes, tunnels=(), experiment="pairs"):
     tests = tuple((experiment, size) for size in sizes if fits(setting, count, size))
-    return Part("window", network, ways_of(setting, tunnels=tunnels), setting.mpi, 2 * count, count, tests, experiment=experiment, repeats=3,
+    return Part("window", network, ways_of(setting, tunnels=tunnels), setting.mpi, 2 * count, count, tests, experiment=experiment,
                 rounds=100 if setting.full else 10)
 
 
 def collectives(setting, network, names, sizes, ranks):
     def some(wanted, ways, experiment):
         tests = tuple((name, size) for name in wanted for size in sizes)
-        return Part("collectives", network, ways, setting.mpi, ranks, ranks // 2, tests, experiment=experiment, repeats=3, rounds=50)
+        return Part("collectives", network, ways, setting.mpi, ranks, ranks // 2, tests, experiment=experiment, rounds=50)
 
     others = tuple(name for name in names if name not in REDUCTIONS)
     sums = tuple(name for name in names if name in REDUCTIONS)

@@ -1,14 +1,19 @@
-"""The study's programs: under the papers' naive construction they give results, and where a byte of what they receive is wrong, they do not."""
+"""The study's programs: under the papers' naive construction they give results, and where a byte of what they receive is wrong, they do not. Its
+tunnels carry what the nodes send each other. And `python -m study`, as short as it goes."""
 
+import json
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
-from conftest import REPOSITORY
+from conftest import BUILD, REPOSITORY, needs
 from jobs import build  # noqa: F401
 
 from bench.programs import is_whole
 from lab import stacks
+from study import tunnels
 from study.starting import read_results
 
 MPI = stacks.stack("openmpi-4.1.4")
@@ -59,3 +64,48 @@ def test_programs_whose_data_is_wrong_fail(source, ranks, cases, nodes, build, s
 def test_collective_operations_whose_data_is_wrong_fail(case, nodes, build, spoiling):
     done = run(nodes, build(MPI, BENCH / "collectives.c", "-lm"), 2, [case], {"LD_PRELOAD": str(spoiling)})
     assert not done.ok and "is wrong" in done.output, done.output
+
+
+SENT = 2_000_000  # bytes
+
+
+@needs("iperf3")
+@pytest.mark.parametrize(("kind", "why_not", "interface"),
+                         [("wireguard", tunnels.why_no_wireguard(), "wg*"), ("ipsec", tunnels.why_no_ipsec(), "ipsec0")], ids=["wireguard", "ipsec"])
+def test_all_that_the_nodes_send_goes_through_the_tunnel(kind, why_not, interface, two_nodes):
+    if why_not:
+        pytest.skip(why_not)
+    with tunnels.TunnelNetworks() as networks:
+        lab = networks.lab(f"veth-{kind}")
+        addresses = lab.run(["ip", "-br", "addr", "show", "dev", "eth0"]).output
+        assert lab.nodes[0].address not in addresses
+
+        def carried():
+            return int(lab.run(["sh", "-c", f"cat /sys/class/net/{interface}/statistics/tx_bytes"]).output)
+
+        before = carried()
+        server = lab.start(["iperf3", "-s", "-1"], node=1, stdout=subprocess.DEVNULL)
+        time.sleep(0.5)
+        client = lab.start(["iperf3", "-c", "node2", "-n", SENT, "-J"], stdout=subprocess.PIPE, text=True)
+        output = client.communicate(timeout=60)[0]
+        server.wait(10)
+        assert client.returncode == 0, output
+        received = json.loads(output)["end"]["sum_received"]["bytes"]
+        assert received > SENT / 4 and carried() - before >= received
+
+
+def test_the_study_of_a_ping_pong(two_nodes, tmp_path):
+    if not MPI.present():
+        pytest.skip(f"{MPI.title} is not installed")
+    line = [sys.executable, "-m", "study", "--quick", "--only", "ping-pong", "--network", "veth", "--part-seconds", "0.001", "--folder", tmp_path,
+            "--cryptmpi", BUILD / "bin" / "cryptmpi"]
+    done = subprocess.run([str(word) for word in line], cwd=REPOSITORY, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    study = json.loads((tmp_path / "study.json").read_text())
+    figure = next(figure for figure in study["figures"] if (figure["paper"], figure["figure"]) == ("C20", "6"))
+    ways = ["plain", "naive", "mpi AES-256-GCM", "channel AES-256-GCM"]
+    assert list(dict.fromkeys(row["way"] for row in figure["rows"])) == ways
+    for row in figure["rows"]:
+        assert row["us"] > 0 and row["mb_s"] == pytest.approx(row["size"] / row["us"], rel=1e-3) and row["repeats"] == 8 and row["starts"] == 1
+    assert (tmp_path / figure["image"]).read_bytes().startswith(b"\x89PNG")
+    assert figure["title"] in (tmp_path / "index.html").read_text()
