@@ -183,6 +183,16 @@ def printed(paper, figure):
     return tuple(mine)
 
 
+def ours_of(quote, rows):
+    """Our number beside one that a paper prints, in its unit; None where there is none. The quote says which row and column it is."""
+    wanted = dict(quote.get("ours", {}))
+    column = wanted.pop("column", None)
+    row = next((row for row in rows if column and all(row.get(name) == value for name, value in wanted.items())), {})
+    if column == "gb_s":
+        return round(row["mb_s"] / 1000, 4) if "mb_s" in row else None
+    return row.get(column)
+
+
 def varying(drawing, rows):
     """(row) -> the words that tell it from rows of other networks, MPIs or numbers of ranks, as far as there are several among the rows."""
     own = {drawing.panel, drawing.x, drawing.line} | ({"ranks"} if drawing.x == "pairs" else set())
@@ -211,6 +221,7 @@ def built(figure, rows):
     """The figure as study.json has it, without its picture. Without rows it says what is missing."""
     chosen = figure.rows(rows)
     tables, quotes = printed(figure.paper, figure.figure)
+    quotes = [{**quote, "ours": ours_of(quote, chosen)} for quote in quotes]
     table = {"table": own_table(figure.drawing, chosen)} if chosen and figure.figure.startswith("table") else {}
     return {"paper": figure.paper or None, "figure": figure.figure, "title": figure.title, "about": figure.about, "rows": chosen, **table,
             "text": figure.say(chosen) if chosen else "Not measured in this run.", "paper_tables": tables, "paper_quotes": quotes}

@@ -52,7 +52,9 @@ def head(study):
             f"<p>Every way of running a program is started in turn, in an order drawn anew each time: plain; sealed by either layer; under the "
             f"papers' naive construction (a random nonce, the whole message sealed, then sent); and, where it says so, plain through a tunnel. "
             f"Messages: {escape(study['method']['mpi'])}. Encryption alone: {escape(study['method']['crypto'])}. Figures are medians, overheads are "
-            f"ratios of medians; tags and nonces are not counted as payload. {escape(study['method']['repeats'])}</p>")
+            f"ratios of medians; tags and nonces are not counted as payload. {escape(study['method']['repeats'])}</p>"
+            "<p>Beside a number that a paper prints for its CryptMPI stands our MPI layer; beside one for its naive construction, or for a library in "
+            "it (BoringSSL), our naive construction.</p>")
 
 
 def anchor(figure):
@@ -92,11 +94,16 @@ def theirs(figure):
     parts = [f"<p>{escape(one['title'])}, in {escape(one['unit'])} ({escape(one['source'])}):</p>" + table([one["columns"], *one["rows"]])
              for one in tables]
     if quotes:
-        lines = [f"<li>{escape(one['what'])}: {escape(one['value'])} {escape(one['unit'])} ({escape(one['source'])})</li>" for one in quotes]
-        parts.append("<p>The paper's text says:</p><ul>" + "".join(lines) + "</ul>")
+        lines = [[one["what"], f"{one['value']} {one['unit']}", _with_unit(one), one["source"]] for one in quotes]
+        parts.append("<p>The paper's text says:</p>" + table([["", "theirs", "ours", "where"], *lines]))
     if not parts and figure["paper"]:
         parts.append("<p>The paper prints no numbers of this in its text.</p>")
     return f'<div class="theirs">{"".join(parts)}</div>' if parts else ""
+
+
+def _with_unit(quote):
+    ours = quote.get("ours")
+    return f"{shown(float(ours))} {quote['unit']}" if isinstance(ours, (int, float)) else ""
 
 
 def table(lines):

@@ -28,7 +28,12 @@ def row_of(taken, way, key):
         values = taken.series(way, key, quantity)
         if values:
             row[quantity] = round(summary(values).median, 4)
-    return {**row, **against_plain(series, taken.series(PLAIN, key) if way != PLAIN else [])}
+    plain = PLAIN if way != PLAIN else None
+    row.update(against_plain(series, taken.series(plain, key) if plain else []))
+    communicating = taken.series(plain, key, "communicating_us") if plain else []
+    if communicating and min(communicating) > 0:
+        row["communicating_added_pct"] = percent(ratio(taken.series(way, key, "communicating_us"), communicating) - 1)
+    return row
 
 
 def starts_of(taken, way, key):

@@ -109,6 +109,19 @@ def test_models_are_fed_from_the_rows_or_said_to_be_missing(found, tmp_path, mon
     assert all(not figure["rows"] and ("missing" in figure["text"].lower() or figure["figure"] == "13") for figure in missing)
 
 
+def test_numbers_that_the_papers_print_have_ours_beside_them(study):
+    beside = {(quote["paper"], quote["figure"], quote["what"]): quote["ours"] for figure in study[0]["figures"] for quote in figure["paper_quotes"]}
+    assert beside["C20", "6", "added by naive, 4 MB"] == pytest.approx(200, abs=5)
+    assert beside["C20", "6", "added by CryptMPI, 4 MB"] == pytest.approx(50, abs=5)
+    assert beside["N20", "3", "plain, 2 MB"] == pytest.approx(995, rel=0.02)  # made up: 10 us, and 1 us for 1,000 bytes
+    assert beside["C20", "2", "plain, 1 MB"] == pytest.approx(0.99, rel=0.02)
+    assert beside["N20", "2", "CryptoPP, 2 MB"] is None
+    # Every quote that names a row of ours finds one, where the quick study has such sizes, loads and pairs.
+    lacking = {key for key, ours in beside.items() if ours is None}
+    named = {(quote["paper"], quote["figure"], quote["what"]) for quote in figures.PAPERS["quoted"] if "ours" in quote}
+    assert all("8 pairs" in what or "% computing" in what for _, _, what in lacking & named), lacking & named
+
+
 def test_throughput_of_pairs_is_that_of_all_pairs(found):
     row = next(row for row in figures.of("pairs", INFINIBAND, sizes=(1 << 14,), ways=("plain",))(found) if row["pairs"] == 4)
     assert row["mb_s"] == pytest.approx(4 * (1 << 14) / row["us"], rel=1e-4)
