@@ -53,8 +53,8 @@ def head(study):
             f"papers' naive construction (a random nonce, the whole message sealed, then sent); and, where it says so, plain through a tunnel. "
             f"Messages: {escape(study['method']['mpi'])}. Encryption alone: {escape(study['method']['crypto'])}. Figures are medians, overheads are "
             f"ratios of medians; tags and nonces are not counted as payload. {escape(study['method']['repeats'])}</p>"
-            "<p>Beside a number that a paper prints for its CryptMPI stands our MPI layer; beside one for its naive construction, or for a library in "
-            "it (BoringSSL), our naive construction.</p>")
+            "<p>Beside a number that a paper prints for its CryptMPI stands our MPI layer; beside one for its naive construction, or for a library "
+            "in it (BoringSSL), our naive construction.</p>")
 
 
 def anchor(figure):
