@@ -11,7 +11,7 @@ STEP    ?=
 SUITE   ?=
 
 .DEFAULT_GOAL := build
-.PHONY: deps build demo test conformance torture bench bench-quick bench-instructions lint format asan tsan install mpis
+.PHONY: deps build demo test conformance torture bench bench-quick bench-instructions study deps-study lint format asan tsan install mpis
 
 deps:
 	@scripts/install-packages build test model bench lint
@@ -32,11 +32,11 @@ demo: build
 # Unit tests and the socket suite, then whole jobs between nodes. A whole job that fails on a busy machine (an MPI that does not exit, a
 # launcher that gives up) is run again, and shown as rerun.
 test: build build/python
-	@scripts/install-packages build test model
+	@scripts/install-packages build test model study
 	@scripts/install-mpis || echo "make test: not all of PyPI's MPIs could be installed; the tests of those are skipped"
 	@cmake --build --preset release
 	@ctest --preset release
-	@build/python/bin/python -m pytest tests/bench tests/model tests/interop tests/system --reruns 2 -rsR $(ARGS)
+	@build/python/bin/python -m pytest tests/bench tests/model tests/study tests/interop tests/system --reruns 2 -rsR $(ARGS)
 
 # An independent implementation of the handshake's protocol, from PyPI.
 build/python: tests/interop/requirements.txt
@@ -65,6 +65,15 @@ bench-quick bench: build mpis
 bench-instructions: build
 	@scripts/install-packages test bench
 	@$(PYTHON) -m bench.instructions $(ARGS)
+
+# The papers' figures, measured again: one page beside theirs, in build/study (ARGS=--full: hours, and --resume goes on where it was stopped).
+deps-study:
+	@scripts/install-packages bench study
+
+study: build mpis deps-study
+	@scripts/install-packages test
+	@cmake --build --preset release --target cryptmpi-bench-cipher --target cryptmpi-bench-threads
+	@$(PYTHON) -m study $(ARGS)
 
 SOURCES = $(shell git ls-files -co --exclude-standard '*.c' '*.cpp' '*.h' '*.hpp')
 PYTHONS = $(shell git ls-files -co --exclude-standard '*.py') scripts/compile-commands-once
