@@ -7,11 +7,11 @@ import re
 import subprocess
 from pathlib import Path
 
-from lab.nodes import REPOSITORY, LabError
+from lab.nodes import BUILD, LabError
 from lab.sealing import COMMAND, Sealing
 from lab.stacks import abi_environment, stack
 
-FOLDER = REPOSITORY / "build" / "bench"
+FOLDER = BUILD / "bench"
 HERE = Path(__file__).resolve().parent
 
 

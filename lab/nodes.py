@@ -19,6 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+IN_SOURCES = (REPOSITORY / "CMakeLists.txt").exists()
+# What is made goes here; that of an installed package below the folder that one is in.
+BUILD = REPOSITORY / "build" if IN_SOURCES else Path.cwd() / "cryptmpi-measurements"
 _NAMESPACES = ["--net", "--uts", "--ipc", "--mount"]
 _MARK = "LAB_OF"  # environment variable that marks the processes of a lab; not CRYPTMPI_*: those are settings
 _PR_SET_PDEATHSIG = 1

@@ -6,9 +6,10 @@ import shlex
 import subprocess
 from pathlib import Path
 
-from lab.nodes import REPOSITORY, LabError
+from lab.nodes import BUILD, IN_SOURCES, REPOSITORY, LabError
 
-COMMAND = REPOSITORY / "build" / "release" / "bin" / "cryptmpi"
+# An installed package is PREFIX/share/cryptmpi/python.
+COMMAND = (BUILD / "release" if IN_SOURCES else REPOSITORY.parents[2]) / "bin" / "cryptmpi"
 
 
 class Sealing:

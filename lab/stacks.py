@@ -15,9 +15,9 @@ What was learnt about starting them over nodes that are namespaces:
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lab.nodes import REPOSITORY
+from lab.nodes import BUILD
 
-MPIS = REPOSITORY / "build" / "mpis"
+MPIS = BUILD / "mpis"
 NETWORK = "10.77.0.0/24"
 
 

@@ -11,13 +11,13 @@ from pathlib import Path
 from bench import machine, programs
 from bench.turns import BEGAN, say
 from conformance.suites import IMB as IMB_FOLDER
-from lab.nodes import REPOSITORY, LabError, acquire_namespaces, end_on_signals
+from lab.nodes import BUILD, LabError, acquire_namespaces, end_on_signals
 from lab.sealing import COMMAND, Sealing
 from lab.stacks import stack
 from study import figures, models, outside, page, parts, rows, starting, tunnels
 from study.taking import Taking
 
-FOLDER = REPOSITORY / "build" / "study"
+FOLDER = BUILD / "study"
 QUICK_MINUTES = 12.5  # and what the last part and the page take: less than 15
 QUICK_PART_SECONDS, FULL_PART_SECONDS = 45, 1800
 QUICK_TIMEOUT, FULL_TIMEOUT = 60, 300  # seconds for a start
@@ -164,8 +164,8 @@ def write(options, study, pictures):
     (options.folder / "index.html").write_text(page.page(study, pictures))
 
 
-def main(words):
-    options = parse(words)
+def measure(options):
+    """(the Taking, with everything measured, [(name, version, ciphers) of each module], [what is missing])."""
     why_no_namespaces = acquire_namespaces()
     end_on_signals()
     os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
@@ -177,7 +177,13 @@ def main(words):
         setting, lacking = setting_of(options, modules)
         chosen, missing = chosen_parts(options, setting, why_no_namespaces)
         taking = take(options, networks, setting, chosen, crypto)
-    study, pictures = make_study(options, taking, modules, unusable + lacking + missing)
+    return taking, modules, unusable + lacking + missing
+
+
+def main(words):
+    options = parse(words)
+    taking, modules, missing = measure(options)
+    study, pictures = make_study(options, taking, modules, missing)
     write(options, study, pictures)
     drawn = sum(bool(figure["rows"]) for figure in study["figures"])
     print(f"\n{drawn} of {len(study['figures'])} figures and tables have rows. {machine.sentence(study['machine'])}.")

@@ -15,13 +15,26 @@ namespace {
 namespace fs = std::filesystem;
 
 struct PythonCommand {
-    const char* name;  // of the subcommand, and of the package
+    const char* name;  // of the subcommand
+    const char* package;
+    const char* module;  // of the package, that is run
     const char* description;
     Words modules;  // that python3 must have; Debian's packages are called python3-MODULE
 };
 
 const std::array kCommands = {
-    PythonCommand{"model", "What encryption costs: fit, predict, plan and scale by models", {"numpy", "scipy"}},
+    PythonCommand{
+        "model", "model", "model", "What encryption costs: fit, predict, plan and scale by models", {"numpy", "scipy"}},
+    PythonCommand{"bench",
+                  "study",
+                  "study.bench",
+                  "Measures one thing, plain and encrypted in turn: ciphers, ping-pong, pairs ...",
+                  {"numpy", "scipy"}},
+    PythonCommand{"study",
+                  "study",
+                  "study",
+                  "Measures the papers' figures and writes a page of them",
+                  {"numpy", "scipy", "matplotlib"}},
 };
 
 // Neither line may import anything from the folder that the user happens to be in, which is where python3 -c and -m
@@ -79,16 +92,17 @@ tl::expected<fs::path, std::string> suitable_python(const PythonCommand& command
 
 int run(const PythonCommand& command, const Words& arguments) {
     const std::string name = command.name;
+    const std::string package = command.package;
     const fs::path folder = python_folder();
     std::error_code ignored;
-    if (!fs::is_directory(folder / name, ignored)) {
-        return complain(name + ": its Python package is not at " + (folder / name).string() +
+    if (!fs::is_directory(folder / package, ignored)) {
+        return complain(name + ": its Python package is not at " + (folder / package).string() +
                             "; install all of CryptMPI (make install)",
                         1);
     }
     const auto python = suitable_python(command);
     if (!python) return complain(name + ": " + python.error(), 1);
-    Words line = {python->string(), "-c", kRun, folder.string(), name};
+    Words line = {python->string(), "-c", kRun, folder.string(), command.module};
     line.insert(line.end(), arguments.begin(), arguments.end());
     return replace_by(python->string(), line);
 }

@@ -109,3 +109,22 @@ def test_the_study_of_a_ping_pong(two_nodes, tmp_path):
         assert row["us"] > 0 and row["mb_s"] == pytest.approx(row["size"] / row["us"], rel=1e-3) and row["repeats"] == 8 and row["starts"] == 1
     assert (tmp_path / figure["image"]).read_bytes().startswith(b"\x89PNG")
     assert figure["title"] in (tmp_path / "index.html").read_text()
+
+
+def test_one_benchmark_by_its_name(two_nodes, tmp_path):
+    if not MPI.present():
+        pytest.skip(f"{MPI.title} is not installed")
+    line = [BUILD / "bin" / "cryptmpi", "bench", "ping-pong", "--network", "veth", "--part-seconds", "0.001", "--folder", tmp_path,
+            "--output", tmp_path / "rows.json"]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = json.loads((tmp_path / "rows.json").read_text())["rows"]
+    assert {row["benchmark"] for row in rows} == {"ping-pong"}
+    assert {"plain"} < {row["way"] for row in rows}
+    assert all(row["us"] > 0 for row in rows)
+
+
+def test_a_benchmark_that_there_is_not(tmp_path):
+    done = subprocess.run([BUILD / "bin" / "cryptmpi", "bench", "pong"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "no benchmark called pong; there are: cipher, " in done.stderr
