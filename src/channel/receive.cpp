@@ -17,9 +17,9 @@ namespace cryptmpi::channel {
 namespace {
 
 constexpr std::size_t kMostPieces = 64;  // of the caller's buffer that one record is opened into
-// One read from the kernel: a record and a bit of the next. It is opened while it is in the cache, and while the
-// sender works on what follows.
-constexpr std::size_t kReadBytes = kRecordBytes + 512;
+// What is read ahead, if no record in front is larger: a record and a bit of the next. It is opened while it is in the
+// cache, and while the sender works on what follows; and no connection keeps more memory than that.
+constexpr std::size_t kAheadBytes = kRecordBytes + 512;
 
 enum class Front { none, partial, data, end, broken };
 
@@ -107,20 +107,26 @@ bool open_front_aside(Process& process, Entry& entry, std::size_t size) {
     return true;
 }
 
+/// Bytes of the record at the front of the raw ones; 0: not known yet, or none.
+std::size_t front_record(const Shared& shared) {
+    if (shared.raw_end - shared.raw_begin < seal::kHeaderSize) return 0;
+    const auto header = seal::parse_header(shared.raw + shared.raw_begin);
+    return header ? header->size + seal::kRecordOverhead : 0;
+}
+
 /// One read from the kernel. Returns the bytes; 0: the kernel has no more for now (errno) or for ever (kernel_eof,
 /// kernel_error).
 std::size_t read_raw(Entry& entry, int flags) {
     Shared& shared = *entry.shared;
     shared.filled = false;
     if (shared.kernel_eof || shared.kernel_error != 0) return 0;
-    if (shared.raw_begin == shared.raw_end) {
-        shared.raw_begin = shared.raw_end = 0;
-    } else if (kRawCapacity - shared.raw_begin < seal::kMaxRecord) {
-        std::memmove(shared.raw, shared.raw + shared.raw_begin, shared.raw_end - shared.raw_begin);
-        shared.raw_end -= shared.raw_begin;
-        shared.raw_begin = 0;
-    }
-    const std::size_t room = std::min(kRawCapacity - shared.raw_end, kReadBytes);
+    // What is left is a part of a record, mostly a short one.
+    std::memmove(shared.raw, shared.raw + shared.raw_begin, shared.raw_end - shared.raw_begin);
+    shared.raw_end -= shared.raw_begin;
+    shared.raw_begin = 0;
+    const std::size_t wanted = std::max(kAheadBytes, front_record(shared) + seal::kHeaderSize);
+    // More, where somebody wants to see all there is.
+    const std::size_t room = (shared.raw_end < wanted ? wanted : kRawCapacity) - shared.raw_end;
     if (room == 0) return 0;
     const ssize_t n = real::recv(entry.descriptor(), shared.raw + shared.raw_end, room, flags & MSG_DONTWAIT);
     if (n == 0) shared.kernel_eof = true;
