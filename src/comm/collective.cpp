@@ -1,5 +1,6 @@
 #include "comm/collective.hpp"
 
+#include <algorithm>
 #include <string>
 
 namespace cryptmpi::comm {
@@ -66,6 +67,65 @@ int open_block_of_all(const Call& call, int from, const std::uint8_t* wire, cons
         return call.communicator.open_for_all(from, call.lane, call.number, wire,
                                               buffer.size() + seal::kMessageOverhead, out);
     });
+}
+
+int seal_bytes_for_all(const Call& call, const std::uint8_t* at, std::size_t size, std::uint8_t* wire) {
+    auto done = guarded(call, [&] { return call.communicator.seal_for_all(call.lane, call.number, at, size, wire); });
+    return done ? MPI_SUCCESS : call.layer.raise(call.communicator.handle(), done.error().line);
+}
+
+int open_bytes_of_all(const Call& call, int from, const std::uint8_t* wire, std::size_t size, std::uint8_t* out) {
+    auto done = guarded(call, [&] {
+        return call.communicator.open_for_all(from, call.lane, call.number, wire, size + seal::kMessageOverhead, out);
+    });
+    if (done) return MPI_SUCCESS;
+    return call.layer.raise(call.communicator.handle(), describe(from) + " " + done.error().line);
+}
+
+namespace {
+
+constexpr std::size_t kSharedInOne = std::size_t{32}
+                                     << 10;  // bytes: copying them costs less than another call of MPI's
+
+/// What is told first: whether what follows came whole.
+enum class Word : std::uint8_t { whole = 1, broken = 2 };
+
+int share_small(const Call& call, const Nodes& nodes, int from, std::uint8_t* at, std::size_t size, Word& word) {
+    const auto all = call.layer.buffer(1 + size);
+    const bool mine = call.communicator.rank() == from;
+    if (mine) {
+        *all.data() = static_cast<std::uint8_t>(word);
+        std::copy_n(at, size, all.data() + 1);
+    }
+    const int code =
+        call.layer.mpi.Bcast(all.data(), static_cast<int>(1 + size), MPI_BYTE, nodes.place_on_node(from), nodes.own());
+    if (code != MPI_SUCCESS || mine) return code;
+    word = static_cast<Word>(*all.data());
+    std::copy_n(all.data() + 1, size, at);
+    return MPI_SUCCESS;
+}
+
+int share_large(const Call& call, const Nodes& nodes, int from, std::uint8_t* at, std::size_t size, Word& word) {
+    const int place = nodes.place_on_node(from);
+    const int code = call.layer.mpi.Bcast(&word, 1, MPI_BYTE, place, nodes.own());
+    if (code != MPI_SUCCESS) return code;
+    const ByteCount bytes(call.layer.mpi, size);
+    return call.layer.mpi.Bcast(at, bytes.count(), bytes.type(), place, nodes.own());
+}
+
+}  // namespace
+
+int share_on_node(const Call& call, int from, std::uint8_t* at, std::size_t size, int code) {
+    const Nodes& nodes = call.communicator.nodes(call.layer.mpi);
+    if (nodes.alone()) return code;
+    Word word = code == MPI_SUCCESS ? Word::whole : Word::broken;
+    const int shared = size <= kSharedInOne ? share_small(call, nodes, from, at, size, word)
+                                            : share_large(call, nodes, from, at, size, word);
+    if (code != MPI_SUCCESS || shared != MPI_SUCCESS) return code != MPI_SUCCESS ? code : shared;
+    if (word == Word::whole) return MPI_SUCCESS;
+    return call.layer.raise(
+        call.communicator.handle(),
+        "a collective operation failed on rank " + std::to_string(from) + " of the communicator, of this node");
 }
 
 int copy(Layer& layer, const UserBuffer& from, const UserBuffer& to) {

@@ -20,6 +20,7 @@ enum class CollectiveKind : std::uint8_t {
     reduce = 6,
     scan = 7,
     exscan = 8,
+    allreduce = 9,
 };
 
 /// One call of a collective operation.
@@ -32,9 +33,16 @@ struct Call {
 
 constexpr int kNoRoot = 0;
 
-inline Call begin_call(Layer& layer, Communicator& communicator, CollectiveKind kind, int root = kNoRoot) {
+/// All members take the same `how_many` numbers for it: one for each block that goes from one rank to the same other
+/// one or to all.
+inline Call begin_call(Layer& layer, Communicator& communicator, CollectiveKind kind, int root = kNoRoot,
+                       std::uint64_t how_many = 1) {
     const auto lane = static_cast<std::uint32_t>(kind) << 24 | static_cast<std::uint32_t>(root);
-    return {layer, communicator, lane, communicator.next_call()};
+    return {layer, communicator, lane, communicator.next_call(how_many)};
+}
+/// The call's block after `before` others.
+inline Call block_of(const Call& call, std::uint64_t before) {
+    return {call.layer, call.communicator, call.lane, call.number + before};
 }
 
 /// Seals the user's data at `wire`, for one member or for all.
@@ -44,6 +52,14 @@ int seal_block_for_all(const Call& call, const UserBuffer& buffer, std::uint8_t*
 /// Opens a block that has to hold exactly the buffer's data. Integrity errors have been raised when this returns.
 int open_block_from(const Call& call, int from, const std::uint8_t* wire, const UserBuffer& buffer);
 int open_block_of_all(const Call& call, int from, const std::uint8_t* wire, const UserBuffer& buffer);
+
+/// The same of bytes, for all members.
+int seal_bytes_for_all(const Call& call, const std::uint8_t* at, std::size_t size, std::uint8_t* wire);
+int open_bytes_of_all(const Call& call, int from, const std::uint8_t* wire, std::size_t size, std::uint8_t* out);
+
+/// What one rank of this node has, `code` saying whether it came whole, goes to all others of the node, which MPI
+/// brings it to. Returns the code. `size` bytes at `at`, all zeros where they did not come.
+int share_on_node(const Call& call, int from, std::uint8_t* at, std::size_t size, int code);
 
 /// From the user's buffer to another one of his, of the same size.
 int copy(Layer& layer, const UserBuffer& from, const UserBuffer& to);

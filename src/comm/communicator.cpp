@@ -200,7 +200,24 @@ MPI_Comm Communicator::own_traffic(const interpose::Native& mpi) {
     return own_traffic_;
 }
 
+const Nodes& Communicator::nodes(const interpose::Native& mpi) {
+    if (!nodes_) {
+        // Where all is sealed, no rank trusts the network of its own node.
+        const bool all = layer_.settings().scope == config::Scope::all;
+        std::map<NodeId, int> numbers;
+        std::vector<int> node_of;
+        for (std::size_t i = 0; i < world_.size(); ++i) {
+            const auto& node = layer_.nodes()[static_cast<std::size_t>(world_[i])];
+            node_of.push_back(all ? static_cast<int>(i) : numbers.emplace(node, static_cast<int>(i)).first->second);
+        }
+        nodes_ = std::make_unique<Nodes>(mpi, own_traffic(mpi), rank_, std::move(node_of));
+    }
+    return *nodes_;
+}
+
 void Communicator::free_own_traffic(const interpose::Native& mpi) {
+    if (nodes_) nodes_->free();
+    nodes_.reset();
     if (own_traffic_ != MPI_COMM_NULL) mpi.Comm_free(&own_traffic_);
 }
 

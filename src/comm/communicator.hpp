@@ -15,6 +15,7 @@
 
 #include "base/result.hpp"
 #include "comm/held.hpp"
+#include "comm/nodes.hpp"
 #include "comm/posted.hpp"
 #include "native.hpp"
 #include "seal/arrivals.hpp"
@@ -87,11 +88,14 @@ public:
     /// A communicator of the same members for messages of ours, which no receive of the program can match. Made by the
     /// first collective operation that needs it.
     MPI_Comm own_traffic(const interpose::Native& mpi);
+    /// Its members by nodes. Made by the first collective operation that needs it.
+    const Nodes& nodes(const interpose::Native& mpi);
     void free_own_traffic(const interpose::Native& mpi);
 
     // Collective operations. The lane tells the operation and its root, the number is that of the call.
 
-    std::uint64_t next_call() { return calls_++; }
+    /// The first of `how_many` numbers.
+    std::uint64_t next_call(std::uint64_t how_many = 1) { return std::exchange(calls_, calls_ + how_many); }
     std::uint64_t next_construction() { return constructions_++; }
     /// Of those constructor calls that only the members of a group make.
     std::uint64_t next_of_group(const std::vector<int>& world_ranks, int tag) {
@@ -160,6 +164,7 @@ private:
     std::vector<std::unique_ptr<Peer>> peers_;
     std::unique_ptr<seal::MessageSealer> all_out_;
     MPI_Comm own_traffic_ = MPI_COMM_NULL;
+    std::unique_ptr<Nodes> nodes_;
 };
 
 /// For the report.

@@ -195,7 +195,7 @@ void Layer::make_ways() {
     int any = 0;
     mpi.Allreduce(&mine, &any, 1, MPI_INT, MPI_MAX, ways_.comm);
     threads_somewhere_ = any != 0;
-    if (threads_somewhere_) world->own_traffic(mpi);
+    if (threads_somewhere_) world->nodes(mpi);
     int* most = nullptr;
     int known = 0;
     mpi.Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&most), &known);

@@ -186,16 +186,88 @@ Communicator* find_crossing(Layer& layer, MPI_Comm comm, int root = 0) {
 
 }  // namespace
 
-int broadcast(Layer& layer, Communicator& communicator, const UserBuffer& buffer, int root) {
-    const Call call = begin_call(layer, communicator, CollectiveKind::bcast, root);
-    const auto wire = layer.buffer(buffer.size() + kMessageOverhead);
-    const bool is_root = communicator.rank() == root;
-    if (is_root) {
-        if (const int code = seal_block_for_all(call, buffer, wire.data()); code != MPI_SUCCESS) return code;
+namespace {
+
+/// Large broadcasts go in pieces, of which some are on their way while others are sealed and opened.
+class Pieces {
+public:
+    explicit Pieces(std::size_t size) : size_(size), piece_(size > 2 * kPiece ? kPiece : std::max(size, kLeast)) {}
+    std::uint64_t count() const { return std::max<std::uint64_t>(1, (size_ + piece_ - 1) / piece_); }
+    std::size_t offset(std::uint64_t i) const { return i * piece_; }
+    std::size_t size(std::uint64_t i) const { return std::min(piece_, size_ - offset(i)); }
+
+private:
+    static constexpr std::size_t kPiece = std::size_t{256} << 10;
+    static constexpr std::size_t kLeast = 1;
+    std::size_t size_;
+    std::size_t piece_;
+};
+
+/// From the leader `from` to all others: sealed once, opened once on each node. `at` has the data, if `code` says so.
+int broadcast_to_leaders(const Call& call, int from, std::uint8_t* at, const Pieces& pieces, int code) {
+    constexpr std::uint64_t kInFlight = 4;
+    struct Travelling {
+        engine::Buffer wire;
+        MPI_Request request = MPI_REQUEST_NULL;
+    };
+    const auto& mpi = call.layer.mpi;
+    const Nodes& nodes = call.communicator.nodes(mpi);
+    const int place = nodes.place_of_leader(from);
+    const bool sends = call.communicator.rank() == from;
+    Travelling travelling[kInFlight];
+    const auto begin = [&](std::uint64_t i) {
+        Travelling& one = travelling[i % kInFlight];
+        one.wire = call.layer.buffer(pieces.size(i) + kMessageOverhead);
+        // After an error the others still get all pieces, which they wait for; nothing of the data is in them.
+        if (sends && code == MPI_SUCCESS) {
+            code = seal_bytes_for_all(block_of(call, i), at + pieces.offset(i), pieces.size(i), one.wire.data());
+        }
+        if (sends && code != MPI_SUCCESS) std::fill_n(one.wire.data(), one.wire.size(), std::uint8_t{0});
+        const ByteCount bytes(mpi, one.wire.size());
+        if (pieces.count() == 1) return mpi.Bcast(one.wire.data(), bytes.count(), bytes.type(), place, nodes.leaders());
+        return mpi.Ibcast(one.wire.data(), bytes.count(), bytes.type(), place, nodes.leaders(), &one.request);
+    };
+    const auto end = [&](std::uint64_t i) {
+        Travelling& one = travelling[i % kInFlight];
+        if (const int waited = mpi.Wait(&one.request, MPI_STATUS_IGNORE); waited != MPI_SUCCESS) code = waited;
+        if (sends || code != MPI_SUCCESS) return;
+        code = open_bytes_of_all(block_of(call, i), from, one.wire.data(), pieces.size(i), at + pieces.offset(i));
+        if (code != MPI_SUCCESS) std::fill_n(at, pieces.offset(i), std::uint8_t{0});
+    };
+    const std::uint64_t count = pieces.count();
+    for (std::uint64_t i = 0; i < count + kInFlight - 1; ++i) {
+        if (i >= kInFlight - 1 && i - (kInFlight - 1) < count) end(i - (kInFlight - 1));
+        if (i < count) {
+            if (const int begun = begin(i); begun != MPI_SUCCESS) return begun;
+        }
     }
-    const ByteCount bytes(layer.mpi, wire.size());
-    const int code = layer.mpi.Bcast(wire.data(), bytes.count(), bytes.type(), root, communicator.handle());
-    return code != MPI_SUCCESS || is_root ? code : open_block_of_all(call, root, wire.data(), buffer);
+    return code;
+}
+
+}  // namespace
+
+int broadcast(Layer& layer, Communicator& communicator, const UserBuffer& buffer, int root) {
+    const Pieces pieces(buffer.size());
+    const Call call = begin_call(layer, communicator, CollectiveKind::bcast, root, pieces.count());
+    const Nodes& nodes = communicator.nodes(layer.mpi);
+    const int me = communicator.rank();
+    const int sender = nodes.leader_of(root);
+    const bool has_it = me == root;
+    engine::Buffer packed;
+    std::uint8_t* at = buffer.contiguous();
+    if (at == nullptr) {
+        packed = layer.buffer(buffer.size());
+        at = packed.data();
+    }
+    int code = has_it && buffer.contiguous() == nullptr ? buffer.pack(at) : MPI_SUCCESS;
+    const bool at_root = nodes.leader_of(me) == sender;
+    if (at_root && sender != root) code = share_on_node(call, root, at, buffer.size(), code);
+    if (nodes.is_leader(me) && nodes.all_leaders().size() > 1) {
+        code = broadcast_to_leaders(call, sender, at, pieces, code);
+    }
+    if (!at_root || sender == root) code = share_on_node(call, nodes.leader_of(me), at, buffer.size(), code);
+    if (code != MPI_SUCCESS || has_it || buffer.contiguous() != nullptr) return code;
+    return buffer.unpack(at, buffer.size());
 }
 
 int scatter(Layer& layer, Communicator& communicator, const std::vector<UserBuffer>& blocks, const UserBuffer* mine,

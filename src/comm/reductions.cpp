@@ -2,6 +2,7 @@
 // Partial results are combined in the order of ranks, so that operations that do not commute give what MPI promises.
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <type_traits>
 #include <utility>
 
@@ -72,9 +73,10 @@ int exchange_partials(const Call& call, int peer, const UserBuffer& out, const U
     const auto out_wire = call.layer.buffer(out.size() + kMessageOverhead);
     const auto in_wire = call.layer.buffer(in.size() + kMessageOverhead);
     if (const int code = seal_block_for(call, peer, out, out_wire.data()); code != MPI_SUCCESS) return code;
-    const ByteCount bytes(call.layer.mpi, out_wire.size());
-    const int code = call.layer.mpi.Sendrecv(out_wire.data(), bytes.count(), bytes.type(), peer, 0, in_wire.data(),
-                                             bytes.count(), bytes.type(), peer, 0,
+    const ByteCount out_bytes(call.layer.mpi, out_wire.size());
+    const ByteCount in_bytes(call.layer.mpi, in_wire.size());
+    const int code = call.layer.mpi.Sendrecv(out_wire.data(), out_bytes.count(), out_bytes.type(), peer, 0,
+                                             in_wire.data(), in_bytes.count(), in_bytes.type(), peer, 0,
                                              call.communicator.own_traffic(call.layer.mpi), MPI_STATUS_IGNORE);
     return code != MPI_SUCCESS ? code : open_block_from(call, peer, in_wire.data(), in);
 }
@@ -82,44 +84,219 @@ int exchange_partials(const Call& call, int peer, const UserBuffer& out, const U
 #define CRYPTMPI_TRY(expression) \
     if (const int code_ = (expression); code_ != MPI_SUCCESS) return code_
 
-/// A binomial tree: `in` of the root gets the result. Each rank's contribution is `own`.
-int reduce(Layer& layer, Communicator& communicator, const UserBuffer& own, const UserBuffer* in, const Operator& op,
-           int root) {
-    const Call call = begin_call(layer, communicator, CollectiveKind::reduce, root);
-    const int ranks = communicator.size();
-    const int me = communicator.rank();
-    int commutes = 0;
-    CRYPTMPI_TRY(layer.mpi.Op_commutative(op.op, &commutes));
-    // The tree's root is rank 0 where the order matters, and sends the result on.
-    const int top = commutes != 0 ? root : 0;
-    const int place = (me - top + ranks) % ranks;
-    Vector first;
-    Vector second;
-    CRYPTMPI_TRY(Vector::make(layer, op.count, op.type, first));
-    CRYPTMPI_TRY(Vector::make(layer, op.count, op.type, second));
-    const UserBuffer* mine = &first.view();
-    const UserBuffer* other = &second.view();
-    CRYPTMPI_TRY(copy(layer, own, *mine));
-    for (int step = 1; step < ranks; step *= 2) {
-        if ((place & step) != 0) {
-            CRYPTMPI_TRY(send_partial(call, (place - step + top) % ranks, *mine));
-            break;
-        }
-        if (place + step >= ranks) continue;
-        CRYPTMPI_TRY(receive_partial(call, (place + step + top) % ranks, *other));
+/// What a reduction is asked to do: each rank's contribution is `own`, in the user's memory at `from`.
+struct Reduction {
+    Layer& layer;
+    Communicator& communicator;
+    const Operator& op;
+    const UserBuffer& own;
+    const void* from;
+
+    const Nodes& nodes() const { return communicator.nodes(layer.mpi); }
+    bool commutes() const {
+        int flag = 0;
+        return layer.mpi.Op_commutative(op.op, &flag) == MPI_SUCCESS && flag != 0;
+    }
+    /// Of this node's contributions, `result` of the rank `to` gets the sum, as of all operations here.
+    int on_node(int to, const UserBuffer& result) const {
+        if (nodes().alone()) return copy(layer, own, result);
+        return CRYPTMPI_NATIVE(Reduce, op.count, from, result.address(), Count{op.count}, op.type, op.op,
+                               nodes().place_on_node(to), nodes().own())(layer.mpi);
+    }
+};
+
+/// A binomial tree over `ranks`, whose first is its root. `mine` of that gets the result; `other` is memory to work
+/// with.
+int reduce_along_tree(const Call& call, const Operator& op, const std::vector<int>& ranks, const UserBuffer*& mine,
+                      const UserBuffer*& other) {
+    const auto found = std::find(ranks.begin(), ranks.end(), call.communicator.rank());
+    const auto place = static_cast<std::size_t>(found - ranks.begin());
+    for (std::size_t step = 1; step < ranks.size(); step *= 2) {
+        if ((place & step) != 0) return send_partial(call, ranks[place - step], *mine);
+        if (place + step >= ranks.size()) continue;
+        CRYPTMPI_TRY(receive_partial(call, ranks[place + step], *other));
         CRYPTMPI_TRY(op.combine(*mine, *other));
         std::swap(mine, other);
     }
-    if (me == top && me != root) return send_partial(call, root, *mine);
-    if (me == root && me != top) return receive_partial(call, top, *in);
-    return me == root ? copy(layer, *mine, *in) : MPI_SUCCESS;
+    return MPI_SUCCESS;
 }
 
+/// From all ranks in their order to rank 0, which sends the result on.
+int reduce_in_order(const Call& call, const Reduction& what, const UserBuffer* in, int root, const UserBuffer* mine,
+                    const UserBuffer* other) {
+    const int me = what.communicator.rank();
+    std::vector<int> ranks(static_cast<std::size_t>(what.communicator.size()));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    CRYPTMPI_TRY(copy(what.layer, what.own, *mine));
+    CRYPTMPI_TRY(reduce_along_tree(call, what.op, ranks, mine, other));
+    if (me == 0 && me != root) return send_partial(call, root, *mine);
+    if (me == root && me != 0) return receive_partial(call, 0, *in);
+    return me == root ? copy(what.layer, *mine, *in) : MPI_SUCCESS;
+}
+
+/// On each node first, then between one rank of each, the root among them.
+int reduce_by_nodes(const Call& call, const Reduction& what, const UserBuffer* in, int root, const UserBuffer* mine,
+                    const UserBuffer* other) {
+    const Nodes& nodes = what.nodes();
+    const int me = what.communicator.rank();
+    const int roots_leader = nodes.leader_of(root);
+    std::vector<int> ranks = nodes.all_leaders();
+    std::rotate(ranks.begin(), ranks.begin() + nodes.place_of_leader(roots_leader), ranks.end());
+    ranks.front() = root;
+    const int of_node = nodes.leader_of(me) == roots_leader ? root : nodes.leader_of(me);
+    CRYPTMPI_TRY(what.on_node(of_node, *mine));
+    if (me != of_node) return MPI_SUCCESS;
+    CRYPTMPI_TRY(reduce_along_tree(call, what.op, ranks, mine, other));
+    return me == root ? copy(what.layer, *mine, *in) : MPI_SUCCESS;
+}
+
+/// `in` of the root gets the result.
+int reduce(const Reduction& what, const UserBuffer* in, int root) {
+    const Call call = begin_call(what.layer, what.communicator, CollectiveKind::reduce, root);
+    Vector first;
+    Vector second;
+    CRYPTMPI_TRY(Vector::make(what.layer, what.op.count, what.op.type, first));
+    CRYPTMPI_TRY(Vector::make(what.layer, what.op.count, what.op.type, second));
+    const auto way = what.commutes() ? reduce_by_nodes : reduce_in_order;
+    return way(call, what, in, root, &first.view(), &second.view());
+}
+
+/// The sum of what all leaders have, on all of them. They are a power of two, but for the first ones, which come in
+/// pairs: one of two gives the other what it has, and gets the result. Commutative operations only.
+class AmongLeaders {
+public:
+    /// `call` has two numbers: between two leaders, each way, there are two blocks at most.
+    AmongLeaders(const Call& call, const Operator& op)
+        : call_(call), op_(op), leaders_(call.communicator.nodes(call.layer.mpi).all_leaders()) {
+        const auto many = static_cast<int>(leaders_.size());
+        while (2 * power_ <= many) power_ *= 2;
+        pairs_ = many - power_;
+    }
+
+    int run(const UserBuffer*& mine, const UserBuffer*& other) {
+        const int place = call_.communicator.nodes(call_.layer.mpi).place_of_leader(call_.communicator.rank());
+        const bool paired = place < 2 * pairs_;
+        if (paired && place % 2 == 0) {
+            CRYPTMPI_TRY(send_partial(call_, rank_at(place + 1), *mine));
+            return receive_partial(call_, rank_at(place + 1), *mine);
+        }
+        if (paired) {
+            CRYPTMPI_TRY(receive_partial(call_, rank_at(place - 1), *other));
+            CRYPTMPI_TRY(op_.combine(*other, *mine));
+        }
+        const int at = paired ? place / 2 : place - pairs_;
+        CRYPTMPI_TRY(halves_pay(*mine) ? by_halves(at, *mine, *other) : by_doubling(at, mine, other));
+        return paired ? send_partial(call_, rank_at(place - 1), *mine) : MPI_SUCCESS;
+    }
+
+private:
+    static constexpr std::size_t kLargeForDoubling = std::size_t{32} << 10;  // bytes
+
+    int rank_at(int place) const { return leaders_[static_cast<std::size_t>(place)]; }
+    /// Of those that are a power of two.
+    int rank_of(int at) const { return rank_at(at < pairs_ ? 2 * at + 1 : at + pairs_); }
+    bool halves_pay(const UserBuffer& mine) const {
+        return mine.size() > kLargeForDoubling && op_.count >= power_ && extent() > 0;
+    }
+    MPI_Aint extent() const {
+        MPI_Aint lower = 0;
+        MPI_Aint extent = 0;
+        return call_.layer.mpi.Type_get_extent(op_.type, &lower, &extent) == MPI_SUCCESS ? extent : 0;
+    }
+
+    /// Everything is exchanged with one after the other: few steps.
+    int by_doubling(int at, const UserBuffer*& mine, const UserBuffer*& other) const {
+        for (int step = 1; step < power_; step *= 2) {
+            const int peer = at ^ step;
+            CRYPTMPI_TRY(exchange_partials(call_, rank_of(peer), *mine, *other));
+            // The same order on both sides: results are the same to the last bit.
+            if (peer < at) {
+                CRYPTMPI_TRY(op_.combine(*other, *mine));
+            } else {
+                CRYPTMPI_TRY(op_.combine(*mine, *other));
+                std::swap(mine, other);
+            }
+        }
+        return MPI_SUCCESS;
+    }
+
+    struct Range {
+        MPI_Count begin;
+        MPI_Count count;
+    };
+    int part(const UserBuffer& of, Range range, UserBuffer& out) const {
+        auto* const at = static_cast<std::uint8_t*>(of.address()) + extent() * static_cast<MPI_Aint>(range.begin);
+        return UserBuffer::make(call_.layer.types(), at, range.count, op_.type, false, out);
+    }
+
+    /// Each sums up a part of its own, of which all then get all: few bytes.
+    int by_halves(int at, const UserBuffer& mine, const UserBuffer& other) const {
+        std::vector<std::pair<Range, Range>> halves;  // kept, given
+        Range whole{0, op_.count};
+        for (int step = power_ / 2; step > 0; step /= 2) {
+            const Range lower{whole.begin, whole.count / 2};
+            const Range upper{whole.begin + lower.count, whole.count - lower.count};
+            const bool keeps_lower = (at & step) == 0;
+            halves.emplace_back(keeps_lower ? lower : upper, keeps_lower ? upper : lower);
+            const auto [kept, given] = halves.back();
+            UserBuffer out;
+            UserBuffer in;
+            UserBuffer own;
+            CRYPTMPI_TRY(part(mine, given, out));
+            CRYPTMPI_TRY(part(other, kept, in));
+            CRYPTMPI_TRY(part(mine, kept, own));
+            CRYPTMPI_TRY(exchange_partials(call_, rank_of(at ^ step), out, in));
+            const Operator sum{op_.layer, kept.count, op_.type, op_.op};
+            CRYPTMPI_TRY(sum.combine(in, own));
+            whole = kept;
+        }
+        for (int step = 1; step < power_; step *= 2) {
+            const auto [kept, given] = halves.back();
+            halves.pop_back();
+            UserBuffer out;
+            UserBuffer in;
+            CRYPTMPI_TRY(part(mine, kept, out));
+            CRYPTMPI_TRY(part(mine, given, in));
+            CRYPTMPI_TRY(exchange_partials(block_of(call_, 1), rank_of(at ^ step), out, in));
+        }
+        return MPI_SUCCESS;
+    }
+
+    const Call& call_;
+    const Operator& op_;
+    const std::vector<int>& leaders_;
+    int power_ = 1;
+    int pairs_ = 0;
+};
+
 /// The result on all ranks, in `in`.
-int allreduce(Layer& layer, Communicator& communicator, const UserBuffer& own, const UserBuffer& in,
-              const Operator& op) {
-    CRYPTMPI_TRY(reduce(layer, communicator, own, &in, op, 0));
-    return broadcast(layer, communicator, in, 0);
+int allreduce(const Reduction& what, const UserBuffer& in) {
+    if (!what.commutes()) {
+        CRYPTMPI_TRY(reduce(what, &in, 0));
+        return broadcast(what.layer, what.communicator, in, 0);
+    }
+    const Call call = begin_call(what.layer, what.communicator, CollectiveKind::allreduce, kNoRoot, 2);
+    const Nodes& nodes = what.nodes();
+    const int leader = nodes.leader_of(what.communicator.rank());
+    Vector first;
+    Vector second;
+    CRYPTMPI_TRY(Vector::make(what.layer, what.op.count, what.op.type, first));
+    CRYPTMPI_TRY(Vector::make(what.layer, what.op.count, what.op.type, second));
+    const UserBuffer* mine = &first.view();
+    const UserBuffer* other = &second.view();
+    int code = what.on_node(leader, *mine);
+    if (code == MPI_SUCCESS && nodes.is_leader(what.communicator.rank())) {
+        code = AmongLeaders(call, what.op).run(mine, other);
+    }
+    engine::Buffer packed;
+    std::uint8_t* at = mine->contiguous();
+    if (at == nullptr) {
+        packed = what.layer.buffer(mine->size());
+        at = packed.data();
+        if (code == MPI_SUCCESS) code = mine->pack(at);
+    }
+    code = share_on_node(call, leader, at, mine->size(), code);
+    return code != MPI_SUCCESS ? code : in.unpack(at, mine->size());
 }
 
 /// Prefixes by doubling distances: after each step a rank's `partial` covers twice as many ranks.
@@ -164,12 +341,13 @@ int scan(Layer& layer, Communicator& communicator, const UserBuffer& own, const 
 struct Arguments {
     UserBuffer own;
     UserBuffer in;
+    const void* from = nullptr;  // where `own` is, as the user said it
 };
 
 int make_arguments(Layer& layer, const void* out, void* in, MPI_Count count, MPI_Datatype type, bool has_result,
                    Arguments& arguments) {
-    const void* const from = out == MPI_IN_PLACE ? in : out;
-    CRYPTMPI_TRY(UserBuffer::make(layer.types(), from, count, type, false, arguments.own));
+    arguments.from = out == MPI_IN_PLACE ? in : out;
+    CRYPTMPI_TRY(UserBuffer::make(layer.types(), arguments.from, count, type, false, arguments.own));
     return has_result ? UserBuffer::make(layer.types(), in, count, type, false, arguments.in) : MPI_SUCCESS;
 }
 
@@ -191,7 +369,8 @@ int Reduce(const void* out, void* in, MPI_Count count, MPI_Datatype type, MPI_Op
     const bool is_root = communicator->rank() == root;
     Arguments arguments;
     CRYPTMPI_TRY(make_arguments(layer, out, in, count, type, is_root, arguments));
-    return reduce(layer, *communicator, arguments.own, &arguments.in, {layer, count, type, op}, root);
+    const Operator sum{layer, count, type, op};
+    return reduce({layer, *communicator, sum, arguments.own, arguments.from}, &arguments.in, root);
 }
 
 int Allreduce(const void* out, void* in, MPI_Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
@@ -202,7 +381,8 @@ int Allreduce(const void* out, void* in, MPI_Count count, MPI_Datatype type, MPI
     }
     Arguments arguments;
     CRYPTMPI_TRY(make_arguments(layer, out, in, count, type, true, arguments));
-    return allreduce(layer, *communicator, arguments.own, arguments.in, {layer, count, type, op});
+    const Operator sum{layer, count, type, op};
+    return allreduce({layer, *communicator, sum, arguments.own, arguments.from}, arguments.in);
 }
 
 int Scan(const void* out, void* in, MPI_Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
@@ -234,9 +414,10 @@ template <class CountOf>
 int reduce_scatter(Layer& layer, Communicator& communicator, const void* out, void* in, MPI_Count total, CountOf count,
                    MPI_Datatype type, MPI_Op op, bool uniform) {
     const int ranks = communicator.size();
+    const void* const from = out == MPI_IN_PLACE ? in : out;
     UserBuffer own;
     UserBuffer mine;
-    CRYPTMPI_TRY(UserBuffer::make(layer.types(), out == MPI_IN_PLACE ? in : out, total, type, false, own));
+    CRYPTMPI_TRY(UserBuffer::make(layer.types(), from, total, type, false, own));
     CRYPTMPI_TRY(UserBuffer::make(layer.types(), in, count(communicator.rank()), type, false, mine));
     Vector whole;
     std::vector<UserBuffer> blocks;
@@ -253,7 +434,8 @@ int reduce_scatter(Layer& layer, Communicator& communicator, const void* out, vo
             at += extent * static_cast<MPI_Aint>(count(i));
         }
     }
-    CRYPTMPI_TRY(reduce(layer, communicator, own, &whole.view(), {layer, total, type, op}, 0));
+    const Operator sum{layer, total, type, op};
+    CRYPTMPI_TRY(reduce({layer, communicator, sum, own, from}, &whole.view(), 0));
     return scatter(layer, communicator, blocks, &mine, 0, uniform);
 }
 
