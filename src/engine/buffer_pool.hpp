@@ -73,9 +73,9 @@ private:
     struct Unused {
         Unused* next;
     };
-    // Powers of two from 256 bytes to 4 MiB, and room for what sealing adds to them. Larger ones are not kept.
+    // Powers of two from 256 bytes to 32 MiB, and room for what sealing adds to them. Larger ones are not kept.
     static constexpr unsigned kSmallest = 8;
-    static constexpr std::size_t kPlaces = 15;
+    static constexpr std::size_t kPlaces = 18;
     static constexpr std::size_t kMore = 64;
     static constexpr std::align_val_t kAlignment{64};
 

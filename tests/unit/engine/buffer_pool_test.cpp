@@ -32,7 +32,7 @@ namespace {
 
 constexpr std::size_t kSize = 1000;
 constexpr std::size_t kRoom = 1024 + 64;  // of a buffer of that size
-constexpr std::size_t kTooLarge = (std::size_t{4} << 20) + 65;
+constexpr std::size_t kTooLarge = std::size_t{33} << 20;
 
 /// How many new buffers `action` made.
 template <class Action>
