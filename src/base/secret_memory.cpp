@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <mutex>
+#include <type_traits>
 
 #include "base/secret.hpp"
 
@@ -30,16 +31,10 @@ constexpr rlim_t kPartsOfLimit = 4;
 /// what one connection gave back the next one takes.
 class SecretMemory {
 public:
-    /// Never destroyed: connections are closed, with a sealed record, after exit handlers have run.
-    static SecretMemory& get() {
-        static SecretMemory* const only = [] {
-            auto* made = new SecretMemory;
-            // A child must not inherit the lock held by a thread that it does not have.
-            pthread_atfork([] { get().lock_.lock(); }, [] { get().lock_.unlock(); }, [] { get().lock_.unlock(); });
-            return made;
-        }();
-        return *only;
-    }
+    constexpr SecretMemory() = default;
+
+    void lock() { lock_.lock(); }
+    void unlock() { lock_.unlock(); }
 
     void* take(std::size_t size) {
         if (size > kMostSecretMemory) return nullptr;
@@ -113,14 +108,24 @@ private:
     rlim_t locked_ = 0;
 };
 
+// Not made at its first use: a child of another thread than the one that makes it would wait for that for ever. Never
+// destroyed: connections are closed, with a sealed record, after exit handlers have run.
+constinit SecretMemory memory;
+static_assert(std::is_trivially_destructible_v<SecretMemory>);
+
+// A child must not inherit the lock held by a thread that it does not have.
+[[gnu::constructor]] void guard_forks() {
+    pthread_atfork([] { memory.lock(); }, [] { memory.unlock(); }, [] { memory.unlock(); });
+}
+
 }  // namespace
 
 void* take_secret_memory(std::size_t size) noexcept {
-    return SecretMemory::get().take(size);
+    return memory.take(size);
 }
 
 void give_back_secret_memory(void* at, std::size_t size) noexcept {
-    if (at != nullptr) SecretMemory::get().give_back(at, size);
+    if (at != nullptr) memory.give_back(at, size);
 }
 
 }  // namespace cryptmpi
