@@ -30,16 +30,16 @@ BENCHMARKS = {
 
 def parse(words):
     known = "\n".join(f"  {name:<14} {what}" for name, what in BENCHMARKS.items())
-    parser = argparse.ArgumentParser(prog="cryptmpi bench", description=__doc__, allow_abbrev=False, epilog=f"benchmarks:\n{known}",
+    epilog = f"After the names, options of cryptmpi study: --full, --network, --minutes ...\n\nbenchmarks:\n{known}"
+    parser = argparse.ArgumentParser(prog="cryptmpi bench", description=__doc__, allow_abbrev=False, epilog=epilog,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", nargs="+", metavar="NAME", help="of a benchmark, below")
     parser.add_argument("--output", type=Path, metavar="FILE", help="the rows as JSON; default: bench.json beside the study's page")
-    parser.add_argument("options", nargs=argparse.REMAINDER, metavar="...", help="as of cryptmpi study: --full, --network, --minutes ...")
     options, more = parser.parse_known_args(words)
     unknown = [name for name in options.name if name not in BENCHMARKS]
     if unknown:
         parser.error(f"no benchmark called {', '.join(unknown)}; there are: {', '.join(BENCHMARKS)}")
-    return options, study.parse([*more, *options.options, *(word for name in options.name for word in ("--only", name))])
+    return options, study.parse([*more, *(word for name in options.name for word in ("--only", name))])
 
 
 def table(found):
