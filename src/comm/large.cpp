@@ -1,5 +1,6 @@
 #include "comm/large.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -22,11 +23,16 @@ Outgoing::Outgoing(const Ways& ways, seal::Segments segments, int world_rank, co
       segments_(std::move(segments)),
       to_(world_rank),
       plain_(plain),
-      packed_(std::move(packed)),
-      begun_(std::chrono::steady_clock::now()) {}
+      packed_(std::move(packed)) {}
 
 Outgoing::~Outgoing() {
     for (const Travelling& one : travelling_) ways_.traffic.out -= one.wire.size();
+}
+
+bool Outgoing::out_of_patience() {
+    const auto now = std::chrono::steady_clock::now();
+    if (!waits_since_) waits_since_ = now;
+    return now > std::max(*waits_since_, ways_.traffic.moved) + ways_.plan.patience;
 }
 
 bool Outgoing::has_room() const {

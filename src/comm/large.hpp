@@ -7,7 +7,6 @@
 
 #include <mpi.h>
 
-#include <algorithm>
 #include <chrono>
 #include <deque>
 #include <optional>
@@ -60,10 +59,9 @@ public:
     bool done() const { return all_sent() && travelling_.empty() && announcement_ == MPI_REQUEST_NULL; }
     /// May the send end? At the latest when no receiver has taken a segment for longer than the plan is patient; not
     /// before the announcement has gone: that of a synchronous send has then been received.
-    bool may_end() const { return done() || (all_sent() && announcement_ == MPI_REQUEST_NULL && out_of_patience()); }
-    bool out_of_patience() const {
-        return std::chrono::steady_clock::now() > std::max(begun_, ways_.traffic.moved) + ways_.plan.patience;
-    }
+    bool may_end() { return done() || (all_sent() && announcement_ == MPI_REQUEST_NULL && out_of_patience()); }
+    /// Counts from the first time it is asked: while the program computes, nobody waits for the receiver.
+    bool out_of_patience();
 
 private:
     struct Travelling {
@@ -82,7 +80,7 @@ private:
     engine::Buffer packed_;
     std::uint32_t next_ = 0;
     std::deque<Travelling> travelling_;
-    std::chrono::steady_clock::time_point begun_;
+    std::optional<std::chrono::steady_clock::time_point> waits_since_;
 };
 
 /// The segments of one message on their way from a rank.
