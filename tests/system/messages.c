@@ -644,11 +644,11 @@ static void large_truncated(void) {
     }
 }
 
-/* The largest that are not announced. */
+/* Those that may be announced and are not. */
 static void whole_truncated(void) {
+    static const int sizes[] = {65535, 65536, 65537, LARGEST_WHOLE - 1, LARGEST_WHOLE};
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    truncate_one(LARGEST_WHOLE - 1);
-    truncate_one(LARGEST_WHOLE);
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) truncate_one(sizes[i]);
 }
 
 enum { THREADS = 4, ROUNDS = 300 };
