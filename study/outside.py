@@ -95,7 +95,7 @@ PROGRAMS = {
     "nas": Program(read_nas, lambda options, part: [nas_binary(options.nas, part.options[0], options.nas_class, part.ranks)]),
     "osu": Program(read_osu, lambda options, part: [osu_binary(options.osu, part.options[0])]),
     "imb": Program(read_imb, lambda options, part: [options.imb / "IMB-MPI1", "-npmin", part.ranks, "-iter", "100", "-msglog", "22", *IMB]),
-    "netpipe": Program(read_netpipe, lambda options, part: [NETPIPE, "-n", "20", "-u", "4194304"]),
+    "netpipe": Program(read_netpipe, lambda options, part: [NETPIPE, "-n", "20", "-u", "4194304", "-o", "/dev/null"]),
 }
 
 
