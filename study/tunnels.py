@@ -22,7 +22,7 @@ PORT = 51820
 OVERHEAD = 80  # bytes that WireGuard adds to a packet, at most (IPv6 outside)
 SOCKETS = Path("/var/run/wireguard")
 CHARON = Path("/usr/lib/ipsec/charon")
-LIBIPSEC = Path("/usr/lib/ipsec/plugins/libstrongswan-kernel-libipsec.so")
+PLUGINS = [Path("/usr/lib/ipsec/plugins") / f"libstrongswan-{name}.so" for name in ("kernel-libipsec", "openssl")]
 LATE_S = 10
 
 
@@ -44,9 +44,10 @@ def why_no_wireguard():
 
 def why_no_ipsec():
     """None, or in one line why there can be none here."""
-    missing = [str(path) for path in (CHARON, LIBIPSEC) if not path.exists()] + ([] if shutil.which("swanctl") else ["swanctl"])
+    missing = [str(path) for path in (CHARON, *PLUGINS) if not path.exists()] + ([] if shutil.which("swanctl") else ["swanctl"])
     if missing:
-        return f"{' and '.join(missing)} not installed (make deps-study; packages strongswan-charon, strongswan-swanctl, libcharon-extra-plugins)"
+        return (f"{' and '.join(missing)} not installed (make deps-study; packages strongswan-charon, strongswan-swanctl, libcharon-extra-plugins, "
+                "libstrongswan-standard-plugins)")
     return why_no_tun()
 
 
