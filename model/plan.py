@@ -52,14 +52,13 @@ def run(options):
 def from_report(path):
     """([Traffic] of the ranks, the most ranks of a node, what the report does not tell), from a job report.
 
-    A report has bytes and records of each process, not sizes: a record counts as a message of the mean size of its rank's.
-    Raises ModelError.
+    Under the MPI layer a report has the messages of each process by size; under the channel layer only bytes and records, of which each counts as
+    a message of the mean size of its rank's. Raises ModelError.
     """
     report = command.read_json(path)
     try:
         ranks = [part for part in report["processes"] if part["rank"] >= 0]
-        traffic = [Traffic(part["node"], *(_mean(part[f"sealed_bytes_{way}"], part[f"sealed_records_{way}"]) for way in ("sent", "received")))
-                   for part in ranks]
+        traffic = [Traffic(part["node"], *(_messages_of(part, way) for way in ("sent", "received"))) for part in ranks]
         layer = report["layer"]
     except (KeyError, TypeError) as error:
         raise command.ModelError(f"{path} is not a job report of CryptMPI (cryptmpi run --report FILE): {error!r}") from error
@@ -68,14 +67,18 @@ def from_report(path):
     nodes = [rank.node for rank in traffic]
     if not report.get("complete", False):
         raise command.ModelError(f"{path} is not complete: ranks are missing, so what they send is not known; run the job to its end")
-    records = {"mpi": "a message, a segment of a large one, or a block of a collective operation"}
-    record = records.get(layer, "a piece of a stream, 128 KB at most")
-    about = f"the report counts records and bytes of each rank, not sizes: each record ({record}) is taken as a message of the rank's mean size"
+    about = ("the report counts messages, and blocks of collective operations, by powers of two: each is taken to have the mean size of its class"
+             if layer == "mpi" else "the report counts records and bytes of each rank, not sizes: each record (a piece of a stream, 128 KB at most) "
+             "is taken as a message of the rank's mean size")
     return traffic, max(nodes.count(node) for node in set(nodes)), about
 
 
-def _mean(size, count):
-    return ((size / count, count),) if count else ()
+def _messages_of(part, way):
+    """((bytes, how many), ...)"""
+    if part.get(f"sizes_{way}"):
+        return tuple((of["bytes"] / of["messages"], of["messages"]) for of in part[f"sizes_{way}"])
+    records = part[f"sealed_records_{way}"]
+    return ((part[f"sealed_bytes_{way}"] / records, records),) if records else ()
 
 
 def planned(traffic, of, seconds=None):

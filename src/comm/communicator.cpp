@@ -88,6 +88,7 @@ Result<void> Communicator::seal(int to, int tag, const void* at, std::size_t siz
     Sending& sending = peer(to).sending;
     auto flow = sealer(sending.flow, kMessages, to);
     if (!flow) return tl::unexpected(flow.error());
+    layer_.part().sizes_sent.count(size);
     const iovec in = piece(at, size);
     return (*flow)->seal(static_cast<std::uint32_t>(tag), sending.next[tag]++, {&in, 1}, size, out);
 }
@@ -97,6 +98,7 @@ Result<seal::Segments> Communicator::announce(int to, int tag, const seal::Annou
     Sending& sending = peer(to).sending;
     auto flow = sealer(sending.flow, kMessages, to);
     if (!flow) return tl::unexpected(flow.error());
+    layer_.part().sizes_sent.count(announcement.length);
     return (*flow)->announce(static_cast<std::uint32_t>(tag), sending.next[tag]++, announcement, out);
 }
 
@@ -108,6 +110,7 @@ Result<void> Communicator::open(const Posted& posted, int from, int tag, const s
     const iovec to = piece(out, size);
     auto header = (*flow)->open(static_cast<std::uint32_t>(tag), wire, wire_size, {&to, 1});
     if (!header) return tl::unexpected(header.error());
+    layer_.part().sizes_received.count(size);
     auto done = check_order(posted, from, tag, header->number);
     if (!done) wipe(out, size);
     return done;
@@ -119,6 +122,7 @@ Result<seal::Segments> Communicator::open_announcement(const Posted& posted, int
     if (!flow) return tl::unexpected(flow.error());
     auto segments = (*flow)->open_announcement(static_cast<std::uint32_t>(tag), wire, wire_size);
     if (!segments) return segments;
+    layer_.part().sizes_received.count(segments->announcement().length);
     if (auto done = check_order(posted, from, tag, segments->number()); !done) return tl::unexpected(done.error());
     return segments;
 }
@@ -165,6 +169,7 @@ Result<void> Communicator::seal_for_all(std::uint32_t lane, std::uint64_t call, 
                                         std::uint8_t* out) {
     auto flow = sealer(all_out_, kToAll, kAll);
     if (!flow) return tl::unexpected(flow.error());
+    layer_.part().sizes_sent.count(size);
     const iovec in = piece(at, size);
     return (*flow)->seal(lane, call, {&in, 1}, size, out);
 }
@@ -173,6 +178,7 @@ Result<void> Communicator::seal_for(int to, std::uint32_t lane, std::uint64_t ca
                                     std::uint8_t* out) {
     auto flow = sealer(peer(to).collective_out, kCollective, to);
     if (!flow) return tl::unexpected(flow.error());
+    layer_.part().sizes_sent.count(size);
     const iovec in = piece(at, size);
     return (*flow)->seal(lane, call, {&in, 1}, size, out);
 }
@@ -180,13 +186,19 @@ Result<void> Communicator::seal_for(int to, std::uint32_t lane, std::uint64_t ca
 Result<void> Communicator::open_for_all(int from, std::uint32_t lane, std::uint64_t call, const std::uint8_t* wire,
                                         std::size_t wire_size, void* out) {
     auto flow = opener(peer(from).all_in, kToAll, from, kAll);
-    return flow ? open_block(**flow, lane, call, wire, wire_size, out) : tl::unexpected(flow.error());
+    if (!flow) return tl::unexpected(flow.error());
+    auto done = open_block(**flow, lane, call, wire, wire_size, out);
+    if (done) layer_.part().sizes_received.count(wire_size - seal::kMessageOverhead);
+    return done;
 }
 
 Result<void> Communicator::open_from(int from, std::uint32_t lane, std::uint64_t call, const std::uint8_t* wire,
                                      std::size_t wire_size, void* out) {
     auto flow = opener(peer(from).collective_in, kCollective, from, rank_);
-    return flow ? open_block(**flow, lane, call, wire, wire_size, out) : tl::unexpected(flow.error());
+    if (!flow) return tl::unexpected(flow.error());
+    auto done = open_block(**flow, lane, call, wire, wire_size, out);
+    if (done) layer_.part().sizes_received.count(wire_size - seal::kMessageOverhead);
+    return done;
 }
 
 MPI_Comm Communicator::own_traffic(const interpose::Native& mpi) {

@@ -19,11 +19,7 @@ bool has_room(const engine::Plan& plan, std::size_t travelling, std::size_t byte
 
 Outgoing::Outgoing(const Ways& ways, seal::Segments segments, int world_rank, const std::uint8_t* plain,
                    engine::Buffer packed)
-    : ways_(ways),
-      segments_(std::move(segments)),
-      to_(world_rank),
-      plain_(plain),
-      packed_(std::move(packed)) {}
+    : ways_(ways), segments_(std::move(segments)), to_(world_rank), plain_(plain), packed_(std::move(packed)) {}
 
 Outgoing::~Outgoing() {
     for (const Travelling& one : travelling_) ways_.traffic.out -= one.wire.size();

@@ -35,6 +35,17 @@ fs::path parts_folder(const fs::path& report_file) {
     return report_file.string() + ".parts";
 }
 
+constexpr std::array kSizes = {"sizes_sent", "sizes_received"};
+
+Json to_json(const Sizes& sizes) {
+    Json classes = Json::array();
+    for (std::size_t i = 0; i < Sizes::kClasses; ++i) {
+        const auto& [messages, bytes] = sizes.classes()[i];
+        if (messages != 0) classes.push_back({{"up_to", Sizes::up_to(i)}, {"messages", messages}, {"bytes", bytes}});
+    }
+    return classes;
+}
+
 Json to_json(const Part& part) {
     Json not_sealed = Json::array();
     for (const auto& entry : part.not_sealed) {
@@ -57,6 +68,8 @@ Json to_json(const Part& part) {
             {"sealed_bytes_received", part.sealed_bytes_received},
             {"sealed_records_sent", part.sealed_records_sent},
             {"sealed_records_received", part.sealed_records_received},
+            {"sizes_sent", to_json(part.sizes_sent)},
+            {"sizes_received", to_json(part.sizes_received)},
             {"native_connections", part.native_connections},
             {"rekeys", part.rekeys},
             {"failed_opens", part.failed_opens},
@@ -148,6 +161,23 @@ Json nodes_of(const std::vector<Json>& parts) {
     return nodes;
 }
 
+Json sizes_of(const std::vector<Json>& parts, const char* key) {
+    std::map<std::uint64_t, std::pair<std::uint64_t, std::uint64_t>> sums;
+    for (const auto& part : parts) {
+        if (!part.contains(key)) continue;
+        for (const auto& entry : part.at(key)) {
+            auto& [messages, bytes] = sums[entry.value("up_to", std::uint64_t{0})];
+            messages += entry.value("messages", std::uint64_t{0});
+            bytes += entry.value("bytes", std::uint64_t{0});
+        }
+    }
+    Json list = Json::array();
+    for (const auto& [up_to, sum] : sums) {
+        list.push_back({{"up_to", up_to}, {"messages", sum.first}, {"bytes", sum.second}});
+    }
+    return list;
+}
+
 Json not_sealed_of(const std::vector<Json>& parts) {
     std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> sums;
     for (const auto& part : parts) {
@@ -203,6 +233,7 @@ Json merged(std::vector<Json> parts, std::vector<std::string> problems) {
             totals[key] = totals[key].get<std::uint64_t>() + part.value(key, std::uint64_t{0});
         }
     }
+    for (const char* key : kSizes) totals[key] = sizes_of(parts, key);
     const auto jobs = distinct(parts, "job_id");
     if (jobs.size() > 1)
         problems.push_back("parts of " + std::to_string(jobs.size()) + " jobs share this report file: " + joined(jobs));
@@ -283,6 +314,30 @@ std::string ranks_text(const Json& job) {
            nodes + " node(s)";
 }
 
+/// "12 of up to 256 B, 300 of up to 4 KiB, 7 of more".
+std::string sizes_text(const Json& sizes) {
+    constexpr std::array<std::pair<std::uint64_t, const char*>, 5> kShown = {{{256, "256 B"},
+                                                                              {std::uint64_t{4} << 10, "4 KiB"},
+                                                                              {std::uint64_t{64} << 10, "64 KiB"},
+                                                                              {std::uint64_t{1} << 20, "1 MiB"},
+                                                                              {UINT64_MAX, "more"}}};
+    std::string text;
+    std::uint64_t above = 0;
+    for (std::size_t i = 0; i < kShown.size(); ++i) {
+        const auto [limit, name] = kShown[i];
+        std::uint64_t messages = 0;
+        for (const auto& entry : sizes) {
+            const auto up_to = entry.value("up_to", std::uint64_t{0});
+            if ((i == 0 || up_to > above) && up_to <= limit) messages += entry.value("messages", std::uint64_t{0});
+        }
+        above = limit;
+        if (messages == 0) continue;
+        text += (text.empty() ? "" : ", ") + std::to_string(messages) +
+                (i + 1 < kShown.size() ? " of up to " : " of ") + name;
+    }
+    return text;
+}
+
 std::string verdict(const Json& job) {
     const auto& totals = job.at("totals");
     const auto failed = totals.value("failed_opens", std::uint64_t{0});
@@ -327,6 +382,7 @@ std::string summary(const Json& job) {
     row("sealed", readable_bytes(count("sealed_bytes_sent")) + " (" + std::to_string(count("sealed_bytes_sent")) +
                       " bytes) in " + std::to_string(count("sealed_records_sent")) + " records; " +
                       std::to_string(count("sealed_connections")) + " connection ends");
+    if (const auto sizes = totals.value("sizes_sent", Json::array()); !sizes.empty()) row("sizes", sizes_text(sizes));
     row("native", std::to_string(count("native_connections")) + " connection ends inside a node");
     row("rekeys", std::to_string(count("rekeys")));
     row("failed opens", std::to_string(count("failed_opens")));

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "report/sizes.hpp"
 
 namespace cryptmpi::report {
 
@@ -37,6 +38,8 @@ struct Part {
     std::uint64_t sealed_connections = 0;
     std::uint64_t sealed_bytes_sent = 0, sealed_bytes_received = 0;  // of plaintext
     std::uint64_t sealed_records_sent = 0, sealed_records_received = 0;
+    Sizes sizes_sent,
+        sizes_received;  // of messages and of blocks of collective operations; the channel layer sees none
     std::uint64_t native_connections =
         0;  // inside the node; their bytes are not counted: nothing of ours runs on that path
     std::uint64_t rekeys = 0;

@@ -209,7 +209,7 @@ def job_report(path, complete=True, records=1000):
                   "sealed_bytes_sent": records * MB, "sealed_records_sent": records,
                   "sealed_bytes_received": records * MB, "sealed_records_received": records} for rank in range(4)]
     processes.append({**processes[0], "role": "launcher", "rank": -1})
-    path.write_text(json.dumps({"complete": complete, "layer": "mpi", "ranks": 4, "totals": {}, "processes": processes}))
+    path.write_text(json.dumps({"complete": complete, "layer": "channel", "ranks": 4, "totals": {}, "processes": processes}))
     return path
 
 
@@ -220,6 +220,21 @@ def test_plan_from_a_job_report(says, tmp_path):
     assert found["overhead_direct_pct"] == pytest.approx(10 * found["added_direct_s"])
     assert 0 < found["overhead_chopped_pct"] < found["overhead_direct_pct"]
     assert any("mean size" in line for line in found["assumptions"])
+
+
+def test_plan_from_the_sizes_in_a_job_report(says, tmp_path):
+    """Few large messages and many small ones are not many of a middle size."""
+    report = json.loads(job_report(tmp_path / "job.json").read_text())
+    sizes = [{"up_to": KB, "messages": 2000, "bytes": 1000 * KB}, {"up_to": 4 * MB, "messages": 10, "bytes": 40 * MB}]
+    for process in report["processes"]:
+        process["sizes_sent"] = process["sizes_received"] = sizes
+    (tmp_path / "sizes.json").write_text(json.dumps({**report, "layer": "mpi"}))
+    found, by_hand = (as_json(says, "plan", *BY_HAND, *words, "--seconds", "10")
+                      for words in (["--report", tmp_path / "sizes.json"],
+                                    ["--messages", "512:2000", "--messages", "4M:10", "--ranks-per-node", "2"]))
+    assert found["messages_sent"] == 4 * 2010
+    assert found["added_chopped_s"] == pytest.approx(by_hand["added_chopped_s"])
+    assert any("powers of two" in line for line in found["assumptions"])
 
 
 def test_plan_shares_cores_that_are_too_few(says, tmp_path):

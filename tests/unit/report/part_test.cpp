@@ -5,6 +5,7 @@
 
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 
 namespace cryptmpi::report {
 namespace {
@@ -113,6 +114,28 @@ TEST_F(ReportTest, DifferentLayersAreAFailure) {
     ASSERT_TRUE(write_part(file_, part));
     EXPECT_TRUE(verdict().starts_with("FAILED")) << verdict();
     EXPECT_NE(summarize(file_)->find("different layers (channel, mpi); give all the same --layer"), std::string::npos);
+}
+
+TEST_F(ReportTest, CountsMessagesBySize) {
+    for (int i = 0; i < 2; ++i) {
+        auto part = rank(i, 2);
+        for (const std::size_t size : {0, 1, 2, 3, 4, 5, 1 << 20, (1 << 20) + 1}) part.sizes_sent.count(size);
+        part.sizes_received.count(PTRDIFF_MAX);
+        ASSERT_TRUE(write_part(file_, part));
+    }
+    EXPECT_NE(summarize(file_)->find("12 of up to 256 B, 2 of up to 1 MiB, 2 of more"), std::string::npos)
+        << *summarize(file_);
+    ASSERT_TRUE(finish_job(file_));
+    const auto totals = nlohmann::json::parse(content()).at("totals");
+    const nlohmann::json sent = {{{"up_to", 0}, {"messages", 2}, {"bytes", 0}},
+                                 {{"up_to", 1}, {"messages", 2}, {"bytes", 2}},
+                                 {{"up_to", 2}, {"messages", 2}, {"bytes", 4}},
+                                 {{"up_to", 4}, {"messages", 4}, {"bytes", 14}},
+                                 {{"up_to", 8}, {"messages", 2}, {"bytes", 10}},
+                                 {{"up_to", 1 << 20}, {"messages", 2}, {"bytes", 2 << 20}},
+                                 {{"up_to", 2 << 20}, {"messages", 2}, {"bytes", (2 << 20) + 2}}};
+    EXPECT_EQ(totals.at("sizes_sent"), sent);
+    EXPECT_EQ(totals.at("sizes_received").at(0).at("messages"), 2);
 }
 
 TEST_F(ReportTest, MissingRankIsIncomplete) {
