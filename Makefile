@@ -11,7 +11,7 @@ STEP    ?=
 SUITE   ?=
 
 .DEFAULT_GOAL := build
-.PHONY: deps build demo test conformance torture bench bench-quick bench-instructions study deps-study lint format asan tsan install mpis
+.PHONY: deps build demo test conformance torture bench bench-quick bench-instructions bench-nanoseconds study deps-study lint format asan tsan install mpis
 
 deps:
 	@scripts/install-packages build test model bench lint
@@ -65,6 +65,11 @@ bench-quick bench: build mpis
 bench-instructions: build
 	@scripts/install-packages test bench
 	@$(PYTHON) -m bench.instructions $(ARGS)
+
+# And where its nanoseconds go.
+bench-nanoseconds: build mpis
+	@cmake --build --preset release --target cryptmpi-bench-message
+	@$(PYTHON) -m bench.nanoseconds $(ARGS)
 
 # The papers' figures, measured again: one page beside theirs, in build/study (ARGS=--full: hours, and --resume goes on where it was stopped).
 deps-study:
