@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <climits>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -289,6 +290,7 @@ int run(const Options& options, const Words& program) {
 }  // namespace
 
 void add_run(CLI::App& app, const Words& program, int& status) {
+    const CLI::Range some(1, INT_MAX);
     auto options = std::make_shared<Options>();
     auto* sub = app.add_subcommand("run", "Start an MPI program sealed, with its own MPI's launcher");
     sub->footer(
@@ -298,10 +300,9 @@ void add_run(CLI::App& app, const Words& program, int& status) {
         "  cryptmpi run -n 4 --mpi $(which mpiexec) python3 script.py\n"
         "Exit status: the launcher's; 125 refused (settings, key, a program that cannot be covered), 126 not runnable, "
         "127 not found.");
-    sub->add_option("-n,--np", options->ranks, "Number of ranks (default: the sum of the hosts' slots)")
-        ->check(CLI::PositiveNumber);
+    sub->add_option("-n,--np", options->ranks, "Number of ranks (default: the sum of the hosts' slots)")->check(some);
     sub->add_option("--hosts", options->hosts, "Nodes, a,b or a:2,b:2; filled one after the other");
-    sub->add_option("--ppn", options->per_node, "Ranks on each node")->check(CLI::PositiveNumber);
+    sub->add_option("--ppn", options->per_node, "Ranks on each node")->check(some);
     sub->add_option("--mpi", options->launcher, "The launcher (default: that of the program's MPI library)");
     sub->add_option("--rsh", options->rsh, "Starts commands on other nodes (default: ssh)");
     add_layer_option(*sub, options->layer);

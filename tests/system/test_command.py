@@ -81,6 +81,7 @@ def test_usage_errors(home):
     assert_refused(cryptmpi(home, "exce"), status=2)
     assert_refused(cryptmpi(home, "exec"), "no program")
     assert_refused(cryptmpi(home, "run", "-n", "x", "true"), "-n")
+    assert_refused(cryptmpi(home, "run", "-n", "0", "true"), "np", "0 not in range 1 to 2147483647")
     assert_refused(cryptmpi(home, "exec", "--nonsense", "true"), "--nonsense")
 
 
