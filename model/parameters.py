@@ -45,11 +45,16 @@ def read(path):
     if content.get("format") != FORMAT:
         raise ModelError(f"{path} holds no parameters of version {FORMAT}; make them with: cryptmpi model fit FILE... --output {path}")
     try:
-        return Parameters({_network_of(entry): _network(entry) for entry in content["networks"]},
-                          {_network_of(entry): _network(entry) for entry in content["pairs"]},
-                          {(entry["cipher"], entry["module"]): _cipher(entry) for entry in content["ciphers"]})
+        return of(content)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ModelError(f"{path} is not whole: {error!r}; fit it again") from error
+
+
+def of(content):
+    """Parameters from what such a file holds. Raises KeyError, TypeError, AttributeError or ValueError where it is not whole."""
+    return Parameters({_network_of(entry): _network(entry) for entry in content["networks"]},
+                      {_network_of(entry): _network(entry) for entry in content["pairs"]},
+                      {(entry["cipher"], entry["module"]): _cipher(entry) for entry in content["ciphers"]})
 
 
 def _network_of(entry):

@@ -19,7 +19,12 @@ bool has_room(const engine::Plan& plan, std::size_t travelling, std::size_t byte
 
 Outgoing::Outgoing(const Ways& ways, seal::Segments segments, int world_rank, const std::uint8_t* plain,
                    engine::Buffer packed)
-    : ways_(ways), segments_(std::move(segments)), to_(world_rank), plain_(plain), packed_(std::move(packed)) {}
+    : ways_(ways),
+      segments_(std::move(segments)),
+      plan_(ways.plans.of(segments_.announcement().length)),
+      to_(world_rank),
+      plain_(plain),
+      packed_(std::move(packed)) {}
 
 Outgoing::~Outgoing() {
     for (const Travelling& one : travelling_) ways_.traffic.out -= one.wire.size();
@@ -28,11 +33,11 @@ Outgoing::~Outgoing() {
 bool Outgoing::out_of_patience() {
     const auto now = std::chrono::steady_clock::now();
     if (!waits_since_) waits_since_ = now;
-    return now > std::max(*waits_since_, ways_.traffic.moved) + ways_.plan.patience;
+    return now > std::max(*waits_since_, ways_.traffic.moved) + plan_.patience;
 }
 
 bool Outgoing::has_room() const {
-    return comm::has_room(ways_.plan, travelling_.size(), ways_.traffic.out, segments_.size(next_));
+    return comm::has_room(plan_, travelling_.size(), ways_.traffic.out, segments_.size(next_));
 }
 
 // HOT PATH
@@ -88,7 +93,11 @@ void Outgoing::advance() {
 }
 
 Incoming::Incoming(const Ways& ways, seal::Segments segments, int world_rank, std::uint8_t* out)
-    : ways_(ways), segments_(std::move(segments)), from_(world_rank), out_(out) {
+    : ways_(ways),
+      segments_(std::move(segments)),
+      plan_(ways.plans.of(segments_.announcement().length)),
+      from_(world_rank),
+      out_(out) {
     receive_what_has_room();
 }
 
@@ -98,7 +107,7 @@ Incoming::~Incoming() {
 
 void Incoming::receive_what_has_room() {
     while (posted_ < segments_.count() &&
-           has_room(ways_.plan, travelling_.size(), ways_.traffic.in, segments_.size(posted_))) {
+           has_room(plan_, travelling_.size(), ways_.traffic.in, segments_.size(posted_))) {
         receive_next();
     }
 }

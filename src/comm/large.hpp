@@ -30,7 +30,7 @@ struct Traffic {
 /// What all large messages of a process share.
 struct Ways {
     const interpose::Native& mpi;
-    const engine::Plan& plan;
+    const engine::Plans& plans;
     engine::BufferPool& pool;
     Traffic& traffic;
     MPI_Comm comm;  // the members of MPI_COMM_WORLD, in their order
@@ -70,6 +70,7 @@ private:
     };
     Ways ways_;
     seal::Segments segments_;
+    const engine::Plan& plan_;
     int to_;
     engine::Buffer announcement_wire_;
     MPI_Request announcement_ = MPI_REQUEST_NULL;
@@ -110,6 +111,7 @@ private:
 
     Ways ways_;
     seal::Segments segments_;
+    const engine::Plan& plan_;
     int from_;
     std::uint8_t* out_;
     std::uint32_t posted_ = 0;

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "comm/agreement_peers.hpp"
+#include "comm/tuned.hpp"
 #include "keys/agreement.hpp"
 #include "keys/job_key.hpp"
 
@@ -45,7 +46,7 @@ Layer& Layer::get() {
 }
 
 Layer::Layer()
-    : mpi(interpose::native()), types_(mpi), pool_(kPoolMost), ways_{mpi, plan_, pool_, traffic_, MPI_COMM_NULL} {
+    : mpi(interpose::native()), types_(mpi), pool_(kPoolMost), ways_{mpi, plans_, pool_, traffic_, MPI_COMM_NULL} {
     const auto environment = config::process_environment();
     identity_ = config::identify(environment);
     name_ = identity_.rank ? "rank " + std::to_string(*identity_.rank) + " on " + host_name() : host_name();
@@ -164,6 +165,9 @@ void Layer::begin(int thread_level) {
     part_.rank = world_rank_;
     part_.ranks = world_size_;
     if (auto done = load_keys(); !done) end_job(done.error().line);
+    const std::string about_profile = load_profile(settings_, mpi, *local_.crypto.kex, part_, plans_);
+    // Once a job: the report has it for each process.
+    if (world_rank_ == 0 && !about_profile.empty()) say(about_profile);
     if (auto done = agree(); !done) end_job(done.error().line);
     local_.job_key = nullptr;
     job_key_.reset();  // it was for the agreement only

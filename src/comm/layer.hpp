@@ -163,7 +163,7 @@ private:
     Requests requests_;
     std::unordered_map<MPI_Message, Matched> matched_;
     Types types_;
-    engine::Plan plan_;
+    engine::Plans plans_;
     engine::BufferPool pool_;
     Traffic traffic_;
     Ways ways_;

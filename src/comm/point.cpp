@@ -88,7 +88,7 @@ bool may_be_sealed(const Communicator& communicator, int from) {
 int announce_message(Layer& layer, Communicator& communicator, const UserBuffer& buffer, int to, int tag,
                      std::uint8_t* wire, std::unique_ptr<Outgoing>& outgoing) {
     const int world_rank = communicator.world_ranks()[static_cast<std::size_t>(to)];
-    const auto [first, others] = layer.ways().plan.segments_of(buffer.size());
+    const auto [first, others] = layer.ways().plans.of(buffer.size()).segments_of(buffer.size());
     const seal::Announcement announcement{buffer.size(), first, others, layer.next_mark(world_rank)};
     engine::Buffer packed;
     const std::uint8_t* plain = nullptr;
@@ -165,7 +165,7 @@ int start_large(Layer& layer, Mode mode, Communicator& communicator, const UserB
 
 int start_send(Layer& layer, Mode mode, Communicator& communicator, const UserBuffer& buffer, int to, int tag,
                MPI_Request* request) {
-    if (layer.ways().plan.in_segments(buffer.size())) {
+    if (layer.ways().plans.in_segments(buffer.size())) {
         return start_large(layer, mode, communicator, buffer, to, tag, request);
     }
     auto operation = std::make_unique<Operation>();
@@ -371,7 +371,7 @@ int send(Mode mode, const void* at, MPI_Count count, MPI_Datatype type, int to, 
     UserBuffer buffer;
     if (const int code = UserBuffer::make(layer.types(), at, count, type, false, buffer); code != MPI_SUCCESS)
         return code;
-    if (!layer.threads() && layer.ways().plan.in_segments(buffer.size())) {
+    if (!layer.threads() && layer.ways().plans.in_segments(buffer.size())) {
         return send_large(layer, mode, *communicator, buffer, to, tag);
     }
     if (layer.threads() || !layer.requests().unfinished.empty()) {

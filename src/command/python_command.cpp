@@ -25,6 +25,11 @@ struct PythonCommand {
 const std::array kCommands = {
     PythonCommand{
         "model", "model", "model", "What encryption costs: fit, predict, plan and scale by models", {"numpy", "scipy"}},
+    PythonCommand{"tune",
+                  "tune",
+                  "tune",
+                  "Measures this machine and network, and writes the plans of large messages that suit them",
+                  {"numpy", "scipy"}},
     PythonCommand{"bench",
                   "study",
                   "study.bench",

@@ -248,6 +248,8 @@ int run(const Options& options, const Words& program) {
     if (auto given = environment("CRYPTMPI_CONFIG")) set_variable("CRYPTMPI_CONFIG", fs::absolute(*given).string());
     if (environment("CRYPTMPI_KEY_FILE")) set_variable("CRYPTMPI_KEY_FILE", settings->key_file.string());
     if (environment("CRYPTMPI_MODULE_FOLDER")) set_variable("CRYPTMPI_MODULE_FOLDER", settings->module_folder.string());
+    if (environment("CRYPTMPI_PROFILE") && !settings->profile.empty())
+        set_variable("CRYPTMPI_PROFILE", settings->profile.string());
     set_variable("CRYPTMPI_JOB_ID", job);
     // Chosen once for all nodes.
     set_variable("CRYPTMPI_LAYER", choice.layer == config::Layer::mpi ? "mpi" : "channel");

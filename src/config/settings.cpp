@@ -227,7 +227,16 @@ Result<void> set_key_file(Settings& settings, const Given& given, const Environm
     return store(std::move(path), settings.key_file);
 }
 
-constexpr std::array<Key, 16> kKeys = {{
+Result<void> set_profile(Settings& settings, const Given& given, const Environment& environment) {
+    auto text = read_text(given);
+    if (!text) return tl::unexpected<Error>(text.error());
+    if (text->empty()) return refuse(given, "is empty; name a profile, or none");
+    settings.profile_named = true;
+    settings.profile.clear();
+    return *text == "none" ? Result<void>{} : store(read_path(given, environment), settings.profile);
+}
+
+constexpr std::array<Key, 17> kKeys = {{
     {"enabled", [](Settings& s, const Given& g, const Environment&) { return store(read_bool(g), s.enabled); }},
     {"cipher", set_cipher},
     {"allow_legacy_cipher",
@@ -252,6 +261,7 @@ constexpr std::array<Key, 16> kKeys = {{
     {"job_id", [](Settings& s, const Given& g, const Environment&) { return store(read_text(g), s.job_id); }},
     {"module_folder",
      [](Settings& s, const Given& g, const Environment& e) { return store(read_path(g, e), s.module_folder); }},
+    {"profile", set_profile},
 }};
 
 std::string variable_of(const Key& key) {
@@ -356,6 +366,7 @@ Result<Settings> load_unguarded(const Environment& environment) {
     if (auto checked = check_legacy(settings); !checked) return tl::unexpected<Error>(checked.error());
     if (settings.key_file.empty()) settings.key_file = config_folder(environment) / "job.key";
     if (settings.module_folder.empty()) settings.module_folder = default_module_folder();
+    if (!settings.profile_named) settings.profile = config_folder(environment) / "profile.json";
     if (settings.job_id.empty()) settings.job_id = default_job_id(environment);
     return settings;
 }

@@ -62,6 +62,8 @@ struct Settings {
         10000};                           // abort_after_s: a rank whose connection failed may live so long; 0: for ever
     std::string job_id;                   // job_id; default: what the launcher's environment tells, else ""
     std::filesystem::path module_folder;  // module_folder; default: beside the library
+    std::filesystem::path profile;        // profile; default: <config folder>/profile.json; "none": empty
+    bool profile_named = false;           // else it may be missing
 
     bool plaintext_allowed(const std::uint8_t (&peer)[16], std::uint16_t port) const;
 };

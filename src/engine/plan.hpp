@@ -5,6 +5,8 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 namespace cryptmpi::engine {
 
@@ -41,6 +43,33 @@ struct Plan {
         const std::size_t others = (middle + count - 1) / count;
         return {static_cast<std::uint32_t>(edge), static_cast<std::uint32_t>((others + 63) / 64 * 64)};
     }
+};
+
+/// The plan of each message, by its length.
+class Plans {
+public:
+    struct Row {
+        std::size_t up_to;  // bytes of the longest message that the plan is for; of the last row it does not count
+        Plan plan;
+    };
+    /// The default plan for all.
+    Plans() : Plans({{SIZE_MAX, Plan()}}) {}
+    /// At least one row, ascending.
+    explicit Plans(std::vector<Row> rows) : rows_(std::move(rows)) {}
+
+    // HOT PATH
+    bool in_segments(std::size_t length) const {
+        return Plan::may_be_in_segments(length) && of(length).in_segments(length);
+    }
+    const Plan& of(std::size_t length) const {
+        auto row = rows_.begin();
+        while (length > row->up_to && row + 1 != rows_.end()) ++row;
+        return row->plan;
+    }
+    const std::vector<Row>& rows() const { return rows_; }
+
+private:
+    std::vector<Row> rows_;
 };
 
 }  // namespace cryptmpi::engine

@@ -63,6 +63,12 @@ Json to_json(const Part& part) {
             {"suite", part.suite},
             {"module", part.module},
             {"scope", part.scope},
+            {"processor", part.processor},
+            {"processors", part.processors},
+            {"mpi", part.mpi},
+            {"abi", part.abi},
+            {"profile",
+             {{"file", part.profile.file}, {"digest", part.profile.digest}, {"unused", part.profile.unused}}},
             {"sealed_connections", part.sealed_connections},
             {"sealed_bytes_sent", part.sealed_bytes_sent},
             {"sealed_bytes_received", part.sealed_bytes_received},
@@ -137,6 +143,20 @@ Json collected(const std::vector<Json>& parts, const char* key) {
         for (const auto& line : part.value(key, std::vector<std::string>{})) lines.insert(line);
     }
     return lines;
+}
+
+/// "FILE (DIGEST)", with why it was not used; each once.
+std::vector<std::string> profiles_of(const std::vector<Json>& parts) {
+    std::set<std::string> texts;
+    for (const auto& part : parts) {
+        const Json profile = part.value("profile", Json::object());
+        const auto unused = profile.value("unused", "");
+        const auto digest = profile.value("digest", "");
+        if (profile.value("file", "").empty()) continue;
+        texts.insert(profile.value("file", "") + (digest.empty() ? "" : " (" + digest + ")") +
+                     (unused.empty() ? "" : ", not used: " + unused));
+    }
+    return {texts.begin(), texts.end()};
 }
 
 Json nodes_of(const std::vector<Json>& parts) {
@@ -258,6 +278,7 @@ Json merged(std::vector<Json> parts, std::vector<std::string> problems) {
             {"suites", distinct(parts, "suite")},
             {"modules", distinct(parts, "module")},
             {"scope", joined(distinct(parts, "scope"))},
+            {"profiles", profiles_of(parts)},
             {"totals", std::move(totals)},
             {"not_sealed", std::move(not_sealed)},
             {"refused_roads", collected(parts, "refused_roads")},
@@ -379,6 +400,8 @@ std::string summary(const Json& job) {
     const auto reason = job.value("layer_reason", "");
     row("layer", job.value("layer", "") + (reason.empty() ? "" : " (" + reason + ")"));
     row("scope", job.value("scope", ""));
+    if (const auto profiles = job.value("profiles", std::vector<std::string>{}); !profiles.empty())
+        row("profile", joined(profiles, "; "));
     row("sealed", readable_bytes(count("sealed_bytes_sent")) + " (" + std::to_string(count("sealed_bytes_sent")) +
                       " bytes) in " + std::to_string(count("sealed_records_sent")) + " records; " +
                       std::to_string(count("sealed_connections")) + " connection ends");

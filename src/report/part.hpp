@@ -21,6 +21,13 @@ struct Unsealed {
     std::uint64_t bytes = 0;
 };
 
+/// A profile that cryptmpi tune wrote, and that this process found.
+struct TunedBy {
+    std::string file;    // empty: there was none
+    std::string digest;  // of its content
+    std::string unused;  // why its plans were not used; empty: they were
+};
+
 /// Everything that a process's part holds. Filled at exit by the layer, written by write_part.
 struct Part {
     std::string job_id;
@@ -35,6 +42,12 @@ struct Part {
     std::string suite;    // "AES-256-GCM"
     std::string module;   // "ipsec-mb 1.3"
     std::string scope;
+    // Of processes under the MPI layer; what plans are tuned for, with the suite and the module.
+    std::string processor;
+    int processors = 0;
+    std::string mpi;
+    std::string abi;
+    TunedBy profile;
     std::uint64_t sealed_connections = 0;
     std::uint64_t sealed_bytes_sent = 0, sealed_bytes_received = 0;  // of plaintext
     std::uint64_t sealed_records_sent = 0, sealed_records_received = 0;

@@ -1,0 +1,108 @@
+#include "comm/tuned.hpp"
+
+#include <mpi.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <system_error>
+
+#include "base/processor.hpp"
+#include "engine/profile.hpp"
+
+namespace cryptmpi::comm {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kLargestFile = std::size_t{1} << 20;  // bytes; a profile has some ten thousand
+constexpr const char* kMend = "; the default plans are used. Mend: cryptmpi tune, or setting profile = \"none\"";
+
+/// What MPI says of itself: its name and version, which are the beginning of the first line.
+std::string name_of(const interpose::Native& mpi) {
+    std::array<char, MPI_MAX_LIBRARY_VERSION_STRING + 1> said{};
+    int length = 0;
+    if (mpi.Get_library_version(said.data(), &length) != MPI_SUCCESS) return "unknown";
+    std::string name;
+    for (const char letter : std::string(said.data())) {
+        if (letter == ',' || letter == '\n') break;
+        const bool space = letter == ' ' || letter == '\t';
+        if (!space) name += letter;
+        if (space && !name.empty() && name.back() != ' ') name += ' ';
+    }
+    return name.empty() ? "unknown" : name;
+}
+
+/// nullopt: there is none, and nobody said that there is.
+Result<std::optional<std::string>> read_file(const fs::path& file, bool must_be_there) {
+    std::error_code error;
+    const auto status = fs::status(file, error);
+    if (!fs::exists(status)) {
+        if (!must_be_there) return std::nullopt;
+        return fail(ENOENT, "there is no such file");
+    }
+    if (!fs::is_regular_file(status)) return fail(EINVAL, "it is no file");
+    errno = 0;
+    std::ifstream stream(file, std::ios::binary);
+    std::string text(kLargestFile + 1, '\0');
+    stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+    if (!stream.eof() && !stream.good()) {
+        const int code = errno != 0 ? errno : EIO;
+        return fail(code, std::string("it cannot be read: ") + std::strerror(code));
+    }
+    text.resize(static_cast<std::size_t>(stream.gcount()));
+    if (text.size() > kLargestFile) return fail(EINVAL, "it is too long for one");
+    return text;
+}
+
+/// Enough of the SHA-256 to tell profiles apart.
+std::string digest_of(const cryptmpi_kex& kex, const std::string& text) {
+    constexpr std::size_t kShown = 8;
+    std::array<std::uint8_t, 32> hash{};
+    const iovec in{const_cast<char*>(text.data()), text.size()};
+    if (kex.sha256(hash.data(), &in, 1) != CRYPTMPI_OK) return "";
+    std::string digits;
+    for (std::size_t at = 0; at < kShown; ++at) {
+        digits += "0123456789abcdef"[hash[at] >> 4U];
+        digits += "0123456789abcdef"[hash[at] & 15U];
+    }
+    return digits;
+}
+
+/// Why its plans are not used; empty: they are in `plans`.
+std::string take_plans(const std::string& text, const engine::Fingerprint& here, engine::Plans& plans) {
+    auto profile = engine::read_profile(text);
+    if (!profile) return profile.error().line;
+    if (const auto other = engine::difference(profile->fingerprint, here); !other.empty()) {
+        return "it was made for others (" + other + ")";
+    }
+    plans = std::move(profile->plans);
+    return "";
+}
+
+}  // namespace
+
+std::string load_profile(const config::Settings& settings, const interpose::Native& mpi, const cryptmpi_kex& kex,
+                         report::Part& part, engine::Plans& plans) {
+    part.processor = processor_model();
+    part.processors = processor_count();
+    part.mpi = name_of(mpi);
+    part.abi = CRYPTMPI_MPI_ABI;
+    if (settings.profile.empty()) return "";
+    auto text = read_file(settings.profile, settings.profile_named);
+    if (text && !*text) return "";
+    part.profile.file = settings.profile.string();
+    if (text) {
+        part.profile.digest = digest_of(kex, **text);
+        const engine::Fingerprint here{part.processor, part.processors, part.suite, part.module, part.mpi, part.abi};
+        part.profile.unused = take_plans(**text, here, plans);
+    } else {
+        part.profile.unused = text.error().line;
+    }
+    if (part.profile.unused.empty()) return "";
+    return "profile " + part.profile.file + ": " + part.profile.unused + kMend;
+}
+
+}  // namespace cryptmpi::comm

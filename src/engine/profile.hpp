@@ -1,0 +1,46 @@
+// What `cryptmpi tune` wrote (docs/tuning.md): plans, and of what they were measured. JSON text in, plans out.
+//
+// A profile is about speed only. What is in it can break neither the protocol nor the bounds of memory: plans out of
+// bounds make it no profile.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "base/result.hpp"
+#include "engine/plan.hpp"
+
+namespace cryptmpi::engine {
+
+/// What makes plans good: on another machine, or with another cipher or MPI, others may be better.
+struct Fingerprint {
+    std::string processor;  // its model
+    int processors = 0;
+    std::string cipher;
+    std::string module;  // with its version
+    std::string mpi;     // with its version
+    std::string abi;
+};
+
+/// "processor: A there, B here; ..."; empty where both are alike.
+std::string difference(const Fingerprint& there, const Fingerprint& here);
+
+struct Profile {
+    // Of a plan in it. The largest whole message has its bounds in the protocol, and a first segment may not be longer
+    // than a message that has segments. Every message may have a segment with MPI, whatever the others have.
+    static constexpr std::size_t kLeastEdge = std::size_t{1} << 10;
+    static constexpr std::size_t kLeastSegment = std::size_t{16} << 10;
+    static constexpr std::size_t kMostSegment = std::size_t{1} << 20;
+    static constexpr std::size_t kMostInFlight = 16;
+    static constexpr std::size_t kMostRows = 16;
+
+    Fingerprint fingerprint;
+    std::string made;  // when
+    Plans plans;
+};
+
+/// Errors (EINVAL): what is wrong with the text, to follow the file's name.
+Result<Profile> read_profile(std::string_view text);
+
+}  // namespace cryptmpi::engine
