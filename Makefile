@@ -36,7 +36,7 @@ test: build build/python
 	@scripts/install-mpis || echo "make test: not all of PyPI's MPIs could be installed; the tests of those are skipped"
 	@cmake --build --preset release
 	@ctest --preset release
-	@build/python/bin/python -m pytest tests/bench tests/model tests/study tests/interop tests/system --reruns 2 -rsR $(ARGS)
+	@build/python/bin/python -m pytest tests/bench tests/model tests/study tests/tune tests/interop tests/system --reruns 2 -rsR $(ARGS)
 
 # An independent implementation of the handshake's protocol, from PyPI.
 build/python: tests/interop/requirements.txt

@@ -21,9 +21,10 @@ EXIT_S = 3  # a rank of Debian's MPICH 4.0.2 now and then prints its result and 
 
 
 def own_command():
-    """The cryptmpi of the installation, or of the build tree, in which this package is."""
-    beside = Path(__file__).absolute().parents[4] / "bin" / "cryptmpi"
-    return beside if beside.exists() else Path(shutil.which("cryptmpi") or beside)
+    """The cryptmpi of the installation or build tree in which this package is; in the sources, that of `make build`."""
+    packages = Path(__file__).absolute().parent.parent
+    seen = packages.match("share/cryptmpi/python")
+    return (packages.parents[2] if seen else packages / "build" / "release") / "bin" / "cryptmpi"
 
 
 def work_folder(environment=os.environ):

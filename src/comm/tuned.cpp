@@ -3,11 +3,7 @@
 #include <mpi.h>
 
 #include <array>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <optional>
-#include <system_error>
+#include <utility>
 
 #include "base/processor.hpp"
 #include "engine/profile.hpp"
@@ -15,9 +11,6 @@
 namespace cryptmpi::comm {
 namespace {
 
-namespace fs = std::filesystem;
-
-constexpr std::size_t kLargestFile = std::size_t{1} << 20;  // bytes; a profile has some ten thousand
 constexpr const char* kMend = "; the default plans are used. Mend: cryptmpi tune, or setting profile = \"none\"";
 
 /// What MPI says of itself: its name and version, which are the beginning of the first line.
@@ -33,28 +26,6 @@ std::string name_of(const interpose::Native& mpi) {
         if (space && !name.empty() && name.back() != ' ') name += ' ';
     }
     return name.empty() ? "unknown" : name;
-}
-
-/// nullopt: there is none, and nobody said that there is.
-Result<std::optional<std::string>> read_file(const fs::path& file, bool must_be_there) {
-    std::error_code error;
-    const auto status = fs::status(file, error);
-    if (!fs::exists(status)) {
-        if (!must_be_there) return std::nullopt;
-        return fail(ENOENT, "there is no such file");
-    }
-    if (!fs::is_regular_file(status)) return fail(EINVAL, "it is no file");
-    errno = 0;
-    std::ifstream stream(file, std::ios::binary);
-    std::string text(kLargestFile + 1, '\0');
-    stream.read(text.data(), static_cast<std::streamsize>(text.size()));
-    if (!stream.eof() && !stream.good()) {
-        const int code = errno != 0 ? errno : EIO;
-        return fail(code, std::string("it cannot be read: ") + std::strerror(code));
-    }
-    text.resize(static_cast<std::size_t>(stream.gcount()));
-    if (text.size() > kLargestFile) return fail(EINVAL, "it is too long for one");
-    return text;
 }
 
 /// Enough of the SHA-256 to tell profiles apart.
@@ -91,7 +62,7 @@ std::string load_profile(const config::Settings& settings, const interpose::Nati
     part.mpi = name_of(mpi);
     part.abi = CRYPTMPI_MPI_ABI;
     if (settings.profile.empty()) return "";
-    auto text = read_file(settings.profile, settings.profile_named);
+    auto text = engine::profile_text(settings.profile, settings.profile_named);
     if (text && !*text) return "";
     part.profile.file = settings.profile.string();
     if (text) {

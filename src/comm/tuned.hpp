@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "cryptmpi/module.h"
 #include "config/settings.hpp"
+#include "cryptmpi/module.h"
 #include "engine/plan.hpp"
 #include "native.hpp"
 #include "report/part.hpp"

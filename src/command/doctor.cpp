@@ -11,12 +11,14 @@
 #include <sstream>
 
 #include "aead/registry.hpp"
+#include "base/processor.hpp"
 #include "command/coverage.hpp"
 #include "command/job.hpp"
 #include "command/launchers.hpp"
 #include "command/networks.hpp"
 #include "command/process.hpp"
 #include "command/subcommands.hpp"
+#include "engine/profile.hpp"
 #include "keys/job_key.hpp"
 
 namespace cryptmpi::command {
@@ -71,7 +73,8 @@ void look_at_processor(Findings& findings) {
     }
 }
 
-void look_at_modules(Findings& findings, const config::Settings& settings) {
+/// Returns the chosen module with its version; empty: there is none.
+std::string look_at_modules(Findings& findings, const config::Settings& settings) {
     constexpr std::array<std::size_t, 3> kSizes = {256, std::size_t{16} << 10U, std::size_t{1} << 20U};
     constexpr int kRounds = 15;
     const std::string folder = settings.module_folder.string();
@@ -112,8 +115,44 @@ void look_at_modules(Findings& findings, const config::Settings& settings) {
         findings.row("chosen", std::string(chosen->api->name) + " for " + std::string(aead::name(settings.suite)) +
                                    " (module = " + settings.module + ")");
         findings.json["chosen_module"] = chosen->api->name;
-    } else {
-        findings.problems.push_back(chosen.error().line);
+        return std::string(chosen->api->name) + " " + chosen->api->version;
+    }
+    findings.problems.push_back(chosen.error().line);
+    return "";
+}
+
+/// Whose plans will jobs take? MPI's part of a profile's fingerprint only a job can check.
+void look_at_profile(Findings& findings, const config::Settings& settings, const std::string& module) {
+    const std::string file = settings.profile.string();
+    findings.heading("Profile of cryptmpi tune");
+    findings.json["profile"] = {{"file", file}, {"state", "none"}};
+    const auto text = settings.profile.empty() ? Result<std::optional<std::string>>(std::nullopt)
+                                               : engine::profile_text(settings.profile, settings.profile_named);
+    if (text && !*text) {
+        findings.row("file", (file.empty() ? "" : file + " ") + std::string("(none: default plans)"));
+        return;
+    }
+    const auto profile = text ? engine::read_profile(**text) : tl::unexpected(text.error());
+    std::string wrong = profile ? "" : profile.error().line;
+    findings.json["profile"]["state"] = profile ? "good" : "unreadable";
+    if (profile) {
+        const auto& made_for = profile->fingerprint;
+        const engine::Fingerprint here{
+            processor_model(), processor_count(), std::string(aead::name(settings.suite)), module,
+            made_for.mpi,      made_for.abi};
+        if (const auto other = engine::difference(made_for, here); !other.empty()) {
+            wrong = "it was made for others (" + other + ")";
+            findings.json["profile"]["state"] = "stale";
+        }
+        findings.json["profile"]["mpi"] = made_for.mpi;
+        findings.row("made",
+                     profile->made + " for " + made_for.mpi + ", " + made_for.cipher + " by " + made_for.module);
+    }
+    findings.row("file", file + " (" + findings.json["profile"]["state"].get<std::string>() + ")");
+    if (!wrong.empty()) {
+        findings.problems.push_back("profile " + file + ": " + wrong +
+                                    "; jobs use the default plans: run cryptmpi tune, "
+                                    "or remove the file");
     }
 }
 
@@ -271,7 +310,8 @@ int doctor(bool as_json) {
     if (auto settings = config::load(environment)) {
         look_at_settings(findings, *settings, environment);
         look_at_key(findings, *settings);
-        look_at_modules(findings, *settings);
+        const auto module = look_at_modules(findings, *settings);
+        look_at_profile(findings, *settings, module);
         look_at_layers(findings, *settings);
         look_at_mpis(findings, *settings, environment);
     } else {

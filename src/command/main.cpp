@@ -39,7 +39,7 @@ int main_of(Words arguments) {
         "  cryptmpi doctor                                    is this machine ready?\n"
         "  cryptmpi coverage                                  what becomes of each MPI procedure\n"
         "  cryptmpi run --report job.json -n 4 ./program && cryptmpi report job.json\n"
-        "  cryptmpi tune --hosts a,b                          plans of large messages that suit this machine and network\n"
+        "  cryptmpi tune --hosts a,b                          plans of large messages for this network\n"
         "  cryptmpi model papers                              the papers' figures, computed again\n"
         "Each subcommand has a --help. Settings: docs/settings.md.");
     int status = 0;

@@ -1,8 +1,10 @@
 #include "engine/profile.hpp"
 
 #include <cerrno>
+#include <cstring>
+#include <fstream>
 #include <nlohmann/json.hpp>
-#include <optional>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -12,6 +14,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::string_view kFormat = "cryptmpi-profile-1";
+constexpr std::size_t kLargestFile = std::size_t{1} << 20;  // bytes; a profile has some ten thousand
 
 // Nothing here throws: a value is looked at before it is taken.
 const Json* member(const Json& object, const char* key) {
@@ -51,8 +54,8 @@ Result<Fingerprint> read_fingerprint(const Json& json) {
     const auto processors = number(*found, "fingerprint", "processors", 1, kMostProcessors);
     if (!processors) return tl::unexpected(processors.error());
     fingerprint.processors = static_cast<int>(*processors);
-    for (const auto* text : {&fingerprint.processor, &fingerprint.cipher, &fingerprint.module, &fingerprint.mpi,
-                             &fingerprint.abi}) {
+    for (const auto* text :
+         {&fingerprint.processor, &fingerprint.cipher, &fingerprint.module, &fingerprint.mpi, &fingerprint.abi}) {
         if (text->empty()) {
             return refuse("its fingerprint lacks one of processor, cipher, module, mpi, abi");
         }
@@ -118,6 +121,27 @@ std::string difference(const Fingerprint& there, const Fingerprint& here) {
     compare("module", there.module, here.module);
     compare("MPI", there.mpi, here.mpi);
     compare("MPI's ABI", there.abi, here.abi);
+    return text;
+}
+
+Result<std::optional<std::string>> profile_text(const std::filesystem::path& file, bool must_be_there) {
+    std::error_code error;
+    const auto status = std::filesystem::status(file, error);
+    if (!std::filesystem::exists(status)) {
+        if (!must_be_there) return std::nullopt;
+        return fail(ENOENT, "there is no such file");
+    }
+    if (!std::filesystem::is_regular_file(status)) return fail(EINVAL, "it is no file");
+    errno = 0;
+    std::ifstream stream(file, std::ios::binary);
+    std::string text(kLargestFile + 1, '\0');
+    stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+    if (!stream.eof() && !stream.good()) {
+        const int code = errno != 0 ? errno : EIO;
+        return fail(code, std::string("it cannot be read: ") + std::strerror(code));
+    }
+    text.resize(static_cast<std::size_t>(stream.gcount()));
+    if (text.size() > kLargestFile) return fail(EINVAL, "it is too long for one");
     return text;
 }
 

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -39,6 +41,10 @@ struct Profile {
     std::string made;  // when
     Plans plans;
 };
+
+/// What is in a profile's file; nullopt: there is none, and it may be missing. Errors: what is wrong, to follow the
+/// file's name.
+Result<std::optional<std::string>> profile_text(const std::filesystem::path& file, bool must_be_there);
 
 /// Errors (EINVAL): what is wrong with the text, to follow the file's name.
 Result<Profile> read_profile(std::string_view text);

@@ -51,6 +51,7 @@ Json to_json(const Part& part) {
     for (const auto& entry : part.not_sealed) {
         not_sealed.push_back({{"reason", entry.reason}, {"connections", entry.connections}, {"bytes", entry.bytes}});
     }
+    Json profile = {{"file", part.profile.file}, {"digest", part.profile.digest}, {"unused", part.profile.unused}};
     return {{"job_id", part.job_id},
             {"layer", part.layer},
             {"layer_reason", part.layer_reason},
@@ -67,8 +68,7 @@ Json to_json(const Part& part) {
             {"processors", part.processors},
             {"mpi", part.mpi},
             {"abi", part.abi},
-            {"profile",
-             {{"file", part.profile.file}, {"digest", part.profile.digest}, {"unused", part.profile.unused}}},
+            {"profile", std::move(profile)},
             {"sealed_connections", part.sealed_connections},
             {"sealed_bytes_sent", part.sealed_bytes_sent},
             {"sealed_bytes_received", part.sealed_bytes_received},

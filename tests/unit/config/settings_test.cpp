@@ -58,6 +58,8 @@ TEST_F(SettingsTest, DefaultsWithoutFile) {
     EXPECT_TRUE(settings->check_addresses);
     EXPECT_EQ(settings->job_id, "");
     EXPECT_EQ(settings->module_folder.filename(), "cryptmpi");
+    EXPECT_EQ(settings->profile, home_ / ".config/cryptmpi/profile.json");
+    EXPECT_FALSE(settings->profile_named) << "it may be missing";
 }
 
 TEST_F(SettingsTest, FileSetsEveryKey) {
@@ -74,6 +76,7 @@ check_addresses = false
 abort_after_s = 0
 job_id = "seven"
 module_folder = "/opt/modules"
+profile = "tuned.json"
 )");
     auto settings = load_with();
     ASSERT_TRUE(settings) << settings.error().line;
@@ -90,6 +93,17 @@ module_folder = "/opt/modules"
     EXPECT_EQ(settings->abort_after, std::chrono::milliseconds(0));
     EXPECT_EQ(settings->job_id, "seven");
     EXPECT_EQ(settings->module_folder, "/opt/modules");
+    EXPECT_EQ(settings->profile, home_ / ".config/cryptmpi/tuned.json");
+    EXPECT_TRUE(settings->profile_named);
+}
+
+TEST_F(SettingsTest, ProfileMayBeNone) {
+    write("profile = \"tuned.json\"\n");
+    auto settings = load_with({{"CRYPTMPI_PROFILE", "none"}});
+    ASSERT_TRUE(settings) << settings.error().line;
+    EXPECT_TRUE(settings->profile.empty());
+    EXPECT_TRUE(settings->profile_named);
+    EXPECT_FALSE(load_with({{"CRYPTMPI_PROFILE", ""}}));
 }
 
 TEST_F(SettingsTest, VariableBeatsFile) {

@@ -48,6 +48,27 @@ TEST(Plan, HasShortSegmentsAtBothEnds) {
     }
 }
 
+// The same figures as in tests/tune/test_choosing.py: predictions are of what is done.
+TEST(Plan, CutsMessagesAsPredictionsDo) {
+    const auto expect = [](const Plan& plan, std::uint64_t length, std::uint32_t first, std::uint32_t others,
+                           std::uint64_t last) {
+        const auto announcement = announced(plan, length);
+        EXPECT_EQ(announcement.first, first) << length;
+        EXPECT_EQ(announcement.segment, others) << length;
+        EXPECT_EQ(last_of(announcement), last) << length;
+    };
+    Plan plan;
+    expect(plan, (256 << 10) + 1, 61440, 139328, 61377);
+    expect(plan, 1 << 20, 61440, 231424, 61440);
+    expect(plan, 4 << 20, 61440, 254464, 61440);
+    plan.edge = 16 << 10;
+    plan.segment = 128 << 10;
+    expect(plan, (64 << 10) + 1, 16384, 32832, 16321);
+    plan.edge = 64 << 10;
+    plan.segment = 1 << 20;
+    expect(plan, 128 << 10, 65536, 131072, 65536);
+}
+
 TEST(Plan, MakesSegmentsLargerRatherThanTooMany) {
     const Plan plan;
     const std::uint64_t most = std::uint64_t{seal::kMostSegments} * plan.segment;  // in segments of the usual size

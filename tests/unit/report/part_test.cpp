@@ -107,6 +107,22 @@ TEST_F(ReportTest, SaysWhyThisLayer) {
     EXPECT_NE(content().find("\"layer_reason\": \"this node has mlx5_0\""), std::string::npos);
 }
 
+TEST_F(ReportTest, NamesTheProfilesAndWhyOneWasNotUsed) {
+    write_launcher();
+    for (int i = 0; i < 4; ++i) {
+        auto part = rank(i, 4);
+        part.profile = {"/home/me/profile.json", "0123456789abcdef", i < 2 ? "" : "it was made for others"};
+        ASSERT_TRUE(write_part(file_, part));
+    }
+    EXPECT_TRUE(verdict().starts_with("SEALED:")) << "it is about speed only: " << verdict();
+    EXPECT_NE(summarize(file_)->find("/home/me/profile.json (0123456789abcdef); /home/me/profile.json "
+                                     "(0123456789abcdef), not used: it was made for others\n"),
+              std::string::npos)
+        << *summarize(file_);
+    ASSERT_TRUE(finish_job(file_));
+    EXPECT_NE(content().find("\"digest\": \"0123456789abcdef\""), std::string::npos) << content();
+}
+
 TEST_F(ReportTest, DifferentLayersAreAFailure) {
     write_ranks(3, 4);
     auto part = rank(3, 4);
