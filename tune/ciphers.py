@@ -8,7 +8,7 @@ from pathlib import Path
 from tune.error import TuneError
 from tune.plans import KB, MB
 
-SIZES = (16, 256, 1 * KB, 4 * KB, 8 * KB, 16 * KB, 32 * KB, 60 * KB, 128 * KB, 256 * KB, 512 * KB, MB, 2 * MB, 4 * MB)
+SIZES = (16, 256, 1 * KB, 4 * KB, 8 * KB, 16 * KB, 32 * KB, 60 * KB, 128 * KB, 256 * KB, 512 * KB, MB, 2 * MB, 4 * MB, 8 * MB)
 OF_THREADS = (64 * KB, 256 * KB, MB, 4 * MB)
 MOST_THREADS = 16
 

@@ -34,8 +34,8 @@ def plan_words(row):
     if row["segments"] is None:
         return "whole"
     first, *others, last = row["segments"]
-    middle = f", {len(others)} of {others[0]:,}" if others else ""
-    return f"{first:,}{middle}, {last:,} B; {row['in_flight']} in flight"
+    middle = f" + {len(others)} x {others[0]:,}" if others else ""
+    return f"in {len(row['segments'])}: {first:,}{middle} + {last:,} B, {row['in_flight']} in flight"
 
 
 def as_json(profile):

@@ -134,6 +134,7 @@ def measured(options, effort, progress):
             kept = choosing.confirmed(best, plans.DEFAULT, again[0], default)
             sealed = {size: (again[0] if kept.of(size) == best.of(size) else default)[size] for size in effort.sizes}
         busy = watch.found(others)
+        model["busy_machine"] = busy["busy"]
     return {"format": profile.FORMAT, "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "where": _where(options), "nodes": started.nodes,
             "busy": busy["busy"], "load": machine.sentence(busy), "fingerprint": made_for, "plan": kept.as_json(), "model": model,
             "costs": costs.as_json(),

@@ -43,11 +43,11 @@ class System:
         """Seconds one way of a message of `size` bytes; `plan` None: whole."""
         if plan is None:
             return self.network.time(size + WHOLE_OVERHEAD) + 2 * costs.slower * self.cipher.time(size) + costs.message_s
-        return self._in_segments(plan.pieces(size), plan.in_flight, costs)
+        return self._in_segments(self.network.line(size), plan.pieces(size), plan.in_flight, costs)
 
-    def _in_segments(self, pieces, in_flight, costs):
-        lines = [self.network.line(piece + SEGMENT_OVERHEAD) for piece in pieces]
-        wires = [line.beta * (piece + SEGMENT_OVERHEAD) for line, piece in zip(lines, pieces)]
+    def _in_segments(self, line, pieces, in_flight, costs):
+        """As in C20 the line is the whole message's: what slows large messages, such as caches that they do not fit in, slows their segments."""
+        wires = [line.beta * (piece + SEGMENT_OVERHEAD) for piece in pieces]
         carrying = [costs.busy * wire for wire in wires] + [0.0]
         sender, link, receiver, arrivals = costs.segment_s, 0.0, 0.0, []  # the announcement goes first
         for at, piece in enumerate(pieces):
@@ -56,7 +56,7 @@ class System:
                 sender = max(sender, arrivals[at - in_flight])
             sender += cipher + costs.segment_s
             link = max(sender, link) + wires[at]
-            arrivals.append(link + lines[at].alpha)
+            arrivals.append(link + line.alpha)
             sender += carrying[at]
             receiver = max(receiver, arrivals[at]) + cipher + costs.segment_s + carrying[at + 1]
         return receiver + costs.message_s

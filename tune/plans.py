@@ -28,7 +28,7 @@ class Plan:
 
     def pieces(self, size):
         """Bytes of each segment (Plan::segments_of; messages of more than 65,535 segments are not thought of)."""
-        middle = size - 2 * self.edge if size > 2 * self.edge else size
+        middle = size - 2 * self.edge if size >= 3 * self.edge else size
         count = _divided_up(middle, self.segment)
         others = _divided_up(_divided_up(middle, count), ROUNDED) * ROUNDED
         first = min(self.edge, size)

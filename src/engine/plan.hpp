@@ -36,9 +36,9 @@ struct Plan {
         std::uint32_t others;  // all after the first but the last, which has the rest
     };
     /// Sealing of the first segment and opening of the last hide behind nothing: these are short. Those between them
-    /// are of one size.
+    /// are of one size, as far as there is more than another short one between them.
     Sizes segments_of(std::size_t length) const {
-        const std::size_t middle = length > 2 * edge ? length - 2 * edge : length;
+        const std::size_t middle = length >= 3 * edge ? length - 2 * edge : length;
         const std::size_t count = std::min((middle + segment - 1) / segment, kMostSegments - 2);
         const std::size_t others = (middle + count - 1) / count;
         return {static_cast<std::uint32_t>(edge), static_cast<std::uint32_t>((others + 63) / 64 * 64)};

@@ -83,6 +83,7 @@ Result<Plans::Row> read_row(const Json& json, const std::string& where, std::siz
         if (!found) return tl::unexpected(found.error());
         *target = *found;
     }
+    if (row.plan.segment < row.plan.edge) return refuse(where + ".segment must not be less than its edge");
     return row;
 }
 

@@ -30,7 +30,8 @@ std::string difference(const Fingerprint& there, const Fingerprint& here);
 
 struct Profile {
     // Of a plan in it. The largest whole message has its bounds in the protocol, and a first segment may not be longer
-    // than a message that has segments. Every message may have a segment with MPI, whatever the others have.
+    // than a message that has segments, nor than those between the first and the last: else there could be more than a
+    // message may have. Every message may have a segment with MPI, whatever the others have.
     static constexpr std::size_t kLeastEdge = std::size_t{1} << 10;
     static constexpr std::size_t kLeastSegment = std::size_t{16} << 10;
     static constexpr std::size_t kMostSegment = std::size_t{1} << 20;

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import subprocess
 from pathlib import Path
@@ -12,6 +13,7 @@ from jobs import build, run, sealing_of  # noqa: F401
 
 from lab import stacks
 from lab.nodes import REPOSITORY
+from tune import plans
 
 MPI = stacks.stack("openmpi-4.1.4")
 COMMAND = BUILD / "bin" / "cryptmpi"
@@ -19,11 +21,13 @@ PINGPONG = REPOSITORY / "bench" / "pingpong.c"
 CASES = ["5", "ping-pong:1", "ping-pong:100000", "ping-pong:300000", "ping-pong:5000000"]
 
 
-def cryptmpi(sealing, *words, status=0, **settings):
-    environment = {**os.environ, **sealing.env(), **{f"CRYPTMPI_{name.upper()}": str(value) for name, value in settings.items()}}
-    done = subprocess.run([str(word) for word in (COMMAND, *words)], env=environment, capture_output=True, text=True, timeout=560)
-    assert done.returncode == status, done.stdout + done.stderr
-    return done
+def cryptmpi(nodes, sealing, *words, status=0, **settings):
+    """On the first node."""
+    environment = {**sealing.env(), **{f"CRYPTMPI_{name.upper()}": str(value) for name, value in settings.items()}}
+    process = nodes.start([COMMAND, *words], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    out, err = process.communicate(timeout=560)
+    assert status in (process.returncode, None), out + err
+    return subprocess.CompletedProcess(process.args, status, out, err)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +39,7 @@ def tuned(two_nodes, tmp_path_factory):
     sealing = sealing_of(folder, two_nodes)
     variables = [word for name, value in MPI.env(two_nodes).items() for word in ("--env", f"{name}={value}")]
     try:
-        done = cryptmpi(sealing, "tune", "--quick", "--hosts", ",".join(two_nodes.hosts()), "--mpi", MPI.mpiexec, "--rsh", two_nodes.rsh,
+        done = cryptmpi(two_nodes, sealing, "tune", "--quick", "--hosts", ",".join(two_nodes.hosts()), "--mpi", MPI.mpiexec, "--rsh", two_nodes.rsh,
                         f"--launcher-args={shlex.join(MPI.launcher_options(two_nodes))}", *variables, "--folder", folder / "work",
                         "-o", folder / "profile.json")
     finally:
@@ -71,9 +75,9 @@ def test_profile_is_whole(tuned):
 
 def test_explain_prints_what_the_profile_says(tuned, nodes, tmp_path):
     path, done = tuned
-    again = cryptmpi(sealing_of(tmp_path, nodes), "tune", "--explain", "--profile", path)
+    again = cryptmpi(nodes, sealing_of(tmp_path, nodes), "tune", "--explain", "--profile", path)
     assert again.stdout == done.stdout and again.stderr == ""
-    as_json = json.loads(cryptmpi(sealing_of(tmp_path, nodes), "tune", "--explain", "--profile", path, "--json").stdout)
+    as_json = json.loads(cryptmpi(nodes, sealing_of(tmp_path, nodes), "tune", "--explain", "--profile", path, "--json").stdout)
     assert {row["size"] for row in as_json["rows"]} >= {4 ** power for power in range(12)}
     assert all(row["predicted_us"] > 0 for row in as_json["rows"]) and as_json["median_error_pct"] >= 0
 
@@ -91,21 +95,36 @@ def plan_of(largest_whole, *rows):
     return {"largest_whole": largest_whole, "rows": [dict(zip(("up_to", "edge", "segment", "in_flight"), row)) for row in rows]}
 
 
-def records(parts):
-    return sum(part["sealed_records_sent"] for part in parts)
+SMALLEST = plan_of(64 << 10, (200000, 1 << 10, 16 << 10, 1), (None, 16 << 10, 16 << 10, 16))
+LARGEST = plan_of(256 << 10, (None, 64 << 10, 1 << 20, 16))
+SENT = 6  # messages of each size by each rank: CASES' five rounds, and one that warms up
+
+
+def messages_of_mpi(nodes, tmp_path, program, profile):
+    """How many MPI sent from rank 0 to rank 1, by Open MPI's own count."""
+    line = MPI.command(nodes, 2, sealing_of(tmp_path, nodes, profile=profile).exec_line([program, *CASES]))
+    line[line.index("ob1")] = "ob1,monitoring"
+    line[1:1] = ["--mca", "pml_monitoring_enable", "1", "--mca", "pml_monitoring_enable_output", "1"]
+    done = nodes.run(line, env={**MPI.env(nodes), **sealing_of(tmp_path, nodes, profile=profile).env()}, timeout=60)
+    assert done.ok and error_lines(done.output) == [], done.output
+    return int(re.search(r"^E\t0\t1\t\d+ bytes\t(\d+) msgs sent", done.output, re.M).group(1))
+
+
+def expected(plan):
+    """Announcements and segments of CASES' messages, or whole ones."""
+    found, sizes = plans.plans_of(plan), [int(case.split(":")[1]) for case in CASES[1:]]
+    return SENT * sum(1 + (len(found.of(size).pieces(size)) if found.of(size) else 0) for size in sizes)
 
 
 def test_jobs_cut_messages_as_the_profile_says(tuned, nodes, tmp_path, build):
-    """The smallest segments that a profile may ask for, and the largest."""
+    """The smallest segments that a profile may ask for, and the largest; each size by its row."""
     path, _ = tuned
-    changed, counts = tmp_path / "changed.json", []
-    small = plan_of(64 << 10, (200000, 1 << 10, 16 << 10, 1), (None, 64 << 10, 16 << 10, 16))
-    for plan in (small, plan_of(256 << 10, (None, 64 << 10, 1 << 20, 16))):
+    changed, counted = tmp_path / "changed.json", []
+    for plan in (SMALLEST, LARGEST):
         changed.write_text(json.dumps({**json.loads(path.read_text()), "plan": plan}))
-        output, parts = job(nodes, tmp_path, build, profile=changed)
-        assert error_lines(output) == [] and all(part["profile"]["unused"] == "" for part in parts)
-        counts.append(records(parts))
-    assert counts[0] > 5 * counts[1]
+        counted.append(messages_of_mpi(nodes, tmp_path, build(MPI, PINGPONG), changed))
+    # Beside them are those of starting and ending, as many in both.
+    assert counted[0] - counted[1] == expected(SMALLEST) - expected(LARGEST) > 1000
 
 
 def test_default_profile_is_the_one_beside_the_settings(tuned, nodes, tmp_path, build):
@@ -146,11 +165,10 @@ def test_job_runs_on_with_a_profile_that_cannot_be_used(tuned, nodes, tmp_path, 
 def test_doctor_says_whether_the_profile_is_good(tuned, nodes, tmp_path):
     path, _ = tuned
     mine, sealing = tmp_path / "profile.json", sealing_of(tmp_path, nodes)
-    for text, state in ((path.read_text(), "good"), (path.read_text().replace('"processors": ', '"processors": 9'), "stale"), ("{}", "unreadable")):
+    good = path.read_text()
+    for text, state in ((good, "good"), (good.replace('"processors": ', '"processors": 9'), "stale"), ("{}", "unreadable")):
         mine.write_text(text)
-        environment = {**os.environ, **sealing.env(), "CRYPTMPI_PROFILE": str(mine)}
-        done = subprocess.run([COMMAND, "doctor", "--json"], env=environment, capture_output=True, text=True, timeout=300)
-        said = json.loads(done.stdout)
+        said = json.loads(cryptmpi(nodes, sealing, "doctor", "--json", status=None, profile=mine).stdout)
         assert said["profile"]["state"] == state
         assert any(str(mine) in problem for problem in said["problems"]) == (state != "good"), said["problems"]
 
@@ -159,7 +177,7 @@ def test_what_is_missing_is_one_line(tuned, nodes, tmp_path):
     output = tmp_path / "never.json"
     sealing = sealing_of(tmp_path, nodes)
     (tmp_path / "config" / "cryptmpi" / "job.key").unlink()
-    done = cryptmpi(sealing, "tune", "--quick", "--hosts", "node1,node2", "--mpi", MPI.mpiexec, "--rsh", nodes.rsh, "--folder", tmp_path / "work",
-                    "-o", output, status=1)
+    done = cryptmpi(nodes, sealing, "tune", "--quick", "--hosts", "node1,node2", "--mpi", MPI.mpiexec, "--rsh", nodes.rsh,
+                    "--folder", tmp_path / "work", "-o", output, status=1)
     assert "keygen" in done.stderr.splitlines()[-1] and done.stderr.splitlines()[-1].startswith("cryptmpi: tune: ")
     assert not output.exists()

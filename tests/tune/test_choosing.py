@@ -30,6 +30,8 @@ def took(plans_of_it, costs=COSTS, sizes=measuring.SIZES):
     (Plan(), 4 * MB, (61440, *[254464] * 16, 61440)),
     (Plan(16 * KB, 128 * KB, 2), 64 * KB + 1, (16384, 32832, 16321)),
     (Plan(64 * KB, MB, 2), 128 * KB, (65536, 65536)),
+    (Plan(64 * KB, MB, 2), 192 * KB - 1, (65536, 131071)),
+    (Plan(64 * KB, MB, 2), 192 * KB, (65536, 65536, 65536)),
 ])
 def test_messages_are_cut_as_the_library_cuts_them(plan, size, pieces):
     assert plan.pieces(size) == pieces

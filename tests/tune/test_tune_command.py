@@ -1,6 +1,7 @@
 """`cryptmpi tune` without jobs: what it says of mistakes and of what is missing, and what it explains."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -28,7 +29,7 @@ def content():
             "costs": {"message_s": 1 * US, "segment_s": 2 * US, "slower": 1.0, "busy": 0.5},
             "measurements": {"plain": [{"size": 1, "us": 8.0}], "sealed": []}}
     as_if = profile.of(made)
-    made["measurements"]["sealed"] = [{"size": size, "us": as_if.time(size) / US / (1.1 if size == MB else 1.0)} for size in (1, 64 * KB, MB)]
+    made["measurements"]["sealed"] = [{"size": size, "us": as_if.time(size) / US / (1.1 if size == MB else 1.0)} for size in (1, 512 * KB, MB)]
     return made
 
 
@@ -66,8 +67,9 @@ def test_explain_prints_a_table(file, capsys):
     status, out, err = run(capsys, "--explain", "--profile", file)
     assert (status, err) == (0, "")
     assert "between a and b" in out and "I 2, C by M 1, 8 x P" in out and "BUSY" not in out
-    assert "16,384, 8 of 125,312, 15,168 B; 2 in flight" not in out  # that would be of the first row, at 1 MB
-    assert "61,440, 4 of 231,424, 61,440 B; 4 in flight" in out
+    rows = dict(re.findall(r"^ *(\S+ (?:B|KB|MB))  (whole|in .* in flight) ", out, re.M))
+    assert rows["128 KB"] == "whole" and rows["1 MB"] == "in 6: 61,440 + 4 x 231,424 + 61,440 B, 4 in flight"
+    assert rows["512 KB"] == "in 6: 16,384 + 4 x 122,880 + 16,384 B, 2 in flight"
     assert "Predicted against measured: 0 % off, by the median" in out
 
 

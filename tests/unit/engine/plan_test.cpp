@@ -67,6 +67,8 @@ TEST(Plan, CutsMessagesAsPredictionsDo) {
     plan.edge = 64 << 10;
     plan.segment = 1 << 20;
     expect(plan, 128 << 10, 65536, 131072, 65536);
+    expect(plan, (192 << 10) - 1, 65536, 196608, 131071);
+    expect(plan, 192 << 10, 65536, 65536, 65536);
 }
 
 TEST(Plan, MakesSegmentsLargerRatherThanTooMany) {

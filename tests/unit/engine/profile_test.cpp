@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -136,8 +137,16 @@ TEST(Profile, OutOfBoundsIsNone) {
     };
     bounds("largest_whole", 64 * kKB, 256 * kKB);
     bounds("edge", 1 * kKB, 64 * kKB);
-    bounds("segment", 16 * kKB, 1024 * kKB);
     bounds("in_flight", 1, 16);
+}
+
+TEST(Profile, OfSegmentsOutOfBoundsIsNone) {
+    for (const std::size_t edge : {Profile::kLeastEdge, 16 * kKB}) {
+        for (const std::size_t segment : {16 * kKB, 1024 * kKB})
+            EXPECT_EQ(wrong_with("/plan/rows/1", row(nullptr, edge, segment, 1)), "") << segment;
+        for (const std::size_t segment : {std::size_t{0}, 16 * kKB - 1, 1024 * kKB + 1, SIZE_MAX})
+            EXPECT_NE(wrong_with("/plan/rows/1", row(nullptr, edge, segment, 1)), "") << segment;
+    }
 }
 
 TEST(Profile, HasRowsThatAscend) {
@@ -158,22 +167,38 @@ TEST(Profile, HasRowsThatAscend) {
     EXPECT_NE(wrong_with("/plan/rows", rows), "") << "too many rows";
 }
 
-/// The worst that a profile may say: such messages can be announced, and never need more memory than default ones.
+TEST(Profile, HasNoSegmentShorterThanItsEdge) {
+    EXPECT_EQ(wrong_with("/plan/rows/0", row(512 * kKB, 32 * kKB, 32 * kKB, 1)), "");
+    EXPECT_NE(wrong_with("/plan/rows/0", row(512 * kKB, 32 * kKB, 32 * kKB - 1, 1)), "");
+}
+
+/// The worst that a profile may say: such messages can be announced, in segments that are worth their while.
 TEST(Profile, WithinBoundsKeepsTheProtocol) {
-    for (const std::size_t edge : {Profile::kLeastEdge, Plan::kAlwaysWhole}) {
-        for (const std::size_t segment : {Profile::kLeastSegment, Profile::kMostSegment}) {
+    for (const std::size_t edge : {Profile::kLeastEdge, Profile::kLeastSegment - 1, Plan::kAlwaysWhole}) {
+        for (const std::size_t segment :
+             {std::max(edge, Profile::kLeastSegment), edge + 65 * kKB, Profile::kMostSegment}) {
             Plan plan;
             plan.edge = edge;
             plan.segment = segment;
-            plan.largest_whole = Plan::kAlwaysWhole;
-            for (const std::uint64_t length :
-                 {std::uint64_t{Plan::kAlwaysWhole} + 1, std::uint64_t{2 * edge}, std::uint64_t{2 * edge + 1},
-                  std::uint64_t{1} << 20, std::uint64_t{1} << 32, std::uint64_t{1} << 40}) {
+            const std::uint64_t most = std::uint64_t{Plan::kMostSegments} * segment;
+            std::set<std::uint64_t> lengths = {std::uint64_t{1} << 20, std::uint64_t{1} << 32, std::uint64_t{1} << 40};
+            for (std::uint64_t length = Plan::kAlwaysWhole + 1; length < 8 * Plan::kAlwaysWhole; length += 251)
+                lengths.insert(length);
+            for (const std::size_t size : {edge, segment}) {
+                for (const std::uint64_t many : {2, 3, 4})
+                    lengths.insert({many * size, many * size + 1, many * size + 64});
+                for (std::uint64_t beside = 0; beside < 8 * size; beside += size / 4)
+                    lengths.insert(most - 4 * size + beside);
+            }
+            for (const std::uint64_t length : lengths) {
+                if (!Plan::may_be_in_segments(length)) continue;
                 const auto [first, others] = plan.segments_of(length);
                 std::uint8_t payload[seal::kAnnouncementSize];
                 seal::write_announcement({length, first, others, 0}, payload);
-                EXPECT_TRUE(seal::read_announcement(payload)) << edge << " " << segment << " " << length;
-                EXPECT_LE(first, length);
+                ASSERT_TRUE(seal::read_announcement(payload)) << edge << " " << segment << " " << length;
+                ASSERT_LT(first, length);
+                ASSERT_GE(others, std::min<std::uint64_t>(edge, segment / 2))
+                    << edge << " " << segment << " " << length;
             }
         }
     }
