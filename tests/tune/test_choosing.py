@@ -15,7 +15,7 @@ from tune.plans import KB, MB, Plan, Plans, Row  # noqa: E402
 
 NETWORK = hockney.Network(hockney.Hockney(8e-6, 0.3e-9), hockney.Hockney(20e-6, 0.2e-9), 64 * KB)
 SYSTEM = pipeline.System(NETWORK, max_rate.constant(6e9, 0.1e-6))
-COSTS = pipeline.Costs(1.5e-6, 4e-6, 1.3, 0.4)
+COSTS = pipeline.Costs(1.5e-6, 4e-6, 1.3, 0.4, 0.3)
 
 
 def took(plans_of_it, costs=COSTS, sizes=measuring.SIZES):
@@ -60,6 +60,14 @@ def test_an_end_that_copies_cannot_seal_meanwhile():
     overlapped, alone = (system.time(size, plan, pipeline.Costs(0.0, 0.0, 1.0, busy)) for busy in (0.0, 1.0))
     assert overlapped < 1.2 * size * 1e-9
     assert alone > 1.9 * size * 1e-9
+
+
+def test_segments_travel_as_the_whole_or_as_messages_of_their_size():
+    slow_when_large = hockney.Network(hockney.Hockney(1e-6, 1e-9), hockney.Hockney(2e-6, 3e-9), 300 * KB)
+    system, plan = pipeline.System(slow_when_large, max_rate.constant(1e15)), Plan(32 * KB, 256 * KB, 8)
+    as_pieces, between, as_whole = (system.time(4 * MB, plan, pipeline.Costs(0.0, 0.0, 1.0, 0.0, share)) for share in (0.0, 0.5, 1.0))
+    assert as_pieces == pytest.approx(4 * MB * 1e-9, rel=1e-2) and as_whole == pytest.approx(4 * MB * 3e-9, rel=1e-2)
+    assert between == pytest.approx((as_pieces + as_whole) / 2)
 
 
 def test_few_segments_in_flight_wait_for_the_network():

@@ -26,7 +26,7 @@ def content():
     made = {"format": profile.FORMAT, "made": "2024-05-06T07:08:09Z", "where": "between a and b", "busy": False,
             "fingerprint": {"processor": "P", "processors": 8, "cipher": "C", "module": "M 1", "mpi": "I 2", "abi": "A"},
             "plan": CHOSEN.as_json(), "model": fit.fitted(found, (32 * KB, MB), relative=True),
-            "costs": {"message_s": 1 * US, "segment_s": 2 * US, "slower": 1.0, "busy": 0.5},
+            "costs": {"message_s": 1 * US, "segment_s": 2 * US, "slower": 1.0, "busy": 0.5, "as_whole": 0.5},
             "measurements": {"plain": [{"size": 1, "us": 8.0}], "sealed": []}}
     as_if = profile.of(made)
     made["measurements"]["sealed"] = [{"size": size, "us": as_if.time(size) / US / (1.1 if size == MB else 1.0)} for size in (1, 512 * KB, MB)]
