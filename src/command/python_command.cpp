@@ -72,7 +72,7 @@ std::optional<Words> lacks(const fs::path& python, const Words& modules) {
 
 std::string joined(const Words& words, const std::string& before = {}) {
     std::string text;
-    for (const auto& word : words) text += (text.empty() ? "" : " ") + before + word;
+    for (const auto& word : words) text.append(text.empty() ? "" : " ").append(before).append(word);
     return text;
 }
 
