@@ -95,7 +95,11 @@ int share_small(const Call& call, const Nodes& nodes, int from, std::uint8_t* at
     const bool mine = call.communicator.rank() == from;
     if (mine) {
         *all.data() = static_cast<std::uint8_t>(word);
-        std::copy_n(at, size, all.data() + 1);
+        if (word == Word::whole) {
+            std::copy_n(at, size, all.data() + 1);
+        } else {
+            std::fill_n(all.data() + 1, size, std::uint8_t{0});
+        }
     }
     const int code =
         call.layer.mpi.Bcast(all.data(), static_cast<int>(1 + size), MPI_BYTE, nodes.place_on_node(from), nodes.own());
@@ -108,7 +112,7 @@ int share_small(const Call& call, const Nodes& nodes, int from, std::uint8_t* at
 int share_large(const Call& call, const Nodes& nodes, int from, std::uint8_t* at, std::size_t size, Word& word) {
     const int place = nodes.place_on_node(from);
     const int code = call.layer.mpi.Bcast(&word, 1, MPI_BYTE, place, nodes.own());
-    if (code != MPI_SUCCESS) return code;
+    if (code != MPI_SUCCESS || word != Word::whole) return code;
     const ByteCount bytes(call.layer.mpi, size);
     return call.layer.mpi.Bcast(at, bytes.count(), bytes.type(), place, nodes.own());
 }
@@ -121,8 +125,11 @@ int share_on_node(const Call& call, int from, std::uint8_t* at, std::size_t size
     Word word = code == MPI_SUCCESS ? Word::whole : Word::broken;
     const int shared = size <= kSharedInOne ? share_small(call, nodes, from, at, size, word)
                                             : share_large(call, nodes, from, at, size, word);
-    if (code != MPI_SUCCESS || shared != MPI_SUCCESS) return code != MPI_SUCCESS ? code : shared;
-    if (word == Word::whole) return MPI_SUCCESS;
+    if (code != MPI_SUCCESS) return code;
+    if (shared == MPI_SUCCESS && word == Word::whole) return MPI_SUCCESS;
+    // What the receiver had must not look like the result.
+    if (call.communicator.rank() != from) std::fill_n(at, size, std::uint8_t{0});
+    if (shared != MPI_SUCCESS) return shared;
     return call.layer.raise(
         call.communicator.handle(),
         "a collective operation failed on rank " + std::to_string(from) + " of the communicator, of this node");

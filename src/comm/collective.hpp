@@ -58,7 +58,8 @@ int seal_bytes_for_all(const Call& call, const std::uint8_t* at, std::size_t siz
 int open_bytes_of_all(const Call& call, int from, const std::uint8_t* wire, std::size_t size, std::uint8_t* out);
 
 /// What one rank of this node has, `code` saying whether it came whole, goes to all others of the node, which MPI
-/// brings it to. Returns the code. `size` bytes at `at`, all zeros where they did not come.
+/// brings it to. Returns the code. `size` bytes at `at`, which become zeros where they did not come; what did not come
+/// whole to `from` is not shared, and stays as it is there.
 int share_on_node(const Call& call, int from, std::uint8_t* at, std::size_t size, int code);
 
 /// From the user's buffer to another one of his, of the same size.

@@ -192,6 +192,7 @@ namespace {
 class Pieces {
 public:
     explicit Pieces(std::size_t size) : size_(size), piece_(size > 2 * kPiece ? kPiece : std::max(size, kLeast)) {}
+    std::size_t total() const { return size_; }
     std::uint64_t count() const { return std::max<std::uint64_t>(1, (size_ + piece_ - 1) / piece_); }
     std::size_t offset(std::uint64_t i) const { return i * piece_; }
     std::size_t size(std::uint64_t i) const { return std::min(piece_, size_ - offset(i)); }
@@ -215,32 +216,34 @@ int broadcast_to_leaders(const Call& call, int from, std::uint8_t* at, const Pie
     const int place = nodes.place_of_leader(from);
     const bool sends = call.communicator.rank() == from;
     Travelling travelling[kInFlight];
+    // After an error the others still get all pieces, which they wait for; nothing of the data is in them.
     const auto begin = [&](std::uint64_t i) {
         Travelling& one = travelling[i % kInFlight];
         one.wire = call.layer.buffer(pieces.size(i) + kMessageOverhead);
-        // After an error the others still get all pieces, which they wait for; nothing of the data is in them.
         if (sends && code == MPI_SUCCESS) {
             code = seal_bytes_for_all(block_of(call, i), at + pieces.offset(i), pieces.size(i), one.wire.data());
         }
         if (sends && code != MPI_SUCCESS) std::fill_n(one.wire.data(), one.wire.size(), std::uint8_t{0});
         const ByteCount bytes(mpi, one.wire.size());
-        if (pieces.count() == 1) return mpi.Bcast(one.wire.data(), bytes.count(), bytes.type(), place, nodes.leaders());
-        return mpi.Ibcast(one.wire.data(), bytes.count(), bytes.type(), place, nodes.leaders(), &one.request);
+        const int begun =
+            pieces.count() == 1
+                ? mpi.Bcast(one.wire.data(), bytes.count(), bytes.type(), place, nodes.leaders())
+                : mpi.Ibcast(one.wire.data(), bytes.count(), bytes.type(), place, nodes.leaders(), &one.request);
+        if (begun != MPI_SUCCESS) code = begun;
     };
     const auto end = [&](std::uint64_t i) {
         Travelling& one = travelling[i % kInFlight];
         if (const int waited = mpi.Wait(&one.request, MPI_STATUS_IGNORE); waited != MPI_SUCCESS) code = waited;
         if (sends || code != MPI_SUCCESS) return;
         code = open_bytes_of_all(block_of(call, i), from, one.wire.data(), pieces.size(i), at + pieces.offset(i));
-        if (code != MPI_SUCCESS) std::fill_n(at, pieces.offset(i), std::uint8_t{0});
     };
     const std::uint64_t count = pieces.count();
     for (std::uint64_t i = 0; i < count + kInFlight - 1; ++i) {
         if (i >= kInFlight - 1 && i - (kInFlight - 1) < count) end(i - (kInFlight - 1));
-        if (i < count) {
-            if (const int begun = begin(i); begun != MPI_SUCCESS) return begun;
-        }
+        if (i < count) begin(i);
     }
+    // Neither the pieces that came nor what was there before must look like the data.
+    if (!sends && code != MPI_SUCCESS) std::fill_n(at, pieces.total(), std::uint8_t{0});
     return code;
 }
 
@@ -266,8 +269,9 @@ int broadcast(Layer& layer, Communicator& communicator, const UserBuffer& buffer
         code = broadcast_to_leaders(call, sender, at, pieces, code);
     }
     if (!at_root || sender == root) code = share_on_node(call, nodes.leader_of(me), at, buffer.size(), code);
-    if (code != MPI_SUCCESS || has_it || buffer.contiguous() != nullptr) return code;
-    return buffer.unpack(at, buffer.size());
+    if (has_it || buffer.contiguous() != nullptr) return code;
+    const int unpacked = buffer.unpack(at, buffer.size());  // zeros, after an error
+    return code != MPI_SUCCESS ? code : unpacked;
 }
 
 int scatter(Layer& layer, Communicator& communicator, const std::vector<UserBuffer>& blocks, const UserBuffer* mine,

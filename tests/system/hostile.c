@@ -1,23 +1,27 @@
 /* Between CryptMPI and MPI: changes what rank 0 sends, as HOSTILE says. The second message to rank 1 with tag 77 is the
  * victim. What it is replaced by differs from it in one thing: each was the second of its own sender, receiver,
  * communicator and tag, too. Of the large messages, with tag 79, the victims are the announcement of the second, and
- * the third of its segments, which are what rank 0 sends by MPI_Isend on no communicator of the program's. */
+ * the third of its segments, which are what rank 0 sends by MPI_Isend on no communicator of the program's.
+ * "flip for another node" changes every other one of the sealed broadcasts of rank 0, the second of its pieces: those of
+ * whole thousands of bytes, or of a million in four pieces. */
 #include <mpi.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { VICTIM_TAG = 77, LARGE_TAG = 79, MOST = 1 << 20, SEGMENTS = 4 };
+enum { VICTIM_TAG = 77, LARGE_TAG = 79, MOST = 1 << 20, SEGMENTS = 4, SEALED = 24, PIECES = 4 };
 
 typedef int send_function(const void*, int, MPI_Datatype, int, int, MPI_Comm);
 typedef int isend_function(const void*, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request*);
 typedef int receive_function(void*, int, MPI_Datatype, int, int, MPI_Comm, MPI_Status*);
 typedef int bcast_function(void*, int, MPI_Datatype, int, MPI_Comm);
+typedef int ibcast_function(void*, int, MPI_Datatype, int, MPI_Comm, MPI_Request*);
 typedef int rank_function(MPI_Comm, int*);
 
 static send_function* real_send;
 static isend_function* real_isend;
 static receive_function* real_receive;
 static bcast_function* real_bcast;
+static ibcast_function* real_ibcast;
 static rank_function* real_rank;
 
 /* A record as it travelled. */
@@ -89,7 +93,7 @@ static int hostile_receive(void* at, int count, MPI_Datatype type, int from, int
 }
 
 static int hostile_bcast(void* at, int count, MPI_Datatype type, int root, MPI_Comm comm) {
-    static int seen;
+    static int seen, whole;
     int rank;
     real_rank(MPI_COMM_WORLD, &rank);
     if (rank == 0 && root == 0) {
@@ -97,11 +101,21 @@ static int hostile_bcast(void* at, int count, MPI_Datatype type, int root, MPI_C
         if (seen == 1) keep(&other_bcast, at, count);
         if (seen == 2 && is("replay of a collective")) memcpy(at, other_bcast.bytes, (size_t)count);
         if (seen == 2 && is("flip in a collective")) ((unsigned char*)at)[12] ^= 4;
+        if (is("flip for another node") && count % 1000 == SEALED && whole++ % 2 == 0) ((unsigned char*)at)[20] ^= 1;
         if (seen == 2 && is("message in a collective") && other_tag.size == count) {
             memcpy(at, other_tag.bytes, (size_t)count);
         }
     }
     return real_bcast(at, count, type, root, comm);
+}
+
+/* Only pieces are broadcast by it. */
+static int hostile_ibcast(void* at, int count, MPI_Datatype type, int root, MPI_Comm comm, MPI_Request* request) {
+    static int pieces;
+    int rank;
+    real_rank(MPI_COMM_WORLD, &rank);
+    if (rank == 0 && is("flip for another node") && pieces++ % (2 * PIECES) == 1) ((unsigned char*)at)[20] ^= 1;
+    return real_ibcast(at, count, type, root, comm, request);
 }
 
 /* Not sent at all. */
@@ -166,6 +180,10 @@ void* cryptmpi_below(const char* name, void* (*lookup)(const char*)) {
     if (strcmp(name, "PMPI_Bcast") == 0) {
         real_bcast = (bcast_function*)lookup(name);
         return (void*)hostile_bcast;
+    }
+    if (strcmp(name, "PMPI_Ibcast") == 0) {
+        real_ibcast = (ibcast_function*)lookup(name);
+        return (void*)hostile_ibcast;
     }
     return NULL;
 }

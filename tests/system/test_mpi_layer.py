@@ -315,3 +315,19 @@ def test_attack(attack, build, hostile, nodes, tmp_path):
     lines = error_lines(done.output)
     assert all(any(word in line for line in lines) for word in ATTACKS[attack]), lines
     assert attack == "extend" or any("rank 0" in line for line in lines), lines
+
+
+def test_attack_on_collectives_between_nodes(build, hostile, nodes, tmp_path):
+    """All ranks of the node that gets what was changed are told, nothing of it is left with them, and the job goes on."""
+    mpi = stacks.stack("openmpi-4.1.4")
+    program = build(mpi, REPOSITORY / "tests" / "system" / "attacked_nodes.c")
+    sealing = sealing_of(tmp_path, nodes)
+    below = ["env", "HOSTILE=flip for another node", f"CRYPTMPI_INTERNAL_BELOW={hostile}", *sealing.exec_line([program])]
+    done = nodes.run(mpi.command(nodes, 4, below), env={**mpi.env(nodes), **sealing.env()}, timeout=60)
+    assert done.ok and "attacked: went on to the end" in done.output, done.output
+    said = sorted(line for line in done.output.splitlines() if line.startswith("attacked: ") and "rank" in line)
+    expected = sorted(
+        f"attacked: {what}Bcast {size}{gaps} from {root}: rank {rank}: "
+        + ("told, nothing left" if what and rank >= 2 else "success, as sent")
+        for what in ("attacked ", "") for size in (1000, 100000, 1000000) for gaps in ("", " with gaps") for root in (0, 1) for rank in range(4))
+    assert said == expected, done.output
