@@ -10,25 +10,21 @@ std::string describe(int from) {
     return "a block of rank " + std::to_string(from) + " in a collective operation";
 }
 
-/// Flows are for one thread at a time; other threads may be at work on the communicator's messages.
-template <class Work>
-Result<void> guarded(const Call& call, Work work) {
-    const auto guard = call.layer.guard();
-    return work();
-}
+constexpr int kOwn = -1;
 
-template <class Open>
-int open_block(const Call& call, int from, const UserBuffer& buffer, Open open) {
-    engine::Buffer scratch;
-    std::uint8_t* out = buffer.contiguous();
-    if (out == nullptr) {
-        scratch = call.layer.buffer(buffer.size());
-        out = scratch.data();
+/// Work on a block of the rank `from`. Flows are for one thread at a time; other threads may be at work on the
+/// communicator's messages.
+template <class Work>
+int guarded(const Call& call, int from, Work work) {
+    const auto done = [&] {
+        const auto guard = call.layer.guard();
+        return work();
+    }();
+    if (done) [[likely]] {
+        return MPI_SUCCESS;
     }
-    if (auto done = guarded(call, [&] { return open(out); }); !done) {
-        return call.layer.raise(call.communicator.handle(), describe(from) + " " + done.error().line);
-    }
-    return buffer.contiguous() != nullptr ? MPI_SUCCESS : buffer.unpack(out, buffer.size());
+    const std::string& line = done.error().line;
+    return call.layer.raise(call.communicator.handle(), from == kOwn ? line : describe(from) + " " + line);
 }
 
 template <class Seal>
@@ -36,50 +32,58 @@ int seal_block(const Call& call, const UserBuffer& buffer, Seal seal) {
     engine::Buffer scratch;
     const std::uint8_t* at = nullptr;
     if (const int code = plain_bytes(call.layer.pool(), buffer, scratch, at); code != MPI_SUCCESS) return code;
-    if (auto done = guarded(call, [&] { return seal(at); }); !done)
-        return call.layer.raise(call.communicator.handle(), done.error().line);
-    return MPI_SUCCESS;
+    return seal(at);
+}
+
+template <class Open>
+int open_block(const Call& call, const UserBuffer& buffer, Open open) {
+    if (buffer.contiguous() != nullptr) return open(buffer.contiguous());
+    const auto scratch = call.layer.buffer(buffer.size());
+    const int code = open(scratch.data());
+    const int unpacked = buffer.unpack(scratch.data(), buffer.size());  // zeros, after an error
+    return code != MPI_SUCCESS ? code : unpacked;
 }
 
 }  // namespace
 
-int seal_block_for(const Call& call, int to, const UserBuffer& buffer, std::uint8_t* wire) {
-    return seal_block(call, buffer, [&](const std::uint8_t* at) {
-        return call.communicator.seal_for(to, call.lane, call.number, at, buffer.size(), wire);
-    });
-}
-
-int seal_block_for_all(const Call& call, const UserBuffer& buffer, std::uint8_t* wire) {
-    return seal_block(call, buffer, [&](const std::uint8_t* at) {
-        return call.communicator.seal_for_all(call.lane, call.number, at, buffer.size(), wire);
-    });
-}
-
-int open_block_from(const Call& call, int from, const std::uint8_t* wire, const UserBuffer& buffer) {
-    return open_block(call, from, buffer, [&](std::uint8_t* out) {
-        return call.communicator.open_from(from, call.lane, call.number, wire, buffer.size() + seal::kMessageOverhead,
-                                           out);
-    });
-}
-
-int open_block_of_all(const Call& call, int from, const std::uint8_t* wire, const UserBuffer& buffer) {
-    return open_block(call, from, buffer, [&](std::uint8_t* out) {
-        return call.communicator.open_for_all(from, call.lane, call.number, wire,
-                                              buffer.size() + seal::kMessageOverhead, out);
-    });
+int seal_bytes_for(const Call& call, int to, const std::uint8_t* at, std::size_t size, std::uint8_t* wire) {
+    return guarded(call, kOwn, [&] { return call.communicator.seal_for(to, call.lane, call.number, at, size, wire); });
 }
 
 int seal_bytes_for_all(const Call& call, const std::uint8_t* at, std::size_t size, std::uint8_t* wire) {
-    auto done = guarded(call, [&] { return call.communicator.seal_for_all(call.lane, call.number, at, size, wire); });
-    return done ? MPI_SUCCESS : call.layer.raise(call.communicator.handle(), done.error().line);
+    return guarded(call, kOwn, [&] { return call.communicator.seal_for_all(call.lane, call.number, at, size, wire); });
+}
+
+int open_bytes_from(const Call& call, int from, const std::uint8_t* wire, std::size_t size, std::uint8_t* out) {
+    return guarded(call, from, [&] {
+        return call.communicator.open_from(from, call.lane, call.number, wire, size + seal::kMessageOverhead, out);
+    });
 }
 
 int open_bytes_of_all(const Call& call, int from, const std::uint8_t* wire, std::size_t size, std::uint8_t* out) {
-    auto done = guarded(call, [&] {
+    return guarded(call, from, [&] {
         return call.communicator.open_for_all(from, call.lane, call.number, wire, size + seal::kMessageOverhead, out);
     });
-    if (done) return MPI_SUCCESS;
-    return call.layer.raise(call.communicator.handle(), describe(from) + " " + done.error().line);
+}
+
+int seal_block_for(const Call& call, int to, const UserBuffer& buffer, std::uint8_t* wire) {
+    return seal_block(call, buffer,
+                      [&](const std::uint8_t* at) { return seal_bytes_for(call, to, at, buffer.size(), wire); });
+}
+
+int seal_block_for_all(const Call& call, const UserBuffer& buffer, std::uint8_t* wire) {
+    return seal_block(call, buffer,
+                      [&](const std::uint8_t* at) { return seal_bytes_for_all(call, at, buffer.size(), wire); });
+}
+
+int open_block_from(const Call& call, int from, const std::uint8_t* wire, const UserBuffer& buffer) {
+    return open_block(call, buffer,
+                      [&](std::uint8_t* out) { return open_bytes_from(call, from, wire, buffer.size(), out); });
+}
+
+int open_block_of_all(const Call& call, int from, const std::uint8_t* wire, const UserBuffer& buffer) {
+    return open_block(call, buffer,
+                      [&](std::uint8_t* out) { return open_bytes_of_all(call, from, wire, buffer.size(), out); });
 }
 
 namespace {

@@ -45,17 +45,20 @@ inline Call block_of(const Call& call, std::uint64_t before) {
     return {call.layer, call.communicator, call.lane, call.number + before};
 }
 
-/// Seals the user's data at `wire`, for one member or for all.
+/// Seals bytes at `wire`, for one member or for all.
+int seal_bytes_for(const Call& call, int to, const std::uint8_t* at, std::size_t size, std::uint8_t* wire);
+int seal_bytes_for_all(const Call& call, const std::uint8_t* at, std::size_t size, std::uint8_t* wire);
+
+/// Opens a block that has to hold exactly `size` bytes of data. Integrity errors have been raised when these return;
+/// `out` then has zeros.
+int open_bytes_from(const Call& call, int from, const std::uint8_t* wire, std::size_t size, std::uint8_t* out);
+int open_bytes_of_all(const Call& call, int from, const std::uint8_t* wire, std::size_t size, std::uint8_t* out);
+
+/// The same of the data in a user's buffer.
 int seal_block_for(const Call& call, int to, const UserBuffer& buffer, std::uint8_t* wire);
 int seal_block_for_all(const Call& call, const UserBuffer& buffer, std::uint8_t* wire);
-
-/// Opens a block that has to hold exactly the buffer's data. Integrity errors have been raised when this returns.
 int open_block_from(const Call& call, int from, const std::uint8_t* wire, const UserBuffer& buffer);
 int open_block_of_all(const Call& call, int from, const std::uint8_t* wire, const UserBuffer& buffer);
-
-/// The same of bytes, for all members.
-int seal_bytes_for_all(const Call& call, const std::uint8_t* at, std::size_t size, std::uint8_t* wire);
-int open_bytes_of_all(const Call& call, int from, const std::uint8_t* wire, std::size_t size, std::uint8_t* out);
 
 /// What one rank of this node has, `code` saying whether it came whole, goes to all others of the node, which MPI
 /// brings it to. Returns the code. `size` bytes at `at`, which become zeros where they did not come; what did not come
