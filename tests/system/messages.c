@@ -1,6 +1,6 @@
 /* Messages as other encrypted MPIs got them wrong, and calls that are refused: each case checks itself.
  *
- *     messages CASE...    an even number of ranks; those of a node next to each other
+ *     messages CASE...    an even number of ranks, where messages go; those of a node next to each other
  */
 #include <mpi.h>
 #include <pthread.h>
@@ -651,6 +651,158 @@ static void whole_truncated(void) {
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) truncate_one(sizes[i]);
 }
 
+/* Values that collective operations are checked with: what rank r has at place i, and these of the ranks from `first` to
+ * `last` together, added up or, where the order counts, one after the other. */
+static long long value_of(int r, int i, int ordered) {
+    return ordered ? (r + i) % 9 + 1 : (long long)(r + 1) * (i + 3);
+}
+
+static long long value_over(int first, int last, int i, int ordered) {
+    long long all = 0;
+    for (int r = first; r <= last; r++) all = (ordered ? all * 10 : all) + value_of(r, i, ordered);
+    return all;
+}
+
+enum { GAP = -77, MOST_PLACES = 3 * 9001, MOST_RANKS = 16 };
+
+/* Elements of one value; or of two with a gap between them. */
+static int place_of(int i, int gaps) {
+    return gaps ? i / 2 * 3 + i % 2 * 2 : i;
+}
+
+static void add_with_gaps(void* left, void* right, int* length, MPI_Datatype* type) {
+    (void)type;
+    for (int i = 0; i < 2 * *length; i++) ((long long*)right)[place_of(i, 1)] += ((long long*)left)[place_of(i, 1)];
+}
+
+static void append_with_gaps(void* left, void* right, int* length, MPI_Datatype* type) {
+    int one = 1;
+    for (int i = 0; i < 2 * *length; i++) {
+        append((long long*)left + place_of(i, 1), (long long*)right + place_of(i, 1), &one, type);
+    }
+}
+
+struct reduced {
+    const char* what;
+    int gaps, ordered;
+    MPI_Datatype type;
+    MPI_Op op;
+};
+
+static long long values_out[MOST_PLACES], values_in[MOST_PLACES];
+
+static void put(const struct reduced* how, long long* values, int from, int count) {
+    for (int i = 0; i < MOST_PLACES; i++) values[i] = GAP;
+    for (int i = 0; i < count; i++) values[place_of(i, how->gaps)] = value_of(rank, from + i, how->ordered);
+}
+
+/* `count` values, of the ranks from `first` to `last`; after them, and in gaps, nothing was written. */
+static void expect_values(const struct reduced* how, const char* what, int from, int count, int first, int last) {
+    int seen = 0;
+    for (int i = 0; i < count; i++) {
+        const int place = place_of(i, how->gaps);
+        const long long expected = value_over(first, last, from + i, how->ordered);
+        for (; seen < place; seen++) expect(what, (int)values_in[seen], GAP);
+        if (values_in[seen++] == expected) continue;
+        fprintf(stderr, "messages: rank %d: %s, %s of %d values: %lld at %d, expected %lld\n", rank, what, how->what, count,
+                values_in[place], i, expected);
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    for (; seen < MOST_PLACES && seen < place_of(count, how->gaps) + 8; seen++) {
+        expect(what, (int)values_in[seen], GAP);
+    }
+}
+
+/* In place, what is after a result may be written to. */
+static void put_gap_after(const struct reduced* how, int count) {
+    for (int i = count == 0 ? 0 : place_of(count - 1, how->gaps) + 1; i < MOST_PLACES; i++) values_in[i] = GAP;
+}
+
+/* The same twice: from another buffer, and in place. */
+static void reduce_all_ways(const struct reduced* how, int count) {
+    const int values = how->gaps ? 2 * count : count, each = how->gaps ? 2 : 1;
+    int counts[MOST_RANKS], before[MOST_RANKS + 1] = {0};
+    for (int r = 0; r < ranks; r++) {
+        counts[r] = (count + r) / ranks; /* some are larger, or more than none */
+        before[r + 1] = before[r] + counts[r];
+    }
+    for (int in_place = 0; in_place < 2; in_place++) {
+        long long* const room = in_place ? values_in : values_out;
+        const void* const out = in_place ? MPI_IN_PLACE : values_out;
+        const int roots[] = {0, 1, ranks - 1};
+        for (int k = 0; k < 3; k++) {
+            const int sends_it = in_place && rank != roots[k];
+            put(how, values_in, 0, 0);
+            put(how, sends_it ? values_out : room, 0, values);
+            MPI_Reduce(sends_it ? values_out : out, values_in, count, how->type, how->op, roots[k], MPI_COMM_WORLD);
+            if (rank == roots[k]) expect_values(how, "Reduce", 0, values, 0, ranks - 1);
+            if (rank != roots[k]) expect_values(how, "Reduce elsewhere", 0, 0, 0, 0);
+        }
+        put(how, values_in, 0, 0);
+        put(how, room, 0, values);
+        MPI_Allreduce(out, values_in, count, how->type, how->op, MPI_COMM_WORLD);
+        expect_values(how, "Allreduce", 0, values, 0, ranks - 1);
+
+        put(how, values_in, 0, 0);
+        put(how, room, 0, values);
+        MPI_Scan(out, values_in, count, how->type, how->op, MPI_COMM_WORLD);
+        expect_values(how, "Scan", 0, values, 0, rank);
+
+        put(how, values_in, 0, 0);
+        put(how, room, 0, values);
+        MPI_Exscan(out, values_in, count, how->type, how->op, MPI_COMM_WORLD);
+        if (rank > 0) expect_values(how, "Exscan", 0, values, 0, rank - 1);
+
+        put(how, values_in, 0, 0);
+        put(how, room, 0, values);
+        MPI_Reduce_scatter(out, values_in, counts, how->type, how->op, MPI_COMM_WORLD);
+        const int own = counts[rank] * each;
+        if (in_place) put_gap_after(how, own);
+        expect_values(how, "Reduce_scatter", before[rank] * each, own, 0, ranks - 1);
+
+        const int equal = count / ranks;
+        put(how, values_in, 0, 0);
+        put(how, room, 0, equal * ranks * each);
+        MPI_Reduce_scatter_block(out, values_in, equal, how->type, how->op, MPI_COMM_WORLD);
+        if (in_place) put_gap_after(how, equal * each);
+        expect_values(how, "Reduce_scatter_block", rank * equal * each, equal * each, 0, ranks - 1);
+    }
+}
+
+/* Reductions of few and many bytes, whose halves are not equal, and of fewer elements than ranks. */
+static void reductions(void) {
+    static const int counts[] = {0, 1, 2, 5, 1001, 4097, 9001};
+    struct reduced ways[] = {{"added up", 0, 0, MPI_LONG_LONG, MPI_SUM},
+                             {"one after the other", 0, 1, MPI_LONG_LONG, MPI_OP_NULL},
+                             {"added up, with gaps", 1, 0, MPI_DATATYPE_NULL, MPI_OP_NULL},
+                             {"one after the other, with gaps", 1, 1, MPI_DATATYPE_NULL, MPI_OP_NULL}};
+    MPI_Datatype two;
+    MPI_Type_vector(2, 1, 2, MPI_LONG_LONG, &two);
+    MPI_Type_commit(&two);
+    ways[2].type = ways[3].type = two;
+    MPI_Op_create(append, 0, &ways[1].op);
+    MPI_Op_create(add_with_gaps, 1, &ways[2].op);
+    MPI_Op_create(append_with_gaps, 0, &ways[3].op);
+    for (int way = 0; way < 4; way++) {
+        for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) reduce_all_ways(&ways[way], counts[i]);
+    }
+    for (int way = 1; way < 4; way++) MPI_Op_free(&ways[way].op);
+    MPI_Type_free(&two);
+}
+
+/* From each root; around the sizes at which a broadcast goes in pieces, and at which a node shares it otherwise. */
+static void broadcasts(void) {
+    static const int sizes[] = {0, 1, 32767, 32768, 32769, 262145, 524288, 524289, 3000001};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        for (int root = 0; root < ranks; root++) {
+            begin(sizes[i]);
+            unsigned char* const bytes = rank == root ? out_bytes : in_bytes;
+            MPI_Bcast(bytes, sizes[i], MPI_BYTE, root, MPI_COMM_WORLD);
+            expect_bytes("Bcast", bytes, sizes[i], root);
+        }
+    }
+}
+
 enum { THREADS = 4, ROUNDS = 300 };
 
 static void* exchange(void* argument) {
@@ -749,6 +901,8 @@ int main(int argc, char** argv) {
         {"from_nobody", from_nobody},
         {"named_once", named_once},
         {"ordered_reduction", ordered_reduction},
+        {"reductions", reductions},
+        {"broadcasts", broadcasts},
         {"large", large},
         {"large_while_elsewhere", large_while_elsewhere},
         {"large_before_waiting", large_before_waiting},

@@ -12,7 +12,7 @@ from lab import stacks
 from lab.capture import count
 
 CASES = ["many_requests", "tags_out_of_order", "wildcards", "other_sizes", "vectors", "split", "cancel", "from_nobody", "named_once",
-         "ordered_reduction"]
+         "ordered_reduction", "reductions", "broadcasts"]
 LARGE = ["large", "large_while_elsewhere", "large_before_waiting", "large_to_all", "large_probed", "large_matched", "large_persistent", "large_many",
          "large_vectors", "large_truncated", "whole_truncated"]
 # Cases that an MPI gets wrong plain, too.
@@ -130,6 +130,17 @@ def test_all_of_one_node(mpi, build, nodes, tmp_path):
     done = run(mpi, nodes, sealing_of(tmp_path, nodes, scope="all"), [str(program), *cases], 4)
     assert ended(mpi, done, "cases right"), done.output
     assert f"messages: {len(cases)} cases right" in done.output
+
+
+@pytest.mark.parametrize("ranks", [3, 5, 6, 7])
+@pytest.mark.parametrize("name", ["mpich-5.0.2-ofi", "openmpi-4.1.4", "mpich-5.0.2-abi"])
+def test_many_leaders(name, ranks, build, nodes, tmp_path):
+    """Scope "all" makes each rank the leader of a node of its own."""
+    mpi = stacks.stack(name)
+    program = build(mpi, REPOSITORY / "tests" / "system" / "messages.c")
+    done = run(mpi, nodes, sealing_of(tmp_path, nodes, scope="all"), [str(program), "reductions", "broadcasts"], ranks, timeout=120)
+    assert ended(mpi, done, "cases right"), done.output
+    assert "messages: 2 cases right" in done.output and not error_lines(done.output), done.output
 
 
 def test_refused_procedure_that_is_allowed(build, nodes, tmp_path):
