@@ -28,10 +28,20 @@ int guarded(const Call& call, int from, Work work) {
 }
 
 template <class Seal>
-int seal_block(const Call& call, const UserBuffer& buffer, Seal seal) {
+int seal_bytes(const Call& call, std::size_t size, std::uint8_t* wire, Seal seal) {
+    const int code = guarded(call, kOwn, seal);
+    if (code != MPI_SUCCESS) void_block(wire, size);
+    return code;
+}
+
+template <class Seal>
+int seal_block(const Call& call, const UserBuffer& buffer, std::uint8_t* wire, Seal seal) {
     engine::Buffer scratch;
     const std::uint8_t* at = nullptr;
-    if (const int code = plain_bytes(call.layer.pool(), buffer, scratch, at); code != MPI_SUCCESS) return code;
+    if (const int code = plain_bytes(call.layer.pool(), buffer, scratch, at); code != MPI_SUCCESS) {
+        void_block(wire, buffer.size());
+        return code;
+    }
     return seal(at);
 }
 
@@ -40,18 +50,23 @@ int open_block(const Call& call, const UserBuffer& buffer, Open open) {
     if (buffer.contiguous() != nullptr) return open(buffer.contiguous());
     const auto scratch = call.layer.buffer(buffer.size());
     const int code = open(scratch.data());
-    const int unpacked = buffer.unpack(scratch.data(), buffer.size());  // zeros, after an error
-    return code != MPI_SUCCESS ? code : unpacked;
+    return first_of(code, buffer.unpack(scratch.data(), buffer.size()));  // zeros, after an error
 }
 
 }  // namespace
 
+void void_block(std::uint8_t* wire, std::size_t size) {
+    std::fill_n(wire, size + seal::kMessageOverhead, std::uint8_t{0});
+}
+
 int seal_bytes_for(const Call& call, int to, const std::uint8_t* at, std::size_t size, std::uint8_t* wire) {
-    return guarded(call, kOwn, [&] { return call.communicator.seal_for(to, call.lane, call.number, at, size, wire); });
+    return seal_bytes(call, size, wire,
+                      [&] { return call.communicator.seal_for(to, call.lane, call.number, at, size, wire); });
 }
 
 int seal_bytes_for_all(const Call& call, const std::uint8_t* at, std::size_t size, std::uint8_t* wire) {
-    return guarded(call, kOwn, [&] { return call.communicator.seal_for_all(call.lane, call.number, at, size, wire); });
+    return seal_bytes(call, size, wire,
+                      [&] { return call.communicator.seal_for_all(call.lane, call.number, at, size, wire); });
 }
 
 int open_bytes_from(const Call& call, int from, const std::uint8_t* wire, std::size_t size, std::uint8_t* out) {
@@ -67,12 +82,12 @@ int open_bytes_of_all(const Call& call, int from, const std::uint8_t* wire, std:
 }
 
 int seal_block_for(const Call& call, int to, const UserBuffer& buffer, std::uint8_t* wire) {
-    return seal_block(call, buffer,
+    return seal_block(call, buffer, wire,
                       [&](const std::uint8_t* at) { return seal_bytes_for(call, to, at, buffer.size(), wire); });
 }
 
 int seal_block_for_all(const Call& call, const UserBuffer& buffer, std::uint8_t* wire) {
-    return seal_block(call, buffer,
+    return seal_block(call, buffer, wire,
                       [&](const std::uint8_t* at) { return seal_bytes_for_all(call, at, buffer.size(), wire); });
 }
 
@@ -127,8 +142,9 @@ int share_on_node(const Call& call, int from, std::uint8_t* at, std::size_t size
     const Nodes& nodes = call.communicator.nodes(call.layer.mpi);
     if (nodes.alone()) return code;
     Word word = code == MPI_SUCCESS ? Word::whole : Word::broken;
-    const int shared = size <= kSharedInOne ? share_small(call, nodes, from, at, size, word)
-                                            : share_large(call, nodes, from, at, size, word);
+    const auto share = size <= kSharedInOne ? share_small : share_large;
+    const int shared =
+        call.layer.pass_on(nodes.own(), call.communicator.handle(), share(call, nodes, from, at, size, word));
     if (code != MPI_SUCCESS) return code;
     if (shared == MPI_SUCCESS && word == Word::whole) return MPI_SUCCESS;
     // What the receiver had must not look like the result.

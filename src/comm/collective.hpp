@@ -33,6 +33,11 @@ struct Call {
 
 constexpr int kNoRoot = 0;
 
+/// The first error of two steps that are both done.
+inline int first_of(int code, int next) {
+    return code != MPI_SUCCESS ? code : next;
+}
+
 /// All members take the same `how_many` numbers for it: one for each block that goes from one rank to the same other
 /// one or to all.
 inline Call begin_call(Layer& layer, Communicator& communicator, CollectiveKind kind, int root = kNoRoot,
@@ -45,7 +50,10 @@ inline Call block_of(const Call& call, std::uint64_t before) {
     return {call.layer, call.communicator, call.lane, call.number + before};
 }
 
-/// Seals bytes at `wire`, for one member or for all.
+/// Zeros, which do not open: what a rank sends after an error, since others wait for it.
+void void_block(std::uint8_t* wire, std::size_t size);
+
+/// Seals bytes at `wire`, for one member or for all. After an error a void block is there.
 int seal_bytes_for(const Call& call, int to, const std::uint8_t* at, std::size_t size, std::uint8_t* wire);
 int seal_bytes_for_all(const Call& call, const std::uint8_t* at, std::size_t size, std::uint8_t* wire);
 
@@ -68,12 +76,12 @@ int share_on_node(const Call& call, int from, std::uint8_t* at, std::size_t size
 /// From the user's buffer to another one of his, of the same size.
 int copy(Layer& layer, const UserBuffer& from, const UserBuffer& to);
 
-/// From the root's buffer to all others.
-int broadcast(Layer& layer, Communicator& communicator, const UserBuffer& buffer, int root);
+/// From the root's buffer to all others. `code`: an error that the rank has come with; those of the root are everybody's.
+int broadcast(Layer& layer, Communicator& communicator, const UserBuffer& buffer, int root, int code = MPI_SUCCESS);
 
 /// The root's block i goes to rank i, into `mine` (null: the root's own stays where it is). `uniform`: all blocks have
-/// one size.
+/// one size. `code` as above.
 int scatter(Layer& layer, Communicator& communicator, const std::vector<UserBuffer>& blocks, const UserBuffer* mine,
-            int root, bool uniform);
+            int root, bool uniform, int code = MPI_SUCCESS);
 
 }  // namespace cryptmpi::comm

@@ -201,6 +201,14 @@ Result<void> Communicator::open_from(int from, std::uint32_t lane, std::uint64_t
     return done;
 }
 
+/// Members that call their operations in one order can all use one communicator; not so several threads.
+Communicator::Address Communicator::address(const interpose::Native& mpi, int rank) {
+    if (layer_.threads_somewhere()) return {own_traffic(mpi), rank, 0};
+    // What an operation that failed left behind is not for those of other communicators. MPI promises tags of 15 bits.
+    const int tag = (id_[0] & 0x7f) << 8 | id_[1];
+    return {layer_.own_traffic(), world_[static_cast<std::size_t>(rank)], tag};
+}
+
 MPI_Comm Communicator::own_traffic(const interpose::Native& mpi) {
     if (own_traffic_ == MPI_COMM_NULL) {
         // Not a duplicate: that would call the program's functions that copy attributes.
@@ -208,6 +216,7 @@ MPI_Comm Communicator::own_traffic(const interpose::Native& mpi) {
         mpi.Comm_group(handle_, &group);
         mpi.Comm_create(handle_, group, &own_traffic_);
         mpi.Group_free(&group);
+        mpi.Comm_set_errhandler(own_traffic_, MPI_ERRORS_RETURN);
     }
     return own_traffic_;
 }
@@ -222,9 +231,15 @@ const Nodes& Communicator::nodes(const interpose::Native& mpi) {
             const auto& node = layer_.nodes()[static_cast<std::size_t>(world_[i])];
             node_of.push_back(all ? static_cast<int>(i) : numbers.emplace(node, static_cast<int>(i)).first->second);
         }
-        nodes_ = std::make_unique<Nodes>(mpi, own_traffic(mpi), rank_, std::move(node_of));
+        auto* const shared = layer_.threads_somewhere() ? nullptr : &layer_.shared_communicators();
+        nodes_ = std::make_unique<Nodes>(mpi, shared, handle_, rank_, world_, std::move(node_of));
     }
     return *nodes_;
+}
+
+void Communicator::prepare(const interpose::Native& mpi) {
+    nodes(mpi);
+    if (layer_.threads_somewhere()) own_traffic(mpi);
 }
 
 void Communicator::free_own_traffic(const interpose::Native& mpi) {

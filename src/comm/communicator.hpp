@@ -85,11 +85,17 @@ public:
     /// The first that such a receive matches, which no receive finds with MPI any more; null: none.
     std::unique_ptr<Held> take_held(int from, int tag);
 
-    /// A communicator of the same members for messages of ours, which no receive of the program can match. Made by the
-    /// first collective operation that needs it.
-    MPI_Comm own_traffic(const interpose::Native& mpi);
+    /// Where a message of ours to or from a member of this communicator goes, which no receive of the program can match.
+    struct Address {
+        MPI_Comm comm;
+        int rank;
+        int tag;
+    };
+    Address address(const interpose::Native& mpi, int rank);
     /// Its members by nodes. Made by the first collective operation that needs it.
     const Nodes& nodes(const interpose::Native& mpi);
+    /// Makes what collective operations need, and else the first of them makes.
+    void prepare(const interpose::Native& mpi);
     void free_own_traffic(const interpose::Native& mpi);
 
     // Collective operations. The lane tells the operation and its root, the number is that of the call.
@@ -147,6 +153,7 @@ private:
     Result<seal::MessageSealer*> sealer(std::unique_ptr<seal::MessageSealer>& flow, std::string_view label, int to);
     Result<seal::MessageOpener*> opener(std::unique_ptr<seal::MessageOpener>& flow, std::string_view label, int from,
                                         int to);
+    MPI_Comm own_traffic(const interpose::Native& mpi);
     Result<void> check_order(const Posted& posted, int from, int tag, std::uint64_t number);
 
     Layer& layer_;

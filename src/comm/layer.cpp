@@ -194,12 +194,14 @@ void Layer::make_ways() {
     MPI_Group group = MPI_GROUP_NULL;
     mpi.Comm_group(MPI_COMM_WORLD, &group);
     mpi.Comm_create(MPI_COMM_WORLD, group, &ways_.comm);
+    mpi.Comm_create(MPI_COMM_WORLD, group, &own_traffic_);
+    mpi.Comm_set_errhandler(own_traffic_, MPI_ERRORS_RETURN);
     mpi.Group_free(&group);
     int mine = threads_ ? 1 : 0;
     int any = 0;
     mpi.Allreduce(&mine, &any, 1, MPI_INT, MPI_MAX, ways_.comm);
     threads_somewhere_ = any != 0;
-    if (threads_somewhere_) world->nodes(mpi);
+    if (threads_somewhere_) world->prepare(mpi);
     int* most = nullptr;
     int known = 0;
     mpi.Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&most), &known);

@@ -85,6 +85,11 @@ public:
     engine::BufferPool& pool() { return pool_; }
     engine::Buffer buffer(std::size_t size) { return pool_.take(size); }
 
+    /// Of the members of MPI_COMM_WORLD in their order: for messages of collective operations; null while nothing of the
+    /// job leaves the node.
+    MPI_Comm own_traffic() const { return own_traffic_; }
+    SharedCommunicators& shared_communicators() { return shared_communicators_; }
+
     /// What large messages travel by; its communicator is null while nothing of the job leaves the node.
     const Ways& ways() const { return ways_; }
     /// Tells a large message to this rank of MPI_COMM_WORLD from those before it, for as long as they can be on their
@@ -123,6 +128,13 @@ public:
     int raise(MPI_Comm handle, const std::string& line);
     /// The same without the handler: for one of several requests.
     int integrity_error(const std::string& line);
+    /// MPI's code for a call on `ours`, whose errors are those of the program's communicator `handle`.
+    int pass_on(MPI_Comm ours, MPI_Comm handle, int code) const {
+        if (code != MPI_SUCCESS && ours != handle) [[unlikely]] {
+            mpi.Comm_call_errhandler(handle, code);
+        }
+        return code;
+    }
     void count_failed_open() { ++part_.failed_opens; }
     report::Part& part() { return part_; }
 
@@ -167,6 +179,8 @@ private:
     engine::BufferPool pool_;
     Traffic traffic_;
     Ways ways_;
+    MPI_Comm own_traffic_ = MPI_COMM_NULL;
+    SharedCommunicators shared_communicators_;
     std::unordered_map<int, std::uint32_t> marks_;  // by rank of MPI_COMM_WORLD
     std::uint32_t most_marks_ = 32768;              // tags of MPI that every implementation has
     Leftovers leftovers_;

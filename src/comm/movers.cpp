@@ -89,14 +89,15 @@ int gather(Layer& layer, Communicator& communicator, const UserBuffer& own, bool
     if (is_root && !layout.fits()) return too_large(layer, comm);
     if (!is_root) {
         const auto wire = layer.buffer(own.size() + kMessageOverhead);
-        if (const int code = seal_block_for(call, root, own, wire.data()); code != MPI_SUCCESS) return code;
+        const int code = seal_block_for(call, root, own, wire.data());
         const auto size = static_cast<int>(wire.size());
-        return uniform
-                   ? layer.mpi.Gather(wire.data(), size, MPI_BYTE, nullptr, 0, MPI_BYTE, root, comm)
-                   : layer.mpi.Gatherv(wire.data(), size, MPI_BYTE, nullptr, nullptr, nullptr, MPI_BYTE, root, comm);
+        const int gathered =
+            uniform ? layer.mpi.Gather(wire.data(), size, MPI_BYTE, nullptr, 0, MPI_BYTE, root, comm)
+                    : layer.mpi.Gatherv(wire.data(), size, MPI_BYTE, nullptr, nullptr, nullptr, MPI_BYTE, root, comm);
+        return first_of(code, gathered);
     }
     const auto wires = layer.buffer(layout.total());
-    const int code =
+    int code =
         uniform ? layer.mpi.Gather(MPI_IN_PLACE, 0, MPI_BYTE, wires.data(), layout.sizes()[root], MPI_BYTE, root, comm)
                 : layer.mpi.Gatherv(MPI_IN_PLACE, 0, MPI_BYTE, wires.data(), layout.sizes(), layout.places(), MPI_BYTE,
                                     root, comm);
@@ -106,39 +107,39 @@ int gather(Layer& layer, Communicator& communicator, const UserBuffer& own, bool
         if (i == root && in_place) continue;
         const int result =
             i == root ? copy(layer, own, block) : open_block_from(call, i, wires.data() + layout.place(i), block);
-        if (result != MPI_SUCCESS) return result;
+        code = first_of(code, result);
     }
-    return MPI_SUCCESS;
+    return code;
+}
+
+/// Each block goes to all ranks by MPI's own way, and each rank opens it.
+int allgather_by_ranks(const Call& call, const UserBuffer& own, const std::vector<UserBuffer>& blocks,
+                       const Layout& layout, bool uniform) {
+    const MPI_Comm comm = call.communicator.handle();
+    const int me = call.communicator.rank();
+    const auto wires = call.layer.buffer(layout.total());
+    int code = seal_block_for_all(call, own, wires.data() + layout.place(me));
+    const int gathered =
+        uniform ? call.layer.mpi.Allgather(MPI_IN_PLACE, 0, MPI_BYTE, wires.data(), layout.sizes()[me], MPI_BYTE, comm)
+                : call.layer.mpi.Allgatherv(MPI_IN_PLACE, 0, MPI_BYTE, wires.data(), layout.sizes(), layout.places(),
+                                            MPI_BYTE, comm);
+    if (gathered != MPI_SUCCESS) return first_of(code, gathered);
+    for (int i = 0; i < call.communicator.size(); ++i) {
+        if (i == me) continue;
+        const UserBuffer& block = blocks[static_cast<std::size_t>(i)];
+        code = first_of(code, open_block_of_all(call, i, wires.data() + layout.place(i), block));
+    }
+    return code;
 }
 
 int allgather(Layer& layer, Communicator& communicator, const UserBuffer& own, bool in_place,
               const std::vector<UserBuffer>& blocks, bool uniform) {
     const Call call = begin_call(layer, communicator, CollectiveKind::allgather);
-    const MPI_Comm comm = communicator.handle();
-    const int me = communicator.rank();
     const Layout layout(blocks);
-    if (!layout.fits()) return too_large(layer, comm);
-    const auto wires = layer.buffer(layout.total());
-    const UserBuffer& mine = blocks[static_cast<std::size_t>(me)];
-    if (const int code = seal_block_for_all(call, in_place ? mine : own, wires.data() + layout.place(me));
-        code != MPI_SUCCESS) {
-        return code;
-    }
-    const int code =
-        uniform ? layer.mpi.Allgather(MPI_IN_PLACE, 0, MPI_BYTE, wires.data(), layout.sizes()[me], MPI_BYTE, comm)
-                : layer.mpi.Allgatherv(MPI_IN_PLACE, 0, MPI_BYTE, wires.data(), layout.sizes(), layout.places(),
-                                       MPI_BYTE, comm);
-    if (code != MPI_SUCCESS) return code;
-    if (!in_place) {
-        if (const int result = copy(layer, own, mine); result != MPI_SUCCESS) return result;
-    }
-    for (int i = 0; i < communicator.size(); ++i) {
-        if (i == me) continue;
-        const int result =
-            open_block_of_all(call, i, wires.data() + layout.place(i), blocks[static_cast<std::size_t>(i)]);
-        if (result != MPI_SUCCESS) return result;
-    }
-    return MPI_SUCCESS;
+    if (!layout.fits()) return too_large(layer, communicator.handle());
+    const UserBuffer& mine = blocks[static_cast<std::size_t>(communicator.rank())];
+    const int code = allgather_by_ranks(call, in_place ? mine : own, blocks, layout, uniform);
+    return in_place ? code : first_of(code, copy(layer, own, mine));
 }
 
 int alltoall(Layer& layer, Communicator& communicator, const std::vector<UserBuffer>& out,
@@ -152,28 +153,28 @@ int alltoall(Layer& layer, Communicator& communicator, const std::vector<UserBuf
     if (!out_layout.fits() || !in_layout.fits()) return too_large(layer, comm);
     const auto out_wires = layer.buffer(out_layout.total());
     const auto in_wires = layer.buffer(in_layout.total());
+    int code = MPI_SUCCESS;
     for (int i = 0; i < communicator.size(); ++i) {
         if (i == me) continue;
-        const int code =
-            seal_block_for(call, i, sent[static_cast<std::size_t>(i)], out_wires.data() + out_layout.place(i));
-        if (code != MPI_SUCCESS) return code;
+        const UserBuffer& block = sent[static_cast<std::size_t>(i)];
+        code = first_of(code, seal_block_for(call, i, block, out_wires.data() + out_layout.place(i)));
     }
     // A rank's own block never travels: what MPI copies of it is not looked at.
     std::fill_n(out_wires.data() + out_layout.place(me), out_layout.sizes()[me], std::uint8_t{0});
-    const int code = uniform
-                         ? layer.mpi.Alltoall(out_wires.data(), out_layout.sizes()[0], MPI_BYTE, in_wires.data(),
-                                              in_layout.sizes()[0], MPI_BYTE, comm)
-                         : layer.mpi.Alltoallv(out_wires.data(), out_layout.sizes(), out_layout.places(), MPI_BYTE,
-                                               in_wires.data(), in_layout.sizes(), in_layout.places(), MPI_BYTE, comm);
-    if (code != MPI_SUCCESS) return code;
+    const int exchanged =
+        uniform ? layer.mpi.Alltoall(out_wires.data(), out_layout.sizes()[0], MPI_BYTE, in_wires.data(),
+                                     in_layout.sizes()[0], MPI_BYTE, comm)
+                : layer.mpi.Alltoallv(out_wires.data(), out_layout.sizes(), out_layout.places(), MPI_BYTE,
+                                      in_wires.data(), in_layout.sizes(), in_layout.places(), MPI_BYTE, comm);
+    if (exchanged != MPI_SUCCESS) return first_of(code, exchanged);
     for (int i = 0; i < communicator.size(); ++i) {
         const UserBuffer& block = in[static_cast<std::size_t>(i)];
         if (i == me && in_place) continue;
         const int result = i == me ? copy(layer, sent[static_cast<std::size_t>(i)], block)
                                    : open_block_from(call, i, in_wires.data() + in_layout.place(i), block);
-        if (result != MPI_SUCCESS) return result;
+        code = first_of(code, result);
     }
-    return MPI_SUCCESS;
+    return code;
 }
 
 /// The communicator, if its collective operations are sealed and the root is one of its members; else MPI does it, and
@@ -216,6 +217,9 @@ int broadcast_to_leaders(const Call& call, int from, std::uint8_t* at, const Pie
     const int place = nodes.place_of_leader(from);
     const bool sends = call.communicator.rank() == from;
     Travelling travelling[kInFlight];
+    const auto told = [&](int result) {
+        return call.layer.pass_on(nodes.leaders(), call.communicator.handle(), result);
+    };
     // After an error the others still get all pieces, which they wait for; nothing of the data is in them.
     const auto begin = [&](std::uint64_t i) {
         Travelling& one = travelling[i % kInFlight];
@@ -223,17 +227,17 @@ int broadcast_to_leaders(const Call& call, int from, std::uint8_t* at, const Pie
         if (sends && code == MPI_SUCCESS) {
             code = seal_bytes_for_all(block_of(call, i), at + pieces.offset(i), pieces.size(i), one.wire.data());
         }
-        if (sends && code != MPI_SUCCESS) std::fill_n(one.wire.data(), one.wire.size(), std::uint8_t{0});
+        if (sends && code != MPI_SUCCESS) void_block(one.wire.data(), pieces.size(i));
         const ByteCount bytes(mpi, one.wire.size());
         const int begun =
             pieces.count() == 1
                 ? mpi.Bcast(one.wire.data(), bytes.count(), bytes.type(), place, nodes.leaders())
                 : mpi.Ibcast(one.wire.data(), bytes.count(), bytes.type(), place, nodes.leaders(), &one.request);
-        if (begun != MPI_SUCCESS) code = begun;
+        code = first_of(code, told(begun));
     };
     const auto end = [&](std::uint64_t i) {
         Travelling& one = travelling[i % kInFlight];
-        if (const int waited = mpi.Wait(&one.request, MPI_STATUS_IGNORE); waited != MPI_SUCCESS) code = waited;
+        code = first_of(code, told(mpi.Wait(&one.request, MPI_STATUS_IGNORE)));
         if (sends || code != MPI_SUCCESS) return;
         code = open_bytes_of_all(block_of(call, i), from, one.wire.data(), pieces.size(i), at + pieces.offset(i));
     };
@@ -249,7 +253,7 @@ int broadcast_to_leaders(const Call& call, int from, std::uint8_t* at, const Pie
 
 }  // namespace
 
-int broadcast(Layer& layer, Communicator& communicator, const UserBuffer& buffer, int root) {
+int broadcast(Layer& layer, Communicator& communicator, const UserBuffer& buffer, int root, int code) {
     const Pieces pieces(buffer.size());
     const Call call = begin_call(layer, communicator, CollectiveKind::bcast, root, pieces.count());
     const Nodes& nodes = communicator.nodes(layer.mpi);
@@ -262,7 +266,7 @@ int broadcast(Layer& layer, Communicator& communicator, const UserBuffer& buffer
         packed = layer.buffer(buffer.size());
         at = packed.data();
     }
-    int code = has_it && buffer.contiguous() == nullptr ? buffer.pack(at) : MPI_SUCCESS;
+    if (has_it && buffer.contiguous() == nullptr) code = first_of(code, buffer.pack(at));
     const bool at_root = nodes.leader_of(me) == sender;
     if (at_root && sender != root) code = share_on_node(call, root, at, buffer.size(), code);
     if (nodes.is_leader(me) && nodes.all_leaders().size() > 1) {
@@ -270,34 +274,37 @@ int broadcast(Layer& layer, Communicator& communicator, const UserBuffer& buffer
     }
     if (!at_root || sender == root) code = share_on_node(call, nodes.leader_of(me), at, buffer.size(), code);
     if (has_it || buffer.contiguous() != nullptr) return code;
-    const int unpacked = buffer.unpack(at, buffer.size());  // zeros, after an error
-    return code != MPI_SUCCESS ? code : unpacked;
+    return first_of(code, buffer.unpack(at, buffer.size()));  // zeros, after an error
 }
 
 int scatter(Layer& layer, Communicator& communicator, const std::vector<UserBuffer>& blocks, const UserBuffer* mine,
-            int root, bool uniform) {
+            int root, bool uniform, int code) {
     const Call call = begin_call(layer, communicator, CollectiveKind::scatter, root);
     const MPI_Comm comm = communicator.handle();
     if (communicator.rank() != root) {
         const auto wire = layer.buffer(mine->size() + kMessageOverhead);
         const auto size = static_cast<int>(wire.size());
-        const int code =
+        const int scattered =
             uniform ? layer.mpi.Scatter(nullptr, 0, MPI_BYTE, wire.data(), size, MPI_BYTE, root, comm)
                     : layer.mpi.Scatterv(nullptr, nullptr, nullptr, MPI_BYTE, wire.data(), size, MPI_BYTE, root, comm);
-        return code != MPI_SUCCESS ? code : open_block_from(call, root, wire.data(), *mine);
+        if (code != MPI_SUCCESS || scattered != MPI_SUCCESS) return first_of(code, scattered);
+        return open_block_from(call, root, wire.data(), *mine);
     }
     const Layout layout(blocks);
     if (!layout.fits()) return too_large(layer, comm);
     const auto wires = layer.buffer(layout.total());
     for (int i = 0; i < communicator.size(); ++i) {
         if (i == root) continue;
-        const int code = seal_block_for(call, i, blocks[static_cast<std::size_t>(i)], wires.data() + layout.place(i));
-        if (code != MPI_SUCCESS) return code;
+        const UserBuffer& block = blocks[static_cast<std::size_t>(i)];
+        std::uint8_t* const wire = wires.data() + layout.place(i);
+        if (code == MPI_SUCCESS) code = seal_block_for(call, i, block, wire);
+        if (code != MPI_SUCCESS) void_block(wire, block.size());
     }
-    const int code =
+    const int scattered =
         uniform ? layer.mpi.Scatter(wires.data(), layout.sizes()[root], MPI_BYTE, MPI_IN_PLACE, 0, MPI_BYTE, root, comm)
                 : layer.mpi.Scatterv(wires.data(), layout.sizes(), layout.places(), MPI_BYTE, MPI_IN_PLACE, 0, MPI_BYTE,
                                      root, comm);
+    code = first_of(code, scattered);
     if (code != MPI_SUCCESS || mine == nullptr) return code;
     return copy(layer, blocks[static_cast<std::size_t>(root)], *mine);
 }

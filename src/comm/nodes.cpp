@@ -1,31 +1,120 @@
 #include "comm/nodes.hpp"
 
-#include <map>
+#include <numeric>
+#include <utility>
 
 namespace cryptmpi::comm {
+namespace {
 
-Nodes::Nodes(const interpose::Native& native, MPI_Comm comm, int rank, std::vector<int> node_of) : mpi_(native) {
-    const auto mine = node_of[static_cast<std::size_t>(rank)];
+/// While this lives, the errors of a communicator of the program are for us alone.
+class QuietErrors {
+public:
+    QuietErrors(const interpose::Native& native, MPI_Comm comm) : mpi_(native), comm_(comm) {
+        mpi_.Comm_get_errhandler(comm_, &handler_);
+        mpi_.Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+    }
+    ~QuietErrors() {
+        mpi_.Comm_set_errhandler(comm_, handler_);
+        mpi_.Errhandler_free(&handler_);
+    }
+    QuietErrors(const QuietErrors&) = delete;
+    QuietErrors& operator=(const QuietErrors&) = delete;
+
+private:
+    const interpose::Native& mpi_;
+    MPI_Comm comm_;
+    MPI_Errhandler handler_ = MPI_ERRHANDLER_NULL;
+};
+
+}  // namespace
+
+Nodes::Nodes(const interpose::Native& native, SharedCommunicators* shared, MPI_Comm comm, int rank,
+             const std::vector<int>& world, std::vector<int> node_of)
+    : mpi_(native), shared_(shared) {
+    sort(rank, world, node_of);
+    if (all_leaders_.size() != node_of.size()) {
+        find_communicators(comm, rank);
+        if (!anywhere(comm, own_.missing() || peers_.missing())) return;
+        // MPI has none left for all of us. That each rank is a node by itself needs none.
+        free();
+        std::iota(node_of.begin(), node_of.end(), 0);
+        sort(rank, world, node_of);
+    }
+    peers_.comm = comm;
+    peers_.ours = false;
+}
+
+void Nodes::sort(int rank, const std::vector<int>& world, const std::vector<int>& node_of) {
     std::map<int, int> leaders;
+    std::map<int, int> sizes;
+    leader_of_.clear();
+    all_leaders_.clear();
+    place_on_node_.clear();
     for (std::size_t i = 0; i < node_of.size(); ++i) {
         const int member = static_cast<int>(i);
         const auto [found, first] = leaders.emplace(node_of[i], member);
         leader_of_.push_back(found->second);
         if (first) all_leaders_.push_back(member);
-        if (node_of[i] == mine) on_node_.push_back(member);
+        place_on_node_.push_back(sizes[node_of[i]]++);
     }
-    if (all_leaders_.size() == node_of.size()) {
-        leaders_ = comm;
-        return;
+    equal_ = std::all_of(sizes.begin(), sizes.end(), [&](const auto& node) { return node.second == sizes[node_of[0]]; });
+    own_ = {};
+    for (std::size_t i = 0; i < node_of.size(); ++i) {
+        if (leader_of_[i] == leader_of(rank)) own_.members.push_back(static_cast<int>(i));
     }
-    mpi_.Comm_split(comm, leader_of(rank), rank, &own_);
-    mpi_.Comm_split(comm, is_leader(rank) ? 0 : MPI_UNDEFINED, rank, &leaders_);
+    peers_ = {};
+    peers_.members = at_place(place_on_node(rank));
+    for (Part* part : {&own_, &peers_}) {
+        for (const int member : part->members) part->world.push_back(world[static_cast<std::size_t>(member)]);
+    }
+}
+
+std::vector<int> Nodes::at_place(int place) const {
+    std::vector<int> ranks;
+    for (std::size_t i = 0; i < place_on_node_.size(); ++i) {
+        if (place_on_node_[i] == place) ranks.push_back(static_cast<int>(i));
+    }
+    return ranks;
+}
+
+/// Those that other communicators use, and the rest, which all members make together.
+void Nodes::find_communicators(MPI_Comm comm, int rank) {
+    for (Part* part : {&own_, &peers_}) {
+        if (shared_ != nullptr && part->missing()) part->comm = shared_->take(part->world);
+    }
+    int missing[] = {own_.missing() ? 1 : 0, peers_.missing() ? 1 : 0};
+    mpi_.Allreduce(MPI_IN_PLACE, missing, 2, MPI_INT, MPI_MAX, comm);
+    const QuietErrors quiet(mpi_, comm);
+    if (missing[0] != 0) make(own_, comm, leader_of(rank), rank);
+    if (missing[1] != 0) make(peers_, comm, place_on_node(rank), rank);
+}
+
+void Nodes::make(Part& part, MPI_Comm comm, int color, int rank) {
+    const bool wanted = part.missing();
+    MPI_Comm made = MPI_COMM_NULL;
+    const int code = mpi_.Comm_split(comm, wanted ? color : MPI_UNDEFINED, rank, &made);
+    if (code != MPI_SUCCESS || made == MPI_COMM_NULL) return;
+    part.comm = made;
+    mpi_.Comm_set_errhandler(part.comm, MPI_ERRORS_RETURN);
+    if (shared_ != nullptr) shared_->add(part.world, part.comm);
+}
+
+bool Nodes::anywhere(MPI_Comm comm, bool here) const {
+    int somewhere = here ? 1 : 0;
+    mpi_.Allreduce(MPI_IN_PLACE, &somewhere, 1, MPI_INT, MPI_MAX, comm);
+    return somewhere != 0;
 }
 
 void Nodes::free() {
-    if (own_ == MPI_COMM_NULL) return;
-    mpi_.Comm_free(&own_);
-    if (leaders_ != MPI_COMM_NULL) mpi_.Comm_free(&leaders_);
+    for (Part* part : {&own_, &peers_}) {
+        if (!part->ours || part->comm == MPI_COMM_NULL) continue;
+        if (shared_ != nullptr) {
+            shared_->give_back(mpi_, part->world);
+        } else {
+            mpi_.Comm_free(&part->comm);
+        }
+        part->comm = MPI_COMM_NULL;
+    }
 }
 
 }  // namespace cryptmpi::comm

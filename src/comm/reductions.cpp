@@ -53,36 +53,80 @@ struct Operator {
     }
 };
 
-int send_partial(const Call& call, int to, const UserBuffer& partial) {
-    const auto wire = call.layer.buffer(partial.size() + kMessageOverhead);
-    if (const int code = seal_block_for(call, to, partial, wire.data()); code != MPI_SUCCESS) return code;
-    const ByteCount bytes(call.layer.mpi, wire.size());
-    return call.layer.mpi.Send(wire.data(), bytes.count(), bytes.type(), to, 0,
-                               call.communicator.own_traffic(call.layer.mpi));
-}
-
-int receive_partial(const Call& call, int from, const UserBuffer& partial) {
-    const auto wire = call.layer.buffer(partial.size() + kMessageOverhead);
-    const ByteCount bytes(call.layer.mpi, wire.size());
-    const int code = call.layer.mpi.Recv(wire.data(), bytes.count(), bytes.type(), from, 0,
-                                         call.communicator.own_traffic(call.layer.mpi), MPI_STATUS_IGNORE);
-    return code != MPI_SUCCESS ? code : open_block_from(call, from, wire.data(), partial);
-}
-
-int exchange_partials(const Call& call, int peer, const UserBuffer& out, const UserBuffer& in) {
-    const auto out_wire = call.layer.buffer(out.size() + kMessageOverhead);
-    const auto in_wire = call.layer.buffer(in.size() + kMessageOverhead);
-    if (const int code = seal_block_for(call, peer, out, out_wire.data()); code != MPI_SUCCESS) return code;
-    const ByteCount out_bytes(call.layer.mpi, out_wire.size());
-    const ByteCount in_bytes(call.layer.mpi, in_wire.size());
-    const int code = call.layer.mpi.Sendrecv(out_wire.data(), out_bytes.count(), out_bytes.type(), peer, 0,
-                                             in_wire.data(), in_bytes.count(), in_bytes.type(), peer, 0,
-                                             call.communicator.own_traffic(call.layer.mpi), MPI_STATUS_IGNORE);
-    return code != MPI_SUCCESS ? code : open_block_from(call, peer, in_wire.data(), in);
-}
-
 #define CRYPTMPI_TRY(expression) \
     if (const int code_ = (expression); code_ != MPI_SUCCESS) return code_
+
+/// Partial results on their way between ranks, each sealed, and what is made of them. After an error all goes on, with
+/// void blocks: nobody waits for what never comes, and whoever needs the result is told.
+class Partials {
+public:
+    Partials(const Call& call, const Operator& op, int code = MPI_SUCCESS) : call_(call), op_(op), code_(code) {}
+
+    /// The first error.
+    int code() const { return code_; }
+    void failed(int code) { code_ = first_of(code_, code); }
+
+    void send(int to, const UserBuffer& partial) {
+        const auto wire = seal(call_, to, partial);
+        const ByteCount bytes(mpi(), wire.size());
+        const auto there = address(to);
+        told(there, mpi().Send(wire.data(), bytes.count(), bytes.type(), there.rank, there.tag, there.comm));
+    }
+
+    void receive(int from, const UserBuffer& partial) {
+        const auto wire = call_.layer.buffer(partial.size() + kMessageOverhead);
+        const ByteCount bytes(mpi(), wire.size());
+        const auto there = address(from);
+        told(there, mpi().Recv(wire.data(), bytes.count(), bytes.type(), there.rank, there.tag, there.comm,
+                               MPI_STATUS_IGNORE));
+        if (code_ == MPI_SUCCESS) code_ = open_block_from(call_, from, wire.data(), partial);
+    }
+
+    /// `before`: the blocks of this call that went to the peer before.
+    void exchange(int peer, const UserBuffer& out, const UserBuffer& in, std::uint64_t before = 0) {
+        exchange(peer, out, peer, in, before);
+    }
+    void exchange(int to, const UserBuffer& out, int from, const UserBuffer& in, std::uint64_t before = 0) {
+        const Call call = block_of(call_, before);
+        const auto out_wire = seal(call, to, out);
+        const auto in_wire = call.layer.buffer(in.size() + kMessageOverhead);
+        const ByteCount out_bytes(mpi(), out_wire.size());
+        const ByteCount in_bytes(mpi(), in_wire.size());
+        const auto there = address(to);
+        const auto here = address(from);
+        told(there, mpi().Sendrecv(out_wire.data(), out_bytes.count(), out_bytes.type(), there.rank, there.tag,
+                                   in_wire.data(), in_bytes.count(), in_bytes.type(), here.rank, here.tag, here.comm,
+                                   MPI_STATUS_IGNORE));
+        if (code_ == MPI_SUCCESS) code_ = open_block_from(call, from, in_wire.data(), in);
+    }
+
+    /// right = left op right
+    void combine(const UserBuffer& left, const UserBuffer& right) { combine(op_, left, right); }
+    void combine(const Operator& op, const UserBuffer& left, const UserBuffer& right) {
+        if (code_ == MPI_SUCCESS) code_ = op.combine(left, right);
+    }
+    void copy(const UserBuffer& from, const UserBuffer& to) {
+        if (code_ == MPI_SUCCESS) code_ = comm::copy(call_.layer, from, to);
+    }
+
+private:
+    using Address = Communicator::Address;
+    const interpose::Native& mpi() const { return call_.layer.mpi; }
+    Address address(int rank) const { return call_.communicator.address(mpi(), rank); }
+    void told(const Address& address, int code) {
+        code_ = first_of(code_, call_.layer.pass_on(address.comm, call_.communicator.handle(), code));
+    }
+    engine::Buffer seal(const Call& call, int to, const UserBuffer& partial) {
+        auto wire = call.layer.buffer(partial.size() + kMessageOverhead);
+        if (code_ == MPI_SUCCESS) code_ = seal_block_for(call, to, partial, wire.data());
+        if (code_ != MPI_SUCCESS) void_block(wire.data(), partial.size());
+        return wire;
+    }
+
+    const Call& call_;
+    const Operator& op_;
+    int code_;
+};
 
 /// What a reduction is asked to do: each rank's contribution is `own`, in the user's memory at `from`.
 struct Reduction {
@@ -100,25 +144,25 @@ struct Reduction {
     /// Of this node's contributions, `result` of the rank `to` gets the sum, as of all operations here.
     int on_node(int to, const UserBuffer& result) const {
         if (nodes().alone()) return copy(layer, own, result);
-        return CRYPTMPI_NATIVE(Reduce, op.count, from, result.address(), Count{op.count}, op.type, op.op,
-                               nodes().place_on_node(to), nodes().own())(layer.mpi);
+        const int code = CRYPTMPI_NATIVE(Reduce, op.count, from, result.address(), Count{op.count}, op.type, op.op,
+                                         nodes().place_on_node(to), nodes().own())(layer.mpi);
+        return layer.pass_on(nodes().own(), communicator.handle(), code);
     }
 };
 
 /// A binomial tree over `ranks`, whose first is its root. `mine` of that gets the result; `other` is memory to work
 /// with.
-int reduce_along_tree(const Call& call, const Operator& op, const std::vector<int>& ranks, const UserBuffer*& mine,
-                      const UserBuffer*& other) {
-    const auto found = std::find(ranks.begin(), ranks.end(), call.communicator.rank());
+void reduce_along_tree(Partials& partials, int me, const std::vector<int>& ranks, const UserBuffer*& mine,
+                       const UserBuffer*& other) {
+    const auto found = std::find(ranks.begin(), ranks.end(), me);
     const auto place = static_cast<std::size_t>(found - ranks.begin());
     for (std::size_t step = 1; step < ranks.size(); step *= 2) {
-        if ((place & step) != 0) return send_partial(call, ranks[place - step], *mine);
+        if ((place & step) != 0) return partials.send(ranks[place - step], *mine);
         if (place + step >= ranks.size()) continue;
-        CRYPTMPI_TRY(receive_partial(call, ranks[place + step], *other));
-        CRYPTMPI_TRY(op.combine(*mine, *other));
+        partials.receive(ranks[place + step], *other);
+        partials.combine(*mine, *other);
         std::swap(mine, other);
     }
-    return MPI_SUCCESS;
 }
 
 /// From all ranks in their order to rank 0, which sends the result on.
@@ -127,11 +171,13 @@ int reduce_in_order(const Call& call, const Reduction& what, const UserBuffer* i
     const int me = what.communicator.rank();
     std::vector<int> ranks(static_cast<std::size_t>(what.communicator.size()));
     std::iota(ranks.begin(), ranks.end(), 0);
-    CRYPTMPI_TRY(copy(what.layer, what.own, *mine));
-    CRYPTMPI_TRY(reduce_along_tree(call, what.op, ranks, mine, other));
-    if (me == 0 && me != root) return send_partial(call, root, *mine);
-    if (me == root && me != 0) return receive_partial(call, 0, *in);
-    return me == root ? copy(what.layer, *mine, *in) : MPI_SUCCESS;
+    Partials partials(call, what.op);
+    partials.copy(what.own, *mine);
+    reduce_along_tree(partials, me, ranks, mine, other);
+    if (me == 0 && me != root) partials.send(root, *mine);
+    if (me == root && me != 0) partials.receive(0, *in);
+    if (me == root && me == 0) partials.copy(*mine, *in);
+    return partials.code();
 }
 
 /// On each node first, then between one rank of each, the root among them.
@@ -144,10 +190,11 @@ int reduce_by_nodes(const Call& call, const Reduction& what, const UserBuffer* i
     std::rotate(ranks.begin(), ranks.begin() + nodes.place_of_leader(roots_leader), ranks.end());
     ranks.front() = root;
     const int of_node = nodes.leader_of(me) == roots_leader ? root : nodes.leader_of(me);
-    CRYPTMPI_TRY(what.on_node(of_node, *mine));
-    if (me != of_node) return MPI_SUCCESS;
-    CRYPTMPI_TRY(reduce_along_tree(call, what.op, ranks, mine, other));
-    return me == root ? copy(what.layer, *mine, *in) : MPI_SUCCESS;
+    Partials partials(call, what.op, what.on_node(of_node, *mine));
+    if (me != of_node) return partials.code();
+    reduce_along_tree(partials, me, ranks, mine, other);
+    if (me == root) partials.copy(*mine, *in);
+    return partials.code();
 }
 
 /// `in` of the root gets the result.
@@ -166,27 +213,31 @@ int reduce(const Reduction& what, const UserBuffer* in, int root) {
 class AmongLeaders {
 public:
     /// `call` has two numbers: between two leaders, each way, there are two blocks at most.
-    AmongLeaders(const Call& call, const Operator& op)
-        : call_(call), op_(op), leaders_(call.communicator.nodes(call.layer.mpi).all_leaders()) {
+    AmongLeaders(const Call& call, const Operator& op, Partials& partials)
+        : call_(call), op_(op), partials_(partials), leaders_(call.communicator.nodes(call.layer.mpi).all_leaders()) {
         const auto many = static_cast<int>(leaders_.size());
         while (2 * power_ <= many) power_ *= 2;
         pairs_ = many - power_;
     }
 
-    int run(const UserBuffer*& mine, const UserBuffer*& other) {
+    void run(const UserBuffer*& mine, const UserBuffer*& other) {
         const int place = call_.communicator.nodes(call_.layer.mpi).place_of_leader(call_.communicator.rank());
         const bool paired = place < 2 * pairs_;
         if (paired && place % 2 == 0) {
-            CRYPTMPI_TRY(send_partial(call_, rank_at(place + 1), *mine));
-            return receive_partial(call_, rank_at(place + 1), *mine);
+            partials_.send(rank_at(place + 1), *mine);
+            return partials_.receive(rank_at(place + 1), *mine);
         }
         if (paired) {
-            CRYPTMPI_TRY(receive_partial(call_, rank_at(place - 1), *other));
-            CRYPTMPI_TRY(op_.combine(*other, *mine));
+            partials_.receive(rank_at(place - 1), *other);
+            partials_.combine(*other, *mine);
         }
         const int at = paired ? place / 2 : place - pairs_;
-        CRYPTMPI_TRY(halves_pay(*mine) ? by_halves(at, *mine, *other) : by_doubling(at, mine, other));
-        return paired ? send_partial(call_, rank_at(place - 1), *mine) : MPI_SUCCESS;
+        if (halves_pay(*mine)) {
+            partials_.failed(by_halves(at, *mine, *other));
+        } else {
+            by_doubling(at, mine, other);
+        }
+        if (paired) partials_.send(rank_at(place - 1), *mine);
     }
 
 private:
@@ -205,19 +256,18 @@ private:
     }
 
     /// Everything is exchanged with one after the other: few steps.
-    int by_doubling(int at, const UserBuffer*& mine, const UserBuffer*& other) const {
+    void by_doubling(int at, const UserBuffer*& mine, const UserBuffer*& other) {
         for (int step = 1; step < power_; step *= 2) {
             const int peer = at ^ step;
-            CRYPTMPI_TRY(exchange_partials(call_, rank_of(peer), *mine, *other));
+            partials_.exchange(rank_of(peer), *mine, *other);
             // The same order on both sides: results are the same to the last bit.
             if (peer < at) {
-                CRYPTMPI_TRY(op_.combine(*other, *mine));
+                partials_.combine(*other, *mine);
             } else {
-                CRYPTMPI_TRY(op_.combine(*mine, *other));
+                partials_.combine(*mine, *other);
                 std::swap(mine, other);
             }
         }
-        return MPI_SUCCESS;
     }
 
     struct Range {
@@ -230,7 +280,7 @@ private:
     }
 
     /// Each sums up a part of its own, of which all then get all: few bytes.
-    int by_halves(int at, const UserBuffer& mine, const UserBuffer& other) const {
+    int by_halves(int at, const UserBuffer& mine, const UserBuffer& other) {
         std::vector<std::pair<Range, Range>> halves;  // kept, given
         Range whole{0, op_.count};
         for (int step = power_ / 2; step > 0; step /= 2) {
@@ -245,9 +295,8 @@ private:
             CRYPTMPI_TRY(part(mine, given, out));
             CRYPTMPI_TRY(part(other, kept, in));
             CRYPTMPI_TRY(part(mine, kept, own));
-            CRYPTMPI_TRY(exchange_partials(call_, rank_of(at ^ step), out, in));
-            const Operator sum{op_.layer, kept.count, op_.type, op_.op};
-            CRYPTMPI_TRY(sum.combine(in, own));
+            partials_.exchange(rank_of(at ^ step), out, in);
+            partials_.combine({op_.layer, kept.count, op_.type, op_.op}, in, own);
             whole = kept;
         }
         for (int step = 1; step < power_; step *= 2) {
@@ -257,13 +306,14 @@ private:
             UserBuffer in;
             CRYPTMPI_TRY(part(mine, kept, out));
             CRYPTMPI_TRY(part(mine, given, in));
-            CRYPTMPI_TRY(exchange_partials(block_of(call_, 1), rank_of(at ^ step), out, in));
+            partials_.exchange(rank_of(at ^ step), out, in, 1);
         }
         return MPI_SUCCESS;
     }
 
     const Call& call_;
     const Operator& op_;
+    Partials& partials_;
     const std::vector<int>& leaders_;
     int power_ = 1;
     int pairs_ = 0;
@@ -272,8 +322,8 @@ private:
 /// The result on all ranks, in `in`.
 int allreduce(const Reduction& what, const UserBuffer& in) {
     if (!what.commutes()) {
-        CRYPTMPI_TRY(reduce(what, &in, 0));
-        return broadcast(what.layer, what.communicator, in, 0);
+        const int code = reduce(what, &in, 0);
+        return broadcast(what.layer, what.communicator, in, 0, code);
     }
     const Call call = begin_call(what.layer, what.communicator, CollectiveKind::allreduce, kNoRoot, 2);
     const Nodes& nodes = what.nodes();
@@ -284,10 +334,9 @@ int allreduce(const Reduction& what, const UserBuffer& in) {
     CRYPTMPI_TRY(Vector::make(what.layer, what.op.count, what.op.type, second));
     const UserBuffer* mine = &first.view();
     const UserBuffer* other = &second.view();
-    int code = what.on_node(leader, *mine);
-    if (code == MPI_SUCCESS && nodes.is_leader(what.communicator.rank())) {
-        code = AmongLeaders(call, what.op).run(mine, other);
-    }
+    Partials partials(call, what.op, what.on_node(leader, *mine));
+    if (nodes.is_leader(what.communicator.rank())) AmongLeaders(call, what.op, partials).run(mine, other);
+    int code = partials.code();
     engine::Buffer packed;
     std::uint8_t* at = mine->contiguous();
     if (at == nullptr) {
@@ -311,30 +360,32 @@ int scan(Layer& layer, Communicator& communicator, const UserBuffer& own, const 
     const UserBuffer* prefix = &vectors[1].view();   // of the ranks before this one in that group, and this one
     const UserBuffer* other = &vectors[2].view();
     const UserBuffer* spare = &vectors[3].view();
-    CRYPTMPI_TRY(copy(layer, own, *partial));
+    Partials partials(call, op);
+    partials.copy(own, *partial);
     bool has_prefix = !exclusive;
-    if (has_prefix) CRYPTMPI_TRY(copy(layer, own, *prefix));
+    if (has_prefix) partials.copy(own, *prefix);
     for (int step = 1; step < ranks; step *= 2) {
         const int peer = me ^ step;
         if (peer >= ranks) continue;
-        CRYPTMPI_TRY(exchange_partials(call, peer, *partial, *other));
+        partials.exchange(peer, *partial, *other);
         if (peer < me) {
             // prefix = other op prefix; partial = other op partial
             if (has_prefix) {
-                CRYPTMPI_TRY(op.combine(*other, *prefix));
+                partials.combine(*other, *prefix);
             } else {
-                CRYPTMPI_TRY(copy(layer, *other, *prefix));
+                partials.copy(*other, *prefix);
                 has_prefix = true;
             }
-            CRYPTMPI_TRY(op.combine(*other, *partial));
+            partials.combine(*other, *partial);
         } else {
             // partial = partial op other
-            CRYPTMPI_TRY(copy(layer, *other, *spare));
-            CRYPTMPI_TRY(op.combine(*partial, *spare));
+            partials.copy(*other, *spare);
+            partials.combine(*partial, *spare);
             std::swap(partial, spare);
         }
     }
-    return has_prefix ? copy(layer, *prefix, in) : MPI_SUCCESS;
+    if (has_prefix) partials.copy(*prefix, in);
+    return partials.code();
 }
 
 /// The arguments of a reduction as buffers: what this rank puts in, and where the result goes.
@@ -435,8 +486,8 @@ int reduce_scatter(Layer& layer, Communicator& communicator, const void* out, vo
         }
     }
     const Operator sum{layer, total, type, op};
-    CRYPTMPI_TRY(reduce({layer, communicator, sum, own, from}, &whole.view(), 0));
-    return scatter(layer, communicator, blocks, &mine, 0, uniform);
+    const int code = reduce({layer, communicator, sum, own, from}, &whole.view(), 0);
+    return scatter(layer, communicator, blocks, &mine, 0, uniform, code);
 }
 
 }  // namespace

@@ -803,6 +803,63 @@ static void broadcasts(void) {
     }
 }
 
+static void use_communicator(MPI_Comm comm) {
+    int own, size, first = -1, sum = 0;
+    MPI_Comm_rank(comm, &own);
+    MPI_Comm_size(comm, &size);
+    if (own == 0) first = 17;
+    MPI_Bcast(&first, 1, MPI_INT, 0, comm);
+    expect("Bcast on one of many communicators", first, 17);
+    MPI_Allreduce(&own, &sum, 1, MPI_INT, MPI_SUM, comm);
+    expect("Allreduce on one of many communicators", sum, size * (size - 1) / 2);
+}
+
+/* Of all ranks, of all in the opposite order, of all but one, of some. */
+static MPI_Comm one_of_many(int i) {
+    MPI_Comm made;
+    if (i % 4 == 0) MPI_Comm_dup(MPI_COMM_WORLD, &made);
+    if (i % 4 == 1) MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &made);
+    if (i % 4 == 2) MPI_Comm_split(MPI_COMM_WORLD, rank == i / 4 % ranks, rank, &made);
+    if (i % 4 == 3) MPI_Comm_split(MPI_COMM_WORLD, (rank + i / 4) / 2 % 2, rank, &made);
+    return made;
+}
+
+/* Many live at once, and even more one after the other: an MPI has few (MPICH some 2,000). */
+static void many_communicators(void) {
+    enum { LIVE = 600, SHORT_LIVED = 2500 };
+    static MPI_Comm all[LIVE];
+    for (int i = 0; i < LIVE; i++) {
+        all[i] = one_of_many(i);
+        use_communicator(all[i]);
+    }
+    for (int i = LIVE - 1; i >= 0; i--) {
+        use_communicator(all[i]);
+        MPI_Comm_free(&all[i]);
+    }
+    for (int i = 0; i < SHORT_LIVED; i++) {
+        all[0] = one_of_many(i);
+        use_communicator(all[0]);
+        MPI_Comm_free(&all[0]);
+    }
+}
+
+/* As many as there are; and, in place of one of them, one with another order of ranks, for which the layer has nothing. */
+static void all_communicators(void) {
+    enum { MOST = 4000 };
+    static MPI_Comm all[MOST];
+    int made = 0;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    while (made < MOST && MPI_Comm_dup(MPI_COMM_WORLD, &all[made]) == MPI_SUCCESS) use_communicator(all[made++]);
+    if (rank == 0) printf("messages: %d communicators\n", made);
+    expect("an MPI that has none left", made > 0 && made < MOST, 1);
+    MPI_Comm_free(&all[--made]);
+    MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &all[made++]);
+    for (int i = made - 1; i >= 0; i--) {
+        use_communicator(all[i]);
+        MPI_Comm_free(&all[i]);
+    }
+}
+
 enum { THREADS = 4, ROUNDS = 300 };
 
 static void* exchange(void* argument) {
@@ -903,6 +960,8 @@ int main(int argc, char** argv) {
         {"ordered_reduction", ordered_reduction},
         {"reductions", reductions},
         {"broadcasts", broadcasts},
+        {"many_communicators", many_communicators},
+        {"all_communicators", all_communicators},
         {"large", large},
         {"large_while_elsewhere", large_while_elsewhere},
         {"large_before_waiting", large_before_waiting},

@@ -1,5 +1,6 @@
 """The MPI layer: whole jobs under each MPI across two nodes, messages as others got them wrong, and jobs that must not start."""
 
+import re
 import secrets
 import shlex
 import subprocess
@@ -141,6 +142,27 @@ def test_many_leaders(name, ranks, build, nodes, tmp_path):
     done = run(mpi, nodes, sealing_of(tmp_path, nodes, scope="all"), [str(program), "reductions", "broadcasts"], ranks, timeout=120)
     assert ended(mpi, done, "cases right"), done.output
     assert "messages: 2 cases right" in done.output and not error_lines(done.output), done.output
+
+
+@pytest.mark.parametrize("name", ["mpich-5.0.2-ofi", "openmpi-4.1.4", "mpich-5.0.2-abi"])
+def test_many_communicators(name, build, nodes, tmp_path):
+    mpi = stacks.stack(name)
+    program = build(mpi, REPOSITORY / "tests" / "system" / "messages.c")
+    done = run(mpi, nodes, sealing_of(tmp_path, nodes), [str(program), "many_communicators"], 4, timeout=120)
+    assert ended(mpi, done, "cases right") and not error_lines(done.output), done.output
+
+
+@pytest.mark.parametrize("name", ["mpich-5.0.2-ofi", "mpich-5.0.2-abi"])
+def test_all_communicators(name, build, nodes, tmp_path):
+    """As many as MPI has, where it has few, but those that the layer needs for itself."""
+    mpi = stacks.stack(name)
+    program = build(mpi, REPOSITORY / "tests" / "system" / "messages.c")
+    had = []
+    for sealing in (None, sealing_of(tmp_path, nodes)):
+        done = run(mpi, nodes, sealing, [str(program), "all_communicators"], 4, timeout=120)
+        assert ended(mpi, done, "cases right") and not error_lines(done.output), done.output
+        had.append(int(re.search(r"messages: (\d+) communicators", done.output)[1]))
+    assert had[1] >= had[0] - 4, had
 
 
 def test_refused_procedure_that_is_allowed(build, nodes, tmp_path):
