@@ -33,8 +33,7 @@ Nodes::Nodes(const interpose::Native& native, SharedCommunicators* shared, MPI_C
     : mpi_(native), shared_(shared) {
     sort(rank, world, node_of);
     if (all_leaders_.size() != node_of.size()) {
-        find_communicators(comm, rank);
-        if (!anywhere(comm, own_.missing() || peers_.missing())) return;
+        if (find_communicators(comm, rank)) return;
         // MPI has none left for all of us. That each rank is a node by itself needs none.
         free();
         std::iota(node_of.begin(), node_of.end(), 0);
@@ -77,16 +76,22 @@ std::vector<int> Nodes::at_place(int place) const {
     return ranks;
 }
 
-/// Those that other communicators use, and the rest, which all members make together.
-void Nodes::find_communicators(MPI_Comm comm, int rank) {
+/// Those that other communicators use, and the rest, which all members make together. Have all members theirs?
+bool Nodes::find_communicators(MPI_Comm comm, int rank) {
     for (Part* part : {&own_, &peers_}) {
         if (shared_ != nullptr && part->missing()) part->comm = shared_->take(part->world);
     }
     int missing[] = {own_.missing() ? 1 : 0, peers_.missing() ? 1 : 0};
     mpi_.Allreduce(MPI_IN_PLACE, missing, 2, MPI_INT, MPI_MAX, comm);
-    const QuietErrors quiet(mpi_, comm);
-    if (missing[0] != 0) make(own_, comm, leader_of(rank), rank);
-    if (missing[1] != 0) make(peers_, comm, place_on_node(rank), rank);
+    if (missing[0] == 0 && missing[1] == 0) return true;
+    {
+        const QuietErrors quiet(mpi_, comm);
+        if (missing[0] != 0) make(own_, comm, leader_of(rank), rank);
+        if (missing[1] != 0) make(peers_, comm, place_on_node(rank), rank);
+    }
+    int failed = own_.missing() || peers_.missing() ? 1 : 0;
+    mpi_.Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_MAX, comm);
+    return failed == 0;
 }
 
 void Nodes::make(Part& part, MPI_Comm comm, int color, int rank) {
@@ -97,12 +102,6 @@ void Nodes::make(Part& part, MPI_Comm comm, int color, int rank) {
     part.comm = made;
     mpi_.Comm_set_errhandler(part.comm, MPI_ERRORS_RETURN);
     if (shared_ != nullptr) shared_->add(part.world, part.comm);
-}
-
-bool Nodes::anywhere(MPI_Comm comm, bool here) const {
-    int somewhere = here ? 1 : 0;
-    mpi_.Allreduce(MPI_IN_PLACE, &somewhere, 1, MPI_INT, MPI_MAX, comm);
-    return somewhere != 0;
 }
 
 void Nodes::free() {

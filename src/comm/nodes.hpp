@@ -91,9 +91,8 @@ private:
         bool missing() const { return members.size() > 1 && comm == MPI_COMM_NULL; }
     };
     void sort(int rank, const std::vector<int>& world, const std::vector<int>& node_of);
-    void find_communicators(MPI_Comm comm, int rank);
+    bool find_communicators(MPI_Comm comm, int rank);
     void make(Part& part, MPI_Comm comm, int color, int rank);
-    bool anywhere(MPI_Comm comm, bool here) const;
 
     const interpose::Native& mpi_;
     SharedCommunicators* shared_;
