@@ -76,6 +76,10 @@ int share_on_node(const Call& call, int from, std::uint8_t* at, std::size_t size
 /// From the user's buffer to another one of his, of the same size.
 int copy(Layer& layer, const UserBuffer& from, const UserBuffer& to);
 
+/// The block `out[i]` goes to rank i, and what it has for this rank comes to `in[i]`, for all ranks but this one. Between
+/// ranks of one node, where not all is to be sealed, blocks go as they are.
+int exchange(const Call& call, const std::vector<UserBuffer>& out, const std::vector<UserBuffer>& in);
+
 /// From the root's buffer to all others. `code`: an error that the rank has come with; those of the root are everybody's.
 int broadcast(Layer& layer, Communicator& communicator, const UserBuffer& buffer, int root, int code = MPI_SUCCESS);
 

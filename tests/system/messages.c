@@ -803,6 +803,142 @@ static void broadcasts(void) {
     }
 }
 
+/* So much goes from one rank to another; whole pieces, if in pieces. */
+enum { PIECE = 5, STEP = 7 };
+
+static int bytes_between(int from, int to, int size, int varied, int gaps) {
+    const int bytes = varied ? (from + to) % 3 * size / 2 : size;
+    return gaps ? bytes / PIECE * PIECE : bytes;
+}
+
+/* Blocks one after the other; those in `gaps` as pieces of five bytes of seven. */
+static void put_block(unsigned char* at, const unsigned char* packed, int size, int gaps) {
+    for (int i = 0; i < size; i++) at[gaps ? i / PIECE * STEP + i % PIECE : i] = packed[i];
+}
+
+static int room_of(int size, int gaps) {
+    return gaps ? size / PIECE * STEP : size;
+}
+
+static MPI_Datatype type_of(int size, int gaps) {
+    MPI_Datatype type;
+    if (gaps) {
+        MPI_Type_vector(size / PIECE, PIECE, STEP, MPI_BYTE, &type);
+    } else {
+        MPI_Type_contiguous(size, MPI_BYTE, &type);
+    }
+    MPI_Type_commit(&type);
+    return type;
+}
+
+enum { TO_ALL = -1 };
+
+/* What `from` has for each rank `to`, or for all, from `at` on; returns what comes after it. */
+static unsigned char* put_from(unsigned char* at, int from, int to, int size, int gaps) {
+    unsigned char* packed = malloc((size_t)size + 1);
+    fill(packed, size, to == TO_ALL ? from : from * MOST_RANKS + to);
+    put_block(at, packed, size, gaps);
+    free(packed);
+    return at + room_of(size, gaps);
+}
+
+/* All forms of Alltoall: `varied` blocks of several sizes, none among them, of datatypes of their own. */
+static void alltoall(MPI_Comm comm, int size, int varied, int gaps, int in_place) {
+    int me, members, out_counts[MOST_RANKS], out_places[MOST_RANKS], in_counts[MOST_RANKS], in_places[MOST_RANKS];
+    MPI_Datatype out_types[MOST_RANKS], in_types[MOST_RANKS];
+    MPI_Comm_rank(comm, &me);
+    MPI_Comm_size(comm, &members);
+    begin(0);
+    unsigned char* const expected = calloc(1, LARGEST);
+    unsigned char *out = out_bytes, *in = expected;
+    memset(out_bytes, 0, LARGEST);
+    memset(in_bytes, 0, LARGEST);
+    for (int i = 0; i < members; i++) {
+        const int out_size = bytes_between(me, i, size, varied, gaps);
+        const int in_size = bytes_between(i, me, size, varied, gaps);
+        out_counts[i] = gaps ? out_size != 0 : out_size;
+        in_counts[i] = gaps ? in_size != 0 : in_size;
+        out_places[i] = (int)(out - out_bytes);
+        in_places[i] = (int)(in - expected);
+        out_types[i] = type_of(gaps ? out_size : 1, gaps);
+        in_types[i] = type_of(gaps ? in_size : 1, gaps);
+        out = put_from(out, me, i, out_size, gaps);
+        in = put_from(in, i, me, in_size, gaps);
+    }
+    if (in_place) memcpy(in_bytes, out_bytes, LARGEST);
+    const void* const from = in_place ? MPI_IN_PLACE : out_bytes;
+    if (gaps) {
+        MPI_Alltoallw(from, out_counts, out_places, out_types, in_bytes, in_counts, in_places, in_types, comm);
+    } else if (varied) {
+        MPI_Alltoallv(from, out_counts, out_places, MPI_BYTE, in_bytes, in_counts, in_places, MPI_BYTE, comm);
+    } else {
+        MPI_Alltoall(from, size, MPI_BYTE, in_bytes, size, MPI_BYTE, comm);
+    }
+    if (memcmp(in_bytes, expected, LARGEST) != 0) fail("wrong bytes of an Alltoall with blocks of", size, size);
+    for (int i = 0; i < members; i++) {
+        MPI_Type_free(&out_types[i]);
+        MPI_Type_free(&in_types[i]);
+    }
+    free(expected);
+}
+
+/* Blocks of several sizes, if `varied`; into elements with gaps. */
+static void allgather(MPI_Comm comm, int size, int varied, int gaps, int in_place) {
+    int me, members, counts[MOST_RANKS], places[MOST_RANKS];
+    MPI_Comm_rank(comm, &me);
+    MPI_Comm_size(comm, &members);
+    begin(0);
+    unsigned char *const expected = calloc(1, LARGEST), *in = expected;
+    MPI_Datatype type = type_of(gaps ? PIECE : 1, 0), element;
+    /* Elements of five bytes of seven, or of one. */
+    MPI_Type_create_resized(type, 0, gaps ? STEP : 1, &element);
+    MPI_Type_commit(&element);
+    memset(in_bytes, 0, LARGEST);
+    const int each = gaps ? PIECE : 1;
+    for (int i = 0; i < members; i++) {
+        const int bytes = bytes_between(i, 0, size, varied, gaps);
+        counts[i] = bytes / each;
+        places[i] = (int)(in - expected) / (gaps ? STEP : 1);
+        in = put_from(in, i, TO_ALL, bytes, gaps);
+    }
+    fill(out_bytes, counts[me] * each, me);
+    if (in_place) put_from(in_bytes + places[me] * (gaps ? STEP : 1), me, TO_ALL, counts[me] * each, gaps);
+    const void* const from = in_place ? MPI_IN_PLACE : out_bytes;
+    if (varied) {
+        MPI_Allgatherv(from, counts[me] * each, MPI_BYTE, in_bytes, counts, places, element, comm);
+    } else {
+        MPI_Allgather(from, counts[me] * each, MPI_BYTE, in_bytes, counts[me], element, comm);
+    }
+    if (memcmp(in_bytes, expected, LARGEST) != 0) fail("wrong bytes of an Allgather with blocks of", size, size);
+    MPI_Type_free(&type);
+    MPI_Type_free(&element);
+    free(expected);
+}
+
+/* On all ranks; on all with those of the nodes taking turns, on all but one, on two of different nodes. */
+static void on_some_communicators(void (*operation)(MPI_Comm, int, int, int, int)) {
+    static const int sizes[] = {0, 10, 1000, 1024, 1030, 16384, 40000, 300000};
+    MPI_Comm all[4];
+    MPI_Comm_dup(MPI_COMM_WORLD, &all[0]);
+    MPI_Comm_split(MPI_COMM_WORLD, 0, rank % ((ranks + 1) / 2), &all[1]);
+    MPI_Comm_split(MPI_COMM_WORLD, rank == ranks - 1, 0, &all[2]);
+    MPI_Comm_split(MPI_COMM_WORLD, rank % ((ranks + 1) / 2), 0, &all[3]);
+    for (int k = 0; k < 4; k++) {
+        for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+            for (int way = 0; way < 8; way++) operation(all[k], sizes[i], way & 1, way >> 1 & 1, way >> 2);
+        }
+        MPI_Comm_free(&all[k]);
+    }
+}
+
+static void alltoalls(void) {
+    on_some_communicators(alltoall);
+}
+
+static void allgathers(void) {
+    on_some_communicators(allgather);
+}
+
 static void use_communicator(MPI_Comm comm) {
     int own, size, first = -1, sum = 0;
     MPI_Comm_rank(comm, &own);
@@ -960,6 +1096,8 @@ int main(int argc, char** argv) {
         {"ordered_reduction", ordered_reduction},
         {"reductions", reductions},
         {"broadcasts", broadcasts},
+        {"alltoalls", alltoalls},
+        {"allgathers", allgathers},
         {"many_communicators", many_communicators},
         {"all_communicators", all_communicators},
         {"large", large},
