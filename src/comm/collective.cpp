@@ -150,9 +150,13 @@ int share_on_node(const Call& call, int from, std::uint8_t* at, std::size_t size
     // What the receiver had must not look like the result.
     if (call.communicator.rank() != from) std::fill_n(at, size, std::uint8_t{0});
     if (shared != MPI_SUCCESS) return shared;
+    return failed_on_node(call, from);
+}
+
+int failed_on_node(const Call& call, int rank) {
     return call.layer.raise(
         call.communicator.handle(),
-        "a collective operation failed on rank " + std::to_string(from) + " of the communicator, of this node");
+        "a collective operation failed on rank " + std::to_string(rank) + " of the communicator, of this node");
 }
 
 int copy(Layer& layer, const UserBuffer& from, const UserBuffer& to) {

@@ -25,6 +25,7 @@ public:
     // MPI counts the bytes of such an operation by int.
     bool fits() const { return total_ <= INT_MAX; }
     std::size_t total() const { return total_; }
+    std::size_t count() const { return sizes_.size(); }
     const int* sizes() const { return sizes_.data(); }
     const int* places() const { return places_.data(); }
     int place(int rank) const { return places_[static_cast<std::size_t>(rank)]; }
@@ -132,13 +133,26 @@ int allgather_by_ranks(const Call& call, const UserBuffer& own, const std::vecto
     return code;
 }
 
+/// By nodes, each rank opens fewer blocks, and fewer bytes travel between nodes; for which each node has one operation of
+/// MPI's more. What that costs, some microseconds, opens 32 KB. All ranks see the same sizes.
+bool by_nodes_pays(const Nodes& nodes, const Layout& layout) {
+    constexpr std::size_t kOperation = std::size_t{32} << 10;
+    constexpr std::size_t kBlock = 1024;  // bytes that are opened in the time that any block costs
+    if (!nodes.equal() || nodes.all_leaders().size() == layout.count()) return false;
+    const std::size_t saved = layout.count() - nodes.all_leaders().size();
+    return saved * kBlock + layout.total() / layout.count() * saved >= kOperation;
+}
+
 int allgather(Layer& layer, Communicator& communicator, const UserBuffer& own, bool in_place,
               const std::vector<UserBuffer>& blocks, bool uniform) {
     const Call call = begin_call(layer, communicator, CollectiveKind::allgather);
     const Layout layout(blocks);
     if (!layout.fits()) return too_large(layer, communicator.handle());
     const UserBuffer& mine = blocks[static_cast<std::size_t>(communicator.rank())];
-    const int code = allgather_by_ranks(call, in_place ? mine : own, blocks, layout, uniform);
+    const UserBuffer& from = in_place ? mine : own;
+    const int code = by_nodes_pays(communicator.nodes(layer.mpi), layout)
+                         ? allgather_by_nodes(call, from, blocks)
+                         : allgather_by_ranks(call, from, blocks, layout, uniform);
     return in_place ? code : first_of(code, copy(layer, own, mine));
 }
 

@@ -2,8 +2,8 @@
  * victim. What it is replaced by differs from it in one thing: each was the second of its own sender, receiver,
  * communicator and tag, too. Of the large messages, with tag 79, the victims are the announcement of the second, and
  * the third of its segments, which are what rank 0 sends by MPI_Isend on no communicator of the program's.
- * "flip for another node" changes every other one of the sealed broadcasts of rank 0, the second of its pieces: those of
- * whole thousands of bytes, or of a million in four pieces. */
+ * "flip for another node" changes what rank 0 sends to the other one in every other collective operation: blocks of whole
+ * thousands of bytes, in a broadcast also the second of four pieces. */
 #include <mpi.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +15,10 @@ typedef int isend_function(const void*, int, MPI_Datatype, int, int, MPI_Comm, M
 typedef int receive_function(void*, int, MPI_Datatype, int, int, MPI_Comm, MPI_Status*);
 typedef int bcast_function(void*, int, MPI_Datatype, int, MPI_Comm);
 typedef int ibcast_function(void*, int, MPI_Datatype, int, MPI_Comm, MPI_Request*);
+typedef int alltoall_function(const void*, int, MPI_Datatype, void*, int, MPI_Datatype, MPI_Comm);
+typedef int allgatherv_function(const void*, int, MPI_Datatype, void*, const int*, const int*, MPI_Datatype, MPI_Comm);
+typedef int sendrecv_function(const void*, int, MPI_Datatype, int, int, void*, int, MPI_Datatype, int, int, MPI_Comm,
+                              MPI_Status*);
 typedef int rank_function(MPI_Comm, int*);
 
 static send_function* real_send;
@@ -22,6 +26,9 @@ static isend_function* real_isend;
 static receive_function* real_receive;
 static bcast_function* real_bcast;
 static ibcast_function* real_ibcast;
+static alltoall_function *real_alltoall, *real_allgather;
+static allgatherv_function* real_allgatherv;
+static sendrecv_function* real_sendrecv;
 static rank_function* real_rank;
 
 /* A record as it travelled. */
@@ -39,6 +46,45 @@ static void keep(struct record* record, const void* bytes, int size) {
 static int is(const char* attack) {
     const char* wanted = getenv("HOSTILE");
     return wanted != NULL && strcmp(wanted, attack) == 0;
+}
+
+/* Of the sealed blocks in `every` of them, the first. */
+static void flip_for_another_node(const void* at, int size, int* seen, int every) {
+    int rank;
+    real_rank(MPI_COMM_WORLD, &rank);
+    if (rank != 0 || size % 1000 != SEALED || !is("flip for another node")) return;
+    if ((*seen)++ % every == 0) ((unsigned char*)at)[20] ^= 1;
+}
+
+static int hostile_alltoall(const void* out, int out_count, MPI_Datatype out_type, void* in, int in_count,
+                            MPI_Datatype in_type, MPI_Comm comm) {
+    static int seen;
+    flip_for_another_node((const unsigned char*)out + 2 * (size_t)out_count, out_count, &seen, 2);
+    return real_alltoall(out, out_count, out_type, in, in_count, in_type, comm);
+}
+
+static int hostile_allgather(const void* out, int out_count, MPI_Datatype out_type, void* in, int in_count,
+                             MPI_Datatype in_type, MPI_Comm comm) {
+    static int seen;
+    flip_for_another_node(in, in_count, &seen, 2);
+    return real_allgather(out, out_count, out_type, in, in_count, in_type, comm);
+}
+
+static int hostile_allgatherv(const void* out, int out_count, MPI_Datatype out_type, void* in, const int* counts,
+                              const int* places, MPI_Datatype in_type, MPI_Comm comm) {
+    static int seen;
+    flip_for_another_node((unsigned char*)in + places[0], counts[0], &seen, 2);
+    return real_allgatherv(out, out_count, out_type, in, counts, places, in_type, comm);
+}
+
+/* By doubling, there is one of them in an operation; by halves, two, of half the bytes. */
+static int hostile_sendrecv(const void* out, int out_count, MPI_Datatype out_type, int to, int out_tag, void* in,
+                            int in_count, MPI_Datatype in_type, int from, int in_tag, MPI_Comm comm,
+                            MPI_Status* status) {
+    static int small, halves;
+    if (out_count < 10000) flip_for_another_node(out, out_count, &small, 2);
+    if (out_count >= 10000) flip_for_another_node(out, out_count, &halves, 4);
+    return real_sendrecv(out, out_count, out_type, to, out_tag, in, in_count, in_type, from, in_tag, comm, status);
 }
 
 static int send_record(const struct record* record, MPI_Datatype type, int to, int tag, MPI_Comm comm) {
@@ -101,7 +147,7 @@ static int hostile_bcast(void* at, int count, MPI_Datatype type, int root, MPI_C
         if (seen == 1) keep(&other_bcast, at, count);
         if (seen == 2 && is("replay of a collective")) memcpy(at, other_bcast.bytes, (size_t)count);
         if (seen == 2 && is("flip in a collective")) ((unsigned char*)at)[12] ^= 4;
-        if (is("flip for another node") && count % 1000 == SEALED && whole++ % 2 == 0) ((unsigned char*)at)[20] ^= 1;
+        flip_for_another_node(at, count, &whole, 2);
         if (seen == 2 && is("message in a collective") && other_tag.size == count) {
             memcpy(at, other_tag.bytes, (size_t)count);
         }
@@ -154,8 +200,10 @@ static int hostile_segment(const void* at, int count, MPI_Datatype type, int to,
 
 static int hostile_isend(const void* at, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
                          MPI_Request* request) {
+    static int exchanged;
     int rank;
     real_rank(MPI_COMM_WORLD, &rank);
+    if (to == 2) flip_for_another_node(at, count, &exchanged, 2);
     if (rank != 0 || to != 1) return real_isend(at, count, type, to, tag, comm, request);
     if (comm != MPI_COMM_WORLD) return hostile_segment(at, count, type, to, tag, comm, request);
     return tag == LARGE_TAG ? hostile_announcement(at, count, type, to, tag, comm, request)
@@ -180,6 +228,22 @@ void* cryptmpi_below(const char* name, void* (*lookup)(const char*)) {
     if (strcmp(name, "PMPI_Bcast") == 0) {
         real_bcast = (bcast_function*)lookup(name);
         return (void*)hostile_bcast;
+    }
+    if (strcmp(name, "PMPI_Alltoall") == 0) {
+        real_alltoall = (alltoall_function*)lookup(name);
+        return (void*)hostile_alltoall;
+    }
+    if (strcmp(name, "PMPI_Allgather") == 0) {
+        real_allgather = (alltoall_function*)lookup(name);
+        return (void*)hostile_allgather;
+    }
+    if (strcmp(name, "PMPI_Allgatherv") == 0) {
+        real_allgatherv = (allgatherv_function*)lookup(name);
+        return (void*)hostile_allgatherv;
+    }
+    if (strcmp(name, "PMPI_Sendrecv") == 0) {
+        real_sendrecv = (sendrecv_function*)lookup(name);
+        return (void*)hostile_sendrecv;
     }
     if (strcmp(name, "PMPI_Ibcast") == 0) {
         real_ibcast = (ibcast_function*)lookup(name);
