@@ -21,6 +21,7 @@ enum class CollectiveKind : std::uint8_t {
     scan = 7,
     exscan = 8,
     allreduce = 9,
+    reduce_scatter = 10,
 };
 
 /// One call of a collective operation.

@@ -1,6 +1,7 @@
 // Reductions cannot run on ciphertext: sealed partial results travel between ranks, and each combines what it opened.
 // Partial results are combined in the order of ranks, so that operations that do not commute give what MPI promises.
 #include <algorithm>
+#include <climits>
 #include <cstring>
 #include <numeric>
 #include <type_traits>
@@ -41,11 +42,28 @@ private:
     UserBuffer view_;
 };
 
+/// Elements of a vector.
+struct Range {
+    MPI_Count begin;
+    MPI_Count count;
+};
+
 struct Operator {
     Layer& layer;
     MPI_Count count;
     MPI_Datatype type;
     MPI_Op op;
+
+    MPI_Aint extent() const {
+        MPI_Aint lower = 0;
+        MPI_Aint extent = 0;
+        return layer.mpi.Type_get_extent(type, &lower, &extent) == MPI_SUCCESS ? extent : 0;
+    }
+    int part(const UserBuffer& of, Range range, UserBuffer& out) const {
+        auto* const at = static_cast<std::uint8_t*>(of.address()) + extent() * static_cast<MPI_Aint>(range.begin);
+        return UserBuffer::make(layer.types(), at, range.count, type, false, out);
+    }
+    Operator on(Range range) const { return {layer, range.count, type, op}; }
 
     /// right = left op right
     int combine(const UserBuffer& left, const UserBuffer& right) const {
@@ -247,12 +265,7 @@ private:
     /// Of those that are a power of two.
     int rank_of(int at) const { return rank_at(at < pairs_ ? 2 * at + 1 : at + pairs_); }
     bool halves_pay(const UserBuffer& mine) const {
-        return mine.size() > kLargeForDoubling && op_.count >= power_ && extent() > 0;
-    }
-    MPI_Aint extent() const {
-        MPI_Aint lower = 0;
-        MPI_Aint extent = 0;
-        return call_.layer.mpi.Type_get_extent(op_.type, &lower, &extent) == MPI_SUCCESS ? extent : 0;
+        return mine.size() > kLargeForDoubling && op_.count >= power_ && op_.extent() > 0;
     }
 
     /// Everything is exchanged with one after the other: few steps.
@@ -270,14 +283,7 @@ private:
         }
     }
 
-    struct Range {
-        MPI_Count begin;
-        MPI_Count count;
-    };
-    int part(const UserBuffer& of, Range range, UserBuffer& out) const {
-        auto* const at = static_cast<std::uint8_t*>(of.address()) + extent() * static_cast<MPI_Aint>(range.begin);
-        return UserBuffer::make(call_.layer.types(), at, range.count, op_.type, false, out);
-    }
+    int part(const UserBuffer& of, Range range, UserBuffer& out) const { return op_.part(of, range, out); }
 
     /// Each sums up a part of its own, of which all then get all: few bytes.
     int by_halves(int at, const UserBuffer& mine, const UserBuffer& other) {
@@ -296,7 +302,7 @@ private:
             CRYPTMPI_TRY(part(other, kept, in));
             CRYPTMPI_TRY(part(mine, kept, own));
             partials_.exchange(rank_of(at ^ step), out, in);
-            partials_.combine({op_.layer, kept.count, op_.type, op_.op}, in, own);
+            partials_.combine(op_.on(kept), in, own);
             whole = kept;
         }
         for (int step = 1; step < power_; step *= 2) {
@@ -460,34 +466,168 @@ int Exscan(const void* out, void* in, MPI_Count count, MPI_Datatype type, MPI_Op
 
 namespace {
 
-/// The whole result at rank 0, and from there to each rank its part, into `in`.
-template <class CountOf>
-int reduce_scatter(Layer& layer, Communicator& communicator, const void* out, void* in, MPI_Count total, CountOf count,
-                   MPI_Datatype type, MPI_Op op, bool uniform) {
-    const int ranks = communicator.size();
+/// Which elements of a vector are whose: rank by rank; and with the ranks of each node next to each other.
+class Parts {
+public:
+    Parts(const Nodes& nodes, const std::vector<MPI_Count>& counts) {
+        Range next{0, 0};
+        for (const MPI_Count count : counts) of_rank_.push_back(next = {next.begin + next.count, count});
+        for (const int leader : nodes.all_leaders()) {
+            order_.emplace_back();
+            for (int rank = 0; rank < static_cast<int>(counts.size()); ++rank) {
+                if (nodes.leader_of(rank) == leader) order_.back().push_back(rank);
+            }
+        }
+        MPI_Count begin = 0;
+        for (const std::vector<int>& node : order_) {
+            of_node_.push_back({begin, 0});
+            for (const int rank : node) of_node_.back().count += of_rank(rank).count;
+            begin += of_node_.back().count;
+        }
+    }
+    Range of_rank(int rank) const { return of_rank_[static_cast<std::size_t>(rank)]; }
+    Range of_node(int place) const { return of_node_[static_cast<std::size_t>(place)]; }
+    const std::vector<std::vector<int>>& order() const { return order_; }
+    /// Is that the order of ranks?
+    bool sorted() const {
+        int next = 0;
+        for (const std::vector<int>& node : order_) {
+            for (const int rank : node) {
+                if (rank != next++) return false;
+            }
+        }
+        return true;
+    }
+
+private:
+    std::vector<Range> of_rank_;
+    std::vector<Range> of_node_;
+    std::vector<std::vector<int>> order_;  // the ranks of each node
+};
+
+/// Of `whole`, to `sorted`: node by node.
+void sort_by_nodes(Partials& partials, const Operator& op, const Parts& parts, const UserBuffer& whole,
+                   const UserBuffer& sorted) {
+    MPI_Count at = 0;
+    for (const std::vector<int>& node : parts.order()) {
+        for (const int rank : node) {
+            const Range range = parts.of_rank(rank);
+            UserBuffer from;
+            UserBuffer to;
+            partials.failed(op.part(whole, range, from));
+            partials.failed(op.part(sorted, {at, range.count}, to));
+            partials.copy(from, to);
+            at += range.count;
+        }
+    }
+}
+
+/// Each leader gives each other one what it has for its node, and adds up what it gets: `own` becomes the sum of its
+/// node's part of `sorted`.
+void add_up_parts(const Call& call, Partials& partials, const Operator& op, const Parts& parts,
+                  const UserBuffer& sorted, const UserBuffer& own, const UserBuffer& incoming) {
+    const Nodes& nodes = call.communicator.nodes(call.layer.mpi);
+    const std::vector<int>& leaders = nodes.all_leaders();
+    const auto many = static_cast<int>(leaders.size());
+    const int place = nodes.place_of_leader(call.communicator.rank());
+    const Range mine = parts.of_node(place);
+    for (int step = 1; step < many; ++step) {
+        const int to = (place + step) % many;
+        const int from = (place - step + many) % many;
+        UserBuffer out;
+        partials.failed(op.part(sorted, parts.of_node(to), out));
+        partials.exchange(leaders[static_cast<std::size_t>(to)], out, leaders[static_cast<std::size_t>(from)],
+                          incoming);
+        partials.combine(op.on(mine), incoming, own);
+    }
+}
+
+/// The leader's vector `own`, its node's part, goes to the node's ranks, natively.
+int scatter_on_node(const Call& call, const Operator& op, const Parts& parts, const UserBuffer& own,
+                    const UserBuffer& mine, int code) {
+    const Nodes& nodes = call.communicator.nodes(call.layer.mpi);
+    const int me = call.communicator.rank();
+    code = share_on_node(call, nodes.leader_of(me), nullptr, 0, code);
+    if (code != MPI_SUCCESS) return code;
+    if (nodes.alone()) return copy(call.layer, own, mine);
+    std::vector<int> counts;
+    std::vector<int> places;
+    int total = 0;
+    for (const int rank : nodes.on_node()) {
+        counts.push_back(static_cast<int>(parts.of_rank(rank).count));
+        places.push_back(total);
+        total += counts.back();
+    }
+    const int scattered =
+        call.layer.mpi.Scatterv(own.address(), counts.data(), places.data(), op.type, mine.address(),
+                                counts[static_cast<std::size_t>(nodes.place_on_node(me))], op.type, 0, nodes.own());
+    return call.layer.pass_on(nodes.own(), call.communicator.handle(), scattered);
+}
+
+/// On each node first; then each leader gets the sum of its node's part, and each rank its own. Commutative operations
+/// only.
+int reduce_scatter_by_parts(const Reduction& what, const std::vector<MPI_Count>& counts, const UserBuffer& mine) {
+    const Call call = begin_call(what.layer, what.communicator, CollectiveKind::reduce_scatter);
+    const Nodes& nodes = what.nodes();
+    const int me = what.communicator.rank();
+    const Parts parts(nodes, counts);
+    if (!nodes.is_leader(me)) {
+        const int code = what.on_node(nodes.leader_of(me), {});
+        return scatter_on_node(call, what.op, parts, {}, mine, code);
+    }
+    Vector whole;
+    Vector by_nodes;
+    Vector incoming;
+    UserBuffer own;
+    const Range range = parts.of_node(nodes.place_of_leader(me));
+    CRYPTMPI_TRY(Vector::make(what.layer, what.op.count, what.op.type, whole));
+    CRYPTMPI_TRY(Vector::make(what.layer, range.count, what.op.type, incoming));
+    if (!parts.sorted()) CRYPTMPI_TRY(Vector::make(what.layer, what.op.count, what.op.type, by_nodes));
+    const UserBuffer& sorted = parts.sorted() ? whole.view() : by_nodes.view();
+    CRYPTMPI_TRY(what.op.part(sorted, range, own));
+    Partials partials(call, what.op, what.on_node(me, whole.view()));
+    if (!parts.sorted()) sort_by_nodes(partials, what.op, parts, whole.view(), sorted);
+    add_up_parts(call, partials, what.op, parts, sorted, own, incoming.view());
+    return scatter_on_node(call, what.op, parts, own, mine, partials.code());
+}
+
+/// The whole result at rank 0, and from there to each rank its part.
+int reduce_scatter_by_root(const Reduction& what, const std::vector<MPI_Count>& counts, const UserBuffer& mine,
+                           bool uniform) {
+    Vector whole;
+    std::vector<UserBuffer> blocks;
+    if (what.communicator.rank() == 0) {
+        CRYPTMPI_TRY(Vector::make(what.layer, what.op.count, what.op.type, whole));
+        Range range{0, 0};
+        for (const MPI_Count count : counts) {
+            range = {range.begin + range.count, count};
+            CRYPTMPI_TRY(what.op.part(whole.view(), range, blocks.emplace_back()));
+        }
+    }
+    const int code = reduce(what, &whole.view(), 0);
+    return scatter(what.layer, what.communicator, blocks, &mine, 0, uniform, code);
+}
+
+/// By parts, few bytes travel, but each leader sends a message to each other one. All ranks see the same sizes.
+bool parts_pay(const Reduction& what) {
+    constexpr std::size_t kLeastPart = 2048;  // bytes that take as long as the message, at some 10 Gb/s and 64 leaders
+    return what.commutes() && what.op.extent() > 0 && what.op.count <= INT_MAX &&
+           what.own.size() >= kLeastPart * what.nodes().all_leaders().size();
+}
+
+int reduce_scatter(Layer& layer, Communicator& communicator, const void* out, void* in,
+                   const std::vector<MPI_Count>& counts, MPI_Datatype type, MPI_Op op, bool uniform) {
+    const MPI_Count total = std::accumulate(counts.begin(), counts.end(), MPI_Count{0});
     const void* const from = out == MPI_IN_PLACE ? in : out;
     UserBuffer own;
     UserBuffer mine;
     CRYPTMPI_TRY(UserBuffer::make(layer.types(), from, total, type, false, own));
-    CRYPTMPI_TRY(UserBuffer::make(layer.types(), in, count(communicator.rank()), type, false, mine));
-    Vector whole;
-    std::vector<UserBuffer> blocks;
-    if (communicator.rank() == 0) {
-        CRYPTMPI_TRY(Vector::make(layer, total, type, whole));
-        MPI_Aint lower = 0;
-        MPI_Aint extent = 0;
-        CRYPTMPI_TRY(layer.mpi.Type_get_extent(type, &lower, &extent));
-        auto* at = static_cast<std::uint8_t*>(whole.view().address());
-        blocks.resize(static_cast<std::size_t>(ranks));
-        for (int i = 0; i < ranks; ++i) {
-            CRYPTMPI_TRY(
-                UserBuffer::make(layer.types(), at, count(i), type, false, blocks[static_cast<std::size_t>(i)]));
-            at += extent * static_cast<MPI_Aint>(count(i));
-        }
-    }
+    CRYPTMPI_TRY(UserBuffer::make(layer.types(), in, counts[static_cast<std::size_t>(communicator.rank())], type, false,
+                                  mine));
     const Operator sum{layer, total, type, op};
-    const int code = reduce({layer, communicator, sum, own, from}, &whole.view(), 0);
-    return scatter(layer, communicator, blocks, &mine, 0, uniform, code);
+    const Reduction what{layer, communicator, sum, own, from};
+    return parts_pay(what) ? reduce_scatter_by_parts(what, counts, mine)
+                           : reduce_scatter_by_root(what, counts, mine, uniform);
 }
 
 }  // namespace
@@ -498,8 +638,8 @@ int Reduce_scatter_block(const void* out, void* in, MPI_Count count, MPI_Datatyp
     if (communicator == nullptr) {
         return CRYPTMPI_NATIVE(Reduce_scatter_block, count, out, in, Count{count}, type, op, comm)(layer.mpi);
     }
-    return reduce_scatter(
-        layer, *communicator, out, in, count * communicator->size(), [&](int) { return count; }, type, op, true);
+    const std::vector<MPI_Count> counts(static_cast<std::size_t>(communicator->size()), count);
+    return reduce_scatter(layer, *communicator, out, in, counts, type, op, true);
 }
 
 template <class C>
@@ -515,11 +655,8 @@ int Reduce_scatter(const void* out, void* in, const C* counts, MPI_Datatype type
             }
         }(layer.mpi);
     }
-    MPI_Count total = 0;
-    for (int i = 0; i < communicator->size(); ++i) total += counts[i];
-    return reduce_scatter(
-        layer, *communicator, out, in, total, [&](int i) { return static_cast<MPI_Count>(counts[i]); }, type, op,
-        false);
+    const std::vector<MPI_Count> of_ranks(counts, counts + communicator->size());
+    return reduce_scatter(layer, *communicator, out, in, of_ranks, type, op, false);
 }
 
 template int Reduce_scatter(const void*, void*, const int*, MPI_Datatype, MPI_Op, MPI_Comm);
