@@ -718,6 +718,8 @@ static void put_gap_after(const struct reduced* how, int count) {
     for (int i = count == 0 ? 0 : place_of(count - 1, how->gaps) + 1; i < MOST_PLACES; i++) values_in[i] = GAP;
 }
 
+static MPI_Comm reduced_on;
+
 /* The same twice: from another buffer, and in place. */
 static void reduce_all_ways(const struct reduced* how, int count) {
     const int values = how->gaps ? 2 * count : count, each = how->gaps ? 2 : 1;
@@ -734,28 +736,28 @@ static void reduce_all_ways(const struct reduced* how, int count) {
             const int sends_it = in_place && rank != roots[k];
             put(how, values_in, 0, 0);
             put(how, sends_it ? values_out : room, 0, values);
-            MPI_Reduce(sends_it ? values_out : out, values_in, count, how->type, how->op, roots[k], MPI_COMM_WORLD);
+            MPI_Reduce(sends_it ? values_out : out, values_in, count, how->type, how->op, roots[k], reduced_on);
             if (rank == roots[k]) expect_values(how, "Reduce", 0, values, 0, ranks - 1);
             if (rank != roots[k]) expect_values(how, "Reduce elsewhere", 0, 0, 0, 0);
         }
         put(how, values_in, 0, 0);
         put(how, room, 0, values);
-        MPI_Allreduce(out, values_in, count, how->type, how->op, MPI_COMM_WORLD);
+        MPI_Allreduce(out, values_in, count, how->type, how->op, reduced_on);
         expect_values(how, "Allreduce", 0, values, 0, ranks - 1);
 
         put(how, values_in, 0, 0);
         put(how, room, 0, values);
-        MPI_Scan(out, values_in, count, how->type, how->op, MPI_COMM_WORLD);
+        MPI_Scan(out, values_in, count, how->type, how->op, reduced_on);
         expect_values(how, "Scan", 0, values, 0, rank);
 
         put(how, values_in, 0, 0);
         put(how, room, 0, values);
-        MPI_Exscan(out, values_in, count, how->type, how->op, MPI_COMM_WORLD);
+        MPI_Exscan(out, values_in, count, how->type, how->op, reduced_on);
         if (rank > 0) expect_values(how, "Exscan", 0, values, 0, rank - 1);
 
         put(how, values_in, 0, 0);
         put(how, room, 0, values);
-        MPI_Reduce_scatter(out, values_in, counts, how->type, how->op, MPI_COMM_WORLD);
+        MPI_Reduce_scatter(out, values_in, counts, how->type, how->op, reduced_on);
         const int own = counts[rank] * each;
         if (in_place) put_gap_after(how, own);
         expect_values(how, "Reduce_scatter", before[rank] * each, own, 0, ranks - 1);
@@ -763,7 +765,7 @@ static void reduce_all_ways(const struct reduced* how, int count) {
         const int equal = count / ranks;
         put(how, values_in, 0, 0);
         put(how, room, 0, equal * ranks * each);
-        MPI_Reduce_scatter_block(out, values_in, equal, how->type, how->op, MPI_COMM_WORLD);
+        MPI_Reduce_scatter_block(out, values_in, equal, how->type, how->op, reduced_on);
         if (in_place) put_gap_after(how, equal * each);
         expect_values(how, "Reduce_scatter_block", rank * equal * each, equal * each, 0, ranks - 1);
     }
@@ -783,9 +785,19 @@ static void reductions(void) {
     MPI_Op_create(append, 0, &ways[1].op);
     MPI_Op_create(add_with_gaps, 1, &ways[2].op);
     MPI_Op_create(append_with_gaps, 0, &ways[3].op);
-    for (int way = 0; way < 4; way++) {
-        for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) reduce_all_ways(&ways[way], counts[i]);
+    /* The ranks of the nodes taking turns, too. */
+    const int world_rank = rank;
+    MPI_Comm all[] = {MPI_COMM_WORLD, MPI_COMM_NULL};
+    MPI_Comm_split(MPI_COMM_WORLD, 0, rank % ((ranks + 1) / 2), &all[1]);
+    for (int k = 0; k < 2; k++) {
+        reduced_on = all[k];
+        MPI_Comm_rank(reduced_on, &rank);
+        for (int way = 0; way < 4; way++) {
+            for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) reduce_all_ways(&ways[way], counts[i]);
+        }
     }
+    rank = world_rank;
+    MPI_Comm_free(&all[1]);
     for (int way = 1; way < 4; way++) MPI_Op_free(&ways[way].op);
     MPI_Type_free(&two);
 }
