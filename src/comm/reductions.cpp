@@ -226,8 +226,9 @@ int reduce(const Reduction& what, const UserBuffer* in, int root) {
     return way(call, what, in, root, &first.view(), &second.view());
 }
 
-/// The sum of what all leaders have, on all of them. They are a power of two, but for the first ones, which come in
-/// pairs: one of two gives the other what it has, and gets the result. Commutative operations only.
+/// The sum of what all leaders have, on all of them. By doubling and by halves, they are a power of two, but for the
+/// first ones, which come in pairs: one of two gives the other what it has, and gets the result. Commutative operations
+/// only.
 class AmongLeaders {
 public:
     /// `call` has two numbers: between two leaders, each way, there are two blocks at most.
@@ -239,7 +240,8 @@ public:
     }
 
     void run(const UserBuffer*& mine, const UserBuffer*& other) {
-        const int place = call_.communicator.nodes(call_.layer.mpi).place_of_leader(call_.communicator.rank());
+        const int place = nodes().place_of_leader(call_.communicator.rank());
+        if (parts_pay(*mine)) return partials_.failed(by_parts(place, *mine, *other));
         const bool paired = place < 2 * pairs_;
         if (paired && place % 2 == 0) {
             partials_.send(rank_at(place + 1), *mine);
@@ -261,6 +263,7 @@ public:
 private:
     static constexpr std::size_t kLargeForDoubling = std::size_t{32} << 10;  // bytes
 
+    const Nodes& nodes() const { return call_.communicator.nodes(call_.layer.mpi); }
     int rank_at(int place) const { return leaders_[static_cast<std::size_t>(place)]; }
     /// Of those that are a power of two.
     int rank_of(int at) const { return rank_at(at < pairs_ ? 2 * at + 1 : at + pairs_); }
@@ -284,6 +287,63 @@ private:
     }
 
     int part(const UserBuffer& of, Range range, UserBuffer& out) const { return op_.part(of, range, out); }
+
+    /// Where pairs are needed, these take as many bytes again as halves do; parts take no pairs, but more messages.
+    bool parts_pay(const UserBuffer& mine) const {
+        constexpr std::size_t kLeastPart = std::size_t{8} << 10;  // bytes
+        return pairs_ != 0 && halves_pay(mine) && mine.size() >= kLeastPart * leaders_.size() &&
+               mine.size() <= INT_MAX / 2;
+    }
+    Range part_of(int place) const {
+        const auto many = static_cast<MPI_Count>(leaders_.size());
+        const MPI_Count begin = op_.count * place / many;
+        return {begin, op_.count * (place + 1) / many - begin};
+    }
+
+    /// Each sums up a part of its own from what all others send it, and seals it for all.
+    int by_parts(int place, const UserBuffer& mine, const UserBuffer& other) {
+        const auto many = static_cast<int>(leaders_.size());
+        const Range range = part_of(place);
+        UserBuffer own;
+        UserBuffer in;
+        CRYPTMPI_TRY(part(mine, range, own));
+        CRYPTMPI_TRY(part(other, range, in));
+        for (int step = 1; step < many; ++step) {
+            const int to = (place + step) % many;
+            const int from = (place - step + many) % many;
+            UserBuffer out;
+            CRYPTMPI_TRY(part(mine, part_of(to), out));
+            partials_.exchange(rank_at(to), out, rank_at(from), in);
+            partials_.combine(op_.on(range), in, own);
+        }
+        return spread_parts(place, mine);
+    }
+
+    int spread_parts(int place, const UserBuffer& mine) {
+        const Call call = block_of(call_, 1);
+        std::vector<UserBuffer> parts(leaders_.size());
+        std::vector<int> sizes;
+        std::vector<int> places;
+        int total = 0;
+        for (std::size_t i = 0; i < leaders_.size(); ++i) {
+            CRYPTMPI_TRY(part(mine, part_of(static_cast<int>(i)), parts[i]));
+            sizes.push_back(static_cast<int>(parts[i].size() + kMessageOverhead));
+            places.push_back(total);
+            total += sizes.back();
+        }
+        const auto me = static_cast<std::size_t>(place);
+        const auto wires = call.layer.buffer(static_cast<std::size_t>(total));
+        std::uint8_t* const wire = wires.data() + places[me];
+        if (partials_.code() == MPI_SUCCESS) partials_.failed(seal_block_for_all(call, parts[me], wire));
+        if (partials_.code() != MPI_SUCCESS) void_block(wire, parts[me].size());
+        const int gathered = call.layer.mpi.Allgatherv(MPI_IN_PLACE, 0, MPI_BYTE, wires.data(), sizes.data(),
+                                                       places.data(), MPI_BYTE, nodes().leaders());
+        CRYPTMPI_TRY(call.layer.pass_on(nodes().leaders(), call.communicator.handle(), gathered));
+        for (std::size_t i = 0; i < leaders_.size() && partials_.code() == MPI_SUCCESS; ++i) {
+            if (i != me) partials_.failed(open_block_of_all(call, leaders_[i], wires.data() + places[i], parts[i]));
+        }
+        return MPI_SUCCESS;
+    }
 
     /// Each sums up a part of its own, of which all then get all: few bytes.
     int by_halves(int at, const UserBuffer& mine, const UserBuffer& other) {
