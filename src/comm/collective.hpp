@@ -80,15 +80,17 @@ int failed_on_node(const Call& call, int rank);
 /// From the user's buffer to another one of his, of the same size.
 int copy(Layer& layer, const UserBuffer& from, const UserBuffer& to);
 
-/// The block `out[i]` goes to rank i, and what it has for this rank comes to `in[i]`, for all ranks but this one. Between
-/// ranks of one node, where not all is to be sealed, blocks go as they are.
+/// The block `out[i]` goes to rank i, and what it has for this rank comes to `in[i]`, for all ranks but this one.
+/// Between ranks of one node, where not all is to be sealed, blocks go as they are.
 int exchange(const Call& call, const std::vector<UserBuffer>& out, const std::vector<UserBuffer>& in);
 
-/// What each rank has comes to `blocks` of all others, sealed once and opened once on each node, where all nodes have as
-/// many ranks: between nodes among those that have one place on their nodes, and then from each of these to its node.
+/// What each rank has comes to `blocks` of all others, sealed once and opened once on each node, where all nodes have
+/// as many ranks: between nodes among those that have one place on their nodes, and then from each of these to its
+/// node.
 int allgather_by_nodes(const Call& call, const UserBuffer& own, const std::vector<UserBuffer>& blocks);
 
-/// From the root's buffer to all others. `code`: an error that the rank has come with; those of the root are everybody's.
+/// From the root's buffer to all others. `code`: an error that the rank has come with; those of the root are
+/// everybody's.
 int broadcast(Layer& layer, Communicator& communicator, const UserBuffer& buffer, int root, int code = MPI_SUCCESS);
 
 /// The root's block i goes to rank i, into `mine` (null: the root's own stays where it is). `uniform`: all blocks have

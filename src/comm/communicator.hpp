@@ -85,7 +85,8 @@ public:
     /// The first that such a receive matches, which no receive finds with MPI any more; null: none.
     std::unique_ptr<Held> take_held(int from, int tag);
 
-    /// Where a message of ours to or from a member of this communicator goes, which no receive of the program can match.
+    /// Where a message of ours to or from a member of this communicator goes, which no receive of the program can
+    /// match.
     struct Address {
         MPI_Comm comm;
         int rank;

@@ -131,8 +131,8 @@ private:
     int code_ = MPI_SUCCESS;
 };
 
-/// What all ranks have, by the place that a rank has on its node: the share that the rank at that place brings to its node
-/// and says of, in a byte after it, whether it is whole.
+/// What all ranks have, by the place that a rank has on its node: the share that the rank at that place brings to its
+/// node and says of, in a byte after it, whether it is whole.
 class Shares {
 public:
     Shares(const Nodes& nodes, const std::vector<UserBuffer>& blocks) : places_(blocks.size()) {

@@ -85,8 +85,8 @@ public:
     engine::BufferPool& pool() { return pool_; }
     engine::Buffer buffer(std::size_t size) { return pool_.take(size); }
 
-    /// Of the members of MPI_COMM_WORLD in their order: for messages of collective operations; null while nothing of the
-    /// job leaves the node.
+    /// Of the members of MPI_COMM_WORLD in their order: for messages of collective operations; null while nothing of
+    /// the job leaves the node.
     MPI_Comm own_traffic() const { return own_traffic_; }
     SharedCommunicators& shared_communicators() { return shared_communicators_; }
 

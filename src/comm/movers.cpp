@@ -133,10 +133,10 @@ int allgather_by_ranks(const Call& call, const UserBuffer& own, const std::vecto
     return code;
 }
 
-/// By nodes, each rank opens fewer blocks, and fewer bytes travel between nodes; for which each node has one operation of
-/// MPI's more. What that costs, some microseconds, opens 32 KB. All ranks see the same sizes.
+/// By nodes, each rank opens fewer blocks, and fewer bytes travel between nodes; for which each node has one operation
+/// of MPI's more. What that costs, some ten microseconds, opens 64 KB. All ranks see the same sizes.
 bool by_nodes_pays(const Nodes& nodes, const Layout& layout) {
-    constexpr std::size_t kOperation = std::size_t{32} << 10;
+    constexpr std::size_t kOperation = std::size_t{64} << 10;
     constexpr std::size_t kBlock = 1024;  // bytes that are opened in the time that any block costs
     if (!nodes.equal() || nodes.all_leaders().size() == layout.count()) return false;
     const std::size_t saved = layout.count() - nodes.all_leaders().size();
@@ -209,8 +209,8 @@ private:
     std::vector<UserBuffer> blocks_;
 };
 
-// Up to so many bytes, MPIs have ways of Alltoall with fewer messages than one from each rank to each other one (MPICH up
-// to 256, Open MPI up to 200, Intel MPI somewhat more). All ranks see the same size.
+// Up to so many bytes, MPIs have ways of Alltoall with fewer messages than one from each rank to each other one (MPICH
+// up to 256, Open MPI up to 200, Intel MPI somewhat more). All ranks see the same size.
 constexpr std::size_t kMostAtOnce = 1024;
 
 int alltoall(Layer& layer, Communicator& communicator, const std::vector<UserBuffer>& out,

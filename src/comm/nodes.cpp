@@ -56,7 +56,8 @@ void Nodes::sort(int rank, const std::vector<int>& world, const std::vector<int>
         if (first) all_leaders_.push_back(member);
         place_on_node_.push_back(sizes[node_of[i]]++);
     }
-    equal_ = std::all_of(sizes.begin(), sizes.end(), [&](const auto& node) { return node.second == sizes[node_of[0]]; });
+    equal_ =
+        std::all_of(sizes.begin(), sizes.end(), [&](const auto& node) { return node.second == sizes[node_of[0]]; });
     own_ = {};
     for (std::size_t i = 0; i < node_of.size(); ++i) {
         if (leader_of_[i] == leader_of(rank)) own_.members.push_back(static_cast<int>(i));

@@ -112,9 +112,9 @@ public:
         const ByteCount in_bytes(mpi(), in_wire.size());
         const auto there = address(to);
         const auto here = address(from);
-        told(there, mpi().Sendrecv(out_wire.data(), out_bytes.count(), out_bytes.type(), there.rank, there.tag,
-                                   in_wire.data(), in_bytes.count(), in_bytes.type(), here.rank, here.tag, here.comm,
-                                   MPI_STATUS_IGNORE));
+        told(there,
+             mpi().Sendrecv(out_wire.data(), out_bytes.count(), out_bytes.type(), there.rank, there.tag, in_wire.data(),
+                            in_bytes.count(), in_bytes.type(), here.rank, here.tag, here.comm, MPI_STATUS_IGNORE));
         if (code_ == MPI_SUCCESS) code_ = open_block_from(call, from, in_wire.data(), in);
     }
 
@@ -682,8 +682,8 @@ int reduce_scatter(Layer& layer, Communicator& communicator, const void* out, vo
     UserBuffer own;
     UserBuffer mine;
     CRYPTMPI_TRY(UserBuffer::make(layer.types(), from, total, type, false, own));
-    CRYPTMPI_TRY(UserBuffer::make(layer.types(), in, counts[static_cast<std::size_t>(communicator.rank())], type, false,
-                                  mine));
+    CRYPTMPI_TRY(
+        UserBuffer::make(layer.types(), in, counts[static_cast<std::size_t>(communicator.rank())], type, false, mine));
     const Operator sum{layer, total, type, op};
     const Reduction what{layer, communicator, sum, own, from};
     return parts_pay(what) ? reduce_scatter_by_parts(what, counts, mine)

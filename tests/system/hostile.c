@@ -2,8 +2,8 @@
  * victim. What it is replaced by differs from it in one thing: each was the second of its own sender, receiver,
  * communicator and tag, too. Of the large messages, with tag 79, the victims are the announcement of the second, and
  * the third of its segments, which are what rank 0 sends by MPI_Isend on no communicator of the program's.
- * "flip for another node" changes what rank 0 sends to the other one in every other collective operation: blocks of whole
- * thousands of bytes, in a broadcast also the second of four pieces. */
+ * "flip for another node" changes what rank 0 sends to the other one in every other collective operation: blocks of
+ * whole thousands of bytes, in a broadcast also the second of four pieces. */
 #include <mpi.h>
 #include <stdlib.h>
 #include <string.h>

@@ -651,8 +651,8 @@ static void whole_truncated(void) {
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) truncate_one(sizes[i]);
 }
 
-/* Values that collective operations are checked with: what rank r has at place i, and these of the ranks from `first` to
- * `last` together, added up or, where the order counts, one after the other. */
+/* Values that collective operations are checked with: what rank r has at place i, and these of the ranks from `first`
+ * to `last` together, added up or, where the order counts, one after the other. */
 static long long value_of(int r, int i, int ordered) {
     return ordered ? (r + i) % 9 + 1 : (long long)(r + 1) * (i + 3);
 }
@@ -704,8 +704,8 @@ static void expect_values(const struct reduced* how, const char* what, int from,
         const long long expected = value_over(first, last, from + i, how->ordered);
         for (; seen < place; seen++) expect(what, (int)values_in[seen], GAP);
         if (values_in[seen++] == expected) continue;
-        fprintf(stderr, "messages: rank %d: %s, %s of %d values: %lld at %d, expected %lld\n", rank, what, how->what, count,
-                values_in[place], i, expected);
+        fprintf(stderr, "messages: rank %d: %s, %s of %d values: %lld at %d, expected %lld\n", rank, what, how->what,
+                count, values_in[place], i, expected);
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
     for (; seen < MOST_PLACES && seen < place_of(count, how->gaps) + 8; seen++) {
@@ -991,7 +991,8 @@ static void many_communicators(void) {
     }
 }
 
-/* As many as there are; and, in place of one of them, one with another order of ranks, for which the layer has nothing. */
+/* As many as there are; and, in place of one of them, one with another order of ranks, for which the layer has nothing.
+ */
 static void all_communicators(void) {
     enum { MOST = 4000 };
     static MPI_Comm all[MOST];
