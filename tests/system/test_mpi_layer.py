@@ -14,7 +14,9 @@ from lab.capture import count
 
 COLLECTIVE = ["reductions", "broadcasts", "alltoalls", "allgathers"]
 CASES = ["many_requests", "tags_out_of_order", "wildcards", "other_sizes", "vectors", "split", "cancel", "from_nobody", "named_once",
-         "ordered_reduction", *COLLECTIVE]
+         "ordered_reduction"]
+# MPIs whose ranks never yield while they wait: more of them than cores take minutes for many collective operations, plain, too.
+SPINNING = ("mpich-4.0.2-ucx", "mpich-5.0.2-ucx")
 LARGE = ["large", "large_while_elsewhere", "large_before_waiting", "large_to_all", "large_probed", "large_matched", "large_persistent", "large_many",
          "large_vectors", "large_truncated", "whole_truncated"]
 # Cases that an MPI gets wrong plain, too.
@@ -64,7 +66,7 @@ def test_sealed_job(mpi, build, nodes, tmp_path):
 @ALL
 def test_messages(mpi, ranks, build, nodes, tmp_path):
     program = build(mpi, REPOSITORY / "tests" / "system" / "messages.c")
-    cases = cases_of(mpi)
+    cases = cases_of(mpi, CASES if ranks > 2 and mpi.name in SPINNING else CASES + COLLECTIVE)
     done = run(mpi, nodes, sealing_of(tmp_path, nodes), [str(program), *cases], ranks)
     assert ended(mpi, done, "cases right"), done.output
     assert f"messages: {len(cases)} cases right" in done.output
@@ -128,7 +130,7 @@ def test_refused_procedure(mpi, build, nodes, tmp_path):
 def test_all_of_one_node(mpi, build, nodes, tmp_path):
     """Scope "all" seals between ranks of a node, too."""
     program = build(mpi, REPOSITORY / "tests" / "system" / "messages.c")
-    cases = cases_of(mpi)
+    cases = cases_of(mpi, CASES if mpi.name in SPINNING else CASES + COLLECTIVE)
     done = run(mpi, nodes, sealing_of(tmp_path, nodes, scope="all"), [str(program), *cases], 4)
     assert ended(mpi, done, "cases right"), done.output
     assert f"messages: {len(cases)} cases right" in done.output
