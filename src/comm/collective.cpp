@@ -12,24 +12,33 @@ std::string describe(int from) {
 
 constexpr int kOwn = -1;
 
-/// Work on a block of the rank `from`. Flows are for one thread at a time; other threads may be at work on the
-/// communicator's messages.
+report::Sizes& counted(const Call& call, int from) {
+    return from == kOwn ? call.layer.part().sizes_sent : call.layer.part().sizes_received;
+}
+
+int raise(const Call& call, int from, const std::string& line) {
+    return call.layer.raise(call.communicator.handle(), from == kOwn ? line : describe(from) + " " + line);
+}
+
+/// Work on `size` bytes of a block of the rank `from`, which are counted. Flows are for one thread at a time; other
+/// threads may be at work on the communicator's messages.
 template <class Work>
-int guarded(const Call& call, int from, Work work) {
+int guarded(const Call& call, int from, std::size_t size, Work work) {
     const auto done = [&] {
         const auto guard = call.layer.guard();
-        return work();
+        auto result = work();
+        if (result) counted(call, from).count(size);
+        return result;
     }();
     if (done) [[likely]] {
         return MPI_SUCCESS;
     }
-    const std::string& line = done.error().line;
-    return call.layer.raise(call.communicator.handle(), from == kOwn ? line : describe(from) + " " + line);
+    return raise(call, from, done.error().line);
 }
 
 template <class Seal>
 int seal_bytes(const Call& call, std::size_t size, std::uint8_t* wire, Seal seal) {
-    const int code = guarded(call, kOwn, seal);
+    const int code = guarded(call, kOwn, size, seal);
     if (code != MPI_SUCCESS) void_block(wire, size);
     return code;
 }
@@ -70,13 +79,13 @@ int seal_bytes_for_all(const Call& call, const std::uint8_t* at, std::size_t siz
 }
 
 int open_bytes_from(const Call& call, int from, const std::uint8_t* wire, std::size_t size, std::uint8_t* out) {
-    return guarded(call, from, [&] {
+    return guarded(call, from, size, [&] {
         return call.communicator.open_from(from, call.lane, call.number, wire, size + seal::kMessageOverhead, out);
     });
 }
 
 int open_bytes_of_all(const Call& call, int from, const std::uint8_t* wire, std::size_t size, std::uint8_t* out) {
-    return guarded(call, from, [&] {
+    return guarded(call, from, size, [&] {
         return call.communicator.open_for_all(from, call.lane, call.number, wire, size + seal::kMessageOverhead, out);
     });
 }
@@ -99,6 +108,106 @@ int open_block_from(const Call& call, int from, const std::uint8_t* wire, const 
 int open_block_of_all(const Call& call, int from, const std::uint8_t* wire, const UserBuffer& buffer) {
     return open_block(call, buffer,
                       [&](std::uint8_t* out) { return open_bytes_of_all(call, from, wire, buffer.size(), out); });
+}
+
+namespace {
+
+// Bytes of all blocks together: of less, another thread is woken too late to help.
+constexpr std::size_t kWorthSharing = std::size_t{128} << 10;
+
+/// Those that the rank's threads work on together: MPI, which packs and unpacks, is for one of them.
+std::vector<Block> shared_among_threads(const Call& call, const std::vector<Block>& blocks) {
+    std::vector<Block> shared;
+    if (call.layer.ways().workers.threads() == 1) return shared;
+    std::size_t bytes = 0;
+    for (const Block& block : blocks) {
+        if (block.buffer->contiguous() == nullptr) continue;
+        shared.push_back(block);
+        bytes += block.buffer->size();
+    }
+    if (shared.size() < 2 || bytes < kWorthSharing) shared.clear();
+    return shared;
+}
+
+/// `together(block)` for these, on any thread, and `failed(block, line)` for those that it failed for.
+template <class Together, class Failed>
+int share_blocks(const Call& call, const std::vector<Block>& shared, report::Sizes& count, Together together,
+                 Failed failed) {
+    std::vector<Result<void>> done(shared.size());
+    {
+        const auto guard = call.layer.guard();
+        call.layer.ways().workers.run(shared.size(), [&](std::size_t i, std::size_t) {
+            done[i] = together(shared[i]);
+            return shared[i].buffer->size();
+        });
+        for (std::size_t i = 0; i < shared.size(); ++i) {
+            if (done[i]) count.count(shared[i].buffer->size());
+        }
+    }
+    int code = MPI_SUCCESS;
+    for (std::size_t i = 0; i < shared.size(); ++i) {
+        if (!done[i]) code = first_of(code, failed(shared[i], done[i].error().line));
+    }
+    return code;
+}
+
+/// `alone(block)` for those that were not shared.
+template <class Alone>
+int each_of_the_others(const std::vector<Block>& blocks, const std::vector<Block>& shared, int code, Alone alone) {
+    for (const Block& block : blocks) {
+        if (shared.empty() || block.buffer->contiguous() == nullptr) code = first_of(code, alone(block));
+    }
+    return code;
+}
+
+template <class Open, class Alone>
+int open_blocks(const Call& call, const std::vector<Block>& blocks, Open open, Alone alone) {
+    const std::vector<Block> shared = shared_among_threads(call, blocks);
+    const int code =
+        share_blocks(call, shared, call.layer.part().sizes_received, open,
+                     [&](const Block& block, const std::string& line) { return raise(call, block.rank, line); });
+    return each_of_the_others(blocks, shared, code, alone);
+}
+
+}  // namespace
+
+int seal_blocks_for(const Call& call, const std::vector<Block>& blocks) {
+    const std::vector<Block> shared = shared_among_threads(call, blocks);
+    const int code = share_blocks(
+        call, shared, call.layer.part().sizes_sent,
+        [&](const Block& block) {
+            return call.communicator.seal_for(block.rank, call.lane, call.number, block.buffer->contiguous(),
+                                              block.buffer->size(), block.wire);
+        },
+        [&](const Block& block, const std::string& line) {
+            void_block(block.wire, block.buffer->size());
+            return raise(call, kOwn, line);
+        });
+    return each_of_the_others(blocks, shared, code, [&](const Block& block) {
+        return seal_block_for(call, block.rank, *block.buffer, block.wire);
+    });
+}
+
+int open_blocks_from(const Call& call, const std::vector<Block>& blocks) {
+    return open_blocks(
+        call, blocks,
+        [&](const Block& block) {
+            return call.communicator.open_from(block.rank, call.lane, call.number, block.wire,
+                                               block.buffer->size() + seal::kMessageOverhead,
+                                               block.buffer->contiguous());
+        },
+        [&](const Block& block) { return open_block_from(call, block.rank, block.wire, *block.buffer); });
+}
+
+int open_blocks_of_all(const Call& call, const std::vector<Block>& blocks) {
+    return open_blocks(
+        call, blocks,
+        [&](const Block& block) {
+            return call.communicator.open_for_all(block.rank, call.lane, call.number, block.wire,
+                                                  block.buffer->size() + seal::kMessageOverhead,
+                                                  block.buffer->contiguous());
+        },
+        [&](const Block& block) { return open_block_of_all(call, block.rank, block.wire, *block.buffer); });
 }
 
 namespace {

@@ -69,6 +69,18 @@ int seal_block_for_all(const Call& call, const UserBuffer& buffer, std::uint8_t*
 int open_block_from(const Call& call, int from, const std::uint8_t* wire, const UserBuffer& buffer);
 int open_block_of_all(const Call& call, int from, const std::uint8_t* wire, const UserBuffer& buffer);
 
+/// The user's data of one rank, and where it is sealed.
+struct Block {
+    int rank;
+    std::uint8_t* wire;
+    const UserBuffer* buffer;
+};
+/// The same for blocks of several ranks, no rank twice, which the rank's threads work on together where they are large:
+/// each sealed for its rank, opened from it, or opened as what it sent to all.
+int seal_blocks_for(const Call& call, const std::vector<Block>& blocks);
+int open_blocks_from(const Call& call, const std::vector<Block>& blocks);
+int open_blocks_of_all(const Call& call, const std::vector<Block>& blocks);
+
 /// What one rank of this node has, `code` saying whether it came whole, goes to all others of the node, which MPI
 /// brings it to. Returns the code. `size` bytes at `at`, which become zeros where they did not come; what did not come
 /// whole to `from` is not shared, and stays as it is there.

@@ -169,7 +169,6 @@ Result<void> Communicator::seal_for_all(std::uint32_t lane, std::uint64_t call, 
                                         std::uint8_t* out) {
     auto flow = sealer(all_out_, kToAll, kAll);
     if (!flow) return tl::unexpected(flow.error());
-    layer_.part().sizes_sent.count(size);
     const iovec in = piece(at, size);
     return (*flow)->seal(lane, call, {&in, 1}, size, out);
 }
@@ -178,7 +177,6 @@ Result<void> Communicator::seal_for(int to, std::uint32_t lane, std::uint64_t ca
                                     std::uint8_t* out) {
     auto flow = sealer(peer(to).collective_out, kCollective, to);
     if (!flow) return tl::unexpected(flow.error());
-    layer_.part().sizes_sent.count(size);
     const iovec in = piece(at, size);
     return (*flow)->seal(lane, call, {&in, 1}, size, out);
 }
@@ -186,19 +184,13 @@ Result<void> Communicator::seal_for(int to, std::uint32_t lane, std::uint64_t ca
 Result<void> Communicator::open_for_all(int from, std::uint32_t lane, std::uint64_t call, const std::uint8_t* wire,
                                         std::size_t wire_size, void* out) {
     auto flow = opener(peer(from).all_in, kToAll, from, kAll);
-    if (!flow) return tl::unexpected(flow.error());
-    auto done = open_block(**flow, lane, call, wire, wire_size, out);
-    if (done) layer_.part().sizes_received.count(wire_size - seal::kMessageOverhead);
-    return done;
+    return flow ? open_block(**flow, lane, call, wire, wire_size, out) : tl::unexpected(flow.error());
 }
 
 Result<void> Communicator::open_from(int from, std::uint32_t lane, std::uint64_t call, const std::uint8_t* wire,
                                      std::size_t wire_size, void* out) {
     auto flow = opener(peer(from).collective_in, kCollective, from, rank_);
-    if (!flow) return tl::unexpected(flow.error());
-    auto done = open_block(**flow, lane, call, wire, wire_size, out);
-    if (done) layer_.part().sizes_received.count(wire_size - seal::kMessageOverhead);
-    return done;
+    return flow ? open_block(**flow, lane, call, wire, wire_size, out) : tl::unexpected(flow.error());
 }
 
 /// Members that call their operations in one order can all use one communicator; not so several threads.

@@ -109,6 +109,8 @@ public:
         return group_constructions_[{world_ranks, tag}]++;
     }
 
+    // These do not count for the report, since several threads may be at work on blocks of different ranks.
+
     /// From this rank to all others.
     Result<void> seal_for_all(std::uint32_t lane, std::uint64_t call, const void* at, std::size_t size,
                               std::uint8_t* out);

@@ -2,7 +2,8 @@
 // their segments follow on a communicator of ours, each sent as soon as it is sealed.
 //
 // Segments go on in every call that waits or tests. No more of them are with MPI than the plan allows, at either end;
-// what a sender still has is handed to MPI at once before a call in which it would wait without us.
+// what a sender still has is handed to MPI at once before a call in which it would wait without us. Where the rank has
+// workers, they seal and open several segments of a message at a time; only the rank's own thread calls MPI.
 #pragma once
 
 #include <mpi.h>
@@ -10,11 +11,13 @@
 #include <chrono>
 #include <deque>
 #include <optional>
+#include <vector>
 
 #include "base/result.hpp"
 #include "comm/buffer.hpp"
 #include "engine/buffer_pool.hpp"
 #include "engine/plan.hpp"
+#include "engine/workers.hpp"
 #include "native.hpp"
 #include "seal/segments.hpp"
 
@@ -22,6 +25,7 @@ namespace cryptmpi::comm {
 
 /// What large messages have with MPI.
 struct Traffic {
+    std::size_t sends = 0;                             // messages on their way from this rank
     std::size_t out = 0;                               // bytes of segments on their way
     std::size_t in = 0;                                // bytes of segments that are waited for
     std::chrono::steady_clock::time_point moved = {};  // when a receiver took a segment
@@ -32,6 +36,7 @@ struct Ways {
     const interpose::Native& mpi;
     const engine::Plans& plans;
     engine::BufferPool& pool;
+    engine::Workers& workers;
     Traffic& traffic;
     MPI_Comm comm;  // the members of MPI_COMM_WORLD, in their order
 };
@@ -74,8 +79,10 @@ private:
     int to_;
     engine::Buffer announcement_wire_;
     MPI_Request announcement_ = MPI_REQUEST_NULL;
-    bool has_room() const;
-    Result<int> send_next();
+    std::uint32_t next_chunk(Amount amount) const;
+    Result<int> send_chunk(std::uint32_t count);
+    Result<void> seal(std::uint32_t position, Travelling& one, std::size_t thread) const;
+    int hand_over(Travelling one);
 
     const std::uint8_t* plain_;
     engine::Buffer packed_;
@@ -105,9 +112,16 @@ private:
         engine::Buffer wire;
         MPI_Request request;
     };
+    /// A segment that MPI is done with.
+    struct Came {
+        engine::Buffer wire;
+        std::size_t size;
+        Result<void> opened = {};
+    };
     void receive_what_has_room();
     void receive_next();
-    void take(const std::uint8_t* wire, std::size_t size);
+    bool take_next();
+    void open_all();
 
     Ways ways_;
     seal::Segments segments_;
@@ -117,6 +131,7 @@ private:
     std::uint32_t posted_ = 0;
     std::uint32_t opened_ = 0;
     std::deque<Travelling> travelling_;
+    std::vector<Came> came_;  // not opened yet
     std::optional<Error> failure_;
 };
 

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "comm/agreement_peers.hpp"
+#include "comm/rank_threads.hpp"
 #include "comm/tuned.hpp"
 #include "keys/agreement.hpp"
 #include "keys/job_key.hpp"
@@ -46,7 +47,8 @@ Layer& Layer::get() {
 }
 
 Layer::Layer()
-    : mpi(interpose::native()), types_(mpi), pool_(kPoolMost), ways_{mpi, plans_, pool_, traffic_, MPI_COMM_NULL} {
+    : mpi(interpose::native()), types_(mpi), pool_(kPoolMost), ways_{mpi,      plans_,   pool_,
+                                                                     workers_, traffic_, MPI_COMM_NULL} {
     const auto environment = config::process_environment();
     identity_ = config::identify(environment);
     name_ = identity_.rank ? "rank " + std::to_string(*identity_.rank) + " on " + host_name() : host_name();
@@ -197,15 +199,23 @@ void Layer::make_ways() {
     mpi.Comm_create(MPI_COMM_WORLD, group, &own_traffic_);
     mpi.Comm_set_errhandler(own_traffic_, MPI_ERRORS_RETURN);
     mpi.Group_free(&group);
-    int mine = threads_ ? 1 : 0;
-    int any = 0;
-    mpi.Allreduce(&mine, &any, 1, MPI_INT, MPI_MAX, ways_.comm);
-    threads_somewhere_ = any != 0;
+    RankThreads rank_threads(settings_.threads, threads_);
+    const int mine[] = {threads_ ? 1 : 0, rank_threads.must_ask() ? 1 : 0};
+    int any[] = {0, 0};
+    mpi.Allreduce(mine, any, static_cast<int>(std::size(any)), MPI_INT, MPI_MAX, ways_.comm);
+    threads_somewhere_ = any[0] != 0;
     if (threads_somewhere_) world->prepare(mpi);
+    if (any[1] != 0) rank_threads.ask(mpi, ways_.comm);
+    make_workers(rank_threads.workers());
     int* most = nullptr;
     int known = 0;
     mpi.Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&most), &known);
     if (known != 0) most_marks_ = static_cast<std::uint32_t>(*most);
+}
+
+void Layer::make_workers(engine::Workers::Settings workers) {
+    local_.crypto.threads = workers.threads;  // no flow has a key yet
+    workers_ = engine::Workers(std::move(workers));
 }
 
 std::uint32_t Layer::next_mark(int world_rank) {
@@ -232,6 +242,7 @@ void Layer::end() {
     last_ = nullptr;
     last_handle_ = MPI_COMM_NULL;
     secret_.reset();
+    workers_ = engine::Workers();
 }
 
 void Layer::report_flows(const Communicator& communicator) {

@@ -26,6 +26,7 @@
 #include "config/settings.hpp"
 #include "engine/buffer_pool.hpp"
 #include "engine/plan.hpp"
+#include "engine/workers.hpp"
 #include "keys/handshake.hpp"
 #include "native.hpp"
 #include "report/part.hpp"
@@ -150,6 +151,7 @@ private:
     NodeId own_node() const;
     void make_error_class();
     void make_ways();
+    void make_workers(engine::Workers::Settings workers);
     void report_flows(const Communicator& communicator);
 
     config::Settings settings_;
@@ -177,6 +179,7 @@ private:
     Types types_;
     engine::Plans plans_;
     engine::BufferPool pool_;
+    engine::Workers workers_;
     Traffic traffic_;
     Ways ways_;
     MPI_Comm own_traffic_ = MPI_COMM_NULL;

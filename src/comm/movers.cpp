@@ -36,6 +36,16 @@ private:
     std::size_t total_ = 0;
 };
 
+/// Each rank's block but that of `me`, and its place among `wires`.
+std::vector<Block> blocks_of_others(int me, const std::vector<UserBuffer>& blocks, std::uint8_t* wires,
+                                    const Layout& layout) {
+    std::vector<Block> others;
+    for (int i = 0; i < static_cast<int>(blocks.size()); ++i) {
+        if (i != me) others.push_back({i, wires + layout.place(i), &blocks[static_cast<std::size_t>(i)]});
+    }
+    return others;
+}
+
 int too_large(Layer& layer, MPI_Comm comm) {
     layer.complain("a collective operation of 2 GiB or more on one rank is not sealed yet: it is refused");
     layer.mpi.Comm_call_errhandler(comm, MPI_ERR_COUNT);
@@ -103,14 +113,8 @@ int gather(Layer& layer, Communicator& communicator, const UserBuffer& own, bool
                 : layer.mpi.Gatherv(MPI_IN_PLACE, 0, MPI_BYTE, wires.data(), layout.sizes(), layout.places(), MPI_BYTE,
                                     root, comm);
     if (code != MPI_SUCCESS) return code;
-    for (int i = 0; i < communicator.size(); ++i) {
-        const UserBuffer& block = blocks[static_cast<std::size_t>(i)];
-        if (i == root && in_place) continue;
-        const int result =
-            i == root ? copy(layer, own, block) : open_block_from(call, i, wires.data() + layout.place(i), block);
-        code = first_of(code, result);
-    }
-    return code;
+    if (!in_place) code = copy(layer, own, blocks[static_cast<std::size_t>(root)]);
+    return first_of(code, open_blocks_from(call, blocks_of_others(root, blocks, wires.data(), layout)));
 }
 
 /// Each block goes to all ranks by MPI's own way, and each rank opens it.
@@ -125,12 +129,7 @@ int allgather_by_ranks(const Call& call, const UserBuffer& own, const std::vecto
                 : call.layer.mpi.Allgatherv(MPI_IN_PLACE, 0, MPI_BYTE, wires.data(), layout.sizes(), layout.places(),
                                             MPI_BYTE, comm);
     if (gathered != MPI_SUCCESS) return first_of(code, gathered);
-    for (int i = 0; i < call.communicator.size(); ++i) {
-        if (i == me) continue;
-        const UserBuffer& block = blocks[static_cast<std::size_t>(i)];
-        code = first_of(code, open_block_of_all(call, i, wires.data() + layout.place(i), block));
-    }
-    return code;
+    return first_of(code, open_blocks_of_all(call, blocks_of_others(me, blocks, wires.data(), layout)));
 }
 
 /// By nodes, each rank opens fewer blocks, and fewer bytes travel between nodes; for which each node has one operation
@@ -344,13 +343,12 @@ int scatter(Layer& layer, Communicator& communicator, const std::vector<UserBuff
     const Layout layout(blocks);
     if (!layout.fits()) return too_large(layer, comm);
     const auto wires = layer.buffer(layout.total());
-    for (int i = 0; i < communicator.size(); ++i) {
-        if (i == root) continue;
-        const UserBuffer& block = blocks[static_cast<std::size_t>(i)];
-        std::uint8_t* const wire = wires.data() + layout.place(i);
-        if (code == MPI_SUCCESS) code = seal_block_for(call, i, block, wire);
-        if (code != MPI_SUCCESS) void_block(wire, block.size());
+    const std::vector<Block> others = blocks_of_others(root, blocks, wires.data(), layout);
+    // After an error the others still get their blocks, which they wait for; nothing of the data is in them.
+    for (const Block& block : others) {
+        if (code != MPI_SUCCESS) void_block(block.wire, block.buffer->size());
     }
+    if (code == MPI_SUCCESS) code = seal_blocks_for(call, others);
     const int scattered =
         uniform ? layer.mpi.Scatter(wires.data(), layout.sizes()[root], MPI_BYTE, MPI_IN_PLACE, 0, MPI_BYTE, root, comm)
                 : layer.mpi.Scatterv(wires.data(), layout.sizes(), layout.places(), MPI_BYTE, MPI_IN_PLACE, 0, MPI_BYTE,

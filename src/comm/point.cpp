@@ -88,14 +88,16 @@ bool may_be_sealed(const Communicator& communicator, int from) {
 int announce_message(Layer& layer, Communicator& communicator, const UserBuffer& buffer, int to, int tag,
                      std::uint8_t* wire, std::unique_ptr<Outgoing>& outgoing) {
     const int world_rank = communicator.world_ranks()[static_cast<std::size_t>(to)];
-    const auto [first, others] = layer.ways().plans.of(buffer.size()).segments_of(buffer.size());
+    const Ways& ways = layer.ways();
+    const auto [first, others] =
+        ways.plans.of(buffer.size()).segments_of(buffer.size(), ways.workers.ready(), ways.traffic.sends);
     const seal::Announcement announcement{buffer.size(), first, others, layer.next_mark(world_rank)};
     engine::Buffer packed;
     const std::uint8_t* plain = nullptr;
     if (const int code = plain_bytes(layer.pool(), buffer, packed, plain); code != MPI_SUCCESS) return code;
     auto segments = communicator.announce(to, tag, announcement, wire);
     if (!segments) return layer.raise(communicator.handle(), segments.error().line);
-    outgoing = std::make_unique<Outgoing>(layer.ways(), std::move(*segments), world_rank, plain, std::move(packed));
+    outgoing = std::make_unique<Outgoing>(ways, std::move(*segments), world_rank, plain, std::move(packed));
     return MPI_SUCCESS;
 }
 

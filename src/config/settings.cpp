@@ -27,6 +27,7 @@ constexpr std::string_view kVariablePrefix = "CRYPTMPI_";
 constexpr std::string_view kInternalPrefix = "CRYPTMPI_INTERNAL_";
 constexpr std::string_view kConfigVariable = "CRYPTMPI_CONFIG";
 constexpr double kLongestTime_s = 24.0 * 3600;
+constexpr int kMostThreads = 64;
 
 /// A setting's raw value and where it stands.
 struct Given {
@@ -207,6 +208,24 @@ Result<void> set_layer(Settings& settings, const Given& given, const Environment
     return refuse(given, as_text(given.value) + " is not allowed; allowed: auto, channel, mpi");
 }
 
+Result<void> set_threads(Settings& settings, const Given& given, const Environment&) {
+    double number = -1;
+    if (const auto* given_number = std::get_if<double>(&given.value)) number = *given_number;
+    if (const auto* text = std::get_if<std::string>(&given.value)) {
+        const std::string word = lower(trim(*text));
+        int whole = -1;
+        const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), whole);
+        if (word == "auto") number = 0;
+        if (given.from_variable && error == std::errc{} && end == word.data() + word.size()) number = whole;
+    }
+    for (int threads = 0; threads <= kMostThreads; ++threads) {
+        if (number != threads) continue;
+        settings.threads = threads;
+        return {};
+    }
+    return refuse(given, as_text(given.value) + " is not allowed; allowed: auto, 1 to " + std::to_string(kMostThreads));
+}
+
 Result<void> set_allow(Settings& settings, const Given& given, const Environment&) {
     auto names = read_list(given);
     if (!names) return tl::unexpected<Error>(names.error());
@@ -236,7 +255,7 @@ Result<void> set_profile(Settings& settings, const Given& given, const Environme
     return *text == "none" ? Result<void>{} : store(read_path(given, environment), settings.profile);
 }
 
-constexpr std::array<Key, 17> kKeys = {{
+constexpr std::array<Key, 18> kKeys = {{
     {"enabled", [](Settings& s, const Given& g, const Environment&) { return store(read_bool(g), s.enabled); }},
     {"cipher", set_cipher},
     {"allow_legacy_cipher",
@@ -244,6 +263,7 @@ constexpr std::array<Key, 17> kKeys = {{
     {"module", set_module},
     {"scope", set_scope},
     {"layer", set_layer},
+    {"threads", set_threads},
     {"allow", set_allow},
     {"key_file", set_key_file},
     {"plaintext_peers",

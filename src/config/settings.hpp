@@ -48,6 +48,7 @@ struct Settings {
     std::string module = "auto";                   // module = "auto" | "openssl" | "ipsec-mb" | ...
     Scope scope = Scope::between_nodes;            // scope = "between-nodes" | "all"
     Layer layer = Layer::automatic;                // layer = "auto" | "channel" | "mpi"
+    int threads = 0;                               // threads = "auto" (0) | 1 to 64: that seal and open, of a rank
     std::vector<std::string> allow;                // allow = ["MPI_Put", ...]: refused procedures that pass in clear
     std::string allow_where;                       // where allow was set, for lines about what it names
     std::filesystem::path key_file;                // key_file; default: <config folder>/job.key

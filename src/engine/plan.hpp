@@ -20,8 +20,16 @@ struct Plan {
     std::size_t largest_whole = kLargestWhole;     // bytes, from kAlwaysWhole to kLargestWhole
     std::size_t edge = std::size_t{60} << 10;      // bytes of the first segment, and about those of the last
     std::size_t segment = std::size_t{256} << 10;  // bytes, the most that one between them has
+    // Several threads work on a segment each of so many bytes together, as in the (k,t)-chopping of CryptMPI 2020: k
+    // chunks of about 512 KB, each in t segments. A segment of less would take MPI longer than the cipher.
+    std::size_t chunk = std::size_t{512} << 10;
+    std::size_t least_of_chunk = std::size_t{64} << 10;
+    // With more large messages on their way than that, those that follow have as few segments as they may: the network
+    // is busy with the others.
+    std::size_t many_sends = 64;
     // What a message keeps with MPI at most, and what all of them do in each direction; but each may have one segment.
-    std::size_t in_flight = 4;                          // segments
+    std::size_t in_flight = 4;                          // segments, or more where they are small
+    std::size_t most_in_flight = 16;                    // segments
     std::size_t all_in_flight = std::size_t{16} << 20;  // bytes
     // A sender waits so long for a receiver who does not take segments, since he is busy elsewhere: then the send ends,
     // as MPI lets a buffered one, and the segments go on their way from buffers of ours.
@@ -35,13 +43,29 @@ struct Plan {
         std::uint32_t first;
         std::uint32_t others;  // all after the first but the last, which has the rest
     };
-    /// Sealing of the first segment and opening of the last hide behind nothing: these are short. Those between them
-    /// are of one size, as far as there is more than another short one between them.
-    Sizes segments_of(std::size_t length) const {
+    /// Of a message that `threads` seal while `sends` others are on their way. Sealing of the first segment and opening
+    /// of the last hide behind nothing: these are short. Those between them are of one size, as far as there is more
+    /// than another short one between them.
+    Sizes segments_of(std::size_t length, std::size_t threads = 1, std::size_t sends = 0) const {
+        if (sends > many_sends) {
+            const std::uint32_t equal = part_of(length, segment);
+            return {equal, equal};
+        }
+        const std::size_t most = threads == 1 ? segment : std::clamp(chunk / threads, least_of_chunk, segment);
         const std::size_t middle = length >= 3 * edge ? length - 2 * edge : length;
-        const std::size_t count = std::min((middle + segment - 1) / segment, kMostSegments - 2);
-        const std::size_t others = (middle + count - 1) / count;
-        return {static_cast<std::uint32_t>(edge), static_cast<std::uint32_t>((others + 63) / 64 * 64)};
+        return {static_cast<std::uint32_t>(edge), part_of(middle, most)};
+    }
+    /// Segments of one message that MPI may have at a time, where those between the ends have `size` bytes.
+    std::size_t in_flight_of(std::size_t size) const {
+        return std::clamp(in_flight * segment / size, in_flight, most_in_flight);
+    }
+
+private:
+    /// Bytes of each equal part of a message, the least number of parts that have `most` bytes at most.
+    static std::uint32_t part_of(std::size_t length, std::size_t most) {
+        const std::size_t count = std::min((length + most - 1) / most, kMostSegments - 2);
+        const std::size_t part = (length + count - 1) / count;
+        return static_cast<std::uint32_t>((part + 63) / 64 * 64);
     }
 };
 

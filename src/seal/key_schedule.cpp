@@ -14,6 +14,10 @@ iovec piece(const void* at, std::size_t size) {
     return {const_cast<void*>(at), size};  // iovec has no const form; the modules only read
 }
 
+tl::unexpected<Error> cannot_start(aead::Suite suite) {
+    return fail(EIO, "key schedule: the crypto module could not start " + std::string(aead::name(suite)));
+}
+
 }  // namespace
 
 Result<void> expand(const cryptmpi_kex& kex, const std::uint8_t secret[kSecretSize], std::string_view label,
@@ -40,15 +44,17 @@ Result<void> expand(const cryptmpi_kex& kex, const std::uint8_t secret[kSecretSi
     return {};
 }
 
-RecordKey::RecordKey(RecordKey&& other) noexcept
-    : aead_(other.aead_), context_(std::exchange(other.context_, nullptr)), nonce_size_(other.nonce_size_) {
-    std::memcpy(base_, other.base_, kNonceRoom);
-    wipe(other.base_, kNonceRoom);
+RecordKey::RecordKey(RecordKey&& other) noexcept : RecordKey() {
+    *this = std::move(other);
 }
 
 RecordKey& RecordKey::operator=(RecordKey&& other) noexcept {
     std::swap(aead_, other.aead_);
     std::swap(context_, other.context_);
+    std::swap(others_, other.others_);
+    std::swap(key_, other.key_);
+    std::swap(threads_, other.threads_);
+    std::swap(suite_, other.suite_);
     std::swap(nonce_size_, other.nonce_size_);
     std::swap(base_, other.base_);
     return *this;
@@ -58,12 +64,15 @@ RecordKey::~RecordKey() {
     if (context_ != nullptr) {
         aead_->destroy(context_);
     }
+    for (void* const other : others_) aead_->destroy(other);
     wipe(base_, kNonceRoom);
 }
 
 Result<RecordKey> RecordKey::derive(const Crypto& crypto, const std::uint8_t secret[kSecretSize]) {
-    Secret<32> key;
+    CipherKey key;
     RecordKey made;
+    made.suite_ = crypto.suite;
+    made.threads_ = crypto.threads;
     made.nonce_size_ = aead::nonce_size(crypto.suite);
     if (auto done = expand(*crypto.kex, secret, "key", key.data(), aead::key_size(crypto.suite)); !done) {
         return tl::unexpected(done.error());
@@ -73,10 +82,23 @@ Result<RecordKey> RecordKey::derive(const Crypto& crypto, const std::uint8_t sec
     }
     made.aead_ = crypto.aead;
     made.context_ = crypto.aead->create(static_cast<int>(crypto.suite), key.data());
-    if (made.context_ == nullptr) {
-        return fail(EIO, "key schedule: the crypto module could not start " + std::string(aead::name(crypto.suite)));
+    if (made.context_ == nullptr) return cannot_start(crypto.suite);
+    if (crypto.threads > 1) {
+        made.key_ = std::make_unique<CipherKey>();
+        std::memcpy(made.key_->data(), key.data(), CipherKey::size());
     }
     return made;
+}
+
+Result<void> RecordKey::share_among_threads() {
+    if (!key_) return {};
+    while (others_.size() + 1 < threads_) {
+        void* const made = aead_->create(static_cast<int>(suite_), key_->data());
+        if (made == nullptr) return cannot_start(suite_);
+        others_.push_back(made);
+    }
+    key_.reset();
+    return {};
 }
 
 Result<void> ratchet(const cryptmpi_kex& kex, std::uint8_t secret[kSecretSize]) {

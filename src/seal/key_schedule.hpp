@@ -4,8 +4,11 @@
 
 #include <cryptmpi/module.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string_view>
+#include <vector>
 
 #include "aead/suite.hpp"
 #include "base/endian.hpp"
@@ -20,13 +23,14 @@ struct Crypto {
     const cryptmpi_aead* aead = nullptr;
     const cryptmpi_kex* kex = nullptr;
     aead::Suite suite = aead::Suite::aes_256_gcm;
+    std::size_t threads = 1;  // that work with one key at the same time: on segments
 };
 
 /// HKDF-Expand (RFC 5869) with SHA-256; `info` is the protocol's name and version followed by `label`. size <= 64.
 Result<void> expand(const cryptmpi_kex& kex, const std::uint8_t secret[kSecretSize], std::string_view label,
                     std::uint8_t* out, std::size_t size);
 
-/// One epoch's cipher context and nonce base, made from that epoch's secret. Owned by one process.
+/// One epoch's cipher contexts and nonce base, made from that epoch's secret. Owned by one process.
 class RecordKey {
 public:
     RecordKey() = default;
@@ -40,6 +44,10 @@ public:
 
     explicit operator bool() const { return context_ != nullptr; }
     void* context() const { return context_; }
+    /// Makes those of the other threads, which few flows need. Errors: EIO, the crypto module has none.
+    Result<void> share_among_threads();
+    /// A context is for one thread at a time: that of `thread`, below the number of threads; 0 has context().
+    void* context_of(std::size_t thread) const { return thread == 0 ? context_ : others_[thread - 1]; }
     /// nonce = base xor (zeros, counter big endian), as in RFC 8446, section 5.3; as long as the suite's nonces, and
     /// zeros behind it.
     void nonce(std::uint64_t counter, std::uint8_t out[kNonceRoom]) const { nonce(0, counter, out); }
@@ -53,8 +61,14 @@ public:
     }
 
 private:
+    using CipherKey = Secret<32>;
+
     const cryptmpi_aead* aead_ = nullptr;
     void* context_ = nullptr;
+    std::vector<void*> others_;
+    std::unique_ptr<CipherKey> key_;  // until the other threads have their contexts; null where there are none
+    std::size_t threads_ = 1;
+    aead::Suite suite_ = aead::Suite::aes_256_gcm;
     std::size_t nonce_size_ = kNonceRoom;
     std::uint8_t base_[kNonceRoom] = {};
 };

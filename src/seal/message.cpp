@@ -53,7 +53,7 @@ Result<void> MessageSealer::make_room(std::uint64_t size, std::uint64_t pieces) 
     auto key = epoch_key(crypto_, secret_->data(), next);
     if (!key) return tl::unexpected(std::move(key.error()));
     if (full) ++counters_.rekeys;
-    key_ = std::make_shared<const RecordKey>(std::move(*key));
+    key_ = std::make_shared<RecordKey>(std::move(*key));
     epoch_ = next;
     pieces_ = 0;
     bytes_ = 0;
@@ -94,6 +94,7 @@ Result<Segments> MessageSealer::announce(std::uint32_t lane, std::uint64_t numbe
     if (number >= kMostMessages) return fail(EOVERFLOW, "a lane of messages came to the end of its numbers");
     const std::uint64_t segments = (announcement.length - 1) / announcement.segment + 1;
     if (auto done = make_room(announcement.length, segments + 1); !done) return tl::unexpected(std::move(done.error()));
+    if (auto done = key_->share_among_threads(); !done) return tl::unexpected(std::move(done.error()));
     pieces_ += segments + 1;
     bytes_ += announcement.length;
     const iovec in{payload, sizeof payload};
@@ -109,7 +110,7 @@ MessageOpener::MessageOpener(const Crypto& crypto, const std::uint8_t secret[kSe
     std::memcpy(secret_->data(), secret, kSecretSize);
 }
 
-Result<std::shared_ptr<const RecordKey>*> MessageOpener::key_of(std::uint32_t epoch) {
+Result<std::shared_ptr<RecordKey>*> MessageOpener::key_of(std::uint32_t epoch) {
     if (epochs_[0].key && epochs_[0].number == epoch) [[likely]] {
         return &epochs_[0].key;
     }
@@ -117,7 +118,7 @@ Result<std::shared_ptr<const RecordKey>*> MessageOpener::key_of(std::uint32_t ep
     if (epochs_[0].key && epochs_[0].number == epoch) return &epochs_[0].key;
     auto key = epoch_key(crypto_, secret_->data(), epoch);
     if (!key) return tl::unexpected(std::move(key.error()));
-    epochs_[0].key = std::make_shared<const RecordKey>(std::move(*key));
+    epochs_[0].key = std::make_shared<RecordKey>(std::move(*key));
     epochs_[0].number = epoch;
     return &epochs_[0].key;
 }
@@ -170,6 +171,7 @@ Result<Segments> MessageOpener::open_announcement(std::uint32_t lane, const std:
     }
     auto announcement = read_announcement(payload);
     if (!announcement) return tl::unexpected(std::move(announcement.error()));
+    if (auto done = (*key)->get()->share_among_threads(); !done) return tl::unexpected(std::move(done.error()));
     ++counters_.messages;
     counters_.bytes += announcement->length;
     return Segments(*crypto_.aead, **key, lane, header.number, wire, *announcement);

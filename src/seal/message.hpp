@@ -95,7 +95,7 @@ private:
     Crypto crypto_;
     std::unique_ptr<Secret<kSecretSize>> secret_ = std::make_unique<Secret<kSecretSize>>();
     Limits limits_;
-    std::shared_ptr<const RecordKey> key_;
+    std::shared_ptr<RecordKey> key_;
     std::uint32_t epoch_ = 0;
     std::uint64_t pieces_ = 0;  // in this epoch
     std::uint64_t bytes_ = 0;
@@ -120,10 +120,10 @@ public:
 
 private:
     struct Epoch {
-        std::shared_ptr<const RecordKey> key;
+        std::shared_ptr<RecordKey> key;
         std::uint32_t number = 0;
     };
-    Result<std::shared_ptr<const RecordKey>*> key_of(std::uint32_t epoch);
+    Result<std::shared_ptr<RecordKey>*> key_of(std::uint32_t epoch);
     Result<void> open_piece(const RecordKey& key, std::uint32_t lane, const MessageHeader& header,
                             const std::uint8_t* wire, std::size_t wire_size, std::span<const iovec> out);
 

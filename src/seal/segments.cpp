@@ -80,7 +80,7 @@ std::uint64_t Segments::counter(std::uint32_t position) const {
     return (std::uint64_t{position} + 1) << kPositionShift | number_;
 }
 
-Result<void> Segments::seal(std::uint32_t position, const void* in, std::uint8_t* out) const {
+Result<void> Segments::seal(std::uint32_t position, const void* in, std::uint8_t* out, std::size_t thread) const {
     std::uint8_t associated[kAssociatedSize];
     associate(position, associated);
     std::uint8_t nonce[kNonceRoom];
@@ -88,7 +88,7 @@ Result<void> Segments::seal(std::uint32_t position, const void* in, std::uint8_t
     note_nonce(*key_, lane_, counter(position));
     const std::size_t bytes = size(position);
     const iovec piece{const_cast<void*>(in), bytes};
-    if (aead_->seal(key_->context(), nonce, associated, sizeof associated, &piece, 1, out, out + bytes) !=
+    if (aead_->seal(key_->context_of(thread), nonce, associated, sizeof associated, &piece, 1, out, out + bytes) !=
         CRYPTMPI_OK) {
         wipe(out, bytes + kSegmentOverhead);
         return fail(EIO, "the crypto module failed to seal a segment");
@@ -96,7 +96,8 @@ Result<void> Segments::seal(std::uint32_t position, const void* in, std::uint8_t
     return {};
 }
 
-Result<void> Segments::open(std::uint32_t position, const std::uint8_t* wire, std::size_t wire_size, void* out) const {
+Result<void> Segments::open(std::uint32_t position, const std::uint8_t* wire, std::size_t wire_size, void* out,
+                            std::size_t thread) const {
     const std::size_t bytes = size(position);
     if (wire_size != bytes + kSegmentOverhead) {
         wipe(out, bytes);
@@ -107,8 +108,8 @@ Result<void> Segments::open(std::uint32_t position, const std::uint8_t* wire, st
     std::uint8_t nonce[kNonceRoom];
     key_->nonce(lane_, counter(position), nonce);
     const iovec piece{out, bytes};
-    const int status =
-        aead_->open(key_->context(), nonce, associated, sizeof associated, wire, bytes, &piece, 1, wire + bytes);
+    const int status = aead_->open(key_->context_of(thread), nonce, associated, sizeof associated, wire, bytes, &piece,
+                                   1, wire + bytes);
     if (status == CRYPTMPI_FORGED) {
         return fail(EBADMSG, "has a segment that does not open: altered, moved, or not ours");
     }

@@ -54,11 +54,15 @@ public:
     /// Bytes of plaintext in the segment at `position`, from 0.
     std::size_t size(std::uint32_t position) const;
 
+    // Several threads may seal or open segments at the same time, each with its number `thread`, below the flow's
+    // number of threads (Crypto).
+
     /// Seals size(position) bytes to kSegmentOverhead more of them. Each position once. Errors: EIO, the module failed.
-    Result<void> seal(std::uint32_t position, const void* in, std::uint8_t* out) const;
+    Result<void> seal(std::uint32_t position, const void* in, std::uint8_t* out, std::size_t thread = 0) const;
     /// Opens the segment that came as the one at `position` into size(position) bytes. Errors (EBADMSG): it is not that
     /// segment; `out` then holds zeros.
-    Result<void> open(std::uint32_t position, const std::uint8_t* wire, std::size_t wire_size, void* out) const;
+    Result<void> open(std::uint32_t position, const std::uint8_t* wire, std::size_t wire_size, void* out,
+                      std::size_t thread = 0) const;
 
 private:
     static constexpr std::size_t kAssociatedSize = 8 + 8 + 4 + 1;

@@ -5,7 +5,16 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SIZE = 1000, LARGE = 600000, VICTIM_TAG = 77, OTHER_TAG = 78, LARGE_TAG = 79, MESSAGES = 5, LARGE_MESSAGES = 3 };
+enum {
+    SIZE = 1000,
+    LARGE = 600000,
+    VICTIM_TAG = 77,
+    OTHER_TAG = 78,
+    LARGE_TAG = 79,
+    MESSAGES = 5,
+    LARGE_MESSAGES = 3,
+    BLOCK = 60000
+};
 
 static int rank;
 static unsigned char bytes[LARGE], came[LARGE];
@@ -81,6 +90,14 @@ int main(int argc, char** argv) {
         } else if (rank == 1) {
             look(MPI_Recv(bytes, LARGE, MPI_BYTE, 0, LARGE_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE), number, LARGE);
         }
+    }
+    for (int number = 0; number < 3; number++) {
+        static unsigned char out[BLOCK];
+        fill(number, BLOCK);
+        memcpy(out, bytes, BLOCK);
+        memset(bytes, 0xee, LARGE);
+        const int code = MPI_Gather(out, BLOCK, MPI_BYTE, bytes, BLOCK, MPI_BYTE, 1, MPI_COMM_WORLD);
+        if (rank == 1) look(code, number, BLOCK);
     }
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 1) printf("attacked: all as sent\n");

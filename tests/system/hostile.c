@@ -1,14 +1,15 @@
 /* Between CryptMPI and MPI: changes what rank 0 sends, as HOSTILE says. The second message to rank 1 with tag 77 is the
  * victim. What it is replaced by differs from it in one thing: each was the second of its own sender, receiver,
  * communicator and tag, too. Of the large messages, with tag 79, the victims are the announcement of the second, and
- * the third of its segments, which are what rank 0 sends by MPI_Isend on no communicator of the program's.
+ * the third of its segments, which are what rank 0 sends by MPI_Isend on no communicator of the program's; how many a
+ * message has is in HOSTILE_SEGMENTS.
  * "flip for another node" changes what rank 0 sends to the other one in every other collective operation: blocks of
  * whole thousands of bytes, in a broadcast also the second of four pieces. */
 #include <mpi.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { VICTIM_TAG = 77, LARGE_TAG = 79, MOST = 1 << 20, SEGMENTS = 4, SEALED = 24, PIECES = 4 };
+enum { VICTIM_TAG = 77, LARGE_TAG = 79, MOST = 1 << 20, MOST_SEGMENTS = 16, SEALED = 24, PIECES = 4 };
 
 typedef int send_function(const void*, int, MPI_Datatype, int, int, MPI_Comm);
 typedef int isend_function(const void*, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request*);
@@ -19,6 +20,7 @@ typedef int alltoall_function(const void*, int, MPI_Datatype, void*, int, MPI_Da
 typedef int allgatherv_function(const void*, int, MPI_Datatype, void*, const int*, const int*, MPI_Datatype, MPI_Comm);
 typedef int sendrecv_function(const void*, int, MPI_Datatype, int, int, void*, int, MPI_Datatype, int, int, MPI_Comm,
                               MPI_Status*);
+typedef int gather_function(const void*, int, MPI_Datatype, void*, int, MPI_Datatype, int, MPI_Comm);
 typedef int rank_function(MPI_Comm, int*);
 
 static send_function* real_send;
@@ -29,6 +31,7 @@ static ibcast_function* real_ibcast;
 static alltoall_function *real_alltoall, *real_allgather;
 static allgatherv_function* real_allgatherv;
 static sendrecv_function* real_sendrecv;
+static gather_function* real_gather;
 static rank_function* real_rank;
 
 /* A record as it travelled. */
@@ -164,6 +167,15 @@ static int hostile_ibcast(void* at, int count, MPI_Datatype type, int root, MPI_
     return real_ibcast(at, count, type, root, comm, request);
 }
 
+static int hostile_gather(const void* at, int count, MPI_Datatype type, void* in, int in_count, MPI_Datatype in_type,
+                          int root, MPI_Comm comm) {
+    static int seen;
+    int rank;
+    real_rank(MPI_COMM_WORLD, &rank);
+    if (rank == 0 && root == 1 && ++seen == 2 && is("flip in a gathered block")) ((unsigned char*)at)[1000] ^= 1;
+    return real_gather(at, count, type, in, in_count, in_type, root, comm);
+}
+
 /* Not sent at all. */
 static int drop(int tag, MPI_Comm comm, MPI_Request* request) {
     return real_isend(NULL, 0, MPI_BYTE, MPI_PROC_NULL, tag, comm, request);
@@ -184,17 +196,19 @@ static int hostile_announcement(const void* at, int count, MPI_Datatype type, in
 
 static int hostile_segment(const void* at, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
                            MPI_Request* request) {
-    static struct record segments[2 * SEGMENTS];
+    static struct record segments[2 * MOST_SEGMENTS];
     static int seen;
-    if (seen == 2 * SEGMENTS) return real_isend(at, count, type, to, tag, comm, request);
-    int victim = seen == SEGMENTS + 2;
+    const char* const said = getenv("HOSTILE_SEGMENTS");
+    const int each = said ? atoi(said) : 0;
+    if (seen == 2 * each) return real_isend(at, count, type, to, tag, comm, request);
+    int victim = seen == each + 2;
     struct record* one = &segments[seen++];
     keep(one, at, count);
     if (victim && is("segment dropped")) return drop(tag, comm, request);
     if (victim && is("flip in a segment")) one->bytes[100] ^= 1;
     if (victim && is("segment cut")) one->size -= 1;
     if (victim && is("segment of another message")) one = &segments[2];
-    if (victim && is("segment repeated")) one = &segments[SEGMENTS + 1];
+    if (victim && is("segment repeated")) one = &segments[each + 1];
     return real_isend(one->bytes, one->size, type, to, tag, comm, request);
 }
 
@@ -248,6 +262,10 @@ void* cryptmpi_below(const char* name, void* (*lookup)(const char*)) {
     if (strcmp(name, "PMPI_Ibcast") == 0) {
         real_ibcast = (ibcast_function*)lookup(name);
         return (void*)hostile_ibcast;
+    }
+    if (strcmp(name, "PMPI_Gather") == 0) {
+        real_gather = (gather_function*)lookup(name);
+        return (void*)hostile_gather;
     }
     return NULL;
 }

@@ -2,6 +2,7 @@
  *
  *     messages CASE...    an even number of ranks, where messages go; those of a node next to each other
  */
+#include <dirent.h>
 #include <mpi.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -597,6 +598,23 @@ static void large_many(void) {
     free(all);
 }
 
+/* More at once than are sent in short segments. */
+static void large_in_flight(void) {
+    enum { MANY = 80, SIZE = 300000 };
+    static MPI_Request requests[2 * MANY];
+    unsigned char* all = calloc(MANY, SIZE);
+    begin(SIZE);
+    for (int k = 0; k < MANY; k++) {
+        MPI_Isend(out_bytes, SIZE, MPI_BYTE, partner, 40, MPI_COMM_WORLD, &requests[MANY + k]);
+    }
+    for (int k = 0; k < MANY; k++) {
+        MPI_Irecv(all + (size_t)k * SIZE, SIZE, MPI_BYTE, partner, 40, MPI_COMM_WORLD, &requests[k]);
+    }
+    MPI_Waitall(2 * MANY, requests, MPI_STATUSES_IGNORE);
+    for (int k = 0; k < MANY; k++) expect_bytes("one in flight", all + (size_t)k * SIZE, SIZE, partner);
+    free(all);
+}
+
 /* Five bytes of seven: what lies between them is left alone. */
 static void large_vectors(void) {
     unsigned char* expected = malloc(LARGEST);
@@ -1081,6 +1099,70 @@ static void* mix(void* argument) {
     return NULL;
 }
 
+/* Blocks of `BLOCK` bytes, or with gaps, in which five bytes of seven go. */
+enum { BLOCK = 140000 };
+
+static void expect_block(const char* what, const unsigned char* block, int gaps, int from) {
+    static unsigned char expected[BLOCK];
+    mark(expected, BLOCK, from);
+    for (int k = 0; k < BLOCK; k++) {
+        expect(what, block[k], gaps && k % 7 >= 5 ? 0 : expected[k]);
+    }
+}
+
+static void exchange_blocks(MPI_Datatype type, int gaps) {
+    unsigned char *out = calloc((size_t)ranks, BLOCK), *in = calloc((size_t)ranks, BLOCK);
+    for (int i = 0; i < ranks; i++) mark(out + i * BLOCK, BLOCK, 16 * rank + i);
+    MPI_Alltoall(out, 1, type, in, 1, type, MPI_COMM_WORLD);
+    for (int i = 0; i < ranks; i++) expect_block("a block of Alltoall", in + i * BLOCK, gaps, 16 * i + rank);
+    memset(in, 0, (size_t)ranks * BLOCK);
+    MPI_Allgather(out, 1, type, in, 1, type, MPI_COMM_WORLD);
+    for (int i = 0; i < ranks; i++) expect_block("a block of Allgather", in + i * BLOCK, gaps, 16 * i);
+    memset(in, 0, (size_t)ranks * BLOCK);
+    MPI_Gather(out, 1, type, in, 1, type, 1, MPI_COMM_WORLD);
+    for (int i = 0; rank == 1 && i < ranks; i++) expect_block("a block of Gather", in + i * BLOCK, gaps, 16 * i);
+    memset(in, 0, (size_t)ranks * BLOCK);
+    MPI_Scatter(out, 1, type, in, 1, type, 1, MPI_COMM_WORLD);
+    expect_block("a block of Scatter", in, gaps, 16 + rank);
+    memset(in, 0, (size_t)ranks * BLOCK);
+    free(out);
+    free(in);
+}
+
+static void large_blocks(void) {
+    MPI_Datatype whole, vector, gaps;
+    MPI_Type_contiguous(BLOCK, MPI_BYTE, &whole);
+    MPI_Type_commit(&whole);
+    MPI_Type_vector(BLOCK / 7, 5, 7, MPI_BYTE, &vector);
+    MPI_Type_create_resized(vector, 0, BLOCK, &gaps);
+    MPI_Type_commit(&gaps);
+    exchange_blocks(whole, 0);
+    exchange_blocks(gaps, 1);
+    MPI_Type_free(&whole);
+    MPI_Type_free(&vector);
+    MPI_Type_free(&gaps);
+}
+
+/* Which of our threads there are, after a large message. */
+static void workers(void) {
+    char path[300], name[32];
+    int found = 0;
+    begin(LARGEST);
+    MPI_Sendrecv(out_bytes, LARGEST, MPI_BYTE, partner, 0, in_bytes, LARGEST, MPI_BYTE, partner, 0, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+    expect_bytes("a message", in_bytes, LARGEST, partner);
+    DIR* folder = opendir("/proc/self/task");
+    for (struct dirent* entry; (entry = readdir(folder)) != NULL;) {
+        snprintf(path, sizeof path, "/proc/self/task/%s/comm", entry->d_name);
+        FILE* file = fopen(path, "r");
+        if (file == NULL) continue;
+        if (fgets(name, sizeof name, file) != NULL && strcmp(name, "cryptmpi-work\n") == 0) found++;
+        fclose(file);
+    }
+    closedir(folder);
+    printf("messages: a rank with %d workers\n", found);
+}
+
 /* Large and small messages of several threads at once. */
 static void threads_mixed(void) {
     int level;
@@ -1121,12 +1203,16 @@ int main(int argc, char** argv) {
         {"large_matched", large_matched},
         {"large_persistent", large_persistent},
         {"large_many", large_many},
+        {"large_in_flight", large_in_flight},
         {"large_vectors", large_vectors},
+        {"large_blocks", large_blocks},
         {"large_truncated", large_truncated},
         {"whole_truncated", whole_truncated},
         {"refused", refused},
+        {"workers", workers},
         {"threads", threads},
         {"threads_mixed", threads_mixed},
+        {"threads_workers", workers},
         {"at_the_end", at_the_end},
     };
     /* One thread and many take different paths. */

@@ -125,8 +125,13 @@ def test_core_of_a_rank_with_another_module(module, build, nodes, tmp_path):  # 
     check_core_of_a_rank("openmpi-4.1.4", module, build, nodes, tmp_path)
 
 
-def check_core_of_a_rank(name, module, build, nodes, tmp_path):  # noqa: F811
-    sealing = sealing_with(module, tmp_path, nodes)
+@MODULES
+def test_core_of_a_rank_with_workers(module, build, nodes, tmp_path):  # noqa: F811
+    check_core_of_a_rank("openmpi-4.1.4", module, build, nodes, tmp_path, threads=4)
+
+
+def check_core_of_a_rank(name, module, build, nodes, tmp_path, **settings):  # noqa: F811
+    sealing = sealing_with(module, tmp_path, nodes, **settings)
     dumped = Dumped(stacks.stack(name), nodes, sealing, sealing.exec_line(program_of(build, name, tmp_path)), tmp_path)
     job_secret = find_job_secret(dumped.secret)
     epochs = {flow: expand(secret, b"mpi epoch" + number(0, 2)) for flow, secret in flow_secrets(job_secret).items()}

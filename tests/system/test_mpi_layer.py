@@ -18,7 +18,10 @@ CASES = ["many_requests", "tags_out_of_order", "wildcards", "other_sizes", "vect
 # MPIs whose ranks never yield while they wait: more of them than cores take minutes for many collective operations, plain, too.
 SPINNING = ("mpich-4.0.2-ucx", "mpich-5.0.2-ucx")
 LARGE = ["large", "large_while_elsewhere", "large_before_waiting", "large_to_all", "large_probed", "large_matched", "large_persistent", "large_many",
-         "large_vectors", "large_truncated", "whole_truncated"]
+         "large_in_flight", "large_vectors", "large_blocks", "large_truncated", "whole_truncated"]
+# Several threads of a rank that seal and open, however many cores there are.
+WORKERS = {"threads": 4}
+ONE_OF_EACH_ABI = pytest.mark.parametrize("name", ["mpich-5.0.2-ofi", "openmpi-4.1.4", "mpich-5.0.2-abi"])
 # Cases that an MPI gets wrong plain, too.
 WRONG = {
     # MPICH 5.0.2 over UCX hangs in MPI_Probe of MPI_ANY_SOURCE, and of a source when another message of it waits
@@ -92,13 +95,63 @@ def test_large_messages_of_one_node(name, build, nodes, tmp_path):
     check_large_messages(stacks.stack(name), 4, {"scope": "all"}, build, nodes, tmp_path)
 
 
+@pytest.mark.parametrize("ranks", [2, 4])
+@ONE_OF_EACH_ABI
+def test_large_messages_with_workers(name, ranks, build, nodes, tmp_path):
+    check_large_messages(stacks.stack(name), ranks, WORKERS, build, nodes, tmp_path)
+
+
+def check_threads(mpi, case, settings, build, nodes, tmp_path):
+    program = build(mpi, REPOSITORY / "tests" / "system" / "messages.c")
+    done = run(mpi, nodes, sealing_of(tmp_path, nodes, **settings), [str(program), case])
+    assert ended(mpi, done, "cases right"), done.output
+    assert "messages: threads ran" in done.output and not error_lines(done.output), done.output
+
+
 @pytest.mark.parametrize("case", ["threads", "threads_mixed"])
 @ALL
 def test_threads(mpi, case, build, nodes, tmp_path):
+    check_threads(mpi, case, {}, build, nodes, tmp_path)
+
+
+@ONE_OF_EACH_ABI
+def test_threads_with_workers(name, build, nodes, tmp_path):
+    check_threads(stacks.stack(name), "threads_mixed", WORKERS, build, nodes, tmp_path)
+
+
+# With one hardware thread none is idle.
+@pytest.mark.parametrize("before, settings, workers", [([], {"threads": 4}, 3), ([], {"threads": 1}, 0), (["taskset", "-c", "0"], {}, 0)],
+                         ids=["4", "1", "auto"])
+@ONE_OF_EACH_ABI
+def test_workers(name, before, settings, workers, build, nodes, tmp_path):
+    mpi = stacks.stack(name)
     program = build(mpi, REPOSITORY / "tests" / "system" / "messages.c")
-    done = run(mpi, nodes, sealing_of(tmp_path, nodes), [str(program), case])
+    done = run(mpi, nodes, sealing_of(tmp_path, nodes, **settings), [*before, str(program), "workers"])
     assert ended(mpi, done, "cases right"), done.output
-    assert "messages: threads ran" in done.output and not error_lines(done.output), done.output
+    assert done.output.count(f"messages: a rank with {workers} workers") == 2, done.output
+
+
+# T0 - T1: eight hardware threads of a node, shared by its ranks, without two, or one more than OpenMP has. A program of several threads may use all.
+@pytest.mark.parametrize("ranks, variables, case, workers", [
+    (2, [], "workers", 5),
+    (4, [], "workers", 1),
+    (2, ["OMP_NUM_THREADS=4"], "workers", 2),
+    (2, ["OMP_NUM_THREADS=2,4"], "workers", 0),
+    (2, [], "threads_workers", 0),
+    (2, ["OMP_NUM_THREADS=4"], "threads_workers", 2),
+])
+@ONE_OF_EACH_ABI
+def test_workers_of_a_wide_node(name, ranks, variables, case, workers, build, nodes, tmp_path):
+    mpi = stacks.stack(name)
+    program = build(mpi, REPOSITORY / "tests" / "system" / "messages.c")
+    wide = tmp_path / "wide.so"
+    source = REPOSITORY / "tests" / "system" / "wide.c"
+    subprocess.run([stacks.stack("openmpi-4.1.4").mpicc, "-O1", "-shared", "-fPIC", "-o", wide, source], check=True)
+    sealing = sealing_of(tmp_path, nodes)
+    line = ["env", f"LD_PRELOAD={wide}", *variables, *sealing.exec_line([program, case])]
+    done = nodes.run(mpi.command(nodes, ranks, line), env={**mpi.env(nodes), **stacks.abi_environment(mpi), **sealing.env()}, timeout=60)
+    assert ended(mpi, done, "cases right"), done.output
+    assert done.output.count(f"messages: a rank with {workers} workers") == ranks, done.output
 
 
 @pytest.mark.parametrize("name", ["openmpi-4.1.4", "mpich-5.0.2-ofi"])
@@ -305,10 +358,13 @@ ATTACKS = {
     "announcement replayed": ["replayed"],
     "flip in a segment": ["segment that does not open"],
     "segment cut": ["segment of the wrong size"],
-    "segment dropped": ["segment of the wrong size"],
+    "segment dropped": ["has a segment"],  # the next one, which may be of another size
     "segment repeated": ["segment that does not open"],
     "segment of another message": ["segment that does not open"],
+    "flip in a gathered block": ["does not open"],
 }
+# How the messages are sealed, and in how many segments those of 600000 bytes then go.
+WAYS = {"alone": ({}, 4), "with workers": (WORKERS, 6)}
 
 
 @pytest.fixture(scope="module")
@@ -320,11 +376,13 @@ def hostile(build, tmp_path_factory):
     return library
 
 
-def attacked(attack, build, hostile, nodes, tmp_path):
+def attacked(attack, way, build, hostile, nodes, tmp_path):
     mpi = stacks.stack("openmpi-4.1.4")
     program = build(mpi, REPOSITORY / "tests" / "system" / "attacked.c")
-    sealing = sealing_of(tmp_path, nodes)
-    below = ["env", f"HOSTILE={attack}", f"CRYPTMPI_INTERNAL_BELOW={hostile}", *sealing.exec_line([program])]
+    settings, segments = WAYS[way]
+    sealing = sealing_of(tmp_path, nodes, **settings)
+    below = ["env", f"HOSTILE={attack}", f"HOSTILE_SEGMENTS={segments}", f"CRYPTMPI_INTERNAL_BELOW={hostile}",
+             *sealing.exec_line([program])]
     # Rank 0 alone on its node: 1 and 2 are both elsewhere.
     line = mpi.command(nodes, 4, below, per_node=3)
     hosts = line.index("--host") + 1
@@ -333,15 +391,19 @@ def attacked(attack, build, hostile, nodes, tmp_path):
     return nodes.run(line, env={**mpi.env(nodes), **sealing.env()}, timeout=60)
 
 
-def test_hostile_layer_that_does_nothing(build, hostile, nodes, tmp_path):
-    done = attacked("nothing", build, hostile, nodes, tmp_path)
+@pytest.mark.parametrize("way", WAYS)
+def test_hostile_layer_that_does_nothing(way, build, hostile, nodes, tmp_path):
+    done = attacked("nothing", way, build, hostile, nodes, tmp_path)
     assert done.ok and "attacked: all as sent" in done.output, done.output
     assert not error_lines(done.output)
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
-def test_attack(attack, build, hostile, nodes, tmp_path):
-    done = attacked(attack, build, hostile, nodes, tmp_path)
+@pytest.mark.parametrize("way, attack", [
+    *(("alone", attack) for attack in ATTACKS),
+    *(("with workers", attack) for attack in ATTACKS if "segment" in attack or "block" in attack),
+])
+def test_attack(attack, way, build, hostile, nodes, tmp_path):
+    done = attacked(attack, way, build, hostile, nodes, tmp_path)
     assert not done.timed_out and "FOOLED" not in done.output and "all as sent" not in done.output, done.output
     found = [line for line in done.output.splitlines() if "attacked: detected at 1" in line]
     assert found and all("nothing left" in line for line in found), done.output

@@ -49,6 +49,7 @@ TEST_F(SettingsTest, DefaultsWithoutFile) {
     EXPECT_TRUE(settings->enabled);
     EXPECT_EQ(settings->suite, aead::Suite::aes_256_gcm);
     EXPECT_EQ(settings->module, "auto");
+    EXPECT_EQ(settings->threads, 0);
     EXPECT_EQ(settings->scope, Scope::between_nodes);
     EXPECT_EQ(settings->key_file, home_ / ".config/cryptmpi/job.key");
     EXPECT_TRUE(settings->report_file.empty());
@@ -67,6 +68,7 @@ TEST_F(SettingsTest, FileSetsEveryKey) {
 cipher = "aes-128-gcm"
 module = "openssl"
 scope = "all"
+threads = 4
 key_file = "keys/mine"
 plaintext_peers = ["10.0.0.7", "[fd00::]/64:80"]
 report_file = "~/job.json"
@@ -84,6 +86,7 @@ profile = "tuned.json"
     EXPECT_EQ(settings->suite, aead::Suite::aes_128_gcm);
     EXPECT_EQ(settings->module, "openssl");
     EXPECT_EQ(settings->scope, Scope::all);
+    EXPECT_EQ(settings->threads, 4);
     EXPECT_EQ(settings->key_file, home_ / ".config/cryptmpi/keys/mine");
     EXPECT_EQ(settings->plaintext_peers.size(), 2U);
     EXPECT_EQ(settings->report_file, home_ / "job.json");
@@ -118,6 +121,23 @@ TEST_F(SettingsTest, VariableBeatsFile) {
     EXPECT_EQ(settings->suite, aead::Suite::aes_256_gcm);
     EXPECT_EQ(settings->plaintext_peers.size(), 2U);
     EXPECT_EQ(settings->abort_after, std::chrono::seconds(3));
+}
+
+TEST_F(SettingsTest, ThreadsAreANumberOrLeftToUs) {
+    for (const auto& [text, threads] : std::map<std::string, int>{{"auto", 0}, {"0", 0}, {"1", 1}, {" 64 ", 64}}) {
+        const auto settings = load_with({{"CRYPTMPI_THREADS", text}});
+        ASSERT_TRUE(settings) << text;
+        EXPECT_EQ(settings->threads, threads) << text;
+    }
+    for (const char* text : {"65", "-1", "2.5", "many", "", "4 of 8"}) {
+        expect_one_line_with(error_with({{"CRYPTMPI_THREADS", text}}), {"CRYPTMPI_THREADS", "auto, 1 to 64"});
+    }
+    write("threads = \"auto\"\n");
+    EXPECT_EQ(load_with()->threads, 0);
+    for (const char* value : {"2.5", "-1", "65", "true", "\"4\"", "[\"4\"]"}) {
+        write("\nthreads = " + std::string(value) + "\n");
+        expect_one_line_with(error_with(), {"config.toml:2: threads: ", "auto, 1 to 64"});
+    }
 }
 
 TEST_F(SettingsTest, ALegacyCipherTakesTwoSettings) {

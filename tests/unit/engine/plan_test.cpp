@@ -97,5 +97,47 @@ TEST(Plan, OfSmallSegmentsHoldsToo) {
     }
 }
 
+TEST(Plan, HasASegmentForEachThreadInAChunk) {
+    const Plan plan;
+    constexpr std::size_t kLength = std::size_t{64} << 20;
+    for (const std::size_t threads : {2, 4, 8}) {
+        const auto [first, others] = plan.segments_of(kLength, threads);
+        EXPECT_EQ(first, plan.edge);
+        EXPECT_LE(others * threads, plan.chunk) << threads;
+        EXPECT_GT(others * threads, plan.chunk * 9 / 10) << threads;
+        // One chunk is on its way while the next one is sealed.
+        EXPECT_GE(plan.in_flight_of(others), 2 * threads) << threads;
+    }
+    // No smaller than the cipher needs, whatever the number of threads.
+    EXPECT_GT(plan.segments_of(kLength, 64).others, plan.least_of_chunk * 9 / 10);
+}
+
+TEST(Plan, HasTheFewestSegmentsWhileManyOthersAreOnTheirWay) {
+    const Plan plan;
+    for (const std::size_t threads : {1, 8}) {
+        for (const std::size_t length : {std::size_t{262145}, std::size_t{1} << 20, (std::size_t{4} << 20) + 1}) {
+            EXPECT_EQ(plan.segments_of(length, threads, plan.many_sends).first, plan.edge);
+            const auto [first, others] = plan.segments_of(length, threads, plan.many_sends + 1);
+            EXPECT_EQ(first, others);
+            EXPECT_LE(first, plan.segment);
+            EXPECT_EQ((length + first - 1) / first, (length + plan.segment - 1) / plan.segment) << length;
+        }
+    }
+    for (std::uint64_t length = 1; length < std::uint64_t{1} << 47; length *= 2) {
+        std::uint8_t payload[seal::kAnnouncementSize];
+        const auto [first, others] = plan.segments_of(length, 1, plan.many_sends + 1);
+        seal::write_announcement({length, first, others, 0}, payload);
+        EXPECT_TRUE(seal::read_announcement(payload)) << length;
+    }
+}
+
+TEST(Plan, BoundsWhatAMessageHasWithMpi) {
+    const Plan plan;
+    EXPECT_EQ(plan.in_flight_of(plan.segment), plan.in_flight);
+    EXPECT_EQ(plan.in_flight_of(100 * plan.segment), plan.in_flight);
+    EXPECT_EQ(plan.in_flight_of(plan.segment / 2), 2 * plan.in_flight);
+    EXPECT_EQ(plan.in_flight_of(1), plan.most_in_flight);
+}
+
 }  // namespace
 }  // namespace cryptmpi::engine

@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <set>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "seal/message.hpp"
@@ -255,6 +257,67 @@ TEST(Segments, AreSealedAsDescribed) {
                   CRYPTMPI_OK);
         EXPECT_TRUE(std::equal(out.begin(), out.end(), large.plain.begin() + (position - 1) * 100));
     }
+}
+
+/// For several threads at a time.
+Crypto shared_crypto(aead::Suite suite, std::size_t threads) {
+    Crypto made = crypto(suite);
+    made.threads = threads;
+    return made;
+}
+
+TEST_P(EverySegment, AreSealedAndOpenedBySeveralThreadsAtOnce) {
+    constexpr std::uint32_t kThreads = 4;
+    constexpr std::uint32_t kSegment = 5000;
+    Large large(40 * kSegment, kSegment, shared_crypto(GetParam(), kThreads));
+    for (std::uint64_t number = 0; number < 2; ++number) {
+        Bytes announcement(kAnnouncedWire);
+        auto sealing = large.sealer.announce(5, number, large.announcement, announcement.data());
+        ASSERT_TRUE(sealing);
+        const std::uint32_t count = sealing->count();
+        std::vector<Bytes> wires(count);
+        std::vector<int> done(count);
+        const auto on_all_threads = [&](auto work) {
+            std::vector<std::thread> threads;
+            for (std::uint32_t thread = 0; thread < kThreads; ++thread) {
+                threads.emplace_back([&, thread] {
+                    for (std::uint32_t i = thread; i < count; i += kThreads) done[i] = work(i, thread) ? 1 : 0;
+                });
+            }
+            for (std::thread& thread : threads) thread.join();
+            EXPECT_EQ(std::count(done.begin(), done.end(), 1), count);
+        };
+        on_all_threads([&](std::uint32_t i, std::uint32_t thread) {
+            wires[i].resize(sealing->size(i) + kSegmentOverhead);
+            return bool(sealing->seal(i, large.plain.data() + sealing->offset(i), wires[i].data(), thread));
+        });
+        auto opening = large.announced(announcement);
+        ASSERT_TRUE(opening);
+        Bytes out(large.plain.size());
+        on_all_threads([&](std::uint32_t i, std::uint32_t thread) {
+            return bool(opening->open(i, wires[i].data(), wires[i].size(), out.data() + opening->offset(i), thread));
+        });
+        EXPECT_EQ(out, large.plain);
+        wires[20][100] ^= 1;
+        on_all_threads([&](std::uint32_t i, std::uint32_t thread) {
+            const bool opened(
+                opening->open(i, wires[i].data(), wires[i].size(), out.data() + opening->offset(i), thread));
+            return opened == (i != 20);
+        });
+    }
+}
+
+TEST(Segments, ThreadsHaveContextsOfTheirOwn) {
+    Large large(300, 100, shared_crypto(aead::Suite::aes_256_gcm, 3));
+    auto key = RecordKey::derive(shared_crypto(aead::Suite::aes_256_gcm, 3), large.secret.data());
+    ASSERT_TRUE(key);
+    ASSERT_TRUE(key->share_among_threads());
+    ASSERT_TRUE(key->share_among_threads());
+    const std::set<void*> contexts{key->context_of(0), key->context_of(1), key->context_of(2)};
+    EXPECT_EQ(contexts.size(), 3U);
+    EXPECT_EQ(key->context_of(0), key->context());
+    RecordKey moved = std::move(*key);
+    EXPECT_EQ(contexts, (std::set<void*>{moved.context_of(0), moved.context_of(1), moved.context_of(2)}));
 }
 
 #ifndef NDEBUG
