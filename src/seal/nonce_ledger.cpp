@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
+#include <set>
+#include <utility>
 
 namespace cryptmpi::seal {
 namespace {
@@ -19,6 +21,7 @@ using KeyName = std::array<std::uint8_t, kNonceRoom>;
 struct Ledger {
     std::mutex lock;
     std::map<KeyName, std::uint64_t> last;
+    std::set<std::pair<KeyName, std::uint64_t>> segments;  // of messages on their way together, in any order
 };
 
 Ledger& ledger() {
@@ -35,21 +38,24 @@ Ledger& ledger() {
 }  // namespace
 
 void note_nonce(const RecordKey& key, std::uint32_t lane, std::uint64_t counter) {
-    // The upper bits are the segment's position: each position of a lane counts its messages by itself.
+    // The upper bits are the segment's position; 0: no segment.
     constexpr unsigned kPositionShift = 48;
     KeyName name;
-    key.nonce(lane, counter >> kPositionShift << kPositionShift, name.data());
+    key.nonce(lane, 0, name.data());
     Ledger& book = ledger();
     const std::lock_guard hold(book.lock);
-    const auto [entry, fresh] = book.last.try_emplace(name, counter);
-    if (!fresh) {
-        if (counter <= entry->second) {
-            std::fprintf(stderr, "cryptmpi: seal: counter %llu was about to be used twice under one key\n",
-                         static_cast<unsigned long long>(counter));
-            std::abort();
-        }
+    bool good = false;
+    if (counter >> kPositionShift != 0) {
+        good = book.segments.emplace(name, counter).second;
+    } else {
+        const auto [entry, fresh] = book.last.try_emplace(name, counter);
+        good = fresh || counter > entry->second;
         entry->second = counter;
     }
+    if (good) return;
+    std::fprintf(stderr, "cryptmpi: seal: counter %llu was about to be used twice under one key\n",
+                 static_cast<unsigned long long>(counter));
+    std::abort();
 }
 
 }  // namespace cryptmpi::seal

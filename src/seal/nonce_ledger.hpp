@@ -1,5 +1,5 @@
 // Debug builds only: remembers the last counter of every key, and of each of its lanes, that sealed in this process,
-// and aborts when one does not increase.
+// and every segment, and aborts when a counter does not increase or a segment is sealed again.
 #pragma once
 
 #include <cstdint>
