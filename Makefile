@@ -99,9 +99,9 @@ format:
 # on them, and every sealed procedure, under the MPI layer of an MPI of each ABI. (TSan: several threads, and Open MPI only: PyPI's MPICH
 # 5.0.2 crashes in its threads as soon as TSan's runtime is preloaded, plain, too.)
 MPI_TESTS = tests/system/test_mpi_layer.py tests/system/test_procedures.py
-asan: ONLY = (test_messages or large_messages or threads or all_of_one_node or every_sealed_procedure and not fortran) \
-             and (openmpi-4.1.4 or mpich-5.0.2-ofi) or attack or hostile
-tsan: ONLY = threads and openmpi-4.1.4
+asan: ONLY = (test_messages or large_messages or threads or all_of_one_node or many_leaders or every_sealed_procedure and not fortran) \
+             and (openmpi-4.1.4 or mpich-5.0.2-ofi) and not wide_node or attack or hostile
+tsan: ONLY = threads and openmpi-4.1.4 and not wide_node
 asan tsan: build/python
 	@scripts/install-packages build test
 	@scripts/install-mpis || echo "make $@: not all of PyPI's MPIs could be installed; the tests of those are skipped"
