@@ -213,9 +213,9 @@ void Layer::make_ways() {
     if (known != 0) most_marks_ = static_cast<std::uint32_t>(*most);
 }
 
-void Layer::make_workers(engine::Workers::Settings workers) {
+void Layer::make_workers(const engine::Workers::Settings& workers) {
     local_.crypto.threads = workers.threads;  // no flow has a key yet
-    workers_ = engine::Workers(std::move(workers));
+    workers_ = engine::Workers(workers);
 }
 
 std::uint32_t Layer::next_mark(int world_rank) {

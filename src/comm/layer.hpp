@@ -151,7 +151,7 @@ private:
     NodeId own_node() const;
     void make_error_class();
     void make_ways();
-    void make_workers(engine::Workers::Settings workers);
+    void make_workers(const engine::Workers::Settings& workers);
     void report_flows(const Communicator& communicator);
 
     config::Settings settings_;

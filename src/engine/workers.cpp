@@ -10,7 +10,6 @@
 #include <csignal>
 #include <cstdint>
 #include <mutex>
-#include <utility>
 #include <vector>
 
 namespace cryptmpi::engine {
@@ -63,7 +62,7 @@ private:
 
 class Workers::Crew {
 public:
-    explicit Crew(Settings settings) : settings_(std::move(settings)) {}
+    explicit Crew(const Settings& settings) : settings_(settings) {}
     Crew(const Crew&) = delete;
     Crew& operator=(const Crew&) = delete;
     ~Crew();
@@ -259,9 +258,8 @@ void Workers::EndCrew::operator()(Crew* crew) const {
 }
 
 Workers::Workers() = default;
-Workers::Workers(Settings settings)
-    : threads_(std::max(settings.threads, std::size_t{1})),
-      crew_(threads_ > 1 ? new Crew(std::move(settings)) : nullptr) {}
+Workers::Workers(const Settings& settings)
+    : threads_(std::max(settings.threads, std::size_t{1})), crew_(threads_ > 1 ? new Crew(settings) : nullptr) {}
 Workers::Workers(Workers&&) noexcept = default;
 Workers& Workers::operator=(Workers&&) noexcept = default;
 Workers::~Workers() = default;

@@ -25,7 +25,7 @@ public:
 
     /// Nobody but the caller.
     Workers();
-    explicit Workers(Settings settings);
+    explicit Workers(const Settings& settings);
     Workers(Workers&&) noexcept;
     Workers& operator=(Workers&&) noexcept;
     /// Ends the threads.
