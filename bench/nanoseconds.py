@@ -22,18 +22,12 @@ from bench.targets import GCM
 from lab.nodes import LabError, acquire_namespaces, end_on_signals
 from lab.sealing import COMMAND
 from lab.stacks import STACKS
+from model.measurements import lower_quarter
 from model.table import aligned
 
 OVERHEAD = 24  # bytes that sealing adds to a message
 PARTS = {"cipher": "the cipher: sealing and opening, with the crypto library's own calls", "message": "numbers, nonces, headers, the key's limits",
          "order": "that each message comes once, in order", "buffers": "a buffer at each end", "counting": "counters for the report"}
-
-
-def lowest_quarter(values):
-    """The mean of the lowest quarter: a virtual machine has starts that are slow throughout."""
-    values = sorted(values)
-    lowest = values[: max(1, len(values) // 4)]
-    return sum(lowest) / len(lowest)
 
 
 def parts_alone(command, cipher, size):
@@ -64,7 +58,7 @@ def ping_pongs(starter, options):
                 if key.startswith("ping-pong"):
                     samples.setdefault((variant == PLAIN, int(key.split()[1])), []).append(1000 * values["us"])
         print(f"turn {turn + 1} of {options.turns}", end="\r", flush=True, file=sys.stderr)
-    return {key: lowest_quarter(values) for key, values in samples.items()}
+    return {key: lower_quarter(values) for key, values in samples.items()}
 
 
 def table(options, module, alone, times):

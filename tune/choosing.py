@@ -1,19 +1,12 @@
 """Which plans to try, and which of those tried to keep."""
 
-import statistics
-
+from model.measurements import lower_quarter
 from tune import plans
 from tune.plans import KB, MB, Plan
 
 # Messages that are treated alike: (up_to, the sizes that stand for them). The first two may go whole.
 BANDS = ((128 * KB, (128 * KB,)), (256 * KB, (256 * KB,)), (768 * KB, (512 * KB,)), (2 * MB, (MB, 2 * MB)), (None, (4 * MB,)))
 LEAST_GAIN = 0.03  # less than that is not worth another plan than the default one
-
-
-def lower_quarter(times):
-    """The mean of the lower quarter, at least of one: starts on virtual machines come in two kinds, and the slow kind says nothing of a plan."""
-    ordered = sorted(times)
-    return statistics.mean(ordered[:max(1, len(ordered) // 4)])
 
 
 def sizes_in_segments(bands=BANDS):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from bench import machine
 from model import caches, fit, measurements, parameters
+from model.measurements import lower_quarter
 from tune import choosing, ciphers, jobs, pipeline, plans, profile
 from tune.error import TuneError
 from tune.plans import KB, MB, Plan, Plans, Row
@@ -84,7 +85,7 @@ def _twice(way, sizes, progress, must):
 
 def points(taken, of):
     """[(bytes, Plan or None, s)] of what was taken under plans."""
-    return [(size, of.of(size), choosing.lower_quarter(times)) for size, times in taken.items()]
+    return [(size, of.of(size), lower_quarter(times)) for size, times in taken.items()]
 
 
 def measured(options, effort, progress):
@@ -109,7 +110,7 @@ def measured(options, effort, progress):
         plain, default, many = _all(in_turns([started.plain, started.sealed, under(MANY_SEGMENTS)], effort.turns, effort.sizes, progress, seen))
         found = measurements.Measurements()
         names = ("", made_for["mpi"])
-        found.ping_pong[names] = {size: choosing.lower_quarter(times) for size, times in plain.items()}
+        found.ping_pong[names] = {size: lower_quarter(times) for size, times in plain.items()}
         found.ciphers[made_for["cipher"], made_for["module"]] = cipher
         model = fit.fitted(found, caches.sizes(), relative=True)
         if model["not_fitted"]:
@@ -157,4 +158,4 @@ def _all(taken):
 
 
 def _rows(taken):
-    return [{"size": size, "us": choosing.lower_quarter(times) * 1e6} for size, times in taken.items()]
+    return [{"size": size, "us": lower_quarter(times) * 1e6} for size, times in taken.items()]
