@@ -42,7 +42,11 @@ bool is_unfinished(const Operation* operation) {
 
 /// Of a blocking receive, which is in no table.
 int wait_for_segments(Layer& layer, Operation& operation, MPI_Status& status) {
-    while (!operation.incoming->advance() && !operation.incoming->failure()) progress(layer);
+    Attempts attempts;
+    while (!operation.incoming->advance() && !operation.incoming->failure()) {
+        progress(layer);
+        attempts.failed();
+    }
     return finish_incoming(layer, operation, status);
 }
 
@@ -339,7 +343,7 @@ void end_orphan(Layer& layer, MPI_Request handle, MPI_Status& status) {
 
 void collect_orphans(Layer& layer, bool all) {
     auto& orphans = layer.requests().orphans;
-    for (;;) {
+    for (Attempts attempts;; attempts.failed()) {
         progress(layer);
         std::size_t kept = 0;
         for (MPI_Request& orphan : orphans) {
@@ -353,7 +357,6 @@ void collect_orphans(Layer& layer, bool all) {
         }
         orphans.resize(kept);
         if (!all || kept == 0) return;
-        sched_yield();
     }
 }
 
@@ -361,10 +364,11 @@ void end_leftovers(Layer& layer) {
     const auto& leftovers = layer.leftovers();
     // What belongs to a message that failed may never come.
     const auto is_coming = [](const auto& one) { return !one->failure(); };
+    Attempts attempts;
     while (!leftovers.outgoing.empty() ||
            std::any_of(leftovers.incoming.begin(), leftovers.incoming.end(), is_coming)) {
         progress(layer);
-        sched_yield();
+        attempts.failed();
     }
 }
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <mpi.h>
-#include <sched.h>
 
+#include "comm/attempts.hpp"
 #include "comm/layer.hpp"
 
 namespace cryptmpi::comm {
@@ -24,15 +24,13 @@ void progress(Layer& layer);
 /// There are segments that MPI has not got yet: it does before this process waits in a call of MPI's own.
 void send_rest_before_waits();
 
-/// Calls a Test form, which says whether it is done, until it is. Whether a rank that waits leaves the core to others
-/// is up to its MPI, whose progress every attempt makes; among our threads, the lock has to change hands.
+/// Calls a Test form, which says whether it is done, until it is. Among our threads, the lock has to change hands.
 template <class Attempt>
 int repeat(const Layer& layer, Attempt attempt) {
-    for (;;) {
+    for (Attempts attempts(layer.threads() ? 1 : Attempts::kEvery);; attempts.failed()) {
         int done = 0;
         const int code = attempt(done);
         if (done != 0 || code != MPI_SUCCESS) return code;
-        if (layer.threads()) sched_yield();
     }
 }
 

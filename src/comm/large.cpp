@@ -10,6 +10,29 @@ using seal::kSegmentOverhead;
 
 namespace {
 
+// One segment of so many is sent synchronously, and the last: seldom enough that it costs next to nothing.
+constexpr std::uint32_t kSynchronousEvery = 4;
+// Segments, of all messages, that one receiver may not have asked for; but each message that its sender waits for may
+// have one that tells. Enough that the network is busy until it does.
+constexpr std::size_t kMostUnasked = 8;
+// A receiver looks for a rest the first of so many times that nothing has come.
+constexpr std::uint32_t kLooksEvery = 16;
+
+/// Tags, on our communicator, of what belongs to one message.
+int tag_of_segments(const seal::Announcement& announcement) {
+    return static_cast<int>(2 * announcement.mark);
+}
+int tag_of_rest(const seal::Announcement& announcement) {
+    return static_cast<int>(2 * announcement.mark + 1);
+}
+
+/// Bytes of the segments from `first` to before `end`, in one message.
+std::size_t wire_size(const seal::Segments& segments, std::uint32_t first, std::uint32_t end) {
+    if (first == end) return 0;
+    const std::size_t plain = segments.offset(end - 1) + segments.size(end - 1) - segments.offset(first);
+    return plain + std::size_t{end - first} * kSegmentOverhead;
+}
+
 /// May one more segment be with MPI, of a message that has `travelling` there, as all of them have `bytes`?
 bool has_room(const engine::Plan& plan, const seal::Segments& segments, std::uint32_t position, std::size_t travelling,
               std::size_t bytes) {
@@ -25,6 +48,7 @@ Outgoing::Outgoing(const Ways& ways, seal::Segments segments, int world_rank, co
       segments_(std::move(segments)),
       plan_(ways.plans.of(segments_.announcement().length)),
       to_(world_rank),
+      unasked_(ways.traffic.unasked[world_rank]),
       plain_(plain),
       packed_(std::move(packed)) {
     ++ways_.traffic.sends;
@@ -33,6 +57,7 @@ Outgoing::Outgoing(const Ways& ways, seal::Segments segments, int world_rank, co
 Outgoing::~Outgoing() {
     --ways_.traffic.sends;
     for (const Travelling& one : travelling_) ways_.traffic.out -= one.wire.size();
+    was_asked_for(next_);
 }
 
 bool Outgoing::out_of_patience() {
@@ -41,32 +66,47 @@ bool Outgoing::out_of_patience() {
     return now > std::max(*waits_since_, ways_.traffic.moved) + plan_.patience;
 }
 
+/// The segments from the next to before `position` are ready, and `bytes` with MPI or ready.
+bool Outgoing::has_room(std::uint32_t position, std::size_t bytes) const {
+    const std::uint32_t ready = position - next_;
+    const bool may_be_unasked = unasked_ + ready < kMostUnasked || (ready == 0 && telling_ == 0 && waits_since_);
+    return may_be_unasked && comm::has_room(plan_, segments_, position, travelling_.size() + ready, bytes);
+}
+
 /// How many segments are sealed together now; none where there is no room.
-std::uint32_t Outgoing::next_chunk(Amount amount) const {
+std::uint32_t Outgoing::next_chunk() const {
     std::uint32_t count = 0;
     std::size_t bytes = ways_.traffic.out;
     while (count < ways_.workers.ready() && next_ + count < segments_.count()) {
         const std::uint32_t position = next_ + count;
-        if (amount != Amount::all && !has_room(plan_, segments_, position, travelling_.size() + count, bytes)) break;
+        if (!has_room(position, bytes)) break;
         bytes += segments_.size(position) + kSegmentOverhead;
         ++count;
     }
     return count;
 }
 
-// HOT PATH
-Result<void> Outgoing::seal(std::uint32_t position, Travelling& one, std::size_t thread) const {
-    return segments_.seal(position, plain_ + segments_.offset(position), one.wire.data(), thread);
+/// The first segments of the message, so many of them.
+void Outgoing::was_asked_for(std::uint32_t count) {
+    if (count <= asked_) return;
+    unasked_ -= count - asked_;
+    asked_ = count;
 }
 
 // HOT PATH
-int Outgoing::hand_over(Travelling one) {
+Result<void> Outgoing::seal(std::uint32_t position, std::uint8_t* wire, std::size_t thread) const {
+    return segments_.seal(position, plain_ + segments_.offset(position), wire, thread);
+}
+
+// HOT PATH
+int Outgoing::hand_over(Travelling one, int tag) {
     const std::size_t size = one.wire.size();
     const ByteCount bytes(ways_.mpi, size);
-    const int code = ways_.mpi.Isend(one.wire.data(), bytes.count(), bytes.type(), to_,
-                                     static_cast<int>(segments_.announcement().mark), ways_.comm, &one.request);
+    const auto isend = one.asked != 0 ? ways_.mpi.Issend : ways_.mpi.Isend;
+    const int code = isend(one.wire.data(), bytes.count(), bytes.type(), to_, tag, ways_.comm, &one.request);
     if (code == MPI_SUCCESS) {
         ways_.traffic.out += size;
+        if (one.asked != 0) ++telling_;
         travelling_.push_back(std::move(one));
     }
     return code;
@@ -77,32 +117,52 @@ Result<int> Outgoing::send_chunk(std::uint32_t count) {
         Travelling travelling;
         Result<void> sealed;
     };
+    const std::uint32_t first = std::exchange(next_, next_ + count);
+    unasked_ += count;
     std::vector<Piece> pieces(count);
     for (std::uint32_t i = 0; i < count; ++i) {
-        pieces[i].travelling = {ways_.pool.take(segments_.size(next_ + i) + kSegmentOverhead), MPI_REQUEST_NULL};
+        const std::uint32_t up_to_it = first + i + 1;
+        const bool tells =
+            up_to_it % kSynchronousEvery == 0 || up_to_it == segments_.count() || unasked_ >= kMostUnasked;
+        pieces[i].travelling = {ways_.pool.take(segments_.size(first + i) + kSegmentOverhead), tells ? up_to_it : 0};
     }
-    const std::uint32_t first = std::exchange(next_, next_ + count);
     ways_.workers.run(count, [&](std::size_t i, std::size_t thread) {
-        pieces[i].sealed = seal(first + static_cast<std::uint32_t>(i), pieces[i].travelling, thread);
+        pieces[i].sealed = seal(first + static_cast<std::uint32_t>(i), pieces[i].travelling.wire.data(), thread);
         return pieces[i].travelling.wire.size();
     });
     for (Piece& piece : pieces) {
         if (!piece.sealed) return tl::unexpected(std::move(piece.sealed.error()));
     }
+    const int tag = tag_of_segments(segments_.announcement());
     for (Piece& piece : pieces) {
-        if (const int code = hand_over(std::move(piece.travelling)); code != MPI_SUCCESS) return code;
+        if (const int code = hand_over(std::move(piece.travelling), tag); code != MPI_SUCCESS) return code;
     }
     return MPI_SUCCESS;
 }
 
+Result<int> Outgoing::send_rest() {
+    const std::uint32_t first = std::exchange(next_, segments_.count());
+    unasked_ += next_ - first;
+    Travelling rest{ways_.pool.take(wire_size(segments_, first, next_)), next_};
+    std::vector<Result<void>> sealed(next_ - first);
+    ways_.workers.run(sealed.size(), [&](std::size_t i, std::size_t thread) {
+        const std::uint32_t position = first + static_cast<std::uint32_t>(i);
+        sealed[i] = seal(position, rest.wire.data() + wire_size(segments_, first, position), thread);
+        return segments_.size(position);
+    });
+    for (Result<void>& one : sealed) {
+        if (!one) return tl::unexpected(std::move(one.error()));
+    }
+    return hand_over(std::move(rest), tag_of_rest(segments_.announcement()));
+}
+
 Result<int> Outgoing::send(Amount amount) {
-    Result<int> code = MPI_SUCCESS;
-    for (std::uint32_t count = next_chunk(amount); count != 0; count = next_chunk(amount)) {
-        code = send_chunk(count);
-        if (!code || *code != MPI_SUCCESS) break;
+    for (std::uint32_t count = next_chunk(); count != 0; count = next_chunk()) {
+        auto code = send_chunk(count);
+        if (!code || *code != MPI_SUCCESS) return code;
         advance();
     }
-    return code;
+    return amount == Amount::all && !all_sent() ? send_rest() : MPI_SUCCESS;
 }
 
 void Outgoing::announced(MPI_Request request, engine::Buffer wire) {
@@ -124,6 +184,10 @@ void Outgoing::advance() {
     if (announcement_ != MPI_REQUEST_NULL && is_done(ways_.mpi, announcement_)) announcement_ = MPI_REQUEST_NULL;
     while (!travelling_.empty() && is_done(ways_.mpi, travelling_.front().request)) {
         ways_.traffic.out -= travelling_.front().wire.size();
+        if (const std::uint32_t asked = travelling_.front().asked; asked != 0) {
+            was_asked_for(asked);
+            --telling_;
+        }
         travelling_.pop_front();
         ways_.traffic.moved = std::chrono::steady_clock::now();
     }
@@ -134,7 +198,8 @@ Incoming::Incoming(const Ways& ways, seal::Segments segments, int world_rank, st
       segments_(std::move(segments)),
       plan_(ways.plans.of(segments_.announcement().length)),
       from_(world_rank),
-      out_(out) {
+      out_(out),
+      alone_(segments_.count()) {
     receive_what_has_room();
 }
 
@@ -143,17 +208,17 @@ Incoming::~Incoming() {
 }
 
 void Incoming::receive_what_has_room() {
-    while (posted_ < segments_.count() && has_room(plan_, segments_, posted_, travelling_.size(), ways_.traffic.in)) {
+    while (posted_ < alone_ && has_room(plan_, segments_, posted_, travelling_.size(), ways_.traffic.in)) {
         receive_next();
     }
 }
 
 void Incoming::receive_next() {
     const std::size_t size = segments_.size(posted_) + kSegmentOverhead;
-    Travelling one{ways_.pool.take(size), MPI_REQUEST_NULL};
+    Travelling one{ways_.pool.take(size)};
     const ByteCount bytes(ways_.mpi, size);
-    ways_.mpi.Irecv(one.wire.data(), bytes.count(), bytes.type(), from_,
-                    static_cast<int>(segments_.announcement().mark), ways_.comm, &one.request);
+    ways_.mpi.Irecv(one.wire.data(), bytes.count(), bytes.type(), from_, tag_of_segments(segments_.announcement()),
+                    ways_.comm, &one.request);
     ways_.traffic.in += size;
     travelling_.push_back(std::move(one));
     ++posted_;
@@ -161,6 +226,7 @@ void Incoming::receive_next() {
 
 /// Takes the next segment, in their order, if it has come; the next ones are on their way while it is opened.
 bool Incoming::take_next() {
+    if (travelling_.empty()) return take_from_rest();
     Travelling& first = travelling_.front();
     int done = 0;
     MPI_Status status;
@@ -168,32 +234,82 @@ bool Incoming::take_next() {
     if (code == MPI_SUCCESS && done == 0) return false;
     MPI_Count size = 0;
     if (code == MPI_SUCCESS) ways_.mpi.Get_elements_x(&status, MPI_BYTE, &size);
-    came_.push_back({std::move(first.wire), static_cast<std::size_t>(size)});
-    ways_.traffic.in -= came_.back().wire.size();
+    const std::uint8_t* const at = first.wire.data();
+    ways_.traffic.in -= first.wire.size();
+    came_.push_back({std::move(first.wire), at, static_cast<std::size_t>(size)});
     travelling_.pop_front();
     receive_what_has_room();
     return true;
 }
 
+bool Incoming::take_from_rest() {
+    const std::uint32_t position = taken();
+    if (rest_.wire.data() == nullptr || position == segments_.count()) return false;
+    if (rest_.request != MPI_REQUEST_NULL && !is_done(ways_.mpi, rest_.request)) return false;
+    const std::uint8_t* const at = rest_.wire.data() + wire_size(segments_, alone_, position);
+    came_.push_back({{}, at, segments_.size(position) + kSegmentOverhead});
+    return true;
+}
+
+/// Has the sender handed all that was left to MPI, before a wait?
+void Incoming::look_for_rest() {
+    if (alone_ != segments_.count() || taken() == segments_.count() || in_vain_++ % kLooksEvery != 0) return;
+    int found = 0;
+    MPI_Message message = MPI_MESSAGE_NULL;
+    MPI_Status status;
+    const int tag = tag_of_rest(segments_.announcement());
+    if (ways_.mpi.Improbe(from_, tag, ways_.comm, &found, &message, &status) != MPI_SUCCESS || found == 0) return;
+    MPI_Count size = 0;
+    ways_.mpi.Get_elements_x(&status, MPI_BYTE, &size);
+    receive_rest(message, static_cast<std::size_t>(size));
+}
+
+/// Its size tells where it begins.
+void Incoming::receive_rest(MPI_Message& message, std::size_t size) {
+    std::uint32_t first = taken();
+    while (first < segments_.count() && wire_size(segments_, first, segments_.count()) != size) ++first;
+    rest_.wire = ways_.pool.take(size);
+    const ByteCount bytes(ways_.mpi, size);
+    ways_.mpi.Imrecv(rest_.wire.data(), bytes.count(), bytes.type(), &message, &rest_.request);
+    if (first == segments_.count()) {
+        fail({"the rest of it has " + std::to_string(size) + " bytes, of no segments of this message", EBADMSG});
+        first = taken();
+    }
+    receive_no_more_than(first);
+}
+
+/// The receives for what comes with the rest.
+void Incoming::receive_no_more_than(std::uint32_t count) {
+    alone_ = count;
+    for (; posted_ > alone_; --posted_) {
+        Travelling& last = travelling_.back();
+        ways_.mpi.Cancel(&last.request);
+        ways_.mpi.Wait(&last.request, MPI_STATUS_IGNORE);
+        ways_.traffic.in -= last.wire.size();
+        travelling_.pop_back();
+    }
+}
+
+/// Also of what was opened beside the segment that failed, or behind it, nothing is left.
+void Incoming::fail(Error error) {
+    failure_ = std::move(error);
+    if (opened_ != 0 && out_ != nullptr) wipe(out_, segments_.offset(opened_ - 1) + segments_.size(opened_ - 1));
+    out_ = nullptr;
+}
+
 // HOT PATH
 void Incoming::open_all() {
     const std::uint32_t first = opened_;
-    opened_ += static_cast<std::uint32_t>(came_.size());
+    opened_ = taken();
     if (out_ != nullptr) {
         ways_.workers.run(came_.size(), [&](std::size_t i, std::size_t thread) {
             Came& one = came_[i];
             const std::uint32_t position = first + static_cast<std::uint32_t>(i);
-            one.opened = segments_.open(position, one.wire.data(), one.size, out_ + segments_.offset(position), thread);
+            one.opened = segments_.open(position, one.at, one.size, out_ + segments_.offset(position), thread);
             return one.size;
         });
         const auto failed = std::find_if(came_.begin(), came_.end(), [](const Came& one) { return !one.opened; });
-        if (failed != came_.end()) {
-            failure_ = std::move(failed->opened.error());
-            // Also what was opened beside it, or behind it.
-            const std::uint32_t last = opened_ - 1;
-            wipe(out_, segments_.offset(last) + segments_.size(last));
-            out_ = nullptr;
-        }
+        if (failed != came_.end()) fail(std::move(failed->opened.error()));
     }
     came_.clear();
 }
@@ -201,11 +317,14 @@ void Incoming::open_all() {
 bool Incoming::advance() {
     receive_what_has_room();
     for (;;) {
-        while (came_.size() < ways_.workers.ready() && !travelling_.empty() && take_next()) {
+        while (came_.size() < ways_.workers.ready() && take_next()) {
         }
-        if (came_.empty()) return travelling_.empty();
+        if (came_.empty()) break;
         open_all();
     }
+    if (opened_ == segments_.count()) return true;
+    look_for_rest();
+    return false;
 }
 
 }  // namespace cryptmpi::comm

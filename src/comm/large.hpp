@@ -2,8 +2,14 @@
 // their segments follow on a communicator of ours, each sent as soon as it is sealed.
 //
 // Segments go on in every call that waits or tests. No more of them are with MPI than the plan allows, at either end;
-// what a sender still has is handed to MPI at once before a call in which it would wait without us. Where the rank has
-// workers, they seal and open several segments of a message at a time; only the rank's own thread calls MPI.
+// what a sender still has is handed to MPI before a call in which it would wait without us: the rest, in one message.
+// Where the rank has workers, they seal and open several segments of a message at a time; only the rank's own thread
+// calls MPI.
+//
+// Nor may many of them wait at a receiver who is busy with another message: libfabric's tcp provider reads no more from
+// a peer of whom it holds 64 messages that nobody has asked for, and the one that is waited for may be behind them. So
+// now and then a segment is sent synchronously, which tells how many have been asked for, and a rest is one message
+// however long it is.
 #pragma once
 
 #include <mpi.h>
@@ -11,6 +17,7 @@
 #include <chrono>
 #include <deque>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "base/result.hpp"
@@ -28,6 +35,7 @@ struct Traffic {
     std::size_t sends = 0;                             // messages on their way from this rank
     std::size_t out = 0;                               // bytes of segments on their way
     std::size_t in = 0;                                // bytes of segments that are waited for
+    std::unordered_map<int, std::size_t> unasked;      // segments that a rank may not have asked for yet
     std::chrono::steady_clock::time_point moved = {};  // when a receiver took a segment
 };
 
@@ -71,23 +79,30 @@ public:
 private:
     struct Travelling {
         engine::Buffer wire;
-        MPI_Request request;
+        std::uint32_t asked;  // segments that the receiver has asked for when MPI is done with this one; 0: unknown
+        MPI_Request request = MPI_REQUEST_NULL;
     };
     Ways ways_;
     seal::Segments segments_;
     const engine::Plan& plan_;
     int to_;
+    std::size_t& unasked_;  // of all messages to this rank
     engine::Buffer announcement_wire_;
     MPI_Request announcement_ = MPI_REQUEST_NULL;
-    std::uint32_t next_chunk(Amount amount) const;
+    bool has_room(std::uint32_t position, std::size_t bytes) const;
+    std::uint32_t next_chunk() const;
     Result<int> send_chunk(std::uint32_t count);
-    Result<void> seal(std::uint32_t position, Travelling& one, std::size_t thread) const;
-    int hand_over(Travelling one);
+    Result<int> send_rest();
+    Result<void> seal(std::uint32_t position, std::uint8_t* wire, std::size_t thread) const;
+    int hand_over(Travelling one, int tag);
+    void was_asked_for(std::uint32_t count);
 
     const std::uint8_t* plain_;
     engine::Buffer packed_;
     std::uint32_t next_ = 0;
+    std::uint32_t asked_ = 0;  // segments that the receiver is known to have asked for
     std::deque<Travelling> travelling_;
+    std::uint32_t telling_ = 0;  // those of them that tell what was asked for
     std::optional<std::chrono::steady_clock::time_point> waits_since_;
 };
 
@@ -110,18 +125,25 @@ public:
 private:
     struct Travelling {
         engine::Buffer wire;
-        MPI_Request request;
+        MPI_Request request = MPI_REQUEST_NULL;
     };
     /// A segment that MPI is done with.
     struct Came {
-        engine::Buffer wire;
+        engine::Buffer wire;  // none of one that came with the rest
+        const std::uint8_t* at;
         std::size_t size;
         Result<void> opened = {};
     };
     void receive_what_has_room();
     void receive_next();
+    std::uint32_t taken() const { return opened_ + static_cast<std::uint32_t>(came_.size()); }
     bool take_next();
+    bool take_from_rest();
+    void look_for_rest();
+    void receive_rest(MPI_Message& message, std::size_t size);
+    void receive_no_more_than(std::uint32_t count);
     void open_all();
+    void fail(Error error);
 
     Ways ways_;
     seal::Segments segments_;
@@ -132,6 +154,9 @@ private:
     std::uint32_t opened_ = 0;
     std::deque<Travelling> travelling_;
     std::vector<Came> came_;  // not opened yet
+    std::uint32_t alone_;     // segments that come one by one; the others come with the rest
+    Travelling rest_;
+    std::uint32_t in_vain_ = 0;  // attempts
     std::optional<Error> failure_;
 };
 

@@ -210,7 +210,7 @@ void Layer::make_ways() {
     int* most = nullptr;
     int known = 0;
     mpi.Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&most), &known);
-    if (known != 0) most_marks_ = static_cast<std::uint32_t>(*most);
+    if (known != 0) most_marks_ = static_cast<std::uint32_t>(*most) / 2;  // a message has two tags
 }
 
 void Layer::make_workers(const engine::Workers::Settings& workers) {

@@ -185,7 +185,7 @@ private:
     MPI_Comm own_traffic_ = MPI_COMM_NULL;
     SharedCommunicators shared_communicators_;
     std::unordered_map<int, std::uint32_t> marks_;  // by rank of MPI_COMM_WORLD
-    std::uint32_t most_marks_ = 32768;              // tags of MPI that every implementation has
+    std::uint32_t most_marks_ = 16384;              // with two tags each, which every implementation has
     Leftovers leftovers_;
     report::Part part_;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "comm/attempts.hpp"
 #include "comm/calls.hpp"
 #include "comm/complete.hpp"
 #include "comm/native_call.hpp"
@@ -123,6 +124,7 @@ int send_large(Layer& layer, Mode mode, Communicator& communicator, const UserBu
     code = native_isend(layer.mpi, mode, ByteCount(layer.mpi, wire.size()), wire.data(), to, tag, comm, &request);
     if (code != MPI_SUCCESS) return code;
     outgoing->announced(request, std::move(wire));
+    Attempts attempts;
     while (!outgoing->all_sent()) {
         const bool late = outgoing->out_of_patience();
         auto sent = outgoing->send(late ? Outgoing::Amount::all : Outgoing::Amount::what_has_room);
@@ -130,10 +132,12 @@ int send_large(Layer& layer, Mode mode, Communicator& communicator, const UserBu
         if (*sent != MPI_SUCCESS) return *sent;
         progress(layer);
         outgoing->advance();
+        attempts.failed();
     }
     while (!outgoing->may_end()) {
         progress(layer);
         outgoing->advance();
+        attempts.failed();
     }
     if (!outgoing->done()) layer.leftovers().outgoing.push_back(std::move(outgoing));
     return MPI_SUCCESS;

@@ -8,6 +8,7 @@
 enum {
     SIZE = 1000,
     LARGE = 600000,
+    LONG = 4000000,
     VICTIM_TAG = 77,
     OTHER_TAG = 78,
     LARGE_TAG = 79,
@@ -17,7 +18,7 @@ enum {
 };
 
 static int rank;
-static unsigned char bytes[LARGE], came[LARGE];
+static unsigned char bytes[LONG], came[LONG];
 
 static void fill(int number, int size) {
     for (int i = 0; i < size; i++) bytes[i] = (unsigned char)(i * 7 + number + 1);
@@ -90,6 +91,18 @@ int main(int argc, char** argv) {
         } else if (rank == 1) {
             look(MPI_Recv(bytes, LARGE, MPI_BYTE, 0, LARGE_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE), number, LARGE);
         }
+    }
+    for (int number = 0; number < 2; number++) {
+        MPI_Request request;
+        memset(bytes, 0xee, LONG);
+        if (rank == 0) {
+            fill(number, LONG);
+            MPI_Isend(bytes, LONG, MPI_BYTE, 1, LARGE_TAG, MPI_COMM_WORLD, &request);
+        }
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (rank == 0) MPI_Wait(&request, MPI_STATUS_IGNORE);
+        if (rank == 1)
+            look(MPI_Recv(bytes, LONG, MPI_BYTE, 0, LARGE_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE), number, LONG);
     }
     for (int number = 0; number < 3; number++) {
         static unsigned char out[BLOCK];

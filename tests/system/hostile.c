@@ -1,15 +1,15 @@
 /* Between CryptMPI and MPI: changes what rank 0 sends, as HOSTILE says. The second message to rank 1 with tag 77 is the
  * victim. What it is replaced by differs from it in one thing: each was the second of its own sender, receiver,
  * communicator and tag, too. Of the large messages, with tag 79, the victims are the announcement of the second, and
- * the third of its segments, which are what rank 0 sends by MPI_Isend on no communicator of the program's; how many a
- * message has is in HOSTILE_SEGMENTS.
- * "flip for another node" changes what rank 0 sends to the other one in every other collective operation: blocks of
- * whole thousands of bytes, in a broadcast also the second of four pieces. */
+ * the third of its segments, which are what rank 0 sends by MPI_Isend or MPI_Issend on no communicator of the
+ * program's; how many a message has is in HOSTILE_SEGMENTS. What is left of a message before a wait has an odd tag: the
+ * second's is the victim. "flip for another node" changes what rank 0 sends to the other one in every other collective
+ * operation: blocks of whole thousands of bytes, in a broadcast also the second of four pieces. */
 #include <mpi.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { VICTIM_TAG = 77, LARGE_TAG = 79, MOST = 1 << 20, MOST_SEGMENTS = 16, SEALED = 24, PIECES = 4 };
+enum { VICTIM_TAG = 77, LARGE_TAG = 79, MOST = 1 << 22, MOST_SEGMENTS = 16, SEALED = 24, PIECES = 4 };
 
 typedef int send_function(const void*, int, MPI_Datatype, int, int, MPI_Comm);
 typedef int isend_function(const void*, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request*);
@@ -24,7 +24,7 @@ typedef int gather_function(const void*, int, MPI_Datatype, void*, int, MPI_Data
 typedef int rank_function(MPI_Comm, int*);
 
 static send_function* real_send;
-static isend_function* real_isend;
+static isend_function *real_isend, *real_issend;
 static receive_function* real_receive;
 static bcast_function* real_bcast;
 static ibcast_function* real_ibcast;
@@ -212,6 +212,20 @@ static int hostile_segment(const void* at, int count, MPI_Datatype type, int to,
     return real_isend(one->bytes, one->size, type, to, tag, comm, request);
 }
 
+static int hostile_rest(const void* at, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+                        MPI_Request* request) {
+    static struct record first_rest, second_rest;
+    static int seen;
+    if (++seen > 2) return real_isend(at, count, type, to, tag, comm, request);
+    const int victim = seen == 2;
+    struct record* one = victim ? &second_rest : &first_rest;
+    keep(one, at, count);
+    if (victim && is("flip in a rest")) one->bytes[one->size / 2] ^= 1;
+    if (victim && is("rest cut")) one->size -= 1;
+    if (victim && is("rest of another message")) one = &first_rest;
+    return real_isend(one->bytes, one->size, type, to, tag, comm, request);
+}
+
 static int hostile_isend(const void* at, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
                          MPI_Request* request) {
     static int exchanged;
@@ -219,9 +233,21 @@ static int hostile_isend(const void* at, int count, MPI_Datatype type, int to, i
     real_rank(MPI_COMM_WORLD, &rank);
     if (to == 2) flip_for_another_node(at, count, &exchanged, 2);
     if (rank != 0 || to != 1) return real_isend(at, count, type, to, tag, comm, request);
-    if (comm != MPI_COMM_WORLD) return hostile_segment(at, count, type, to, tag, comm, request);
+    if (comm != MPI_COMM_WORLD) {
+        return tag % 2 != 0 ? hostile_rest(at, count, type, to, tag, comm, request)
+                            : hostile_segment(at, count, type, to, tag, comm, request);
+    }
     return tag == LARGE_TAG ? hostile_announcement(at, count, type, to, tag, comm, request)
                             : real_isend(at, count, type, to, tag, comm, request);
+}
+
+static int hostile_issend(const void* at, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+                          MPI_Request* request) {
+    isend_function* const isend = real_isend;
+    real_isend = real_issend;
+    const int code = hostile_isend(at, count, type, to, tag, comm, request);
+    real_isend = isend;
+    return code;
 }
 
 void* cryptmpi_below(const char* name, void* (*lookup)(const char*)) {
@@ -234,6 +260,10 @@ void* cryptmpi_below(const char* name, void* (*lookup)(const char*)) {
     if (strcmp(name, "PMPI_Isend") == 0) {
         real_isend = (isend_function*)lookup(name);
         return (void*)hostile_isend;
+    }
+    if (strcmp(name, "PMPI_Issend") == 0) {
+        real_issend = (isend_function*)lookup(name);
+        return (void*)hostile_issend;
     }
     if (strcmp(name, "PMPI_Recv") == 0) {
         real_receive = (receive_function*)lookup(name);

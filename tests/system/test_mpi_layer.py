@@ -17,7 +17,7 @@ CASES = ["many_requests", "tags_out_of_order", "wildcards", "other_sizes", "vect
          "ordered_reduction"]
 # MPIs whose ranks never yield while they wait: more of them than cores take minutes for many collective operations, plain, too.
 SPINNING = ("mpich-4.0.2-ucx", "mpich-5.0.2-ucx")
-LARGE = ["large", "large_while_elsewhere", "large_before_waiting", "large_to_all", "large_probed", "large_matched", "large_persistent", "large_many",
+LARGE = ["large", "large_while_elsewhere", "large_before_waiting", "large_behind_others", "large_to_all", "large_probed", "large_matched", "large_persistent", "large_many",
          "large_in_flight", "large_vectors", "large_blocks", "large_truncated", "whole_truncated"]
 # Several threads of a rank that seal and open, however many cores there are.
 WORKERS = {"threads": 4}
@@ -96,7 +96,7 @@ def test_large_messages_of_one_node(name, build, nodes, tmp_path):
 
 
 # Four ranks with four threads each on two cores: only where ranks yield while they wait.
-@pytest.mark.parametrize("name, ranks", [("mpich-5.0.2-ofi", 2), ("openmpi-4.1.4", 2), ("openmpi-4.1.4", 4), ("mpich-5.0.2-abi", 2)])
+@pytest.mark.parametrize("name, ranks", [("mpich-5.0.2-ofi", 2), ("mpich-5.0.2-ofi", 4), ("openmpi-4.1.4", 2), ("openmpi-4.1.4", 4), ("mpich-5.0.2-abi", 2)])
 def test_large_messages_with_workers(name, ranks, build, nodes, tmp_path):
     check_large_messages(stacks.stack(name), ranks, WORKERS, build, nodes, tmp_path)
 
@@ -361,6 +361,9 @@ ATTACKS = {
     "segment dropped": ["has a segment"],  # the next one, which may be of another size
     "segment repeated": ["segment that does not open"],
     "segment of another message": ["segment that does not open"],
+    "flip in a rest": ["segment that does not open"],
+    "rest cut": ["of no segments of this message"],
+    "rest of another message": ["does not open"],
     "flip in a gathered block": ["does not open"],
 }
 # How the messages are sealed, and in how many segments those of 600000 bytes then go.
@@ -400,7 +403,7 @@ def test_hostile_layer_that_does_nothing(way, build, hostile, nodes, tmp_path):
 
 @pytest.mark.parametrize("way, attack", [
     *(("alone", attack) for attack in ATTACKS),
-    *(("with workers", attack) for attack in ATTACKS if "segment" in attack or "block" in attack),
+    *(("with workers", attack) for attack in ATTACKS if any(word in attack for word in ("segment", "rest", "block"))),
 ])
 def test_attack(attack, way, build, hostile, nodes, tmp_path):
     done = attacked(attack, way, build, hostile, nodes, tmp_path)
