@@ -5,7 +5,7 @@ import json
 import os
 import sys
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench import machine, programs
@@ -14,11 +14,11 @@ from conformance.suites import IMB as IMB_FOLDER
 from lab.nodes import BUILD, LabError, acquire_namespaces, end_on_signals
 from lab.sealing import COMMAND, Sealing
 from lab.stacks import stack
-from study import figures, models, outside, page, parts, rows, starting, tunnels
+from study import figures, models, outside, page, parts, profiles, rows, starting, tunnels
 from study.taking import Taking
 
 FOLDER = BUILD / "study"
-QUICK_MINUTES = 12.5  # and what the last part and the page take: less than 15
+QUICK_MINUTES = 13.5  # and what the last part and the page take: less than 15
 QUICK_PART_SECONDS, FULL_PART_SECONDS = 45, 1800
 QUICK_TIMEOUT, FULL_TIMEOUT = 60, 300  # seconds for a start
 REPEATS_NOTE = {True: "Each repeat is a start of its own.",
@@ -98,24 +98,26 @@ def chosen_parts(options, setting, why_no_namespaces):
 
 
 def take(options, networks, setting, chosen, crypto):
-    """The Taking, with everything measured. What it uses lasts as long as the networks."""
+    """The Taking, with everything measured, and {(network, MPI): plans that tuning found}. What it uses lasts as long as the networks."""
     starter = programs.Starter(networks, options.folder, options.cryptmpi, 0, options.timeout)
+    tuned = profiles.Profiles(starter, options.folder, options.full, options.resume)
     other = outside.Outside(starter, options)
     folder = options.folder / "parts"
     folder.mkdir(parents=True, exist_ok=True)
     jobs = outside.WholeJobs(starter, folder)
-    started = {None: starting.Programs(starter, options.folder), "stencil": starting.Stencils(starter, folder), "cipher": crypto, "threads": crypto,
-               "hpcc": jobs, "lammps": jobs, **{name: other for name in outside.PROGRAMS}}
+    started = {None: starting.Programs(starter, options.folder, tuned), "stencil": starting.Stencils(starter, folder),
+               "cipher": crypto, "threads": crypto, "hpcc": jobs, "lammps": jobs, **{name: other for name in outside.PROGRAMS}}
     taking = Taking(options, chosen, started)
     limit = f"nothing is begun after {options.minutes:g} minutes" if options.minutes else "no limit of time"
     say(f"{len(chosen)} parts on {stack(setting.mpi).title}, {limit}; {machine.sentence(taking.load())}")
+    tuned.make(chosen)
     taking.take_all()
-    return taking
+    return taking, tuned.plans()
 
 
-def make_study(options, taking, modules, missing):
+def make_study(options, measured):
     """(study.json's content, {name of a picture: PNG bytes})."""
-    found = [row for taken in taking.all for row in rows.rows_of(taken)]
+    taking, found = measured.taking, measured.rows()
     built = [figures.built(figure, found) for figure in figures.FIGURES]
     built += models.built(found, options.folder / "models")
     # Those that neither have rows nor stand for something in a paper say nothing.
@@ -126,15 +128,18 @@ def make_study(options, taking, modules, missing):
     method = {**{name: rows.rule_text(name) for name in ("mpi", "crypto")}, "repeats": REPEATS_NOTE[options.full]}
     study = {"figures": sorted(built, key=place_of), "papers": figures.PAPERS["papers"],
              "machine": {**machine.facts(options.cryptmpi), **taking.load()}, "mpis": mpis,
-             "modules": [f"module {name} {version}" for name, version, _ in modules], "settings": settings, "method": method,
-             "not_measured": missing + taking.problems, "seconds": round(time.monotonic() - BEGAN, 1)}
+             "modules": [f"module {name} {version}" for name, version, _ in measured.modules], "profiles": profiles.facts(measured.tuned),
+             "settings": settings, "method": method, "not_measured": measured.missing + taking.problems,
+             "seconds": round(time.monotonic() - BEGAN, 1)}
     return study, pictures
 
 
 def place_of(figure):
-    """By paper; in it figures by number, then the tables, then what has no number."""
+    """By paper; in it figures by number, then the tables, then what has no number; ours that has its place beside one follows it."""
     number = figure["figure"]
     paper = ("N20", "C20", "E12", None).index(figure["paper"])
+    if (figure["paper"], number) in figures.BESIDE:
+        return (paper, 0, figures.BESIDE[figure["paper"], number])
     return (paper, 0, int(number)) if number.isdigit() else (paper, 1 if number.startswith("table") else 2, 0)
 
 
@@ -164,8 +169,23 @@ def write(options, study, pictures):
     (options.folder / "index.html").write_text(page.page(study, pictures))
 
 
+@dataclass(frozen=True)
+class Measured:
+    """What came of it all."""
+
+    taking: Taking
+    tuned: dict     # {(network, MPI): tune.plans.Plans}
+    threads: dict   # {our plan: how many threads seal}
+    modules: tuple  # (name, version, ciphers) of each
+    missing: list   # what could not be measured, and why
+
+    def rows(self):
+        found = [row for taken in self.taking.all for row in rows.rows_of(taken)]
+        return profiles.described(found, self.tuned, self.threads)
+
+
 def measure(options):
-    """(the Taking, with everything measured, [(name, version, ciphers) of each module], [what is missing])."""
+    """All that the options want, as Measured."""
     why_no_namespaces = acquire_namespaces()
     end_on_signals()
     os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
@@ -176,21 +196,21 @@ def measure(options):
         modules, unusable = crypto.found()
         setting, lacking = setting_of(options, modules)
         chosen, missing = chosen_parts(options, setting, why_no_namespaces)
-        taking = take(options, networks, setting, chosen, crypto)
-    return taking, modules, unusable + lacking + missing
+        taking, tuned = take(options, networks, setting, chosen, crypto)
+    return Measured(taking, tuned, parts.threads_of_plans(setting), modules, unusable + lacking + missing)
 
 
 def main(words):
     options = parse(words)
-    taking, modules, missing = measure(options)
-    study, pictures = make_study(options, taking, modules, missing)
+    measured = measure(options)
+    study, pictures = make_study(options, measured)
     write(options, study, pictures)
     drawn = sum(bool(figure["rows"]) for figure in study["figures"])
     print(f"\n{drawn} of {len(study['figures'])} figures and tables have rows. {machine.sentence(study['machine'])}.")
     for line in study["not_measured"]:
         print(f"NOT MEASURED: {line}")
     print(f"Page: {options.folder / 'index.html'}; data: study.json; pictures: *.png")
-    return 1 if any(not taken.samples.keys() for taken in taking.all) else 0
+    return 1 if any(not taken.samples.keys() for taken in measured.taking.all) else 0
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from lab.nodes import LabError
 from study import __main__ as study
-from study import rows
 
 BENCHMARKS = {
     "cipher": "encrypting and decrypting on one core, by every module and cipher",
@@ -15,6 +14,8 @@ BENCHMARKS = {
     "ping-pong": "one message to and fro between two ranks",
     "pairs": "64 messages in flight between each of several pairs of ranks",
     "flows": "streams of 1 MB through a tunnel beneath plain MPI, too",
+    "plans": "one message to and fro, plain and under each plan of ours: direct, pipelined, threaded, tuned",
+    "plans-streaming": "the same with 64 messages in flight",
     "collectives": "collective operations that move data",
     "reductions": "collective operations that add",
     "stencil-2d": "halo exchange with five points, and a matrix product as load",
@@ -29,7 +30,7 @@ BENCHMARKS = {
 
 
 def parse(words):
-    known = "\n".join(f"  {name:<14} {what}" for name, what in BENCHMARKS.items())
+    known = "\n".join(f"  {name:<15} {what}" for name, what in BENCHMARKS.items())
     epilog = f"After the names, options of cryptmpi study: --full, --network, --minutes ...\n\nbenchmarks:\n{known}"
     parser = argparse.ArgumentParser(prog="cryptmpi bench", description=__doc__, allow_abbrev=False, epilog=epilog,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -54,11 +55,11 @@ def table(found):
 
 def main(words):
     own, options = parse(words)
-    taking, _, missing = study.measure(options)
-    found = [row for taken in taking.all for row in rows.rows_of(taken)]
+    measured = study.measure(options)
+    found, missing = measured.rows(), measured.missing + measured.taking.problems
     output = own.output or options.folder / "bench.json"
-    output.write_text(json.dumps({"rows": found, "not_measured": missing + taking.problems}, indent=1, allow_nan=False) + "\n")
-    print("\n".join(["", *table(found), *(f"NOT MEASURED: {line}" for line in missing + taking.problems), f"Rows: {output}"]))
+    output.write_text(json.dumps({"rows": found, "not_measured": missing}, indent=1, allow_nan=False) + "\n")
+    print("\n".join(["", *table(found), *(f"NOT MEASURED: {line}" for line in missing), f"Rows: {output}"]))
     return 0 if found else 1
 
 

@@ -13,7 +13,7 @@ from matplotlib import pyplot  # noqa: E402
 
 MOST_COLUMNS = 3
 COLOURS = {"plain": "#555555", "naive": "#c44e52", "mpi AES-256-GCM": "#1f77b4", "channel AES-256-GCM": "#2ca02c",
-           "wireguard": "#9467bd", "ipsec": "#8c6d31"}
+           "wireguard": "#9467bd", "ipsec": "#8c6d31", "direct": "#ff7f0e", "pipelined": "#1f77b4", "threaded": "#17becf", "tuned": "#2ca02c"}
 
 
 def png(drawing, rows):

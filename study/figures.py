@@ -36,9 +36,11 @@ class Figure:
     drawing: Drawing
     say: Callable        # (rows) -> what they show
     about: str = ""      # what theirs was measured on, where ours differs
+    table: Drawing | None = None  # what a table of ours has; a figure that is called a table has one of what is drawn
 
 
 TIME = Drawing(y="us", y_title="microseconds")
+EACH_TIME = Drawing(y="us", panel="benchmark", y_title="microseconds")  # networks and MPIs apart
 ADDED = Drawing(y="added_pct", y_title="added to plain, %", log_y=False)
 
 
@@ -119,6 +121,11 @@ C20_FIRST = f"Theirs: two nodes of 16 cores, 100 Gb/s InfiniBand. Ours: two node
 C20_SECOND = f"Theirs: two nodes of 28 hardware threads, 100 Gb/s Omni-Path. Ours: two nodes of one machine that share its cores, {INFINIBAND}."
 E12_ABOUT = f"Theirs: 6 nodes of one core, 1 Gb/s Ethernet, AES and 3DES without any authentication. Ours: two nodes of one machine, {BARE}."
 BAR = Drawing(y="seconds", x="program", y_title="seconds", x_title="program", log_y=False)
+PLANS = ("Theirs: figure 3 is the model that chooses k chunks and t threads. Ours, by profiles and settings: direct (one thread; messages up to "
+         "256 KB whole, longer ones in pieces of up to 1 MB, one after the other), pipelined (one thread, the built-in plan), threaded (the built-in "
+         "plan, by several threads), tuned (the plan that `cryptmpi tune` found). Beside them plain and the papers' naive construction.")
+# Figures of ours that are shown after one of a paper's: its number, and a little more.
+BESIDE = {("C20", "plans"): 3.1, ("C20", "plans of streams"): 3.2}
 CIPHERS = Drawing(panel="cipher", y_title="sealing and opening, MB/s")
 
 FIGURES = [
@@ -145,6 +152,8 @@ FIGURES = [
     Figure("C20", "5", "Threads that seal one message together, other ciphers", of("threads", ciphers=("AES-256-GCM", "AEGIS-128X4")),
            Drawing(line="threads", panel="cipher", y_title="sealing, MB/s"), saying.threads,
            "Theirs: figure 4 on an older machine of 28 hardware threads. Ours: the other ciphers on this machine."),
+    Figure("C20", "plans", "Our plans: one message at a time", of("plans"), ADDED, saying.plans, PLANS, EACH_TIME),
+    Figure("C20", "plans of streams", "Our plans: 64 messages in flight", of("plans-streaming"), ADDED, saying.plans, PLANS, EACH_TIME),
     *ping_pongs("C20", "", "6", BARE, C20_FIRST),
     pair_figure("C20", "7", BARE, (64 * KB, 4 * MB), C20_FIRST),
     *ping_pongs("C20", "", "8", INFINIBAND, C20_SECOND),
@@ -222,6 +231,7 @@ def built(figure, rows):
     chosen = figure.rows(rows)
     tables, quotes = printed(figure.paper, figure.figure)
     quotes = [{**quote, "ours": ours_of(quote, chosen)} for quote in quotes]
-    table = {"table": own_table(figure.drawing, chosen)} if chosen and figure.figure.startswith("table") else {}
+    shown = figure.table or (figure.drawing if figure.figure.startswith("table") else None)
+    table = {"table": own_table(shown, chosen)} if chosen and shown else {}
     return {"paper": figure.paper or None, "figure": figure.figure, "title": figure.title, "about": figure.about, "rows": chosen, **table,
             "text": figure.say(chosen) if chosen else "Not measured in this run.", "paper_tables": tables, "paper_quotes": quotes}

@@ -17,7 +17,7 @@ td { text-align: right; } td:first-child, th { text-align: left; } .scroll { ove
 nav a { margin-right: 0.8rem; white-space: nowrap; }
 """
 COLUMNS = (("network", "network"), ("mpi", "MPI"), ("ranks", "ranks"), ("benchmark", "benchmark"), ("size", "size"), ("way", "way"),
-           ("us", "median, us"), ("communicating_us", "communicating, us"), ("mb_s", "MB/s"), ("added_pct", "added, %"),
+           ("plan", "how it is cut"), ("us", "median, us"), ("communicating_us", "communicating, us"), ("mb_s", "MB/s"), ("added_pct", "added, %"),
            ("ratio_interval", "99 % interval of the ratio to plain"), ("repeats", "repeats"), ("starts", "in starts"),
            ("deviation_pct", "deviation, %"), ("interval_pct", "99 % interval of the mean, ± %"), ("rule_met", "rule met by"))
 TITLES = {"N20": "Cryptographic libraries for MPI: measured and modelled", "C20": "CryptMPI", "E12": "ES-MPICH2", None: "Beyond the papers"}

@@ -13,14 +13,29 @@ WIREGUARD = Variant("wireguard", "", "ChaCha20-Poly1305")  # the plain program t
 IPSEC = Variant("ipsec", "", GCM)
 LAYERS = (sealed("mpi", GCM), sealed("channel", GCM))
 WAYS = (PLAIN, NAIVE, *LAYERS)
+
+
+def plan_of_ours(name, profile, threads="auto"):
+    """The MPI layer under one plan; study.profiles has the files of the profiles that are called as the way."""
+    return Variant(name, "mpi", GCM, (*sealed("mpi", GCM).settings, ("profile", profile), ("threads", threads)))
+
+
+DIRECT = plan_of_ours("direct", "direct", "1")       # whole, as far as a profile can say so
+PIPELINED = plan_of_ours("pipelined", "none", "1")   # the built-in plan
+THREADED = plan_of_ours("threaded", "none", "2")     # the built-in plan, sealed by several threads
+TUNED = plan_of_ours("tuned", "tuned")               # what `cryptmpi tune` finds
+PLANS = (DIRECT, PIPELINED, THREADED, TUNED)
 ETHERNET, INFINIBAND, BARE = "veth-10g", "veth-40g", "veth"  # what stands for the papers' networks here
 PAPER_SIZES = (1, 16 * KB, 4 * MB)                # N20's tables of collective operations
+PLAN_SIZES = (64 * KB, 256 * KB, 512 * KB, 1 * MB, 4 * MB)  # of the quick study
+STREAM_SIZES = (64 * KB, 1 * MB, 4 * MB)
 PAIR_SIZES = (1, 16 * KB, 64 * KB, 2 * MB, 4 * MB)
 THREAD_SIZES = tuple(size for size in SIZES if size >= 16 * KB)
 COLLECTIVES = ("bcast", "alltoall", "allgather", "alltoallv", "allreduce", "reduce", "reduce_scatter", "gather", "scatter", "allgatherv",
                "gatherv", "scatterv")
 REDUCTIONS = ("allreduce", "reduce", "reduce_scatter")  # the naive construction has none
 IN_FLIGHT = 64                                    # messages of a pair (bench/window.c)
+MOST_THREADS = 8                                  # that the library takes by itself
 LOADS = {"quick": (25, 75), "full": (25, 30, 50, 60, 75, 80)}  # % of computing
 
 
@@ -31,6 +46,7 @@ class Part(bench_parts.Part):
     repeats: int = 5     # of each case in a start
     rounds: int = 200    # of the small messages in a repeat
     options: tuple = ()  # words for an outside program
+    most_seconds: float = 0  # of all its turns; 0: as long as any other part
 
     @property
     def name(self):
@@ -156,6 +172,35 @@ def flows(setting, network):
             for count in (1, 2, 3, 4)]
 
 
+def threads_of_plans(setting):
+    """How many threads of a rank seal under each of our plans, where it has segments.
+
+    Threaded: two, or on larger machines a rank's share. Tuned, by threads = "auto": all of the machine, which either node takes for its own, but two.
+    """
+    return {DIRECT.name: 1, PIPELINED.name: 1, THREADED.name: min(max(setting.cores // 2, 2), MOST_THREADS),
+            TUNED.name: min(max(setting.cores - 2, 1), MOST_THREADS)}
+
+
+def plan_ways(setting, tunnels=()):
+    """Plain, the naive construction, and each of our plans."""
+    threaded = plan_of_ours(THREADED.name, "none", str(threads_of_plans(setting)[THREADED.name]))
+    ours = (threaded if way == THREADED else way for way in PLANS)
+    return (PLAIN, NAIVE, *ours, *(tunnel for tunnel in tunnels if tunnel in setting.tunnels))
+
+
+def plans(setting, network, mpi, sizes, tunnels=()):
+    """One message at a time."""
+    return Part("pingpong", network, plan_ways(setting, tunnels), mpi, tests=tuple(("ping-pong", size) for size in sizes), experiment="plans",
+                repeats=4)
+
+
+def plans_of_streams(setting, network, sizes, tunnels=()):
+    """64 messages in flight."""
+    tests = tuple(("streaming", size) for size in sizes if fits(setting, 1, size))
+    return Part("window", network, plan_ways(setting, tunnels), setting.mpi, tests=tests, experiment="plans-streaming",
+                rounds=100 if setting.full else 10)
+
+
 # All of it
 
 
@@ -165,6 +210,7 @@ def quick(setting):
         ciphers(setting), threads(setting),
         ping_pong(setting, ETHERNET, setting.mpi), ping_pong(setting, INFINIBAND, setting.mpi), ping_pong(setting, BARE, setting.mpi),
         *flows(setting, ETHERNET),
+        plans(setting, ETHERNET, setting.mpi, PLAN_SIZES), plans_of_streams(setting, ETHERNET, STREAM_SIZES),
         *(pairs(setting, ETHERNET, count, (1, 16 * KB, 2 * MB)) for count in (1, 2, 4)),
         *(pairs(setting, INFINIBAND, count, PAIR_SIZES) for count in (1, 2, 4)),
         *(part for network in (ETHERNET, INFINIBAND) for part in collectives(setting, network, ("bcast", "alltoall"), PAPER_SIZES, 4)),
@@ -185,6 +231,9 @@ def full(setting):
     for network in networks:
         every += [ping_pong(setting, network, mpi, (WIREGUARD,) if network != "loopback" and mpi == setting.mpi else ()) for mpi in setting.mpis]
     for network in (ETHERNET, INFINIBAND, BARE):
+        large = tuple(size for size in SIZES if size >= 64 * KB)
+        every += [plans(setting, network, mpi, large, (WIREGUARD,) if mpi == setting.mpi else ()) for mpi in setting.mpis]
+        every += [plans_of_streams(setting, network, large, (WIREGUARD,))]
         every += flows(setting, network)
         every += [pairs(setting, network, count, PAIR_SIZES) for count in counts]
         every += [part for ranks in (4, 16) for part in collectives(setting, network, COLLECTIVES, SIZES, ranks)]

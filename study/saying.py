@@ -3,16 +3,18 @@
 from bench.parts import PLAIN
 from bench.table import readable
 from study.method import overhead_of_sums
-from study.parts import GCM, NAIVE
+from study.parts import DIRECT, GCM, NAIVE, PIPELINED, PLANS, THREADED, TUNED
 
-__all__ = ["added", "ciphers", "flows", "host_overhead", "nas", "pairs", "readable", "shares", "stencil", "threads"]
+__all__ = ["added", "ciphers", "flows", "host_overhead", "nas", "pairs", "plans", "readable", "shares", "stencil", "threads"]
 
 
 WAYS = {"naive": "the naive construction", f"mpi {GCM}": "the MPI layer", f"channel {GCM}": "the channel layer",
         "wireguard": "the WireGuard tunnel", "ipsec": "the IPsec tunnel"}
+OF_OURS = tuple(way.name for way in PLANS)
 
 
 FEW = 5  # repeats
+MOST_PLACES = 8  # that are named in a sentence
 
 
 def called(way):
@@ -116,6 +118,70 @@ def added_by(rows, way):
 def added(rows):
     lines = filter(None, (added_by(rows, way) for way in ways_in(rows) if way != PLAIN.name))
     return " ".join(filter(None, [plain_sentence(rows), capital("; ".join(lines)) + ".", against_naive(rows), method(rows)]))
+
+
+def plans(rows):
+    """Which plan is the fastest, what cutting, threads and tuning save, and what each adds."""
+    saved = [saved_by(rows, PIPELINED.name, DIRECT.name), saved_by(rows, THREADED.name, PIPELINED.name), saved_by(rows, TUNED.name, PIPELINED.name)]
+    return " ".join(filter(None, [fastest_plans(rows), *saved, added(rows)]))
+
+
+def fastest_plans(rows):
+    """How often each plan is the fastest, and how often that says something: its interval does not meet the next one's."""
+    wins, clear = {}, 0
+    for case in dict.fromkeys(map(case_of, rows)):
+        mine = sorted(unlike([row for row in rows if case_of(row) == case and row["way"] in OF_OURS]), key=lambda row: row["us"])
+        if len(mine) > 1:
+            wins.setdefault(mine[0]["way"], []).append(mine[0])
+            clear += apart(*mine[:2])
+    count = sum(map(len, wins.values()))
+    if not wins:
+        return ""
+    lines = [f"{way} in {len(won)}{places(won, rows)}" for way, won in sorted(wins.items(), key=lambda item: -len(item[1]))]
+    return (f"Of the {count} case{'' if count == 1 else 's'} in which our plans differ, the fastest is {joined(lines)}; in {clear} it can be told "
+            "from the next one (their 99 % intervals do not meet).")
+
+
+def unlike(rows):
+    """One row for each way of cutting and sealing a message, the built-in plan's first."""
+    kept = {}
+    for row in sorted(rows, key=lambda row: row["way"] != PIPELINED.name):
+        kept.setdefault(done_as(row), row)
+    return list(kept.values())
+
+
+def done_as(row):
+    """How the message is cut and by how many threads: plans that have that in common are one at this size."""
+    return row.get("plan") or row["way"]
+
+
+def places(mine, rows):
+    """ (64 KB, 1 MB): where rows are among others; nothing where that would be long."""
+    more = [column for column in ("network", "mpi") if len({row[column] for row in rows}) > 1]
+    names = dict.fromkeys(" ".join([readable(row["size"]), *(row[column] for column in more)]) for row in mine)
+    return f" ({', '.join(names)})" if len(names) <= MOST_PLACES else ""
+
+
+def apart(one, other):
+    """Whether the intervals of two ratios to the same plain series leave a gap; those of a few repeats say nothing."""
+    (low, high), (other_low, other_high) = one["ratio_interval"], other["ratio_interval"]
+    return min(one["repeats"], other["repeats"]) >= FEW and (high < other_low or other_high < low)
+
+
+def saved_by(rows, way, base):
+    """How much less time a plan takes than another, where it is another."""
+    both = paired(rows, way, base)
+    if not both:
+        return ""
+    alike = [row for row, other in both if done_as(row) == done_as(other)]
+    different = [(100 * (1 - row["us"] / other["us"]), row) for row, other in both if row not in alike]
+    same = f"In {len(alike)} of {len(both)} cases{places(alike, rows)} {way} and {base} are the same thing, measured twice." if alike else ""
+    if not different:
+        return same
+    (worst, worst_row), (best, best_row) = min(different, key=lambda pair: pair[0]), max(different, key=lambda pair: pair[0])
+    line = f"{capital(way)} takes {less_or_more(best)} time than {base} ({named(best_row)})"
+    line += f" to {less_or_more(worst)} ({named(worst_row)})" if worst_row is not best_row else ""
+    return f"{line}. {same}".strip()
 
 
 def pairs(rows):

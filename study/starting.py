@@ -14,21 +14,25 @@ from bench.programs import is_whole, last_lines
 from lab.nodes import REPOSITORY, LabError
 from lab.stacks import stack
 from study.parts import MB, NAIVE, PLAIN, network_of
+from study.profiles import refuse_unused
 
 HERE = REPOSITORY / "study" / "programs"
 SHARES = ("computing_us", "communicating_us")
 
 
 class Programs:
-    """The C programs here and in bench/ under an MPI. `starter` is a bench.programs.Starter."""
+    """The C programs here and in bench/ under an MPI. `starter` is a bench.programs.Starter; `profiles`, for our plans, study.profiles.Profiles."""
 
-    def __init__(self, starter, folder):
+    def __init__(self, starter, folder, profiles=None):
         self.starter = starter
         self.folder = folder
+        self.profiles = profiles
         self._compiled = {}
 
     def start(self, part, way):
         program = self._program(part.program, self._compiler(part), way == NAIVE)
+        if self.profiles:
+            way = self.profiles.applied(part, way)
         return self._run(part, way, [program, part.rounds, *self._words(part)])
 
     @staticmethod
@@ -45,6 +49,7 @@ class Programs:
         enough = is_whole if part.mpi == "mpich-4.0.2-ucx" else None
         done = self.starter.run(replace(part, network=network), way, line, timeout=self.starter.timeout, enough=enough)
         if is_whole(done.output) and (done.ok or enough):
+            refuse_unused(done.output)
             return read_results(done.output)
         raise LabError(f"{done.why()}: {last_lines(done.output)}")
 

@@ -88,7 +88,8 @@ class Taking:
         if PLAIN.name in taken.failed or len(taken.failed) == len(taken.part.variants) or taken.enough():
             return False
         turn_s = taken.seconds / max(len(taken.samples.turns), 1)
-        return not self.options.part_seconds or taken.seconds + turn_s <= self.options.part_seconds
+        most = min(filter(None, (self.options.part_seconds, taken.part.most_seconds)), default=0)
+        return not most or taken.seconds + turn_s <= most
 
     def _is_late(self, taken):
         """Whether another turn of it would pass the end."""

@@ -31,11 +31,17 @@ def median_error_pct(found):
 
 
 def plan_words(row):
-    if row["segments"] is None:
+    words = pieces_words(row["segments"])
+    return words if row["segments"] is None else f"{words}, {row['in_flight']} in flight"
+
+
+def pieces_words(segments):
+    """How a message is cut; None: it is not."""
+    if segments is None:
         return "whole"
-    first, *others, last = row["segments"]
+    first, *others, last = segments
     middle = f" + {len(others)} x {others[0]:,}" if others else ""
-    return f"in {len(row['segments'])}: {first:,}{middle} + {last:,} B, {row['in_flight']} in flight"
+    return f"in {len(segments)}: {first:,}{middle} + {last:,} B"
 
 
 def as_json(profile):
