@@ -17,12 +17,16 @@ LEAST_S = 30
 MOST_S = 900
 
 
-def hpcc_input(scale):
-    """Most of HPCC's time grows with the memory it works on: the square of N."""
-    return re.sub(r"^700 ", f"{round(700 * math.sqrt(scale))} ", (DEMO / "hpccinf.txt").read_text(), flags=re.M)
+def hpcc_input(scale, ranks=4):
+    """Most of HPCC's time grows with the memory it works on: the square of N. The ranks make a grid."""
+    text = re.sub(r"^700 ", f"{round(700 * math.sqrt(scale))} ", (DEMO / "hpccinf.txt").read_text(), flags=re.M)
+    low = max(divisor for divisor in range(1, math.isqrt(ranks) + 1) if ranks % divisor == 0)
+    for name, count in (("P", low), ("Q", ranks // low)):
+        text = re.sub(rf"^\d+( +{name}s)$", rf"{count}\1", text, flags=re.M)
+    return text
 
 
-def lammps_input(scale):
+def lammps_input(scale, _ranks=4):
     return re.sub(r"^run +1000$", f"run {round(1000 * scale)}", (DEMO / "in.melt").read_text(), flags=re.M)
 
 
@@ -46,8 +50,12 @@ class Applications:
         self.starter = starter
         self._kept = folder / "scales.json"
 
-    def start(self, part, variant):
-        return self._run(part, variant, self._scale(part))
+    def start(self, part, variant, as_in_the_demo=False):
+        return self._run(part, variant, 1.0 if as_in_the_demo else self._scale(part))
+
+    def folder_of(self, part):
+        """Where its job runs: of the last one everything is still there."""
+        return Path(self.starter.folder) / "runs" / part.name
 
     def _scale(self, part):
         """How many times the demo's work takes half a minute; kept beside the results, for --resume."""
@@ -65,10 +73,10 @@ class Applications:
 
     def _run(self, part, variant, scale):
         command, input_name, make_input, right = PROGRAMS[part.program]
-        place = Path(self.starter.folder) / "runs" / part.name
+        place = self.folder_of(part)
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)
-        (place / input_name).write_text(make_input(scale))
+        (place / input_name).write_text(make_input(scale, part.ranks))
         usage = [self.starter.program("usage", "cc"), place]
         done = self.starter.run(part, variant, command, usage, place / "report.json", timeout=MOST_S, cwd=place, log=place / "output.txt")
         if not done.ok or not right(place, done.output):

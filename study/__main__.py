@@ -14,13 +14,14 @@ from conformance.suites import IMB as IMB_FOLDER
 from lab.nodes import BUILD, LabError, acquire_namespaces, end_on_signals
 from lab.sealing import COMMAND, Sealing
 from lab.stacks import stack
-from study import figures, models, outside, page, parts, profiles, rows, starting, tunnels
+from study import figures, models, outside, page, parts, planned, profiles, rows, starting, tunnels
 from study.taking import Taking
 
 FOLDER = BUILD / "study"
 QUICK_MINUTES = 13.5  # and what the last part and the page take: less than 15
 QUICK_PART_SECONDS, FULL_PART_SECONDS = 45, 1800
 QUICK_TIMEOUT, FULL_TIMEOUT = 60, 300  # seconds for a start
+FULL_NETWORKS = (parts.ETHERNET, parts.INFINIBAND, parts.BARE)  # of the programs of others
 REPEATS_NOTE = {True: "Each repeat is a start of its own.",
                 False: "The quick study ends a part after a while, whether the rule is met or not: each row says which. Several repeats come from "
                        "one start of a program; the rows say how many starts there were."}
@@ -75,10 +76,12 @@ def setting_of(options, modules):
 def chosen_parts(options, setting, why_no_namespaces):
     """(parts, [why some are missing])."""
     chosen = (parts.full if options.full else parts.quick)(setting)
-    missing = []
+    some, missing = outside.planned_parts(setting, FULL_NETWORKS if options.full else (parts.ETHERNET,))
+    chosen += some
     if options.full or options.outside or options.nas or options.osu:
-        found, missing = outside.parts(options, setting, (parts.ETHERNET, parts.INFINIBAND, parts.BARE) if options.full else (parts.ETHERNET,))
+        found, lacking = outside.parts(options, setting, FULL_NETWORKS if options.full else (parts.ETHERNET,))
         chosen += found
+        missing += lacking
     if options.only:
         unknown = set(options.only) - {part.experiment for part in chosen}
         if unknown:
@@ -104,7 +107,7 @@ def take(options, networks, setting, chosen, crypto):
     other = outside.Outside(starter, options)
     folder = options.folder / "parts"
     folder.mkdir(parents=True, exist_ok=True)
-    jobs = outside.WholeJobs(starter, folder)
+    jobs = outside.WholeJobs(starter, folder, planned.Planning(starter, options.folder))
     started = {None: starting.Programs(starter, options.folder, tuned), "stencil": starting.Stencils(starter, folder),
                "cipher": crypto, "threads": crypto, "hpcc": jobs, "lammps": jobs, **{name: other for name in outside.PROGRAMS}}
     taking = Taking(options, chosen, started)
@@ -120,6 +123,7 @@ def make_study(options, measured):
     taking, found = measured.taking, measured.rows()
     built = [figures.built(figure, found) for figure in figures.FIGURES]
     built += models.built(found, options.folder / "models")
+    built.append(planned.built(found, options.folder))
     # Those that neither have rows nor stand for something in a paper say nothing.
     built = [figure for figure in built if figure["rows"] or figure["paper"]]
     pictures = draw(built)

@@ -25,6 +25,7 @@ BENCHMARKS = {
     "host-overhead": "time of the processor that a message takes from the program (Sandia's method)",
     "pingping": "two messages that meet",
     "chain": "messages along a chain, and exchanges with both neighbours",
+    "applications": "HPCC and LAMMPS, a rank on each of two nodes",
     "window": "one-sided transfers",
 }
 

@@ -84,14 +84,22 @@ def errors(rows, folder):
         return [], None
     parameters = folder / "parameters.json"
     try:
-        _model("fit", *files, "--output", parameters)
-        return _model("error", parameters, *files)["rows"], None
-    except (subprocess.SubprocessError, ValueError, KeyError) as error:
-        said = (getattr(error, "stderr", "") or "").strip()
-        return [], f"The models failed: {said[-300:] or error}"
+        run("fit", *files, "--output", parameters)
+        return run("error", parameters, *files)["rows"], None
+    except FAILURES as error:
+        return [], f"The models failed: {why(error)}"
 
 
-def _model(*words):
+FAILURES = (subprocess.SubprocessError, ValueError, KeyError)  # of `run`
+
+
+def why(error):
+    """In one line why `run` failed."""
+    return (getattr(error, "stderr", "") or "").strip()[-300:] or str(error)
+
+
+def run(*words):
+    """What a subcommand of `cryptmpi model` prints as JSON."""
     done = subprocess.run([sys.executable, "-m", "model", *map(str, words), "--json"], cwd=REPOSITORY, capture_output=True, text=True, timeout=300,
                           check=True)
     return json.loads(done.stdout)

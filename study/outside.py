@@ -10,6 +10,7 @@ from bench.applications import Applications
 from bench.programs import last_lines
 from lab.nodes import LabError
 from lab.stacks import STACKS, stack
+from study import planned
 from study.parts import NAIVE, Part, ways_of
 
 NAS = ("cg", "ft", "mg", "lu", "bt", "sp", "is", "ep")
@@ -18,6 +19,7 @@ OSU = ("osu_latency", "osu_bw", "osu_mbw_mr", "osu_bcast", "osu_alltoall", "osu_
 IMB = ("PingPong", "PingPing", "Sendrecv", "Exchange", "Bcast", "Allgather", "Allgatherv", "Scatter", "Scatterv", "Gather", "Gatherv", "Alltoall",
        "Alltoallv", "Reduce", "Reduce_scatter", "Allreduce")
 NETPIPE = Path("/usr/bin/NPopenmpi")
+APPLICATIONS = {"hpcc": "/usr/bin/hpcc", "lammps": "/usr/bin/lmp"}  # by Debian's package
 MOST_S = 3600  # for one run
 SECONDS = 1e6  # microseconds
 
@@ -169,11 +171,24 @@ def _netpipe(_options, setting, networks):
 
 def _applications(_options, setting, networks):
     found, missing = [], []
-    for name, binary, package in (("hpcc", "/usr/bin/hpcc", "hpcc"), ("lammps", "/usr/bin/lmp", "lammps")):
+    for name, binary in APPLICATIONS.items():
         if not Path(binary).exists():
-            missing.append(f"{name.upper()}: not installed (package {package})")
+            missing.append(f"{name.upper()}: not installed (package {name})")
             continue
         found += [_part(name, setting, network, setting.mpi, 4) for network in networks]
+    return found, missing
+
+
+def planned_parts(setting, networks):
+    """(parts, [why one is missing]): HPCC and LAMMPS with a rank and a core on each node, so that their times are not those of waiting for a core."""
+    if setting.cores < 2:
+        return [], [f"{', '.join(name.upper() for name in APPLICATIONS)}, predicted: two ranks need a core each, and there is one"]
+    found, missing = [], []
+    for name, binary in APPLICATIONS.items():
+        if Path(binary).exists():
+            found += [planned.part(name, setting, network) for network in networks]
+        else:
+            missing.append(f"{name.upper()}, predicted: not installed (package {name})")
     return found, missing
 
 
@@ -193,10 +208,13 @@ class Outside:
 
 
 class WholeJobs:
-    """HPCC and LAMMPS, as the benchmark runs and checks them."""
+    """HPCC and LAMMPS, as the benchmark runs and checks them. `planning` is for those whose overhead is predicted, too."""
 
-    def __init__(self, starter, folder):
+    def __init__(self, starter, folder, planning):
         self._applications = Applications(starter, folder)
+        self._planning = planning
 
     def start(self, part, way):
+        if part.experiment == planned.EXPERIMENT:
+            return self._planning.start(part, way, self._applications)
         return {key: {quantity: [value] for quantity, value in values.items()} for key, values in self._applications.start(part, way).items()}

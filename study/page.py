@@ -50,11 +50,18 @@ def head(study):
             f"{escape(facts['kernel'])}; {escape(facts['cryptmpi'])}, commit {escape(facts['commit'])}; "
             f"{escape(', '.join(study['mpis'].values()))}; {escape(', '.join(study['modules']))}.</p>{busy}"
             f"<p>Every way of running a program is started in turn, in an order drawn anew each time: plain; sealed by either layer; under the "
-            f"papers' naive construction (a random nonce, the whole message sealed, then sent); and, where it says so, plain through a tunnel. "
-            f"Messages: {escape(study['method']['mpi'])}. Encryption alone: {escape(study['method']['crypto'])}. Figures are medians, overheads are "
+            f"papers' naive construction (a random nonce, the whole message sealed, then sent); and, where it says so, under each plan of ours, and "
+            f"plain through a tunnel. {escape(tuned(study))}Messages: {escape(study['method']['mpi'])}. Encryption alone: "
+            f"{escape(study['method']['crypto'])}. Figures are medians, overheads are "
             f"ratios of medians; tags and nonces are not counted as payload. {escape(study['method']['repeats'])}</p>"
             "<p>Beside a number that a paper prints for its CryptMPI stands our MPI layer; beside one for its naive construction, or for a library "
             "in it (BoringSSL), our naive construction.</p>")
+
+
+def tuned(study):
+    """What `cryptmpi tune` found."""
+    return "".join(f"Tuning for {one['network']} under {study['mpis'].get(one['mpi'], one['mpi'])} found: {one['words']}. "
+                   for one in study["profiles"])
 
 
 def anchor(figure):

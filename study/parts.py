@@ -53,7 +53,7 @@ class Part(bench_parts.Part):
         return "-".join(filter(None, [self.experiment, self.network, self.mpi, str(self.ranks) if self.mpi else "", *map(str, self.options)]))
 
     def title(self):
-        return " ".join(filter(None, [self.network, self.mpi, self.experiment, f"{self.ranks} ranks" if self.mpi else ""]))
+        return " ".join(filter(None, [self.network, self.mpi, self.experiment, *map(str, self.options), f"{self.ranks} ranks" if self.mpi else ""]))
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import math
 from bench.parts import PLAIN
 from study.method import RULES, ratio, ratio_interval, summary
 
-MORE = ("seal_us", "open_us", "computing_us", "communicating_us", "cpu_us")  # quantities beside the time: their medians
+MORE = ("seal_us", "open_us", "computing_us", "communicating_us", "cpu_us", "job_us")  # quantities beside the time: their medians
 
 
 def rows_of(taken):

@@ -136,6 +136,8 @@ def test_options_have_defaults_of_their_kind():
 
 def test_applications_are_made_longer():
     assert "1400 " in hpcc_input(4) and "\n700 " not in hpcc_input(4)
+    for ranks, rows, columns in ((2, 1, 2), (4, 2, 2), (6, 2, 3)):
+        assert f"\n{rows}            Ps\n{columns}            Qs\n" in hpcc_input(1, ranks)
     assert "\nrun 2500" in lammps_input(2.5)
 
 

@@ -12,13 +12,16 @@ from dataclasses import replace
 import pytest
 
 from study import __main__ as main
-from study import drawing, figures, models, page, parts, rows
+from study import drawing, figures, models, page, parts, profiles, rows
 from study.parts import BARE, ETHERNET, INFINIBAND, IPSEC, WIREGUARD, Part, Setting, ways_of
 from study.taking import Taken
+from tune.plans import Plan, Plans, Row
 
 SETTING = Setting(False, "openmpi-4.1.4", ("openmpi-4.1.4",), 2, (("openssl", ("AES-128-GCM", "AES-256-GCM")), ("aegis", ("AEGIS-128X4",))),
                   (WIREGUARD, IPSEC))
-SLOWER = {"plain": 1, "naive": 3, "mpi AES-256-GCM": 1.5, "channel AES-256-GCM": 2, "wireguard": 4, "ipsec": 20}
+TUNED = {(ETHERNET, "openmpi-4.1.4"): Plans(64 << 10, (Row(None, Plan(16 << 10, 128 << 10, 2)),))}
+SLOWER = {"plain": 1, "naive": 3, "mpi AES-256-GCM": 1.5, "channel AES-256-GCM": 2, "wireguard": 4, "ipsec": 20,
+          "direct": 1.4, "pipelined": 1.3, "threaded": 1.2, "tuned": 1.1}
 MORE = dict.fromkeys(("stencil", "nbody"), ("computing_us", "communicating_us")) | {"cipher": ("seal_us", "open_us")}
 # Not measured by the quick study unless it is told of them, or not the study's own.
 ELSEWHERE = {("N20", "table IV"), ("N20", "table VIII"), *((None, name) for name in ("OSU", "IMB", "NetPIPE", "applications"))}
@@ -44,7 +47,8 @@ def made_up(part, folder, seed):
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     folder = tmp_path_factory.mktemp("parts")
-    return [row for seed, part in enumerate(parts.quick(SETTING)) for row in rows.rows_of(made_up(part, folder, seed))]
+    every = [row for seed, part in enumerate(parts.quick(SETTING)) for row in rows.rows_of(made_up(part, folder, seed))]
+    return profiles.described(every, TUNED, parts.threads_of_plans(SETTING))
 
 
 @pytest.fixture(scope="module")
@@ -54,9 +58,10 @@ def study(found):
     pictures = main.draw(built)
     machine = {"cpu": "a processor", "cores": 2, "flags": ["aes"], "memory_gib": 8, "kernel": "6", "cryptmpi": "cryptmpi 0", "commit": "0",
                "busy": True, "load_at_start": 1, "load_at_end": 1, "busy_cores_at_start": 1, "others_running": 1, "stolen_pct": 0}
-    content = {"figures": sorted(built, key=main.place_of), "papers": figures.PAPERS["papers"], "machine": machine, "mpis": {"x": "An MPI"},
-               "modules": ["module openssl 3"], "settings": {"full": False}, "method": {name: rows.rule_text(name) for name in ("mpi", "crypto")}
-               | {"repeats": ""}, "not_measured": ["<something> that was not"], "seconds": 60}
+    method = {**{name: rows.rule_text(name) for name in ("mpi", "crypto")}, "repeats": ""}
+    content = {"figures": sorted(built, key=main.place_of), "papers": figures.PAPERS["papers"], "machine": machine,
+               "mpis": {"openmpi-4.1.4": "An MPI"}, "modules": ["module openssl 3"], "profiles": profiles.facts(TUNED),
+               "settings": {"full": False}, "method": method, "not_measured": ["<something> that was not"], "seconds": 60}
     return content, pictures
 
 
@@ -91,6 +96,23 @@ def test_overheads_are_ratios_of_medians_and_found_again_in_the_paragraph(found)
     most = max(row["added_pct"] for row in naive if row["network"] == ETHERNET and row["size"] >= 4096)
     assert "the naive construction adds" in text.lower() and f"+{most:.1f} %" in text
     assert re.search(r"the MPI layer adds \+(?:4|5)\d\.\d %", text)
+
+
+def test_our_plans_stand_side_by_side_after_the_figure_about_the_papers_plans(found, study):
+    figure = next(figure for figure in figures.FIGURES if (figure.paper, figure.figure) == ("C20", "plans"))
+    built = figures.built(figure, found)
+    assert [line[0] for line in built["table"]["rows"]] == ["plain", "naive", "direct", "pipelined", "threaded", "tuned"]
+    assert built["table"]["columns"][1:] == ["64 KB", "256 KB", "512 KB", "1 MB", "4 MB"]
+    plans = {(row["way"], row["size"]): row.get("plan") for row in built["rows"]}
+    assert plans["direct", 1 << 20] == "in 3: 1,024 + 1 x 1,046,528 + 1,024 B" and plans["direct", 1 << 18] == "whole"
+    assert plans["pipelined", 1 << 20] == "in 6: 61,440 + 4 x 231,424 + 61,440 B" and plans["threaded", 1 << 20].endswith("B, 2 threads")
+    assert plans["tuned", 1 << 18] == "in 4: 16,384 + 2 x 114,688 + 16,384 B" and plans["plain", 1 << 18] is None
+    assert "the fastest is tuned in 4 (256 KB, 512 KB, 1 MB, 4 MB); in 4 it can be told from the next one" in built["text"]
+    assert "In 1 of 5 cases (64 KB) tuned and pipelined are the same thing" in built["text"]
+    most = max(row["added_pct"] for row in built["rows"] if row["way"] == "direct")
+    assert f"+{most:.1f} %" in built["text"]
+    c20 = [one["figure"] for one in study[0]["figures"] if one["paper"] == "C20"]
+    assert c20.index("2") < c20.index("plans") < c20.index("4")
 
 
 def test_models_are_fed_from_the_rows_or_said_to_be_missing(found, tmp_path, monkeypatch):
@@ -148,6 +170,7 @@ def test_the_page_is_one_file_and_escapes_what_it_shows(study):
     assert not re.search(r'(?:src|href)="(?!data:|#)', text)
     assert text.count("<img ") == len(study[1])
     assert "THE MACHINE WAS BUSY" in text
+    assert "Tuning for veth-10g under An MPI found: messages up to 64 KB whole, longer ones" in text
 
 
 # In a browser

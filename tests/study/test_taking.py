@@ -1,6 +1,7 @@
 """When the study is content with a part, what it leaves out, and that it goes on where it was stopped; on programs that only make numbers up."""
 
 import random
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -66,6 +67,12 @@ def test_a_loud_part_goes_on_until_its_interval_is_narrow(take):
 def test_a_part_with_a_limit_is_left_with_what_it_has(take):
     taken = take(MadeUp(noise=0.5), part_seconds=1e-9).all[0]
     assert len(taken.series(PLAIN, "made-up 8")) == 4 and not taken.enough()
+
+
+def test_a_part_may_have_a_limit_of_its_own(take):
+    short = replace(PART, most_seconds=1e-9)
+    assert len(take(MadeUp(noise=0.5), parts=(short,), part_seconds=100).all[0].samples.turns) == 1
+    assert len(take(MadeUp(), parts=(short,)).all[0].samples.turns) == 1
 
 
 def test_a_way_that_fails_twice_in_a_row_is_left_out_and_said(take):
