@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from model.command import ModelError, read_json
 
 US = 1e-6
+SIMPLE = {"ping_pong", "sealed", "pairs", "sealed_pairs", "cipher"}
+OF_PAIRS = ("pairs", "streaming", "message-rate")  # benchmarks of one program: 64 messages in flight between each of some pairs, or of one
 
 
 def lower_quarter(times):
@@ -23,6 +25,7 @@ class Measurements:
     ping_pong: dict = field(default_factory=dict)  # (network, MPI): {size: s one way}
     sealed: dict = field(default_factory=dict)     # (network, MPI, layer, cipher): {size: s one way}
     pairs: dict = field(default_factory=dict)      # (network, MPI): {(size, pairs): s a message of each pair}
+    sealed_pairs: dict = field(default_factory=dict)  # (network, MPI, layer, cipher): {(size, pairs): s a message of each pair}
     ciphers: dict = field(default_factory=dict)    # (cipher, module): {(size, threads): s of sealing, or of opening, the mean of both}
     busy: bool = False                             # some file says that the machine had other things to do
     switch: dict = field(default_factory=dict)     # (network, MPI): eager limit, where a file says it
@@ -36,11 +39,11 @@ def read(paths):
         try:
             if "rows" in content and "bounds" in content:
                 _read_report(content, found)
-            elif content.keys() & {"ping_pong", "cipher", "sealed", "pairs"}:
+            elif content.keys() & SIMPLE:
                 _read_simple(content, found)
             else:
-                raise ModelError(f"{path} holds no measurements: neither a report of `make bench` (rows, bounds) nor ping_pong, sealed, pairs "
-                                 "or cipher")
+                raise ModelError(f"{path} holds no measurements: neither a report of `make bench` (rows, bounds) nor ping_pong, sealed, "
+                                 "pairs, sealed_pairs or cipher")
         except KeyError as error:
             raise ModelError(f"{path}: an entry lacks {error}; docs/models.md describes the format") from error
         except (TypeError, AttributeError, ValueError) as error:
@@ -49,15 +52,17 @@ def read(paths):
 
 
 def _read_report(report, found):
-    """build/bench/report.json, as docs/performance.md describes it: plain and sealed ping-pong, pairs, and each cipher's speed."""
+    """build/bench/report.json, as docs/performance.md describes it: ping-pong and pairs, plain and sealed, and each cipher's speed."""
     found.busy |= bool(report.get("machine", {}).get("busy"))
     for row in report["rows"]:
         network = (row["network"], row["mpi"] or "")
         if row["benchmark"] == "ping-pong":
             _set(found.ping_pong, network, row["size"], row["plain_us"])
             _set(found.sealed, (*network, row["layer"], row["cipher"]), row["size"], row["sealed_us"])
-        elif row["benchmark"] == "pairs":
-            _set(found.pairs, network, (row["size"], row["ranks"] // 2), row["plain_us"])
+        elif row["benchmark"] in OF_PAIRS:
+            place = (row["size"], row["ranks"] // 2)
+            _set(found.pairs, network, place, row["plain_us"])
+            _set(found.sealed_pairs, (*network, row["layer"], row["cipher"]), place, row["sealed_us"])
     for name, speed in report["bounds"].get("ciphers", {}).items():
         for size, seal, unseal in zip(speed["sizes"], speed["seal_us"], speed["open_us"]):
             _set(found.ciphers, (name, speed.get("module") or ""), (size, 1), (seal + unseal) / 2)
@@ -75,6 +80,9 @@ def _read_simple(content, found):
         _set(found.sealed, (*network, row.get("layer", content.get("layer", "")), row.get("cipher", cipher)), row["size"], row["us"])
     for row in content.get("pairs", ()):
         _set(found.pairs, network, (row["size"], row["pairs"]), row["us"])
+    for row in content.get("sealed_pairs", ()):
+        name = (*network, row.get("layer", content.get("layer", "")), row.get("cipher", cipher))
+        _set(found.sealed_pairs, name, (row["size"], row["pairs"]), row["us"])
     for row in content.get("cipher", ()):
         _set(found.ciphers, (cipher, content.get("module", "")), (row["size"], row.get("threads", 1)), (row["seal_us"] + row["open_us"]) / 2)
 

@@ -3,6 +3,10 @@
 from model import table
 from model.command import ModelError
 
+FEW_LINES = 6  # as many as have room in a panel beside what they name
+COLOURS = 10   # that matplotlib has before it begins again
+STYLES = ("-", "--", ":", "-.")
+
 
 def draw(path, panels, x_label, y_label, logarithmic=True, bytes_on_x=True):
     """Writes a PNG. `panels`: [(title, [(label, [(x, y)])])]. Raises ModelError without matplotlib, or where nothing can be written."""
@@ -15,13 +19,14 @@ def draw(path, panels, x_label, y_label, logarithmic=True, bytes_on_x=True):
 
     columns = min(len(panels), 2)
     rows = -(-len(panels) // columns)
-    figure, axes = pyplot.subplots(rows, columns, figsize=(7.5 * columns, 4.2 * rows), squeeze=False)
+    most = max(len(series) for _, series in panels)
+    size = (7.5 + (3.5 if most > FEW_LINES else 0), max(4.2, 0.17 * most + 0.8))  # of a panel; lists of many lines stand beside theirs
+    figure, axes = pyplot.subplots(rows, columns, figsize=(size[0] * columns, size[1] * rows), squeeze=False, layout="constrained")
     for axis, panel in zip(axes.flat, panels):
         _panel(axis, *panel, bytes_on_x)
         axis.set(xlabel=x_label, ylabel=y_label, yscale="log" if logarithmic else "linear")
     for axis in axes.flat[len(panels):]:
         axis.set_axis_off()
-    figure.tight_layout()
     try:
         figure.savefig(path, dpi=100, format="png")
     except OSError as error:
@@ -31,8 +36,8 @@ def draw(path, panels, x_label, y_label, logarithmic=True, bytes_on_x=True):
 
 
 def _panel(axis, title, series, bytes_on_x):
-    for label, points in series:
-        axis.plot(*zip(*points), marker=".", label=label)
+    for at, (label, points) in enumerate(series):
+        axis.plot(*zip(*points), marker=".", label=label, linestyle=STYLES[at // COLOURS % len(STYLES)])
     ticks = sorted({x for _, points in series for x, _ in points})
     ticks = ticks[::max(1, len(ticks) // 8)]
     axis.set_xscale("log", base=2)
@@ -40,4 +45,5 @@ def _panel(axis, title, series, bytes_on_x):
     axis.minorticks_off()
     axis.grid(alpha=0.3)
     axis.set_title(title, fontsize="medium")
-    axis.legend(fontsize="small")
+    beside = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "borderaxespad": 0.0} if len(series) > FEW_LINES else {}
+    axis.legend(fontsize="small", **beside)

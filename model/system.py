@@ -37,8 +37,11 @@ def add_options(parser):
     parser.add_argument("--ranks-per-node", type=command.positive(int), default=1)
 
 
-def read(options):
-    """The System of the options. Raises ModelError for what is missing, and where PARAMETERS has more than one to choose from."""
+def read(options, of_pairs=False):
+    """The System of the options, its network as one message at a time sees it, or messages of several pairs.
+
+    Raises ModelError for what is missing, and where PARAMETERS has more than one to choose from.
+    """
     known = parameters.read(options.parameters) if options.parameters else parameters.Parameters({}, {}, {})
     if (options.alpha is None) != (options.beta is None):
         raise command.ModelError("--alpha and --beta go together")
@@ -47,8 +50,9 @@ def read(options):
         network, network_name = hockney.one_line(options.alpha * 1e-6, options.beta * 1e-9), f"alpha {options.alpha:g} us, beta {options.beta:g} ns"
         assumptions.append("one alpha and beta for all sizes")
     else:
-        key = _only(known.networks, {"--network": options.network, "--mpi": options.mpi}, "--alpha and --beta")
-        network, network_name = known.networks[key], " ".join(filter(None, key)) or "network"
+        networks = known.pairs if of_pairs else known.networks
+        key = _only(networks, {"--network": options.network, "--mpi": options.mpi}, "--alpha and --beta")
+        network, network_name = networks[key], " ".join(filter(None, key)) or "network"
     if options.cipher_speed is not None:
         cipher, cipher_name = max_rate.constant(options.cipher_speed * 1e9, (options.cipher_alpha or 0.0) * 1e-6), f"{options.cipher_speed:g} GB/s"
         assumptions.append("encryption as fast as decryption, at one speed for all sizes, and threads that do not slow each other")

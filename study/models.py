@@ -66,7 +66,7 @@ def _what(row):
 
 def drawn(row):
     """A prediction as two rows: what was measured, what was predicted."""
-    of = f", {row['threads']}" if row["threads"] > 1 else ""
+    of = f", {row['pairs']} pair{'' if row['pairs'] == 1 else 's'}" if row["pairs"] else f", {row['threads']}" if row["threads"] > 1 else ""
     panel = " ".join(filter(None, [row["network"], row["cipher"] if row["model"] == "max-rate" else ""]))
     for series, seconds in (("measured", row["measured_s"]), ("predicted", row["predicted_s"])):
         named = " ".join(filter(None, [row["layer"], row["module"]])) + of
@@ -127,8 +127,12 @@ def _network(rows, network, mpi):
     return {"network": network, "mpi": mpi, "cipher_name": GCM,
             "ping_pong": [{"size": row["size"], "us": row["us"]} for row in ping_pong if row["way"] == PLAIN.name],
             "sealed": [{"size": row["size"], "us": row["us"], "layer": layers[row["way"]]} for row in ping_pong if row["way"] in layers],
-            "pairs": [{"size": row["size"], "pairs": row["ranks"] // 2, "us": row["us"]} for row in mine
-                      if row["experiment"] == "pairs" and row["way"] == PLAIN.name]}
+            "pairs": [pairs_of(row) for row in mine if row["experiment"] == "pairs" and row["way"] == PLAIN.name],
+            "sealed_pairs": [{**pairs_of(row), "layer": layers[row["way"]]} for row in mine if row["experiment"] == "pairs" and row["way"] in layers]}
+
+
+def pairs_of(row):
+    return {"size": row["size"], "pairs": row["ranks"] // 2, "us": row["us"]}
 
 
 def _ciphers(rows):

@@ -6,6 +6,7 @@ import pytest
 
 from model import __main__ as command_line
 from model import chopping, enhanced, measurements, parameters, system
+from model import pairs as of_pairs
 from model.hockney import Hockney, Network
 from model.max_rate import Levels, MaxRate
 
@@ -198,6 +199,77 @@ def test_error_is_what_was_put_in(fitted, says, tmp_path):
 def test_error_of_other_things_is_refused(fitted, says, tmp_path):
     other = simple(tmp_path / "m.json", network="other", ping_pong=[{"size": 1, "us": 5.0}])
     assert says("error", fitted, other)[0] == 1
+
+
+# several pairs
+
+PAIRS = Network(Hockney(4e-6, 8e-10), Hockney(4e-6, 8e-10), 0)
+FLIGHTS = [("message-rate", 1, 1), ("streaming", 4 * MB, 1), ("pairs", 16 * KB, 2), ("pairs", 2 * MB, 2)]
+
+
+def report_of_pairs(path, slower=1.25):
+    """A bench report whose sealed messages of several pairs take so many times as long as the model says."""
+    bench_report(path)
+    report = json.loads(path.read_text())
+    rows = [row for row in report["rows"] if row["benchmark"] == "ping-pong"]
+    for benchmark, size, number in FLIGHTS:
+        rows.append({**rows[0], "benchmark": benchmark, "size": size, "ranks": 2 * number, "plain_us": us(of_pairs.plain(size, number, PAIRS)),
+                     "sealed_us": us(slower * of_pairs.encrypted(size, number, PAIRS, CIPHER))})
+    path.write_text(json.dumps({**report, "rows": rows}))
+    return path
+
+
+@pytest.fixture
+def fitted_pairs(tmp_path, says):
+    report = report_of_pairs(tmp_path / "report.json")
+    assert says("fit", report, "--output", tmp_path / "parameters.json", "--l1", "32K", "--l2", "1M")[0] == 0
+    return tmp_path / "parameters.json", report
+
+
+def test_error_of_several_pairs_is_what_was_put_in(fitted_pairs, says, tmp_path):
+    found = as_json(says, "error", *fitted_pairs, "--plot", tmp_path / "e.png")
+    summary = {entry["model"]: entry for entry in found["summary"]}
+    assert summary["Hockney of pairs"]["worst"] < 1e-6
+    sealed = summary["multiple pairs"]
+    assert [sealed[name] for name in ("network", "mpi", "layer", "cipher", "module", "n")] == ["veth", "openmpi", "mpi", "AES-256-GCM", "ipsec-mb", 4]
+    assert sealed["median"] == pytest.approx(1 - 1 / 1.25, abs=1e-3) and sealed["bias"] < 0
+    assert {(row["size"], row["pairs"]) for row in found["rows"] if row["model"] == "multiple pairs"} == {flight[1:] for flight in FLIGHTS}
+    assert all(row["pairs"] is None for row in found["rows"] if row["model"] in ("Hockney", "enhanced Hockney", "(k,t)-chopping", "max-rate"))
+    assert (tmp_path / "e.png").read_bytes().startswith(b"\x89PNG")
+    line = next(line for line in says("error", *fitted_pairs)[1].splitlines() if line.startswith("multiple pairs"))
+    assert " 20.0 % " in line and " pair" in line
+
+
+def test_sealed_pairs_of_the_simple_format(tmp_path, says):
+    threads = [{"size": size, "seal_us": us(CIPHER.time(size)), "open_us": us(CIPHER.time(size))} for size in SIZES]
+    flights = [{"size": size, "pairs": number} for _, size, number in FLIGHTS]
+    file = simple(tmp_path / "m.json", network="ib", cipher_name="AES-256-GCM", layer="naive", cipher=threads,
+                  pairs=[{**one, "us": us(of_pairs.plain(one["size"], one["pairs"], PAIRS))} for one in flights],
+                  sealed_pairs=[{**one, "us": us(of_pairs.encrypted(one["size"], one["pairs"], PAIRS, CIPHER))} for one in flights])
+    assert says("fit", file, "--output", tmp_path / "p.json", "--l1", "32K", "--l2", "1M")[0] == 0
+    entry = next(entry for entry in as_json(says, "error", tmp_path / "p.json", file)["summary"] if entry["model"] == "multiple pairs")
+    assert (entry["layer"], entry["n"]) == ("naive", 4) and entry["worst"] < 1e-3
+    broken = simple(tmp_path / "b.json", sealed_pairs=[{"size": 1, "us": 2}])
+    assert "an entry lacks 'pairs'" in says("fit", broken)[2]
+
+
+def test_predict_of_several_pairs(fitted_pairs, says, tmp_path):
+    path, _ = fitted_pairs
+    found = as_json(says, "predict", path, "--pairs", "1", "--pairs", "8", "--size", "2M", "--plot", tmp_path / "p.png")
+    assert [(row["size"], row["pairs"]) for row in found["rows"]] == [(2 * MB, 1), (2 * MB, 8)]
+    for row in found["rows"]:
+        assert row["plain_s"] == pytest.approx(of_pairs.plain(2 * MB, row["pairs"], PAIRS), rel=1e-3)
+        assert row["encrypted_s"] == pytest.approx(of_pairs.encrypted(2 * MB, row["pairs"], PAIRS, CIPHER), rel=1e-2)
+    assert any("64 messages in flight" in line for line in found["assumptions"]) and (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+    assert "overhead" in says("predict", path, "--pairs", "2")[1]
+
+
+def test_predict_of_several_pairs_by_hand_or_not_at_all(fitted, says):
+    row, = as_json(says, "predict", *BY_HAND, "--pairs", "4", "--size", "1M")["rows"]
+    assert row["plain_s"] == pytest.approx(5.75e-6 + 7.86e-11 * 4 * MB)
+    status, output, complaint = says("predict", fitted, "--pairs", "4")  # where no pairs were measured
+    assert (status, output, complaint.count("\n")) == (1, "", 1) and "--alpha and --beta" in complaint
+    assert says("predict", fitted, "--pairs", "0")[0] == 2
 
 
 # plan

@@ -122,8 +122,12 @@ def test_models_are_fed_from_the_rows_or_said_to_be_missing(found, tmp_path, mon
     assert [content["network"] for content in networks] == [ETHERNET, INFINIBAND, BARE]
     assert {row["layer"] for row in networks[0]["sealed"]} == {"naive", "mpi", "channel"}
     assert {(row["size"], row["pairs"]) for row in networks[0]["pairs"]} == {(size, count) for size in (1, 1 << 14, 1 << 21) for count in (1, 2, 4)}
+    assert {row["layer"] for row in networks[0]["sealed_pairs"]} == {"naive", "mpi", "channel"} and len(networks[0]["sealed_pairs"]) == 27
     gcm = next(content for content in contents if content["cipher_name"] == "AES-256-GCM" and "cipher" in content)
     assert gcm["module"] == "openssl" and {row.get("threads", 1) for row in gcm["cipher"]} == {1, 2}
+    figure = next(figure for figure in models.built(found, tmp_path) if (figure["paper"], figure["figure"]) == ("N20", "11"))
+    assert "multiple pairs veth-10g naive AES-256-GCM: half of 9 predictions are within " in figure["text"]
+    assert "mpi openssl, 4 pairs predicted" in {row["series"] for row in figure["rows"]}
     monkeypatch.setattr(models.importlib.util, "find_spec", lambda name: None)
     missing = models.built(found, tmp_path)
     assert {(figure["paper"], figure["figure"]) for figure in missing} == {("N20", "10"), ("N20", "11"), ("N20", "12"), ("N20", "13"), ("C20", "3"),
