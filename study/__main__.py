@@ -1,6 +1,5 @@
 """Measures the papers' figures on this machine and writes one page that shows them beside theirs."""
 
-import argparse
 import json
 import os
 import sys
@@ -14,6 +13,7 @@ from conformance.suites import IMB as IMB_FOLDER
 from lab.nodes import BUILD, LabError, acquire_namespaces, end_on_signals
 from lab.sealing import COMMAND, Sealing
 from lab.stacks import stack
+from model import command
 from study import figures, models, outside, page, parts, planned, profiles, rows, starting, tunnels
 from study.taking import Taking
 
@@ -28,7 +28,7 @@ REPEATS_NOTE = {True: "Each repeat is a start of its own.",
 
 
 def parse(words):
-    parser = argparse.ArgumentParser(prog="cryptmpi study", description=__doc__, allow_abbrev=False)
+    parser = command.Parser(prog="cryptmpi study", description=__doc__, allow_abbrev=False)
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--quick", action="store_true", help="what each figure needs, in less than 15 minutes (the default)")
     length.add_argument("--full", action="store_true", help="all sizes, networks, MPIs and programs, by the papers' rule of repeating: hours")

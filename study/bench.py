@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from lab.nodes import LabError
+from model import command
 from study import __main__ as study
 
 BENCHMARKS = {
@@ -33,8 +34,8 @@ BENCHMARKS = {
 def parse(words):
     known = "\n".join(f"  {name:<15} {what}" for name, what in BENCHMARKS.items())
     epilog = f"After the names, options of cryptmpi study: --full, --network, --minutes ...\n\nbenchmarks:\n{known}"
-    parser = argparse.ArgumentParser(prog="cryptmpi bench", description=__doc__, allow_abbrev=False, epilog=epilog,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command.Parser(prog="cryptmpi bench", description=__doc__, allow_abbrev=False, epilog=epilog,
+                            formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", nargs="+", metavar="NAME", help="of a benchmark, below")
     parser.add_argument("--output", type=Path, metavar="FILE", help="the rows as JSON; default: bench.json beside the study's page")
     options, more = parser.parse_known_args(words)

@@ -19,6 +19,15 @@ def test_ways_stand_beside_plain():
     assert table[2:] == ["| ping-pong | veth-10g | 2 | 1 MB | 100.0 us | x2.50 | x1.10 | – | – | – | `--only ping-pong` |"]
 
 
+def test_plans_have_a_table_of_their_own():
+    content = study(**{"plain": 100.0, "direct": 120.0, "pipelined": 105.0, "tuned": 101.0})
+    figure = next(figure for figure in content["figures"] if figure["figure"] == "3")
+    content["figures"].append({**figure, "paper": "C20", "figure": "plans"})
+    table = headline.table(content, headline.PLAN_CASES, headline.PLANS)
+    assert table[0] == "| measured | network | ranks | size | plain | naive | direct | pipelined | threaded | tuned | again |"
+    assert table[2:] == ["| ping-pong | veth-10g | 2 | 1 MB | 100.0 us | – | x1.20 | x1.05 | – | x1.01 | `--only plans` |"]
+
+
 def test_without_plain_there_is_no_line():
     assert len(headline.table(study(naive=250.0))) == 2
 
