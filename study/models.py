@@ -11,7 +11,7 @@ import sys
 from lab.nodes import REPOSITORY
 from study.figures import Drawing, printed
 from study.parts import ETHERNET, GCM, INFINIBAND, NAIVE, PLAIN
-from study.saying import joined, readable, signed
+from study.saying import readable, signed
 
 SHOWN = Drawing(y="us", line="series", panel="panel", y_title="microseconds")
 
@@ -25,6 +25,7 @@ FIGURES = [
      ("mpi",)),
     ("C20", "table II", "Threads that seal one message: measured, and predicted by the max-rate model", ("max-rate",), None, None),
 ]
+NAIVE_MODULE = "openssl"  # study/programs/naive.c
 ABOUT = {"N20": "Theirs: parameters from plain MPI and from ciphers alone, as here, predict what encrypted MPI then took.",
          "C20": "Theirs: the model that chooses k and t, on InfiniBand and 32 hardware threads."}
 NONE_13 = ("N20", "13", "No such figure",
@@ -66,13 +67,21 @@ def _what(row):
 
 def drawn(row):
     """A prediction as two rows: what was measured, what was predicted."""
-    of = f", {row['pairs']} pair{'' if row['pairs'] == 1 else 's'}" if row["pairs"] else f", {row['threads']}" if row["threads"] > 1 else ""
-    panel = " ".join(filter(None, [row["network"], row["cipher"] if row["model"] == "max-rate" else ""]))
+    panel, name = (_of_pairs if row["pairs"] else _of_messages)(row)
     for series, seconds in (("measured", row["measured_s"]), ("predicted", row["predicted_s"])):
-        named = " ".join(filter(None, [row["layer"], row["module"]])) + of
-        yield {"panel": panel, "series": f"{named} {series}".strip(), "benchmark": row["model"], "network": row["network"] or None,
+        yield {"panel": panel, "series": f"{name} {series}".strip(), "benchmark": row["model"], "network": row["network"] or None,
                "size": row["size"], "way": series, "us": round(seconds * 1e6, 4), "error_pct": round(100 * row["error"], 2),
                "cipher": row["cipher"] or None}
+
+
+def _of_pairs(row):
+    """(panel, line): plain and each way of encrypting apart."""
+    return f"{row['network']}, {row['layer'] or 'plain'}", f"{row['pairs']} pair{'' if row['pairs'] == 1 else 's'}"
+
+
+def _of_messages(row):
+    panel = " ".join(filter(None, [row["network"], row["cipher"] if row["model"] == "max-rate" else ""]))
+    return panel, " ".join(filter(None, [row["layer"], row["module"]])) + (f", {row['threads']}" if row["threads"] > 1 else "")
 
 
 def errors(rows, folder):
@@ -85,7 +94,8 @@ def errors(rows, folder):
     parameters = folder / "parameters.json"
     try:
         run("fit", *files, "--output", parameters)
-        return run("error", parameters, *files)["rows"], None
+        fastest = modules(rows)
+        return [row for row in run("error", parameters, *files)["rows"] if _of_its_module(row, fastest)], None
     except FAILURES as error:
         return [], f"The models failed: {why(error)}"
 
@@ -135,13 +145,32 @@ def pairs_of(row):
     return {"size": row["size"], "pairs": row["ranks"] // 2, "us": row["us"]}
 
 
+def modules(rows):
+    """{cipher: the module that is fastest at large sizes}: the one that our layers take."""
+    found = {}
+    for row in rows:
+        if row["experiment"] == "cipher":
+            best = found.get(row["cipher"])
+            if best is None or (-row["size"], row["us"]) < (-best["size"], best["us"]):
+                found[row["cipher"]] = row
+    return {cipher: row["way"].split()[0] for cipher, row in found.items()}
+
+
 def _ciphers(rows):
-    """Of each cipher the module that is fastest at large sizes. Several threads only seal; opening takes as long, as the papers assume."""
-    alone = [row for row in rows if row["experiment"] == "cipher"]
-    for cipher in dict.fromkeys(row["cipher"] for row in alone):
-        largest = max(row["size"] for row in alone if row["cipher"] == cipher)
-        way = min((row for row in alone if (row["cipher"], row["size"]) == (cipher, largest)), key=lambda row: row["us"])["way"]
-        points = [{"size": row["size"], "seal_us": row["seal_us"], "open_us": row["open_us"]} for row in alone if row["way"] == way]
-        points += [{"size": row["size"], "threads": int(row["benchmark"].rsplit("-", 1)[1]), "seal_us": row["us"], "open_us": row["us"]}
-                   for row in rows if row["experiment"] == "threads" and row["cipher"] == cipher and row["benchmark"] != "threads-1"]
-        yield {"cipher_name": cipher, "module": joined(way.split()[:1]), "cipher": points}
+    """Of each cipher its fastest module, and the naive construction's. Several threads only seal; opening takes as long, as the papers assume."""
+    for cipher, fastest in modules(rows).items():
+        for module in dict.fromkeys([fastest, *([NAIVE_MODULE] if cipher == GCM else [])]):
+            points = [{"size": row["size"], "seal_us": row["seal_us"], "open_us": row["open_us"]} for row in rows
+                      if row["experiment"] == "cipher" and row["way"] == f"{module} {cipher}"]
+            points += [{"size": row["size"], "threads": int(row["benchmark"].rsplit("-", 1)[1]), "seal_us": row["us"], "open_us": row["us"]}
+                       for row in rows if module == fastest and row["experiment"] == "threads" and row["cipher"] == cipher
+                       and row["benchmark"] != "threads-1"]
+            if points:
+                yield {"cipher_name": cipher, "module": module, "cipher": points}
+
+
+def _of_its_module(row, fastest):
+    """Whether a prediction is by the module that sealed."""
+    if row["layer"] == NAIVE.name:
+        return row["module"] == NAIVE_MODULE
+    return row["module"] in ("", fastest.get(row["cipher"]))

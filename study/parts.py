@@ -191,7 +191,7 @@ def plan_ways(setting, tunnels=()):
 def plans(setting, network, mpi, sizes, tunnels=()):
     """One message at a time."""
     return Part("pingpong", network, plan_ways(setting, tunnels), mpi, tests=tuple(("ping-pong", size) for size in sizes), experiment="plans",
-                repeats=4)
+                repeats=8)
 
 
 def plans_of_streams(setting, network, sizes, tunnels=()):

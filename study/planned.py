@@ -96,10 +96,11 @@ def compared(mine, rows, folder, cores):
         parameters = fitted(rows, folder / "models")
     except models.FAILURES as error:
         return [{"row": row, "plain": base, "plan": None} for row, base in pairs], models.why(error)
-    cases, problems = [], []
+    cases, problems, known = [], [], models.modules(rows)
+    module = ["--module", known[GCM]] if GCM in known else []
     for row, base in pairs:
         try:
-            plan = planned(row, base, parameters, folder, max(cores // NODES, 1))
+            plan = planned(row, base, parameters, module, folder, max(cores // NODES, 1))
         except models.FAILURES as error:
             plan = None
             problems.append(models.why(error))
@@ -117,10 +118,11 @@ def fitted(rows, folder):
     return path
 
 
-def planned(row, plain, parameters, folder, cores):
+def planned(row, plain, parameters, module, folder, cores):
+    """`module`: options that name that of the cipher."""
     report = report_path(folder, row["benchmark"], row["network"], row["mpi"], layer_of(row))
-    return models.run("plan", parameters, "--network", row["network"], "--mpi", row["mpi"], "--cipher", GCM, "--cores", cores, "--report", report,
-                      "--seconds", plain["us"] / 1e6)
+    return models.run("plan", parameters, "--network", row["network"], "--mpi", row["mpi"], "--cipher", GCM, *module, "--cores", cores,
+                      "--report", report, "--seconds", plain["us"] / 1e6)
 
 
 def layer_of(row):
@@ -131,7 +133,7 @@ def drawn(case):
     """A case as rows: what was measured, what was predicted."""
     row = case["row"]
     layer = f", {layer_of(row)} layer"
-    common = {"program": row["benchmark"], "benchmark": row["benchmark"], "size": 0, "network": row["network"], "mpi": row["mpi"],
+    common = {"program": row["benchmark"].upper(), "benchmark": row["benchmark"], "size": 0, "network": row["network"], "mpi": row["mpi"],
               "ranks": row["ranks"], "cipher": row["cipher"]}
     yield {**row, **common, "way": f"measured{layer}"}
     for way, name in WAYS if case["plan"] else ():
@@ -146,7 +148,7 @@ def interval(row):
 def line(case):
     row = case["row"]
     predicted = [round(case["plan"][name], 2) if case["plan"] else None for _, name in WAYS]
-    return [row["benchmark"], row["network"], layer_of(row), round(case["plain"]["us"] / 1e6, 2), row["added_pct"],
+    return [row["benchmark"].upper(), row["network"], layer_of(row), round(case["plain"]["us"] / 1e6, 2), row["added_pct"],
             " to ".join(f"{end:+.1f}" for end in interval(row)) if row["repeats"] >= FEW else "", *predicted]
 
 

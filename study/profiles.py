@@ -29,7 +29,7 @@ class Profiles:
 
     def __init__(self, starter, folder, full, resume):
         self.starter = starter
-        self.folder = folder / "profiles"
+        self.folder = folder / "profiles" / ("full" if full else "quick")
         self.full = full
         self._places = []  # (network, MPI)
         self._why = {}     # (network, MPI): why there is none

@@ -127,7 +127,9 @@ def test_models_are_fed_from_the_rows_or_said_to_be_missing(found, tmp_path, mon
     assert gcm["module"] == "openssl" and {row.get("threads", 1) for row in gcm["cipher"]} == {1, 2}
     figure = next(figure for figure in models.built(found, tmp_path) if (figure["paper"], figure["figure"]) == ("N20", "11"))
     assert "multiple pairs veth-10g naive AES-256-GCM: half of 9 predictions are within " in figure["text"]
-    assert "mpi openssl, 4 pairs predicted" in {row["series"] for row in figure["rows"]}
+    assert {row["panel"] for row in figure["rows"]} == {f"veth-10g, {way}" for way in ("plain", "naive", "mpi", "channel")}
+    assert {row["series"] for row in figure["rows"]} == {f"{pairs} {what}" for pairs in ("1 pair", "2 pairs", "4 pairs")
+                                                         for what in ("measured", "predicted")}
     monkeypatch.setattr(models.importlib.util, "find_spec", lambda name: None)
     missing = models.built(found, tmp_path)
     assert {(figure["paper"], figure["figure"]) for figure in missing} == {("N20", "10"), ("N20", "11"), ("N20", "12"), ("N20", "13"), ("C20", "3"),
@@ -146,6 +148,17 @@ def test_numbers_that_the_papers_print_have_ours_beside_them(study):
     lacking = {key for key, ours in beside.items() if ours is None}
     named = {(quote["paper"], quote["figure"], quote["what"]) for quote in figures.PAPERS["quoted"] if "ours" in quote}
     assert all("8 pairs" in what or "% computing" in what for _, _, what in lacking & named), lacking & named
+
+
+def test_each_way_is_predicted_by_the_module_that_seals_it(found, tmp_path):
+    faster = [{**row, "way": f"ipsec-mb {row['cipher']}", "us": row["us"] / 2} for row in found
+              if row["experiment"] == "cipher" and row["way"].startswith("openssl")]
+    rows_of_two = [*found, *faster]
+    assert models.modules(rows_of_two) == {"AES-128-GCM": "ipsec-mb", "AES-256-GCM": "ipsec-mb", "AEGIS-128X4": "aegis"}
+    compared, why = models.errors(rows_of_two, tmp_path)
+    assert why is None
+    assert {(row["layer"], row["module"]) for row in compared if row["layer"]} == {("naive", "openssl"), ("mpi", "ipsec-mb"), ("channel", "ipsec-mb")}
+    assert {row["module"] for row in compared if row["model"] == "max-rate"} == {"ipsec-mb", "aegis"}
 
 
 def test_throughput_of_pairs_is_that_of_all_pairs(found):

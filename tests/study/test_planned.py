@@ -50,7 +50,7 @@ def test_predicted_stands_beside_measured(tmp_path):
     assert predicted["predicted, each message whole, mpi layer"] == pytest.approx(whole, rel=0.02)
     assert 0 < predicted["predicted, large ones in chunks, mpi layer"] < whole
     (line,) = figure["table"]["rows"]
-    assert line[:6] == ["hpcc", ETHERNET, "mpi", 4.0, 5.0, "+4.0 to +6.0"] and line[6] == pytest.approx(whole, rel=0.02)
+    assert line[:6] == ["HPCC", ETHERNET, "mpi", 4.0, 5.0, "+4.0 to +6.0"] and line[6] == pytest.approx(whole, rel=0.02)
     text = figure["text"]
     assert "HPCC under the MPI layer on veth-10g: sealing added +5.0 % to 4 s (99 % interval +4.0 % to +6.0 %)" in text
     assert f"predicted +{line[6]:.1f} % with each message whole, +{line[7]:.1f} % with large ones" in text

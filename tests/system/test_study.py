@@ -111,6 +111,24 @@ def test_the_study_of_a_ping_pong(two_nodes, tmp_path):
     assert figure["title"] in (tmp_path / "index.html").read_text()
 
 
+def test_the_study_of_our_plans(two_nodes, tmp_path):
+    """It tunes first, and then each plan is really used: a job that does not take its profile is an error."""
+    if not MPI.present():
+        pytest.skip(f"{MPI.title} is not installed")
+    line = [sys.executable, "-m", "study", "--quick", "--only", "plans", "--part-seconds", "0.001", "--folder", tmp_path,
+            "--cryptmpi", BUILD / "bin" / "cryptmpi"]
+    done = subprocess.run([str(word) for word in line], cwd=REPOSITORY, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stdout + done.stderr
+    study = json.loads((tmp_path / "study.json").read_text())
+    figure = next(figure for figure in study["figures"] if (figure["paper"], figure["figure"]) == ("C20", "plans"))
+    assert list(dict.fromkeys(row["way"] for row in figure["rows"])) == ["plain", "naive", "direct", "pipelined", "threaded", "tuned"]
+    assert not any("profile" in line for line in study["not_measured"])
+    (tuned,) = study["profiles"]
+    assert tuned["network"] == "veth-10g" and tuned["plan"]["rows"][-1]["up_to"] is None and tuned["words"] in (tmp_path / "index.html").read_text()
+    cut = {row["way"]: row.get("plan") for row in figure["rows"] if row["size"] == 4 << 20}
+    assert cut["direct"].startswith("in 6: ") and cut["pipelined"].startswith("in 18: ") and cut["tuned"] and cut["plain"] is None
+
+
 def test_one_benchmark_by_its_name(two_nodes, tmp_path):
     if not MPI.present():
         pytest.skip(f"{MPI.title} is not installed")
