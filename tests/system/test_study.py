@@ -11,6 +11,7 @@ import pytest
 from conftest import BUILD, REPOSITORY, needs
 from jobs import build  # noqa: F401
 
+from bench.parts import OPEN_MPI
 from bench.programs import is_whole
 from lab import stacks
 from study import tunnels
@@ -127,6 +128,27 @@ def test_the_study_of_our_plans(two_nodes, tmp_path):
     assert tuned["network"] == "veth-10g" and tuned["plan"]["rows"][-1]["up_to"] is None and tuned["words"] in (tmp_path / "index.html").read_text()
     cut = {row["way"]: row.get("plan") for row in figure["rows"] if row["size"] == 4 << 20}
     assert cut["direct"].startswith("in 6: ") and cut["pipelined"].startswith("in 18: ") and cut["tuned"] and cut["plain"] is None
+
+
+@needs("hpcc", "lmp")
+def test_applications_are_predicted_from_the_same_run(two_nodes, tmp_path):
+    if not any(stacks.stack(name).present() for name in OPEN_MPI):
+        pytest.skip("no Open MPI is installed")
+    only = [word for name in ("cipher", "ping-pong", "applications") for word in ("--only", name)]
+    line = [sys.executable, "-m", "study", "--quick", *only, "--network", "veth-10g", "--part-seconds", "0.001", "--timeout", "200",
+            "--folder", tmp_path, "--cryptmpi", BUILD / "bin" / "cryptmpi"]
+    done = subprocess.run([str(word) for word in line], cwd=REPOSITORY, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stdout + done.stderr
+    study = json.loads((tmp_path / "study.json").read_text())
+    figure = next(figure for figure in study["figures"] if figure["figure"] == "applications planned")
+    assert [line[0] for line in figure["table"]["rows"]] == ["HPCC", "LAMMPS"]
+    for *_, whole, chunks in figure["table"]["rows"]:
+        assert 0 < chunks <= whole
+    assert "Without a prediction" not in figure["text"] and (tmp_path / figure["image"]).exists()
+    for program in ("hpcc", "lammps"):
+        (report,) = (tmp_path / "reports").glob(f"{program}-*.json")
+        ranks = [part for part in json.loads(report.read_text())["processes"] if part["rank"] >= 0]
+        assert len({part["node"] for part in ranks}) == 2 and all(part["sizes_sent"] for part in ranks)
 
 
 def test_one_benchmark_by_its_name(two_nodes, tmp_path):
