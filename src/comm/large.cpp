@@ -124,7 +124,8 @@ Result<int> Outgoing::send_chunk(std::uint32_t count) {
         const std::uint32_t up_to_it = first + i + 1;
         const bool tells =
             up_to_it % kSynchronousEvery == 0 || up_to_it == segments_.count() || unasked_ >= kMostUnasked;
-        pieces[i].travelling = {ways_.pool.take(segments_.size(first + i) + kSegmentOverhead), tells ? up_to_it : 0};
+        const std::uint32_t asked = tells ? up_to_it : 0;
+        pieces[i].travelling = {ways_.pool.take(segments_.size(first + i) + kSegmentOverhead), asked};
     }
     ways_.workers.run(count, [&](std::size_t i, std::size_t thread) {
         pieces[i].sealed = seal(first + static_cast<std::uint32_t>(i), pieces[i].travelling.wire.data(), thread);
