@@ -40,7 +40,7 @@ static void same_parts(Player* player, const Circle* circle, Random* random) {
     const int root = below(random, circle->size), kind = below(random, 4);
     const bool in_place = chance(random, 30), at_root = circle->rank == root;
     Random own = own_random(player, circle, circle->rank);
-    player->plain = copies_plain(player, in_place);
+    player->plain = copies_plain(player, in_place) || (kind == 2 && !player->features.allgather_types);
     Layout part = draw_layout(player, &own, base, elements, 1, draw(&own));
     Layout whole = draw_layout(player, &own, base, elements, circle->size, draw(&own));
     static const char* const names[] = {"Gather", "Scatter", "Allgather", "Alltoall"};

@@ -26,24 +26,25 @@ void shuffle(Random* random, int* items, int count);
 
 /* What an MPI gets wrong plain is left out of its programs, by name: the table WITHOUT of __main__.py has the reasons.
  */
-#define FEATURES(USE)                                                                                               \
-    USE(any_source)       /* receives from MPI_ANY_SOURCE */                                                        \
-    USE(probe_any_source) /* MPI_Probe and its kin of MPI_ANY_SOURCE */                                             \
-    USE(unexpected_self)  /* messages of the own rank that wait for their receives */                               \
-    USE(truncation)                                                                                                 \
-    USE(large_truncation)                                                                                           \
-    USE(truncated_waitall) /* truncated messages in MPI_Waitall */                                                  \
-    USE(buffered)                                                                                                   \
-    USE(pairs) /* MPI_SHORT_INT and its like, other than in reductions */                                           \
-    USE(bsend_init)                                                                                                 \
-    USE(mixed_types)  /* types that differ among the ranks of Bcast and Allgatherv */                               \
-    USE(empty_types)  /* types of no size in collective operations */                                               \
-    USE(local_copies) /* derived types in what a collective operation sends, of which a part stays with the rank */ \
-    USE(reduce_scatter_in_place)                                                                                    \
-    USE(many_unexpected) /* messages that wait for their receives */                                                \
-    USE(status_of_persistent)                                                                                       \
-    USE(irecv_of_nobody)                                                                                            \
-    USE(disconnect)                                                                                                 \
+#define FEATURES(USE)                                                                                                  \
+    USE(any_source)       /* receives from MPI_ANY_SOURCE */                                                           \
+    USE(probe_any_source) /* MPI_Probe and its kin of MPI_ANY_SOURCE */                                                \
+    USE(unexpected_self)  /* messages of the own rank that wait for their receives */                                  \
+    USE(truncation)                                                                                                    \
+    USE(large_truncation)                                                                                              \
+    USE(truncated_waitall) /* truncated messages in MPI_Waitall */                                                     \
+    USE(buffered)                                                                                                      \
+    USE(pairs) /* MPI_SHORT_INT and its like, other than in reductions */                                              \
+    USE(bsend_init)                                                                                                    \
+    USE(mixed_types)     /* types that differ among the ranks of Bcast and Allgatherv */                               \
+    USE(empty_types)     /* types of no size in collective operations */                                               \
+    USE(allgather_types) /* derived types in Allgather */                                                              \
+    USE(local_copies)    /* derived types in what a collective operation sends, of which a part stays with the rank */ \
+    USE(reduce_scatter_in_place)                                                                                       \
+    USE(many_unexpected) /* messages that wait for their receives */                                                   \
+    USE(status_of_persistent)                                                                                          \
+    USE(irecv_of_nobody)                                                                                               \
+    USE(disconnect)                                                                                                    \
     USE(constructors_between) /* of communicators, in an interlude */
 
 #define DECLARE_FEATURE(name) bool name;

@@ -225,13 +225,10 @@ const Nodes& Communicator::nodes(const interpose::Native& mpi) {
         }
         auto* const shared = layer_.threads_somewhere() ? nullptr : &layer_.shared_communicators();
         nodes_ = std::make_unique<Nodes>(mpi, shared, handle_, rank_, world_, std::move(node_of));
+        // While all members are here: some of them alone may be the first to need it.
+        if (layer_.threads_somewhere()) own_traffic(mpi);
     }
     return *nodes_;
-}
-
-void Communicator::prepare(const interpose::Native& mpi) {
-    nodes(mpi);
-    if (layer_.threads_somewhere()) own_traffic(mpi);
 }
 
 void Communicator::free_own_traffic(const interpose::Native& mpi) {

@@ -93,10 +93,9 @@ public:
         int tag;
     };
     Address address(const interpose::Native& mpi, int rank);
-    /// Its members by nodes. Made by the first collective operation that needs it.
+    /// Its members by nodes. Made by the first collective operation that needs it, with all else that such operations
+    /// need; by all members.
     const Nodes& nodes(const interpose::Native& mpi);
-    /// Makes what collective operations need, and else the first of them makes.
-    void prepare(const interpose::Native& mpi);
     void free_own_traffic(const interpose::Native& mpi);
 
     // Collective operations. The lane tells the operation and its root, the number is that of the call.

@@ -12,8 +12,8 @@ namespace {
 
 // One segment of so many is sent synchronously, and the last: seldom enough that it costs next to nothing.
 constexpr std::uint32_t kSynchronousEvery = 4;
-// Segments, of all messages, that one receiver may not have asked for; but each message that its sender waits for may
-// have one that tells. Enough that the network is busy until it does.
+// Segments, or rests, that one receiver may not have asked for, of all messages; but each message that its sender waits
+// for may have one that tells. Enough that the network is busy until it does.
 constexpr std::size_t kMostUnasked = 8;
 // A receiver looks for a rest the first of so many times that nothing has come.
 constexpr std::uint32_t kLooksEvery = 16;
@@ -57,7 +57,7 @@ Outgoing::Outgoing(const Ways& ways, seal::Segments segments, int world_rank, co
 Outgoing::~Outgoing() {
     --ways_.traffic.sends;
     for (const Travelling& one : travelling_) ways_.traffic.out -= one.wire.size();
-    was_asked_for(next_);
+    was_asked_for(handed_);
 }
 
 bool Outgoing::out_of_patience() {
@@ -86,7 +86,7 @@ std::uint32_t Outgoing::next_chunk() const {
     return count;
 }
 
-/// The first segments of the message, so many of them.
+/// The first of what was handed to MPI of this message, so many.
 void Outgoing::was_asked_for(std::uint32_t count) {
     if (count <= asked_) return;
     unasked_ -= count - asked_;
@@ -118,6 +118,7 @@ Result<int> Outgoing::send_chunk(std::uint32_t count) {
         Result<void> sealed;
     };
     const std::uint32_t first = std::exchange(next_, next_ + count);
+    handed_ += count;
     unasked_ += count;
     std::vector<Piece> pieces(count);
     for (std::uint32_t i = 0; i < count; ++i) {
@@ -143,8 +144,8 @@ Result<int> Outgoing::send_chunk(std::uint32_t count) {
 
 Result<int> Outgoing::send_rest() {
     const std::uint32_t first = std::exchange(next_, segments_.count());
-    unasked_ += next_ - first;
-    Travelling rest{ways_.pool.take(wire_size(segments_, first, next_)), next_};
+    ++unasked_;
+    Travelling rest{ways_.pool.take(wire_size(segments_, first, next_)), ++handed_};
     std::vector<Result<void>> sealed(next_ - first);
     ways_.workers.run(sealed.size(), [&](std::size_t i, std::size_t thread) {
         const std::uint32_t position = first + static_cast<std::uint32_t>(i);

@@ -35,7 +35,7 @@ struct Traffic {
     std::size_t sends = 0;                             // messages on their way from this rank
     std::size_t out = 0;                               // bytes of segments on their way
     std::size_t in = 0;                                // bytes of segments that are waited for
-    std::unordered_map<int, std::size_t> unasked;      // segments that a rank may not have asked for yet
+    std::unordered_map<int, std::size_t> unasked;      // segments and rests that a rank may not have asked for yet
     std::chrono::steady_clock::time_point moved = {};  // when a receiver took a segment
 };
 
@@ -79,7 +79,7 @@ public:
 private:
     struct Travelling {
         engine::Buffer wire;
-        std::uint32_t asked;  // segments that the receiver has asked for when MPI is done with this one; 0: unknown
+        std::uint32_t asked;  // how many the receiver has asked for when MPI is done with this one; 0: unknown
         MPI_Request request = MPI_REQUEST_NULL;
     };
     Ways ways_;
@@ -100,7 +100,8 @@ private:
     const std::uint8_t* plain_;
     engine::Buffer packed_;
     std::uint32_t next_ = 0;
-    std::uint32_t asked_ = 0;  // segments that the receiver is known to have asked for
+    std::uint32_t handed_ = 0;  // segments to MPI, or the rest, which is one
+    std::uint32_t asked_ = 0;   // of these, how many the receiver is known to have asked for
     std::deque<Travelling> travelling_;
     std::uint32_t telling_ = 0;  // those of them that tell what was asked for
     std::optional<std::chrono::steady_clock::time_point> waits_since_;

@@ -204,7 +204,7 @@ void Layer::make_ways() {
     int any[] = {0, 0};
     mpi.Allreduce(mine, any, static_cast<int>(std::size(any)), MPI_INT, MPI_MAX, ways_.comm);
     threads_somewhere_ = any[0] != 0;
-    if (threads_somewhere_) world->prepare(mpi);
+    if (threads_somewhere_) world->nodes(mpi);
     if (any[1] != 0) rank_threads.ask(mpi, ways_.comm);
     make_workers(rank_threads.workers());
     int* most = nullptr;

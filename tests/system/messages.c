@@ -510,6 +510,20 @@ static void large_behind_others(void) {
     }
 }
 
+/* The first operation on a communicator that was made by a request: some of its members are done with it before others
+ * begin, and go elsewhere. */
+static void made_later(void) {
+    MPI_Comm comm;
+    MPI_Request request;
+    int sum = 0;
+    MPI_Comm_idup(MPI_COMM_WORLD, &comm, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    MPI_Reduce(&rank, &sum, 1, MPI_INT, MPI_SUM, ranks - 1, comm);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == ranks - 1 && sum != ranks * (ranks - 1) / 2) fail("the sum of the ranks", sum, ranks * (ranks - 1) / 2);
+    MPI_Comm_free(&comm);
+}
+
 /* To every rank, of this node or another. */
 static void large_to_all(void) {
     for (int i = 0; i < SIZES; i++) {
@@ -1247,6 +1261,7 @@ int main(int argc, char** argv) {
         {"threads", threads},
         {"threads_mixed", threads_mixed},
         {"threads_workers", workers},
+        {"threads_idup", made_later},
         {"at_the_end", at_the_end},
     };
     /* One thread and many take different paths. */

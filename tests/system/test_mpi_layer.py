@@ -115,6 +115,14 @@ def test_threads(mpi, case, build, nodes, tmp_path):
 
 
 @ONE_OF_EACH_ABI
+def test_communicator_made_later(name, build, nodes, tmp_path):
+    mpi = stacks.stack(name)
+    program = build(mpi, REPOSITORY / "tests" / "system" / "messages.c")
+    done = run(mpi, nodes, sealing_of(tmp_path, nodes), [str(program), "threads_idup"], 4)
+    assert ended(mpi, done, "cases right"), done.output
+
+
+@ONE_OF_EACH_ABI
 def test_threads_with_workers(name, build, nodes, tmp_path):
     check_threads(stacks.stack(name), "threads_mixed", WORKERS, build, nodes, tmp_path)
 
