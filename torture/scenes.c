@@ -486,6 +486,8 @@ void truncation(Player* player, const Circle* circle, Random* random) {
                 break;
             case 2: {
                 MPI_Status statuses[2];
+                /* That of no request is not written by MPICH and Intel MPI. */
+                statuses[1].MPI_ERROR = MPI_SUCCESS;
                 MPI_Irecv(in.at, room, MPI_BYTE, from, tag, circle->comm, &requests[0]);
                 code = MPI_Waitall(2, requests, statuses);
                 if (error_class(code) == MPI_ERR_IN_STATUS) {

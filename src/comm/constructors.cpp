@@ -185,12 +185,14 @@ template <class End>
 int end(MPI_Comm* comm, End end_natively) {
     Layer& layer = Layer::get();
     const MPI_Comm handle = *comm;
+    std::shared_ptr<Communicator> communicator;
     {
         const auto guard = layer.guard();
-        if (Communicator* communicator = layer.find(handle)) communicator->free_own_traffic(layer.mpi);
+        communicator = layer.share(handle);
+        if (communicator) communicator->free_own_traffic(layer.mpi);
     }
     const int code = end_natively(layer.mpi);
-    if (code == MPI_SUCCESS) layer.forget(handle);
+    if (code == MPI_SUCCESS) layer.forget(handle, communicator);
     return code;
 }
 

@@ -283,11 +283,11 @@ void Layer::add(MPI_Comm handle, const CommunicatorId& id) {
     last_ = nullptr;
 }
 
-void Layer::forget(MPI_Comm handle) {
+void Layer::forget(MPI_Comm handle, const std::shared_ptr<Communicator>& freed) {
     const auto guard = this->guard();
+    if (freed) report_flows(*freed);
     const auto found = communicators_.find(handle);
-    if (found == communicators_.end()) return;
-    if (found->second) report_flows(*found->second);
+    if (found == communicators_.end() || found->second != freed) return;
     communicators_.erase(found);
     last_handle_ = MPI_COMM_NULL;
     last_ = nullptr;

@@ -66,7 +66,8 @@ public:
         return mpi.Comm_test_inter(handle, &inter) == MPI_SUCCESS && inter != 0;
     }
     void add(MPI_Comm handle, const CommunicatorId& id);
-    void forget(MPI_Comm handle);
+    /// After MPI has freed it. Another thread may have been given its handle since then, for another one.
+    void forget(MPI_Comm handle, const std::shared_ptr<Communicator>& freed);
 
     /// Does what is sent to this rank of MPI_COMM_WORLD leave the node (or is everything sealed)?
     bool sealed_to(int world_rank) const { return sealed_to_[static_cast<std::size_t>(world_rank)]; }
