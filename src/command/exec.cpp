@@ -30,6 +30,13 @@ void warn_of_cipher(const config::Settings& settings, const config::Environment&
     set_variable(kWarned, "1");
 }
 
+/// libfabric's tcp provider reads no more from a peer of whom it holds 64 messages that nobody has asked for: the one
+/// that is waited for may be behind them, and the MPI layer makes several messages of a large one.
+void hold_more_messages(config::Layer layer, const config::Environment& environment) {
+    constexpr const char* kHeld = "FI_TCP_MAX_SAVED";
+    if (layer == config::Layer::mpi && !environment(kHeld)) set_variable(kHeld, "65536");
+}
+
 int exec(const Options& options, const Words& program) {
     if (program.empty()) return complain("exec: no program given; see cryptmpi exec --help", kRefused);
     for (const auto& setting : options.forwarded) {
@@ -57,6 +64,7 @@ int exec(const Options& options, const Words& program) {
 
     pass_on_reason(choice);
     set_variable("LD_PRELOAD", preload_with(*settings, choice.layer, environment));
+    hold_more_messages(choice.layer, environment);
     if (!settings->job_id.empty()) set_variable("CRYPTMPI_JOB_ID", settings->job_id);
     // A launcher's children inherit its role; a rank that is started by exec is none.
     if (options.role.empty()) {

@@ -265,6 +265,11 @@ def test_exec_environment(home):
     assert key_file(home).read_text().split()[1] not in done.stdout
 
 
+@pytest.mark.parametrize("layer, users, held", [("mpi", {}, "65536"), ("mpi", {"FI_TCP_MAX_SAVED": "100"}, "100"), ("channel", {}, "")])
+def test_exec_lets_libfabric_hold_messages(home, layer, users, held):
+    assert cryptmpi(home, "exec", "--layer", layer, "printenv", "FI_TCP_MAX_SAVED", **users).stdout.strip() == held
+
+
 def test_exec_keeps_the_users_preload(home):
     first = cryptmpi(home, "exec", COMMAND, "exec", "printenv", "LD_PRELOAD", LD_PRELOAD="libm.so.6")
     assert first.stdout == f"{LIBRARY}:libm.so.6\n"
