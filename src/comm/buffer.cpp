@@ -2,6 +2,9 @@
 
 #include <cstring>
 
+#include "base/secret.hpp"
+#include "comm/decode.hpp"
+
 namespace cryptmpi::comm {
 
 int UserBuffer::make(Types& types, const void* at, MPI_Count count, MPI_Datatype type, bool keep, UserBuffer& out) {
@@ -78,6 +81,26 @@ int UserBuffer::unpack(const std::uint8_t* in, std::size_t size) const {
     std::memcpy(image.get(), in + whole * element, rest);
     position = 0;
     return mpi_->Unpack(image.get(), static_cast<int>(element), &position, last, 1, type_, MPI_COMM_SELF);
+}
+
+std::unique_ptr<const engine::Layout> UserBuffer::layout() const {
+    return decode_layout(*mpi_, at_, count_, type_, size_);
+}
+
+void Place::wipe(std::size_t size) const {
+    if (layout) return layout->wipe(0, size);
+    if (at != nullptr) cryptmpi::wipe(at, size);
+}
+
+Place find_place(engine::BufferPool& pool, const UserBuffer& buffer, std::size_t size) {
+    Place place;
+    place.at = buffer.contiguous();
+    if (place.at != nullptr) return place;
+    place.layout = buffer.layout();
+    if (place.layout) return place;
+    place.packed = pool.take(size);
+    place.at = place.packed.data();
+    return place;
 }
 
 void ByteCount::make_type(std::size_t size) {

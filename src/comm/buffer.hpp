@@ -11,6 +11,7 @@
 
 #include "comm/types.hpp"
 #include "engine/buffer_pool.hpp"
+#include "engine/layout.hpp"
 #include "native.hpp"
 
 namespace cryptmpi::comm {
@@ -43,6 +44,8 @@ public:
     std::uint8_t* contiguous() const { return contiguous_ ? at_ : nullptr; }
     /// Where the user's first element is.
     void* address() const { return at_; }
+    /// Where the bytes lie that have gaps between them; null: MPI has to pack them.
+    std::unique_ptr<const engine::Layout> layout() const;
     /// Copies the data, packed, to `out` (size() bytes).
     int pack(std::uint8_t* out) const;
     /// Spreads the first `size` bytes of packed data over the user's buffer.
@@ -72,6 +75,21 @@ inline int plain_bytes(engine::BufferPool& pool, const UserBuffer& buffer, engin
     at = scratch.data();
     return buffer.pack(scratch.data());
 }
+
+/// Where the bytes of a message are, or come to: next to each other, or spread over the user's memory. Without either:
+/// nowhere.
+struct Place {
+    std::uint8_t* at = nullptr;
+    std::unique_ptr<const engine::Layout> layout = nullptr;
+    engine::Buffer packed = {};  // they are in this, since only MPI can pack or unpack them
+
+    bool is_nowhere() const { return at == nullptr && layout == nullptr; }
+    /// Of the bytes, so many.
+    void wipe(std::size_t size) const;
+};
+
+/// Of the first `size` bytes of a buffer: in the user's memory, if we know how they lie there.
+Place find_place(engine::BufferPool& pool, const UserBuffer& buffer, std::size_t size);
 
 /// A number of bytes as count and datatype: more than an int holds take a type made for them.
 class ByteCount {

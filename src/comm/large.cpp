@@ -40,17 +40,21 @@ bool has_room(const engine::Plan& plan, const seal::Segments& segments, std::uin
                                bytes + segments.size(position) <= plan.all_in_flight);
 }
 
+Scratch make_scratch(const Ways& ways, const Place& place, const seal::Announcement& announcement) {
+    Scratch scratch(place.layout ? ways.workers.threads() : 0);
+    for (engine::Buffer& one : scratch) one = ways.pool.take(std::max(announcement.first, announcement.segment));
+    return scratch;
+}
+
 }  // namespace
 
-Outgoing::Outgoing(const Ways& ways, seal::Segments segments, int world_rank, const std::uint8_t* plain,
-                   engine::Buffer packed)
+Outgoing::Outgoing(const Ways& ways, seal::Segments segments, int world_rank, Place place)
     : ways_(ways),
       segments_(std::move(segments)),
       plan_(ways.plans.of(segments_.announcement().length)),
       to_(world_rank),
       unasked_(ways.traffic.unasked[world_rank]),
-      plain_(plain),
-      packed_(std::move(packed)) {
+      place_(std::move(place)) {
     ++ways_.traffic.sends;
 }
 
@@ -94,8 +98,13 @@ void Outgoing::was_asked_for(std::uint32_t count) {
 }
 
 // HOT PATH
-Result<void> Outgoing::seal(std::uint32_t position, std::uint8_t* wire, std::size_t thread) const {
-    return segments_.seal(position, plain_ + segments_.offset(position), wire, thread);
+Result<void> Outgoing::seal(std::uint32_t position, std::uint8_t* wire, std::size_t thread,
+                            const Scratch& scratch) const {
+    const std::size_t offset = segments_.offset(position);
+    if (!place_.layout) return segments_.seal(position, place_.at + offset, wire, thread);
+    std::uint8_t* const packed = scratch[thread].data();
+    place_.layout->pack(offset, segments_.size(position), packed);
+    return segments_.seal(position, packed, wire, thread);
 }
 
 // HOT PATH
@@ -128,8 +137,10 @@ Result<int> Outgoing::send_chunk(std::uint32_t count) {
         const std::uint32_t asked = tells ? up_to_it : 0;
         pieces[i].travelling = {ways_.pool.take(segments_.size(first + i) + kSegmentOverhead), asked};
     }
+    const Scratch scratch = make_scratch(ways_, place_, segments_.announcement());
     ways_.workers.run(count, [&](std::size_t i, std::size_t thread) {
-        pieces[i].sealed = seal(first + static_cast<std::uint32_t>(i), pieces[i].travelling.wire.data(), thread);
+        const std::uint32_t position = first + static_cast<std::uint32_t>(i);
+        pieces[i].sealed = seal(position, pieces[i].travelling.wire.data(), thread, scratch);
         return pieces[i].travelling.wire.size();
     });
     for (Piece& piece : pieces) {
@@ -147,9 +158,10 @@ Result<int> Outgoing::send_rest() {
     ++unasked_;
     Travelling rest{ways_.pool.take(wire_size(segments_, first, next_)), ++handed_};
     std::vector<Result<void>> sealed(next_ - first);
+    const Scratch scratch = make_scratch(ways_, place_, segments_.announcement());
     ways_.workers.run(sealed.size(), [&](std::size_t i, std::size_t thread) {
         const std::uint32_t position = first + static_cast<std::uint32_t>(i);
-        sealed[i] = seal(position, rest.wire.data() + wire_size(segments_, first, position), thread);
+        sealed[i] = seal(position, rest.wire.data() + wire_size(segments_, first, position), thread, scratch);
         return segments_.size(position);
     });
     for (Result<void>& one : sealed) {
@@ -195,12 +207,12 @@ void Outgoing::advance() {
     }
 }
 
-Incoming::Incoming(const Ways& ways, seal::Segments segments, int world_rank, std::uint8_t* out)
+Incoming::Incoming(const Ways& ways, seal::Segments segments, int world_rank, Place place)
     : ways_(ways),
       segments_(std::move(segments)),
       plan_(ways.plans.of(segments_.announcement().length)),
       from_(world_rank),
-      out_(out),
+      place_(std::move(place)),
       alone_(segments_.count()) {
     receive_what_has_room();
 }
@@ -295,19 +307,29 @@ void Incoming::receive_no_more_than(std::uint32_t count) {
 /// Also of what was opened beside the segment that failed, or behind it, nothing is left.
 void Incoming::fail(Error error) {
     failure_ = std::move(error);
-    if (opened_ != 0 && out_ != nullptr) wipe(out_, segments_.offset(opened_ - 1) + segments_.size(opened_ - 1));
-    out_ = nullptr;
+    if (opened_ != 0) place_.wipe(segments_.offset(opened_ - 1) + segments_.size(opened_ - 1));
+    place_ = Place();
+}
+
+// HOT PATH
+Result<void> Incoming::open(std::uint32_t position, const Came& one, std::size_t thread, const Scratch& scratch) const {
+    const std::size_t offset = segments_.offset(position);
+    if (!place_.layout) return segments_.open(position, one.at, one.size, place_.at + offset, thread);
+    std::uint8_t* const packed = scratch[thread].data();
+    auto opened = segments_.open(position, one.at, one.size, packed, thread);
+    if (opened) place_.layout->unpack(offset, segments_.size(position), packed);
+    return opened;
 }
 
 // HOT PATH
 void Incoming::open_all() {
     const std::uint32_t first = opened_;
     opened_ = taken();
-    if (out_ != nullptr) {
+    if (!place_.is_nowhere()) {
+        const Scratch scratch = make_scratch(ways_, place_, segments_.announcement());
         ways_.workers.run(came_.size(), [&](std::size_t i, std::size_t thread) {
             Came& one = came_[i];
-            const std::uint32_t position = first + static_cast<std::uint32_t>(i);
-            one.opened = segments_.open(position, one.at, one.size, out_ + segments_.offset(position), thread);
+            one.opened = open(first + static_cast<std::uint32_t>(i), one, thread, scratch);
             return one.size;
         });
         const auto failed = std::find_if(came_.begin(), came_.end(), [](const Came& one) { return !one.opened; });

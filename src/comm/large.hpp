@@ -49,12 +49,14 @@ struct Ways {
     MPI_Comm comm;  // the members of MPI_COMM_WORLD, in their order
 };
 
+/// Room for a packed segment for each thread, of a message whose bytes have gaps between them; none for others.
+using Scratch = std::vector<engine::Buffer>;
+
 /// The segments of one message on their way to a rank.
 class Outgoing {
 public:
-    /// Of the message's bytes at `plain`; `packed` is their memory where it is not the user's.
-    Outgoing(const Ways& ways, seal::Segments segments, int world_rank, const std::uint8_t* plain,
-             engine::Buffer packed);
+    /// Of the message's bytes at `place`.
+    Outgoing(const Ways& ways, seal::Segments segments, int world_rank, Place place);
     ~Outgoing();
     Outgoing(const Outgoing&) = delete;
     Outgoing& operator=(const Outgoing&) = delete;
@@ -93,12 +95,11 @@ private:
     std::uint32_t next_chunk() const;
     Result<int> send_chunk(std::uint32_t count);
     Result<int> send_rest();
-    Result<void> seal(std::uint32_t position, std::uint8_t* wire, std::size_t thread) const;
+    Result<void> seal(std::uint32_t position, std::uint8_t* wire, std::size_t thread, const Scratch& scratch) const;
     int hand_over(Travelling one, int tag);
     void was_asked_for(std::uint32_t count);
 
-    const std::uint8_t* plain_;
-    engine::Buffer packed_;
+    Place place_;
     std::uint32_t next_ = 0;
     std::uint32_t handed_ = 0;  // segments to MPI, or the rest, which is one
     std::uint32_t asked_ = 0;   // of these, how many the receiver is known to have asked for
@@ -110,8 +111,8 @@ private:
 /// The segments of one message on their way from a rank.
 class Incoming {
 public:
-    /// Into `out`, the length of the message; null: they are taken from MPI and thrown away.
-    Incoming(const Ways& ways, seal::Segments segments, int world_rank, std::uint8_t* out);
+    /// To `place`; nowhere: they are taken from MPI and thrown away.
+    Incoming(const Ways& ways, seal::Segments segments, int world_rank, Place place);
     ~Incoming();
     Incoming(const Incoming&) = delete;
     Incoming& operator=(const Incoming&) = delete;
@@ -122,6 +123,8 @@ public:
     /// Why it will not be: the message is not what its sender sent. Nothing of it is left in the buffer, and what still
     /// comes is thrown away.
     const std::optional<Error>& failure() const { return failure_; }
+    /// All of the message, where MPI has to spread it.
+    const engine::Buffer& packed() const { return place_.packed; }
 
 private:
     struct Travelling {
@@ -144,13 +147,14 @@ private:
     void receive_rest(MPI_Message& message, std::size_t size);
     void receive_no_more_than(std::uint32_t count);
     void open_all();
+    Result<void> open(std::uint32_t position, const Came& one, std::size_t thread, const Scratch& scratch) const;
     void fail(Error error);
 
     Ways ways_;
     seal::Segments segments_;
     const engine::Plan& plan_;
     int from_;
-    std::uint8_t* out_;
+    Place place_;
     std::uint32_t posted_ = 0;
     std::uint32_t opened_ = 0;
     std::deque<Travelling> travelling_;

@@ -40,8 +40,7 @@ struct Operation {
 
     // Of messages that may be large: complete when `finished`, not when MPI is done with the request.
     bool large = false;
-    bool token = false;     // the request is a generalized one of ours: MPI has none that stands for the operation
-    engine::Buffer packed;  // a derived type's data as it comes
+    bool token = false;  // the request is a generalized one of ours: MPI has none that stands for the operation
     std::unique_ptr<Outgoing> outgoing;
     std::unique_ptr<Incoming> incoming;
 };

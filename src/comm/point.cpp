@@ -93,12 +93,13 @@ int announce_message(Layer& layer, Communicator& communicator, const UserBuffer&
     const auto [first, others] =
         ways.plans.of(buffer.size()).segments_of(buffer.size(), ways.workers.ready(), ways.traffic.sends);
     const seal::Announcement announcement{buffer.size(), first, others, layer.next_mark(world_rank)};
-    engine::Buffer packed;
-    const std::uint8_t* plain = nullptr;
-    if (const int code = plain_bytes(layer.pool(), buffer, packed, plain); code != MPI_SUCCESS) return code;
+    Place place = find_place(layer.pool(), buffer, buffer.size());
+    if (place.packed.size() != 0) {
+        if (const int code = buffer.pack(place.packed.data()); code != MPI_SUCCESS) return code;
+    }
     auto segments = communicator.announce(to, tag, announcement, wire);
     if (!segments) return layer.raise(communicator.handle(), segments.error().line);
-    outgoing = std::make_unique<Outgoing>(ways, std::move(*segments), world_rank, plain, std::move(packed));
+    outgoing = std::make_unique<Outgoing>(ways, std::move(*segments), world_rank, std::move(place));
     return MPI_SUCCESS;
 }
 
@@ -259,16 +260,12 @@ int receive_segments(Layer& layer, Operation& operation, seal::Segments segments
     const int world_rank = operation.communicator->world_ranks()[static_cast<std::size_t>(from)];
     if (length > capacity) {
         layer.leftovers().incoming.push_back(
-            std::make_unique<Incoming>(layer.ways(), std::move(segments), world_rank, nullptr));
+            std::make_unique<Incoming>(layer.ways(), std::move(segments), world_rank, Place()));
         set_size(layer.mpi, status, capacity);
         return MPI_ERR_TRUNCATE;
     }
-    std::uint8_t* out = operation.user.contiguous();
-    if (out == nullptr) {
-        operation.packed = layer.buffer(length);
-        out = operation.packed.data();
-    }
-    operation.incoming = std::make_unique<Incoming>(layer.ways(), std::move(segments), world_rank, out);
+    operation.incoming = std::make_unique<Incoming>(layer.ways(), std::move(segments), world_rank,
+                                                    find_place(layer.pool(), operation.user, length));
     set_size(layer.mpi, status, length);
     return MPI_SUCCESS;
 }
@@ -358,9 +355,8 @@ int finish_incoming(Layer& layer, Operation& operation, MPI_Status& status) {
         layer.leftovers().incoming.push_back(std::move(incoming));
         return integrity_error(layer, status.MPI_SOURCE, status.MPI_TAG, error, status);
     }
-    if (operation.packed.size() == 0) return MPI_SUCCESS;
-    const engine::Buffer packed = std::move(operation.packed);
-    return operation.user.unpack(packed.data(), packed.size());
+    const engine::Buffer& packed = incoming->packed();
+    return packed.size() == 0 ? MPI_SUCCESS : operation.user.unpack(packed.data(), packed.size());
 }
 
 namespace {

@@ -10,16 +10,6 @@ namespace {
 
 constexpr std::size_t kLargestTried = std::size_t{1} << 20;  // bytes
 
-int get_combiner(const interpose::Native& mpi, MPI_Datatype type, int& combiner) {
-    // Types that were made with large counts are shown by this form only.
-    if (mpi.Type_get_envelope_c != nullptr) {
-        MPI_Count numbers[4] = {};
-        return mpi.Type_get_envelope_c(type, &numbers[0], &numbers[1], &numbers[2], &numbers[3], &combiner);
-    }
-    int numbers[3] = {};
-    return mpi.Type_get_envelope(type, &numbers[0], &numbers[1], &numbers[2], &combiner);
-}
-
 /// A type of that size and extent may still order its bytes as it likes: does it pack random ones as they are?
 bool keeps_order(const interpose::Native& mpi, MPI_Datatype type, std::size_t size) {
     if (size > kLargestTried) return false;
@@ -39,16 +29,64 @@ bool keeps_order(const interpose::Native& mpi, MPI_Datatype type, std::size_t si
 
 }  // namespace
 
+int get_envelope(const interpose::Native& mpi, MPI_Datatype type, Envelope& envelope) {
+    // Types that were made with large counts are shown by this form only.
+    if (mpi.Type_get_envelope_c != nullptr) {
+        return mpi.Type_get_envelope_c(type, &envelope.integers, &envelope.addresses, &envelope.counts, &envelope.types,
+                                       &envelope.combiner);
+    }
+    int integers = 0;
+    int addresses = 0;
+    int types = 0;
+    const int code = mpi.Type_get_envelope(type, &integers, &addresses, &types, &envelope.combiner);
+    envelope.integers = integers;
+    envelope.addresses = addresses;
+    envelope.types = types;
+    return code;
+}
+
+bool Envelope::is_predefined() const {
+    switch (combiner) {
+        case MPI_COMBINER_NAMED:
+        case MPI_COMBINER_F90_REAL:
+        case MPI_COMBINER_F90_COMPLEX:
+        case MPI_COMBINER_F90_INTEGER:
+            return true;
+        default:
+            return false;
+    }
+}
+
+bool Envelope::is_derived() const {
+    switch (combiner) {
+        case MPI_COMBINER_DUP:
+        case MPI_COMBINER_CONTIGUOUS:
+        case MPI_COMBINER_VECTOR:
+        case MPI_COMBINER_HVECTOR:
+        case MPI_COMBINER_INDEXED:
+        case MPI_COMBINER_HINDEXED:
+        case MPI_COMBINER_INDEXED_BLOCK:
+        case MPI_COMBINER_HINDEXED_BLOCK:
+        case MPI_COMBINER_STRUCT:
+        case MPI_COMBINER_SUBARRAY:
+        case MPI_COMBINER_DARRAY:
+        case MPI_COMBINER_RESIZED:
+            return true;
+        default:
+            return false;
+    }
+}
+
 int Types::ask(MPI_Datatype type, Shape& shape) const {
     MPI_Count size = 0;
     if (const int code = mpi.Type_size_x(type, &size); code != MPI_SUCCESS) return code;
-    int combiner = 0;
-    if (const int code = get_combiner(mpi, type, combiner); code != MPI_SUCCESS) return code;
+    Envelope envelope;
+    if (const int code = get_envelope(mpi, type, envelope); code != MPI_SUCCESS) return code;
     MPI_Aint lower = 0;
     if (const int code = mpi.Type_get_extent(type, &lower, &shape.extent); code != MPI_SUCCESS) return code;
     shape.size = static_cast<std::size_t>(size);
     shape.gapless = lower == 0 && shape.extent == size;
-    if (!shape.gapless || combiner == MPI_COMBINER_NAMED) return MPI_SUCCESS;
+    if (!shape.gapless || envelope.combiner == MPI_COMBINER_NAMED) return MPI_SUCCESS;
     MPI_Aint extent = 0;
     if (const int code = mpi.Type_get_true_extent(type, &lower, &extent); code != MPI_SUCCESS) return code;
     shape.gapless = lower == 0 && extent == size && keeps_order(mpi, type, shape.size);

@@ -20,6 +20,22 @@ struct Shape {
     bool gapless = false;  // packed elements are what is in memory, from their address on; false where nobody looked
 };
 
+/// How a datatype was made: what Type_get_contents has of it.
+struct Envelope {
+    MPI_Count integers = 0;
+    MPI_Count addresses = 0;
+    MPI_Count counts = 0;  // large ones, of types that were made with them
+    MPI_Count types = 0;
+    int combiner = MPI_COMBINER_NAMED;
+
+    /// MPI's own; not to be freed.
+    bool is_predefined() const;
+    /// Made of other types, by a constructor that we know.
+    bool is_derived() const;
+};
+/// Returns MPI's error code.
+int get_envelope(const interpose::Native& mpi, MPI_Datatype type, Envelope& envelope);
+
 /// The shapes of the datatypes that are in use, so that MPI is not asked again for each message.
 class Types {
 public:
