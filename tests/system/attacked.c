@@ -1,5 +1,8 @@
 /* Rank 1 receives what rank 0 sends while somebody changes it, and says what it sees of it. At least three ranks, rank
- * 0 on another node than the others. */
+ * 0 on another node than the others.
+ *
+ *     attacked [spread]    the bytes of large messages lie in blocks with gaps between them
+ */
 #include <mpi.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +17,9 @@ enum {
     LARGE_TAG = 79,
     MESSAGES = 5,
     LARGE_MESSAGES = 3,
-    BLOCK = 60000
+    BLOCK = 60000,
+    PIECE = 100,
+    STRIDE = 107
 };
 
 static int rank;
@@ -22,6 +27,24 @@ static unsigned char bytes[LONG], came[LONG];
 
 static void fill(int number, int size) {
     for (int i = 0; i < size; i++) bytes[i] = (unsigned char)(i * 7 + number + 1);
+}
+
+/* The same bytes with gaps between them. */
+static unsigned char spread[LONG / PIECE * STRIDE];
+
+static void spread_out(int size) {
+    for (int i = 0; i < size / PIECE; i++) memcpy(spread + i * STRIDE, bytes + i * PIECE, PIECE);
+}
+
+static void gather_up(int size) {
+    for (int i = 0; i < size / PIECE * STRIDE; i++) {
+        if (i % STRIDE < PIECE) {
+            bytes[i / STRIDE * PIECE + i % STRIDE] = spread[i];
+        } else if (spread[i] != 0xee) {
+            printf("attacked: FOOLED in a gap\n");
+            MPI_Abort(MPI_COMM_WORLD, 3);
+        }
+    }
 }
 
 /* What came must be message `number`; or an error, and nothing of what came. */
@@ -43,6 +66,41 @@ static void look(int code, int number, int size) {
     }
     fflush(stdout);
     MPI_Abort(MPI_COMM_WORLD, 3);
+}
+
+static MPI_Datatype type_of(int spreads, int size) {
+    MPI_Datatype type;
+    MPI_Type_vector(size / PIECE, PIECE, spreads ? STRIDE : PIECE, MPI_BYTE, &type);
+    MPI_Type_commit(&type);
+    return type;
+}
+
+/* What rank 0 sends, and nothing elsewhere. */
+static void prepare(int number, int size) {
+    memset(bytes, 0xee, (size_t)size);
+    memset(spread, 0xee, sizeof spread);
+    if (rank == 0) fill(number, size);
+    if (rank == 0) spread_out(size);
+}
+
+static void start_large(int spreads, int size, MPI_Request* request) {
+    MPI_Datatype type = type_of(spreads, size);
+    MPI_Isend(spreads ? spread : bytes, 1, type, 1, LARGE_TAG, MPI_COMM_WORLD, request);
+    MPI_Type_free(&type);
+}
+
+static void send_large(int spreads, int size) {
+    MPI_Datatype type = type_of(spreads, size);
+    MPI_Send(spreads ? spread : bytes, 1, type, 1, LARGE_TAG, MPI_COMM_WORLD);
+    MPI_Type_free(&type);
+}
+
+static void receive_large(int spreads, int number, int size) {
+    MPI_Datatype type = type_of(spreads, size);
+    const int code = MPI_Recv(spreads ? spread : bytes, 1, type, 0, LARGE_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Type_free(&type);
+    if (spreads) gather_up(size);
+    look(code, number, size);
 }
 
 int main(int argc, char** argv) {
@@ -83,26 +141,19 @@ int main(int argc, char** argv) {
             look(MPI_Recv(bytes, SIZE, MPI_BYTE, 0, VICTIM_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE), number, SIZE);
         }
     }
+    const int spreads = argc > 1;
     for (int number = 0; number < LARGE_MESSAGES; number++) {
-        memset(bytes, 0xee, LARGE);
-        if (rank == 0) {
-            fill(number, LARGE);
-            MPI_Send(bytes, LARGE, MPI_BYTE, 1, LARGE_TAG, MPI_COMM_WORLD);
-        } else if (rank == 1) {
-            look(MPI_Recv(bytes, LARGE, MPI_BYTE, 0, LARGE_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE), number, LARGE);
-        }
+        prepare(number, LARGE);
+        if (rank == 0) send_large(spreads, LARGE);
+        if (rank == 1) receive_large(spreads, number, LARGE);
     }
     for (int number = 0; number < 2; number++) {
         MPI_Request request;
-        memset(bytes, 0xee, LONG);
-        if (rank == 0) {
-            fill(number, LONG);
-            MPI_Isend(bytes, LONG, MPI_BYTE, 1, LARGE_TAG, MPI_COMM_WORLD, &request);
-        }
+        prepare(number, LONG);
+        if (rank == 0) start_large(spreads, LONG, &request);
         MPI_Barrier(MPI_COMM_WORLD);
         if (rank == 0) MPI_Wait(&request, MPI_STATUS_IGNORE);
-        if (rank == 1)
-            look(MPI_Recv(bytes, LONG, MPI_BYTE, 0, LARGE_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE), number, LONG);
+        if (rank == 1) receive_large(spreads, number, LONG);
     }
     for (int number = 0; number < 3; number++) {
         static unsigned char out[BLOCK];

@@ -102,6 +102,42 @@ def test_large_messages_with_workers(name, ranks, build, nodes, tmp_path):
     check_large_messages(stacks.stack(name), ranks, WORKERS, build, nodes, tmp_path)
 
 
+# Of tests/system/layouts.c: types whose parts we find ourselves, those that only MPI packs, and those made with large counts, which MPI-4 has.
+IN_PARTS = ["vector", "tiny_blocks", "backwards", "block_in_c", "block_in_fortran", "indexed", "indexed_by_bytes", "indexed_blocks",
+            "indexed_blocks_by_bytes", "structure", "resized", "interleaved", "nest"]
+WHOLE = ["many_indexed", "distributed", "pairs", "replaced"]
+WITH_LARGE_COUNTS = ["large_vector", "large_block", "large_indexed", "large_structure"]
+SEEDS = [str(seed) for seed in range(1, 21)]
+
+
+def check_layouts(mpi, cases, settings, build, nodes, tmp_path):
+    """Returns how many messages MPI packed or unpacked whole."""
+    program = build(mpi, REPOSITORY / "tests" / "system" / "layouts.c")
+    packs = build(mpi, REPOSITORY / "tests" / "system" / "packs.c", "-shared", "-fPIC")
+    sealing = sealing_of(tmp_path, nodes, **settings)
+    line = ["env", f"CRYPTMPI_INTERNAL_BELOW={packs}", *sealing.exec_line([program, *cases])]
+    done = nodes.run(mpi.command(nodes, 2, line), env={**mpi.env(nodes), **stacks.abi_environment(mpi), **sealing.env()}, timeout=120)
+    assert ended(mpi, done, "right") and f"layouts: {len(cases)} right" in done.output, done.output
+    assert not error_lines(done.output)
+    return done.output.count("packs: all of a message")
+
+
+@ALL
+def test_layouts(mpi, build, nodes, tmp_path):
+    cases = IN_PARTS + SEEDS + (WITH_LARGE_COUNTS if mpi.family == "hydra" else [])
+    assert check_layouts(mpi, cases, {}, build, nodes, tmp_path) == 0
+
+
+@ONE_OF_EACH_ABI
+def test_layouts_that_mpi_packs(name, build, nodes, tmp_path):
+    assert check_layouts(stacks.stack(name), WHOLE, {}, build, nodes, tmp_path) > 0
+
+
+@ONE_OF_EACH_ABI
+def test_layouts_with_workers(name, build, nodes, tmp_path):
+    check_layouts(stacks.stack(name), IN_PARTS + WHOLE + SEEDS, WORKERS, build, nodes, tmp_path)
+
+
 def check_threads(mpi, case, settings, build, nodes, tmp_path):
     program = build(mpi, REPOSITORY / "tests" / "system" / "messages.c")
     done = run(mpi, nodes, sealing_of(tmp_path, nodes, **settings), [str(program), case])
@@ -375,8 +411,8 @@ ATTACKS = {
     "rest of another message": ["does not open"],
     "flip in a gathered block": ["does not open"],
 }
-# How the messages are sealed, and in how many segments those of 600000 bytes then go.
-WAYS = {"alone": ({}, 4), "with workers": (WORKERS, 6)}
+# How the messages are sealed, in how many segments those of 600000 bytes then go, and how they lie in memory.
+WAYS = {"alone": ({}, 4, []), "with workers": (WORKERS, 6, []), "spread": ({}, 4, ["spread"]), "spread with workers": (WORKERS, 6, ["spread"])}
 
 
 @pytest.fixture(scope="module")
@@ -391,10 +427,10 @@ def hostile(build, tmp_path_factory):
 def attacked(attack, way, build, hostile, nodes, tmp_path):
     mpi = stacks.stack("openmpi-4.1.4")
     program = build(mpi, REPOSITORY / "tests" / "system" / "attacked.c")
-    settings, segments = WAYS[way]
+    settings, segments, words = WAYS[way]
     sealing = sealing_of(tmp_path, nodes, **settings)
     below = ["env", f"HOSTILE={attack}", f"HOSTILE_SEGMENTS={segments}", f"CRYPTMPI_INTERNAL_BELOW={hostile}",
-             *sealing.exec_line([program])]
+             *sealing.exec_line([program, *words])]
     # Rank 0 alone on its node: 1 and 2 are both elsewhere.
     line = mpi.command(nodes, 4, below, per_node=3)
     hosts = line.index("--host") + 1
@@ -412,7 +448,8 @@ def test_hostile_layer_that_does_nothing(way, build, hostile, nodes, tmp_path):
 
 @pytest.mark.parametrize("way, attack", [
     *(("alone", attack) for attack in ATTACKS),
-    *(("with workers", attack) for attack in ATTACKS if any(word in attack for word in ("segment", "rest", "block"))),
+    *((way, attack) for way in ("with workers", "spread", "spread with workers") for attack in ATTACKS
+      if any(word in attack for word in ("segment", "rest")) or (way == "with workers" and "block" in attack)),
 ])
 def test_attack(attack, way, build, hostile, nodes, tmp_path):
     done = attacked(attack, way, build, hostile, nodes, tmp_path)
