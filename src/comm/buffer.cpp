@@ -97,7 +97,9 @@ Place find_place(engine::BufferPool& pool, const UserBuffer& buffer, std::size_t
     place.at = buffer.contiguous();
     if (place.at != nullptr) return place;
     place.layout = buffer.layout();
-    if (place.layout) return place;
+    if (place.layout) place.at = place.layout->stretch();
+    if (place.at != nullptr) place.layout.reset();
+    if (place.at != nullptr || place.layout) return place;
     place.packed = pool.take(size);
     place.at = place.packed.data();
     return place;

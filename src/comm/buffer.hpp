@@ -16,8 +16,9 @@
 
 namespace cryptmpi::comm {
 
-/// `count` elements of a datatype at an address, as MPI describes them. Derived types are packed, for which a duplicate
-/// of the type is kept: the user may free his before the operation ends.
+/// `count` elements of a datatype at an address, as MPI describes them. Derived types are packed, or decoded when their
+/// message turns out to be large, for which a duplicate of the type is kept: the user may free his before the operation
+/// ends.
 class UserBuffer {
 public:
     UserBuffer() = default;

@@ -13,7 +13,7 @@ using engine::Layout;
 using Element = Layout::Element;
 
 constexpr int kDeepest = 64;             // types in types, and dimensions
-constexpr std::size_t kShareOfSize = 2;  // a description may take up that part of the bytes that it describes
+constexpr std::size_t kShareOfSize = 4;  // a description may take up that part of the bytes that it describes
 
 /// What a constructor of types was called with.
 class Contents {
@@ -108,8 +108,11 @@ public:
 
 private:
     bool take_room(const Envelope& envelope) {
-        const auto numbers = as_size(envelope.integers + envelope.addresses + envelope.counts);
-        const std::size_t taken = numbers * Element::kBytesOfRow + as_size(envelope.types) * sizeof(Element);
+        const bool has_lengths =
+            envelope.combiner == MPI_COMBINER_INDEXED || envelope.combiner == MPI_COMBINER_HINDEXED;
+        const std::size_t numbers = as_size(envelope.integers + envelope.addresses + envelope.counts);
+        const std::size_t rows = numbers / (has_lengths ? 2 : 1);
+        const std::size_t taken = rows * sizeof(Element::Row) + as_size(envelope.types) * sizeof(Element);
         if (taken > room_) return false;
         room_ -= taken;
         return true;
@@ -174,6 +177,7 @@ private:
         const bool varied = lengths == Lengths::varied;
         const std::size_t count = as_size(contents.number(0));
         const std::size_t places = varied ? 1 + count : 2;
+        element.expect(count);
         for (std::size_t i = 0; i < count; ++i) {
             const MPI_Count length = contents.number(varied ? 1 + i : 1);
             element.append(old, as_size(length), distance(contents.number(places + i), unit));

@@ -169,6 +169,12 @@ std::size_t Layout::Element::row_at(std::size_t offset) const {
     return static_cast<std::size_t>(after - rows_.begin()) - 1;
 }
 
+std::uint8_t* Layout::stretch() const {
+    if (whole_->is_stretch()) return memory(address_);
+    if (whole_->rows() != 1 || !whole_->each_of_row(0).is_dense()) return nullptr;
+    return memory(moved(address_, whole_->row(0).place));
+}
+
 void Layout::pack(std::size_t offset, std::size_t size, std::uint8_t* out) const {
     walk(Copy<Out, std::uint8_t>(out), whole_, address_, offset, size);
 }

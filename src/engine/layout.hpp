@@ -20,6 +20,8 @@ public:
         /// Packed behind what it has so far: `count` elements of a kind, which lives as long as this, one after the
         /// other. The first is `place` bytes from where this is.
         void append(const Element& each, std::size_t count, std::ptrdiff_t place);
+        /// Room for so many rows.
+        void expect(std::size_t rows) { rows_.reserve(rows); }
         /// Nothing is appended any more.
         void finish();
 
@@ -33,7 +35,7 @@ public:
             std::size_t begin;  // among the packed bytes
             std::ptrdiff_t place;
         };
-        static constexpr std::size_t kBytesOfRow = sizeof(Row);
+        std::size_t rows() const { return rows_.size(); }
         /// The one that the packed byte at `offset` is in.
         std::size_t row_at(std::size_t offset) const;
         const Row& row(std::size_t i) const { return rows_[i]; }
@@ -63,6 +65,8 @@ public:
     }
 
     std::size_t size() const { return whole_ == nullptr ? 0 : whole_->size(); }
+    /// The bytes themselves, where they lie next to each other after all; else null.
+    std::uint8_t* stretch() const;
 
     // Of the packed bytes, `size` from `offset` on.
     void pack(std::size_t offset, std::size_t size, std::uint8_t* out) const;

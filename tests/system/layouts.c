@@ -56,6 +56,13 @@ static MPI_Datatype contiguous(int* count) {
     return committed(type);
 }
 
+static MPI_Datatype one_stretch(int* count) {
+    MPI_Datatype type;
+    *count = 1;
+    MPI_Type_contiguous(TOTAL, MPI_INT, &type);
+    return committed(type);
+}
+
 static MPI_Datatype vector(int* count) {
     MPI_Datatype type;
     *count = 2;
@@ -598,6 +605,7 @@ static const struct {
     {"resized", resized},
     {"interleaved", interleaved},
     {"nest", nest},
+    {"one_stretch", one_stretch},
     {"contiguous", contiguous},
     {"many_indexed", many_indexed},
     {"distributed", distributed},

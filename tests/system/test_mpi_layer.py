@@ -104,7 +104,7 @@ def test_large_messages_with_workers(name, ranks, build, nodes, tmp_path):
 
 # Of tests/system/layouts.c: types whose parts we find ourselves, those that only MPI packs, and those made with large counts, which MPI-4 has.
 IN_PARTS = ["vector", "tiny_blocks", "backwards", "block_in_c", "block_in_fortran", "indexed", "indexed_by_bytes", "indexed_blocks",
-            "indexed_blocks_by_bytes", "structure", "resized", "interleaved", "nest"]
+            "indexed_blocks_by_bytes", "structure", "resized", "interleaved", "nest", "one_stretch"]
 WHOLE = ["many_indexed", "distributed", "pairs", "replaced"]
 WITH_LARGE_COUNTS = ["large_vector", "large_block", "large_indexed", "large_structure"]
 SEEDS = [str(seed) for seed in range(1, 21)]

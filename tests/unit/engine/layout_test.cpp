@@ -110,6 +110,20 @@ TEST(Layout, CopiesWhatLiesTogether) {
     expect_all_parts(described.layout, kind);
 }
 
+TEST(Layout, KnowsWhatIsAStretch) {
+    std::uint8_t memory[100];
+    Described described;
+    const auto address_of = [&](const Described::Kind& kind) {
+        described.layout.describe(*kind.element, memory);
+        return described.layout.stretch();
+    };
+    const auto bytes = described.bytes(10);
+    EXPECT_EQ(address_of(bytes), memory);
+    EXPECT_EQ(address_of(described.rows({{bytes, 3, 5}, {bytes, 1, 35}}, 100)), memory + 5);
+    EXPECT_EQ(address_of(described.rows({{bytes, 3, 5}, {bytes, 1, 36}}, 100)), nullptr);
+    EXPECT_EQ(address_of(described.rows({{described.rows({{bytes, 1, 0}}, 11), 2, 0}}, 100)), nullptr);
+}
+
 TEST(Layout, CopiesBlocksForwardsAndBackwards) {
     for (const std::ptrdiff_t stride : {7, 5, -5, -9}) {
         for (const std::size_t size : {1, 3, 4, 5}) {
