@@ -43,8 +43,9 @@ enum class State : std::uint8_t {
 
 inline constexpr std::size_t kRawCapacity = 2 * seal::kMaxRecord;
 inline constexpr std::size_t kRecordBytes =
-    64 * 1024;  // plaintext of a record in a long write: fits the second-level cache
-inline constexpr std::size_t kBatchCapacity = 2 * (kRecordBytes + 2 * seal::kRecordOverhead);
+    64 * 1024;                                   // plaintext of a record in a long write: fits the second-level cache
+inline constexpr std::size_t kBatchRecords = 2;  // of a long write, that the kernel gets by one call
+inline constexpr std::size_t kBatchCapacity = kBatchRecords * (kRecordBytes + 2 * seal::kRecordOverhead);
 
 /// One sealed connection. `receive_lock` guards what is read, `send_lock` what is written; the handshake takes both, in
 /// that order.
@@ -85,8 +86,10 @@ struct Shared {
     // Written before the handshake was done: plain[0, early_size), which nothing received can need yet.
     std::uint32_t early_size;
 
-    // Sealed, not yet taken by the kernel: out[out_begin, out_end).
+    // Sealed, not yet taken by the kernel: out[out_begin, out_end), and after that out[ahead_begin, ahead_end), which
+    // other threads have sealed meanwhile.
     std::uint32_t out_begin, out_end, gathered_high;
+    std::uint32_t ahead_begin, ahead_end;
     std::atomic<bool> owing;  // something waits there
     std::atomic<bool> write_closed;
     std::atomic<int> write_error;  // the kernel took no more, with this: at the end we look whether the peer had ended
@@ -95,8 +98,8 @@ struct Shared {
 
     alignas(64) std::uint8_t raw[kRawCapacity];
     alignas(64) std::uint8_t plain[seal::kMaxPlaintext];
-    alignas(64) std::uint8_t out[kBatchCapacity];
-    alignas(64) std::uint8_t gathered[kRecordBytes];  // a record's plaintext from too many small pieces
+    alignas(64) std::uint8_t out[2 * kBatchCapacity];  // the second half only where several threads seal
+    alignas(64) std::uint8_t gathered[kRecordBytes];   // a record's plaintext from too many small pieces
 };
 
 class Table;

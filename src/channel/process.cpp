@@ -17,12 +17,17 @@
 #include "channel/connection.hpp"
 #include "channel/epoll.hpp"
 #include "channel/real.hpp"
+#include "config/other_process.hpp"
+#include "engine/node_ranks.hpp"
+#include "engine/rank_threads.hpp"
 
 namespace cryptmpi::channel {
 
 namespace {
 
 constexpr int kExitRefused = 125;  // what `cryptmpi exec` ends with too
+// Of a rank, the caller among them. Two records are sealed while the kernel takes two; more threads would wait for it.
+constexpr std::size_t kMostThreads = 4;
 
 std::string host_name() {
     char name[HOST_NAME_MAX + 1] = {};
@@ -44,6 +49,12 @@ void* wait_for_the_end(void* seconds) {
     Process::get().finish(false);
     real::_exit(kExitRefused);
     return nullptr;
+}
+
+/// A launcher has other children, too, such as its ways to other nodes.
+bool may_be_rank(pid_t process) {
+    const auto environment = config::environment_of(process);
+    return !environment || config::identify(*environment).rank.has_value();
 }
 
 /// Descriptors of this process, without allocating in a child of vfork.
@@ -77,8 +88,9 @@ Process& Process::get() {
 Process::Process() : pid_(getpid()) {
     const auto environment = config::process_environment();
     auto loaded = config::load(environment);
-    const config::Process identity = config::identify(environment);
-    name_ = identity.rank ? "rank " + std::to_string(*identity.rank) + " on " + host_name() : host_name();
+    identity_ = config::identify(environment);
+    openmp_threads_ = config::openmp_threads(environment);
+    name_ = identity_.rank ? "rank " + std::to_string(*identity_.rank) + " on " + host_name() : host_name();
     if (!loaded) {
         complain(loaded.error().line);
         real::_exit(kExitRefused);
@@ -90,9 +102,9 @@ Process::Process() : pid_(getpid()) {
     part_.layer_reason = config::layer_reason(environment, part_.layer);
     part_.node = host_name();
     part_.pid = pid_;
-    part_.role = identity.role;
-    part_.rank = identity.rank.value_or(-1);
-    part_.ranks = identity.ranks.value_or(-1);
+    part_.role = identity_.role;
+    part_.rank = identity_.rank.value_or(-1);
+    part_.ranks = identity_.ranks.value_or(-1);
     part_.program = program_name();
     part_.suite = aead::name(settings_.suite);
     part_.scope = settings_.scope == config::Scope::all ? "all" : "between-nodes";
@@ -109,7 +121,8 @@ Result<const keys::Local*> Process::local() {
     auto job_key = keys::read_job_key(settings_.key_file);
     if (!job_key) return fail(ENOKEY, job_key.error().line);
     job_key_ = std::move(*job_key);
-    local_.crypto = {module->api->aead, kex->api->kex, settings_.suite};
+    workers_ = engine::Workers(workers());
+    local_.crypto = {module->api->aead, kex->api->kex, settings_.suite, workers_.threads()};
     local_.hello_aead = kex->api->aead;
     local_.job_key = job_key_.get();
     local_.check_addresses = settings_.check_addresses;
@@ -121,6 +134,18 @@ Result<const keys::Local*> Process::local() {
     }
     local_ready_.store(true, std::memory_order_release);
     return &local_;
+}
+
+engine::Workers::Settings Process::workers() const {
+    // By `auto` only ranks have them, and only where it is known how many share the node.
+    const int node_ranks = identity_.node_ranks.value_or(identity_.ranks.value_or(0));
+    if (settings_.threads == 0 && node_ranks < 1) return {};
+    engine::RankThreads threads(settings_.threads, engine::program_threads(openmp_threads_, false),
+                                engine::HardwareThreads::of_thread(pid_));
+    if (threads.must_ask()) threads.share_with(engine::ranks_of_node(threads.own(), node_ranks, may_be_rank));
+    auto made = threads.workers();
+    made.threads = std::min(made.threads, kMostThreads);
+    return made;
 }
 
 void Process::self(keys::Identity& identity) const {
@@ -310,6 +335,7 @@ void Process::become_child() {
     pid_ = getpid();
     handshakes_.store(0);
     courier_.after_fork_in_child(table_);
+    workers_ = engine::Workers();  // the threads stay with the parent
     // The parent reports what it did; this part begins with the child. Contexts are made anew, with counters at zero,
     // if it uses them.
     for (int fd = 0; fd <= table_.highest(); ++fd) {
@@ -326,6 +352,7 @@ void Process::become_child() {
     part_.sealed_bytes_sent = part_.sealed_bytes_received = 0;
     part_.sealed_records_sent = part_.sealed_records_received = 0;
     part_.rekeys = part_.failed_opens = part_.refused_handshakes = 0;
+    records_by_workers_.store(0);
     part_.errors.clear();
     part_.refused_roads.clear();
     unsealed_.clear();
@@ -354,6 +381,7 @@ void Process::finish(bool in_order) {
         const bool spoke = part_.sealed_connections + part_.native_connections + part_.refused_handshakes > 0;
         if (part_.role == "process" && !spoke && unsealed_.empty() && part_.errors.empty()) return;
         part = part_;
+        part.records_by_workers = records_by_workers_.load();
         for (const auto& [reason, unsealed] : unsealed_) part.not_sealed.push_back(unsealed);
     }
     if (auto written = report::write_part(settings_.report_file, part); !written) complain(written.error().line);

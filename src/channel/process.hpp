@@ -16,6 +16,7 @@
 #include "channel/policy.hpp"
 #include "channel/table.hpp"
 #include "config/settings.hpp"
+#include "engine/workers.hpp"
 #include "keys/handshake.hpp"
 #include "report/part.hpp"
 
@@ -37,6 +38,18 @@ public:
 
     /// The key and the modules, loaded when the first connection needs them. Errors: each of the key file, the module.
     Result<const keys::Local*> local();
+
+    /// Are there other threads, to seal or open several records with? Once local() has been asked.
+    bool has_workers() const { return workers_.threads() > 1; }
+    /// As engine::Workers::run and run_beside, for records; those that others do are counted.
+    template <class Work>
+    void share(std::size_t records, const Work& work) {
+        workers_.run(records, counted(work));
+    }
+    template <class Own, class Work>
+    void share_beside(const Own& own, std::size_t records, const Work& work) {
+        workers_.run_beside(own, records, counted(work));
+    }
 
     /// False in a child of vfork, which has our memory but is not us.
     bool is_me() const;
@@ -81,6 +94,14 @@ private:
     Process();
     void adopt_inherited();
     void become_child();
+    engine::Workers::Settings workers() const;
+    template <class Work>
+    auto counted(const Work& work) {
+        return [this, &work](std::size_t record, std::size_t thread) {
+            if (thread != 0) records_by_workers_.fetch_add(1, std::memory_order_relaxed);
+            return work(record, thread);
+        };
+    }
 
     static std::atomic<Process*> made_;
 
@@ -90,6 +111,8 @@ private:
     Arena arena_{table_};
     Courier courier_;
     pid_t pid_;
+    config::Process identity_;
+    std::size_t openmp_threads_ = 0;
     std::string name_;  // "rank 3 on host" for lines
 
     std::mutex local_lock_;
@@ -97,6 +120,8 @@ private:
     std::unique_ptr<keys::JobKey> job_key_;
     keys::Local local_;
     std::uint8_t job_hash_[32] = {};
+    engine::Workers workers_;
+    std::atomic<std::uint64_t> records_by_workers_{0};
 
     std::atomic<int> handshakes_{0};
 

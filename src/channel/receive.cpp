@@ -20,6 +20,12 @@ constexpr std::size_t kMostPieces = 64;  // of the caller's buffer that one reco
 // What is read ahead, if no record in front is larger: a record and a bit of the next. It is opened while it is in the
 // cache, and while the sender works on what follows; and no connection keeps more memory than that.
 constexpr std::size_t kAheadBytes = kRecordBytes + 512;
+// Several threads open what was read ahead while the caller reads on: then it is as much again, where the caller has
+// room for more than that. With less than a record, another thread is woken too late to help.
+constexpr std::size_t kAheadTogether = 2 * (kRecordBytes + seal::kRecordOverhead) + 512;
+constexpr std::size_t kWorthSharing = 2 * kRecordBytes;  // bytes of the caller's room
+constexpr std::size_t kMostTogether = 4;                 // records
+static_assert(2 * kAheadTogether <= kRawCapacity + 2048 && kAheadTogether <= kRawCapacity);
 
 enum class Front { none, partial, data, end, broken };
 
@@ -46,6 +52,7 @@ bool at_end(const Entry& entry) {
     return kernel_done(*entry.shared.load()) || (entry.opener->closed() && !entry.opener->reset());
 }
 
+template <std::size_t kAhead = kAheadBytes>
 std::size_t read_raw(Entry& entry, int flags);
 
 /// What stands at the front of the raw bytes; opens control records on the way.
@@ -114,20 +121,9 @@ std::size_t front_record(const Shared& shared) {
     return header ? header->size + seal::kRecordOverhead : 0;
 }
 
-/// One read from the kernel. Returns the bytes; 0: the kernel has no more for now (errno) or for ever (kernel_eof,
-/// kernel_error).
-std::size_t read_raw(Entry& entry, int flags) {
+/// One read from the kernel behind what is there; `filled` is false. Returns as read_raw.
+[[gnu::always_inline]] inline std::size_t append_raw(Entry& entry, std::size_t room, int flags) {
     Shared& shared = *entry.shared;
-    shared.filled = false;
-    if (shared.kernel_eof || shared.kernel_error != 0) return 0;
-    // What is left is a part of a record, mostly a short one.
-    std::memmove(shared.raw, shared.raw + shared.raw_begin, shared.raw_end - shared.raw_begin);
-    shared.raw_end -= shared.raw_begin;
-    shared.raw_begin = 0;
-    const std::size_t wanted = std::max(kAheadBytes, front_record(shared) + seal::kHeaderSize);
-    // More, where somebody wants to see all there is.
-    const std::size_t room = (shared.raw_end < wanted ? wanted : kRawCapacity) - shared.raw_end;
-    if (room == 0) return 0;
     const ssize_t n = real::recv(entry.descriptor(), shared.raw + shared.raw_end, room, flags & MSG_DONTWAIT);
     if (n == 0) shared.kernel_eof = true;
     if (n < 0 && errno != EAGAIN && errno != EINTR) shared.kernel_error = errno;
@@ -137,6 +133,40 @@ std::size_t read_raw(Entry& entry, int flags) {
     shared.arrivals.fetch_add(1, std::memory_order_relaxed);
     shared.filled = static_cast<std::size_t>(n) == room;
     return static_cast<std::size_t>(n);
+}
+
+/// One read from the kernel, so many bytes or the record in front. Returns the bytes; 0: the kernel has no more for now
+/// (errno) or for ever (kernel_eof, kernel_error).
+template <std::size_t kAhead>
+std::size_t read_raw(Entry& entry, int flags) {
+    Shared& shared = *entry.shared;
+    shared.filled = false;
+    if (kernel_done(shared)) return 0;
+    // What is left is a part of a record, mostly a short one.
+    std::memmove(shared.raw, shared.raw + shared.raw_begin, shared.raw_end - shared.raw_begin);
+    shared.raw_end -= shared.raw_begin;
+    shared.raw_begin = 0;
+    const std::size_t wanted = std::max(kAhead, front_record(shared) + seal::kHeaderSize);
+    // More, where somebody wants to see all there is.
+    const std::size_t room = (shared.raw_end < wanted ? wanted : kRawCapacity) - shared.raw_end;
+    return room == 0 ? 0 : append_raw(entry, room, flags);
+}
+
+/// One read of what the kernel has more, while raw[opening, raw_begin) is being opened: behind all, or before that.
+void read_beside(Entry& entry, std::size_t opening) {
+    Shared& shared = *entry.shared;
+    const std::size_t left = shared.raw_end - shared.raw_begin;
+    if (kernel_done(shared) || left >= kAheadTogether) return;
+    std::size_t end = kRawCapacity;
+    if (end - shared.raw_end < kRecordBytes) {
+        if (opening < left + kRecordBytes) return;
+        std::memcpy(shared.raw, shared.raw + shared.raw_begin, left);
+        shared.raw_begin = 0;
+        shared.raw_end = static_cast<std::uint32_t>(left);
+        end = opening;
+    }
+    shared.filled = false;
+    append_raw(entry, std::min(end - shared.raw_end, kAheadTogether - left), MSG_DONTWAIT);
 }
 
 /// The kernel has no more for ever, and no record is left: authentic, cut off, or reset. Returns what the call returns.
@@ -187,6 +217,39 @@ std::size_t hand_out(Shared& shared, Pieces& to, bool peek) {
     return n;
 }
 
+/// The whole data records at the front that fit into the caller's buffer, for several threads to open.
+class Batch {
+public:
+    Batch(const Shared& shared, Pieces to) {
+        for (std::size_t at = shared.raw_begin; count_ < kMostTogether && shared.raw_end - at >= seal::kHeaderSize;) {
+            const auto header = seal::parse_header(shared.raw + at);
+            if (!header || header->type != seal::RecordType::data || header->size == 0) return;
+            const std::size_t whole = header->size + seal::kRecordOverhead;
+            if (shared.raw_end - at < whole || header->size > to.left()) return;
+            const std::size_t pieces = to.take(header->size, pieces_[count_]);
+            if (pieces == 0) return;
+            records_[count_] = {shared.raw + at, header->size, {pieces_[count_], pieces}};
+            at += whole;
+            ++count_;
+        }
+    }
+    Batch(const Batch&) = delete;
+    Batch& operator=(const Batch&) = delete;
+
+    std::span<const seal::ToOpen> records() const { return {records_, count_}; }
+    /// Bytes of plaintext in the first so many.
+    std::size_t size_of(std::size_t records) const {
+        std::size_t sum = 0;
+        for (std::size_t i = 0; i < records; ++i) sum += records_[i].size;
+        return sum;
+    }
+
+private:
+    iovec pieces_[kMostTogether][kMostPieces];
+    seal::ToOpen records_[kMostTogether];
+    std::size_t count_ = 0;
+};
+
 /// Hands out every whole record that is there, as far as the caller's buffer goes. False: the connection broke.
 bool hand_out_records(Process& process, Entry& entry, Pieces& to, std::size_t& got) {
     Shared& shared = *entry.shared;
@@ -209,6 +272,43 @@ bool hand_out_records(Process& process, Entry& entry, Pieces& to, std::size_t& g
     return true;
 }
 
+/// Opens the whole data records at the front by several threads, while this one reads on; nothing where that does not
+/// pay, or cannot be. False: the connection broke.
+bool open_together(Process& process, Entry& entry, Pieces& to, std::size_t& got) {
+    Shared& shared = *entry.shared;
+    if (shared.raw_end - shared.raw_begin < kRecordBytes) return true;
+    const Batch batch(shared, to);
+    const std::size_t all = batch.records().size();
+    const std::size_t bytes = batch.size_of(all);
+    const bool reads_on = shared.filled && to.left() > bytes;
+    if (bytes < kRecordBytes || (all == 1 && !reads_on)) return true;
+    const std::size_t opening = shared.raw_begin;
+    std::size_t opened = 0;
+    const auto done = entry.opener->open_several(batch.records(), opened, [&](std::size_t count, const auto& work) {
+        shared.raw_begin += static_cast<std::uint32_t>(batch.size_of(count) + count * seal::kRecordOverhead);
+        if (!reads_on) {
+            process.share(count, work);
+        } else {
+            process.share_beside([&] { read_beside(entry, opening); }, count, work);
+        }
+    });
+    if (shared.raw_begin == shared.raw_end) shared.raw_begin = shared.raw_end = 0;
+    to.skip(batch.size_of(opened));
+    got += batch.size_of(opened);
+    if (!done) broke(process, entry, EBADMSG, done.error().line);
+    return done.has_value();
+}
+
+/// As hand_out_records, with other threads' help.
+bool hand_out_together(Process& process, Entry& entry, Pieces& to, std::size_t& got) {
+    got += hand_out(*entry.shared.load(), to, false);
+    for (std::size_t before = got + 1; got != before;) {
+        before = got;
+        if (!open_together(process, entry, to, got)) return false;
+    }
+    return hand_out_records(process, entry, to, got);
+}
+
 /// MSG_PEEK: everything that is opened stays aside, so that it comes again.
 bool peek_records(Process& process, Entry& entry, Pieces& to, std::size_t& got) {
     Shared& shared = *entry.shared;
@@ -227,6 +327,57 @@ bool peek_records(Process& process, Entry& entry, Pieces& to, std::size_t& got) 
     }
     got = hand_out(shared, to, true);
     return true;
+}
+
+/// How what was received is handed out.
+enum class Way { alone, together, peek };
+
+// HOT PATH
+template <Way kWay>
+[[gnu::always_inline]] inline ssize_t take(Process& process, Entry& entry, Pieces& to, int flags) {
+    Shared& shared = *entry.shared.load();
+    const bool whole = (flags & MSG_WAITALL) != 0 && kWay != Way::peek;
+    std::size_t got = 0;
+    for (;;) {
+        if (shared.state.load(std::memory_order_relaxed) == State::failed) {
+            if (got > 0) break;
+            return failed_with(shared);
+        }
+        const bool good = kWay == Way::peek       ? peek_records(process, entry, to, got)
+                          : kWay == Way::together ? hand_out_together(process, entry, to, got)
+                                                  : hand_out_records(process, entry, to, got);
+        if (!good) {
+            if (got > 0) break;
+            return failed_with(shared);
+        }
+        if (to.left() == 0 || (kWay == Way::peek && got > 0)) break;
+        if (at_end(entry)) {
+            if (got > 0) break;
+            return ended(process, entry);
+        }
+        // More than was asked for is never waited for; but what the kernel already has belongs to this read.
+        if (got > 0 && !whole && !shared.filled) break;
+        const int wait = got > 0 && !whole ? MSG_DONTWAIT : flags;
+        const std::size_t n = kWay == Way::together && to.left() >= kWorthSharing
+                                  ? read_raw<kAheadTogether>(entry, wait)
+                                  : read_raw(entry, wait);
+        if (n == 0 && !kernel_done(shared)) {
+            if (got > 0) break;
+            const int error = errno;
+            shared.readable.store(false, std::memory_order_release);
+            errno = error;
+            return -1;
+        }
+    }
+    const int error = errno;
+    if (shared.plain_begin == shared.plain_end && shared.raw_begin == shared.raw_end && !kernel_done(shared) &&
+        !entry.opener->closed()) {
+        shared.readable.store(false, std::memory_order_release);
+    } else {
+        note_readable(process, entry);
+    }
+    errno = error;
+    return static_cast<ssize_t>(got);
 }
 
 }  // namespace
@@ -273,48 +424,14 @@ ssize_t receive(Process& process, Entry& entry, std::span<const iovec> to, int f
     Pieces pieces(to);
     if (pieces.left() == 0) return shared.readable.load() ? 0 : real::recv(entry.descriptor(), nullptr, 0, flags);
     if (shared.owing.load(std::memory_order_relaxed)) settle_debt(process, entry);
-    const bool peek = (flags & MSG_PEEK) != 0;
-    const bool whole = (flags & MSG_WAITALL) != 0 && !peek;
     const std::lock_guard guard(shared.receive_lock);
     if (!use.is_current() || !entry.contexts.load()) return closed_meanwhile();
-
-    std::size_t got = 0;
-    for (;;) {
-        if (shared.state.load(std::memory_order_relaxed) == State::failed) {
-            if (got > 0) break;
-            return failed_with(shared);
-        }
-        const bool good =
-            peek ? peek_records(process, entry, pieces, got) : hand_out_records(process, entry, pieces, got);
-        if (!good) {
-            if (got > 0) break;
-            return failed_with(shared);
-        }
-        if (pieces.left() == 0 || (peek && got > 0)) break;
-        if (at_end(entry)) {
-            if (got > 0) break;
-            return ended(process, entry);
-        }
-        // More than was asked for is never waited for; but what the kernel already has belongs to this read.
-        if (got > 0 && !whole && !shared.filled) break;
-        const int wait = got > 0 && !whole ? MSG_DONTWAIT : flags;
-        if (read_raw(entry, wait) == 0 && !kernel_done(shared)) {
-            if (got > 0) break;
-            const int error = errno;
-            shared.readable.store(false, std::memory_order_release);
-            errno = error;
-            return -1;
-        }
+    if ((flags & MSG_PEEK) != 0) [[unlikely]]
+        return take<Way::peek>(process, entry, pieces, flags);
+    if (pieces.left() >= kWorthSharing && process.has_workers()) [[unlikely]] {
+        return take<Way::together>(process, entry, pieces, flags);
     }
-    const int error = errno;
-    if (shared.plain_begin == shared.plain_end && shared.raw_begin == shared.raw_end && !kernel_done(shared) &&
-        !entry.opener->closed()) {
-        shared.readable.store(false, std::memory_order_release);
-    } else {
-        note_readable(process, entry);
-    }
-    errno = error;
-    return static_cast<ssize_t>(got);
+    return take<Way::alone>(process, entry, pieces, flags);
 }
 
 bool verify_readable(Process& process, Entry& entry) {

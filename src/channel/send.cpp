@@ -11,6 +11,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/secret.hpp"
 #include "channel/connection.hpp"
@@ -25,6 +26,8 @@ namespace {
 // A long write begins with a small record, sent by itself, so that the receiver has something to open early; then a
 // call for every two records, since each call walks the whole network stack.
 constexpr std::size_t kFirstBytes = 32 * 1024;
+constexpr std::size_t kWorthSharing =
+    128 * 1024;  // bytes of a write: of less, another thread is woken too late to help
 constexpr std::size_t kMostPieces = 64;
 constexpr int kExitPatienceMs = 5000;  // for a full kernel when the process ends
 
@@ -36,6 +39,10 @@ bool flush(Entry& entry, int flags) {
             real::send(entry.descriptor(), shared.out + shared.out_begin, shared.out_end - shared.out_begin, flags);
         if (n < 0) return false;
         shared.out_begin += static_cast<std::uint32_t>(n);
+        if (shared.ahead_end != 0 && shared.out_begin == shared.out_end) [[unlikely]] {
+            shared.out_begin = std::exchange(shared.ahead_begin, 0);
+            shared.out_end = std::exchange(shared.ahead_end, 0);
+        }
     }
     shared.out_begin = shared.out_end = 0;
     return true;
@@ -73,6 +80,14 @@ std::size_t keep_early(const Use& use, std::span<const iovec> from) {
     return size;
 }
 
+/// Ends the connection. False with errno.
+bool cannot_seal(Process& process, Entry& entry, const Error& error) {
+    break_connection(process, entry, error.code, std::string("to ") + entry.shared.load()->peer + ": " + error.line,
+                     true);
+    errno = error.code;
+    return false;
+}
+
 /// Seals the next bytes, at most `most`, as one record behind what waits. False with errno: the connection is broken.
 bool seal_next(Process& process, Entry& entry, Pieces& pieces, std::size_t most) {
     Shared& shared = *entry.shared;
@@ -86,14 +101,112 @@ bool seal_next(Process& process, Entry& entry, Pieces& pieces, std::size_t most)
         count = 1;
     }
     const auto sealed = entry.sealer->seal({in, count}, size, shared.out + shared.out_end);
-    if (!sealed) {
-        break_connection(process, entry, sealed.error().code,
-                         std::string("to ") + shared.peer + ": " + sealed.error().line, true);
-        errno = sealed.error().code;
-        return false;
-    }
+    if (!sealed) return cannot_seal(process, entry, sealed.error());
     shared.out_end += static_cast<std::uint32_t>(*sealed);
     return true;
+}
+
+/// The next records of a long write, for several threads to seal; as they would be one after the other.
+class Batch {
+public:
+    /// None where it takes more pieces of the caller's than seal_next would take uncopied.
+    Batch(Pieces from, std::uint8_t* out) {
+        while (from.left() > 0 && count_ < kBatchRecords) {
+            const std::size_t size = std::min(from.left(), kRecordBytes);
+            const std::size_t pieces = from.take(size, pieces_[count_]);
+            if (pieces == 0) return;
+            records_[count_] = {{pieces_[count_], pieces}, size, out};
+            out += size + seal::kRecordOverhead;
+            ++count_;
+        }
+    }
+    Batch(const Batch&) = delete;
+    Batch& operator=(const Batch&) = delete;
+
+    std::span<const seal::ToSeal> records() const { return {records_, count_}; }
+    /// Bytes of plaintext in the first so many.
+    std::size_t size_of(std::size_t records) const {
+        std::size_t sum = 0;
+        for (std::size_t i = 0; i < records; ++i) sum += records_[i].size;
+        return sum;
+    }
+
+private:
+    iovec pieces_[kBatchRecords][kMostPieces];
+    seal::ToSeal records_[kBatchRecords];
+    std::size_t count_ = 0;
+};
+
+/// Tells the caller of what was sent before the kernel took no more, or is owed; -1 with errno if nothing is.
+ssize_t stopped(Process& process, Entry& entry, std::size_t sent, std::size_t owed) {
+    if (note_loss(*entry.shared.load())) return sent > 0 ? static_cast<ssize_t>(sent) : -1;
+    owe(process, entry, true);
+    return static_cast<ssize_t>(sent + owed);
+}
+
+/// One thread's way.
+ssize_t transmit_alone(Process& process, Entry& entry, Pieces& pieces, int how) {
+    const std::size_t all = pieces.left();
+    std::size_t done = 0;
+    while (pieces.left() > 0) {
+        const std::size_t before = pieces.left();
+        const bool begins = done == 0 && all > kFirstBytes;
+        bool good = seal_next(process, entry, pieces, begins ? kFirstBytes : kRecordBytes);
+        if (good && !begins && pieces.left() > 0) good = seal_next(process, entry, pieces, kRecordBytes);
+        if (!good) return -1;
+        if (!flush(entry, how)) return stopped(process, entry, done, before - pieces.left());
+        done += before - pieces.left();
+    }
+    return static_cast<ssize_t>(done);
+}
+
+/// Several threads' way: the next records are sealed while the kernel takes those before them, in the other half of
+/// what is sealed.
+ssize_t transmit_together(Process& process, Entry& entry, Pieces& pieces, int how) {
+    Shared& shared = *entry.shared;
+    if (!seal_next(process, entry, pieces, kFirstBytes)) return -1;
+    std::size_t done = 0;
+    std::size_t sealed = kFirstBytes;
+    for (;;) {
+        const std::size_t place = shared.out_begin < kBatchCapacity ? kBatchCapacity : 0;
+        const Batch batch(pieces, shared.out + place);
+        bool sent = false;
+        int error = 0;
+        const auto send = [&] {
+            sent = flush(entry, how);
+            error = errno;
+        };
+        const auto next = entry.sealer->seal_several(
+            batch.records(), [&](std::size_t count, const auto& work) { process.share_beside(send, count, work); });
+        if (!next) {
+            cannot_seal(process, entry, next.error());
+            return -1;
+        }
+        if (*next == 0) send();
+        const std::size_t size = batch.size_of(*next);
+        const std::size_t end = place + size + *next * seal::kRecordOverhead;
+        pieces.skip(size);
+        if (!sent) {
+            if (*next > 0) {
+                shared.ahead_begin = static_cast<std::uint32_t>(place);
+                shared.ahead_end = static_cast<std::uint32_t>(end);
+            }
+            errno = error;
+            return stopped(process, entry, done, sealed + size);
+        }
+        done += sealed;
+        if (pieces.left() == 0 && *next == 0) return static_cast<ssize_t>(done);
+        if (*next > 0) {
+            shared.out_begin = static_cast<std::uint32_t>(place);
+            shared.out_end = static_cast<std::uint32_t>(end);
+            sealed = size;
+            continue;
+        }
+        // The end of a key, or too many pieces.
+        const std::size_t before = pieces.left();
+        if (!seal_next(process, entry, pieces, kRecordBytes)) return -1;
+        sealed = before - pieces.left();
+    }
 }
 
 ssize_t pipe_broken(int flags) {
@@ -134,21 +247,8 @@ ssize_t transmit(Process& process, Entry& entry, std::span<const iovec> from, in
         owe(process, entry, false);
     }
 
-    std::size_t done = 0;
-    while (pieces.left() > 0) {
-        const std::size_t before = pieces.left();
-        const bool begins = done == 0 && all > kFirstBytes;
-        bool good = seal_next(process, entry, pieces, begins ? kFirstBytes : kRecordBytes);
-        if (good && !begins && pieces.left() > 0) good = seal_next(process, entry, pieces, kRecordBytes);
-        if (!good) return -1;
-        if (!flush(entry, how)) {
-            if (note_loss(shared)) return done > 0 ? static_cast<ssize_t>(done) : -1;
-            owe(process, entry, true);
-            return static_cast<ssize_t>(done + before - pieces.left());
-        }
-        done += before - pieces.left();
-    }
-    return static_cast<ssize_t>(done);
+    if (all >= kWorthSharing && process.has_workers()) return transmit_together(process, entry, pieces, how);
+    return transmit_alone(process, entry, pieces, how);
 }
 
 bool settle_debt(Process& process, Entry& entry) {
@@ -173,8 +273,7 @@ void send_early(Process& process, Entry& entry) {
     wipe(shared.plain, shared.early_size);
     shared.early_size = 0;
     if (!sealed) {
-        break_connection(process, entry, sealed.error().code,
-                         std::string("to ") + shared.peer + ": " + sealed.error().line, true);
+        cannot_seal(process, entry, sealed.error());
         return;
     }
     shared.out_begin = 0;

@@ -12,8 +12,9 @@
 #include <utility>
 
 #include "comm/agreement_peers.hpp"
-#include "comm/rank_threads.hpp"
+#include "comm/hardware_threads.hpp"
 #include "comm/tuned.hpp"
+#include "engine/rank_threads.hpp"
 #include "keys/agreement.hpp"
 #include "keys/job_key.hpp"
 
@@ -199,13 +200,15 @@ void Layer::make_ways() {
     mpi.Comm_create(MPI_COMM_WORLD, group, &own_traffic_);
     mpi.Comm_set_errhandler(own_traffic_, MPI_ERRORS_RETURN);
     mpi.Group_free(&group);
-    RankThreads rank_threads(settings_.threads, threads_);
+    const std::size_t program =
+        engine::program_threads(config::openmp_threads(config::process_environment()), threads_);
+    engine::RankThreads rank_threads(settings_.threads, program, engine::HardwareThreads::of_this_thread());
     const int mine[] = {threads_ ? 1 : 0, rank_threads.must_ask() ? 1 : 0};
     int any[] = {0, 0};
     mpi.Allreduce(mine, any, static_cast<int>(std::size(any)), MPI_INT, MPI_MAX, ways_.comm);
     threads_somewhere_ = any[0] != 0;
     if (threads_somewhere_) world->nodes(mpi);
-    if (any[1] != 0) rank_threads.ask(mpi, ways_.comm);
+    if (any[1] != 0) rank_threads.share_with(ranks_of_node(mpi, ways_.comm, rank_threads.own()));
     make_workers(rank_threads.workers());
     int* most = nullptr;
     int known = 0;

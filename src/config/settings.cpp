@@ -402,6 +402,34 @@ std::optional<int> number_in(const Environment& environment, std::initializer_li
     return std::nullopt;
 }
 
+/// Of a list as Slurm writes it, "2(x3),1" (2 tasks on each of three nodes, 1 on the fourth), that of one node.
+std::optional<int> tasks_of_node(std::string_view list, int node) {
+    while (!list.empty()) {
+        const std::string_view entry = list.substr(0, list.find(','));
+        list.remove_prefix(std::min(entry.size() + 1, list.size()));
+        const char* const end = entry.data() + entry.size();
+        int tasks = 0;
+        auto [at, error] = std::from_chars(entry.data(), end, tasks);
+        if (error != std::errc{}) return std::nullopt;
+        int nodes = 1;
+        if (at != end) {
+            if (!std::string_view(at, end).starts_with("(x")) return std::nullopt;
+            const auto [stop, wrong] = std::from_chars(at + 2, end, nodes);
+            if (wrong != std::errc{} || std::string_view(stop, end) != ")") return std::nullopt;
+        }
+        if (node < nodes) return tasks;
+        node -= nodes;
+    }
+    return std::nullopt;
+}
+
+std::optional<int> node_ranks(const Environment& environment) {
+    if (const auto told = number_in(environment, {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"})) return told;
+    const auto tasks = environment("SLURM_STEP_TASKS_PER_NODE");
+    const auto node = number_in(environment, {"SLURM_NODEID"});
+    return tasks && node ? tasks_of_node(*tasks, *node) : std::nullopt;
+}
+
 }  // namespace
 
 bool PlaintextPeer::matches(const std::uint8_t (&peer)[16], std::uint16_t peer_port) const {
@@ -523,8 +551,23 @@ Process identify(const Environment& environment) {
         process.rank = number_in(environment, {"SLURM_PROCID"});
         if (process.rank && !process.ranks) process.ranks = number_in(environment, {"SLURM_NTASKS"});
     }
+    if (process.rank) process.node_ranks = node_ranks(environment);
     process.role = process.rank ? "rank" : launcher ? "launcher" : "process";
     return process;
+}
+
+std::size_t openmp_threads(const Environment& environment) {
+    constexpr std::size_t kMost = 4096;  // more than any node has
+    const std::string text = environment("OMP_NUM_THREADS").value_or("");
+    std::size_t all = 0;
+    for (const char *at = text.data(), *const end = at + text.size(); at < end;) {
+        std::size_t level = 0;
+        const auto [stop, error] = std::from_chars(at, end, level);
+        if (error != std::errc{} || level == 0) return 0;
+        all = std::min(std::max(all, std::size_t{1}) * std::min(level, kMost), kMost);
+        at = stop == end ? end : stop + 1;
+    }
+    return all;
 }
 
 std::string cipher_warning(const Settings& settings, const Process& process) {

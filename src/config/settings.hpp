@@ -98,8 +98,13 @@ struct Process {
     std::optional<int> rank;  // PMIX_RANK, OMPI_COMM_WORLD_RANK, PMI_RANK, SLURM_PROCID
     std::optional<int> ranks;
     std::string role;  // "rank", "launcher" (CRYPTMPI_INTERNAL_ROLE), "process"
+    // Ranks of its node: OMPI_COMM_WORLD_LOCAL_SIZE, MPI_LOCALNRANKS, SLURM_STEP_TASKS_PER_NODE
+    std::optional<int> node_ranks = {};
 };
 Process identify(const Environment& environment);
+
+/// OMP_NUM_THREADS, a number for each level of nesting, multiplied. 0: it says nothing.
+std::size_t openmp_threads(const Environment& environment);
 
 /// What is to be said once a job of its cipher, by this process; empty: nothing, or another process says it.
 std::string cipher_warning(const Settings& settings, const Process& process);

@@ -26,10 +26,10 @@ Set empty_set() {
 
 }  // namespace
 
-HardwareThreads HardwareThreads::of_this_thread() {
+HardwareThreads HardwareThreads::of_thread(pid_t thread) {
     HardwareThreads found;
     const Set set = empty_set();
-    if (!set || sched_getaffinity(0, kSetSize, set.get()) != 0) return found;
+    if (!set || sched_getaffinity(thread, kSetSize, set.get()) != 0) return found;
     for (std::size_t number = 0; number < kMostHardwareThreads; ++number) {
         if (CPU_ISSET_S(number, kSetSize, set.get())) found.add(number);
     }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <pthread.h>
+#include <sys/types.h>
 
 #include <array>
 #include <cstddef>
@@ -18,7 +19,9 @@ public:
     /// None.
     HardwareThreads() = default;
     /// Those that the calling thread may run on; none where the system does not say.
-    static HardwareThreads of_this_thread();
+    static HardwareThreads of_this_thread() { return of_thread(0); }
+    /// Those of another, by the system's number; of a process, its first thread has the process's.
+    static HardwareThreads of_thread(pid_t thread);
 
     std::size_t count() const;
     bool has(std::size_t number) const { return in_[number] != 0; }

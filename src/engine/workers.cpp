@@ -71,7 +71,7 @@ public:
     bool is_parents() const { return getpid() != process_; }
 
     bool others_rest() const { return rests_left_.load(std::memory_order_relaxed) != 0; }
-    void run(std::size_t pieces, Work work);
+    void run(std::size_t pieces, Work work, Own own);
 
 private:
     struct Call {
@@ -89,8 +89,8 @@ private:
     static void* begin(void* start);
     void serve(std::size_t thread);
 
-    void share(std::size_t pieces, Work work);
-    void announce(const Call& call);
+    void share(std::size_t pieces, Work work, Own own);
+    void announce(const Call& call, std::size_t others);
     std::size_t take_pieces(const Call& call, std::size_t thread);
     void wait_for_others(const Call& call);
     void judge(Clock::duration taken, Clock::duration own, std::size_t own_amount);
@@ -175,23 +175,30 @@ void Workers::Crew::serve(std::size_t thread) {
     }
 }
 
-void Workers::Crew::run(std::size_t pieces, Work work) {
-    const bool own = !is_parents() && !busy_.test_and_set(std::memory_order_acquire);
-    if (own && pieces > 1 && !others_rest()) {
-        share(pieces, work);
+void Workers::Crew::run(std::size_t pieces, Work work, Own own) {
+    const bool ours = !is_parents() && !busy_.test_and_set(std::memory_order_acquire);
+    const std::size_t for_others = own.call == nullptr && pieces > 0 ? pieces - 1 : pieces;
+    if (ours && for_others > 0 && !others_rest()) {
+        share(pieces, work, own);
     } else {
+        if (own.call != nullptr) own.call(own.at);
         for (std::size_t piece = 0; piece < pieces; ++piece) work.call(work.at, piece, 0);
-        if (own && others_rest()) --rests_left_;
+        if (ours && others_rest()) --rests_left_;
     }
-    if (own) busy_.clear(std::memory_order_release);
+    if (ours) busy_.clear(std::memory_order_release);
 }
 
-void Workers::Crew::share(std::size_t pieces, Work work) {
+void Workers::Crew::share(std::size_t pieces, Work work, Own own) {
     const bool first = !started_;
     if (first) start();
     const Call call{call_.number + 1, pieces, work};
-    const auto began = Clock::now();
-    announce(call);
+    auto began = Clock::now();
+    announce(call, own.call == nullptr ? pieces - 1 : pieces);
+    if (own.call != nullptr) {
+        const auto before = Clock::now();
+        own.call(own.at);
+        began += Clock::now() - before;  // alone, it would have taken that, too
+    }
     const std::size_t own_amount = take_pieces(call, 0);
     const auto own_end = Clock::now();
     wait_for_others(call);
@@ -199,7 +206,8 @@ void Workers::Crew::share(std::size_t pieces, Work work) {
     if (settings_.rest_when_late && !first) judge(Clock::now() - began, own_end - began, own_amount);
 }
 
-void Workers::Crew::announce(const Call& call) {
+/// To so many of the others as there is work for.
+void Workers::Crew::announce(const Call& call, std::size_t others) {
     finished_.store(0, std::memory_order_relaxed);
     amount_.store(0, std::memory_order_relaxed);
     {
@@ -207,7 +215,7 @@ void Workers::Crew::announce(const Call& call) {
         call_ = call;
         next_.store(first_ticket(call.number), std::memory_order_release);
     }
-    const std::size_t wanted = std::min(call.pieces - 1, threads_.size());
+    const std::size_t wanted = std::min(others, threads_.size());
     if (wanted == threads_.size()) {
         called_.notify_all();
         return;
@@ -268,8 +276,8 @@ std::size_t Workers::ready() const {
     return crew_ && !crew_->others_rest() ? threads_ : 1;
 }
 
-void Workers::run_shared(std::size_t pieces, Work work) {
-    crew_->run(pieces, work);
+void Workers::run_shared(std::size_t pieces, Work work, Own own) {
+    crew_->run(pieces, work, own);
 }
 
 }  // namespace cryptmpi::engine

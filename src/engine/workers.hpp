@@ -46,9 +46,18 @@ public:
             for (std::size_t piece = 0; piece < pieces; ++piece) static_cast<void>(work(piece, std::size_t{0}));
             return;
         }
-        run_shared(pieces, {&work, [](const void* at, std::size_t piece, std::size_t thread) -> std::size_t {
-                                return (*static_cast<const Work*>(at))(piece, thread);
-                            }});
+        run_shared(pieces, called(work), {});
+    }
+
+    /// The same, but the caller first does what is for it alone: the others begin with the pieces meanwhile.
+    template <class Work, class Own>
+    void run_beside(const Own& own, std::size_t pieces, const Work& work) {
+        if (!crew_) {
+            own();
+            for (std::size_t piece = 0; piece < pieces; ++piece) static_cast<void>(work(piece, std::size_t{0}));
+            return;
+        }
+        run_shared(pieces, called(work), {&own, [](const void* at) { (*static_cast<const Own*>(at))(); }});
     }
 
 private:
@@ -60,7 +69,17 @@ private:
         const void* at = nullptr;
         std::size_t (*call)(const void* at, std::size_t piece, std::size_t thread) = nullptr;
     };
-    void run_shared(std::size_t pieces, Work work);
+    struct Own {
+        const void* at = nullptr;
+        void (*call)(const void* at) = nullptr;  // null: there is nothing
+    };
+    template <class Pieces>
+    static Work called(const Pieces& work) {
+        return {&work, [](const void* at, std::size_t piece, std::size_t thread) -> std::size_t {
+                    return (*static_cast<const Pieces*>(at))(piece, thread);
+                }};
+    }
+    void run_shared(std::size_t pieces, Work work, Own own);
 
     std::size_t threads_ = 1;
     std::unique_ptr<Crew, EndCrew> crew_;

@@ -51,6 +51,7 @@ struct Part {
     std::uint64_t sealed_connections = 0;
     std::uint64_t sealed_bytes_sent = 0, sealed_bytes_received = 0;  // of plaintext
     std::uint64_t sealed_records_sent = 0, sealed_records_received = 0;
+    std::uint64_t records_by_workers = 0;  // of all these, those that another thread than the caller's sealed or opened
     Sizes sizes_sent,
         sizes_received;  // of messages and of blocks of collective operations; the channel layer sees none
     std::uint64_t native_connections =

@@ -101,6 +101,17 @@ Result<void> RecordKey::share_among_threads() {
     return {};
 }
 
+BriefContexts::~BriefContexts() {
+    for (void* const other : others_) key_.aead_->destroy(other);
+}
+
+void* BriefContexts::of(std::size_t thread) {
+    if (thread == 0) return key_.context();
+    void*& own = others_[thread - 1];
+    if (own == nullptr) own = key_.aead_->create(static_cast<int>(key_.suite_), key_.key_->data());
+    return own;
+}
+
 Result<void> ratchet(const cryptmpi_kex& kex, std::uint8_t secret[kSecretSize]) {
     Secret<kSecretSize> next;
     if (auto done = expand(kex, secret, "next", next.data(), kSecretSize); !done) {

@@ -23,7 +23,7 @@ struct Crypto {
     const cryptmpi_aead* aead = nullptr;
     const cryptmpi_kex* kex = nullptr;
     aead::Suite suite = aead::Suite::aes_256_gcm;
-    std::size_t threads = 1;  // that work with one key at the same time: on segments
+    std::size_t threads = 1;  // that work with one key at the same time: on segments, on records of a stream
 };
 
 /// HKDF-Expand (RFC 5869) with SHA-256; `info` is the protocol's name and version followed by `label`. size <= 64.
@@ -48,6 +48,8 @@ public:
     Result<void> share_among_threads();
     /// A context is for one thread at a time: that of `thread`, below the number of threads; 0 has context().
     void* context_of(std::size_t thread) const { return thread == 0 ? context_ : others_[thread - 1]; }
+    /// That work with it at the same time.
+    std::size_t threads() const { return threads_; }
     /// nonce = base xor (zeros, counter big endian), as in RFC 8446, section 5.3; as long as the suite's nonces, and
     /// zeros behind it.
     void nonce(std::uint64_t counter, std::uint8_t out[kNonceRoom]) const { nonce(0, counter, out); }
@@ -61,16 +63,34 @@ public:
     }
 
 private:
+    friend class BriefContexts;
     using CipherKey = Secret<32>;
 
     const cryptmpi_aead* aead_ = nullptr;
     void* context_ = nullptr;
     std::vector<void*> others_;
-    std::unique_ptr<CipherKey> key_;  // until the other threads have their contexts; null where there are none
+    std::unique_ptr<CipherKey> key_;  // until the other threads have contexts that stay; null where there are none
     std::size_t threads_ = 1;
     aead::Suite suite_ = aead::Suite::aes_256_gcm;
     std::size_t nonce_size_ = kNonceRoom;
     std::uint8_t base_[kNonceRoom] = {};
+};
+
+/// The threads' contexts for one piece of work, where keeping them with each key would be too many: each thread makes
+/// its own when it has something to do, and none outlives the work. `key` does.
+class BriefContexts {
+public:
+    explicit BriefContexts(const RecordKey& key) : key_(key), others_(key.threads() - 1) {}
+    BriefContexts(const BriefContexts&) = delete;
+    BriefContexts& operator=(const BriefContexts&) = delete;
+    ~BriefContexts();
+
+    /// By that thread, below the key's number of threads. Null: the crypto module has none.
+    void* of(std::size_t thread);
+
+private:
+    const RecordKey& key_;
+    std::vector<void*> others_;
 };
 
 /// Replaces `secret` by the next epoch's; the old one cannot be computed from the new one.

@@ -25,6 +25,14 @@ std::size_t total(std::span<const iovec> pieces) {
     return sum;
 }
 
+void wipe_all(std::span<const iovec> pieces) {
+    for (const iovec& piece : pieces) {
+        if (piece.iov_len != 0) {
+            wipe(piece.iov_base, piece.iov_len);
+        }
+    }
+}
+
 /// Whether one more record has its place under this epoch's key. Only the rekey record may take the last place.
 bool fits(const DirectionState& state, const Limits& limits, RecordType type, std::size_t size) {
     const std::uint64_t places = type == RecordType::rekey ? 1 : 2;
@@ -33,6 +41,30 @@ bool fits(const DirectionState& state, const Limits& limits, RecordType type, st
 
 bool ends_direction(RecordType type) {
     return type == RecordType::close || type == RecordType::reset;
+}
+
+/// One record, under that number.
+// HOT PATH
+[[gnu::always_inline]] inline bool seal_record(const cryptmpi_aead& aead, const RecordKey& key, void* context,
+                                               std::uint64_t counter, RecordType type, std::span<const iovec> in,
+                                               std::size_t size, std::uint8_t* out) {
+    std::uint8_t nonce[kNonceRoom];
+    key.nonce(counter, nonce);
+    write_header(type, size, out);
+    std::uint8_t* const body = out + kHeaderSize;
+    return aead.seal(context, nonce, out, kHeaderSize, in.data(), in.size(), body, body + size) == CRYPTMPI_OK;
+}
+
+/// The same, back. False: `out` holds zeros.
+// HOT PATH
+[[gnu::always_inline]] inline bool open_record(const cryptmpi_aead& aead, const RecordKey& key, void* context,
+                                               std::uint64_t counter, const std::uint8_t* record, std::size_t size,
+                                               std::span<const iovec> out) {
+    std::uint8_t nonce[kNonceRoom];
+    key.nonce(counter, nonce);
+    const std::uint8_t* const body = record + kHeaderSize;
+    return aead.open(context, nonce, record, kHeaderSize, body, size, out.data(), out.size(), body + size) ==
+           CRYPTMPI_OK;
 }
 
 bool is_first(const DirectionState& state) {
@@ -154,18 +186,40 @@ Result<void> StreamSealer::seal_one(RecordType type, std::span<const iovec> in, 
     const std::uint64_t counter = state_->counter++;
     state_->bytes += size;
     note_nonce(*key_, 0, counter);
-
-    std::uint8_t nonce[kNonceRoom];
-    (*key_).nonce(counter, nonce);
-    write_header(type, size, out);
-    std::uint8_t* const body = out + kHeaderSize;
-    if (crypto_.aead->seal((*key_).context(), nonce, out, kHeaderSize, in.data(), in.size(), body, body + size) !=
-        CRYPTMPI_OK) [[unlikely]] {
-        return give_up({"seal: the crypto module failed to encrypt a record", EIO});
+    if (!seal_record(*crypto_.aead, *key_, (*key_).context(), counter, type, in, size, out)) [[unlikely]] {
+        return give_up();
     }
     ++counters_.records;
     counters_.bytes += size;
     return {};
+}
+
+bool StreamSealer::seal_as(std::uint64_t counter, void* context, const ToSeal& record) const {
+    return seal_record(*crypto_.aead, *key_, context, counter, RecordType::data, record.in, record.size, record.out);
+}
+
+std::size_t StreamSealer::take_numbers(std::span<const ToSeal> records) {
+    if (state_->closed != 0 || state_->failed != 0 || !key_.refresh(crypto_, *state_)) return 0;
+    std::size_t count = 0;
+    for (const ToSeal& record : records) {
+        const bool good = record.size <= kMaxPlaintext && total(record.in) == record.size;
+        if (!good || !fits(*state_, limits_, RecordType::data, record.size)) break;
+        // As in seal_one: whatever happens now, nobody seals with it again.
+        note_nonce(*key_, 0, state_->counter);
+        ++state_->counter;
+        state_->bytes += record.size;
+        ++count;
+    }
+    return count;
+}
+
+void StreamSealer::note_sealed(std::span<const ToSeal> records) {
+    counters_.records += records.size();
+    for (const ToSeal& record : records) counters_.bytes += record.size;
+}
+
+tl::unexpected<Error> StreamSealer::give_up() {
+    return give_up({"seal: the crypto module failed to encrypt a record", EIO});
 }
 
 tl::unexpected<Error> StreamSealer::give_up(Error error) {
@@ -204,18 +258,10 @@ Result<RecordType> StreamOpener::open(const std::uint8_t* record, std::span<cons
         return refuse(out, std::move(done.error().line));
     }
 
-    std::uint8_t nonce[kNonceRoom];
-    (*key_).nonce(state_->counter, nonce);
-    const std::uint8_t* const body = record + kHeaderSize;
-    if (crypto_.aead->open((*key_).context(), nonce, record, kHeaderSize, body, size, out.data(), out.size(),
-                           body + size) != CRYPTMPI_OK) [[unlikely]] {
-        return refuse(out, "record " + std::to_string(state_->counter) + " of epoch " + std::to_string(state_->epoch) +
-                               " does not open: altered, dropped, repeated or moved on the way");
+    if (!open_record(*crypto_.aead, *key_, (*key_).context(), state_->counter, record, size, out)) [[unlikely]] {
+        return does_not_open(out);
     }
-    ++state_->counter;
-    state_->bytes += size;
-    ++counters_.records;
-    counters_.bytes += size;
+    note_opened(size);
     if (type == RecordType::data) [[likely]] {
         return type;
     }
@@ -233,12 +279,49 @@ Result<RecordType> StreamOpener::open(const std::uint8_t* record, std::span<cons
     return type;
 }
 
-tl::unexpected<Error> StreamOpener::refuse(std::span<const iovec> out, std::string line) {
-    for (const iovec& piece : out) {
-        if (piece.iov_len != 0) {
-            wipe(piece.iov_base, piece.iov_len);
-        }
+bool StreamOpener::open_as(std::uint64_t counter, void* context, const ToOpen& record) const {
+    return open_record(*crypto_.aead, *key_, context, counter, record.record, record.size, record.out);
+}
+
+void StreamOpener::note_opened(std::size_t size) {
+    ++state_->counter;
+    state_->bytes += size;
+    ++counters_.records;
+    counters_.bytes += size;
+}
+
+std::size_t StreamOpener::may_follow(std::span<const ToOpen> records) {
+    if (state_->closed != 0 || state_->failed != 0 || !key_.refresh(crypto_, *state_)) return 0;
+    DirectionState ahead{};
+    ahead.counter = state_->counter;
+    ahead.bytes = state_->bytes;
+    std::size_t number = 0;
+    for (const ToOpen& record : records) {
+        const auto header = parse_header(record.record);
+        const bool good = header && header->type == RecordType::data && header->size == record.size &&
+                          total(record.out) == record.size;
+        if (!good || !fits(ahead, limits_, RecordType::data, record.size)) break;
+        ++ahead.counter;
+        ahead.bytes += record.size;
+        ++number;
     }
+    return number;
+}
+
+Result<void> StreamOpener::settle(std::span<const ToOpen> records, std::size_t opened) {
+    for (const ToOpen& record : records.first(opened)) note_opened(record.size);
+    if (opened == records.size()) return {};
+    for (const ToOpen& record : records.subspan(opened + 1)) wipe_all(record.out);
+    return does_not_open(records[opened].out);
+}
+
+tl::unexpected<Error> StreamOpener::does_not_open(std::span<const iovec> out) {
+    return refuse(out, "record " + std::to_string(state_->counter) + " of epoch " + std::to_string(state_->epoch) +
+                           " does not open: altered, dropped, repeated or moved on the way");
+}
+
+tl::unexpected<Error> StreamOpener::refuse(std::span<const iovec> out, std::string line) {
+    wipe_all(out);
     state_->failed = 1;
     wipe(state_->secret, kSecretSize);
     key_.forget();

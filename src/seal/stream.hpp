@@ -10,8 +10,11 @@
 
 #include <sys/uio.h>
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include "base/result.hpp"
 #include "seal/constants.hpp"
@@ -67,6 +70,21 @@ private:
     std::uint64_t epoch_ = kNone;
 };
 
+/// One of several records that are sealed together: `size` bytes, the concatenation of `in`, to size + kRecordOverhead
+/// bytes at `out`.
+struct ToSeal {
+    std::span<const iovec> in;
+    std::size_t size;
+    std::uint8_t* out;
+};
+
+/// One of several data records that are opened together: whole, of kRecordOverhead + `size` bytes.
+struct ToOpen {
+    const std::uint8_t* record;
+    std::size_t size;
+    std::span<const iovec> out;
+};
+
 class StreamSealer {
 public:
     StreamSealer(const Crypto& crypto, DirectionState& state) : StreamSealer(crypto, state, limits_of(crypto.suite)) {}
@@ -78,6 +96,13 @@ public:
     /// kRecordOverhead. Errors: EPIPE after the close record; EIO when the module failed, then and ever after.
     Result<std::size_t> seal(std::span<const iovec> in, std::size_t size, std::uint8_t* out);
 
+    /// Seals several data records by several threads: share(count, work) has to call work(i, thread) once for each i
+    /// below `count`, on any threads, of which no two have one number at the same time, all below Crypto::threads; it
+    /// returns what was done. Returns how many records these were, from the first on: no more than this key may seal,
+    /// perhaps none, and then there is no call; seal() goes on from there, and has the errors. Errors: EIO, as seal().
+    template <class Share>
+    Result<std::size_t> seal_several(std::span<const ToSeal> records, const Share& share);
+
     /// Seals an empty confirm, close or reset record; at most 2 * kRecordOverhead bytes. A confirm can only be the
     /// first record of its direction. The close and the reset record wipe the direction's secret.
     Result<std::size_t> seal_control(RecordType type, std::uint8_t* out);
@@ -87,7 +112,12 @@ public:
 private:
     Result<std::size_t> seal_next(RecordType type, std::span<const iovec> in, std::size_t size, std::uint8_t* out);
     Result<void> seal_one(RecordType type, std::span<const iovec> in, std::size_t size, std::uint8_t* out);
+    /// Takes the numbers of as many of the records as come next; theirs are the last ones before the state's.
+    std::size_t take_numbers(std::span<const ToSeal> records);
+    bool seal_as(std::uint64_t counter, void* context, const ToSeal& record) const;
+    void note_sealed(std::span<const ToSeal> records);
     tl::unexpected<Error> give_up(Error error);
+    tl::unexpected<Error> give_up();
 
     Crypto crypto_;
     DirectionState* state_;
@@ -106,12 +136,24 @@ public:
     /// key used past its limit. After an error `out` holds zeros and nothing opens any more.
     Result<RecordType> open(const std::uint8_t* record, std::span<const iovec> out);
 
+    /// Opens several data records by several threads, as StreamSealer::seal_several seals them: perhaps none, and then
+    /// open() goes on. After an error the first `opened` of them are there, and of the others there are zeros.
+    template <class Share>
+    Result<void> open_several(std::span<const ToOpen> records, std::size_t& opened, const Share& share);
+
     /// A close or reset record has been opened: the end of the stream is authentic.
     bool closed() const { return state_->closed != 0; }
     bool reset() const { return state_->closed == static_cast<std::uint8_t>(RecordType::reset); }
     const StreamCounters& counters() const { return counters_; }
 
 private:
+    /// How many of the records may come next under this key.
+    std::size_t may_follow(std::span<const ToOpen> records);
+    bool open_as(std::uint64_t counter, void* context, const ToOpen& record) const;
+    void note_opened(std::size_t size);
+    /// Counts those before the first that failed, and refuses that one and all after it.
+    Result<void> settle(std::span<const ToOpen> records, std::size_t opened);
+    tl::unexpected<Error> does_not_open(std::span<const iovec> out);
     tl::unexpected<Error> refuse(std::span<const iovec> out, std::string line);
 
     Crypto crypto_;
@@ -120,5 +162,51 @@ private:
     EpochKey key_;
     StreamCounters counters_;
 };
+
+template <class Share>
+Result<std::size_t> StreamSealer::seal_several(std::span<const ToSeal> records, const Share& share) {
+    const std::size_t count = take_numbers(records);
+    if (count == 0) return count;
+    const std::uint64_t first = state_->counter - count;
+    std::atomic<bool> good{true};
+    {
+        BriefContexts contexts(*key_);
+        share(count, [&](std::size_t i, std::size_t thread) {
+            const ToSeal& record = records[i];
+            void* const context = contexts.of(thread);
+            if (context == nullptr || !seal_as(first + i, context, record)) {
+                good.store(false, std::memory_order_relaxed);
+            }
+            return record.size;
+        });
+    }
+    if (!good.load(std::memory_order_relaxed)) return give_up();
+    note_sealed(records.first(count));
+    return count;
+}
+
+template <class Share>
+Result<void> StreamOpener::open_several(std::span<const ToOpen> records, std::size_t& opened, const Share& share) {
+    opened = 0;
+    const std::size_t count = may_follow(records);
+    if (count == 0) return {};
+    const std::uint64_t first = state_->counter;
+    std::atomic<std::size_t> bad{count};  // the first
+    {
+        BriefContexts contexts(*key_);
+        share(count, [&](std::size_t i, std::size_t thread) {
+            const ToOpen& record = records[i];
+            void* const context = contexts.of(thread);
+            if (context == nullptr || !open_as(first + i, context, record)) {
+                std::size_t before = bad.load(std::memory_order_relaxed);
+                while (i < before && !bad.compare_exchange_weak(before, i, std::memory_order_relaxed)) {
+                }
+            }
+            return record.size;
+        });
+    }
+    opened = bad.load(std::memory_order_relaxed);
+    return settle(records.first(count), opened);
+}
 
 }  // namespace cryptmpi::seal

@@ -1,4 +1,8 @@
-// Sockets used by several threads.
+// Sockets used by several threads, and long messages, which threads of ours may seal and open.
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
 
 #include "support.hpp"
@@ -112,6 +116,115 @@ SOCKETS_CASE(poll_wakes_when_another_thread_sends) {
     });
     note("readable: %s", event_names(wait_for(pair.server, POLLIN)).c_str());
     sending.join();
+}
+
+/// One write and one read for all of it, as an MPI does with a long message. Was it right?
+bool carry(int from, int to, const Bytes& data) {
+    std::thread sending([&] { send_all(from, data); });
+    Bytes got(data.size());
+    const ssize_t size = ::recv(to, got.data(), got.size(), MSG_WAITALL);
+    sending.join();
+    return size == static_cast<ssize_t>(data.size()) && got == data;
+}
+
+SOCKETS_CASE(long_messages) {
+    Pair pair = connected_pair();
+    // Around the sizes where their records begin to be several, and where a half of them is full.
+    for (const std::size_t size : {131071, 131072, 131073, 163840, 163841, 262144, 400000, 4 << 20}) {
+        const Bytes data = context.random.bytes(size);
+        note("%zu right: %d %d", size, carry(pair.client, pair.server, data), carry(pair.server, pair.client, data));
+    }
+}
+
+SOCKETS_CASE(long_messages_of_many_pieces) {
+    // More pieces of a record than are sealed or opened without a copy.
+    Pair pair = connected_pair();
+    Bytes data = context.random.bytes(1 << 20), got(data.size());
+    const auto pieces_of = [](Bytes& bytes) {
+        std::vector<iovec> pieces;
+        for (std::size_t at = 0; at < bytes.size(); at += 1024) pieces.push_back({&bytes[at], 1024});
+        return pieces;
+    };
+    std::vector<iovec> from = pieces_of(data), to = pieces_of(got);
+    std::thread sending([&] { result("writev", ::writev(pair.client, from.data(), 1024)); });
+    msghdr message{};
+    message.msg_iov = to.data();
+    message.msg_iovlen = to.size();
+    result("recvmsg", ::recvmsg(pair.server, &message, MSG_WAITALL));
+    sending.join();
+    note("right: %d", got == data);
+}
+
+SOCKETS_CASE(long_messages_of_several_connections) {
+    std::atomic<int> right = 0;
+    std::vector<std::thread> threads;
+    for (int number = 0; number < 4; ++number) {
+        threads.emplace_back([&right, seed = context.random.next()] {
+            Random random(seed);
+            Pair pair = connected_pair();
+            for (int round = 0; round < 4; ++round) {
+                right += carry(pair.client, pair.server, random.bytes(random.between(100000, 2000000))) ? 1 : 0;
+            }
+        });
+    }
+    for (std::thread& thread : threads) {
+        thread.join();
+    }
+    note("right: %d", right.load());
+}
+
+int status_of(pid_t child) {
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    return status;
+}
+
+SOCKETS_CASE(long_messages_and_forks) {
+    // A child has none of its parent's threads; both go on.
+    Pair pair = connected_pair();
+    const Bytes data = context.random.bytes(3 << 20);
+    note("right: %d", carry(pair.client, pair.server, data));
+    for (int round = 0; round < 2; ++round) {
+        const pid_t child = ::fork();
+        if (child == 0) {
+            Pair own = connected_pair();
+            ::_exit(carry(pair.client, pair.server, data) && carry(own.client, own.server, data) ? 0 : 1);
+        }
+        result("child", status_of(child));
+        note("right: %d", carry(pair.client, pair.server, data));
+    }
+}
+
+SOCKETS_CASE(long_messages_while_others_fork) {
+    Pair pair = connected_pair();
+    const Bytes data = context.random.bytes(1 << 20);
+    std::atomic<bool> over = false;
+    int right = 0;
+    std::thread carrying([&] {
+        for (int round = 0; round < 20; ++round) right += carry(pair.client, pair.server, data) ? 1 : 0;
+        over = true;
+    });
+    int wrong = 0;
+    do {
+        const pid_t child = ::fork();
+        if (child == 0) {
+            Pair own = connected_pair();
+            ::_exit(carry(own.client, own.server, data) ? 0 : 1);
+        }
+        wrong += status_of(child) != 0 ? 1 : 0;
+    } while (!over);
+    carrying.join();
+    note("right: %d, wrong in children: %d", right, wrong);
+}
+
+SOCKETS_CASE(long_messages_then_all_descriptors_closed) {
+    Pair pair = connected_pair();
+    note("right: %d", carry(pair.client, pair.server, context.random.bytes(1 << 20)));
+    pair.client.release();
+    pair.server.release();
+    ::closefrom(3);
+    Pair other = connected_pair();
+    note("right: %d", carry(other.client, other.server, context.random.bytes(1 << 20)));
 }
 
 SOCKETS_CASE_OF_TWO(two_full_duplex)

@@ -1,9 +1,9 @@
 """A program that knows nothing of CryptMPI: two ends that talk, and say what they received and how it ended.
 
-    talk.py server ADDRESS PORT          prints "listening", then what it saw, as JSON
-    talk.py client ADDRESS PORT
+    talk.py server ADDRESS PORT [SIZE]         prints "listening", then what it saw, as JSON
+    talk.py client ADDRESS PORT [SIZE]
 
-The client sends CHUNKS chunks and closes its direction; the server answers each with a short one and closes after the end.
+The client sends CHUNKS chunks of SIZE bytes and closes its direction; the server answers each with a short one and closes after the end.
 """
 
 import errno
@@ -23,7 +23,8 @@ def chunks(seed, size):
     return [CANARY + source.randbytes(size - len(CANARY)) for _ in range(CHUNKS)]
 
 
-REQUESTS, REPLIES = chunks(1, 5000), chunks(2, 500)
+SIZE = int(sys.argv[4]) if len(sys.argv) > 4 else 5000
+REQUESTS, REPLIES = chunks(1, SIZE), chunks(2, 500)
 
 
 def named(error):
@@ -47,8 +48,10 @@ class End:
 
     def receive(self, connection, on_data=lambda: None):
         try:
-            while part := connection.recv(65536):
+            while part := connection.recv(max(65536, SIZE)):
                 self.received += part
+                if SIZE > 65536:
+                    time.sleep(0.005)  # several records come together
                 on_data()
         except OSError as error:
             self.read_error = named(error)

@@ -11,13 +11,13 @@ _ports = count(20000)
 
 
 class Talk:
-    def __init__(self, lab, server_environment, client_environment):
+    def __init__(self, lab, server_environment, client_environment, *size):
         port = str(next(_ports))
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         address = lab.nodes[1].address
-        self.server = lab.start([sys.executable, TALK, "server", address, port], node=1, env=server_environment, **pipes)
+        self.server = lab.start([sys.executable, TALK, "server", address, port, *size], node=1, env=server_environment, **pipes)
         assert self.server.stdout.readline() == "listening\n", self.server.stderr.read()
-        self.client = lab.start([sys.executable, TALK, "client", address, port], node=0, env=client_environment, **pipes)
+        self.client = lab.start([sys.executable, TALK, "client", address, port, *size], node=0, env=client_environment, **pipes)
 
     def finish(self, timeout=60):
         """[(what it saw, its standard error) of the client, of the server]."""
@@ -29,5 +29,5 @@ class Talk:
         return ends
 
 
-def talk(lab, server_environment, client_environment, timeout=60):
-    return Talk(lab, server_environment, client_environment).finish(timeout)
+def talk(lab, server_environment, client_environment, *size, timeout=60):
+    return Talk(lab, server_environment, client_environment, *map(str, size)).finish(timeout)

@@ -117,6 +117,17 @@ def test_forged_records(middle, sealing, attack, toward):
     assert sum(part["failed_opens"] for part in sealing.parts(report)) == 1
 
 
+@pytest.mark.parametrize("attack", ["flip:middle", "flip:tag", "flip:size", "drop", "duplicate", "reorder", "inject-garbage", "truncate-inside"])
+def test_forged_records_among_several_that_are_opened_together(middle, sealing, attack):
+    report = sealing.report_file()
+    environment = sealing.environment(report, threads=4)
+    with Man(middle, attack, "--toward", "responder", "--smallest", "60000", "--record", "200") as man:
+        ends = talk(middle, environment, environment, 1 << 20)
+    assert man.did_it
+    check_detected(middle, ends, "responder", sealing.parts(report))
+    assert sum(part["records_by_workers"] for part in sealing.parts(report)) > 0
+
+
 @pytest.mark.parametrize("toward", ["responder", "initiator"])
 @pytest.mark.parametrize("attack", CUTS)
 def test_cut_off(middle, sealing, attack, toward):

@@ -52,6 +52,34 @@ def test_same_as_plain(name, sealing):
     assert sealed > 0 or name in UNSEALED
 
 
+LONG = ["transfer_8_mb", "partial_write_then_other_bytes", "partial_write_then_shutdown", "send_timeout", "epoll_edge_big", "epoll_edge_writable",
+        "readiness_is_true_when_records_arrive_in_parts", "full_duplex", "a_writer_that_waits_does_not_stop_a_reader",
+        *(name for name in listed("one-process") if name.startswith("long_messages"))]
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_same_as_plain_with_workers(name, sealing):
+    """However many cores there are."""
+    plain = run(["--case", name])
+    report = sealing.report_file()
+    status, noted, said = run(["--case", name], sealing.environment(report, scope="all", threads=4))
+    assert noted == plain[1], said
+    assert (status, error_lines(said)) == (0, [])
+    assert sum(part["failed_opens"] for part in sealing.parts(report)) == 0
+
+
+def test_workers_do_records(sealing):
+    """Which ones, is chance."""
+    by_workers = {}
+    for threads in (1, 4, "auto"):
+        report = sealing.report_file()
+        assert run(["--case", "long_messages"], sealing.environment(report, scope="all", threads=threads))[0] == 0
+        (part,) = sealing.parts(report)
+        by_workers[threads] = part["records_by_workers"]
+    assert by_workers[4] > 0
+    assert by_workers[1] == by_workers["auto"] == 0  # by itself it is no rank
+
+
 class Two:
     """A server and a client of one case; on two nodes, or (lab is None) on loopback."""
 

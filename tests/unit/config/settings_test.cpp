@@ -1,11 +1,16 @@
 #include "config/settings.hpp"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstring>
 #include <fstream>
+
+#include "config/other_process.hpp"
 
 namespace cryptmpi::config {
 namespace {
@@ -239,6 +244,66 @@ TEST(Identify, RanksLaunchersAndOthers) {
     EXPECT_EQ(identify(Environment(Variables{{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}})).ranks, 2);
     EXPECT_EQ(identify(Environment{}).role, "process");
     EXPECT_EQ(identify(Environment(Variables{{"PMI_RANK", "x"}})).role, "process");
+}
+
+TEST(Identify, HowManyRanksTheNodeHas) {
+    const auto on_node = [](Variables variables) {
+        variables.emplace("PMI_RANK", "0");
+        return identify(Environment(std::move(variables))).node_ranks;
+    };
+    EXPECT_EQ(on_node({{"OMPI_COMM_WORLD_LOCAL_SIZE", "3"}, {"OMPI_COMM_WORLD_SIZE", "6"}}), 3);
+    EXPECT_EQ(on_node({{"MPI_LOCALNRANKS", "4"}}), 4);
+    EXPECT_EQ(on_node({}), std::nullopt);
+    EXPECT_EQ(identify(Environment(Variables{{"MPI_LOCALNRANKS", "4"}})).node_ranks, std::nullopt);  // no rank
+    const auto under_slurm = [&](const char* tasks, const char* node) {
+        return on_node({{"SLURM_STEP_TASKS_PER_NODE", tasks}, {"SLURM_NODEID", node}});
+    };
+    EXPECT_EQ(under_slurm("8", "0"), 8);
+    EXPECT_EQ(under_slurm("2(x3),1", "0"), 2);
+    EXPECT_EQ(under_slurm("2(x3),1", "2"), 2);
+    EXPECT_EQ(under_slurm("2(x3),1", "3"), 1);
+    for (const char* tasks : {"2(x3),1", "", "x", "2(y9)", "2(x9", "2(x)", "2x"}) {
+        EXPECT_EQ(under_slurm(tasks, "4"), std::nullopt) << tasks;
+    }
+}
+
+TEST(OtherProcess, HasAnEnvironment) {
+    int ready[2];
+    ASSERT_EQ(pipe2(ready, O_CLOEXEC), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        const char* const line[] = {"sleep", "60", nullptr};
+        const char* const variables[] = {"PMI_RANK=3", "EMPTY=", nullptr};
+        execve("/bin/sleep", const_cast<char* const*>(line), const_cast<char* const*>(variables));
+        _exit(1);
+    }
+    close(ready[1]);
+    char byte = 0;
+    EXPECT_EQ(read(ready[0], &byte, 1), 0);  // the program has begun
+    close(ready[0]);
+    auto environment = environment_of(child);
+    for (int i = 0; i < 10000 && !environment; ++i) {
+        usleep(1000);
+        environment = environment_of(child);
+    }
+    kill(child, SIGKILL);
+    EXPECT_EQ(waitpid(child, nullptr, 0), child);
+    ASSERT_TRUE(environment.has_value());
+    EXPECT_EQ(environment->variables().size(), 2U);
+    EXPECT_EQ((*environment)("EMPTY"), "");
+    EXPECT_EQ(identify(*environment).rank, 3);
+    EXPECT_EQ(environment_of(child), std::nullopt);
+}
+
+TEST(OpenMP, ThreadsOfAllLevels) {
+    const auto threads = [](const char* text) {
+        return openmp_threads(Environment(Variables{{"OMP_NUM_THREADS", text}}));
+    };
+    EXPECT_EQ(openmp_threads(Environment{}), 0U);
+    EXPECT_EQ(threads("4"), 4U);
+    EXPECT_EQ(threads("2,4"), 8U);
+    EXPECT_EQ(threads("999999999,999999999"), 4096U);
+    for (const char* text : {"", "0", "x", "2,x", "-1"}) EXPECT_EQ(threads(text), 0U) << text;
 }
 
 bool matches(const char* peer_text, const char* address, std::uint16_t port) {

@@ -170,6 +170,54 @@ TEST(Workers, DoNotKeepTheCallerWaitingForWhatTheyHaveNotBegun) {
     EXPECT_EQ(left, 0U);
 }
 
+TEST(Workers, BeginWhileTheCallerDoesWhatIsForItAlone) {
+    Workers workers = some();
+    for (const std::size_t pieces : {1, 3}) {
+        // The caller's own part ends only after another thread has begun.
+        std::atomic<bool> begun = false;
+        bool own = false;
+        std::vector<std::atomic<int>> done(pieces);
+        const auto caller = std::this_thread::get_id();
+        workers.run_beside(
+            [&] {
+                EXPECT_EQ(std::this_thread::get_id(), caller);
+                while (!begun) sched_yield();
+                own = true;
+            },
+            pieces,
+            [&](std::size_t piece, std::size_t thread) {
+                if (thread != 0) begun = true;
+                ++done[piece];
+                return std::size_t{1};
+            });
+        EXPECT_TRUE(own);
+        for (const auto& times : done) EXPECT_EQ(times, 1);
+    }
+}
+
+TEST(Workers, LeaveTheCallerItsPartWhereTheyCannotHelp) {
+    Workers nobody;
+    Workers busy = some();
+    const auto expect_in_order = [](Workers& workers) {
+        std::vector<int> seen;
+        workers.run_beside([&] { seen.push_back(-1); }, 3,
+                           [&](std::size_t piece, std::size_t thread) {
+                               EXPECT_EQ(thread, 0U);
+                               seen.push_back(static_cast<int>(piece));
+                               return std::size_t{1};
+                           });
+        EXPECT_EQ(seen, (std::vector<int>{-1, 0, 1, 2}));
+    };
+    expect_in_order(nobody);
+    busy.run(1, [&](std::size_t, std::size_t) {
+        expect_in_order(busy);
+        return std::size_t{1};
+    });
+    bool own = false;
+    busy.run_beside([&] { own = true; }, 0, [](std::size_t, std::size_t) { return std::size_t{1}; });
+    EXPECT_TRUE(own);
+}
+
 TEST(Workers, LeaveTheProgramsSignalsToItsThreads) {
     Workers workers = some();
     std::vector<std::atomic<int>> open(kThreads);
