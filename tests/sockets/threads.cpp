@@ -146,12 +146,14 @@ SOCKETS_CASE(long_messages_of_many_pieces) {
         return pieces;
     };
     std::vector<iovec> from = pieces_of(data), to = pieces_of(got);
-    std::thread sending([&] { result("writev", ::writev(pair.client, from.data(), 1024)); });
+    ssize_t sent = -1;
+    std::thread sending([&] { sent = ::writev(pair.client, from.data(), static_cast<int>(from.size())); });
     msghdr message{};
     message.msg_iov = to.data();
     message.msg_iovlen = to.size();
     result("recvmsg", ::recvmsg(pair.server, &message, MSG_WAITALL));
     sending.join();
+    note("writev = %zd", sent);
     note("right: %d", got == data);
 }
 

@@ -1,5 +1,6 @@
 """Workers under the channel layer: whole jobs across two nodes, whose records several threads seal and open together."""
 
+import re
 import secrets
 import subprocess
 
@@ -41,9 +42,9 @@ def workers_of_ranks(name, before, ranks, settings, build, nodes, tmp_path):
     line = [*before, *sealing.exec_line([program, "workers"])]
     done = nodes.run(mpi.command(nodes, ranks, line), env={**mpi.env(nodes), **stacks.abi_environment(mpi), **sealing.env()}, timeout=60)
     assert ended(mpi, done, "cases right") and not error_lines(done.output), done.output
-    lines = [line for line in done.output.splitlines() if "messages: a rank with" in line]
-    assert len(lines) == ranks, done.output
-    return {int(line.split("a rank with ")[1].split()[0]) for line in lines}
+    found = re.findall(r"messages: a rank with (\d+) workers", done.output)  # two ranks' lines may be one
+    assert len(found) == ranks, done.output
+    return {int(workers) for workers in found}
 
 
 # With one hardware thread none is idle. More than four threads would wait for the kernel.
