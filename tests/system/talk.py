@@ -23,8 +23,7 @@ def chunks(seed, size):
     return [CANARY + source.randbytes(size - len(CANARY)) for _ in range(CHUNKS)]
 
 
-SIZE = int(sys.argv[4]) if len(sys.argv) > 4 else 5000
-REQUESTS, REPLIES = chunks(1, SIZE), chunks(2, 500)
+REPLIES = chunks(2, 500)
 
 
 def named(error):
@@ -46,11 +45,11 @@ class End:
         except OSError as error:
             self.write_error = named(error)
 
-    def receive(self, connection, on_data=lambda: None):
+    def receive(self, connection, size, on_data=lambda: None):
         try:
-            while part := connection.recv(max(65536, SIZE)):
+            while part := connection.recv(max(65536, size)):
                 self.received += part
-                if SIZE > 65536:
+                if size > 65536:
                     time.sleep(0.005)  # several records come together
                 on_data()
         except OSError as error:
@@ -62,11 +61,11 @@ class End:
                 "unaltered": self.expected.startswith(bytes(self.received))}
 
 
-def serve(address):
+def serve(address, requests):
     listener = socket.create_server(address)
     print("listening", flush=True)
     listener.settimeout(30)
-    end = End(REQUESTS)
+    end = End(requests)
     try:
         connection, _ = listener.accept()
     except OSError as error:
@@ -77,19 +76,19 @@ def serve(address):
 
     def answer():
         nonlocal answered
-        while (answered + 1) * len(REQUESTS[0]) <= len(end.received):
+        while (answered + 1) * len(requests[0]) <= len(end.received):
             try:
                 connection.sendall(REPLIES[answered])
             except OSError as error:
                 end.write_error = named(error)
             answered += 1
 
-    end.receive(connection, answer)
+    end.receive(connection, len(requests[0]), answer)
     connection.close()
     return end
 
 
-def ask(address):
+def ask(address, requests):
     end = End(REPLIES)
     connection = socket.socket()
     connection.settimeout(30)
@@ -98,9 +97,9 @@ def ask(address):
     except OSError as error:
         end.connect_error = named(error)
         return end
-    sending = threading.Thread(target=end.send, args=(connection, REQUESTS, 0.005))
+    sending = threading.Thread(target=end.send, args=(connection, requests, 0.005))
     sending.start()
-    end.receive(connection)
+    end.receive(connection, len(requests[0]))
     sending.join()
     connection.close()
     return end
@@ -108,4 +107,5 @@ def ask(address):
 
 if __name__ == "__main__":
     where = (sys.argv[2], int(sys.argv[3]))
-    print(json.dumps((serve if sys.argv[1] == "server" else ask)(where).summary()))
+    requests = chunks(1, int(sys.argv[4]) if len(sys.argv) > 4 else 5000)
+    print(json.dumps((serve if sys.argv[1] == "server" else ask)(where, requests).summary()))
