@@ -24,6 +24,7 @@ BEGAN = time.monotonic()
 ROUNDS = 3
 LAYERS = ("channel", "mpi")
 LAUNCHER_BYTES = 1 << 20  # more than a launcher's connection carries: the MPI layer seals messages, not those
+CAPTURES = 3  # of one run, until one is complete
 ENOUGH_S = 60  # no further round of a program that took this long: the whole is to stay under ten minutes on a slow machine
 
 
@@ -102,9 +103,18 @@ def last_line(output):
 
 
 def try_run(kind, lab, program, make_line, env, folder):
-    run = run_once(lab, program, make_line(folder), env, folder)
-    say(f"{program.name} {kind}: {run.seconds:.1f} s, {run.problem or 'results right'}")
-    return run
+    """A run whose capture is complete: on a machine that could not write as fast as the program sent, one of the next ones."""
+    for attempt in range(1, CAPTURES + 1):
+        try:
+            run = run_once(lab, program, make_line(folder), env, folder)
+        except capture.CaptureLost as lost:
+            if attempt == CAPTURES:
+                raise
+            say(f"{program.name} {kind}: {lost}; again")
+            shutil.rmtree(folder)
+        else:
+            say(f"{program.name} {kind}: {run.seconds:.1f} s, {run.problem or 'results right'}")
+            return run
 
 
 def try_plain(lab, program, folder):

@@ -2,6 +2,7 @@
 
 import ipaddress
 import mmap
+import os
 import re
 import signal
 import struct
@@ -15,6 +16,10 @@ from lab.nodes import LabError, _die_with_parent, enter
 Flow = namedtuple("Flow", "source source_port target target_port")
 
 
+class CaptureLost(LabError):
+    """Packets passed that the capture does not hold: it proves nothing."""
+
+
 class Capture:
     """`with lab.capture(path): ...` writes all that passes node1's port of the switch. Raises if a packet was lost."""
 
@@ -22,14 +27,16 @@ class Capture:
         self.path = Path(path)
         self.pid = None
         interface, prefix = ("port1", enter(lab.switch)) if lab.isolated else ("lo", [])
-        # -B: KiB of kernel buffer, enough for what arrives while other processes have the cores. -Z: do not give root up, the file is ours.
-        self._command = [*prefix, "tcpdump", "-i", interface, "-s", "0", "-B", "524288", "-n", "-U", "-Z", "root", "-w", str(self.path),
-                         "ip or ip6"]
+        # -B: KiB of kernel buffer, for what arrives while other processes have the cores, or the disk is slow. -Z: do not give root up,
+        # the file is ours.
+        self._command = [*prefix, "tcpdump", "-i", interface, "-s", "0", "-B", str(_kernel_buffer_kib()), "-n", "-U", "-Z", "root",
+                         "-w", str(self.path), "ip or ip6"]
         self._process = None
         # On a loopback interface the filter sees each packet going out and coming in, and one of them is kept.
         self._received_each = 1 if lab.isolated else 2
 
     def __enter__(self):
+        os.sync()  # else the kernel slows tcpdump's writing down, as soon as too much of others' waits for the disk
         self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                                          start_new_session=True, preexec_fn=_die_with_parent)
         self.pid = self._process.pid
@@ -42,10 +49,8 @@ class Capture:
         raise LabError(f"cannot capture the wire: {' '.join(heard.split())}{mend}")
 
     def __exit__(self, kind, *_):
-        drained = False
         try:
-            if kind is None:
-                drained = self._drain()
+            drained = kind is None and self._drain()
         finally:
             self._process.send_signal(signal.SIGINT)
             said = self._process.communicate(timeout=60)[1]
@@ -53,10 +58,10 @@ class Capture:
         if kind is None:
             dropped = re.search(r"(\d+) packets? dropped by kernel", said)
             if not drained or dropped is None or int(dropped[1]):
-                raise LabError(f"the capture is not complete: {' '.join(said.split())}")
+                raise CaptureLost(f"the capture is not complete: {' '.join(said.split())}")
 
     def _drain(self, patience=120):
-        """Waits until tcpdump has written all that the kernel took for it: it would not read on after SIGINT. False if it never gets there."""
+        """Waits until tcpdump has written all that the kernel took for it: it would not read on after SIGINT. False if it cannot."""
         end = time.monotonic() + patience
         before = None
         while time.monotonic() < end:
@@ -67,7 +72,9 @@ class Capture:
                 line = self._process.stderr.readline()
                 if not line:
                     return False
-                counts = re.search(r"(\d+) packets? captured, (\d+) packets? received by filter", line)
+                counts = re.search(r"(\d+) packets? captured, (\d+) packets? received by filter, (\d+) packets? dropped", line)
+            if int(counts[3]):
+                return False
             now = (int(counts[1]) * self._received_each, int(counts[2]), self.path.stat().st_size)
             if now[0] == now[1] and now == before:
                 return True
@@ -79,6 +86,12 @@ class Capture:
             self._process.kill()
             self._process.wait()
             self.pid = None
+
+
+def _kernel_buffer_kib():
+    """A quarter of the memory that is free, at most what tcpdump's option takes."""
+    free = re.search(r"^MemAvailable: *(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
+    return min(int(free[1]) // 4, 2**21 - 1)
 
 
 def packets(data):
