@@ -90,7 +90,7 @@ def run_once(lab, program, line, env, folder):
     for file in program.files:
         shutil.copy(file, folder)
     wire = folder / "wire.pcap"
-    with lab.capture(wire):
+    with lab.capture(wire, kernel_mib=2048):  # HPCC sends that much in a few seconds
         done = lab.run(line, env={**program.stack.env(lab), "OMP_NUM_THREADS": "1", **env}, timeout=program.timeout, cwd=folder,
                        log=folder / "output.txt")
     problem = None if done.ok else f"{done.why()}: {last_line(done.output)}"
@@ -150,29 +150,31 @@ def take_program(lab, layer, program, options):
         folder = FOLDER / "runs" / f"{program.name}-{layer}"
         place = folder / f"sealed-{number}"
         plain = try_plain(lab, program, folder / f"plain-{number}")
-        sealed = try_sealed(lab, sealing, program, place)
-        failed = [f"{program.name}, {layer}, {kind}: {run.problem}" for kind, run in (("plain", plain), ("sealed", sealed)) if run.problem]
-        problems += failed
-        if failed:
+        if plain.problem:
+            problems.append(f"{program.name}, {layer}, plain: {plain.problem}")
             break
+        if needles is None:
+            needles = capture.sample(plain.wire, least_bytes=LAUNCHER_BYTES if layer == "mpi" else 0)
+            if len(needles) < 4:
+                problems.append(f"{program.name}, {layer}: the plain run's traffic has too little to make canaries of")
+        found, _ = capture.count(plain.wire, needles)
+        canaries_plain += sum(found.values())
+        plain.wire.unlink()  # two captures may be more than memory and disk can take at the speed of the wire
+
+        sealed = try_sealed(lab, sealing, program, place)
+        if sealed.problem:
+            problems.append(f"{program.name}, {layer}, sealed: {sealed.problem}")
+            break
+        found, on_wire = capture.count(sealed.wire, needles)
+        canaries_sealed += sum(found.values())
+        sealed.wire.unlink()
         plain_times.append(plain.seconds)
         sealed_times.append(sealed.seconds)
         expected = plain.result if expected is None else expected
         if sealed.result != expected:
             problems.append(f"{program.name}, {layer}: the sealed run computed something else than the plain one")
-
-        if needles is None:
-            needles = capture.sample(plain.wire, least_bytes=LAUNCHER_BYTES if layer == "mpi" else 0)
-            if len(needles) < 4:
-                problems.append(f"{program.name}, {layer}: the plain run's traffic has too little to make canaries of")
-        found_plain, _ = capture.count(plain.wire, needles)
-        found_sealed, on_wire = capture.count(sealed.wire, needles)
-        canaries_plain += sum(found_plain.values())
-        canaries_sealed += sum(found_sealed.values())
         job = sealing.report(place / "report.json")
         problems += [f"{program.name}, {layer}: {what}" for what in report_problems(job, on_wire)]
-        for run in (plain, sealed):
-            run.wire.unlink()
 
     if not problems and canaries_plain == 0:
         problems.append(f"{program.name}, {layer}: no canary in the plain capture, so its absence from the sealed one proves nothing")

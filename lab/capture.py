@@ -21,15 +21,18 @@ class CaptureLost(LabError):
 
 
 class Capture:
-    """`with lab.capture(path): ...` writes all that passes node1's port of the switch. Raises if a packet was lost."""
+    """`with lab.capture(path): ...` writes all that passes node1's port of the switch. Raises if a packet was lost.
 
-    def __init__(self, lab, path):
+    `kernel_mib`: of memory for what arrives while other processes have the cores, or the disk is slow; a quarter of what is free at most.
+    """
+
+    def __init__(self, lab, path, kernel_mib=512):
         self.path = Path(path)
         self.pid = None
         interface, prefix = ("port1", enter(lab.switch)) if lab.isolated else ("lo", [])
-        # -B: KiB of kernel buffer, for what arrives while other processes have the cores, or the disk is slow. -Z: do not give root up,
-        # the file is ours.
-        self._command = [*prefix, "tcpdump", "-i", interface, "-s", "0", "-B", str(_kernel_buffer_kib()), "-n", "-U", "-Z", "root",
+        kernel_kib = min(kernel_mib * 1024, _free_kib() // 4, 2**21 - 1)  # tcpdump's option takes no more
+        # -Z: do not give root up, the file is ours.
+        self._command = [*prefix, "tcpdump", "-i", interface, "-s", "0", "-B", str(kernel_kib), "-n", "-U", "-Z", "root",
                          "-w", str(self.path), "ip or ip6"]
         self._process = None
         # On a loopback interface the filter sees each packet going out and coming in, and one of them is kept.
@@ -88,10 +91,8 @@ class Capture:
             self.pid = None
 
 
-def _kernel_buffer_kib():
-    """A quarter of the memory that is free, at most what tcpdump's option takes."""
-    free = re.search(r"^MemAvailable: *(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
-    return min(int(free[1]) // 4, 2**21 - 1)
+def _free_kib():
+    return int(re.search(r"^MemAvailable: *(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)[1])
 
 
 def packets(data):

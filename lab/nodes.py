@@ -211,10 +211,10 @@ class Lab:
                 process.wait()
         return Finished(process.returncode, path.read_text(errors="replace"), seconds, timed_out)
 
-    def capture(self, path):
+    def capture(self, path, **how):
         from lab.capture import Capture
 
-        capture = Capture(self, path)
+        capture = Capture(self, path, **how)
         self._captures.append(capture)
         return capture
 
