@@ -235,7 +235,7 @@ void advance(Layer& layer, MPI_Request request, Operation& operation) {
         Outgoing& outgoing = *operation.outgoing;
         outgoing.advance();
         using Amount = Outgoing::Amount;
-        const int sent = send_more(layer, operation, outgoing.out_of_patience() ? Amount::all : Amount::what_has_room);
+        const int sent = send_more(layer, operation, Amount::without_receiver);
         if (!operation.token && mpi.Request_get_status(request, &native, MPI_STATUS_IGNORE) != MPI_SUCCESS) native = 1;
         if (sent == MPI_SUCCESS && (native == 0 || !outgoing.may_end())) return;
         if (!outgoing.done()) layer.leftovers().outgoing.push_back(std::move(operation.outgoing));

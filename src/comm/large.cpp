@@ -15,6 +15,8 @@ constexpr std::uint32_t kSynchronousEvery = 4;
 // Segments, or rests, that one receiver may not have asked for, of all messages; but each message that its sender waits
 // for may have one that tells. Enough that the network is busy until it does.
 constexpr std::size_t kMostUnasked = 8;
+// Of 16 MB: more than any memory.
+constexpr std::uint32_t kMostDoublings = 32;
 // A receiver looks for a rest the first of so many times that nothing has come.
 constexpr std::uint32_t kLooksEvery = 16;
 
@@ -64,10 +66,20 @@ Outgoing::~Outgoing() {
     was_asked_for(handed_);
 }
 
-bool Outgoing::out_of_patience() {
+std::uint32_t Outgoing::times_out_of_patience() {
     const auto now = std::chrono::steady_clock::now();
     if (!waits_since_) waits_since_ = now;
-    return now > std::max(*waits_since_, ways_.traffic.moved) + plan_.patience;
+    return static_cast<std::uint32_t>((now - std::max(*waits_since_, ways_.traffic.moved)) / plan_.patience);
+}
+
+/// A receiver who is only late should not cost the memory of all messages: each time that the patience has run out,
+/// twice as much may be with MPI.
+bool Outgoing::may_send_rest(Amount amount) {
+    if (all_sent() || amount == Amount::what_has_room) return false;
+    if (amount == Amount::all) return true;
+    const std::uint32_t times = std::min(times_out_of_patience(), kMostDoublings);
+    const std::size_t bytes = ways_.traffic.out + wire_size(segments_, next_, segments_.count());
+    return times != 0 && bytes <= plan_.all_in_flight << (times - 1);
 }
 
 /// The segments from the next to before `position` are ready, and `bytes` with MPI or ready.
@@ -176,7 +188,7 @@ Result<int> Outgoing::send(Amount amount) {
         if (!code || *code != MPI_SUCCESS) return code;
         advance();
     }
-    return amount == Amount::all && !all_sent() ? send_rest() : MPI_SUCCESS;
+    return may_send_rest(amount) ? send_rest() : MPI_SUCCESS;
 }
 
 void Outgoing::announced(MPI_Request request, engine::Buffer wire) {

@@ -61,7 +61,8 @@ public:
     Outgoing(const Outgoing&) = delete;
     Outgoing& operator=(const Outgoing&) = delete;
 
-    enum class Amount : std::uint8_t { what_has_room, all };
+    /// `without_receiver`: all, if it was waited for long enough that nobody takes segments.
+    enum class Amount : std::uint8_t { what_has_room, without_receiver, all };
     /// Seals segments and hands them to MPI. Returns MPI's code, or the error of sealing.
     Result<int> send(Amount amount);
     bool all_sent() const { return next_ == segments_.count(); }
@@ -74,9 +75,9 @@ public:
     bool done() const { return all_sent() && travelling_.empty() && announcement_ == MPI_REQUEST_NULL; }
     /// May the send end? At the latest when no receiver has taken a segment for longer than the plan is patient; not
     /// before the announcement has gone: that of a synchronous send has then been received.
-    bool may_end() { return done() || (all_sent() && announcement_ == MPI_REQUEST_NULL && out_of_patience()); }
-    /// Counts from the first time it is asked: while the program computes, nobody waits for the receiver.
-    bool out_of_patience();
+    bool may_end() {
+        return done() || (all_sent() && announcement_ == MPI_REQUEST_NULL && times_out_of_patience() != 0);
+    }
 
 private:
     struct Travelling {
@@ -91,6 +92,10 @@ private:
     std::size_t& unasked_;  // of all messages to this rank
     engine::Buffer announcement_wire_;
     MPI_Request announcement_ = MPI_REQUEST_NULL;
+    /// How often the plan's patience has run out since a receiver took a segment. Counts from the first time it is
+    /// asked: while the program computes, nobody waits for the receiver.
+    std::uint32_t times_out_of_patience();
+    bool may_send_rest(Amount amount);
     bool has_room(std::uint32_t position, std::size_t bytes) const;
     std::uint32_t next_chunk() const;
     Result<int> send_chunk(std::uint32_t count);

@@ -127,8 +127,7 @@ int send_large(Layer& layer, Mode mode, Communicator& communicator, const UserBu
     outgoing->announced(request, std::move(wire));
     Attempts attempts;
     while (!outgoing->all_sent()) {
-        const bool late = outgoing->out_of_patience();
-        auto sent = outgoing->send(late ? Outgoing::Amount::all : Outgoing::Amount::what_has_room);
+        auto sent = outgoing->send(Outgoing::Amount::without_receiver);
         if (!sent) return layer.raise(comm, sent.error().line);
         if (*sent != MPI_SUCCESS) return *sent;
         progress(layer);
