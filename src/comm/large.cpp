@@ -15,8 +15,12 @@ constexpr std::uint32_t kSynchronousEvery = 4;
 // Segments, or rests, that one receiver may not have asked for, of all messages; but each message that its sender waits
 // for may have one that tells. Enough that the network is busy until it does.
 constexpr std::size_t kMostUnasked = 8;
-// Of 16 MB: more than any memory.
+// How often patience runs out before a receiver counts as absent, not late: for a second.
+constexpr std::uint32_t kIsAbsent = 20;
+// Of 32 MB: more than any memory.
 constexpr std::uint32_t kMostDoublings = 32;
+// So many rests come from a rank at a time where the plan has no room: one may be opened while the next one comes.
+constexpr std::size_t kRestsAtATime = 2;
 // A receiver looks for a rest the first of so many times that nothing has come.
 constexpr std::uint32_t kLooksEvery = 16;
 
@@ -72,14 +76,15 @@ std::uint32_t Outgoing::times_out_of_patience() {
     return static_cast<std::uint32_t>((now - std::max(*waits_since_, ways_.traffic.moved)) / plan_.patience);
 }
 
-/// A receiver who is only late should not cost the memory of all messages: each time that the patience has run out,
-/// twice as much may be with MPI.
+/// A receiver who is only late should not cost the memory of all messages: until he is taken to be absent, twice what
+/// may be with MPI anyway; then twice as much again each time that patience has run out.
 bool Outgoing::may_send_rest(Amount amount) {
     if (all_sent() || amount == Amount::what_has_room) return false;
     if (amount == Amount::all) return true;
-    const std::uint32_t times = std::min(times_out_of_patience(), kMostDoublings);
+    const std::uint32_t times = times_out_of_patience();
+    const std::uint32_t doublings = std::clamp(times, kIsAbsent, kIsAbsent + kMostDoublings) - kIsAbsent;
     const std::size_t bytes = ways_.traffic.out + wire_size(segments_, next_, segments_.count());
-    return times != 0 && bytes <= plan_.all_in_flight << (times - 1);
+    return times != 0 && bytes <= 2 * plan_.all_in_flight << doublings;
 }
 
 /// The segments from the next to before `position` are ready, and `bytes` with MPI or ready.
@@ -224,6 +229,7 @@ Incoming::Incoming(const Ways& ways, seal::Segments segments, int world_rank, Pl
       segments_(std::move(segments)),
       plan_(ways.plans.of(segments_.announcement().length)),
       from_(world_rank),
+      rests_(ways.traffic.rests[world_rank]),
       place_(std::move(place)),
       alone_(segments_.count()) {
     receive_what_has_room();
@@ -231,6 +237,9 @@ Incoming::Incoming(const Ways& ways, seal::Segments segments, int world_rank, Pl
 
 Incoming::~Incoming() {
     for (const Travelling& one : travelling_) ways_.traffic.in -= one.wire.size();
+    if (rest_.wire.data() == nullptr) return;
+    ways_.traffic.in -= rest_.wire.size();
+    --rests_;
 }
 
 void Incoming::receive_what_has_room() {
@@ -277,9 +286,15 @@ bool Incoming::take_from_rest() {
     return true;
 }
 
+/// A sender who waited for a late receiver has handed over the rests of many messages. All of them stay with him but few.
+bool Incoming::may_receive_rest() const {
+    return rests_ < kRestsAtATime || ways_.traffic.in < plan_.all_in_flight;
+}
+
 /// Has the sender handed all that was left to MPI, before a wait?
 void Incoming::look_for_rest() {
     if (alone_ != segments_.count() || taken() == segments_.count() || in_vain_++ % kLooksEvery != 0) return;
+    if (!may_receive_rest()) return;
     int found = 0;
     MPI_Message message = MPI_MESSAGE_NULL;
     MPI_Status status;
@@ -295,6 +310,8 @@ void Incoming::receive_rest(MPI_Message& message, std::size_t size) {
     std::uint32_t first = taken();
     while (first < segments_.count() && wire_size(segments_, first, segments_.count()) != size) ++first;
     rest_.wire = ways_.pool.take(size);
+    ways_.traffic.in += size;
+    ++rests_;
     const ByteCount bytes(ways_.mpi, size);
     ways_.mpi.Imrecv(rest_.wire.data(), bytes.count(), bytes.type(), &message, &rest_.request);
     if (first == segments_.count()) {

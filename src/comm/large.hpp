@@ -36,6 +36,7 @@ struct Traffic {
     std::size_t out = 0;                               // bytes of segments on their way
     std::size_t in = 0;                                // bytes of segments that are waited for
     std::unordered_map<int, std::size_t> unasked;      // segments and rests that a rank may not have asked for yet
+    std::unordered_map<int, std::size_t> rests;        // on their way from a rank
     std::chrono::steady_clock::time_point moved = {};  // when a receiver took a segment
 };
 
@@ -148,6 +149,7 @@ private:
     std::uint32_t taken() const { return opened_ + static_cast<std::uint32_t>(came_.size()); }
     bool take_next();
     bool take_from_rest();
+    bool may_receive_rest() const;
     void look_for_rest();
     void receive_rest(MPI_Message& message, std::size_t size);
     void receive_no_more_than(std::uint32_t count);
@@ -159,6 +161,7 @@ private:
     seal::Segments segments_;
     const engine::Plan& plan_;
     int from_;
+    std::size_t& rests_;  // of all messages from this rank
     Place place_;
     std::uint32_t posted_ = 0;
     std::uint32_t opened_ = 0;

@@ -17,8 +17,8 @@ CASES = ["many_requests", "tags_out_of_order", "wildcards", "other_sizes", "vect
          "ordered_reduction"]
 # MPIs whose ranks never yield while they wait: more of them than cores take minutes for many collective operations, plain, too.
 SPINNING = ("mpich-4.0.2-ucx", "mpich-5.0.2-ucx")
-LARGE = ["large", "large_while_elsewhere", "large_before_waiting", "large_behind_others", "large_to_all", "large_probed", "large_matched", "large_persistent", "large_many",
-         "large_in_flight", "large_vectors", "large_blocks", "large_truncated", "whole_truncated"]
+LARGE = ["large", "large_while_elsewhere", "large_before_waiting", "large_behind_others", "large_to_all", "large_probed", "large_matched",
+         "large_persistent", "large_many", "large_in_flight", "large_vectors", "large_blocks", "large_truncated", "whole_truncated"]
 # Several threads of a rank that seal and open, however many cores there are.
 WORKERS = {"threads": 4}
 ONE_OF_EACH_ABI = pytest.mark.parametrize("name", ["mpich-5.0.2-ofi", "openmpi-4.1.4", "mpich-5.0.2-abi"])
@@ -97,7 +97,8 @@ def test_large_messages_of_one_node(name, build, nodes, tmp_path):
 
 
 # Four ranks with four threads each on two cores: only where ranks yield while they wait.
-@pytest.mark.parametrize("name, ranks", [("mpich-5.0.2-ofi", 2), ("mpich-5.0.2-ofi", 4), ("openmpi-4.1.4", 2), ("openmpi-4.1.4", 4), ("mpich-5.0.2-abi", 2)])
+@pytest.mark.parametrize("name, ranks", [("mpich-5.0.2-ofi", 2), ("mpich-5.0.2-ofi", 4), ("openmpi-4.1.4", 2), ("openmpi-4.1.4", 4),
+                                         ("mpich-5.0.2-abi", 2)])
 def test_large_messages_with_workers(name, ranks, build, nodes, tmp_path):
     check_large_messages(stacks.stack(name), ranks, WORKERS, build, nodes, tmp_path)
 
