@@ -6,7 +6,9 @@
 // it writable, or by the courier.
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
+#include <sys/single_threaded.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -31,12 +33,24 @@ constexpr std::size_t kWorthSharing =
 constexpr std::size_t kMostPieces = 64;
 constexpr int kExitPatienceMs = 5000;  // for a full kernel when the process ends
 
+/// Hands bytes to the kernel, as send() does. A thread that is cancelled in send() does not learn how much of a record
+/// has gone. So it can be cancelled only while it waits for room, and then takes that for one byte.
+ssize_t hand_over(int fd, const std::uint8_t* from, std::size_t size, int flags) {
+    if (__libc_single_threaded != 0) return real::send(fd, from, size, flags);
+    int state;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    const ssize_t n = real::send(fd, from, size, flags | MSG_DONTWAIT);
+    pthread_setcancelstate(state, nullptr);
+    const bool may_wait = n < 0 && errno == EAGAIN && (flags & MSG_DONTWAIT) == 0;
+    return may_wait ? real::send(fd, from, 1, flags) : n;
+}
+
 /// Sends what waits. True when nothing is left; false with errno.
 bool flush(Entry& entry, int flags) {
     Shared& shared = *entry.shared;
     while (shared.out_begin < shared.out_end) {
         const ssize_t n =
-            real::send(entry.descriptor(), shared.out + shared.out_begin, shared.out_end - shared.out_begin, flags);
+            hand_over(entry.descriptor(), shared.out + shared.out_begin, shared.out_end - shared.out_begin, flags);
         if (n < 0) return false;
         shared.out_begin += static_cast<std::uint32_t>(n);
         if (shared.ahead_end != 0 && shared.out_begin == shared.out_end) [[unlikely]] {

@@ -1,8 +1,11 @@
 // Sockets used by several threads, and long messages, which threads of ours may seal and open.
+#include <pthread.h>
+#include <sys/select.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "support.hpp"
@@ -83,6 +86,47 @@ SOCKETS_CASE(shutdown_wakes_a_reader) {
     result("shutdown", ::shutdown(pair.server, SHUT_RDWR));
     reading.join();
     note("recv = %zd", got);
+}
+
+/// Cancels a thread that has begun to wait in `call`.
+template <typename Body>
+void cancel_in(const char* call, Body body) {
+    std::thread waiting(body);
+    ::poll(nullptr, 0, 100);
+    note("cancel %s = %d", call, ::pthread_cancel(waiting.native_handle()));
+    waiting.join();
+}
+
+SOCKETS_CASE(a_thread_that_waits_is_cancelled) {
+    Pair pair = connected_pair();
+    char byte;
+    cancel_in("recv", [&] { ::recv(pair.server, &byte, 1, 0); });
+    cancel_in("read", [&] { static_cast<void>(::read(pair.server, &byte, 1)); });
+    pollfd wanted{pair.server, POLLIN, 0};
+    cancel_in("poll", [&] { ::poll(&wanted, 1, -1); });
+    cancel_in("select", [&] {
+        fd_set readable;
+        FD_ZERO(&readable);
+        FD_SET(pair.server, &readable);
+        ::select(pair.server + 1, &readable, nullptr, nullptr, nullptr);
+    });
+    const Descriptor group(::epoll_create1(0));
+    epoll_event event{EPOLLIN, {}};
+    ::epoll_ctl(group, EPOLL_CTL_ADD, pair.server, &event);
+    cancel_in("epoll_wait", [&] { ::epoll_wait(group, &event, 1, -1); });
+    send_all(pair.client, text("still there"));
+    note("received %zu", receive(pair.server, 11).size());
+}
+
+SOCKETS_CASE(a_writer_that_waits_is_cancelled) {
+    // How much of it was sent, nobody knows; but it is the beginning of it.
+    Pair pair = connected_pair();
+    const Bytes data = context.random.bytes(64 << 20);
+    cancel_in("send", [&] { ::send(pair.client, data.data(), data.size(), 0); });
+    std::thread closing([&] { result("shutdown", ::shutdown(pair.client, SHUT_WR)); });
+    const Bytes got = receive(pair.server, data.size());
+    closing.join();
+    note("some came: %d, the beginning: %d", !got.empty(), std::equal(got.begin(), got.end(), data.begin()));
 }
 
 SOCKETS_CASE(a_reader_that_waits_does_not_stop_a_writer) {

@@ -235,6 +235,13 @@ def test_all_of_one_node(mpi, build, nodes, tmp_path):
     assert f"messages: {len(cases)} cases right" in done.output
 
 
+@ALL
+def test_error_handlers_that_throw(mpi, build, nodes, tmp_path):
+    program = build(mpi, REPOSITORY / "tests" / "system" / "throws.cpp", "-DOMPI_SKIP_MPICXX", "-DMPICH_SKIP_MPICXX", "-lstdc++")
+    done = run(mpi, nodes, sealing_of(tmp_path, nodes), [str(program)], 2)
+    assert ended(mpi, done, "throws: 6 6 3 3"), done.output
+
+
 @pytest.mark.parametrize("ranks", [3, 5, 6, 7])
 @pytest.mark.parametrize("name", ["mpich-5.0.2-ofi", "openmpi-4.1.4", "mpich-5.0.2-abi"])
 def test_many_leaders(name, ranks, build, nodes, tmp_path):
