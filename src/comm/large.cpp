@@ -286,7 +286,7 @@ bool Incoming::take_from_rest() {
     return true;
 }
 
-/// A sender who waited for a late receiver has handed over the rests of many messages. All of them stay with him but few.
+/// A sender who waited for a late receiver has handed over the rests of many messages: all but few stay with him.
 bool Incoming::may_receive_rest() const {
     return rests_ < kRestsAtATime || ways_.traffic.in < plan_.all_in_flight;
 }
