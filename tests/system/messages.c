@@ -1221,6 +1221,34 @@ static void threads_mixed(void) {
     if (rank == 0) printf("messages: threads ran\n");
 }
 
+enum { RENEWERS = 3, RENEWALS = 40 };
+
+static void* renew(void* argument) {
+    for (int i = 0; i < RENEWALS; i++) {
+        MPI_Comm comm;
+        int sum = 0;
+        MPI_Comm_dup(*(MPI_Comm*)argument, &comm);
+        MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, comm);
+        expect("sum on a thread's communicator", sum, ranks * (ranks - 1) / 2);
+        MPI_Comm_free(&comm);
+    }
+    return NULL;
+}
+
+/* Communicators that several threads make and free: MPI gives the handle of one that is freed to another thread's. */
+static void threads_renew(void) {
+    int level;
+    MPI_Query_thread(&level);
+    if (level != MPI_THREAD_MULTIPLE) return;
+    pthread_t all[RENEWERS];
+    MPI_Comm comms[RENEWERS];
+    for (int i = 0; i < RENEWERS; i++) MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
+    for (int i = 0; i < RENEWERS; i++) pthread_create(&all[i], NULL, renew, &comms[i]);
+    for (int i = 0; i < RENEWERS; i++) pthread_join(all[i], NULL);
+    for (int i = 0; i < RENEWERS; i++) MPI_Comm_free(&comms[i]);
+    if (rank == 0) printf("messages: threads ran\n");
+}
+
 int main(int argc, char** argv) {
     static const struct {
         const char* name;
@@ -1260,6 +1288,7 @@ int main(int argc, char** argv) {
         {"workers", workers},
         {"threads", threads},
         {"threads_mixed", threads_mixed},
+        {"threads_renew", threads_renew},
         {"threads_workers", workers},
         {"threads_idup", made_later},
         {"at_the_end", at_the_end},

@@ -146,7 +146,7 @@ def check_threads(mpi, case, settings, build, nodes, tmp_path):
     assert "messages: threads ran" in done.output and not error_lines(done.output), done.output
 
 
-@pytest.mark.parametrize("case", ["threads", "threads_mixed"])
+@pytest.mark.parametrize("case", ["threads", "threads_mixed", "threads_renew"])
 @ALL
 def test_threads(mpi, case, build, nodes, tmp_path):
     check_threads(mpi, case, {}, build, nodes, tmp_path)
