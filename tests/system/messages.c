@@ -1221,7 +1221,7 @@ static void threads_mixed(void) {
     if (rank == 0) printf("messages: threads ran\n");
 }
 
-enum { RENEWERS = 3, RENEWALS = 40 };
+enum { RENEWERS = 3, RENEWALS = 25 };
 
 static void* renew(void* argument) {
     for (int i = 0; i < RENEWALS; i++) {

@@ -139,17 +139,25 @@ def test_layouts_with_workers(name, build, nodes, tmp_path):
     check_layouts(stacks.stack(name), IN_PARTS + WHOLE + SEEDS, WORKERS, build, nodes, tmp_path)
 
 
-def check_threads(mpi, case, settings, build, nodes, tmp_path):
+def check_threads(mpi, case, settings, build, nodes, tmp_path, below=()):
     program = build(mpi, REPOSITORY / "tests" / "system" / "messages.c")
-    done = run(mpi, nodes, sealing_of(tmp_path, nodes, **settings), [str(program), case])
+    sealing = sealing_of(tmp_path, nodes, **settings)
+    line = ["env", *below, *sealing.exec_line([str(program), case])]
+    done = nodes.run(mpi.command(nodes, 2, line), env={**mpi.env(nodes), **stacks.abi_environment(mpi), **sealing.env()}, timeout=120)
     assert ended(mpi, done, "cases right"), done.output
     assert "messages: threads ran" in done.output and not error_lines(done.output), done.output
 
 
-@pytest.mark.parametrize("case", ["threads", "threads_mixed", "threads_renew"])
+@pytest.mark.parametrize("case", ["threads", "threads_mixed"])
 @ALL
 def test_threads(mpi, case, build, nodes, tmp_path):
     check_threads(mpi, case, {}, build, nodes, tmp_path)
+
+
+@ALL
+def test_threads_that_free_communicators(mpi, build, nodes, tmp_path):
+    below = build(mpi, REPOSITORY / "tests" / "system" / "slow_free.c", "-shared", "-fPIC")
+    check_threads(mpi, "threads_renew", {}, build, nodes, tmp_path, [f"CRYPTMPI_INTERNAL_BELOW={below}"])
 
 
 @ONE_OF_EACH_ABI
