@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -12,7 +13,7 @@
 
 namespace {
 
-int allocations = 0;  // of aligned memory, which is what buffers are
+std::atomic<int> allocations = 0;  // of aligned memory, which is what buffers are
 
 }  // namespace
 
