@@ -19,8 +19,6 @@ constexpr std::size_t kMostUnasked = 8;
 constexpr std::uint32_t kIsAbsent = 20;
 // Of 32 MB: more than any memory.
 constexpr std::uint32_t kMostDoublings = 32;
-// So many rests come from a rank at a time where the plan has no room: one may be opened while the next one comes.
-constexpr std::size_t kRestsAtATime = 2;
 // A receiver looks for a rest the first of so many times that nothing has come.
 constexpr std::uint32_t kLooksEvery = 16;
 
@@ -238,7 +236,7 @@ Incoming::Incoming(const Ways& ways, seal::Segments segments, int world_rank, Pl
 Incoming::~Incoming() {
     for (const Travelling& one : travelling_) ways_.traffic.in -= one.wire.size();
     if (rest_.wire.data() == nullptr) return;
-    ways_.traffic.in -= rest_.wire.size();
+    ways_.traffic.in_rests -= rest_.wire.size();
     --rests_;
 }
 
@@ -288,7 +286,7 @@ bool Incoming::take_from_rest() {
 
 /// A sender who waited for a late receiver has handed over the rests of many messages: all but few stay with him.
 bool Incoming::may_receive_rest() const {
-    return rests_ < kRestsAtATime || ways_.traffic.in < plan_.all_in_flight;
+    return rests_ == 0 || ways_.traffic.in_rests < plan_.all_in_flight / 2;
 }
 
 /// Has the sender handed all that was left to MPI, before a wait?
@@ -310,7 +308,7 @@ void Incoming::receive_rest(MPI_Message& message, std::size_t size) {
     std::uint32_t first = taken();
     while (first < segments_.count() && wire_size(segments_, first, segments_.count()) != size) ++first;
     rest_.wire = ways_.pool.take(size);
-    ways_.traffic.in += size;
+    ways_.traffic.in_rests += size;
     ++rests_;
     const ByteCount bytes(ways_.mpi, size);
     ways_.mpi.Imrecv(rest_.wire.data(), bytes.count(), bytes.type(), &message, &rest_.request);

@@ -37,6 +37,7 @@ struct Traffic {
     std::size_t in = 0;                                // bytes of segments that are waited for
     std::unordered_map<int, std::size_t> unasked;      // segments and rests that a rank may not have asked for yet
     std::unordered_map<int, std::size_t> rests;        // on their way from a rank
+    std::size_t in_rests = 0;                          // bytes of them, from all ranks
     std::chrono::steady_clock::time_point moved = {};  // when a receiver took a segment
 };
 
