@@ -30,7 +30,7 @@ Words cut_program(const CLI::App& sub, Words& arguments) {
 int main_of(Words arguments) {
     CLI::App app("CryptMPI: unmodified MPI programs, encrypted and authenticated between nodes", "cryptmpi");
     app.set_version_flag("--version", "cryptmpi " CRYPTMPI_VERSION);
-    app.require_subcommand(1);
+    app.require_subcommand(0, 1);  // with 1, an unknown one would be told that one is required
     app.footer(
         "Examples:\n"
         "  cryptmpi keygen                                    once: the job key\n"
@@ -61,6 +61,7 @@ int main_of(Words arguments) {
         if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
         return complain(std::string(error.what()) + "; see cryptmpi --help", starts_program ? kRefused : 2);
     }
+    if (app.get_subcommands().empty()) return complain("a subcommand is required; see cryptmpi --help", 2);
     return status;
 }
 

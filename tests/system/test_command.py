@@ -77,8 +77,8 @@ def test_version(home):
 
 
 def test_usage_errors(home):
-    assert_refused(cryptmpi(home), status=2)
-    assert_refused(cryptmpi(home, "exce"), status=2)
+    assert_refused(cryptmpi(home), "a subcommand is required", status=2)
+    assert_refused(cryptmpi(home, "exce"), "exce", status=2)
     assert_refused(cryptmpi(home, "exec"), "no program")
     assert_refused(cryptmpi(home, "run", "-n", "x", "true"), "-n")
     assert_refused(cryptmpi(home, "run", "-n", "0", "true"), "np", "0 not in range 1 to 2147483647")
