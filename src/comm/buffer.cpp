@@ -1,5 +1,6 @@
 #include "comm/buffer.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/secret.hpp"
@@ -41,14 +42,37 @@ int UserBuffer::leave_bottom() {
     return mpi_->Type_commit(&type_);
 }
 
+/// `work(at, count, offset, size)` for the elements of the first `bytes` of packed data, in runs whose bytes MPI counts
+/// by int.
+template <class Work>
+int UserBuffer::by_runs(std::size_t bytes, Work work) const {
+    if (bytes == 0) return MPI_SUCCESS;
+    if (bytes <= INT_MAX && count_ <= INT_MAX)
+        return work(at_, static_cast<int>(bytes / element()), 0, static_cast<int>(bytes));
+    if (element() > INT_MAX) return MPI_ERR_COUNT;
+    MPI_Aint lower = 0;
+    MPI_Aint extent = 0;
+    if (const int code = mpi_->Type_get_extent(type_, &lower, &extent); code != MPI_SUCCESS) return code;
+    const std::size_t most = INT_MAX / element();
+    const std::size_t count = bytes / element();
+    for (std::size_t first = 0; first < count; first += most) {
+        const std::size_t some = std::min(most, count - first);
+        const int code = work(at_ + static_cast<MPI_Aint>(first) * extent, static_cast<int>(some), first * element(),
+                              static_cast<int>(some * element()));
+        if (code != MPI_SUCCESS) return code;
+    }
+    return MPI_SUCCESS;
+}
+
 int UserBuffer::pack(std::uint8_t* out) const {
     if (contiguous_) {
         if (size_ != 0) std::memcpy(out, at_, size_);
         return MPI_SUCCESS;
     }
-    if (count_ > INT_MAX || size_ > INT_MAX) return MPI_ERR_COUNT;
-    int position = 0;
-    return mpi_->Pack(at_, static_cast<int>(count_), type_, out, static_cast<int>(size_), &position, MPI_COMM_SELF);
+    return by_runs(size_, [&](std::uint8_t* at, int count, std::size_t offset, int size) {
+        int position = 0;
+        return mpi_->Pack(at, count, type_, out + offset, size, &position, MPI_COMM_SELF);
+    });
 }
 
 int UserBuffer::unpack(const std::uint8_t* in, std::size_t size) const {
@@ -57,16 +81,14 @@ int UserBuffer::unpack(const std::uint8_t* in, std::size_t size) const {
         return MPI_SUCCESS;
     }
     if (size == 0) return MPI_SUCCESS;
-    if (size > INT_MAX) return MPI_ERR_COUNT;
     // The last element may have come in part: MPI unpacks whole elements, and the predefined ones of a broken one.
-    const auto element = size_ / static_cast<std::size_t>(count_);
+    const std::size_t element = this->element();
     const std::size_t whole = size / element;
-    int position = 0;
-    if (whole != 0) {
-        const int code =
-            mpi_->Unpack(in, static_cast<int>(size), &position, at_, static_cast<int>(whole), type_, MPI_COMM_SELF);
-        if (code != MPI_SUCCESS) return code;
-    }
+    const int unpacked = by_runs(whole * element, [&](std::uint8_t* at, int count, std::size_t offset, int bytes) {
+        int position = 0;
+        return mpi_->Unpack(in + offset, bytes, &position, at, count, type_, MPI_COMM_SELF);
+    });
+    if (unpacked != MPI_SUCCESS) return unpacked;
     const std::size_t rest = size - whole * element;
     if (rest == 0) return MPI_SUCCESS;
     // Over a copy of what is there: the bytes after the part keep their values.
@@ -75,7 +97,7 @@ int UserBuffer::unpack(const std::uint8_t* in, std::size_t size) const {
     if (const int code = mpi_->Type_get_extent(type_, &lower, &extent); code != MPI_SUCCESS) return code;
     std::uint8_t* const last = at_ + static_cast<MPI_Aint>(whole) * extent;
     const std::unique_ptr<std::uint8_t[]> image(new std::uint8_t[element]);
-    position = 0;
+    int position = 0;
     int code = mpi_->Pack(last, 1, type_, image.get(), static_cast<int>(element), &position, MPI_COMM_SELF);
     if (code != MPI_SUCCESS) return code;
     std::memcpy(image.get(), in + whole * element, rest);

@@ -57,6 +57,9 @@ private:
     /// MPI_BOTTOM, with a type of absolute addresses: MPICH's Pack takes no null pointer, so address and type both
     /// move.
     int leave_bottom();
+    std::size_t element() const { return size_ / static_cast<std::size_t>(count_); }  // bytes of data
+    template <class Work>
+    int by_runs(std::size_t bytes, Work work) const;
 
     const interpose::Native* mpi_ = nullptr;
     std::uint8_t* at_ = nullptr;

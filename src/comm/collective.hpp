@@ -92,9 +92,16 @@ int failed_on_node(const Call& call, int rank);
 /// From the user's buffer to another one of his, of the same size.
 int copy(Layer& layer, const UserBuffer& from, const UserBuffer& to);
 
+/// For each rank a block, or null where nothing goes.
+using Blocks = std::vector<const UserBuffer*>;
+enum class Sealing { between_nodes, all };
+
 /// The block `out[i]` goes to rank i, and what it has for this rank comes to `in[i]`, for all ranks but this one.
-/// Between ranks of one node, where not all is to be sealed, blocks go as they are.
-int exchange(const Call& call, const std::vector<UserBuffer>& out, const std::vector<UserBuffer>& in);
+/// Between ranks of one node blocks go as they are, where neither the setting `scope` nor `sealing` has all sealed.
+/// `code`: an error that the rank has come with; the others then get blocks that do not open (only where all are
+/// sealed).
+int exchange(const Call& call, const Blocks& out, const Blocks& in, Sealing sealing = Sealing::between_nodes,
+             int code = MPI_SUCCESS);
 
 /// What each rank has comes to `blocks` of all others, sealed once and opened once on each node, where all nodes have
 /// as many ranks: between nodes among those that have one place on their nodes, and then from each of these to its

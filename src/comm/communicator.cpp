@@ -201,6 +201,10 @@ Communicator::Address Communicator::address(const interpose::Native& mpi, int ra
     return {layer_.own_traffic(), world_[static_cast<std::size_t>(rank)], tag};
 }
 
+void Communicator::prepare_addresses(const interpose::Native& mpi) {
+    if (layer_.threads_somewhere()) own_traffic(mpi);
+}
+
 MPI_Comm Communicator::own_traffic(const interpose::Native& mpi) {
     if (own_traffic_ == MPI_COMM_NULL) {
         // Not a duplicate: that would call the program's functions that copy attributes.
@@ -225,8 +229,8 @@ const Nodes& Communicator::nodes(const interpose::Native& mpi) {
         }
         auto* const shared = layer_.threads_somewhere() ? nullptr : &layer_.shared_communicators();
         nodes_ = std::make_unique<Nodes>(mpi, shared, handle_, rank_, world_, std::move(node_of));
-        // While all members are here: some of them alone may be the first to need it.
-        if (layer_.threads_somewhere()) own_traffic(mpi);
+        // While all members are here.
+        prepare_addresses(mpi);
     }
     return *nodes_;
 }

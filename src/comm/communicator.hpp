@@ -93,6 +93,8 @@ public:
         int tag;
     };
     Address address(const interpose::Native& mpi, int rank);
+    /// Makes what address() needs, by all members: before an operation in which only some of them may need it.
+    void prepare_addresses(const interpose::Native& mpi);
     /// Its members by nodes. Made by the first collective operation that needs it, with all else that such operations
     /// need; by all members.
     const Nodes& nodes(const interpose::Native& mpi);

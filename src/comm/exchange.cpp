@@ -11,14 +11,18 @@ namespace {
 
 using seal::kMessageOverhead;
 
-/// A block of each rank for each other one. All ranks take their steps in one order, in which step i brings a block to
-/// the i-th rank after this one: so a receive is posted for each message that is sent, sooner or later.
+/// A block of each rank for each other one, or none where there is nothing to send. All ranks take their steps in one
+/// order, in which step i brings a block to the i-th rank after this one: so a receive is posted for each message that
+/// is sent, sooner or later.
 class Exchange {
 public:
-    Exchange(const Call& call, const std::vector<UserBuffer>& out, const std::vector<UserBuffer>& in)
+    /// `voids`: the others get blocks with nothing of the data in them.
+    Exchange(const Call& call, const Blocks& out, const Blocks& in, Sealing sealing, bool voids)
         : call_(call),
           out_(out),
           in_(in),
+          sealing_(sealing),
+          voids_(voids),
           at_once_(std::min(call.communicator.size() - 1, kMostAtOnce)),
           requests_(2 * static_cast<std::size_t>(at_once_), MPI_REQUEST_NULL),
           travelling_(requests_.size()) {}
@@ -49,11 +53,11 @@ private:
 
     void begin_receive(int at) {
         for (int from = 0; (from = next(received_, -1)) != kNobody;) {
-            const UserBuffer& block = of(in_, from);
-            if (block.size() == 0) continue;
-            Travelling& one = prepare(at, from, block);
-            std::uint8_t* const to = one.memory.data() != nullptr ? one.memory.data() : block.contiguous();
-            const ByteCount bytes(call_.layer.mpi, size_of(block, from));
+            const UserBuffer* const block = of(in_, from);
+            if (block == nullptr || block->size() == 0) continue;
+            Travelling& one = prepare(at, from, *block);
+            std::uint8_t* const to = one.memory.data() != nullptr ? one.memory.data() : block->contiguous();
+            const ByteCount bytes(call_.layer.mpi, size_of(*block, from));
             const auto address = call_.communicator.address(call_.layer.mpi, from);
             told(call_.layer.mpi.Irecv(to, bytes.count(), bytes.type(), address.rank, address.tag, address.comm,
                                        &request(at)));
@@ -63,8 +67,8 @@ private:
 
     void end_receive(int at) {
         const Travelling& one = travelling_[static_cast<std::size_t>(at)];
-        const UserBuffer& block = of(in_, one.peer);
-        if (call_.communicator.sealed(one.peer)) {
+        const UserBuffer& block = *of(in_, one.peer);
+        if (sealed(one.peer)) {
             code_ = first_of(code_, open_block_from(call_, one.peer, one.memory.data(), block));
         } else if (one.memory.data() != nullptr) {
             code_ = first_of(code_, block.unpack(one.memory.data(), block.size()));
@@ -73,18 +77,20 @@ private:
 
     void begin_send(int at) {
         for (int to = 0; (to = next(sent_, 1)) != kNobody;) {
-            const UserBuffer& block = of(out_, to);
-            if (block.size() == 0) continue;
-            Travelling& one = prepare(at, to, block);
+            const UserBuffer* const block = of(out_, to);
+            if (block == nullptr || block->size() == 0) continue;
+            Travelling& one = prepare(at, to, *block);
             const std::uint8_t* from = one.memory.data();
-            if (call_.communicator.sealed(to)) {
-                code_ = first_of(code_, seal_block_for(call_, to, block, one.memory.data()));
+            if (voids_) {
+                void_block(one.memory.data(), block->size());
+            } else if (sealed(to)) {
+                code_ = first_of(code_, seal_block_for(call_, to, *block, one.memory.data()));
             } else if (from != nullptr) {
-                code_ = first_of(code_, block.pack(one.memory.data()));
+                code_ = first_of(code_, block->pack(one.memory.data()));
             } else {
-                from = block.contiguous();
+                from = block->contiguous();
             }
-            const ByteCount bytes(call_.layer.mpi, size_of(block, to));
+            const ByteCount bytes(call_.layer.mpi, size_of(*block, to));
             const auto address = call_.communicator.address(call_.layer.mpi, to);
             told(call_.layer.mpi.Isend(from, bytes.count(), bytes.type(), address.rank, address.tag, address.comm,
                                        &request(at)));
@@ -100,17 +106,16 @@ private:
         ++steps;
         return (call_.communicator.rank() + direction * steps + ranks) % ranks;
     }
-    static const UserBuffer& of(const std::vector<UserBuffer>& blocks, int rank) {
-        return blocks[static_cast<std::size_t>(rank)];
-    }
+    static const UserBuffer* of(const Blocks& blocks, int rank) { return blocks[static_cast<std::size_t>(rank)]; }
+    bool sealed(int peer) const { return sealing_ == Sealing::all || call_.communicator.sealed(peer); }
     MPI_Request& request(int at) { return requests_[static_cast<std::size_t>(at)]; }
     /// As it travels.
     std::size_t size_of(const UserBuffer& block, int peer) const {
-        return block.size() + (call_.communicator.sealed(peer) ? kMessageOverhead : 0);
+        return block.size() + (sealed(peer) ? kMessageOverhead : 0);
     }
     Travelling& prepare(int at, int peer, const UserBuffer& block) {
         Travelling& one = travelling_[static_cast<std::size_t>(at)];
-        const bool as_it_is = !call_.communicator.sealed(peer) && block.contiguous() != nullptr;
+        const bool as_it_is = !sealed(peer) && block.contiguous() != nullptr;
         one.memory = as_it_is ? engine::Buffer() : call_.layer.buffer(size_of(block, peer));
         one.peer = peer;
         return one;
@@ -121,8 +126,10 @@ private:
     }
 
     const Call& call_;
-    const std::vector<UserBuffer>& out_;
-    const std::vector<UserBuffer>& in_;
+    const Blocks& out_;
+    const Blocks& in_;
+    Sealing sealing_;
+    bool voids_;
     int at_once_;
     int sent_ = 0;
     int received_ = 0;
@@ -225,8 +232,8 @@ int allgather_by_nodes(const Call& call, const UserBuffer& own, const std::vecto
     return code;
 }
 
-int exchange(const Call& call, const std::vector<UserBuffer>& out, const std::vector<UserBuffer>& in) {
-    return Exchange(call, out, in).run();
+int exchange(const Call& call, const Blocks& out, const Blocks& in, Sealing sealing, int code) {
+    return first_of(code, Exchange(call, out, in, sealing, code != MPI_SUCCESS).run());
 }
 
 }  // namespace cryptmpi::comm

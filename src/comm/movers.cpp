@@ -12,18 +12,27 @@ namespace {
 
 using seal::kMessageOverhead;
 
-/// Where the sealed blocks of all ranks lie, one after the other.
+/// MPI counts the bytes of its operations by int: a block of more than each rank's share of that goes alone, as a
+/// message. Both of its ends see that, where only the root knows the sizes of all.
+std::size_t largest_together(const Communicator& communicator) {
+    return static_cast<std::size_t>(INT_MAX / communicator.size());
+}
+bool goes_alone(const Communicator& communicator, const UserBuffer& block) {
+    return block.size() + kMessageOverhead > largest_together(communicator);
+}
+
+/// Where the sealed blocks of all ranks lie, one after the other. Those of more than `most` bytes do not.
 class Layout {
 public:
-    explicit Layout(const std::vector<UserBuffer>& blocks) {
+    explicit Layout(const std::vector<UserBuffer>& blocks, std::size_t most = INT_MAX) {
         for (const UserBuffer& block : blocks) {
-            sizes_.push_back(static_cast<int>(block.size() + kMessageOverhead));
+            const std::size_t whole = block.size() + kMessageOverhead;
+            const std::size_t size = whole > most ? 0 : whole;
+            sizes_.push_back(static_cast<int>(size));
             places_.push_back(static_cast<int>(total_));
-            total_ += block.size() + kMessageOverhead;
+            total_ += size;
         }
     }
-    // MPI counts the bytes of such an operation by int.
-    bool fits() const { return total_ <= INT_MAX; }
     std::size_t total() const { return total_; }
     std::size_t count() const { return sizes_.size(); }
     const int* sizes() const { return sizes_.data(); }
@@ -36,20 +45,42 @@ private:
     std::size_t total_ = 0;
 };
 
-/// Each rank's block but that of `me`, and its place among `wires`.
+/// Each rank's block but that of `me` and those that go alone, and its place among `wires`.
 std::vector<Block> blocks_of_others(int me, const std::vector<UserBuffer>& blocks, std::uint8_t* wires,
                                     const Layout& layout) {
     std::vector<Block> others;
     for (int i = 0; i < static_cast<int>(blocks.size()); ++i) {
-        if (i != me) others.push_back({i, wires + layout.place(i), &blocks[static_cast<std::size_t>(i)]});
+        if (i == me || layout.sizes()[i] == 0) continue;
+        others.push_back({i, wires + layout.place(i), &blocks[static_cast<std::size_t>(i)]});
     }
     return others;
 }
 
-int too_large(Layer& layer, MPI_Comm comm) {
-    layer.complain("a collective operation of 2 GiB or more on one rank is not sealed yet: it is refused");
-    layer.mpi.Comm_call_errhandler(comm, MPI_ERR_COUNT);
-    return MPI_ERR_COUNT;
+/// The blocks that go alone between this root and the others.
+Blocks alone_of_root(const Communicator& communicator, const std::vector<UserBuffer>& blocks) {
+    Blocks alone;
+    for (const UserBuffer& block : blocks) alone.push_back(goes_alone(communicator, block) ? &block : nullptr);
+    return alone;
+}
+
+Blocks alone_with_root(const Communicator& communicator, const UserBuffer& block, int root) {
+    Blocks alone(static_cast<std::size_t>(communicator.size()), nullptr);
+    alone[static_cast<std::size_t>(root)] = &block;
+    return alone;
+}
+
+Blocks nothing(const Communicator& communicator) {
+    return Blocks(static_cast<std::size_t>(communicator.size()), nullptr);
+}
+
+bool is_any(const Blocks& blocks) {
+    return std::any_of(blocks.begin(), blocks.end(), [](const UserBuffer* block) { return block != nullptr; });
+}
+
+Blocks all(const std::vector<UserBuffer>& blocks) {
+    Blocks all;
+    for (const UserBuffer& block : blocks) all.push_back(&block);
+    return all;
 }
 
 /// The blocks of a buffer: `count(i)` elements at `place(i)` bytes, for each rank.
@@ -91,22 +122,27 @@ int make_v_blocks(Layer& layer, int ranks, void* at, const C* counts, const D* p
         [&](int i) { return static_cast<MPI_Aint>(places[i]) * extent; }, [&](int) { return type; }, blocks);
 }
 
+int gather_to_root(const Call& call, const UserBuffer& own, int root, bool uniform) {
+    Layer& layer = call.layer;
+    const MPI_Comm comm = call.communicator.handle();
+    const bool alone = goes_alone(call.communicator, own);
+    const auto wire = layer.buffer(alone ? 0 : own.size() + kMessageOverhead);
+    const int code = alone ? MPI_SUCCESS : seal_block_for(call, root, own, wire.data());
+    const auto size = static_cast<int>(wire.size());
+    const int gathered =
+        uniform ? layer.mpi.Gather(wire.data(), size, MPI_BYTE, nullptr, 0, MPI_BYTE, root, comm)
+                : layer.mpi.Gatherv(wire.data(), size, MPI_BYTE, nullptr, nullptr, nullptr, MPI_BYTE, root, comm);
+    if (!alone || gathered != MPI_SUCCESS) return first_of(code, gathered);
+    return exchange(call, alone_with_root(call.communicator, own, root), nothing(call.communicator), Sealing::all);
+}
+
 int gather(Layer& layer, Communicator& communicator, const UserBuffer& own, bool in_place,
            const std::vector<UserBuffer>& blocks, int root, bool uniform) {
     const Call call = begin_call(layer, communicator, CollectiveKind::gather, root);
+    communicator.prepare_addresses(layer.mpi);
+    if (communicator.rank() != root) return gather_to_root(call, own, root, uniform);
     const MPI_Comm comm = communicator.handle();
-    const bool is_root = communicator.rank() == root;
-    const Layout layout(blocks);
-    if (is_root && !layout.fits()) return too_large(layer, comm);
-    if (!is_root) {
-        const auto wire = layer.buffer(own.size() + kMessageOverhead);
-        const int code = seal_block_for(call, root, own, wire.data());
-        const auto size = static_cast<int>(wire.size());
-        const int gathered =
-            uniform ? layer.mpi.Gather(wire.data(), size, MPI_BYTE, nullptr, 0, MPI_BYTE, root, comm)
-                    : layer.mpi.Gatherv(wire.data(), size, MPI_BYTE, nullptr, nullptr, nullptr, MPI_BYTE, root, comm);
-        return first_of(code, gathered);
-    }
+    const Layout layout(blocks, largest_together(communicator));
     const auto wires = layer.buffer(layout.total());
     int code =
         uniform ? layer.mpi.Gather(MPI_IN_PLACE, 0, MPI_BYTE, wires.data(), layout.sizes()[root], MPI_BYTE, root, comm)
@@ -114,7 +150,9 @@ int gather(Layer& layer, Communicator& communicator, const UserBuffer& own, bool
                                     root, comm);
     if (code != MPI_SUCCESS) return code;
     if (!in_place) code = copy(layer, own, blocks[static_cast<std::size_t>(root)]);
-    return first_of(code, open_blocks_from(call, blocks_of_others(root, blocks, wires.data(), layout)));
+    code = first_of(code, open_blocks_from(call, blocks_of_others(root, blocks, wires.data(), layout)));
+    const Blocks alone = alone_of_root(communicator, blocks);
+    return is_any(alone) ? first_of(code, exchange(call, nothing(communicator), alone, Sealing::all)) : code;
 }
 
 /// Each block goes to all ranks by MPI's own way, and each rank opens it.
@@ -142,11 +180,30 @@ bool by_nodes_pays(const Nodes& nodes, const Layout& layout) {
     return saved * kBlock + layout.total() / layout.count() * saved >= kOperation;
 }
 
+std::size_t total_of(const std::vector<UserBuffer>& blocks) {
+    std::size_t total = 0;
+    for (const UserBuffer& block : blocks) total += block.size() + kMessageOverhead;
+    return total;
+}
+
+/// What each rank has, broadcast. All ranks see the same sizes.
+int allgather_one_by_one(Layer& layer, Communicator& communicator, const UserBuffer& own, bool in_place,
+                         const std::vector<UserBuffer>& blocks) {
+    int code = in_place ? MPI_SUCCESS : copy(layer, own, blocks[static_cast<std::size_t>(communicator.rank())]);
+    for (int i = 0; i < communicator.size(); ++i) {
+        const int come_with = i == communicator.rank() ? code : MPI_SUCCESS;
+        code = first_of(code, broadcast(layer, communicator, blocks[static_cast<std::size_t>(i)], i, come_with));
+    }
+    return code;
+}
+
 int allgather(Layer& layer, Communicator& communicator, const UserBuffer& own, bool in_place,
               const std::vector<UserBuffer>& blocks, bool uniform) {
+    if (total_of(blocks) > INT_MAX) {
+        return allgather_one_by_one(layer, communicator, own, in_place, blocks);
+    }
     const Call call = begin_call(layer, communicator, CollectiveKind::allgather);
     const Layout layout(blocks);
-    if (!layout.fits()) return too_large(layer, communicator.handle());
     const UserBuffer& mine = blocks[static_cast<std::size_t>(communicator.rank())];
     const UserBuffer& from = in_place ? mine : own;
     const int code = by_nodes_pays(communicator.nodes(layer.mpi), layout)
@@ -160,7 +217,6 @@ int alltoall_at_once(const Call& call, const std::vector<UserBuffer>& out, const
     const MPI_Comm comm = call.communicator.handle();
     const int me = call.communicator.rank();
     const Layout layout(in);
-    if (!layout.fits()) return too_large(call.layer, comm);
     const auto out_wires = call.layer.buffer(layout.total());
     const auto in_wires = call.layer.buffer(layout.total());
     int code = MPI_SUCCESS;
@@ -216,14 +272,14 @@ int alltoall(Layer& layer, Communicator& communicator, const std::vector<UserBuf
              const std::vector<UserBuffer>& in, bool in_place, bool uniform) {
     const Call call = begin_call(layer, communicator, CollectiveKind::alltoall);
     const auto me = static_cast<std::size_t>(communicator.rank());
-    const bool at_once = uniform && in[me].size() <= kMostAtOnce;
+    const bool at_once = uniform && in[me].size() <= kMostAtOnce && !goes_alone(communicator, in[me]);
     if (in_place && at_once) return alltoall_at_once(call, in, in);
     if (in_place) {
         Copied copied;
         const int code = Copied::make(layer, in, copied);
-        return code != MPI_SUCCESS ? code : exchange(call, copied.blocks(), in);
+        return code != MPI_SUCCESS ? code : exchange(call, all(copied.blocks()), all(in));
     }
-    const int code = at_once ? alltoall_at_once(call, out, in) : exchange(call, out, in);
+    const int code = at_once ? alltoall_at_once(call, out, in) : exchange(call, all(out), all(in));
     return first_of(code, copy(layer, out[me], in[me]));
 }
 
@@ -327,21 +383,34 @@ int broadcast(Layer& layer, Communicator& communicator, const UserBuffer& buffer
     return first_of(code, buffer.unpack(at, buffer.size()));  // zeros, after an error
 }
 
+namespace {
+
+int scatter_from_root(const Call& call, const UserBuffer& mine, int root, bool uniform, int code) {
+    Layer& layer = call.layer;
+    const MPI_Comm comm = call.communicator.handle();
+    const bool alone = goes_alone(call.communicator, mine);
+    const auto wire = layer.buffer(alone ? 0 : mine.size() + kMessageOverhead);
+    const auto size = static_cast<int>(wire.size());
+    const int scattered =
+        uniform ? layer.mpi.Scatter(nullptr, 0, MPI_BYTE, wire.data(), size, MPI_BYTE, root, comm)
+                : layer.mpi.Scatterv(nullptr, nullptr, nullptr, MPI_BYTE, wire.data(), size, MPI_BYTE, root, comm);
+    if (scattered != MPI_SUCCESS) return first_of(code, scattered);
+    if (alone) {
+        const Blocks from_root = alone_with_root(call.communicator, mine, root);
+        return first_of(code, exchange(call, nothing(call.communicator), from_root, Sealing::all));
+    }
+    return code != MPI_SUCCESS ? code : open_block_from(call, root, wire.data(), mine);
+}
+
+}  // namespace
+
 int scatter(Layer& layer, Communicator& communicator, const std::vector<UserBuffer>& blocks, const UserBuffer* mine,
             int root, bool uniform, int code) {
     const Call call = begin_call(layer, communicator, CollectiveKind::scatter, root);
+    communicator.prepare_addresses(layer.mpi);
+    if (communicator.rank() != root) return scatter_from_root(call, *mine, root, uniform, code);
     const MPI_Comm comm = communicator.handle();
-    if (communicator.rank() != root) {
-        const auto wire = layer.buffer(mine->size() + kMessageOverhead);
-        const auto size = static_cast<int>(wire.size());
-        const int scattered =
-            uniform ? layer.mpi.Scatter(nullptr, 0, MPI_BYTE, wire.data(), size, MPI_BYTE, root, comm)
-                    : layer.mpi.Scatterv(nullptr, nullptr, nullptr, MPI_BYTE, wire.data(), size, MPI_BYTE, root, comm);
-        if (code != MPI_SUCCESS || scattered != MPI_SUCCESS) return first_of(code, scattered);
-        return open_block_from(call, root, wire.data(), *mine);
-    }
-    const Layout layout(blocks);
-    if (!layout.fits()) return too_large(layer, comm);
+    const Layout layout(blocks, largest_together(communicator));
     const auto wires = layer.buffer(layout.total());
     const std::vector<Block> others = blocks_of_others(root, blocks, wires.data(), layout);
     // After an error the others still get their blocks, which they wait for; nothing of the data is in them.
@@ -353,7 +422,10 @@ int scatter(Layer& layer, Communicator& communicator, const std::vector<UserBuff
         uniform ? layer.mpi.Scatter(wires.data(), layout.sizes()[root], MPI_BYTE, MPI_IN_PLACE, 0, MPI_BYTE, root, comm)
                 : layer.mpi.Scatterv(wires.data(), layout.sizes(), layout.places(), MPI_BYTE, MPI_IN_PLACE, 0, MPI_BYTE,
                                      root, comm);
-    code = first_of(code, scattered);
+    if (scattered != MPI_SUCCESS) return first_of(code, scattered);
+    if (const Blocks alone = alone_of_root(communicator, blocks); is_any(alone)) {
+        code = exchange(call, alone, nothing(communicator), Sealing::all, code);
+    }
     if (code != MPI_SUCCESS || mine == nullptr) return code;
     return copy(layer, blocks[static_cast<std::size_t>(root)], *mine);
 }

@@ -4,6 +4,7 @@ import re
 import secrets
 import shlex
 import subprocess
+from pathlib import Path
 
 import pytest
 from conftest import REPOSITORY, error_lines
@@ -220,6 +221,28 @@ def test_sealed_to_the_end(name, build, nodes, tmp_path):
             done = run(mpi, nodes, sealing, program)
         assert done.ok, done.output
         assert bool(count(wire, [words])[0][words]) == seen
+
+
+# What takes a way of its own where int does not count the bytes; each on one of the ABIs.
+GIGABYTES = {
+    "openmpi-4.1.4": ["gatherv", "gather_in_place", "scatterv"],
+    "mpich-5.0.2-ofi": ["gather", "scatter", "allgather", "message"],
+    "mpich-5.0.2-abi": ["bcast", "alltoall", "message_with_gaps"],
+}
+
+
+@pytest.mark.parametrize("name", GIGABYTES)
+def test_more_than_int_counts(name, build, nodes, tmp_path):
+    if available_memory() < 16 << 30:
+        pytest.skip("two ranks take 14 GiB, which are not there")
+    mpi = stacks.stack(name)
+    program = build(mpi, REPOSITORY / "tests" / "system" / "gigabytes.c")
+    done = run(mpi, nodes, sealing_of(tmp_path, nodes), [program, *GIGABYTES[name]], timeout=300)
+    assert ended(mpi, done, "gigabytes: right"), done.output
+
+
+def available_memory():
+    return 1024 * int(re.search(r"^MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text(), re.M).group(1))
 
 
 @ALL
