@@ -85,6 +85,10 @@ NO_THREADS = {
 }
 
 
+# Where every second twenty seeds use the forms of MPI 4 with large counts.
+LARGE_COUNTS = ("mpich-4.0.2-ucx", "mpich-5.0.2-ucx", "mpich-5.0.2-ofi", "impi-2021.19-ofi")
+
+
 def say(line):
     print(f"[{time.monotonic() - BEGAN:5.0f} s] {line}", flush=True)
 
@@ -96,9 +100,10 @@ class Way:
     mpi: object
     ranks: int
     mode: int
+    large_counts: bool
 
     def title(self):
-        return f"{self.mpi.name}, {self.ranks} ranks, {MODES[self.mode]}"
+        return f"{self.mpi.name}, {self.ranks} ranks, {MODES[self.mode]}{', large counts' if self.large_counts else ''}"
 
 
 def way_of(seed, mpi, ranks):
@@ -107,7 +112,7 @@ def way_of(seed, mpi, ranks):
     often, now_and_then = (4, 2) if mpi.family.startswith("openmpi") else (2, 3)
     if mode == THREADS:  # Open MPI with 3 threads on each of 4 ranks now and then hangs, plain
         often = now_and_then = 2
-    return Way(mpi, ranks or (often if seed // 4 % 5 < 3 else now_and_then), mode)
+    return Way(mpi, ranks or (often if seed // 4 % 5 < 3 else now_and_then), mode, mpi.name in LARGE_COUNTS and seed // 20 % 2 == 1)
 
 
 @dataclass
@@ -130,17 +135,20 @@ class Torturer:
     folder: Path
     players: dict = field(default_factory=dict)
 
-    def player(self, mpi):
+    def player(self, way):
         """The player as the MPI's own compiler builds it, or that of another MPI of the same ABI."""
-        compiler = mpi.mpicc or stack(mpi.built_with).mpicc
-        if compiler not in self.players:
-            path = self.folder / "players" / str(compiler).strip("/").replace("/", "-")
+        compiler = way.mpi.mpicc or stack(way.mpi.built_with).mpicc
+        forms = ["-DLARGE_COUNTS"] if way.large_counts else []
+        key = "".join([str(compiler), *forms])
+        if key not in self.players:
+            path = self.folder / "players" / key.strip("/").replace("/", "-")
             path.parent.mkdir(parents=True, exist_ok=True)
-            done = subprocess.run([compiler, "-std=gnu11", "-O1", "-g", "-Wall", "-pthread", "-o", path, *SOURCES], capture_output=True, text=True)
+            line = [compiler, "-std=gnu11", "-O1", "-g", "-Wall", "-pthread", *forms, "-o", path, *SOURCES]
+            done = subprocess.run(line, capture_output=True, text=True)
             if done.returncode:
                 raise LabError(f"{compiler} does not compile torture/*.c: {done.stderr.strip()}")
-            self.players[compiler] = path
-        return self.players[compiler]
+            self.players[key] = path
+        return self.players[key]
 
     def start(self, way, seeds, sealed, place):
         """One job that plays `seeds`. Its logs are in `place`."""
@@ -148,7 +156,7 @@ class Torturer:
         place.mkdir(parents=True)
         in_threads = WITHOUT_IN_THREADS.get(way.mpi.name, {}) if way.mode == THREADS else {}
         without = ",".join([*WITHOUT.get(way.mpi.name, {}), *in_threads, *self.without]) or "nothing"
-        program = [self.player(way.mpi), place, self.steps, way.mode, self.only, without, *seeds]
+        program = [self.player(way), place, self.steps, way.mode, self.only, without, *seeds]
         program = [str(word) for word in program]
         env = {**way.mpi.env(self.lab), **abi_environment(way.mpi)}
         if sealed:
@@ -238,7 +246,7 @@ def groups(seeds, mpi, ranks):
     by_way = {}
     for seed in seeds:
         way = way_of(seed, mpi, ranks)
-        by_way.setdefault((way.ranks, way.mode), (way, []))[1].append(seed)
+        by_way.setdefault((way.ranks, way.mode, way.large_counts), (way, []))[1].append(seed)
     for way, some in by_way.values():
         for at in range(0, len(some), TOGETHER):
             yield way, some[at : at + TOGETHER]
@@ -247,7 +255,7 @@ def groups(seeds, mpi, ranks):
 def torture(torturer, mpi, seeds, ranks):
     row = {"mpi": mpi.name, "programs": len(seeds), "as_plain": 0, "not_usable": [], "findings": [], "plain_s": 0.0, "sealed_s": 0.0}
     for way, some in groups(seeds, mpi, ranks):
-        place = torturer.folder / f"{mpi.name}-{way.ranks}-{way.mode}"
+        place = torturer.folder / f"{mpi.name}-{way.ranks}-{way.mode}{'-large-counts' * way.large_counts}"
         began = time.monotonic()
         plain = torturer.play(way, some, False, place / "plain")
         between = time.monotonic()

@@ -9,6 +9,10 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#ifdef LARGE_COUNTS
+#include "large_counts.h"
+#endif
+
 /* Numbers */
 
 typedef struct {
