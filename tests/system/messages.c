@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 static int rank, ranks, partner;
 
@@ -522,6 +524,37 @@ static void made_later(void) {
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == ranks - 1 && sum != ranks * (ranks - 1) / 2) fail("the sum of the ranks", sum, ranks * (ranks - 1) / 2);
     MPI_Comm_free(&comm);
+}
+
+static long peak_memory(void) {
+    struct rusage use;
+    getrusage(RUSAGE_SELF, &use);
+    return use.ru_maxrss >> 10; /* MiB */
+}
+
+/* A receiver who comes late does not cost the sender the memory of all that waits for him. */
+static void late_receiver(void) {
+    enum { MESSAGES = 64, SIZE = 4 << 20, MOST = 128 /* MiB, of 256 */ };
+    MPI_Request requests[MESSAGES];
+    char* bytes = malloc(SIZE);
+    if (rank == 0) {
+        memset(bytes, 7, SIZE);
+        MPI_Barrier(MPI_COMM_WORLD);
+        const long before = peak_memory();
+        for (int i = 0; i < MESSAGES; i++) MPI_Isend(bytes, SIZE, MPI_BYTE, 1, 0, MPI_COMM_WORLD, &requests[i]);
+        MPI_Waitall(MESSAGES, requests, MPI_STATUSES_IGNORE);
+        const long added = peak_memory() - before;
+        if (added > MOST) fail("MiB of a sender whose receiver comes late", (int)added, MOST);
+    } else if (rank == 1) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        usleep(400000);
+        for (int i = 0; i < MESSAGES; i++) {
+            memset(bytes, 0, SIZE);
+            MPI_Recv(bytes, SIZE, MPI_BYTE, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            for (int k = 0; k < SIZE; k++) expect("byte", bytes[k], 7);
+        }
+    }
+    free(bytes);
 }
 
 /* To every rank, of this node or another. */
@@ -1292,6 +1325,7 @@ int main(int argc, char** argv) {
         {"threads_workers", workers},
         {"threads_idup", made_later},
         {"at_the_end", at_the_end},
+        {"late_receiver", late_receiver},
     };
     /* One thread and many take different paths. */
     if (argc == 2 && strncmp(argv[1], "threads", 7) == 0) {

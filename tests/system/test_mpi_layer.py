@@ -97,6 +97,14 @@ def test_large_messages_of_one_node(name, build, nodes, tmp_path):
     check_large_messages(stacks.stack(name), 4, {"scope": "all"}, build, nodes, tmp_path)
 
 
+@ONE_OF_EACH_ABI
+def test_memory_for_a_late_receiver(name, build, nodes, tmp_path):
+    mpi = stacks.stack(name)
+    program = build(mpi, REPOSITORY / "tests" / "system" / "messages.c")
+    done = run(mpi, nodes, sealing_of(tmp_path, nodes), [program, "late_receiver"])
+    assert ended(mpi, done, "1 cases right"), done.output
+
+
 # Four ranks with four threads each on two cores: only where ranks yield while they wait.
 @pytest.mark.parametrize("name, ranks", [("mpich-5.0.2-ofi", 2), ("mpich-5.0.2-ofi", 4), ("openmpi-4.1.4", 2), ("openmpi-4.1.4", 4),
                                          ("mpich-5.0.2-abi", 2)])
