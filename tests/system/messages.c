@@ -526,6 +526,35 @@ static void made_later(void) {
     MPI_Comm_free(&comm);
 }
 
+/* Types without gaps that take two neighbours in the other order, each pair of neighbours once; large ones, too. */
+static void swapped(void) {
+    enum { SIZE = 70000, REPEAT = 2 };
+    static const int firsts[] = {0, 1, 2, 3, 4, 5, 6, 254, 255, 256, 65534, 65535, 65536, SIZE - 2};
+    unsigned char* bytes = malloc(SIZE * REPEAT);
+    for (size_t i = 0; i < sizeof firsts / sizeof firsts[0]; i++) {
+        const int first = firsts[i], size = first < 7 ? 8 : first < 300 ? 300 : SIZE;
+        const int lengths[] = {first, 1, 1, size - first - 2}, places[] = {0, first + 1, first, first + 2};
+        MPI_Datatype type;
+        MPI_Type_indexed(4, lengths, places, MPI_BYTE, &type);
+        MPI_Type_commit(&type);
+        for (int sender = 0; sender < 2; sender++) { /* whose type it is */
+            for (int k = 0; k < REPEAT * size; k++) bytes[k] = (unsigned char)(rank < ranks / 2 ? k % size % 251 : 0);
+            if (rank < ranks / 2) {
+                MPI_Send(bytes, sender ? REPEAT : REPEAT * size, sender ? type : MPI_BYTE, partner, 8, MPI_COMM_WORLD);
+            } else {
+                MPI_Recv(bytes, sender ? REPEAT * size : REPEAT, sender ? MPI_BYTE : type, partner, 8, MPI_COMM_WORLD,
+                         MPI_STATUS_IGNORE);
+                for (int k = 0; k < REPEAT * size; k++) {
+                    const int in = k % size, from = in == first ? in + 1 : in == first + 1 ? in - 1 : in;
+                    expect("byte of a type that swaps two", bytes[k], from % 251);
+                }
+            }
+        }
+        MPI_Type_free(&type);
+    }
+    free(bytes);
+}
+
 static long peak_memory(void) {
     struct rusage use;
     getrusage(RUSAGE_SELF, &use);
@@ -1326,6 +1355,7 @@ int main(int argc, char** argv) {
         {"threads_idup", made_later},
         {"at_the_end", at_the_end},
         {"late_receiver", late_receiver},
+        {"swapped", swapped},
     };
     /* One thread and many take different paths. */
     if (argc == 2 && strncmp(argv[1], "threads", 7) == 0) {

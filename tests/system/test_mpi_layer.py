@@ -15,7 +15,7 @@ from lab.capture import count
 
 COLLECTIVE = ["reductions", "broadcasts", "alltoalls", "allgathers"]
 CASES = ["many_requests", "tags_out_of_order", "wildcards", "other_sizes", "vectors", "split", "cancel", "from_nobody", "named_once",
-         "ordered_reduction"]
+         "ordered_reduction", "swapped"]
 # MPIs whose ranks never yield while they wait: more of them than cores take minutes for many collective operations, plain, too.
 SPINNING = ("mpich-4.0.2-ucx", "mpich-5.0.2-ucx")
 LARGE = ["large", "large_while_elsewhere", "large_before_waiting", "large_behind_others", "large_to_all", "large_probed", "large_matched",
