@@ -77,7 +77,11 @@ _OPEN_MPI_THREADS = dict.fromkeys(
     ("constructor", "constructors_between"),
     "threads of Open MPI that make communicators at a time now and then wait for each other in ompi_comm_nextcid",
 )
-WITHOUT_IN_THREADS = {"openmpi-4.1.4": _OPEN_MPI_THREADS, "openmpi-5.0.11": _OPEN_MPI_THREADS}
+_INTEL_THREADS = dict.fromkeys(
+    ("constructor", "constructors_between"),
+    "threads of Intel MPI 2021.19 that make communicators at a time now and then do not come back from MPI_Comm_idup",
+)
+WITHOUT_IN_THREADS = {"openmpi-4.1.4": _OPEN_MPI_THREADS, "openmpi-5.0.11": _OPEN_MPI_THREADS, "impi-2021.19-ofi": _INTEL_THREADS}
 
 # Where programs of three threads crash, plain.
 NO_THREADS = {
