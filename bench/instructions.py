@@ -1,4 +1,4 @@
-"""Counts the instructions that the MPI layer adds to a small message, one sent and one received, by kind of call, under callgrind.
+"""Counts the instructions that each layer adds to a small message, one sent and one received, by kind of call, under callgrind.
 
 Our own code and that of the crypto modules is counted, not MPI's and not the crypto libraries' (these choose their code by the CPU, of which
 callgrind shows an older one). The count repeats, whatever else the machine does. It fails when a kind of call costs more than
@@ -22,7 +22,9 @@ HERE = Path(__file__).resolve().parent
 FOLDER = REPOSITORY / "build" / "bench" / "instructions"
 EXPECTED = HERE / "instructions.json"
 MPI = "openmpi-4.1.4"  # Debian's: on every machine
-KINDS = {"blocking": (200, 1), "nonblocking": (200, 1), "window": (10, 64)}  # rounds; messages that a round sends and receives
+# The layer; rounds; messages that a round sends and receives.
+KINDS = {"blocking": ("mpi", 200, 1), "nonblocking": ("mpi", 200, 1), "window": ("mpi", 10, 64),
+         "poll": ("channel", 200, 1), "epoll": ("channel", 200, 1)}
 BYTES = 1
 MOST_GROWTH = 0.02
 OURS = re.compile(r"cryptmpi-|libcryptmpi-")
@@ -43,7 +45,7 @@ def counted(path):
 def measure(lab, sealing, program, kind):
     """{(object, function): instructions} of one message sent and one received."""
     mpi = stack(MPI)
-    rounds, messages = KINDS[kind]
+    _, rounds, messages = KINDS[kind]
     line = ["valgrind", "-q", "--tool=callgrind", "--toggle-collect=counted_rounds",
             f"--callgrind-out-file={FOLDER / kind}.%q{{OMPI_COMM_WORLD_RANK}}", str(program), kind, str(rounds), str(BYTES)]
     done = lab.run(mpi.command(lab, 2, sealing.exec_line(line)), env={**mpi.env(lab), **sealing.env()}, timeout=240)
@@ -68,10 +70,11 @@ def main():
 
     totals, good = {}, True
     with Lab(isolated=why_not is None) as lab:
-        # On one node as well as on two, every message is sealed; and the module is one that each machine has.
-        sealing = Sealing(FOLDER / "config", lab, options.cryptmpi, {"layer": "mpi", "scope": "all", "module": "openssl", "agreement_timeout_s": 120})
-        for kind in KINDS:
-            costs = measure(lab, sealing, program, kind)
+        # On one node as well as on two, everything is sealed; and the module is one that each machine has.
+        settings = {"scope": "all", "module": "openssl", "agreement_timeout_s": 120}
+        sealings = {layer: Sealing(FOLDER / f"config-{layer}", lab, options.cryptmpi, {"layer": layer, **settings}) for layer in ("mpi", "channel")}
+        for kind, (layer, _, _) in KINDS.items():
+            costs = measure(lab, sealings[layer], program, kind)
             totals[kind] = round(sum(costs.values()))
             was = expected.get(kind)
             grown = was is not None and totals[kind] > was * (1 + MOST_GROWTH)

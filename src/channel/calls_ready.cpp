@@ -1,4 +1,5 @@
 // poll, select and epoll.
+#include <pthread.h>
 #include <sys/select.h>
 
 #include <cerrno>
@@ -70,7 +71,7 @@ bool selects_ours(int count, const fd_set* in, const fd_set* out, const fd_set* 
                            (exceptional != nullptr && FD_ISSET(fd, exceptional));
         if (!asked) continue;
         const pollfd one{fd, 0, 0};
-        if (concerns_us(*Process::made(), &one, 1)) return true;
+        if (look_among(*Process::made(), &one, 1) != Among::foreign) return true;
     }
     return false;
 }
@@ -92,10 +93,15 @@ int created(int fd) {
 }  // namespace
 
 CRYPTMPI_CALL int poll(pollfd* fds, nfds_t count, int timeout) {
-    if (Process::made() == nullptr || !concerns_us(*Process::made(), fds, count))
-        return real::poll(fds, count, timeout);
+    Process* process = Process::made();
+    const Among among = process == nullptr ? Among::foreign : look_among(*process, fds, count);
+    if (among == Among::foreign) return real::poll(fds, count, timeout);
+    if (among == Among::quiet && timeout == 0) {
+        pthread_testcancel();
+        return poll_quiet(*process, fds, count);
+    }
     const timespec time = from_milliseconds(timeout);
-    return wait_ready(*Process::made(), fds, count, timeout < 0 ? nullptr : &time, nullptr);
+    return wait_ready(*process, fds, count, timeout < 0 ? nullptr : &time, nullptr);
 }
 
 CRYPTMPI_CALL int __poll_chk(pollfd* fds, nfds_t count, int timeout, size_t room) {
@@ -104,7 +110,7 @@ CRYPTMPI_CALL int __poll_chk(pollfd* fds, nfds_t count, int timeout, size_t room
 }
 
 CRYPTMPI_CALL int ppoll(pollfd* fds, nfds_t count, const timespec* timeout, const sigset_t* mask) {
-    if (Process::made() == nullptr || !concerns_us(*Process::made(), fds, count))
+    if (Process::made() == nullptr || look_among(*Process::made(), fds, count) == Among::foreign)
         return real::ppoll(fds, count, timeout, mask);
     return wait_ready(*Process::made(), fds, count, timeout, mask);
 }
@@ -159,7 +165,12 @@ CRYPTMPI_CALL int epoll_ctl(int epfd, int operation, int fd, epoll_event* event)
 
 CRYPTMPI_CALL int epoll_pwait(int epfd, epoll_event* events, int most, int timeout, const sigset_t* mask) {
     Epoll* epoll = instance(epfd);
-    if (epoll == nullptr || epoll->plain()) return real::epoll_pwait(epfd, events, most, timeout, mask);
+    const bool ours = epoll != nullptr && !epoll->plain() && events != nullptr && most > 0;
+    if (!ours) return real::epoll_pwait(epfd, events, most, timeout, mask);
+    if (timeout == 0 && mask == nullptr) {
+        pthread_testcancel();
+        return epoll->look(*Process::made(), events, most);
+    }
     return epoll->wait(*Process::made(), events, most, timeout, mask);
 }
 

@@ -4,9 +4,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <memory_resource>
 #include <new>
 
 #include "channel/real.hpp"
@@ -250,8 +248,7 @@ int Epoll::take_pending(epoll_event* events, int most) {
     if (pending_count_.load(std::memory_order_acquire) == 0) return 0;
     const std::lock_guard guard(lock_);
     int count = 0;
-    std::vector<Registration*> later;
-    std::vector<Registration*> reported;  // go to the end, so that all have their turn
+    std::size_t kept = 0;
     for (Registration* registration : pending_) {
         const Entry& entry = *registration->entry;
         const bool wanted = (registration->events & EPOLLIN) != 0 && !registration->spent;
@@ -261,7 +258,7 @@ int Epoll::take_pending(epoll_event* events, int most) {
         if (edge && shared != nullptr && registration->seen == shared->arrivals.load()) registration->waiting = false;
         if (!registration->waiting) continue;
         if (count == most) {
-            later.push_back(registration);
+            pending_[kept++] = registration;
             continue;
         }
         // The rest of what holds for the descriptor only the kernel knows.
@@ -282,10 +279,11 @@ int Epoll::take_pending(epoll_event* events, int most) {
             off.data.ptr = registration;
             real::epoll_ctl(fd_, EPOLL_CTL_MOD, registration->fd, &off);
         }
-        if (registration->waiting) reported.push_back(registration);
+        if (registration->waiting) reported_.push_back(registration);
     }
-    later.insert(later.end(), reported.begin(), reported.end());
-    pending_ = std::move(later);
+    pending_.resize(kept);
+    pending_.insert(pending_.end(), reported_.begin(), reported_.end());  // at the end, so that all have their turn
+    reported_.clear();
     pending_count_.store(static_cast<int>(pending_.size()));
     return count;
 }
@@ -340,22 +338,11 @@ void Epoll::tick(Process& process) {
     for (const auto& [fd, entry] : on_their_way) drive(process, *entry);
 }
 
-/// One look at our own pending sockets and one at the kernel. Events carry cookies.
-int Epoll::wait_once(Process& process, epoll_event* events, int most, int timeout_ms, const sigset_t* mask) {
-    const int pending = take_pending(events, most);
-    if (pending == most) return pending;
-    if (pending > 0) timeout_ms = 0;
-    const bool sleeps = timeout_ms != 0;
-    if (sleeps) {
-        waiters_.fetch_add(1);
-        // Announced since we looked?
-        if (readable()) timeout_ms = 0;
-    }
-    const int n = real::epoll_pwait(fd_, events + pending, most - pending, timeout_ms, mask);
-    if (sleeps) waiters_.fetch_sub(1);
-    if (n < 0) return pending > 0 ? pending : -1;
+/// Checks the kernel's events, which stand behind the pending ones, and gives all the caller's data for our cookies.
+/// Returns how many are left.
+int Epoll::deliver_all(Process& process, epoll_event* events, int pending, int from_kernel) {
     int count = pending;
-    for (int i = pending; i < pending + n; ++i) {
+    for (int i = pending; i < pending + from_kernel; ++i) {
         epoll_event event = events[i];
         Registration* registration = cookies().find(event);
         if (registration != nullptr && !deliver(process, *registration, event)) continue;
@@ -369,12 +356,37 @@ int Epoll::wait_once(Process& process, epoll_event* events, int most, int timeou
             events[count++] = event;
         }
     }
+    for (int i = 0; i < count; ++i) {
+        if (const Registration* registration = cookies().find(events[i])) events[i].data = registration->data;
+    }
     return count;
 }
 
+/// One look at our own pending sockets and one at the kernel.
+int Epoll::wait_once(Process& process, epoll_event* events, int most, int timeout_ms, const sigset_t* mask) {
+    const int pending = take_pending(events, most);
+    if (pending > 0) timeout_ms = 0;
+    const bool sleeps = timeout_ms != 0;
+    if (sleeps) {
+        waiters_.fetch_add(1);
+        // Announced since we looked?
+        if (readable()) timeout_ms = 0;
+    }
+    const int n = pending == most ? 0 : real::epoll_pwait(fd_, events + pending, most - pending, timeout_ms, mask);
+    if (sleeps) waiters_.fetch_sub(1);
+    if (n < 0 && pending == 0) return n;
+    return deliver_all(process, events, pending, std::max(n, 0));
+}
+
+// HOT PATH: a rank that spins asks so all the time.
+int Epoll::look(Process& process, epoll_event* events, int most) {
+    if (pending_count_.load(std::memory_order_acquire) != 0) return wait_once(process, events, most, 0, nullptr);
+    const int n = real::epoll_now(fd_, events, most);
+    return n <= 0 ? n : deliver_all(process, events, 0, n);
+}
+
 int Epoll::wait(Process& process, epoll_event* events, int most, int timeout_ms, const sigset_t* mask) {
-    if (events == nullptr || most <= 0) return real::epoll_pwait(fd_, events, most, timeout_ms, mask);
-    const std::int64_t until = timeout_ms <= 0 ? 0 : now_ns() + timeout_ms * std::int64_t{1'000'000};
+    const std::int64_t until = timeout_ms < 0 ? 0 : now_ns() + timeout_ms * std::int64_t{1'000'000};
     Ticks ticks;
     for (;;) {
         const bool ticking = process.handshakes() > 0;
@@ -382,11 +394,7 @@ int Epoll::wait(Process& process, epoll_event* events, int most, int timeout_ms,
         const int longest_ms = ticking ? tick_ms : kNestedMs;
         const bool cut = (ticking || instances_.load() > 0) && (timeout_ms < 0 || timeout_ms > longest_ms);
         const int count = wait_once(process, events, most, cut ? longest_ms : timeout_ms, mask);
-        if (count < 0) return count;
-        for (int i = 0; i < count; ++i) {
-            if (const Registration* registration = cookies().find(events[i])) events[i].data = registration->data;
-        }
-        if (count > 0 || timeout_ms == 0) return count;
+        if (count != 0) return count;
         if (ticking) tick(process);
         if (timeout_ms < 0) continue;
         const std::int64_t left_ns = until - now_ns();
@@ -403,16 +411,21 @@ void after_fork() {
     cookies().unlock();
 }
 
+// HOT PATH for one registration, which is the rule.
 void announce(Entry& entry) {
     if (entry.registration_count.load(std::memory_order_acquire) == 0) return;
-    std::array<std::byte, 512> space;
-    std::pmr::monotonic_buffer_resource memory(space.data(), space.size());
-    std::pmr::vector<Registration*> all(&memory);
+    Registration* only = nullptr;
+    std::vector<Registration*> several;
     {
         const std::lock_guard guard(entry.registrations_lock);
-        all.assign(entry.registrations.begin(), entry.registrations.end());
+        if (entry.registrations.size() == 1) {
+            only = entry.registrations.front();
+        } else {
+            several = entry.registrations;
+        }
     }
-    for (Registration* registration : all) {
+    if (only != nullptr && !only->waiting) only->owner->announce(*only);
+    for (Registration* registration : several) {
         if (!registration->waiting) registration->owner->announce(*registration);
     }
 }

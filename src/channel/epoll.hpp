@@ -35,7 +35,9 @@ public:
     Epoll(int fd, Entry* self) : fd_(fd), self_(self) {}
 
     int control(int operation, int fd, Entry& entry, const epoll_event* event);
+    /// epoll_pwait; there is room for at least one event. `look` does not wait, nor change the mask of signals.
     int wait(Process& process, epoll_event* events, int most, int timeout_ms, const sigset_t* mask);
+    int look(Process& process, epoll_event* events, int most);
 
     /// Nothing of ours is registered: the kernel's call is all there is to do.
     bool plain() const { return count_.load(std::memory_order_acquire) == 0; }
@@ -53,6 +55,7 @@ public:
 
 private:
     bool deliver(Process& process, Registration& registration, epoll_event& event);
+    int deliver_all(Process& process, epoll_event* events, int pending, int from_kernel);
     int wait_once(Process& process, epoll_event* events, int most, int timeout_ms, const sigset_t* mask);
     int take_pending(epoll_event* events, int most);
     void forget(Registration& registration);
@@ -64,6 +67,7 @@ private:
     std::mutex lock_;
     std::unordered_map<int, Registration*> registrations_;
     std::vector<Registration*> pending_;
+    std::vector<Registration*> reported_;  // take_pending's
     std::atomic<int> count_{0};
     std::atomic<int> instances_{0};  // among them, epoll instances
     std::atomic<int> pending_count_{0};

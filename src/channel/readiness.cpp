@@ -27,6 +27,15 @@ bool ours(const Entry* entry) {
     return kind == Kind::sealed || (kind == Kind::epoll && !entry->epoll->plain());
 }
 
+/// The kernel knows all there is to say of it.
+bool quiet(const Entry& entry) {
+    if (entry.kind.load(std::memory_order_acquire) == Kind::epoll) return !entry.epoll->readable();
+    const Shared* shared = entry.shared.load();
+    return shared == nullptr ||
+           (shared->state.load(std::memory_order_acquire) == State::open &&
+            !shared->readable.load(std::memory_order_acquire) && !shared->owing.load(std::memory_order_acquire));
+}
+
 /// What to ask the kernel for. True: one of them is ready without it.
 bool prepare(const pollfd* fds, std::span<pollfd> asked, std::span<Watched> watched) {
     bool ready = false;
@@ -74,11 +83,30 @@ bool settle(Process& process, const pollfd& wanted, pollfd& got, const Watched& 
 
 }  // namespace
 
-bool concerns_us(Process& process, const pollfd* fds, nfds_t count) {
+// HOT PATH: a rank that spins asks so all the time.
+Among look_among(Process& process, const pollfd* fds, nfds_t count) {
+    bool found = false;
     for (nfds_t i = 0; i < count; ++i) {
-        if (ours(process.table().find(fds[i].fd))) return true;
+        const Entry* entry = process.table().find(fds[i].fd);
+        if (!ours(entry)) continue;
+        if (!quiet(*entry)) return Among::busy;
+        found = true;
     }
-    return false;
+    return found ? Among::quiet : Among::foreign;
+}
+
+// HOT PATH
+int poll_quiet(Process& process, pollfd* fds, nfds_t count) {
+    int ready = real::poll_now(fds, count);
+    if (ready <= 0) return ready;
+    for (nfds_t i = 0; i < count; ++i) {
+        if (fds[i].revents == 0) continue;
+        Entry* entry = process.table().find(fds[i].fd);
+        if (!ours(entry)) continue;
+        settle(process, fds[i], fds[i], {i, entry, false});
+        if (fds[i].revents == 0) --ready;
+    }
+    return ready;
 }
 
 int wait_ready(Process& process, pollfd* fds, nfds_t count, const timespec* timeout, const sigset_t* mask) {

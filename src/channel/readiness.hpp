@@ -9,8 +9,16 @@
 
 namespace cryptmpi::channel {
 
-/// Whether the engine is needed: a sealed socket, or an epoll instance that may have something, is among them.
-bool concerns_us(Process& process, const pollfd* fds, nfds_t count);
+/// What is among the descriptors.
+enum class Among {
+    foreign,  // nothing that is ours: the kernel's call is all there is to do
+    quiet,    // ours, and all that the kernel does not know of them is nothing
+    busy,     // one has bytes in our buffers, a handshake on its way, or something that waits for room
+};
+Among look_among(Process& process, const pollfd* fds, nfds_t count);
+
+/// poll() that does not wait, where `look_among` has found all quiet.
+int poll_quiet(Process& process, pollfd* fds, nfds_t count);
 
 /// ppoll. `timeout` nullptr waits for ever.
 int wait_ready(Process& process, pollfd* fds, nfds_t count, const timespec* timeout, const sigset_t* mask);

@@ -3,6 +3,8 @@
 // HOT PATH: a small message costs one recv, one lock and one open; a record is opened straight into the caller's buffer
 // when it fits. Reading ahead means that the kernel may have nothing where we have bytes left: Shared::readable tells
 // the readiness calls.
+#include <pthread.h>
+
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -34,14 +36,6 @@ void broke(Process& process, Entry& entry, int code, const std::string& what) {
     break_connection(process, entry, code, std::string("from ") + entry.shared.load()->peer + ": " + what, true);
 }
 
-seal::RecordHeader front_header(const Shared& shared, bool& good, std::string& why) {
-    const auto header = seal::parse_header(shared.raw + shared.raw_begin);
-    good = header.has_value();
-    if (good) return *header;
-    why = header.error().line;
-    return {};
-}
-
 bool kernel_done(const Shared& shared) {
     return shared.kernel_eof || shared.kernel_error != 0;
 }
@@ -67,16 +61,14 @@ Front look_at_front(Process& process, Entry& entry, std::size_t& size) {
         const std::size_t have = shared.raw_end - shared.raw_begin;
         if (have == 0) return Front::none;
         if (have < seal::kHeaderSize) return Front::partial;
-        bool good = false;
-        std::string why;
-        const seal::RecordHeader header = front_header(shared, good, why);
-        if (!good) {
-            broke(process, entry, EBADMSG, why);
+        const auto header = seal::read_header(shared.raw + shared.raw_begin);
+        if (!header) [[unlikely]] {
+            broke(process, entry, EBADMSG, seal::parse_header(shared.raw + shared.raw_begin).error().line);
             return Front::broken;
         }
-        if (have < header.size + seal::kRecordOverhead) return Front::partial;
-        if (header.type == seal::RecordType::data && header.size > 0) {
-            size = header.size;
+        if (have < header->size + seal::kRecordOverhead) return Front::partial;
+        if (header->type == seal::RecordType::data && header->size > 0) {
+            size = header->size;
             return Front::data;
         }
         const auto opened = entry.opener->open(shared.raw + shared.raw_begin, {});
@@ -84,11 +76,11 @@ Front look_at_front(Process& process, Entry& entry, std::size_t& size) {
             broke(process, entry, EBADMSG, opened.error().line);
             return Front::broken;
         }
-        if (header.type == seal::RecordType::confirm) {
+        if (header->type == seal::RecordType::confirm) {
             broke(process, entry, EBADMSG, "a handshake's end in the middle of the stream");
             return Front::broken;
         }
-        shared.raw_begin += static_cast<std::uint32_t>(seal::kRecordOverhead + header.size);
+        shared.raw_begin += static_cast<std::uint32_t>(seal::kRecordOverhead + header->size);
     }
 }
 
@@ -117,14 +109,16 @@ bool open_front_aside(Process& process, Entry& entry, std::size_t size) {
 /// Bytes of the record at the front of the raw ones; 0: not known yet, or none.
 std::size_t front_record(const Shared& shared) {
     if (shared.raw_end - shared.raw_begin < seal::kHeaderSize) return 0;
-    const auto header = seal::parse_header(shared.raw + shared.raw_begin);
+    const auto header = seal::read_header(shared.raw + shared.raw_begin);
     return header ? header->size + seal::kRecordOverhead : 0;
 }
 
 /// One read from the kernel behind what is there; `filled` is false. Returns as read_raw.
 [[gnu::always_inline]] inline std::size_t append_raw(Entry& entry, std::size_t room, int flags) {
     Shared& shared = *entry.shared;
-    const ssize_t n = real::recv(entry.descriptor(), shared.raw + shared.raw_end, room, flags & MSG_DONTWAIT);
+    std::uint8_t* const to = shared.raw + shared.raw_end;
+    const ssize_t n = (flags & MSG_DONTWAIT) != 0 ? real::recv_now(entry.descriptor(), to, room)
+                                                  : real::recv(entry.descriptor(), to, room, 0);
     if (n == 0) shared.kernel_eof = true;
     if (n < 0 && errno != EAGAIN && errno != EINTR) shared.kernel_error = errno;
     if (n <= 0) return 0;
@@ -222,7 +216,7 @@ class Batch {
 public:
     Batch(const Shared& shared, Pieces to) {
         for (std::size_t at = shared.raw_begin; count_ < kMostTogether && shared.raw_end - at >= seal::kHeaderSize;) {
-            const auto header = seal::parse_header(shared.raw + at);
+            const auto header = seal::read_header(shared.raw + at);
             if (!header || header->type != seal::RecordType::data || header->size == 0) return;
             const std::size_t whole = header->size + seal::kRecordOverhead;
             if (shared.raw_end - at < whole || header->size > to.left()) return;
@@ -395,7 +389,7 @@ bool confirm(Process& process, Entry& entry) {
         shared.state.store(State::failed);
         return true;
     }
-    const auto header = seal::parse_header(shared.raw + shared.raw_begin);
+    const auto header = seal::read_header(shared.raw + shared.raw_begin);
     const bool expected = header && header->type == seal::RecordType::confirm && header->size == 0;
     if (!expected || !entry.opener->open(shared.raw + shared.raw_begin, {})) {
         process.count_refused_handshake();
@@ -415,6 +409,7 @@ bool confirm(Process& process, Entry& entry) {
 }
 
 ssize_t receive(Process& process, Entry& entry, std::span<const iovec> to, int flags) {
+    if ((flags & MSG_DONTWAIT) != 0) pthread_testcancel();  // before anything is held
     const Use use(entry);
     if (use.shared() == nullptr) return closed_meanwhile();
     Shared& shared = *use.shared();
@@ -499,7 +494,7 @@ int bytes_readable(Process& process, Entry& entry) {
     std::size_t sum = shared.plain_end - shared.plain_begin;
     std::size_t at = shared.raw_begin;
     while (shared.raw_end - at >= seal::kHeaderSize) {
-        const auto header = seal::parse_header(shared.raw + at);
+        const auto header = seal::read_header(shared.raw + at);
         if (!header || shared.raw_end - at < header->size + seal::kRecordOverhead) break;
         sum += header->size;
         at += header->size + seal::kRecordOverhead;

@@ -37,10 +37,7 @@ constexpr int kExitPatienceMs = 5000;  // for a full kernel when the process end
 /// has gone. So it can be cancelled only while it waits for room, and then takes that for one byte.
 ssize_t hand_over(int fd, const std::uint8_t* from, std::size_t size, int flags) {
     if (__libc_single_threaded != 0) return real::send(fd, from, size, flags);
-    int state;
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
-    const ssize_t n = real::send(fd, from, size, flags | MSG_DONTWAIT);
-    pthread_setcancelstate(state, nullptr);
+    const ssize_t n = real::send_now(fd, from, size, flags);
     const bool may_wait = n < 0 && errno == EAGAIN && (flags & MSG_DONTWAIT) == 0;
     return may_wait ? real::send(fd, from, 1, flags) : n;
 }

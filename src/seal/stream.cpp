@@ -88,23 +88,17 @@ Result<void> next_epoch(const cryptmpi_kex& kex, DirectionState& state) {
 }  // namespace
 
 Result<RecordHeader> parse_header(const std::uint8_t header[kHeaderSize]) {
-    const std::uint32_t size = header[0] | std::uint32_t{header[1]} << 8 | std::uint32_t{header[2]} << 16;
-    const auto type = static_cast<RecordType>(header[3]);
-    switch (type) {
+    if (const auto good = read_header(header)) return *good;
+    switch (static_cast<RecordType>(header[3])) {
         case RecordType::data:
-            if (size > kMaxPlaintext) {
-                return fail(EBADMSG,
-                            "a record's header says " + std::to_string(size) + " bytes, more than a record holds");
-            }
-            return RecordHeader{type, size};
+            return fail(EBADMSG, "a record's header says " +
+                                     std::to_string(header[0] | header[1] << 8 | header[2] << 16) +
+                                     " bytes, more than a record holds");
         case RecordType::confirm:
         case RecordType::rekey:
         case RecordType::close:
         case RecordType::reset:
-            if (size != 0) {
-                return fail(EBADMSG, "a control record's header says that it carries bytes");
-            }
-            return RecordHeader{type, size};
+            return fail(EBADMSG, "a control record's header says that it carries bytes");
     }
     return fail(EBADMSG, "a record's header has the unknown type " + std::to_string(header[3]));
 }
@@ -239,9 +233,9 @@ Result<RecordType> StreamOpener::open(const std::uint8_t* record, std::span<cons
     if (state_->closed != 0) [[unlikely]] {
         return refuse(out, "a record after the close record");
     }
-    auto header = parse_header(record);
+    const auto header = read_header(record);
     if (!header) [[unlikely]] {
-        return refuse(out, std::move(header.error().line));
+        return refuse(out, std::move(parse_header(record).error().line));
     }
     const auto [type, size] = *header;
     if (total(out) != size) [[unlikely]] {
@@ -297,7 +291,7 @@ std::size_t StreamOpener::may_follow(std::span<const ToOpen> records) {
     ahead.bytes = state_->bytes;
     std::size_t number = 0;
     for (const ToOpen& record : records) {
-        const auto header = parse_header(record.record);
+        const auto header = read_header(record.record);
         const bool good = header && header->type == RecordType::data && header->size == record.size &&
                           total(record.out) == record.size;
         if (!good || !fits(ahead, limits_, RecordType::data, record.size)) break;

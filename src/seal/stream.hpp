@@ -13,6 +13,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -44,6 +45,16 @@ struct RecordHeader {
     RecordType type;
     std::uint32_t size;  // of the plaintext
 };
+
+/// Nothing where no such record is sealed; parse_header says why.
+// HOT PATH
+inline std::optional<RecordHeader> read_header(const std::uint8_t header[kHeaderSize]) {
+    const std::uint32_t size = header[0] | std::uint32_t{header[1]} << 8 | std::uint32_t{header[2]} << 16;
+    const auto type = static_cast<RecordType>(header[3]);
+    const bool is_known = type >= RecordType::data && type <= RecordType::reset;
+    if (!is_known || size > (type == RecordType::data ? kMaxPlaintext : 0)) return std::nullopt;
+    return RecordHeader{type, size};
+}
 
 /// Errors (EBADMSG): unknown type, length over kMaxPlaintext, a control record that carries bytes.
 Result<RecordHeader> parse_header(const std::uint8_t header[kHeaderSize]);
