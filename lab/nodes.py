@@ -25,6 +25,7 @@ BUILD = REPOSITORY / "build" if IN_SOURCES else Path.cwd() / "cryptmpi-measureme
 _NAMESPACES = ["--net", "--uts", "--ipc", "--mount"]
 _MARK = "LAB_OF"  # environment variable that marks the processes of a lab; not CRYPTMPI_*: those are settings
 _PR_SET_PDEATHSIG = 1
+CONGESTION_CONTROL = "cubic"
 
 
 class LabError(RuntimeError):
@@ -144,6 +145,9 @@ class Lab:
             self._in(self.switch, f"ip link add port{number} mtu {mtu} type veth peer name eth0 mtu {mtu} netns {pid}"
                                   f" && ip link set port{number} master br0 up")
             self._in(pid, f"ip addr add {address}/24 dev eth0 && ip link set eth0 up && ip link set lo up")
+            # As Linux itself would have it: BBR, which some machines set, paces a network of one machine down to a third of its speed.
+            self._in(pid, f"ip route change 10.77.0.0/24 dev eth0 proto kernel scope link src {address} congctl {CONGESTION_CONTROL}"
+                          f" || ! grep -qw {CONGESTION_CONTROL} /proc/sys/net/ipv4/tcp_available_congestion_control")
             if rate:
                 self._in(pid, f"tc qdisc replace dev eth0 root tbf rate {rate} burst {burst} latency 50ms")
             self.nodes.append(Node(name, address, pid))

@@ -3,13 +3,26 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from conftest import BUILD, REPOSITORY
 
 from lab import stacks
+from lab.nodes import CONGESTION_CONTROL
 
 SIZES = [1, 16 << 10]
+LISTENS = "import socket; s = socket.create_server(('', 7777)); print(flush=True); s.accept()[0].recv(1)"
+ASKS = "import socket, sys; s = socket.create_connection((sys.argv[1], 7777)); print(s.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16))"
+
+
+def test_congestion_control_is_not_the_machines(two_nodes):
+    if CONGESTION_CONTROL not in Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split():
+        pytest.skip(f"this kernel has no {CONGESTION_CONTROL}")
+    with two_nodes.start([sys.executable, "-c", LISTENS], node=1, stdout=subprocess.PIPE) as listener:
+        listener.stdout.readline()
+        asked = two_nodes.run([sys.executable, "-c", ASKS, two_nodes.nodes[1].address], timeout=20)
+    assert asked.ok and CONGESTION_CONTROL in asked.output, asked.output
 
 
 @pytest.mark.parametrize("name", ["openmpi-4.1.4"])
