@@ -119,7 +119,8 @@ def described(rows, tuned, threads):
 
 def cut(row, tuned, threads):
     """In words; None where the plan is not known."""
-    known = {DIRECT.name: AS_WHOLE_AS_CAN_BE, TUNED.name: tuned.get((row["network"], row["mpi"]))}.get(row["way"], plans.DEFAULT)
+    built_in = plans.default_of(row["mpi"].split("-")[0]) if threads == 1 else plans.DEFAULT
+    known = {DIRECT.name: AS_WHOLE_AS_CAN_BE, TUNED.name: tuned.get((row["network"], row["mpi"]))}.get(row["way"], built_in)
     if known is None:
         return None
     plan = known.of(row["size"])
@@ -131,7 +132,7 @@ def cut(row, tuned, threads):
 
 def in_words(found):
     """Plans in a line."""
-    if found == plans.DEFAULT:
+    if found in (plans.DEFAULT, plans.SHORT):
         return "nothing better than the built-in plan"
     cuts = [f"{'longer ones' if row.up_to is None else f'those up to {row.up_to // KB} KB'} in segments of up to {row.plan.segment // KB} KB, the "
             f"first and the last of {row.plan.edge // KB} KB, {row.plan.in_flight} with MPI" for row in found.rows]

@@ -99,6 +99,7 @@ def measured(options, effort, progress):
         progress.say(f"starting two ranks {_where(options)}")
         started.sealed((1,))
         made_for = started.fingerprint
+        built_in = plans.default_of(made_for["abi"])
         progress.say(f"{made_for['mpi']}; {made_for['cipher']} by {made_for['module']}; nodes {' and '.join(started.nodes)}")
         progress.say("the cipher alone")
         cipher = ciphers.measure(options.cryptmpi, made_for["cipher"], made_for["module"].split()[0], made_for["processors"])
@@ -116,10 +117,10 @@ def measured(options, effort, progress):
         if model["not_fitted"]:
             raise TuneError(f"nothing could be fitted: {'; '.join(model['not_fitted'])}; measure again on a machine that does nothing else")
         system = profile.system_of(parameters.of(model))
-        known = points(default, plans.DEFAULT) + points(many, MANY_SEGMENTS)
+        known = points(default, built_in) + points(many, MANY_SEGMENTS)
         costs = pipeline.fit(known, system)
 
-        tried = [plans.DEFAULT, *choosing.candidates(effort.candidates, lambda size, plan: system.time(size, plan, costs))]
+        tried = [built_in, *choosing.candidates(effort.candidates, lambda size, plan: system.time(size, plan, costs))]
         progress.say(f"the {len(tried) - 1} most promising plans of {len(plans.every())} for each size, {effort.turns} turns")
         taken = in_turns([started.sealed, *map(under, tried[1:])], effort.turns, choosing.sizes_in_segments(), progress, seen)
         tried, taken = zip(*((one, times) for one, times in zip(tried, taken) if times is not None))
@@ -128,11 +129,11 @@ def measured(options, effort, progress):
 
         best = choosing.chosen(tried, taken)
         progress.say(f"what was chosen, once more, {effort.turns} turns")
-        ways = [started.sealed, started.plain, *([under(best)] if best != plans.DEFAULT else [])]
+        ways = [started.sealed, started.plain, *([under(best)] if best != built_in else [])]
         default, plain, *again = _all(in_turns(ways, effort.turns, effort.sizes, progress, seen))
-        kept, sealed = plans.DEFAULT, default
+        kept, sealed = built_in, default
         if again:
-            kept = choosing.confirmed(best, plans.DEFAULT, again[0], default)
+            kept = choosing.confirmed(best, built_in, again[0], default)
             sealed = {size: (again[0] if kept.of(size) == best.of(size) else default)[size] for size in effort.sizes}
         busy = watch.found(others)
         model["busy_machine"] = busy["busy"]

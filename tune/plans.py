@@ -9,7 +9,7 @@ WHOLE_OVERHEAD, SEGMENT_OVERHEAD = 24, 16     # bytes that sealing adds
 ROUNDED = 64                                  # segments are multiples of so many bytes, but for the first and the last
 
 EDGES = (16 * KB, 32 * KB, 60 * KB)
-SEGMENTS = (128 * KB, 256 * KB, 512 * KB, MB)
+SEGMENTS = (60 * KB, 128 * KB, 256 * KB, 512 * KB, MB)
 IN_FLIGHT = (2, 4, 8)
 WHOLES = (64 * KB, 128 * KB, 256 * KB)
 
@@ -28,7 +28,10 @@ class Plan:
 
     def pieces(self, size):
         """Bytes of each segment (Plan::segments_of; messages of more than 65,535 segments are not thought of)."""
-        middle = size - 2 * self.edge if size >= 3 * self.edge else size
+        if self.segment <= self.edge:
+            middle = max(size - self.edge, 1)
+        else:
+            middle = size - 2 * self.edge if size >= 3 * self.edge else size
         count = _divided_up(middle, self.segment)
         others = _divided_up(_divided_up(middle, count), ROUNDED) * ROUNDED
         first = min(self.edge, size)
@@ -60,6 +63,12 @@ class Plans:
 
 
 DEFAULT = Plans()
+SHORT = Plans(rows=(Row(None, Plan(segment=60 * KB, in_flight=16)),))  # Plan::of_short_segments, of a message alone
+
+
+def default_of(abi):
+    """What the library does without a profile, under the MPI of this ABI."""
+    return SHORT if abi == "openmpi" else DEFAULT
 
 
 def plans_of(content):

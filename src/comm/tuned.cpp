@@ -3,6 +3,7 @@
 #include <mpi.h>
 
 #include <array>
+#include <string_view>
 #include <utility>
 
 #include "base/processor.hpp"
@@ -42,6 +43,10 @@ std::string digest_of(const cryptmpi_kex& kex, const std::string& text) {
     return digits;
 }
 
+engine::Plan default_plan(std::string_view abi) {
+    return abi == "openmpi" ? engine::Plan::of_short_segments() : engine::Plan();
+}
+
 /// Why its plans are not used; empty: they are in `plans`.
 std::string take_plans(const std::string& text, const engine::Fingerprint& here, engine::Plans& plans) {
     auto profile = engine::read_profile(text);
@@ -61,6 +66,7 @@ std::string load_profile(const config::Settings& settings, const interpose::Nati
     part.processors = processor_count();
     part.mpi = name_of(mpi);
     part.abi = CRYPTMPI_MPI_ABI;
+    plans = engine::Plans(default_plan(part.abi));
     if (settings.profile.empty()) return "";
     auto text = engine::profile_text(settings.profile, settings.profile_named);
     if (text && !*text) return "";

@@ -11,8 +11,9 @@
 
 namespace cryptmpi::comm {
 
-/// Reads the profile that the settings name into `plans`, if it is one of this machine, this cipher and this MPI, and
-/// tells the report. `part` has the suite and the module. Returns the line that has to be said; empty: none.
+/// Makes `plans` those of the profile that the settings name, if it is one of this machine, this cipher and this MPI,
+/// else the MPI's default ones, and tells the report. `part` has the suite and the module. Returns the line that has to
+/// be said; empty: none.
 std::string load_profile(const config::Settings& settings, const interpose::Native& mpi, const cryptmpi_kex& kex,
                          report::Part& part, engine::Plans& plans);
 

@@ -20,6 +20,9 @@ struct Plan {
     std::size_t largest_whole = kLargestWhole;     // bytes, from kAlwaysWhole to kLargestWhole
     std::size_t edge = std::size_t{60} << 10;      // bytes of the first segment, and about those of the last
     std::size_t segment = std::size_t{256} << 10;  // bytes, the most that one between them has
+    // What is less of the two, while no more large messages are on their way than few.
+    std::size_t segment_of_few = SIZE_MAX;
+    std::size_t few_sends = 8;
     // Several threads work on a segment each of so many bytes together, as in the (k,t)-chopping of CryptMPI 2020: k
     // chunks of about 512 KB, each in t segments. A segment of less would take MPI longer than the cipher.
     std::size_t chunk = std::size_t{512} << 10;
@@ -34,6 +37,15 @@ struct Plan {
     // A sender waits so long for a receiver who does not take segments, since he is busy elsewhere: then the send ends,
     // as MPI lets a buffered one, and the segments go on their way from buffers of ours.
     std::chrono::milliseconds patience{50};
+
+    /// For an MPI that sends up to 64 KB at once, without asking the receiver first, as Open MPI does over TCP. Such
+    /// segments keep a slow network busy, and are no dearer on a fast one, unless many messages are on their way: then
+    /// the receiver's MPI has to keep them aside.
+    static Plan of_short_segments() {
+        Plan plan;
+        plan.segment_of_few = plan.edge;
+        return plan;
+    }
 
     /// May a message of so many bytes come in segments?
     static bool may_be_in_segments(std::size_t length) { return length > kAlwaysWhole; }
@@ -51,8 +63,10 @@ struct Plan {
             const std::uint32_t equal = part_of(length, segment);
             return {equal, equal};
         }
-        const std::size_t most = threads == 1 ? segment : std::clamp(chunk / threads, least_of_chunk, segment);
-        const std::size_t middle = length >= 3 * edge ? length - 2 * edge : length;
+        const std::size_t of_one = sends < few_sends ? std::min(segment, segment_of_few) : segment;
+        const std::size_t most = threads == 1 ? of_one : std::min(std::max(chunk / threads, least_of_chunk), segment);
+        // Where none is longer than the first, all after it are alike.
+        const std::size_t middle = most <= edge ? length - edge : length >= 3 * edge ? length - 2 * edge : length;
         return {static_cast<std::uint32_t>(edge), part_of(middle, most)};
     }
     /// Segments of one message that MPI may have at a time, where those between the ends have `size` bytes.
@@ -76,8 +90,9 @@ public:
         std::size_t up_to;  // bytes of the longest message that the plan is for; of the last row it does not count
         Plan plan;
     };
-    /// The default plan for all.
-    Plans() : Plans({{SIZE_MAX, Plan()}}) {}
+    Plans() : Plans(Plan()) {}
+    /// One for all.
+    explicit Plans(const Plan& plan) : Plans({{SIZE_MAX, plan}}) {}
     /// At least one row, ascending.
     explicit Plans(std::vector<Row> rows) : rows_(std::move(rows)) {}
 

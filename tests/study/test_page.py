@@ -105,7 +105,7 @@ def test_our_plans_stand_side_by_side_after_the_figure_about_the_papers_plans(fo
     assert built["table"]["columns"][1:] == ["64 KB", "256 KB", "512 KB", "1 MB", "4 MB"]
     plans = {(row["way"], row["size"]): row.get("plan") for row in built["rows"]}
     assert plans["direct", 1 << 20] == "in 3: 1,024 + 1 x 1,046,528 + 1,024 B" and plans["direct", 1 << 18] == "whole"
-    assert plans["pipelined", 1 << 20] == "in 6: 61,440 + 4 x 231,424 + 61,440 B" and plans["threaded", 1 << 20].endswith("B, 2 threads")
+    assert plans["pipelined", 1 << 20] == "in 18: 61,440 + 16 x 58,112 + 57,344 B" and plans["threaded", 1 << 20].endswith("B, 2 threads")
     assert plans["tuned", 1 << 18] == "in 4: 16,384 + 2 x 114,688 + 16,384 B" and plans["plain", 1 << 18] is None
     assert "the fastest is tuned in 4 (256 KB, 512 KB, 1 MB, 4 MB); in 4 it can be told from the next one" in built["text"]
     assert "In 1 of 5 cases (64 KB) tuned and pipelined are the same thing" in built["text"]

@@ -32,6 +32,8 @@ def took(plans_of_it, costs=COSTS, sizes=measuring.SIZES):
     (Plan(64 * KB, MB, 2), 128 * KB, (65536, 65536)),
     (Plan(64 * KB, MB, 2), 192 * KB - 1, (65536, 131071)),
     (Plan(64 * KB, MB, 2), 192 * KB, (65536, 65536, 65536)),
+    (plans.SHORT.of(MB), MB, (61440, *[58112] * 16, 57344)),
+    (plans.SHORT.of(4 * MB), 4 * MB, (61440, *[60800] * 67, 59264)),
 ])
 def test_messages_are_cut_as_the_library_cuts_them(plan, size, pieces):
     assert plan.pieces(size) == pieces

@@ -69,6 +69,8 @@ TEST(Plan, CutsMessagesAsPredictionsDo) {
     expect(plan, 128 << 10, 65536, 131072, 65536);
     expect(plan, (192 << 10) - 1, 65536, 196608, 131071);
     expect(plan, 192 << 10, 65536, 65536, 65536);
+    expect(Plan::of_short_segments(), 1 << 20, 61440, 58112, 57344);
+    expect(Plan::of_short_segments(), 4 << 20, 61440, 60800, 59264);
 }
 
 TEST(Plan, MakesSegmentsLargerRatherThanTooMany) {
@@ -95,6 +97,21 @@ TEST(Plan, OfSmallSegmentsHoldsToo) {
     for (const std::uint64_t times : {1, 2, 3}) {
         for (const int beside : {-1, 0, 1}) announced(plan, times * Plan::kMostSegments + beside);
     }
+}
+
+TEST(Plan, HasShortSegmentsWhileFewOthersAreOnTheirWay) {
+    const Plan plan = Plan::of_short_segments();
+    constexpr std::size_t kSentAtOnce = std::size_t{64} << 10;  // by Open MPI, its own header included
+    for (const std::size_t length : {std::size_t{262145}, std::size_t{1} << 20, (std::size_t{4} << 20) + 1}) {
+        const auto [first, others] = plan.segments_of(length, 1, plan.few_sends - 1);
+        EXPECT_EQ(first, plan.edge);
+        EXPECT_LT(others + seal::kSegmentOverhead + 128, kSentAtOnce) << length;
+        EXPECT_EQ(plan.segments_of(length, 1, plan.few_sends).others, Plan().segments_of(length).others) << length;
+        EXPECT_EQ(plan.segments_of(length, 4).others, Plan().segments_of(length, 4).others) << length;
+    }
+    // As many bytes of a message are with MPI as of long ones.
+    const std::size_t short_one = plan.segments_of(std::size_t{4} << 20).others;
+    EXPECT_EQ(plan.in_flight_of(short_one), plan.most_in_flight);
 }
 
 TEST(Plan, HasASegmentForEachThreadInAChunk) {
