@@ -28,10 +28,8 @@ class Plan:
 
     def pieces(self, size):
         """Bytes of each segment (Plan::segments_of; messages of more than 65,535 segments are not thought of)."""
-        if self.segment <= self.edge:
-            middle = max(size - self.edge, 1)
-        else:
-            middle = size - 2 * self.edge if size >= 3 * self.edge else size
+        ends = 0 if size < 3 * self.edge else 1 if self.segment <= self.edge else 2
+        middle = size - ends * self.edge
         count = _divided_up(middle, self.segment)
         others = _divided_up(_divided_up(middle, count), ROUNDED) * ROUNDED
         first = min(self.edge, size)

@@ -65,9 +65,9 @@ struct Plan {
         }
         const std::size_t of_one = sends < few_sends ? std::min(segment, segment_of_few) : segment;
         const std::size_t most = threads == 1 ? of_one : std::min(std::max(chunk / threads, least_of_chunk), segment);
-        // Where none is longer than the first, all after it are alike.
-        const std::size_t middle = most <= edge ? length - edge : length >= 3 * edge ? length - 2 * edge : length;
-        return {static_cast<std::uint32_t>(edge), part_of(middle, most)};
+        // Where none is longer than the first, the last one is as the others.
+        const std::size_t ends = length < 3 * edge ? 0 : most <= edge ? edge : 2 * edge;
+        return {static_cast<std::uint32_t>(edge), part_of(length - ends, most)};
     }
     /// Segments of one message that MPI may have at a time, where those between the ends have `size` bytes.
     std::size_t in_flight_of(std::size_t size) const {
