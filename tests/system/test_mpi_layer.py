@@ -459,7 +459,7 @@ ATTACKS = {
     "flip in a gathered block": ["does not open"],
 }
 # How the messages are sealed, in how many segments those of 600000 bytes then go, and how they lie in memory.
-WAYS = {"alone": ({}, 4, []), "with workers": (WORKERS, 6, []), "spread": ({}, 4, ["spread"]), "spread with workers": (WORKERS, 6, ["spread"])}
+WAYS = {"alone": ({}, 10, []), "with workers": (WORKERS, 6, []), "spread": ({}, 10, ["spread"]), "spread with workers": (WORKERS, 6, ["spread"])}
 
 
 @pytest.fixture(scope="module")
