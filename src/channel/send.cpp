@@ -6,7 +6,6 @@
 // it writable, or by the courier.
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
 #include <sys/single_threaded.h>
 #include <unistd.h>

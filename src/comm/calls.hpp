@@ -81,6 +81,7 @@ int Comm_idup(MPI_Comm comm, MPI_Comm* made, MPI_Request* request);
 int Comm_idup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm* made, MPI_Request* request);
 int Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm* made);
 int Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm* made);
+int Comm_create_from_group(MPI_Group group, const char* tag, MPI_Info info, MPI_Errhandler handler, MPI_Comm* made);
 int Comm_split(MPI_Comm comm, int color, int key, MPI_Comm* made);
 int Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm* made);
 int Cart_create(MPI_Comm comm, int dimensions, const int sizes[], const int periods[], int reorder, MPI_Comm* made);

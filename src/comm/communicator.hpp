@@ -106,8 +106,8 @@ public:
     std::uint64_t next_call(std::uint64_t how_many = 1) { return std::exchange(calls_, calls_ + how_many); }
     std::uint64_t next_construction() { return constructions_++; }
     /// Of those constructor calls that only the members of a group make.
-    std::uint64_t next_of_group(const std::vector<int>& world_ranks, int tag) {
-        return group_constructions_[{world_ranks, tag}]++;
+    std::uint64_t next_of_group(const std::vector<int>& world_ranks, const std::string& how) {
+        return group_constructions_[{world_ranks, how}]++;
     }
 
     // These do not count for the report, since several threads may be at work on blocks of different ranks.
@@ -169,7 +169,7 @@ private:
     bool crosses_ = false;
     std::uint64_t calls_ = 0;
     std::uint64_t constructions_ = 0;
-    std::map<std::pair<std::vector<int>, int>, std::uint64_t> group_constructions_;
+    std::map<std::pair<std::vector<int>, std::string>, std::uint64_t> group_constructions_;
     PostedList posted_;
     HeldList held_;
     std::vector<std::unique_ptr<Peer>> peers_;

@@ -546,9 +546,9 @@ int Waitsome(int count, MPI_Request* requests, int* done, int* indices, MPI_Stat
 int Request_get_status(MPI_Request request, int* flag, MPI_Status* status) {
     Layer& layer = Layer::get();
     const auto guard = layer.guard();
+    progress(layer);
     Operation* operation = layer.requests().find(request);
     if (!is_active(operation)) return layer.mpi.Request_get_status(request, flag, status);
-    progress(layer);
     if (is_unfinished(operation)) {
         *flag = 0;
         return MPI_SUCCESS;
@@ -570,11 +570,26 @@ int Request_get_status(MPI_Request request, int* flag, MPI_Status* status) {
 
 namespace {
 
-bool any_is_ours(Layer& layer, int count, const MPI_Request* requests) {
-    const auto guard = layer.guard();
-    return std::any_of(requests, requests + std::max(count, 0),
-                       [&](MPI_Request request) { return is_active(layer.requests().find(request)); });
-}
+/// Of the requests of a call that asks for all, any or some: the active ones that are ours, after some progress, and
+/// the array as MPI may look at it. What of that is inactive only MPI can tell.
+class ByOwner {
+public:
+    ByOwner(Layer& layer, int count, const MPI_Request* requests) : others_(requests, requests + std::max(count, 0)) {
+        const auto guard = layer.guard();
+        progress(layer);
+        for (int i = 0; i < count; ++i) {
+            if (!is_active(layer.requests().find(requests[i]))) continue;
+            ours_.push_back(i);
+            others_[static_cast<std::size_t>(i)] = MPI_REQUEST_NULL;
+        }
+    }
+    const std::vector<int>& ours() const { return ours_; }
+    const MPI_Request* others() const { return others_.data(); }
+
+private:
+    std::vector<int> ours_;
+    std::vector<MPI_Request> others_;
+};
 
 MPI_Status* at(MPI_Status* statuses, int i) {
     return statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : statuses + i;
@@ -584,44 +599,43 @@ MPI_Status* at(MPI_Status* statuses, int i) {
 
 int Request_get_status_all(int count, const MPI_Request requests[], int* flag, MPI_Status* statuses) {
     Layer& layer = Layer::get();
-    if (!any_is_ours(layer, count, requests)) {
-        return layer.mpi.Request_get_status_all(count, requests, flag, statuses);
-    }
-    *flag = 1;
-    for (int i = 0; i < count && *flag != 0; ++i) {
-        const int code = Request_get_status(requests[i], flag, at(statuses, i));
-        if (code != MPI_SUCCESS) return code;
+    const ByOwner by_owner(layer, count, requests);
+    const int code = layer.mpi.Request_get_status_all(count, by_owner.others(), flag, statuses);
+    if (code != MPI_SUCCESS) return code;
+    for (const int i : by_owner.ours()) {
+        if (*flag == 0) break;
+        const int ours = Request_get_status(requests[i], flag, at(statuses, i));
+        if (ours != MPI_SUCCESS) return ours;
     }
     return MPI_SUCCESS;
 }
 
 int Request_get_status_any(int count, const MPI_Request requests[], int* index, int* flag, MPI_Status* status) {
     Layer& layer = Layer::get();
-    if (!any_is_ours(layer, count, requests)) {
-        return layer.mpi.Request_get_status_any(count, requests, index, flag, status);
-    }
-    *flag = 0;
-    *index = MPI_UNDEFINED;
-    for (int i = 0; i < count; ++i) {
-        if (requests[i] == MPI_REQUEST_NULL) continue;
+    const ByOwner by_owner(layer, count, requests);
+    for (const int i : by_owner.ours()) {
         const int code = Request_get_status(requests[i], flag, status);
-        if (*flag != 0) *index = i;
-        if (code != MPI_SUCCESS || *flag != 0) return code;
+        if (code == MPI_SUCCESS && *flag == 0) continue;
+        *index = i;
+        return code;
     }
-    return MPI_SUCCESS;
+    const int code = layer.mpi.Request_get_status_any(count, by_owner.others(), index, flag, status);
+    if (*index == MPI_UNDEFINED && !by_owner.ours().empty()) *flag = 0;  // MPI has no active one, we have
+    return code;
 }
 
 int Request_get_status_some(int count, const MPI_Request requests[], int* done, int* indices, MPI_Status* statuses) {
     Layer& layer = Layer::get();
-    if (!any_is_ours(layer, count, requests)) {
-        return layer.mpi.Request_get_status_some(count, requests, done, indices, statuses);
-    }
-    *done = 0;
-    for (int i = 0; i < count; ++i) {
-        if (requests[i] == MPI_REQUEST_NULL) continue;
+    const ByOwner by_owner(layer, count, requests);
+    int of_mpi = 0;
+    const int code = layer.mpi.Request_get_status_some(count, by_owner.others(), &of_mpi, indices, statuses);
+    *done = of_mpi;
+    if (code != MPI_SUCCESS || by_owner.ours().empty()) return code;
+    *done = std::max(of_mpi, 0);  // MPI_UNDEFINED, where MPI has no active one
+    for (const int i : by_owner.ours()) {
         int flag = 0;
-        const int code = Request_get_status(requests[i], &flag, at(statuses, *done));
-        if (code != MPI_SUCCESS) return code;
+        const int ours = Request_get_status(requests[i], &flag, at(statuses, *done));
+        if (ours != MPI_SUCCESS) return ours;
         if (flag != 0) indices[(*done)++] = i;
     }
     return MPI_SUCCESS;

@@ -1,5 +1,6 @@
 // Intracommunicators: each that MPI makes gets an identity that its members derive alike, from the parent's and from
 // how it came to be.
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -100,6 +101,37 @@ int construct_later(MPI_Comm comm, MPI_Comm* made, MPI_Request* request, Make ma
     return code;
 }
 
+/// Of a group whose members alone call this: they count among themselves.
+template <class Make>
+int construct_of_group(MPI_Comm comm, MPI_Group group, const std::string& how, MPI_Comm* made, Make make) {
+    Layer& layer = Layer::get();
+    std::shared_ptr<Communicator> parent;
+    {
+        const auto guard = layer.guard();
+        if (layer.find(comm) != nullptr) parent = layer.share(comm);
+    }
+    const int code = make(layer.mpi);
+    if (code != MPI_SUCCESS || parent == nullptr || *made == MPI_COMM_NULL) return code;
+    {
+        const auto guard = layer.guard();
+        const std::uint64_t call = parent->next_of_group(world_ranks(layer.mpi, group), how);
+        add(layer, parent.get(), how, call, *made);
+    }
+    prepare_for_threads(layer, *made);
+    return code;
+}
+
+/// Why there are no keys for a communicator of this group; empty where there are: MPI_COMM_WORLD has them.
+std::string unsealable(const Layer& layer, MPI_Group group) {
+    if (!layer.begun()) {
+        return "there is no MPI_COMM_WORLD, whose processes agree on the keys; call MPI_Init, or use the channel layer "
+               "(--layer channel)";
+    }
+    const std::vector<int> ranks = world_ranks(layer.mpi, group);
+    if (std::find(ranks.begin(), ranks.end(), MPI_UNDEFINED) == ranks.end()) return {};
+    return "a process of its group is not in MPI_COMM_WORLD, and has no keys";
+}
+
 }  // namespace
 
 int Comm_dup(MPI_Comm comm, MPI_Comm* made) {
@@ -124,22 +156,20 @@ int Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm* made) {
 }
 
 int Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm* made) {
+    return construct_of_group(comm, group, "made of a group with tag " + std::to_string(tag), made,
+                              [&](auto& mpi) { return mpi.Comm_create_group(comm, group, tag, made); });
+}
+
+int Comm_create_from_group(MPI_Group group, const char* tag, MPI_Info info, MPI_Errhandler handler, MPI_Comm* made) {
     Layer& layer = Layer::get();
-    std::shared_ptr<Communicator> parent;
-    {
-        const auto guard = layer.guard();
-        if (layer.find(comm) != nullptr) parent = layer.share(comm);
+    if (const std::string reason = unsealable(layer, group); !reason.empty()) {
+        *made = MPI_COMM_NULL;
+        layer.complain("MPI_Comm_create_from_group is refused: " + reason);
+        if (layer.begun()) layer.mpi.Comm_call_errhandler(MPI_COMM_WORLD, MPI_ERR_UNSUPPORTED_OPERATION);
+        return MPI_ERR_UNSUPPORTED_OPERATION;
     }
-    const int code = layer.mpi.Comm_create_group(comm, group, tag, made);
-    if (code != MPI_SUCCESS || parent == nullptr || *made == MPI_COMM_NULL) return code;
-    // Only the group's members call this: they count among themselves.
-    {
-        const auto guard = layer.guard();
-        const std::uint64_t call = parent->next_of_group(world_ranks(layer.mpi, group), tag);
-        add(layer, parent.get(), "made of a group with tag " + std::to_string(tag), call, *made);
-    }
-    prepare_for_threads(layer, *made);
-    return code;
+    return construct_of_group(MPI_COMM_WORLD, group, "made of a group alone with tag " + std::string(tag), made,
+                              [&](auto& mpi) { return mpi.Comm_create_from_group(group, tag, info, handler, made); });
 }
 
 int Comm_split(MPI_Comm comm, int color, int key, MPI_Comm* made) {

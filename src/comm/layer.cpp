@@ -85,7 +85,7 @@ void Layer::say(const std::string& line) const {
 
 void Layer::end_job(const std::string& line) {
     complain(line);
-    mpi.Abort(MPI_COMM_WORLD, kExitRefused);
+    if (!ended_) mpi.Abort(MPI_COMM_WORLD, kExitRefused);
     _exit(kExitRefused);
 }
 
@@ -241,6 +241,7 @@ void Layer::report() {
 
 void Layer::end() {
     begun_ = false;
+    ended_ = true;
     communicators_.clear();
     last_ = nullptr;
     last_handle_ = MPI_COMM_NULL;
@@ -305,7 +306,10 @@ bool Layer::intercommunicators_allowed() const {
 }
 
 Communicator* Layer::look_up(MPI_Comm handle) {
-    if (!begun_ || handle == MPI_COMM_NULL) return nullptr;
+    if (handle == MPI_COMM_NULL) return nullptr;
+    // A communicator of a session outlives MPI_COMM_WORLD, but not the keys.
+    if (ended_ && between_nodes()) end_job("a communicator was used after MPI_Finalize: the job's keys are gone");
+    if (!begun_) return nullptr;
     auto found = communicators_.find(handle);
     if (found == communicators_.end()) {
         if (handle == MPI_COMM_SELF) return nullptr;

@@ -5,6 +5,7 @@
 
 #include <mpi.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <list>
@@ -147,6 +148,8 @@ private:
     Layer();
     Communicator* look_up(MPI_Comm handle);
     bool intercommunicators_allowed() const;
+    /// Does anything that this rank sends have to be sealed?
+    bool between_nodes() const { return std::find(sealed_to_.begin(), sealed_to_.end(), true) != sealed_to_.end(); }
     Result<void> load_keys();
     Result<void> agree();
     NodeId own_node() const;
@@ -159,6 +162,7 @@ private:
     config::Process identity_;
     std::string name_;
     bool begun_ = false;
+    bool ended_ = false;
     bool threads_ = false;
     bool threads_somewhere_ = false;
     std::recursive_mutex lock_;

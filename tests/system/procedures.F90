@@ -699,6 +699,14 @@ contains
             call MPI_Comm_create_group(MPI_COMM_WORLD, group, 5, made, code)
             call use_and_free(made)
         end if
+#if defined(MPICH)
+        if (exercise('MPI_Comm_create_from_group')) then
+            call MPI_Comm_create_from_group(group, 'of the world', MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, made, code)
+            call use_and_free(made)
+        end if
+#else
+        if (rank == 0 .and. words == small) print '(a)', 'procedures: not in this MPI: MPI_Comm_create_from_group'
+#endif
         call MPI_Group_free(group, code)
         if (exercise('MPI_Comm_split')) then
             call MPI_Comm_split(MPI_COMM_WORLD, 0, rank, made, code)

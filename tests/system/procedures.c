@@ -357,32 +357,55 @@ EXERCISE(MPI_Request_get_status) {
     MPI_Waitall(2, halves, MPI_STATUSES_IGNORE);
 }
 
-EXERCISE(MPI_Request_get_status_all) {
+/* Between an inactive request and none, which are not to be told of. */
+static MPI_Request asked[4];
+
+static void ask_of_halves(void) {
+    MPI_Recv_init(in, 1, MPI_BYTE, rank, 7, MPI_COMM_WORLD, &asked[0]);
     begin_halves();
-    for (int done = 0; !done;) NEWER(MPI_Request_get_status_all)(2, halves, &done, statuses);
+    memcpy(&asked[1], halves, sizeof halves);
+    asked[3] = MPI_REQUEST_NULL;
+}
+
+static void expect_asked(void) {
     expect_halves();
+    MPI_Request_free(&asked[0]);
+}
+
+EXERCISE(MPI_Request_get_status_all) {
+    MPI_Status told[4];
+    ask_of_halves();
+    for (int done = 0; !done;) NEWER(MPI_Request_get_status_all)(4, asked, &done, told);
+    memcpy(statuses, &told[1], sizeof statuses);
     MPI_Waitall(2, halves, MPI_STATUSES_IGNORE);
+    expect_asked();
 }
 
 EXERCISE(MPI_Request_get_status_any) {
-    begin_halves();
+    ask_of_halves();
     for (int i = 0; i < 2; i++) {
         int which = -1;
-        for (int done = 0; !done;) NEWER(MPI_Request_get_status_any)(2, halves, &which, &done, &statuses[i]);
-        MPI_Wait(&halves[which], MPI_STATUS_IGNORE);
+        for (int done = 0; !done;) NEWER(MPI_Request_get_status_any)(4, asked, &which, &done, &statuses[i]);
+        expect(which == 1 || which == 2, "another request than those that were active");
+        MPI_Wait(&asked[which], MPI_STATUS_IGNORE);
     }
-    expect_halves();
+    expect_asked();
 }
 
 /* MPICH 5.0.2 tells of some of those that are done, and of the others when these are gone. */
 EXERCISE(MPI_Request_get_status_some) {
-    int which[2];
-    begin_halves();
+    int which[4];
+    MPI_Status told[4];
+    ask_of_halves();
     for (int all = 0, some; all < 2; all += some) {
-        NEWER(MPI_Request_get_status_some)(2, halves, &some, which, statuses + all);
-        for (int i = 0; i < some; i++) MPI_Wait(&halves[which[i]], MPI_STATUS_IGNORE);
+        NEWER(MPI_Request_get_status_some)(4, asked, &some, which, told);
+        for (int i = 0; i < some; i++) {
+            expect(which[i] == 1 || which[i] == 2, "another request than those that were active");
+            statuses[all + i] = told[i];
+            MPI_Wait(&asked[which[i]], MPI_STATUS_IGNORE);
+        }
     }
-    expect_halves();
+    expect_asked();
 }
 
 EXERCISE(MPI_Request_free) {
@@ -541,6 +564,15 @@ EXERCISE(MPI_Comm_create_group) {
     MPI_Group group;
     MPI_Comm_group(MPI_COMM_WORLD, &group);
     MPI_Comm_create_group(MPI_COMM_WORLD, group, 5, &made);
+    MPI_Group_free(&group);
+    use_and_free(made);
+}
+
+EXERCISE(MPI_Comm_create_from_group) {
+    MPI_Comm made;
+    MPI_Group group;
+    MPI_Comm_group(MPI_COMM_WORLD, &group);
+    NEWER(MPI_Comm_create_from_group)(group, "of the world", MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &made);
     MPI_Group_free(&group);
     use_and_free(made);
 }

@@ -312,6 +312,63 @@ def test_all_communicators(build, nodes, tmp_path):
     assert had[1] >= had[0] - 4, had
 
 
+def of_groups(mpi, build):
+    if mpi.name == "openmpi-4.1.4":
+        pytest.skip("Open MPI 4.1.4 has no MPI_Comm_create_from_group: it is of MPI 4.0, and Open MPI has it from 5.0 on")
+    return build(mpi, REPOSITORY / "tests" / "system" / "groups.c")
+
+
+@ALL
+def test_communicators_of_groups(mpi, build, nodes, tmp_path):
+    canary = secrets.token_bytes(32)
+    job = [of_groups(mpi, build), canary.hex()]
+    for sealing in (None, sealing_of(tmp_path, nodes)):
+        wire = tmp_path / f"{sealing is None}.pcap"
+        with nodes.capture(wire):
+            done = run(mpi, nodes, sealing, job, 4, timeout=120)
+        assert ended(mpi, done, "all as sent") and not error_lines(done.output), done.output
+        assert bool(count(wire, [canary])[0][canary]) == (sealing is None)
+
+
+@ALL
+def test_communicators_that_outlive_the_world(mpi, build, nodes, tmp_path):
+    """The keys are gone with MPI_Finalize: nothing is sent in clear."""
+    canary = secrets.token_bytes(32)
+    job = [of_groups(mpi, build), canary.hex(), "after"]
+    seen = {}
+    for sealing in (None, sealing_of(tmp_path, nodes)):
+        wire = tmp_path / f"{sealing is None}.pcap"
+        with nodes.capture(wire):
+            done = run(mpi, nodes, sealing, job)
+        seen[sealing is None] = count(wire, [canary])[0][canary], done
+    assert seen[True][0] and seen[True][1].output.count("groups: passed") == 2, seen[True]
+    assert not seen[False][0] and not seen[False][1].ok and "groups: passed" not in seen[False][1].output, seen[False]
+    assert any("after MPI_Finalize" in line for line in error_lines(seen[False][1].output)), seen[False]
+
+
+def test_communicators_made_alike(build, nodes, tmp_path):
+    """Each has keys of its own, whatever it was made by: the same bytes do not travel alike on any two."""
+    mpi = stacks.stack("mpich-5.0.2-ofi")
+    program = build(mpi, REPOSITORY / "tests" / "system" / "twins.c")
+    below = build(mpi, REPOSITORY / "tests" / "system" / "listening.c", "-shared", "-fPIC")
+    done = run(mpi, nodes, sealing_of(tmp_path, nodes), [str(program)], env={"CRYPTMPI_INTERNAL_BELOW": str(below)})
+    assert done.ok, done.output
+    travelled = re.findall(r"listening: ([0-9a-f]+)", done.output)
+    assert len(travelled) == int(re.search(r"twins: (\d+) communicators", done.output)[1]) == 45
+    assert len({text[-2 * 64:] for text in travelled}) == len(travelled)      # without the header
+
+
+@ALL
+def test_communicators_without_world(mpi, build, nodes, tmp_path):
+    """No keys are agreed on before MPI_Init: what a session alone makes is refused."""
+    job = [of_groups(mpi, build), "sessions"]
+    plain = run(mpi, nodes, None, job)
+    assert plain.ok and plain.output.count("groups: passed") == 2, plain.output
+    sealed = run(mpi, nodes, sealing_of(tmp_path, nodes), job)
+    assert sealed.ok and sealed.output.count("groups: refused") == 2, sealed.output
+    assert any("MPI_Comm_create_from_group is refused" in line and "MPI_Init" in line for line in error_lines(sealed.output)), sealed.output
+
+
 def test_refused_procedure_that_is_allowed(build, nodes, tmp_path):
     mpi = stacks.stack("mpich-4.0.2-ucx")
     program = build(mpi, REPOSITORY / "tests" / "system" / "messages.c")
