@@ -79,7 +79,8 @@ static void same_parts(Player* player, const Circle* circle, Random* random) {
 /* Parts of different sizes, in units of one small type, in an order of their own and with gaps. */
 typedef struct {
     Layout layout; /* of a unit; all units one after the other */
-    int counts[MAX_RANKS], places[MAX_RANKS];
+    Count counts[MAX_RANKS];
+    Displacement places[MAX_RANKS];
 } Parts;
 
 static Parts draw_parts(Player* player, Random* own, Base base, int unit, const int* units, int ranks) {
@@ -95,7 +96,7 @@ static Parts draw_parts(Player* player, Random* own, Base base, int unit, const 
         place += units[rank];
     }
     parts.layout = draw_layout(player, own, base, unit, place + 1, draw(own));
-    const int per_unit = parts.layout.count;
+    const Count per_unit = parts.layout.count;
     for (int i = 0; i < ranks; i++) {
         parts.counts[i] *= per_unit;
         parts.places[i] *= per_unit;
@@ -170,7 +171,9 @@ static void different_parts(Player* player, const Circle* circle, Random* random
 static void own_types(Player* player, const Circle* circle, Random* random) {
     const int size = circle->size, rank = circle->rank;
     const Base base = draw_base(player, random);
-    int left = 3 << 20, counts[2][MAX_RANKS], places[2][MAX_RANKS] = {{0}};
+    int left = 3 << 20;
+    Count counts[2][MAX_RANKS];
+    Displacement places[2][MAX_RANKS] = {{0}};
     long elements[MAX_RANKS][MAX_RANKS];
     MPI_Datatype types[2][MAX_RANKS];
     Layout layouts[2][MAX_RANKS];
@@ -190,7 +193,8 @@ static void own_types(Player* player, const Circle* circle, Random* random) {
             /* All are given by absolute addresses. */
             MPI_Aint address;
             MPI_Get_address(layout->at, &address);
-            MPI_Type_create_hindexed(1, &layout->count, &address, layout->type, &types[side][i]);
+            const Offset offset = address;
+            MPI_Type_create_hindexed(1, &layout->count, &offset, layout->type, &types[side][i]);
             MPI_Type_commit(&types[side][i]);
             free_type(layout);
             layout->type = types[side][i];
@@ -211,22 +215,22 @@ typedef struct {
     uint32_t scale, shift;
 } Affine;
 
-static void compose(void* left, void* right, int* count, MPI_Datatype* type) {
+static void compose(void* left, void* right, Count* count, MPI_Datatype* type) {
     (void)type;
     const Affine* first = left;
     Affine* second = right;
-    for (int i = 0; i < *count; i++) {
+    for (Count i = 0; i < *count; i++) {
         second[i].shift = second[i].scale * first[i].shift + second[i].shift;
         second[i].scale = second[i].scale * first[i].scale;
     }
 }
 
-static void add_words(void* left, void* right, int* count, MPI_Datatype* type) {
-    int bytes;
+static void add_words(void* left, void* right, Count* count, MPI_Datatype* type) {
+    Count bytes;
     MPI_Type_size(*type, &bytes);
     const uint32_t* from = left;
     uint32_t* to = right;
-    for (int i = 0; i < *count * bytes / 4; i++) to[i] += from[i];
+    for (Count i = 0; i < *count * bytes / 4; i++) to[i] += from[i];
 }
 
 typedef struct {
@@ -286,15 +290,16 @@ static uint8_t* draw_values(Player* player, Random* own, size_t size) {
 
 static void reductions(Player* player, const Circle* circle, Random* random) {
     const Reduction reduction = draw_reduction(random);
-    int left = 2 << 20, counts[MAX_RANKS], all = 0;
+    int left = 2 << 20, all = 0;
+    Count counts[MAX_RANKS];
     const int kind = below(random, 6), root = below(random, circle->size);
     const bool in_place = chance(random, 30) && (player->features.reduce_scatter_in_place || (kind != 2 && kind != 3));
     for (int i = 0; i < circle->size; i++) {
-        counts[i] = kind == 3 && i > 0                 ? counts[0]
+        counts[i] = kind == 3 && i > 0                 ? (int)counts[0]
                     : kind == 2 || kind == 3 || i == 0 ? draw_size(random, &left) / reduction.bytes
                                                        : 0;
         if (kind == 3) counts[i] %= 60000;
-        all += counts[i];
+        all += (int)counts[i];
     }
     Random own = own_random(player, circle, circle->rank);
     const size_t size = (size_t)all * (size_t)reduction.bytes;

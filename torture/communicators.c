@@ -55,11 +55,31 @@ void free_circles(Player* player) {
     MPI_Comm_free(&player->later_world);
 }
 
+#if MPI_VERSION >= 4
+
+static void make_from_group(const Player* player, MPI_Group group, MPI_Comm* made) {
+    char tag[32];
+    sprintf(tag, "of thread %d", player->thread);
+    MPI_Comm_create_from_group(group, tag, MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, made);
+}
+
+enum { KINDS_HERE = 10 };
+
+#else
+
+static void make_from_group(const Player* player, MPI_Group group, MPI_Comm* made) {
+    (void)player, (void)group, (void)made;
+}
+
+enum { KINDS_HERE = 9 };
+
+#endif
+
 /* A communicator that lives for this step. */
 void constructor(Player* player, const Circle* circle, Random* random) {
-    static const char* const names[] = {"dup",  "idup",     "split",      "create",       "create_group",
-                                        "cart", "cart_sub", "split_type", "dup_with_info"};
-    const int kind = below(random, 9);
+    static const char* const names[] = {"dup",  "idup",     "split",      "create",        "create_group",
+                                        "cart", "cart_sub", "split_type", "dup_with_info", "create_from_group"};
+    const int kind = below(random, KINDS_HERE);
     int colour = 0;
     Circle made = {.comm = MPI_COMM_NULL, .name = names[kind]};
     MPI_Request request;
@@ -82,12 +102,17 @@ void constructor(Player* player, const Circle* circle, Random* random) {
             break;
         case 3:
         case 4:
+        case 9:
             MPI_Comm_group(circle->comm, &group);
             MPI_Group_range_incl(group, 1, ranges, &part);
             if (kind == 3) {
                 MPI_Comm_create(circle->comm, part, &made.comm);
-            } else if (circle->rank >= ranges[0][1]) {
+            } else if (circle->rank < ranges[0][1]) {
+                /* not in it */
+            } else if (kind == 4) {
                 MPI_Comm_create_group(circle->comm, part, 9, &made.comm);
+            } else {
+                make_from_group(player, part, &made.comm);
             }
             MPI_Group_free(&group);
             MPI_Group_free(&part);

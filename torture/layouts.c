@@ -37,7 +37,7 @@ static int draw_divisor(Random* random, long n) {
 enum { MAX_BLOCKS = 6 };
 
 /* Splits `each` elements into blocks, with gaps between them, in an order of their own. In elements. */
-static int draw_blocks(Random* random, int each, int* lengths, int* places) {
+static int draw_blocks(Random* random, int each, Count* lengths, Count* places) {
     const int blocks = between(random, 1, each < MAX_BLOCKS ? each : MAX_BLOCKS);
     int order[MAX_BLOCKS], rest = each, place = below(random, 3);
     for (int i = 0; i < blocks; i++) {
@@ -57,7 +57,7 @@ static MPI_Datatype draw_type(Random* random, Base base, int each, const char** 
     MPI_Datatype type = MPI_DATATYPE_NULL, inner;
     MPI_Aint lower, extent;
     MPI_Type_get_extent(base.type, &lower, &extent);
-    int lengths[MAX_BLOCKS], places[MAX_BLOCKS];
+    Count lengths[MAX_BLOCKS], places[MAX_BLOCKS];
     switch (below(random, 8)) {
         case 0:
             *kind = "contiguous";
@@ -87,9 +87,9 @@ static MPI_Datatype draw_type(Random* random, Base base, int each, const char** 
             break;
         case 4: {
             *kind = "struct";
-            MPI_Aint bytes[MAX_BLOCKS + 1];
+            Offset bytes[MAX_BLOCKS + 1];
             MPI_Datatype types[MAX_BLOCKS + 1];
-            int all_lengths[MAX_BLOCKS + 1];
+            Count all_lengths[MAX_BLOCKS + 1];
             const int blocks = draw_blocks(random, each, lengths, places);
             for (int i = 0; i < blocks; i++) {
                 types[i] = base.type;
@@ -111,8 +111,8 @@ static MPI_Datatype draw_type(Random* random, Base base, int each, const char** 
         case 6: {
             *kind = "subarray";
             const int rows = draw_divisor(random, each);
-            const int part[2] = {rows, each / rows}, whole[2] = {rows + 2, each / rows + between(random, 0, 2)};
-            const int start[2] = {between(random, 0, 2), whole[1] - part[1]};
+            const Count part[2] = {rows, each / rows}, whole[2] = {rows + 2, each / rows + between(random, 0, 2)};
+            const Count start[2] = {between(random, 0, 2), whole[1] - part[1]};
             MPI_Type_create_subarray(2, whole, part, start, chance(random, 50) ? MPI_ORDER_C : MPI_ORDER_FORTRAN,
                                      base.type, &type);
             break;
@@ -144,7 +144,7 @@ static void place(Player* player, Layout* layout, int repeat, uint64_t content) 
 }
 
 Layout draw_layout(Player* player, Random* random, Base base, long elements, int repeat, uint64_t content) {
-    Layout layout = {.base = base, .type = base.type, .count = (int)elements, .elements = elements, .kind = "plain"};
+    Layout layout = {.base = base, .type = base.type, .count = (Count)elements, .elements = elements, .kind = "plain"};
     if (player->plain) {
         /* as it is */
     } else if (elements != 0 && chance(random, 55)) {
@@ -163,7 +163,8 @@ Layout draw_layout(Player* player, Random* random, Base base, long elements, int
         MPI_Aint address;
         MPI_Get_address(layout.at, &address);
         MPI_Datatype moved;
-        MPI_Type_create_hindexed(1, &layout.count, &address, layout.type, &moved);
+        const Offset offset = address;
+        MPI_Type_create_hindexed(1, &layout.count, &offset, layout.type, &moved);
         MPI_Type_commit(&moved);
         MPI_Type_free(&layout.type);
         layout.type = moved;

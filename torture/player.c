@@ -65,9 +65,9 @@ static void fence(Player* player) {
     MPI_Barrier(player->world);
     if (!player->features.buffered) return;
     void* at;
-    int size;
+    Count size;
     MPI_Buffer_detach(&at, &size);
-    note(player, "detached %d", size);
+    note(player, "detached %lld", (long long)size);
     MPI_Buffer_attach(player->attached, ATTACHED);
 }
 
@@ -133,7 +133,7 @@ static void play_seed(uint64_t seed, int threads, int steps, int only, const cha
     for (int i = 1; i < threads; i++) pthread_join(running[i], NULL);
     MPI_Barrier(MPI_COMM_WORLD);
     void* at;
-    int size;
+    Count size;
     MPI_Buffer_detach(&at, &size);
     for (int i = 0; i < threads; i++) {
         free_circles(&parts[i].player);

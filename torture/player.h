@@ -9,9 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#ifdef LARGE_COUNTS
-#include "large_counts.h"
-#endif
+#include "counts.h"
 
 /* Numbers */
 
@@ -126,7 +124,7 @@ Base byte_base(void);
 typedef struct {
     Base base;
     MPI_Datatype type;
-    int count;
+    Count count;
     long elements;
     void* at;
     bool owns_type;

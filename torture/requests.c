@@ -12,7 +12,7 @@ static const char* source_name(int source, char* room) {
 
 static void note_what_came(Player* player, int number, const char* how, const MPI_Status* status,
                            const Layout* layout) {
-    int count = -1, elements = -1, of_type = -1;
+    Count count = -1, elements = -1, of_type = -1;
     char source[16], tag[16];
     MPI_Get_count(status, layout->base.type, &count);
     MPI_Get_elements(status, layout->base.type, &elements);
@@ -22,8 +22,8 @@ static void note_what_came(Player* player, int number, const char* how, const MP
     } else {
         sprintf(tag, "%d", status->MPI_TAG);
     }
-    note(player, "message %d: %s source %s tag %s count %d elements %d of its type %d", number, how,
-         source_name(status->MPI_SOURCE, source), tag, count, elements, of_type);
+    note(player, "message %d: %s source %s tag %s count %lld elements %lld of its type %lld", number, how,
+         source_name(status->MPI_SOURCE, source), tag, (long long)count, (long long)elements, (long long)of_type);
 }
 
 /* MPICH leaves open whether a probed message is cancelled. */
@@ -84,7 +84,8 @@ void complete_one(Player* player, Random* random, Pending* pending) {
     pending->done = true;
 }
 
-typedef enum { EACH, WAITALL, TESTALL, WAITANY, TESTANY, WAITSOME, TESTSOME, FORMS } Form;
+/* STATUSES: told of by MPI_Request_get_status_all, _any or _some, which are of MPI 4.1, then waited for. */
+typedef enum { EACH, WAITALL, TESTALL, WAITANY, TESTANY, WAITSOME, TESTSOME, STATUSES, FORMS } Form;
 
 /* The requests of one call, with some among them that are null or inactive. */
 typedef struct {
@@ -104,7 +105,81 @@ static void ended(const Bundle* bundle, int index, const MPI_Status* status) {
     if (pending->has_status) pending->status = *status;
 }
 
-static void complete_bundle(Player* player, const Bundle* bundle, Form form) {
+#if MPI_VERSION > 4 || (MPI_VERSION == 4 && MPI_SUBVERSION >= 1)
+
+/* Those that are told of are taken out: they would be told of again. */
+static void take_out(const Bundle* bundle, int index, const MPI_Status* status) {
+    ended(bundle, index, status);
+    MPI_Wait(&bundle->requests[index], MPI_STATUS_IGNORE);
+    bundle->of[index]->request = bundle->requests[index];
+    bundle->requests[index] = MPI_REQUEST_NULL;
+}
+
+static void ask_of_all(const Bundle* bundle) {
+    MPI_Status* const statuses = bundle->ignores ? MPI_STATUSES_IGNORE : bundle->statuses;
+    for (int flag = 0; flag == 0; wait_briefly()) {
+        MPI_Request_get_status_all(bundle->count, bundle->requests, &flag, statuses);
+    }
+    for (int i = 0; i < bundle->count; i++) {
+        if (bundle->of[i] != NULL) take_out(bundle, i, &bundle->statuses[i]);
+    }
+}
+
+static void ask_of_any(const Bundle* bundle, int left) {
+    MPI_Status status;
+    while (left > 0) {
+        int index = MPI_UNDEFINED, flag = 0;
+        MPI_Request_get_status_any(bundle->count, bundle->requests, &index, &flag,
+                                   bundle->ignores ? MPI_STATUS_IGNORE : &status);
+        if (flag == 0) {
+            wait_briefly();
+            continue;
+        }
+        if (index == MPI_UNDEFINED) return;
+        take_out(bundle, index, &status);
+        left--;
+    }
+}
+
+static void ask_of_some(const Bundle* bundle, int left) {
+    MPI_Status* const statuses = bundle->ignores ? MPI_STATUSES_IGNORE : bundle->statuses;
+    while (left > 0) {
+        int done = 0;
+        MPI_Request_get_status_some(bundle->count, bundle->requests, &done, bundle->indices, statuses);
+        if (done == MPI_UNDEFINED) return;
+        for (int i = 0; i < done; i++) take_out(bundle, bundle->indices[i], &bundle->statuses[i]);
+        left -= done;
+        if (done == 0) wait_briefly();
+    }
+}
+
+static void ask_of_several(const Bundle* bundle, Random* random, int left) {
+    switch (below(random, 3)) {
+        case 0:
+            ask_of_all(bundle);
+            break;
+        case 1:
+            ask_of_any(bundle, left);
+            break;
+        default:
+            ask_of_some(bundle, left);
+            break;
+    }
+}
+
+enum { FORMS_HERE = FORMS };
+
+#else
+
+static void ask_of_several(const Bundle* bundle, Random* random, int left) {
+    (void)bundle, (void)random, (void)left;
+}
+
+enum { FORMS_HERE = STATUSES };
+
+#endif
+
+static void complete_bundle(Player* player, const Bundle* bundle, Form form, Random* random) {
     MPI_Status status;
     MPI_Status* const statuses = bundle->ignores ? MPI_STATUSES_IGNORE : bundle->statuses;
     MPI_Status* const one = bundle->ignores ? MPI_STATUS_IGNORE : &status;
@@ -157,6 +232,9 @@ static void complete_bundle(Player* player, const Bundle* bundle, Form form) {
             }
             note(player, "%d requests left", left);
             return;
+        case STATUSES:
+            ask_of_several(bundle, random, left);
+            return;
         default:
             return;
     }
@@ -164,16 +242,24 @@ static void complete_bundle(Player* player, const Bundle* bundle, Form form) {
         if (bundle->of[i] != NULL) {
             ended(bundle, i, &bundle->statuses[i]);
         } else if (!bundle->ignores) {
-            int count = -1;
+            Count count = -1;
             MPI_Get_count(&bundle->statuses[i], MPI_INT, &count);
-            note(player, "no request: source any %d tag any %d count %d",
-                 bundle->statuses[i].MPI_SOURCE == MPI_ANY_SOURCE, bundle->statuses[i].MPI_TAG == MPI_ANY_TAG, count);
+            note(player, "no request: source any %d tag any %d count %lld",
+                 bundle->statuses[i].MPI_SOURCE == MPI_ANY_SOURCE, bundle->statuses[i].MPI_TAG == MPI_ANY_TAG,
+                 (long long)count);
         }
     }
 }
 
+static Form draw_form(const Player* player, Random* random, const Pending* pending, int count) {
+    for (int i = 0; i < count && !player->features.status_of_persistent; i++) {
+        if (pending[i].persistent) return below(random, STATUSES);
+    }
+    return below(random, FORMS_HERE);
+}
+
 void complete_all(Player* player, Random* random, Pending* pending, int count) {
-    const Form form = below(random, FORMS);
+    const Form form = draw_form(player, random, pending, count);
     enum { EXTRA = 3 };
     const size_t room = (size_t)count + EXTRA;
     int* order = step_memory(player, room * sizeof *order);
@@ -207,7 +293,7 @@ void complete_all(Player* player, Random* random, Pending* pending, int count) {
         bundle.of[i] = order[i] < 0 ? NULL : &pending[order[i]];
         bundle.requests[i] = order[i] < 0 ? inactive[-1 - order[i]] : pending[order[i]].request;
     }
-    complete_bundle(player, &bundle, form);
+    complete_bundle(player, &bundle, form, random);
     for (int i = 0; i < extra; i++) {
         if (inactive[i] != MPI_REQUEST_NULL) MPI_Request_free(&inactive[i]);
     }

@@ -37,7 +37,8 @@ void ring(Player* player, const Circle* circle, Random* random) {
 
 /* What one receive from anybody got. */
 typedef struct {
-    int source, place, tag, count;
+    int source, place, tag;
+    Count count;
     uint64_t hash;
 } Got;
 
@@ -96,8 +97,8 @@ static void receive_from_anybody(Player* player, const Circle* circle, Random* r
     }
     qsort(got, (size_t)count, sizeof *got, by_source);
     for (int i = 0; i < count; i++) {
-        note(player, "from anybody: source %d tag %d count %d buffer %016llx", got[i].source, got[i].tag, got[i].count,
-             (unsigned long long)got[i].hash);
+        note(player, "from anybody: source %d tag %d count %lld buffer %016llx", got[i].source, got[i].tag,
+             (long long)got[i].count, (unsigned long long)got[i].hash);
     }
 }
 
@@ -270,7 +271,7 @@ void persistent(Player* player, const Circle* circle, Random* random) {
                           &request);
             pending[opened++] =
                 (Pending){.request = request, .number = i, .receives = true, .persistent = true, .layout = layout};
-            note(player, "message %d: Recv_init from %d, %s %d", i, from, layout.kind, layout.count);
+            note(player, "message %d: Recv_init from %d, %s %lld", i, from, layout.kind, (long long)layout.count);
         }
     }
     Random own = own_random(player, circle, 100 + circle->rank);
