@@ -103,7 +103,8 @@ CRYPTMPI_REAL(_exit, void, int);
 #undef CRYPTMPI_REAL
 
 // Calls that never wait, without what libc does around each system call where a thread may be cancelled in it: two
-// atomic exchanges, a part of what a small message costs. No thread is cancelled in them, but for the forms with a mask.
+// atomic exchanges, a part of what a small message costs. No thread is cancelled in them, but for the forms with a
+// mask.
 
 inline ssize_t recv_now(int fd, void* to, size_t size) {
     return syscall(SYS_recvfrom, fd, reinterpret_cast<long>(to), static_cast<long>(size), MSG_DONTWAIT, 0, 0);

@@ -20,9 +20,12 @@ struct Plan {
     std::size_t largest_whole = kLargestWhole;     // bytes, from kAlwaysWhole to kLargestWhole
     std::size_t edge = std::size_t{60} << 10;      // bytes of the first segment, and about those of the last
     std::size_t segment = std::size_t{256} << 10;  // bytes, the most that one between them has
-    // What is less of the two, while no more large messages are on their way than few.
+    // While fewer large messages are on their way than few_sends, what is less of the two.
     std::size_t segment_of_few = SIZE_MAX;
     std::size_t few_sends = 8;
+    // Else what is more of the two, where one thread works: the messages hide each other's sealing and opening, and MPI
+    // takes longer for more segments.
+    std::size_t segment_of_many = std::size_t{512} << 10;
     // Several threads work on a segment each of so many bytes together, as in the (k,t)-chopping of CryptMPI 2020: k
     // chunks of about 512 KB, each in t segments. A segment of less would take MPI longer than the cipher.
     std::size_t chunk = std::size_t{512} << 10;
@@ -59,11 +62,12 @@ struct Plan {
     /// of the last hide behind nothing: these are short. Those between them are of one size, as far as there is more
     /// than another short one between them.
     Sizes segments_of(std::size_t length, std::size_t threads = 1, std::size_t sends = 0) const {
+        const std::size_t of_one =
+            sends < few_sends ? std::min(segment, segment_of_few) : std::max(segment, segment_of_many);
         if (sends > many_sends) {
-            const std::uint32_t equal = part_of(length, segment);
+            const std::uint32_t equal = part_of(length, of_one);
             return {equal, equal};
         }
-        const std::size_t of_one = sends < few_sends ? std::min(segment, segment_of_few) : segment;
         const std::size_t most = threads == 1 ? of_one : std::min(std::max(chunk / threads, least_of_chunk), segment);
         // Where none is longer than the first, the last one is as the others.
         const std::size_t ends = length < 3 * edge ? 0 : most <= edge ? edge : 2 * edge;

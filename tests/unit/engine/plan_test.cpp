@@ -106,12 +106,27 @@ TEST(Plan, HasShortSegmentsWhileFewOthersAreOnTheirWay) {
         const auto [first, others] = plan.segments_of(length, 1, plan.few_sends - 1);
         EXPECT_EQ(first, plan.edge);
         EXPECT_LT(others + seal::kSegmentOverhead + 128, kSentAtOnce) << length;
-        EXPECT_EQ(plan.segments_of(length, 1, plan.few_sends).others, Plan().segments_of(length).others) << length;
+        EXPECT_EQ(plan.segments_of(length, 1, plan.few_sends).others, Plan().segments_of(length, 1, 8).others)
+            << length;
         EXPECT_EQ(plan.segments_of(length, 4).others, Plan().segments_of(length, 4).others) << length;
     }
     // As many bytes of a message are with MPI as of long ones.
     const std::size_t short_one = plan.segments_of(std::size_t{4} << 20).others;
     EXPECT_EQ(plan.in_flight_of(short_one), plan.most_in_flight);
+}
+
+TEST(Plan, HasLongSegmentsWhileNotFewOthersAreOnTheirWay) {
+    Plan plan;
+    constexpr std::size_t kLength = std::size_t{4} << 20;
+    EXPECT_LE(plan.segments_of(kLength, 1, plan.few_sends - 1).others, plan.segment);
+    const auto [first, others] = plan.segments_of(kLength, 1, plan.few_sends);
+    EXPECT_EQ(first, plan.edge);
+    EXPECT_GT(others, plan.segment);
+    EXPECT_LE(others, plan.segment_of_many);
+    EXPECT_EQ(plan.segments_of(kLength, 8, plan.few_sends).others, plan.segments_of(kLength, 8).others);
+    // Those of a profile may be longer still.
+    plan.segment = std::size_t{1} << 20;
+    EXPECT_GT(plan.segments_of(kLength, 1, plan.few_sends).others, plan.segment_of_many);
 }
 
 TEST(Plan, HasASegmentForEachThreadInAChunk) {
@@ -136,8 +151,9 @@ TEST(Plan, HasTheFewestSegmentsWhileManyOthersAreOnTheirWay) {
             EXPECT_EQ(plan.segments_of(length, threads, plan.many_sends).first, plan.edge);
             const auto [first, others] = plan.segments_of(length, threads, plan.many_sends + 1);
             EXPECT_EQ(first, others);
-            EXPECT_LE(first, plan.segment);
-            EXPECT_EQ((length + first - 1) / first, (length + plan.segment - 1) / plan.segment) << length;
+            EXPECT_LE(first, plan.segment_of_many);
+            EXPECT_EQ((length + first - 1) / first, (length + plan.segment_of_many - 1) / plan.segment_of_many)
+                << length;
         }
     }
     for (std::uint64_t length = 1; length < std::uint64_t{1} << 47; length *= 2) {
