@@ -1,5 +1,5 @@
-/* Communicators that are made alike: every constructor twice, and again of what it made. Rank 0 sends rank 1 the same
- * bytes by the same tag as the first message on each. */
+/* Communicators that are made alike: by most constructors twice, and again of what one made. Rank 0 sends rank 1 the
+ * same bytes by the same tag as the first message on each. */
 #include <mpi.h>
 #include <stdio.h>
 

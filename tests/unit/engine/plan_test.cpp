@@ -106,7 +106,8 @@ TEST(Plan, HasShortSegmentsWhileFewOthersAreOnTheirWay) {
         const auto [first, others] = plan.segments_of(length, 1, plan.few_sends - 1);
         EXPECT_EQ(first, plan.edge);
         EXPECT_LT(others + seal::kSegmentOverhead + 128, kSentAtOnce) << length;
-        EXPECT_EQ(plan.segments_of(length, 1, plan.few_sends).others, Plan().segments_of(length, 1, 8).others)
+        EXPECT_EQ(plan.segments_of(length, 1, plan.few_sends).others,
+                  Plan().segments_of(length, 1, plan.few_sends).others)
             << length;
         EXPECT_EQ(plan.segments_of(length, 4).others, Plan().segments_of(length, 4).others) << length;
     }
