@@ -164,7 +164,7 @@ int Comm_create_from_group(MPI_Group group, const char* tag, MPI_Info info, MPI_
     Layer& layer = Layer::get();
     if (const std::string reason = unsealable(layer, group); !reason.empty()) {
         *made = MPI_COMM_NULL;
-        layer.complain("MPI_Comm_create_from_group is refused: " + reason);
+        layer.complain_of_refused("MPI_Comm_create_from_group", reason);
         if (layer.begun()) layer.mpi.Comm_call_errhandler(MPI_COMM_WORLD, MPI_ERR_UNSUPPORTED_OPERATION);
         return MPI_ERR_UNSUPPORTED_OPERATION;
     }

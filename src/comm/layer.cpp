@@ -77,6 +77,14 @@ void Layer::complain(const std::string& line) {
     say(line);
 }
 
+void Layer::complain_of_refused(const std::string& procedure, const std::string& reason) {
+    {
+        const std::lock_guard guard(refused_lock_);
+        if (!refused_.insert(procedure).second) return;
+    }
+    complain(procedure + " is refused: " + reason);
+}
+
 void Layer::say(const std::string& line) const {
     const std::string whole = "cryptmpi: " + name_ + ": " + line + "\n";
     // One write, so that lines of many ranks do not mix; nothing can be done where stderr is gone.

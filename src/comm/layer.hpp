@@ -126,6 +126,8 @@ public:
     void say(const std::string& line) const;
     /// Prints one line and keeps it for the report.
     void complain(const std::string& line);
+    /// Complains that `procedure` is refused, once: a program whose error handler returns may call it for ever.
+    void complain_of_refused(const std::string& procedure, const std::string& reason);
     /// The MPI error of a message that was not what its sender sent: says the line, and calls the communicator's error
     /// handler, as MPI does. Returns the error code.
     int raise(MPI_Comm handle, const std::string& line);
@@ -166,6 +168,8 @@ private:
     bool threads_ = false;
     bool threads_somewhere_ = false;
     std::recursive_mutex lock_;
+    std::mutex refused_lock_;  // also where no thread level is known, before MPI_Init
+    std::set<std::string> refused_;
     std::unique_ptr<keys::JobKey> job_key_;
     keys::Local local_;
     std::unique_ptr<Secret<seal::kSecretSize>> secret_;  // while the job has one

@@ -1,7 +1,5 @@
 #include "interpose/refuse.hpp"
 
-#include <mutex>
-#include <set>
 #include <string>
 
 #include "comm/layer.hpp"
@@ -10,16 +8,9 @@
 namespace cryptmpi::interpose {
 namespace {
 
-/// Once for each procedure: a program whose handler returns may call it for ever.
 void say(const std::string& procedure, const std::string& reason) {
-    static std::mutex lock;
-    static auto& said = *new std::set<std::string>;
-    {
-        const std::lock_guard guard(lock);
-        if (!said.insert(procedure).second) return;
-    }
-    comm::Layer::get().complain(procedure + " is refused: " + reason + "; to let it pass in clear, set allow = [\"" +
-                                procedure + "\"] or CRYPTMPI_ALLOW=" + procedure);
+    comm::Layer::get().complain_of_refused(procedure, reason + "; to let it pass in clear, set allow = [\"" +
+                                                          procedure + "\"] or CRYPTMPI_ALLOW=" + procedure);
 }
 
 bool world_exists() {
