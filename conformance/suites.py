@@ -7,7 +7,7 @@ procedure that CryptMPI refuses has the value REFUSED.
 import functools
 import re
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Callable
 
@@ -39,6 +39,13 @@ LEFT_OUT = [
      "Intel MPI 2021.19's in-place MPI_Reduce_scatter is wrong on one of two ranks, plain too, and the other then waits for ever"),
 ]
 
+# Under the MPI layer, tests in which some ranks get the error of a refused procedure, and the others then wait for them for ever: left out
+# of the sealed run, and counted as refused.
+LEFT_OUT_REFUSED = {
+    "test_comm_inter.TestIntercommCreateFromGroups.testPair":
+        "ranks 0 and 1 alone call MPI_Intercomm_create_from_groups, and do not come to the MPI_Allreduce of all ranks behind it",
+}
+
 
 @dataclass(frozen=True)
 class Suite:
@@ -52,6 +59,8 @@ class Suite:
     environment: Callable = lambda mpi: {}
     ended: Callable = lambda folder, done: done.ok  # whether the run came to its end
     alone: Callable | None = None  # (test) -> the words that make the command run it alone, where the first refused call ends the run
+    left_out_refused: dict = field(default_factory=dict)  # as LEFT_OUT_REFUSED
+    leave_out: Callable = lambda tests: []  # (tests) -> the words that make the command leave them out
 
 
 def numbered(names):
@@ -109,9 +118,13 @@ def mpi4py_ended(folder, done):
 
 
 def mpi4py_command(mpi, ranks):
-    left_out = [word for applies, pattern, _ in LEFT_OUT if applies(mpi, ranks) for word in ("-x", pattern)]
+    left_out = mpi4py_without(pattern for applies, pattern, _ in LEFT_OUT if applies(mpi, ranks))
     return ["/usr/bin/python3", HERE / "mpi4py_recorder.py", MPI4PY / "test" / "main.py", "-q",
             "-e", "spawn", "-e", "dynproc", "-e", "mpiabi", *left_out]
+
+
+def mpi4py_without(patterns):
+    return [word for pattern in patterns for word in ("-x", pattern)]
 
 
 def mpi4py_environment(mpi):
@@ -166,5 +179,5 @@ SUITES = [
     Suite("imb-nbc", MPICH_ABI, (2,), 400, imb("IMB-NBC"), read_imb, environment=yielding, alone=imb_alone),
     Suite("imb-p2p", MPICH_ABI, (2,), 400, imb("IMB-P2P"), read_imb, environment=yielding, alone=imb_alone),
     Suite("mpi4py", OPEN_MPI + MPICH_ABI + STANDARD_ABI, (2, 4), 900, mpi4py_command, read_mpi4py,
-          environment=mpi4py_environment, ended=mpi4py_ended),
+          environment=mpi4py_environment, ended=mpi4py_ended, left_out_refused=LEFT_OUT_REFUSED, leave_out=mpi4py_without),
 ]
