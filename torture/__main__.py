@@ -69,6 +69,7 @@ WITHOUT = {
         **_LIBFABRIC,
         "allgather_types": "Intel MPI 2021.19 gathers wrong bytes by MPI_Allgather where ranks have other derived types",
         "disconnect": "Intel MPI 2021.19 crashes in MPI_Comm_disconnect after messages",
+        "truncation_in_a_node": "between ranks of a node, Intel MPI 2021.19 now and then gives success for a truncated receive, or hangs in it",
     },
 }
 

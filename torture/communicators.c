@@ -30,9 +30,25 @@ static MPI_Comm make_of_group(MPI_Comm comm, int rank, int size) {
     return made;
 }
 
+static bool on_first_node(const Player* player, int rank) {
+    return rank < (player->ranks + 1) / 2;
+}
+
+bool share_a_node(const Player* player, const Circle* circle, int a, int b) {
+    const int ranks[2] = {a, b};
+    int world_ranks[2];
+    MPI_Group world, group;
+    MPI_Comm_group(MPI_COMM_WORLD, &world);
+    MPI_Comm_group(circle->comm, &group);
+    MPI_Group_translate_ranks(group, 2, ranks, world, world_ranks);
+    MPI_Group_free(&group);
+    MPI_Group_free(&world);
+    return on_first_node(player, world_ranks[0]) == on_first_node(player, world_ranks[1]);
+}
+
 void make_circles(Player* player) {
     MPI_Comm made;
-    const int rank = player->rank, half = rank < (player->ranks + 1) / 2; /* as the nodes are */
+    const int rank = player->rank, half = on_first_node(player, rank);
     add(player, "world", player->world, 0);
     MPI_Comm_dup(player->world, &made);
     add(player, "dup", made, 0);

@@ -34,7 +34,8 @@ void shuffle(Random* random, int* items, int count);
     USE(unexpected_self)  /* messages of the own rank that wait for their receives */                                  \
     USE(truncation)                                                                                                    \
     USE(large_truncation)                                                                                              \
-    USE(truncated_waitall) /* truncated messages in MPI_Waitall */                                                     \
+    USE(truncation_in_a_node) /* of messages between ranks of one node */                                              \
+    USE(truncated_waitall)    /* truncated messages in MPI_Waitall */                                                  \
     USE(buffered)                                                                                                      \
     USE(pairs) /* MPI_SHORT_INT and its like, other than in reductions */                                              \
     USE(bsend_init)                                                                                                    \
@@ -214,5 +215,6 @@ void constructor(Player* player, const Circle* circle, Random* random);
 /* Some collective operation on the circle in the midst of another step. */
 void interlude(Player* player, const Circle* circle, Random* random);
 
+bool share_a_node(const Player* player, const Circle* circle, int a, int b);
 void make_circles(Player* player);
 void free_circles(Player* player);

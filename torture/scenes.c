@@ -449,6 +449,7 @@ void truncation(Player* player, const Circle* circle, Random* random) {
     const int from = below(random, circle->size), to = (from + between(random, 0, circle->size - 1)) % circle->size;
     const int count = between(random, 1, MOST), tag = first_tag(player) + 600;
     if (from == to && !(player->features.unexpected_self && player->features.large_truncation)) return;
+    if (!player->features.truncation_in_a_node && share_a_node(player, circle, from, to)) return;
     MPI_Comm_set_errhandler(circle->comm, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     int left = 3 << 20, opened = 0;
