@@ -1,7 +1,7 @@
 /* Small messages between two ranks, each kind of call by itself, to count what one of them costs.
  *
- *     hotpath KIND ROUNDS BYTES     KIND: blocking, nonblocking, window; of sockets, as an MPI would use them: poll,
- * epoll */
+ *     hotpath KIND ROUNDS BYTES     KIND: blocking, nonblocking, window; testany, which looks for messages that do not
+ * come; of sockets, as an MPI would use them: poll, epoll */
 #include <arpa/inet.h>
 #include <mpi.h>
 #include <netdb.h>
@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { WINDOW = 64 };
+enum { WINDOW = 64, AWAITED = 16 };
 
 static char* bytes;
 static int rank, size;
@@ -47,6 +47,22 @@ static void window(void) {
         MPI_Isend(place(WINDOW + i), size, MPI_BYTE, 1 - rank, 0, MPI_COMM_WORLD, &requests[WINDOW + i]);
     }
     MPI_Waitall(2 * WINDOW, requests, MPI_STATUSES_IGNORE);
+}
+
+static MPI_Request awaited[AWAITED];
+
+static void await(void) {
+    for (int i = 0; i < AWAITED; i++) MPI_Irecv(place(i), size, MPI_BYTE, 1 - rank, 1, MPI_COMM_WORLD, &awaited[i]);
+}
+
+static void testany(void) {
+    int index, done;
+    MPI_Testany(AWAITED, awaited, &index, &done, MPI_STATUS_IGNORE);
+}
+
+static void send_awaited(void) {
+    for (int i = 0; i < AWAITED; i++) MPI_Send(bytes, size, MPI_BYTE, 1 - rank, 1, MPI_COMM_WORLD);
+    MPI_Waitall(AWAITED, awaited, MPI_STATUSES_IGNORE);
 }
 
 static int stream = -1, instance = -1;
@@ -113,11 +129,16 @@ static void by_epoll(void) {
     exchange(look_by_epoll);
 }
 
+static void nothing(void) {}
+
 static const struct kind {
     const char* name;
+    void (*before)(void);
     void (*round)(void);
-} kinds[] = {
-    {"blocking", blocking}, {"nonblocking", nonblocking}, {"window", window}, {"poll", by_poll}, {"epoll", by_epoll}};
+    void (*after)(void);
+} kinds[] = {{"blocking", nothing, blocking, nothing},   {"nonblocking", nothing, nonblocking, nothing},
+             {"window", nothing, window, nothing},       {"testany", await, testany, send_awaited},
+             {"poll", connect_stream, by_poll, nothing}, {"epoll", connect_stream, by_epoll, nothing}};
 
 /* What is counted: callgrind collects inside of this function. */
 __attribute__((noinline)) void counted_rounds(void (*round)(void), int rounds) {
@@ -137,11 +158,12 @@ int main(int argc, char** argv) {
     while (strcmp(argv[1], kinds[i].name) != 0) {
         if (++i == sizeof kinds / sizeof *kinds) give_up(argv[1]);
     }
-    if (strstr(kinds[i].name, "poll") != NULL) connect_stream();
+    kinds[i].before();
     void (*const round)(void) = kinds[i].round;
     for (int early = 0; early < 3; early++) round(); /* the first ones make keys */
     counted_rounds(round, atoi(argv[2]));
     MPI_Barrier(MPI_COMM_WORLD);
+    kinds[i].after();
     free(bytes);
     MPI_Finalize();
     return 0;

@@ -1,4 +1,4 @@
-"""Counts the instructions that each layer adds to a small message, one sent and one received, by kind of call, under callgrind.
+"""Counts the instructions that each layer adds to a small message, one sent and one received, and to looking for one, under callgrind.
 
 Our own code and that of the crypto modules is counted, not MPI's and not the crypto libraries' (these choose their code by the CPU, of which
 callgrind shows an older one). The count repeats, whatever else the machine does. It fails when a kind of call costs more than
@@ -22,10 +22,12 @@ HERE = Path(__file__).resolve().parent
 FOLDER = REPOSITORY / "build" / "bench" / "instructions"
 EXPECTED = HERE / "instructions.json"
 MPI = "openmpi-4.1.4"  # Debian's: on every machine
-# The layer; rounds; messages that a round sends and receives.
-KINDS = {"blocking": ("mpi", 200, 1), "nonblocking": ("mpi", 200, 1), "window": ("mpi", 10, 64),
-         "poll": ("channel", 200, 1), "epoll": ("channel", 200, 1)}
 BYTES = 1
+MESSAGE = f"a message of {BYTES} byte sent and one received"
+# The layer; rounds; what is counted, and how many times a round does it.
+KINDS = {"blocking": ("mpi", 200, MESSAGE, 1), "nonblocking": ("mpi", 200, MESSAGE, 1), "window": ("mpi", 10, MESSAGE, 64),
+         "testany": ("mpi", 200, "a look at 16 receives whose messages have not come", 1),
+         "poll": ("channel", 200, MESSAGE, 1), "epoll": ("channel", 200, MESSAGE, 1)}
 MOST_GROWTH = 0.02
 OURS = re.compile(r"cryptmpi-|libcryptmpi-")
 LINE = re.compile(r"\s*([\d,]+)\s+\S*?:(.*?) \[(.*)\]$")
@@ -43,15 +45,15 @@ def counted(path):
 
 
 def measure(lab, sealing, program, kind):
-    """{(object, function): instructions} of one message sent and one received."""
+    """{(object, function): instructions} of one."""
     mpi = stack(MPI)
-    _, rounds, messages = KINDS[kind]
+    _, rounds, _, times = KINDS[kind]
     line = ["valgrind", "-q", "--tool=callgrind", "--toggle-collect=counted_rounds",
             f"--callgrind-out-file={FOLDER / kind}.%q{{OMPI_COMM_WORLD_RANK}}", str(program), kind, str(rounds), str(BYTES)]
     done = lab.run(mpi.command(lab, 2, sealing.exec_line(line)), env={**mpi.env(lab), **sealing.env()}, timeout=240)
     if not done.ok:
         raise LabError(f"{kind}: {done.why()}: {done.output.strip()[-400:]}")
-    return {name: cost / rounds / messages for name, cost in counted(FOLDER / f"{kind}.0").items()}
+    return {name: cost / rounds / times for name, cost in counted(FOLDER / f"{kind}.0").items()}
 
 
 def main():
@@ -73,13 +75,13 @@ def main():
         # On one node as well as on two, everything is sealed; and the module is one that each machine has.
         settings = {"scope": "all", "module": "openssl", "agreement_timeout_s": 120}
         sealings = {layer: Sealing(FOLDER / f"config-{layer}", lab, options.cryptmpi, {"layer": layer, **settings}) for layer in ("mpi", "channel")}
-        for kind, (layer, _, _) in KINDS.items():
+        for kind, (layer, _, what, _) in KINDS.items():
             costs = measure(lab, sealings[layer], program, kind)
             totals[kind] = round(sum(costs.values()))
             was = expected.get(kind)
             grown = was is not None and totals[kind] > was * (1 + MOST_GROWTH)
             good &= not grown
-            print(f"{kind}: {totals[kind]} instructions for a message of {BYTES} byte sent and one received"
+            print(f"{kind}: {totals[kind]} instructions for {what}"
                   + (f"; {was} expected{': GROWN' if grown else ''}" if was is not None else ""), flush=True)
             for (_, function), cost in sorted(costs.items(), key=lambda item: -item[1])[: options.functions]:
                 print(f"  {cost:8.1f}  {function}")

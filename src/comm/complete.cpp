@@ -1,6 +1,10 @@
 #include "comm/complete.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <span>
 #include <utility>
 
 #include "comm/calls.hpp"
@@ -53,6 +57,34 @@ int wait_for_segments(Layer& layer, Operation& operation, MPI_Status& status) {
 /// MPI waits in a call of its own, in which nothing large goes on: only if there is nothing large.
 bool may_block(Layer& layer) {
     return layer.requests().unfinished.empty();
+}
+
+/// Something of each request of a call. Programs ask for few requests in loops, in which malloc would take longer than
+/// all the rest.
+template <class T>
+class Each {
+public:
+    explicit Each(int count) : size_(static_cast<std::size_t>(std::max(count, 0))) {
+        if (size_ > few_.size()) many_ = std::make_unique<T[]>(size_);
+    }
+    std::size_t size() const { return size_; }
+    T* data() { return many_ ? many_.get() : few_.data(); }
+    const T* data() const { return many_ ? many_.get() : few_.data(); }
+    const T& operator[](std::size_t i) const { return data()[i]; }
+
+private:
+    std::size_t size_;
+    std::array<T, 64> few_;
+    std::unique_ptr<T[]> many_;
+};
+
+/// The user's requests as they are: MPI makes MPI_REQUEST_NULL of those that it ends.
+using Handles = Each<MPI_Request>;
+
+Handles handles_of(int count, const MPI_Request* requests) {
+    Handles handles(count);
+    std::copy_n(requests, handles.size(), handles.data());
+    return handles;
 }
 
 /// The requests of one call that are ours, out of the table while MPI works on them: another thread may get their
@@ -110,7 +142,8 @@ private:
 class Masked {
 public:
     Masked(Layer& layer, int count, MPI_Request* requests)
-        : requests_(requests), handles_(requests, requests + std::max(count, 0)) {
+        : requests_(requests), handles_(handles_of(count, requests)) {
+        if (may_block(layer)) return;
         for (std::size_t i = 0; i < handles_.size(); ++i) {
             if (!is_unfinished(layer.requests().find(handles_[i]))) continue;
             masked_.push_back(i);
@@ -122,18 +155,19 @@ public:
     ~Masked() {
         for (const std::size_t i : masked_) requests_[i] = handles_[i];
     }
-    const std::vector<MPI_Request>& handles() const { return handles_; }
+    const Handles& handles() const { return handles_; }
     bool any() const { return !masked_.empty(); }
 
 private:
     MPI_Request* requests_;
-    std::vector<MPI_Request> handles_;
+    Handles handles_;
     std::vector<std::size_t> masked_;
 };
 
 /// A finished persistent one. MPI does not name it among others: it may have been done without MPI, and MPICH takes one
 /// that Request_get_status has seen complete for inactive.
-int find_finished(Layer& layer, const std::vector<MPI_Request>& handles) {
+int find_finished(Layer& layer, const Handles& handles) {
+    if (!layer.requests().any_persistent()) return MPI_UNDEFINED;
     for (std::size_t i = 0; i < handles.size(); ++i) {
         const Operation* operation = layer.requests().find(handles[i]);
         if (is_active(operation) && operation->persistent && operation->finished) return static_cast<int>(i);
@@ -144,17 +178,14 @@ int find_finished(Layer& layer, const std::vector<MPI_Request>& handles) {
 /// The user's array of statuses, or one of ours where he wants none.
 class Statuses {
 public:
-    Statuses(int count, MPI_Status* users) : at_(users) {
-        if (users == MPI_STATUSES_IGNORE) {
-            own_.resize(static_cast<std::size_t>(std::max(count, 1)));
-            at_ = own_.data();
-        }
+    Statuses(int count, MPI_Status* users) : own_(users == MPI_STATUSES_IGNORE ? count : 0), users_(users) {
+        std::fill_n(own_.data(), own_.size(), MPI_Status{});
     }
-    MPI_Status* data() { return at_; }
+    MPI_Status* data() { return users_ == MPI_STATUSES_IGNORE ? own_.data() : users_; }
 
 private:
-    std::vector<MPI_Status> own_;
-    MPI_Status* at_;
+    Each<MPI_Status> own_;
+    MPI_Status* users_;
 };
 
 /// Of a call that completed `count` requests in `statuses`: MPI's code, or, where only ours failed, MPI_ERR_IN_STATUS.
@@ -258,7 +289,7 @@ void advance(Layer& layer, MPI_Request request, Operation& operation) {
 
 }  // namespace
 
-void progress(Layer& layer) {
+void advance_all(Layer& layer) {
     auto& unfinished = layer.requests().unfinished;
     for (std::size_t i = 0; i < unfinished.size();) {
         const auto [request, operation] = unfinished[i];
@@ -413,23 +444,25 @@ int Testall(int count, MPI_Request* requests, int* flag, MPI_Status* statuses) {
     Layer& layer = Layer::get();
     const auto guard = layer.guard();
     progress(layer);
-    if (std::any_of(requests, requests + std::max(count, 0),
-                    [&](MPI_Request request) { return is_unfinished(layer.requests().find(request)); })) {
+    const std::span<MPI_Request> all(requests, static_cast<std::size_t>(std::max(count, 0)));
+    const auto has = [&](bool (*what)(const Operation*)) {
+        return std::any_of(all.begin(), all.end(),
+                           [&](MPI_Request request) { return what(layer.requests().find(request)); });
+    };
+    if (!may_block(layer) && has(is_unfinished)) {
         *flag = 0;
         return MPI_SUCCESS;
     }
-    Taken taken(layer, count, requests);
-    if (taken.none()) return layer.mpi.Testall(count, requests, flag, statuses);
+    if (layer.requests().empty() || !has(is_active)) return layer.mpi.Testall(count, requests, flag, statuses);
+    const Handles handles = handles_of(count, requests);
     Statuses mine(count, statuses);
     // Where one of several fails, MPICH's Testall says nothing of those that are no requests.
     for (int i = 0; i < count; ++i) {
         if (requests[i] == MPI_REQUEST_NULL) mine.data()[i].MPI_ERROR = MPI_SUCCESS;
     }
     const int code = layer.mpi.Testall(count, requests, flag, mine.data());
-    if (*flag == 0 && code == MPI_SUCCESS) {
-        taken.put_all_back();
-        return code;
-    }
+    if (*flag == 0 && code == MPI_SUCCESS) return code;
+    Taken taken(layer, count, handles.data());
     return conclude_several(layer, taken, count, mine.data(), code);
 }
 
@@ -461,7 +494,7 @@ int Waitany(int count, MPI_Request* requests, int* index, MPI_Status* status) {
         if (guard) guard.unlock();
         return layer.mpi.Waitany(count, requests, index, status);
     }
-    const std::vector<MPI_Request> handles(requests, requests + std::max(count, 0));
+    const Handles handles = handles_of(count, requests);
     if (layer.threads() || !may_block(layer) || find_finished(layer, handles) != MPI_UNDEFINED) {
         if (guard) guard.unlock();
         return repeat(layer, [&](int& done) { return Testany(count, requests, index, &done, status); });
@@ -476,8 +509,7 @@ int Waitany(int count, MPI_Request* requests, int* index, MPI_Status* status) {
 namespace {
 
 /// Waitsome or Testsome, after MPI.
-int conclude_some(Layer& layer, const std::vector<MPI_Request>& handles, int done, const int* indices,
-                  MPI_Status* statuses, int code) {
+int conclude_some(Layer& layer, const Handles& handles, int done, const int* indices, MPI_Status* statuses, int code) {
     if (done == MPI_UNDEFINED || (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS)) return code;
     bool failed = false;
     for (int i = 0; i < done; ++i) {
@@ -529,7 +561,7 @@ int Waitsome(int count, MPI_Request* requests, int* done, int* indices, MPI_Stat
         if (guard) guard.unlock();
         return layer.mpi.Waitsome(count, requests, done, indices, statuses);
     }
-    const std::vector<MPI_Request> handles(requests, requests + std::max(count, 0));
+    const Handles handles = handles_of(count, requests);
     if (layer.threads() || !may_block(layer) || find_finished(layer, handles) != MPI_UNDEFINED) {
         if (guard) guard.unlock();
         return repeat(layer, [&](int& some) {

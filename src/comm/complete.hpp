@@ -18,8 +18,14 @@ int conclude(Layer& layer, Operation& operation, MPI_Status& status, int code);
 /// A message that we hold comes to a blocking receive: returns its error code, with the handler called.
 int conclude_held(Layer& layer, Operation& operation, std::unique_ptr<Held> held, MPI_Status& status);
 
+void advance_all(Layer& layer);
+
 /// Lets everything large go on that is not finished. Every call that waits or tests comes here.
-void progress(Layer& layer);
+inline void progress(Layer& layer) {
+    if (layer.anything_goes_on()) [[unlikely]] {
+        advance_all(layer);
+    }
+}
 
 /// There are segments that MPI has not got yet: it does before this process waits in a call of MPI's own.
 void send_rest_before_waits();

@@ -104,6 +104,10 @@ public:
         std::list<std::unique_ptr<Incoming>> incoming;
     };
     Leftovers& leftovers() { return leftovers_; }
+    /// Is anything large on its way?
+    bool anything_goes_on() const {
+        return !requests_.unfinished.empty() || !leftovers_.outgoing.empty() || !leftovers_.incoming.empty();
+    }
 
     /// A message that Mprobe took out of MPI's queue, by MPI's handle; or that we took out and hold, by a handle of an
     /// empty message.

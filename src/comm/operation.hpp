@@ -54,14 +54,19 @@ public:
         const auto found = operations_.find(request);
         return found == operations_.end() ? nullptr : found->second.get();
     }
-    void add(MPI_Request request, std::unique_ptr<Operation> operation) { operations_[request] = std::move(operation); }
+    void add(MPI_Request request, std::unique_ptr<Operation> operation) {
+        if (operation->persistent) ++persistent_;
+        operations_[request] = std::move(operation);
+    }
     std::unique_ptr<Operation> take(MPI_Request request) {
         const auto found = operations_.find(request);
         if (found == operations_.end()) return nullptr;
         auto operation = std::move(found.value());
         operations_.erase(request);
+        if (operation->persistent) --persistent_;
         return operation;
     }
+    bool any_persistent() const { return persistent_ != 0; }
 
     /// Active operations that are large and not finished: they go on in every call that waits or tests.
     struct Unfinished {
@@ -84,6 +89,7 @@ private:
         }
     };
     tsl::robin_map<MPI_Request, std::unique_ptr<Operation>, Spread> operations_;
+    std::size_t persistent_ = 0;  // of them
 };
 
 }  // namespace cryptmpi::comm
