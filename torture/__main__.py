@@ -157,7 +157,7 @@ class Torturer:
         return self.players[key]
 
     def start(self, way, seeds, sealed, place, least_s):
-        """One job that plays `seeds`. Its logs are in `place`. It may take as long as they need on a machine that does little else, or `least_s`."""
+        """One job that plays `seeds`. Its logs are in `place`. Its limit is for a machine that does little else, or `least_s` where that is more."""
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)
         in_threads = WITHOUT_IN_THREADS.get(way.mpi.name, {}) if way.mode == THREADS else {}
