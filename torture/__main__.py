@@ -168,7 +168,8 @@ class Torturer:
         if sealed:
             program = self.sealing.exec_line(program)
             env.update(self.sealing.env())
-        return self.lab.run(way.mpi.command(self.lab, way.ranks, program), env=env, timeout=max(20 + 4 * len(seeds), least_s), cwd=place, log=place / "output.txt")
+        limit = max(20 + 4 * len(seeds), least_s)
+        return self.lab.run(way.mpi.command(self.lab, way.ranks, program), env=env, timeout=limit, cwd=place, log=place / "output.txt")
 
     def play(self, way, seeds, sealed, place, least_s=0):
         """What came of each seed. After a program that does not end, the others get a job of their own."""
