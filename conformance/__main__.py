@@ -83,12 +83,10 @@ def one(lab, mpi, suite, ranks, sealing, folder, options):
     elif options.layer == "mpi" and suite.alone:
         tests = [test for test, value in plain.items() if value and test != END]
         sealed, sealed_s = run_apart(lab, mpi, suite, ranks, sealing, folder / "sealed", tests)
-    elif options.layer == "mpi":
-        words = suite.leave_out(suite.left_out_refused)
-        sealed, sealed_s = run_suite(lab, mpi, suite, ranks, sealing, folder / "sealed", 1, words)
-        sealed.update(dict.fromkeys(suite.left_out_refused, REFUSED))
     else:
-        sealed, sealed_s = run_suite(lab, mpi, suite, ranks, sealing, folder / "sealed", 1)
+        left_out = suite.left_out_refused if options.layer == "mpi" else {}
+        sealed, sealed_s = run_suite(lab, mpi, suite, ranks, sealing, folder / "sealed", 1, suite.leave_out(left_out))
+        sealed.update(dict.fromkeys(left_out, REFUSED))
     passed, refused, regressions = compare(plain, sealed)
     row = {"mpi": mpi.name, "suite": suite.name, "ranks": ranks, "tests": len(plain.keys() | sealed.keys()), "passed_plain": len(passed),
            "passed_sealed": len(passed) - len(regressions) - len(refused), "refused": sorted(refused), "regressions": sorted(regressions),

@@ -18,6 +18,7 @@ int conclude(Layer& layer, Operation& operation, MPI_Status& status, int code);
 /// A message that we hold comes to a blocking receive: returns its error code, with the handler called.
 int conclude_held(Layer& layer, Operation& operation, std::unique_ptr<Held> held, MPI_Status& status);
 
+/// The rare part of progress().
 void advance_all(Layer& layer);
 
 /// Lets everything large go on that is not finished. Every call that waits or tests comes here.
