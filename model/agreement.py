@@ -6,6 +6,7 @@ from functools import lru_cache
 HELLO = 192         # bytes
 ENTRY = 36          # bytes of a rank in a table
 SECRET = 32
+TERMS = 12          # bytes that the root sends with the secret
 RECORD = 131072     # most bytes of a record
 RECORD_EXTRA = 20   # header and tag
 RSA_KEY, RSA_BLOCK = 270, 256  # bytes of a public key of 2048 bits, encoded, and of what is encrypted with it
@@ -78,14 +79,14 @@ def tree(ranks, network, cipher, costs=Costs()):
     """The Agreement of `ranks` ranks, one a node. The passes follow each other; a rank that gets ahead in the next one is not counted."""
     table = ENTRY * ranks
     line = network.line(on_wire(table))
-    sealing = cipher.time(SECRET) + cipher.time(table)
+    sealing = cipher.time(SECRET + TERMS) + cipher.time(table)
     edges = len(children(ranks))
     # hello 1: a share of one's own, sent at once. hello 2: the parent's share and what both make; the child makes it, too.
     join = costs.x25519 + network.time(HELLO) + _down(ranks, 2 * costs.x25519, network.time(HELLO), costs.x25519)
-    spread = _down(ranks, sealing + line.beta * on_wire(table), network.time(on_wire(SECRET)) + line.alpha, sealing)
+    spread = _down(ranks, sealing + line.beta * on_wire(table), network.time(on_wire(SECRET + TERMS)) + line.alpha, sealing)
     go = _down(ranks, cipher.time(0), network.time(on_wire(0)), cipher.time(0))
     return Agreement(join, _up(ranks, lambda subtree: ENTRY * subtree, network, cipher), spread, _up(ranks, lambda _: SECRET, network, cipher), go,
-                     table, edges * (HELLO + on_wire(SECRET) + on_wire(table) + on_wire(0)))
+                     table, edges * (HELLO + on_wire(SECRET + TERMS) + on_wire(table) + on_wire(0)))
 
 
 def rsa(ranks, network, costs=Costs()):

@@ -3,6 +3,7 @@
 import statistics
 
 from model import table
+from tune import reductions
 
 POWERS = tuple(4 ** power for power in range(12))  # 1 B to 4 MB
 
@@ -46,7 +47,8 @@ def pieces_words(segments):
 
 def as_json(profile):
     found = rows(profile)
-    return {"fingerprint": profile.content["fingerprint"], "plan": profile.content["plan"], "rows": found,
+    return {"fingerprint": profile.content["fingerprint"], "plan": profile.content["plan"], "reductions": profile.reductions.as_json(),
+            "allreduce": {nodes: reductions.ways(profile.reductions, nodes) for nodes in reductions.NODES}, "rows": found,
             "median_error_pct": median_error_pct(found)}
 
 
@@ -63,7 +65,15 @@ def lines(profile, path):
                        "" if row["error_pct"] is None else f"{row['error_pct']:+.0f} %", _us(row["plain_us"])])
     error = median_error_pct(found)
     tail = [] if error is None else ["", f"Predicted against measured: {error:.0f} % off, by the median"]
-    return head + table.aligned(listed) + tail
+    return head + table.aligned(listed) + tail + ["", *allreduce_lines(profile.reductions)]
+
+
+def allreduce_lines(costs):
+    listed = [["Allreduce between", "bytes of the vector, and its way"]]
+    for nodes in reductions.NODES:
+        ways = [f"{way} to {table.readable(most)}" if most else way for most, way in reductions.ways(costs, nodes)]
+        listed.append([f"{nodes} nodes", ", then ".join(ways)])
+    return table.aligned(listed)
 
 
 def _us(time):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from bench import machine
 from model import caches, fit, measurements, parameters
 from model.measurements import lower_quarter
-from tune import choosing, ciphers, jobs, pipeline, plans, profile
+from tune import choosing, ciphers, jobs, pipeline, plans, profile, reductions
 from tune.error import TuneError
 from tune.plans import KB, MB, Plan, Plans, Row
 
@@ -139,7 +139,7 @@ def measured(options, effort, progress):
         model["busy_machine"] = busy["busy"]
     return {"format": profile.FORMAT, "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "where": _where(options), "nodes": started.nodes,
             "busy": busy["busy"], "load": machine.sentence(busy), "fingerprint": made_for, "plan": kept.as_json(), "model": model,
-            "costs": costs.as_json(),
+            "costs": costs.as_json(), "reductions": reductions.costs_of(system, costs, reductions.combine_s()).as_json(),
             "measurements": {"plain": _rows(plain), "sealed": _rows(sealed), "sealed_by_default": _rows(default),
                              "cipher": [{"size": size, "threads": threads, "us": seconds * 1e6} for (size, threads), seconds in cipher.items()],
                              "fitted": [{"size": size, "segments": plan and list(plan.pieces(size)), "in_flight": plan and plan.in_flight,

@@ -1,4 +1,4 @@
-"""The profile: what the library reads (format, fingerprint, plan), and what it was made from (docs/tuning.md)."""
+"""The profile: what the library reads (format, fingerprint, plan, reductions), and what it was made from (docs/tuning.md)."""
 
 import os
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from pathlib import Path
 
 from model import command, parameters
 from tune import pipeline, plans
+from tune.reductions import ReductionCosts
 from tune.error import TuneError
 
 FORMAT = "cryptmpi-profile-1"
@@ -37,6 +38,7 @@ class Profile:
     plans: plans.Plans
     system: pipeline.System
     costs: pipeline.Costs
+    reductions: ReductionCosts
 
     def time(self, size):
         """Seconds that a message is predicted to take."""
@@ -63,7 +65,8 @@ def read(path):
 def of(content):
     """Profile from its content. Raises what read turns into one line."""
     known = parameters.of(content["model"])
-    return Profile(content, plans.plans_of(content["plan"]), system_of(known), pipeline.Costs(**content["costs"]))
+    return Profile(content, plans.plans_of(content["plan"]), system_of(known), pipeline.Costs(**content["costs"]),
+                   ReductionCosts(**content.get("reductions", {})))
 
 
 def system_of(known):

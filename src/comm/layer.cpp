@@ -48,7 +48,7 @@ Layer& Layer::get() {
 }
 
 Layer::Layer()
-    : mpi(interpose::native()), types_(mpi), pool_(kPoolMost), ways_{mpi,      plans_,   pool_,
+    : mpi(interpose::native()), types_(mpi), pool_(kPoolMost), ways_{mpi,      tuned_.plans, pool_,
                                                                      workers_, traffic_, MPI_COMM_NULL} {
     const auto environment = config::process_environment();
     identity_ = config::identify(environment);
@@ -157,10 +157,11 @@ Result<void> Layer::agree() {
     AgreementPeers peers(mpi, world_rank_, {settings_.agreement_timeout, settings_.handshake_timeout},
                          [this](const std::string& line) { say(line); });
     keys::Agreed agreed;
-    if (auto done = keys::agree(local_, world_rank_, world_size_, own_node(), self, peers, agreed); !done) return done;
+    if (auto done = keys::agree(local_, world_rank_, world_size_, own_node(), self, terms_of(tuned_.reductions), peers, agreed); !done) return done;
     secret_ = std::make_unique<Secret<seal::kSecretSize>>();
     std::memcpy(secret_->data(), agreed.secret.data(), seal::kSecretSize);
     nodes_ = std::move(agreed.nodes);
+    tuned_.reductions = costs_of(agreed.terms);
     return {};
 }
 
@@ -176,7 +177,7 @@ void Layer::begin(int thread_level) {
     part_.rank = world_rank_;
     part_.ranks = world_size_;
     if (auto done = load_keys(); !done) end_job(done.error().line);
-    const std::string about_profile = load_profile(settings_, mpi, *local_.crypto.kex, part_, plans_);
+    const std::string about_profile = load_profile(settings_, mpi, *local_.crypto.kex, part_, tuned_);
     // Once a job: the report has it for each process.
     if (world_rank_ == 0 && !about_profile.empty()) say(about_profile);
     if (auto done = agree(); !done) end_job(done.error().line);

@@ -23,10 +23,10 @@
 #include "comm/held.hpp"
 #include "comm/large.hpp"
 #include "comm/operation.hpp"
+#include "comm/tuned.hpp"
 #include "comm/types.hpp"
 #include "config/settings.hpp"
 #include "engine/buffer_pool.hpp"
-#include "engine/plan.hpp"
 #include "engine/workers.hpp"
 #include "keys/handshake.hpp"
 #include "native.hpp"
@@ -95,6 +95,8 @@ public:
 
     /// What large messages travel by; its communicator is null while nothing of the job leaves the node.
     const Ways& ways() const { return ways_; }
+    /// Those of rank 0, on all ranks.
+    const engine::ReductionCosts& reduction_costs() const { return tuned_.reductions; }
     /// Tells a large message to this rank of MPI_COMM_WORLD from those before it, for as long as they can be on their
     /// way.
     std::uint32_t next_mark(int world_rank);
@@ -190,7 +192,7 @@ private:
     Requests requests_;
     std::unordered_map<MPI_Message, Matched> matched_;
     Types types_;
-    engine::Plans plans_;
+    Tuned tuned_;
     engine::BufferPool pool_;
     engine::Workers workers_;
     Traffic traffic_;

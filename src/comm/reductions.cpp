@@ -10,6 +10,7 @@
 #include "comm/calls.hpp"
 #include "comm/collective.hpp"
 #include "comm/native_call.hpp"
+#include "engine/reductions.hpp"
 
 namespace cryptmpi::comm {
 namespace {
@@ -241,7 +242,8 @@ public:
 
     void run(const UserBuffer*& mine, const UserBuffer*& other) {
         const int place = nodes().place_of_leader(call_.communicator.rank());
-        if (parts_pay(*mine)) return partials_.failed(by_parts(place, *mine, *other));
+        const engine::AllreduceWay way = way_for(*mine);
+        if (way == engine::AllreduceWay::parts) return partials_.failed(by_parts(place, *mine, *other));
         const bool paired = place < 2 * pairs_;
         if (paired && place % 2 == 0) {
             partials_.send(rank_at(place + 1), *mine);
@@ -252,7 +254,7 @@ public:
             partials_.combine(*other, *mine);
         }
         const int at = paired ? place / 2 : place - pairs_;
-        if (halves_pay(*mine)) {
+        if (way == engine::AllreduceWay::halves) {
             partials_.failed(by_halves(at, *mine, *other));
         } else {
             by_doubling(at, mine, other);
@@ -261,14 +263,18 @@ public:
     }
 
 private:
-    static constexpr std::size_t kLargeForDoubling = std::size_t{32} << 10;  // bytes
-
     const Nodes& nodes() const { return call_.communicator.nodes(call_.layer.mpi); }
     int rank_at(int place) const { return leaders_[static_cast<std::size_t>(place)]; }
     /// Of those that are a power of two.
     int rank_of(int at) const { return rank_at(at < pairs_ ? 2 * at + 1 : at + pairs_); }
-    bool halves_pay(const UserBuffer& mine) const {
-        return mine.size() > kLargeForDoubling && op_.count >= power_ && op_.extent() > 0;
+    /// All leaders see the same sizes, and have the same costs.
+    engine::AllreduceWay way_for(const UserBuffer& mine) const {
+        const bool can_be_cut = op_.count >= static_cast<MPI_Count>(leaders_.size()) && op_.extent() > 0;
+        if (!can_be_cut) return engine::AllreduceWay::doubling;
+        const auto way = engine::allreduce_way(call_.layer.reduction_costs(), mine.size(),
+                                               static_cast<std::uint32_t>(leaders_.size()));
+        const bool too_long = mine.size() > INT_MAX / 2;  // for MPI_Allgatherv, which takes sealed parts by int
+        return way == engine::AllreduceWay::parts && too_long ? engine::AllreduceWay::halves : way;
     }
 
     /// Everything is exchanged with one after the other: few steps.
@@ -288,12 +294,6 @@ private:
 
     int part(const UserBuffer& of, Range range, UserBuffer& out) const { return op_.part(of, range, out); }
 
-    /// Where pairs are needed, these take as many bytes again as halves do; parts take no pairs, but more messages.
-    bool parts_pay(const UserBuffer& mine) const {
-        constexpr std::size_t kLeastPart = std::size_t{8} << 10;  // bytes
-        return pairs_ != 0 && halves_pay(mine) && mine.size() >= kLeastPart * leaders_.size() &&
-               mine.size() <= INT_MAX / 2;
-    }
     Range part_of(int place) const {
         const auto many = static_cast<MPI_Count>(leaders_.size());
         const MPI_Count begin = op_.count * place / many;
@@ -668,11 +668,11 @@ int reduce_scatter_by_root(const Reduction& what, const std::vector<MPI_Count>& 
     return scatter(what.layer, what.communicator, blocks, &mine, 0, uniform, code);
 }
 
-/// By parts, few bytes travel, but each leader sends a message to each other one. All ranks see the same sizes.
+/// All ranks see the same sizes, and have the same costs.
 bool parts_pay(const Reduction& what) {
-    constexpr std::size_t kLeastPart = 2048;  // bytes that take as long as the message, at some 10 Gb/s and 64 leaders
     return what.commutes() && what.op.extent() > 0 && what.op.count <= INT_MAX &&
-           what.own.size() >= kLeastPart * what.nodes().all_leaders().size();
+           engine::reduce_scatter_by_parts(what.layer.reduction_costs(), what.own.size(),
+                                           static_cast<std::uint32_t>(what.nodes().all_leaders().size()));
 }
 
 int reduce_scatter(Layer& layer, Communicator& communicator, const void* out, void* in,

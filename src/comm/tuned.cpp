@@ -3,9 +3,11 @@
 #include <mpi.h>
 
 #include <array>
+#include <bit>
 #include <string_view>
 #include <utility>
 
+#include "base/endian.hpp"  // numbers of the protocol are little endian
 #include "base/processor.hpp"
 #include "engine/profile.hpp"
 
@@ -47,26 +49,26 @@ engine::Plan default_plan(std::string_view abi) {
     return abi == "openmpi" ? engine::Plan::of_short_segments() : engine::Plan();
 }
 
-/// Why its plans are not used; empty: they are in `plans`.
-std::string take_plans(const std::string& text, const engine::Fingerprint& here, engine::Plans& plans) {
+/// Why it is not used; empty: what it says is in `tuned`.
+std::string take(const std::string& text, const engine::Fingerprint& here, Tuned& tuned) {
     auto profile = engine::read_profile(text);
     if (!profile) return profile.error().line;
     if (const auto other = engine::difference(profile->fingerprint, here); !other.empty()) {
         return "it was made for others (" + other + ")";
     }
-    plans = std::move(profile->plans);
+    tuned = {std::move(profile->plans), profile->reductions};
     return "";
 }
 
 }  // namespace
 
 std::string load_profile(const config::Settings& settings, const interpose::Native& mpi, const cryptmpi_kex& kex,
-                         report::Part& part, engine::Plans& plans) {
+                         report::Part& part, Tuned& tuned) {
     part.processor = processor_model();
     part.processors = processor_count();
     part.mpi = name_of(mpi);
     part.abi = CRYPTMPI_MPI_ABI;
-    plans = engine::Plans(default_plan(part.abi));
+    tuned = {engine::Plans(default_plan(part.abi)), {}};
     if (settings.profile.empty()) return "";
     auto text = engine::profile_text(settings.profile, settings.profile_named);
     if (text && !*text) return "";
@@ -74,12 +76,23 @@ std::string load_profile(const config::Settings& settings, const interpose::Nati
     if (text) {
         part.profile.digest = digest_of(kex, **text);
         const engine::Fingerprint here{part.processor, part.processors, part.suite, part.module, part.mpi, part.abi};
-        part.profile.unused = take_plans(**text, here, plans);
+        part.profile.unused = take(**text, here, tuned);
     } else {
         part.profile.unused = text.error().line;
     }
     if (part.profile.unused.empty()) return "";
     return "profile " + part.profile.file + ": " + part.profile.unused + kMend;
+}
+
+keys::Terms terms_of(const engine::ReductionCosts& costs) {
+    const std::array<std::uint32_t, 3> numbers{costs.message_ns, costs.kib_ns, costs.combine_kib_ns};
+    static_assert(sizeof numbers == sizeof(keys::Terms));
+    return std::bit_cast<keys::Terms>(numbers);
+}
+
+engine::ReductionCosts costs_of(const keys::Terms& terms) {
+    const auto [message_ns, kib_ns, combine_kib_ns] = std::bit_cast<std::array<std::uint32_t, 3>>(terms);
+    return {message_ns, kib_ns, combine_kib_ns};
 }
 
 }  // namespace cryptmpi::comm

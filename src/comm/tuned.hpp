@@ -1,4 +1,5 @@
-// The plans of large messages that suit this machine, if somebody measured it (cryptmpi tune); else the default one.
+// The plans of large messages, and the costs of reductions, that suit this machine, if somebody measured it (cryptmpi
+// tune); else the default ones.
 #pragma once
 
 #include <string>
@@ -6,15 +7,26 @@
 #include "config/settings.hpp"
 #include "cryptmpi/module.h"
 #include "engine/plan.hpp"
+#include "engine/reductions.hpp"
+#include "keys/agreement.hpp"
 #include "native.hpp"
 #include "report/part.hpp"
 
 namespace cryptmpi::comm {
 
-/// Makes `plans` those of the profile that the settings name, if it is one of this machine, this cipher and this MPI,
-/// else the MPI's default ones, and tells the report. `part` has the suite and the module. Returns the line that has to
-/// be said; empty: none.
+struct Tuned {
+    engine::Plans plans;
+    engine::ReductionCosts reductions;
+};
+
+/// Makes `tuned` what the profile says that the settings name, if it is one of this machine, this cipher and this MPI,
+/// else the MPI's default, and tells the report. `part` has the suite and the module. Returns the line that has to be
+/// said; empty: none.
 std::string load_profile(const config::Settings& settings, const interpose::Native& mpi, const cryptmpi_kex& kex,
-                         report::Part& part, engine::Plans& plans);
+                         report::Part& part, Tuned& tuned);
+
+/// What reductions cost, on their way from rank 0, whose profile counts for all: they decide which messages there are.
+keys::Terms terms_of(const engine::ReductionCosts& costs);
+engine::ReductionCosts costs_of(const keys::Terms& terms);
 
 }  // namespace cryptmpi::comm

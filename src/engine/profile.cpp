@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <system_error>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -109,6 +110,23 @@ Result<Plans> read_plans(const Json& json) {
     return Plans(std::move(rows));
 }
 
+/// What reductions cost; a profile of an earlier `cryptmpi tune` says nothing of that.
+Result<ReductionCosts> read_reductions(const Json& json) {
+    ReductionCosts costs;
+    const Json* found = member(json, "reductions");
+    if (found == nullptr) return costs;
+    const std::tuple<std::uint32_t*, const char*, std::uint32_t> numbers[] = {
+        {&costs.message_ns, "message_ns", ReductionCosts::kMostOfMessage},
+        {&costs.kib_ns, "kib_ns", ReductionCosts::kMostOfKib},
+        {&costs.combine_kib_ns, "combine_kib_ns", ReductionCosts::kMostOfKib}};
+    for (const auto& [target, key, most] : numbers) {
+        const auto value = number(*found, "reductions", key, 0, most);
+        if (!value) return tl::unexpected(value.error());
+        *target = static_cast<std::uint32_t>(*value);
+    }
+    return costs;
+}
+
 }  // namespace
 
 std::string difference(const Fingerprint& there, const Fingerprint& here) {
@@ -159,7 +177,9 @@ Result<Profile> read_profile(std::string_view text) {
     if (!fingerprint) return tl::unexpected(fingerprint.error());
     auto plans = read_plans(json);
     if (!plans) return tl::unexpected(plans.error());
-    return Profile{std::move(*fingerprint), text_of(json, "made"), std::move(*plans)};
+    const auto reductions = read_reductions(json);
+    if (!reductions) return tl::unexpected(reductions.error());
+    return Profile{std::move(*fingerprint), text_of(json, "made"), std::move(*plans), *reductions};
 }
 
 }  // namespace cryptmpi::engine

@@ -1,6 +1,7 @@
-// What `cryptmpi tune` wrote (docs/tuning.md): plans, and of what they were measured. JSON text in, plans out.
+// What `cryptmpi tune` wrote (docs/tuning.md): plans, what reductions
+// cost, and of what these were measured. JSON text in, plans and costs out.
 //
-// A profile is about speed only. What is in it can break neither the protocol nor the bounds of memory: plans out of
+// A profile is about speed only. What is in it can break neither the protocol nor the bounds of memory: numbers out of
 // bounds make it no profile.
 #pragma once
 
@@ -12,6 +13,7 @@
 
 #include "base/result.hpp"
 #include "engine/plan.hpp"
+#include "engine/reductions.hpp"
 
 namespace cryptmpi::engine {
 
@@ -41,6 +43,7 @@ struct Profile {
     Fingerprint fingerprint;
     std::string made;  // when
     Plans plans;
+    ReductionCosts reductions;
 };
 
 /// What is in a profile's file; nullopt: there is none, and it may be missing. Errors: what is wrong, to follow the

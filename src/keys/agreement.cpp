@@ -25,6 +25,10 @@ constexpr std::string_view kConfirmLabel = "mpi confirm";
 constexpr std::size_t kNumberSize = 4;
 constexpr std::size_t kEntrySize = kNumberSize + std::tuple_size_v<NodeId>;
 
+/// What goes down the tree beside the table: the drawn secret, then the terms.
+constexpr std::size_t kDrawnSize = 32;
+using Spread = Secret<kDrawnSize + std::tuple_size_v<Terms>>;
+
 using Number = std::array<std::uint8_t, kNumberSize>;
 using Hash = std::array<std::uint8_t, 32>;
 
@@ -258,10 +262,12 @@ private:
 /// One rank's part.
 class Agreement {
 public:
-    Agreement(const Local& local, int rank, int ranks, const NodeId& node, const Identity& self, Peers& peers)
+    Agreement(const Local& local, int rank, int ranks, const NodeId& node, const Identity& self, const Terms& terms,
+              Peers& peers)
         : local_(local), ranks_(ranks), subtree_(subtree_of(rank, ranks)), table_(ranks) {
         table_.enter(rank, node);
         std::ranges::copy(self.job, job_.begin());
+        std::ranges::copy(terms, root_terms().begin());
         if (rank != 0) {
             parent_.emplace(local, self, rank, ranks, parent_of(rank), peers);
         }
@@ -323,9 +329,14 @@ public:
     void hand_out(Agreed& out) const {
         std::ranges::copy(secret_.bytes, out.secret.bytes);
         out.nodes = table_.nodes();
+        std::ranges::copy(root_terms(), out.terms.begin());
     }
 
 private:
+    std::span<std::uint8_t> drawn() { return std::span(spread_.bytes).first(kDrawnSize); }
+    std::span<std::uint8_t> root_terms() { return std::span(spread_.bytes).subspan(kDrawnSize); }
+    std::span<const std::uint8_t> root_terms() const { return std::span(spread_.bytes).subspan(kDrawnSize); }
+
     template <class Iterator, class Part>
     static Result<void> each(Iterator child, Iterator end, const Part& part) {
         for (; child != end; ++child) {
@@ -387,14 +398,14 @@ private:
     }
 
     Result<void> draw_secret() {
-        if (local_.crypto.kex->random(drawn_.data(), drawn_.size()) != CRYPTMPI_OK) {
+        if (local_.crypto.kex->random(drawn().data(), drawn().size()) != CRYPTMPI_OK) {
             return fail(EIO, "agreement: the crypto module's random generator failed");
         }
         return {};
     }
 
     Result<void> spread_from_parent() {
-        if (auto done = parent_->receive(drawn_.bytes); !done) {
+        if (auto done = parent_->receive(spread_.bytes); !done) {
             return done;
         }
         Table whole(ranks_);
@@ -414,7 +425,7 @@ private:
     }
 
     Result<void> spread_to(Edge& child) {
-        if (auto done = child.send(drawn_.bytes); !done) {
+        if (auto done = child.send(spread_.bytes); !done) {
             return done;
         }
         return child.send(table_.all());
@@ -426,7 +437,7 @@ private:
         const std::uint8_t kind[] = {kProtocolVersion, static_cast<std::uint8_t>(local_.crypto.suite)};
         const iovec in[] = {piece(kTranscriptLabel.data(), kTranscriptLabel.size()), piece(kind, sizeof kind),
                             piece(job_.data(), job_.size()), piece(count.data(), count.size()),
-                            piece(table_.all().data(), table_.all().size())};
+                            piece(table_.all().data(), table_.all().size()), piece(root_terms().data(), root_terms().size())};
         Hash hash;
         if (local_.crypto.kex->sha256(hash.data(), in, std::size(in)) != CRYPTMPI_OK) {
             return fail(EIO, "agreement: the crypto module's SHA-256 failed");
@@ -442,7 +453,7 @@ private:
         }
         const std::string_view bytes(reinterpret_cast<const char*>(hash->data()), hash->size());
         const auto expand = [&](std::string_view label, Secret<32>& to) {
-            return seal::expand(*local_.crypto.kex, drawn_.data(), std::string(label).append(bytes), to.data(),
+            return seal::expand(*local_.crypto.kex, drawn().data(), std::string(label).append(bytes), to.data(),
                                 to.size());
         };
         if (auto done = expand(kSecretLabel, secret_); !done) {
@@ -457,7 +468,7 @@ private:
             return done;
         }
         if (!std::ranges::equal(theirs.bytes, confirmation_.bytes)) {
-            return fail(EPROTO, child.name() + " confirms another secret or another table of the job than ours");
+            return fail(EPROTO, child.name() + " confirms another secret, other terms or another table of the job than ours");
         }
         return {};
     }
@@ -469,7 +480,7 @@ private:
     Table table_;
     std::optional<Edge> parent_;
     std::list<Edge, SecretAllocator<Edge>> children_;  // the smallest subtree first
-    Secret<32> drawn_;                                 // by the root
+    Spread spread_;                                    // by the root
     Secret<32> secret_;
     Secret<32> confirmation_;
 };
@@ -487,6 +498,7 @@ Result<void> run(Agreement& agreement) {
 void empty(Agreed& out) {
     wipe(out.secret.data(), out.secret.size());
     out.nodes.clear();
+    out.terms = {};
 }
 
 }  // namespace
@@ -496,8 +508,8 @@ std::chrono::milliseconds patience_for(int rank, int peer, std::chrono::millisec
     return peer > rank ? first : first * (1 + depth);
 }
 
-Result<void> agree(const Local& local, int rank, int ranks, const NodeId& node, const Identity& self, Peers& peers,
-                   Agreed& out) {
+Result<void> agree(const Local& local, int rank, int ranks, const NodeId& node, const Identity& self,
+                   const Terms& terms, Peers& peers, Agreed& out) {
     empty(out);
     if (ranks < 1 || ranks > kMaxRanks || rank < 0 || rank >= ranks) {
         return fail(EINVAL, "agreement: a job of " + std::to_string(ranks) + " ranks was asked for; it can have 1 to " +
@@ -505,7 +517,7 @@ Result<void> agree(const Local& local, int rank, int ranks, const NodeId& node, 
     }
     // It can last for as long as a rank is late.
     const auto agreement =
-        std::allocate_shared<Agreement>(SecretAllocator<Agreement>(), local, rank, ranks, node, self, peers);
+        std::allocate_shared<Agreement>(SecretAllocator<Agreement>(), local, rank, ranks, node, self, terms, peers);
     auto done = run(*agreement);
     if (done) {
         agreement->hand_out(out);

@@ -6,8 +6,8 @@
 //
 //   join     down   the handshakes: a rank answers its children after its parent has answered it
 //   gather   up     each rank's subtree: who is on which node
-//   spread   down   the root's fresh secret, and the whole table
-//   confirm  up     "all of my subtree hold this very secret, table, suite and version"
+//   spread   down   the root's fresh secret, its terms, and the whole table
+//   confirm  up     "all of my subtree hold this very secret, table, suite and version, and these terms"
 //   go       down   nobody succeeds before it: one rank that sees something else stops all
 //
 // docs/protocol.md has the bytes. No MPI here: whoever calls moves the messages.
@@ -29,6 +29,9 @@ inline constexpr int kMaxRanks = 1 << 24;  // the table stays within one key's l
 
 /// What tells nodes apart: the same for all ranks of a node.
 using NodeId = std::array<std::uint8_t, 32>;
+
+/// What the root decides for all ranks; the agreement carries it unread.
+using Terms = std::array<std::uint8_t, 12>;
 
 /// How bytes get to other ranks during the agreement. Between two ranks they arrive in order, or they are refused.
 /// An error's line names the rank: it is passed on as it is.
@@ -54,13 +57,14 @@ std::chrono::milliseconds patience_for(int rank, int peer, std::chrono::millisec
 struct Agreed {
     Secret<32> secret;          // the job's; fresh, and only for members that agreed on the same
     std::vector<NodeId> nodes;  // by rank
+    Terms terms{};              // the root's
 };
 
 /// One rank's part, on every rank of the job at once. `local` has the suite and the job key, `self` the job, the host's
-/// name and the process; addresses are not used. When it succeeds, every rank holds what `out` holds, though a rank
+/// name and the process; addresses are not used; `terms` count where this is the root. When it succeeds, every rank holds what `out` holds, though a rank
 /// that misses the last message fails. When it fails, `out` is empty and the job cannot go on: the other ranks stand
 /// still until it ends. Each error is one line that completes "rank 3: ...", and names the peer where it is about one.
-Result<void> agree(const Local& local, int rank, int ranks, const NodeId& node, const Identity& self, Peers& peers,
-                   Agreed& out);
+Result<void> agree(const Local& local, int rank, int ranks, const NodeId& node, const Identity& self,
+                   const Terms& terms, Peers& peers, Agreed& out);
 
 }  // namespace cryptmpi::keys

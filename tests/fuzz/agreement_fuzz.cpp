@@ -36,7 +36,7 @@ bool empty(const keys::Agreed& agreed) {
             return false;
         }
     }
-    return agreed.nodes.empty();
+    return agreed.nodes.empty() && agreed.terms == keys::Terms{};
 }
 
 }  // namespace
@@ -53,7 +53,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     node.fill(0x33);
     Input input(data + 2, size - 2);
     keys::Agreed agreed;
-    if (!keys::agree(local, rank, ranks, node, keys::Identity{}, input, agreed)) {
+    if (!keys::agree(local, rank, ranks, node, keys::Identity{}, keys::Terms{}, input, agreed)) {
         if (!empty(agreed)) {
             std::abort();
         }

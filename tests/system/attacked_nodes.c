@@ -103,7 +103,7 @@ int main(int argc, char** argv) {
     for (int size = 1000; size <= 100000; size *= 100) {
         for (int attacked = 1; attacked >= 0; attacked--) alltoall(prepare(attacked), size);
         for (int attacked = 1; attacked >= 0; attacked--) allgather(prepare(attacked), size);
-        for (int attacked = 1; attacked >= 0; attacked--) reduce(prepare(attacked), size);
+        for (int attacked = 1; attacked >= 0; attacked--) reduce(prepare(attacked), 4 * size);
     }
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 0) printf("attacked: went on to the end\n");

@@ -576,8 +576,8 @@ TOLD = {
     "Alltoall of 100000": {2},
     "Allgather of 1000": {1, 2, 3},
     "Allgather of 100000": {2, 3},
-    "Allreduce of 1000": {2, 3},
-    "Allreduce of 100000": {0, 1, 2, 3},  # each node sums up a half
+    "Allreduce of 4000": {2, 3},
+    "Allreduce of 400000": {0, 1, 2, 3},  # each node sums up a half
 }
 
 

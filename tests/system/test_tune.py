@@ -18,6 +18,7 @@ from tune import plans
 MPI = stacks.stack("openmpi-4.1.4")
 COMMAND = BUILD / "bin" / "cryptmpi"
 PINGPONG = REPOSITORY / "bench" / "pingpong.c"
+MESSAGES = REPOSITORY / "tests" / "system" / "messages.c"
 CASES = ["5", "ping-pong:1", "ping-pong:100000", "ping-pong:300000", "ping-pong:5000000"]
 
 
@@ -66,6 +67,7 @@ def test_profile_is_whole(tuned):
     assert made["fingerprint"]["cipher"] == "AES-256-GCM" and made["fingerprint"]["processors"] == os.cpu_count()
     assert 64 << 10 <= made["plan"]["largest_whole"] <= 256 << 10
     assert made["plan"]["rows"][-1]["up_to"] is None
+    assert made["reductions"]["message_ns"] > 0 and made["reductions"]["kib_ns"] > 0 and made["reductions"]["combine_kib_ns"] > 0
     sizes = {row["size"] for row in made["measurements"]["plain"]}
     assert sizes == {row["size"] for row in made["measurements"]["sealed"]} and {1, 4 << 20} <= sizes
     assert made["model"]["networks"][0]["rendezvous"]["beta_s_per_byte"] > 0
@@ -100,12 +102,13 @@ LARGEST = plan_of(256 << 10, (None, 64 << 10, 1 << 20, 16))
 SENT = 6  # messages of each size by each rank: CASES' five rounds, and one that warms up
 
 
-def messages_of_mpi(nodes, tmp_path, program, profile):
-    """How many MPI sent from rank 0 to rank 1, by Open MPI's own count."""
-    line = MPI.command(nodes, 2, sealing_of(tmp_path, nodes, profile=profile).exec_line([program, *CASES]))
+def messages_of_mpi(nodes, tmp_path, words, profile):
+    """How many MPI sent from rank 0 to rank 1, by Open MPI's own count. In `profile` RANK stands for the rank."""
+    of_rank = ["sh", "-c", 'CRYPTMPI_PROFILE=$(echo "$0" | sed s/RANK/$OMPI_COMM_WORLD_RANK/) exec "$@"', profile]
+    line = MPI.command(nodes, 2, [*of_rank, *sealing_of(tmp_path, nodes).exec_line(words)])
     line[line.index("ob1")] = "ob1,monitoring"
     line[1:1] = ["--mca", "pml_monitoring_enable", "1", "--mca", "pml_monitoring_enable_output", "1"]
-    done = nodes.run(line, env={**MPI.env(nodes), **sealing_of(tmp_path, nodes, profile=profile).env()}, timeout=60)
+    done = nodes.run(line, env={**MPI.env(nodes), **sealing_of(tmp_path, nodes).env()}, timeout=60)
     assert done.ok and error_lines(done.output) == [], done.output
     return int(re.search(r"^E\t0\t1\t\d+ bytes\t(\d+) msgs sent", done.output, re.M).group(1))
 
@@ -122,9 +125,23 @@ def test_jobs_cut_messages_as_the_profile_says(tuned, nodes, tmp_path, build):
     changed, counted = tmp_path / "changed.json", []
     for plan in (SMALLEST, LARGEST):
         changed.write_text(json.dumps({**json.loads(path.read_text()), "plan": plan}))
-        counted.append(messages_of_mpi(nodes, tmp_path, build(MPI, PINGPONG), changed))
+        counted.append(messages_of_mpi(nodes, tmp_path, [build(MPI, PINGPONG), *CASES], changed))
     # Beside them are those of starting and ending, as many in both.
     assert counted[0] - counted[1] == expected(SMALLEST) - expected(LARGEST) > 1000
+
+
+def test_reductions_go_as_rank_0s_profile_says(tuned, nodes, tmp_path, build):
+    """By costs of which one allows few messages only, and the other little adding up: whatever the other rank's profile says."""
+    path, _ = tuned
+    content, counted = json.loads(path.read_text()), {}
+    costs = {"messages": {"message_ns": 10 ** 8, "kib_ns": 0, "combine_kib_ns": 0}, "adding up": {"message_ns": 0, "kib_ns": 0, "combine_kib_ns": 1000}}
+    for dear in (("messages", "messages"), ("adding up", "adding up"), ("messages", "adding up"), ("adding up", "messages")):
+        for rank, what in enumerate(dear):
+            (tmp_path / f"profile-{rank}.json").write_text(json.dumps({**content, "reductions": costs[what]}))
+        counted[dear] = messages_of_mpi(nodes, tmp_path, [build(MPI, MESSAGES), "reductions"], tmp_path / "profile-RANK.json")
+    assert counted["messages", "messages"] < counted["adding up", "adding up"], counted
+    assert counted["messages", "adding up"] == counted["messages", "messages"], counted
+    assert counted["adding up", "messages"] == counted["adding up", "adding up"], counted
 
 
 def test_default_profile_is_the_one_beside_the_settings(tuned, nodes, tmp_path, build):
@@ -144,6 +161,7 @@ def spoiled(text):
     yield json.dumps({**content, "format": "cryptmpi-profile-99"}), "version cryptmpi-profile-99"
     yield json.dumps({**content, "plan": plan_of(1 << 30, (None, 1 << 10, 1 << 20, 4))}), "plan.largest_whole must be"
     yield json.dumps({**content, "plan": plan_of(64 << 10, (None, 1 << 10, 1 << 40, 4))}), "plan.rows[0].segment must be"
+    yield json.dumps({**content, "reductions": {**content["reductions"], "kib_ns": -1}}), "reductions.kib_ns must be"
     yield json.dumps({**content, "fingerprint": {**content["fingerprint"], "processor": "Abacus"}}), "processor: Abacus there, "
     yield None, "there is no such file"
 

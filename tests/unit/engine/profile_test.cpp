@@ -140,6 +140,27 @@ TEST(Profile, OutOfBoundsIsNone) {
     bounds("in_flight", 1, 16);
 }
 
+TEST(Profile, SaysWhatReductionsCost) {
+    EXPECT_EQ(read_profile(good().dump())->reductions, ReductionCosts()) << "those of before say nothing of it";
+    const Json costs = {{"message_ns", 7}, {"kib_ns", 8}, {"combine_kib_ns", 0}};
+    Json json = good();
+    json["reductions"] = costs;
+    EXPECT_EQ(read_profile(json.dump())->reductions, (ReductionCosts{7, 8, 0}));
+    for (const auto& [key, most] :
+         {std::pair("message_ns", 100'000'000), std::pair("kib_ns", 1'000'000), std::pair("combine_kib_ns", 1'000'000)}) {
+        Json changed = costs;
+        changed[key] = most;
+        EXPECT_EQ(wrong_with("/reductions", changed), "") << key;
+        for (const Json& value : {Json(most + 1), Json(-1), Json(0.5), Json("7"), Json(nullptr)}) {
+            changed[key] = value;
+            EXPECT_NE(wrong_with("/reductions", changed).find(std::string("reductions.") + key), std::string::npos);
+        }
+        changed.erase(key);
+        EXPECT_NE(wrong_with("/reductions", changed).find(std::string("reductions.") + key), std::string::npos);
+    }
+    EXPECT_NE(wrong_with("/reductions", nullptr), "");
+}
+
 TEST(Profile, OfSegmentsOutOfBoundsIsNone) {
     for (const std::size_t edge : {Profile::kLeastEdge, 16 * kKB}) {
         for (const std::size_t segment : {16 * kKB, 1024 * kKB})

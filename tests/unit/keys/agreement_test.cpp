@@ -36,6 +36,7 @@ struct Rank {
     Local local;
     NodeId node{};
     Identity self{};
+    Terms terms{};
     Result<void> done;
     Agreed agreed;
 
@@ -45,12 +46,23 @@ struct Rank {
         std::memset(self.job, 0x4a, sizeof self.job);
         std::strcpy(self.node, ("n" + std::to_string(rank / 2)).c_str());
         self.process[0] = static_cast<std::uint8_t>(rank);
+        terms.fill(static_cast<std::uint8_t>(0x70 + rank));  // of these the root's count
         // What stood in the result before must not pass for one.
         std::memset(agreed.secret.data(), 0xee, agreed.secret.size());
         agreed.nodes.resize(7);
+        agreed.terms.fill(0xee);
+    }
+    void took_no_part() {
+        done = fail(ETIMEDOUT, "took no part");
+        wipe(agreed.secret.data(), agreed.secret.size());
+        agreed.nodes.clear();
+        agreed.terms = {};
     }
     bool failed_in_silence() const { return !done && done.error().code == ETIMEDOUT; }
-    bool empty() const { return test::all_zero(agreed.secret.data(), agreed.secret.size()) && agreed.nodes.empty(); }
+    bool empty() const {
+        return test::all_zero(agreed.secret.data(), agreed.secret.size()) && agreed.nodes.empty() &&
+               agreed.terms == Terms{};
+    }
 };
 
 /// All ranks of a job, on two nodes or more, with one key unless a test changes that.
@@ -70,7 +82,7 @@ struct Job {
             }
             return [this, rank](Peers& peers) {
                 Rank& one = (*this)[rank];
-                one.done = agree(one.local, rank, count(), one.node, one.self, peers, one.agreed);
+                one.done = agree(one.local, rank, count(), one.node, one.self, one.terms, peers, one.agreed);
             };
         });
         return *this;
@@ -113,6 +125,7 @@ void expect_no_rift(Job& job) {
         first = first == nullptr ? &one : first;
         EXPECT_TRUE(same(one.agreed.secret.bytes, first->agreed.secret.bytes));
         EXPECT_EQ(one.agreed.nodes, first->agreed.nodes);
+        EXPECT_EQ(one.agreed.terms, first->agreed.terms);
     }
 }
 
@@ -129,6 +142,7 @@ void expect_everybody(Job& job) {
         EXPECT_EQ(job[0].agreed.nodes[static_cast<std::size_t>(rank)], job[rank].node);
     }
     EXPECT_FALSE(test::all_zero(job[0].agreed.secret.data(), 32));
+    EXPECT_EQ(job[0].agreed.terms, job[0].terms);
 }
 
 /// With up to 3,600 ranks, every edge carries four messages each way; the last one down says that all have confirmed.
@@ -229,7 +243,7 @@ TEST(Agreement, ANumberOfRanksThatCannotBeIsRefused) {
     } peers;
     for (const auto& [rank, count] : std::map<int, int>{{0, 0}, {1, 1}, {-1, 4}, {4, 4}, {2, kMaxRanks + 1}}) {
         Rank one(0, fresh_key());
-        const auto done = agree(one.local, rank, count, one.node, one.self, peers, one.agreed);
+        const auto done = agree(one.local, rank, count, one.node, one.self, one.terms, peers, one.agreed);
         ASSERT_FALSE(done.has_value());
         EXPECT_EQ(done.error().code, EINVAL);
         EXPECT_TRUE(one.empty());
@@ -325,9 +339,7 @@ TEST(Agreement, ARankThatIsNotThereStopsAll) {
     for (const int absent : {7, 4, 0}) {
         Job job(8);
         job.others[absent] = [](Peers&) {};
-        job[absent].done = fail(ETIMEDOUT, "was not there");
-        job[absent].agreed.nodes.clear();
-        wipe(job[absent].agreed.secret.data(), 32);
+        job[absent].took_no_part();
         expect_nobody(job.run());
         const int neighbour = absent == 7 ? 6 : absent == 4 ? 0 : 4;
         EXPECT_EQ(job[neighbour].done.error().line, "rank " + std::to_string(absent) + " did not answer");
@@ -399,9 +411,7 @@ TEST(Agreement, WhoReplaysARankGetsNoFurtherThanItsHello) {
                 }
             }
         };
-        job[replayed].done = fail(ETIMEDOUT, "was replayed");
-        job[replayed].agreed.nodes.clear();
-        wipe(job[replayed].agreed.secret.data(), 32);
+        job[replayed].took_no_part();
         expect_nobody(job.run());
         const int parent = replayed & (replayed - 1);
         const std::string node = job[replayed].self.node;
@@ -484,7 +494,7 @@ TEST(Agreement, ARankThatCountsOtherRanksIsNoticed) {
     Job job(3);
     job.others[1] = [&](Peers& peers) {
         Rank& one = job[1];
-        one.done = agree(one.local, 1, 2, one.node, one.self, peers, one.agreed);
+        one.done = agree(one.local, 1, 2, one.node, one.self, one.terms, peers, one.agreed);
     };
     expect_nobody(job.run());
     EXPECT_EQ(job.complaints()[0],
@@ -606,11 +616,15 @@ Bytes bytes_of(const std::string& text) {
     return {text.begin(), text.end()};
 }
 
-/// Expand(secret, label | transcript, 32).
-Bytes derive(const std::string& label, const Bytes& drawn, const Identity& self, const Bytes& table) {
+constexpr std::size_t kSpread = 32 + 12;  // the drawn secret and the terms
+
+/// Expand(drawn secret, label | transcript, 32). `spread`: drawn secret and terms.
+Bytes derive(const std::string& label, const Bytes& spread, const Identity& self, const Bytes& table) {
     Bytes count;
     ByHand::append_number(count, static_cast<int>(table.size() / 36));
-    Bytes hashed = joined({bytes_of("mpi transcript"), {1, 2}, Bytes(self.job, self.job + 32), count, table});
+    const Bytes drawn(spread.begin(), spread.begin() + 32);
+    const Bytes terms(spread.begin() + 32, spread.end());
+    Bytes hashed = joined({bytes_of("mpi transcript"), {1, 2}, Bytes(self.job, self.job + 32), count, table, terms});
     Bytes transcript(32);
     iovec in = {hashed.data(), hashed.size()};
     EXPECT_EQ(test::crypto().kex->sha256(transcript.data(), &in, 1), CRYPTMPI_OK);
@@ -642,12 +656,12 @@ TEST(Agreement, AChildThatFollowsTheDescriptionAgrees) {
     play_child(job, [&](ByHand& edge) {
         edge.send_confirm();
         edge.send(entry(1, job[1].node));
-        const Bytes drawn = edge.receive(32);
+        const Bytes spread = edge.receive(kSpread);
         const Bytes table = edge.receive(2 * 36);
         EXPECT_EQ(table, table_of({job[0].node, job[1].node}));
-        edge.send(derive("mpi confirm", drawn, job[1].self, table));
+        edge.send(derive("mpi confirm", spread, job[1].self, table));
         EXPECT_TRUE(edge.receive(0).empty());
-        secret = derive("mpi job", drawn, job[1].self, table);
+        secret = derive("mpi job", spread, job[1].self, table);
     });
     ASSERT_TRUE(job[0].done) << job[0].done.error().line;
     EXPECT_EQ(secret_of(job[0]), secret);
@@ -668,13 +682,29 @@ TEST(Agreement, AChildThatConfirmsSomethingElseIsNamed) {
     play_child(job, [&](ByHand& edge) {
         edge.send_confirm();
         edge.send(entry(1, job[1].node));
-        const Bytes drawn = edge.receive(32);
+        const Bytes spread = edge.receive(kSpread);
         Bytes table = edge.receive(2 * 36);
         table[4] ^= 1;  // as if it had been told of another node of rank 0
-        edge.send(derive("mpi confirm", drawn, job[1].self, table));
+        edge.send(derive("mpi confirm", spread, job[1].self, table));
     });
     EXPECT_EQ(job[0].done.error().line,
-              "rank 1 on node n0 confirms another secret or another table of the job than ours");
+              "rank 1 on node n0 confirms another secret, other terms or another table of the job than ours");
+    EXPECT_TRUE(job[0].empty());
+}
+
+TEST(Agreement, AChildThatConfirmsOtherTermsIsNamed) {
+    Job job(2);
+    play_child(job, [&](ByHand& edge) {
+        edge.send_confirm();
+        edge.send(entry(1, job[1].node));
+        Bytes spread = edge.receive(kSpread);
+        const Bytes table = edge.receive(2 * 36);
+        EXPECT_TRUE(std::equal(job[0].terms.begin(), job[0].terms.end(), spread.begin() + 32));
+        spread[32] ^= 1;
+        edge.send(derive("mpi confirm", spread, job[1].self, table));
+    });
+    EXPECT_EQ(job[0].done.error().line,
+              "rank 1 on node n0 confirms another secret, other terms or another table of the job than ours");
     EXPECT_TRUE(job[0].empty());
 }
 
@@ -684,8 +714,8 @@ TEST(Agreement, AChildThatDoesNotConfirmItsHandshakeIsNamed) {
     EXPECT_EQ(job[0].done.error().line, "rank 1 on node n0 sent a record of another type than was due");
 }
 
-/// A job of two whose rank 0 is played by hand: it spreads `table` and returns what rank 1 confirmed.
-Bytes play_root(Job& job, const Bytes& drawn, const Bytes& table, bool go) {
+/// A job of two whose rank 0 is played by hand: it spreads `spread` and `table`, and returns what rank 1 confirmed.
+Bytes play_root(Job& job, const Bytes& spread, const Bytes& table, bool go) {
     Bytes confirmed;
     job.others[0] = [&](Peers& peers) {
         ByHand edge(job[0], 2, 0, 1, peers);
@@ -694,7 +724,7 @@ Bytes play_root(Job& job, const Bytes& drawn, const Bytes& table, bool go) {
         }
         edge.receive_confirm();
         EXPECT_EQ(edge.receive(36), entry(1, job[1].node));
-        edge.send(drawn);
+        edge.send(spread);
         edge.send(table);
         if (go) {
             confirmed = edge.receive(32);
@@ -707,29 +737,29 @@ Bytes play_root(Job& job, const Bytes& drawn, const Bytes& table, bool go) {
 
 TEST(Agreement, ARootThatFollowsTheDescriptionIsBelieved) {
     Job job(2);
-    const Bytes drawn = test::random_bytes(32);
+    const Bytes spread = test::random_bytes(kSpread);
     const Bytes table = table_of({job[0].node, job[1].node});
-    EXPECT_EQ(play_root(job, drawn, table, true), derive("mpi confirm", drawn, job[0].self, table));
+    EXPECT_EQ(play_root(job, spread, table, true), derive("mpi confirm", spread, job[0].self, table));
     ASSERT_TRUE(job[1].done) << job[1].done.error().line;
-    EXPECT_EQ(secret_of(job[1]), derive("mpi job", drawn, job[0].self, table));
+    EXPECT_EQ(secret_of(job[1]), derive("mpi job", spread, job[0].self, table));
 }
 
 TEST(Agreement, AnotherTableGivesAnotherSecretAndAnotherConfirmation) {
     Job job(2);
-    const Bytes drawn = test::random_bytes(32);
+    const Bytes spread = test::random_bytes(kSpread);
     const Bytes table = table_of({job[0].node, job[1].node});
     NodeId moved = job[0].node;
     moved[31] ^= 1;
     const Bytes other = table_of({moved, job[1].node});
-    EXPECT_NE(play_root(job, drawn, other, true), derive("mpi confirm", drawn, job[0].self, table));
-    EXPECT_NE(secret_of(job[1]), derive("mpi job", drawn, job[0].self, table));
+    EXPECT_NE(play_root(job, spread, other, true), derive("mpi confirm", spread, job[0].self, table));
+    EXPECT_NE(secret_of(job[1]), derive("mpi job", spread, job[0].self, table));
 }
 
 TEST(Agreement, ATableThatChangesWhatARankSaidOfItselfIsRefused) {
     Job job(2);
     NodeId moved = job[1].node;
     moved[31] ^= 1;
-    play_root(job, test::random_bytes(32), table_of({job[0].node, moved}), false);
+    play_root(job, test::random_bytes(kSpread), table_of({job[0].node, moved}), false);
     EXPECT_EQ(job[1].done.error().line, "rank 0 on node n0 sent a table that changes the node of rank 1");
     EXPECT_TRUE(job[1].empty());
 }
@@ -737,7 +767,7 @@ TEST(Agreement, ATableThatChangesWhatARankSaidOfItselfIsRefused) {
 TEST(Agreement, ATableOutOfOrderIsRefused) {
     Job job(2);
     const Bytes table = joined({entry(1, job[1].node), entry(0, job[0].node)});
-    play_root(job, test::random_bytes(32), table, false);
+    play_root(job, test::random_bytes(kSpread), table, false);
     EXPECT_EQ(job[1].done.error().line, "rank 0 on node n0 sent a table of other members than ranks 0 to 1 in order");
     EXPECT_TRUE(job[1].empty());
 }
@@ -747,7 +777,7 @@ TEST(Agreement, ATableLongerThanARecordComesInSeveral) {
     Job job(2);  // its threads stand for the last rank, a leaf, and for that rank's parent
     const std::vector<NodeId> nodes(kRanks, job[0].node);
     const Bytes table = table_of(nodes);
-    const Bytes drawn = test::random_bytes(32);
+    const Bytes spread = test::random_bytes(kSpread);
     const auto renamed = [](Peers& peers) {
         struct Renamed : Peers {
             Peers& inner;
@@ -764,7 +794,7 @@ TEST(Agreement, ATableLongerThanARecordComesInSeveral) {
     job.others[1] = [&](Peers& peers) {
         auto outside = renamed(peers);
         Rank& one = job[1];
-        one.done = agree(one.local, kRanks - 1, kRanks, one.node, one.self, outside, one.agreed);
+        one.done = agree(one.local, kRanks - 1, kRanks, one.node, one.self, one.terms, outside, one.agreed);
     };
     job.others[0] = [&](Peers& peers) {
         auto outside = renamed(peers);
@@ -774,16 +804,16 @@ TEST(Agreement, ATableLongerThanARecordComesInSeveral) {
         }
         edge.receive_confirm();
         EXPECT_EQ(edge.receive(36), entry(kRanks - 1, job[1].node));
-        edge.send(drawn);
+        edge.send(spread);
         edge.send({table.begin(), table.begin() + 131072});
         edge.send({table.begin() + 131072, table.end()});
-        EXPECT_EQ(edge.receive(32), derive("mpi confirm", drawn, job[0].self, table));
+        EXPECT_EQ(edge.receive(32), derive("mpi confirm", spread, job[0].self, table));
         edge.send({});
     };
     job.run();
     ASSERT_TRUE(job[1].done) << job[1].done.error().line;
     EXPECT_EQ(job[1].agreed.nodes, nodes);
-    EXPECT_EQ(secret_of(job[1]), derive("mpi job", drawn, job[0].self, table));
+    EXPECT_EQ(secret_of(job[1]), derive("mpi job", spread, job[0].self, table));
 }
 
 TEST(Patience, WhoeverIsNextToAMissingRankGivesUpFirst) {
