@@ -6,7 +6,7 @@ from functools import lru_cache
 HELLO = 192         # bytes
 ENTRY = 36          # bytes of a rank in a table
 SECRET = 32
-TERMS = 12          # bytes that the root sends with the secret
+TERMS = 16          # bytes that the root sends with the secret
 RECORD = 131072     # most bytes of a record
 RECORD_EXTRA = 20   # header and tag
 RSA_KEY, RSA_BLOCK = 270, 256  # bytes of a public key of 2048 bits, encoded, and of what is encrypted with it

@@ -1,4 +1,4 @@
-"""What the messages of a reduction cost, and which algorithm that makes the best: src/engine/reductions.hpp, seen from here."""
+"""What the messages of a reduction cost, and which algorithm that makes the best: src/engine/collectives.hpp, seen from here."""
 
 import statistics
 import time
@@ -21,7 +21,7 @@ class ReductionCosts:
 
     message_ns: int = 8000
     kib_ns: int = 500
-    combine_kib_ns: int = 100
+    combine_kib_ns: int = 50
 
     def as_json(self):
         return asdict(self)

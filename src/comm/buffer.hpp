@@ -41,6 +41,7 @@ public:
     static int make(Types& types, const void* at, MPI_Count count, MPI_Datatype type, bool keep, UserBuffer& out);
 
     std::size_t size() const { return size_; }  // bytes of data
+    MPI_Count count() const { return count_; }
     /// The bytes themselves where they lie without gaps; null for those that must be packed.
     std::uint8_t* contiguous() const { return contiguous_ ? at_ : nullptr; }
     /// Where the user's first element is.

@@ -49,7 +49,7 @@ Layer& Layer::get() {
 
 Layer::Layer()
     : mpi(interpose::native()), types_(mpi), pool_(kPoolMost), ways_{mpi,      tuned_.plans, pool_,
-                                                                     workers_, traffic_, MPI_COMM_NULL} {
+                                                                     workers_, traffic_,     MPI_COMM_NULL} {
     const auto environment = config::process_environment();
     identity_ = config::identify(environment);
     name_ = identity_.rank ? "rank " + std::to_string(*identity_.rank) + " on " + host_name() : host_name();
@@ -157,11 +157,14 @@ Result<void> Layer::agree() {
     AgreementPeers peers(mpi, world_rank_, {settings_.agreement_timeout, settings_.handshake_timeout},
                          [this](const std::string& line) { say(line); });
     keys::Agreed agreed;
-    if (auto done = keys::agree(local_, world_rank_, world_size_, own_node(), self, terms_of(tuned_.reductions), peers, agreed); !done) return done;
+    if (auto done = keys::agree(local_, world_rank_, world_size_, own_node(), self, terms_of(tuned_.collectives), peers,
+                                agreed);
+        !done)
+        return done;
     secret_ = std::make_unique<Secret<seal::kSecretSize>>();
     std::memcpy(secret_->data(), agreed.secret.data(), seal::kSecretSize);
     nodes_ = std::move(agreed.nodes);
-    tuned_.reductions = costs_of(agreed.terms);
+    tuned_.collectives = plan_of(agreed.terms);
     return {};
 }
 

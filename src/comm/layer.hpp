@@ -95,8 +95,8 @@ public:
 
     /// What large messages travel by; its communicator is null while nothing of the job leaves the node.
     const Ways& ways() const { return ways_; }
-    /// Those of rank 0, on all ranks.
-    const engine::ReductionCosts& reduction_costs() const { return tuned_.reductions; }
+    /// That of rank 0, on all ranks.
+    const engine::CollectivePlan& collectives() const { return tuned_.collectives; }
     /// Tells a large message to this rank of MPI_COMM_WORLD from those before it, for as long as they can be on their
     /// way.
     std::uint32_t next_mark(int world_rank);

@@ -298,14 +298,14 @@ namespace {
 /// Large broadcasts go in pieces, of which some are on their way while others are sealed and opened.
 class Pieces {
 public:
-    explicit Pieces(std::size_t size) : size_(size), piece_(size > 2 * kPiece ? kPiece : std::max(size, kLeast)) {}
+    Pieces(std::size_t size, std::size_t piece)
+        : size_(size), piece_(size / 2 > piece ? piece : std::max(size, kLeast)) {}
     std::size_t total() const { return size_; }
     std::uint64_t count() const { return std::max<std::uint64_t>(1, (size_ + piece_ - 1) / piece_); }
     std::size_t offset(std::uint64_t i) const { return i * piece_; }
     std::size_t size(std::uint64_t i) const { return std::min(piece_, size_ - offset(i)); }
 
 private:
-    static constexpr std::size_t kPiece = std::size_t{256} << 10;
     static constexpr std::size_t kLeast = 1;
     std::size_t size_;
     std::size_t piece_;
@@ -360,7 +360,7 @@ int broadcast_to_leaders(const Call& call, int from, std::uint8_t* at, const Pie
 }  // namespace
 
 int broadcast(Layer& layer, Communicator& communicator, const UserBuffer& buffer, int root, int code) {
-    const Pieces pieces(buffer.size());
+    const Pieces pieces(buffer.size(), layer.collectives().piece);
     const Call call = begin_call(layer, communicator, CollectiveKind::bcast, root, pieces.count());
     const Nodes& nodes = communicator.nodes(layer.mpi);
     const int me = communicator.rank();

@@ -10,7 +10,8 @@
 #include "comm/calls.hpp"
 #include "comm/collective.hpp"
 #include "comm/native_call.hpp"
-#include "engine/reductions.hpp"
+#include "comm/partials.hpp"
+#include "engine/collectives.hpp"
 
 namespace cryptmpi::comm {
 namespace {
@@ -43,109 +44,8 @@ private:
     UserBuffer view_;
 };
 
-/// Elements of a vector.
-struct Range {
-    MPI_Count begin;
-    MPI_Count count;
-};
-
-struct Operator {
-    Layer& layer;
-    MPI_Count count;
-    MPI_Datatype type;
-    MPI_Op op;
-
-    MPI_Aint extent() const {
-        MPI_Aint lower = 0;
-        MPI_Aint extent = 0;
-        return layer.mpi.Type_get_extent(type, &lower, &extent) == MPI_SUCCESS ? extent : 0;
-    }
-    int part(const UserBuffer& of, Range range, UserBuffer& out) const {
-        auto* const at = static_cast<std::uint8_t*>(of.address()) + extent() * static_cast<MPI_Aint>(range.begin);
-        return UserBuffer::make(layer.types(), at, range.count, type, false, out);
-    }
-    Operator on(Range range) const { return {layer, range.count, type, op}; }
-
-    /// right = left op right
-    int combine(const UserBuffer& left, const UserBuffer& right) const {
-        return CRYPTMPI_NATIVE(Reduce_local, count, left.address(), right.address(), Count{count}, type, op)(layer.mpi);
-    }
-};
-
 #define CRYPTMPI_TRY(expression) \
     if (const int code_ = (expression); code_ != MPI_SUCCESS) return code_
-
-/// Partial results on their way between ranks, each sealed, and what is made of them. After an error all goes on, with
-/// void blocks: nobody waits for what never comes, and whoever needs the result is told.
-class Partials {
-public:
-    Partials(const Call& call, const Operator& op, int code = MPI_SUCCESS) : call_(call), op_(op), code_(code) {}
-
-    /// The first error.
-    int code() const { return code_; }
-    void failed(int code) { code_ = first_of(code_, code); }
-
-    void send(int to, const UserBuffer& partial) {
-        const auto wire = seal(call_, to, partial);
-        const ByteCount bytes(mpi(), wire.size());
-        const auto there = address(to);
-        told(there, mpi().Send(wire.data(), bytes.count(), bytes.type(), there.rank, there.tag, there.comm));
-    }
-
-    void receive(int from, const UserBuffer& partial) {
-        const auto wire = call_.layer.buffer(partial.size() + kMessageOverhead);
-        const ByteCount bytes(mpi(), wire.size());
-        const auto there = address(from);
-        told(there, mpi().Recv(wire.data(), bytes.count(), bytes.type(), there.rank, there.tag, there.comm,
-                               MPI_STATUS_IGNORE));
-        if (code_ == MPI_SUCCESS) code_ = open_block_from(call_, from, wire.data(), partial);
-    }
-
-    /// `before`: the blocks of this call that went to the peer before.
-    void exchange(int peer, const UserBuffer& out, const UserBuffer& in, std::uint64_t before = 0) {
-        exchange(peer, out, peer, in, before);
-    }
-    void exchange(int to, const UserBuffer& out, int from, const UserBuffer& in, std::uint64_t before = 0) {
-        const Call call = block_of(call_, before);
-        const auto out_wire = seal(call, to, out);
-        const auto in_wire = call.layer.buffer(in.size() + kMessageOverhead);
-        const ByteCount out_bytes(mpi(), out_wire.size());
-        const ByteCount in_bytes(mpi(), in_wire.size());
-        const auto there = address(to);
-        const auto here = address(from);
-        told(there,
-             mpi().Sendrecv(out_wire.data(), out_bytes.count(), out_bytes.type(), there.rank, there.tag, in_wire.data(),
-                            in_bytes.count(), in_bytes.type(), here.rank, here.tag, here.comm, MPI_STATUS_IGNORE));
-        if (code_ == MPI_SUCCESS) code_ = open_block_from(call, from, in_wire.data(), in);
-    }
-
-    /// right = left op right
-    void combine(const UserBuffer& left, const UserBuffer& right) { combine(op_, left, right); }
-    void combine(const Operator& op, const UserBuffer& left, const UserBuffer& right) {
-        if (code_ == MPI_SUCCESS) code_ = op.combine(left, right);
-    }
-    void copy(const UserBuffer& from, const UserBuffer& to) {
-        if (code_ == MPI_SUCCESS) code_ = comm::copy(call_.layer, from, to);
-    }
-
-private:
-    using Address = Communicator::Address;
-    const interpose::Native& mpi() const { return call_.layer.mpi; }
-    Address address(int rank) const { return call_.communicator.address(mpi(), rank); }
-    void told(const Address& address, int code) {
-        code_ = first_of(code_, call_.layer.pass_on(address.comm, call_.communicator.handle(), code));
-    }
-    engine::Buffer seal(const Call& call, int to, const UserBuffer& partial) {
-        auto wire = call.layer.buffer(partial.size() + kMessageOverhead);
-        if (code_ == MPI_SUCCESS) code_ = seal_block_for(call, to, partial, wire.data());
-        if (code_ != MPI_SUCCESS) void_block(wire.data(), partial.size());
-        return wire;
-    }
-
-    const Call& call_;
-    const Operator& op_;
-    int code_;
-};
 
 /// What a reduction is asked to do: each rank's contribution is `own`, in the user's memory at `from`.
 struct Reduction {
@@ -178,8 +78,7 @@ void reduce_along_tree(Partials& partials, int me, const std::vector<int>& ranks
     for (std::size_t step = 1; step < ranks.size(); step *= 2) {
         if ((place & step) != 0) return partials.send(ranks[place - step], *mine);
         if (place + step >= ranks.size()) continue;
-        partials.receive(ranks[place + step], *other);
-        partials.combine(*mine, *other);
+        partials.receive(ranks[place + step], *other, partials.combines(*mine, *other));
         std::swap(mine, other);
     }
 }
@@ -218,7 +117,8 @@ int reduce_by_nodes(const Call& call, const Reduction& what, const UserBuffer* i
 
 /// `in` of the root gets the result.
 int reduce(const Reduction& what, const UserBuffer* in, int root) {
-    const Call call = begin_call(what.layer, what.communicator, CollectiveKind::reduce, root);
+    const Call call =
+        begin_call(what.layer, what.communicator, CollectiveKind::reduce, root, Partials::numbers(what.op));
     Vector first;
     Vector second;
     CRYPTMPI_TRY(Vector::make(what.layer, what.op.count, what.op.type, first));
@@ -232,7 +132,7 @@ int reduce(const Reduction& what, const UserBuffer* in, int root) {
 /// only.
 class AmongLeaders {
 public:
-    /// `call` has two numbers: between two leaders, each way, there are two blocks at most.
+    /// `call` has numbers for two vectors: between two leaders, each way, there are two at most.
     AmongLeaders(const Call& call, const Operator& op, Partials& partials)
         : call_(call), op_(op), partials_(partials), leaders_(call.communicator.nodes(call.layer.mpi).all_leaders()) {
         const auto many = static_cast<int>(leaders_.size());
@@ -250,8 +150,7 @@ public:
             return partials_.receive(rank_at(place + 1), *mine);
         }
         if (paired) {
-            partials_.receive(rank_at(place - 1), *other);
-            partials_.combine(*other, *mine);
+            partials_.receive(rank_at(place - 1), *other, partials_.combines(*other, *mine));
         }
         const int at = paired ? place / 2 : place - pairs_;
         if (way == engine::AllreduceWay::halves) {
@@ -271,7 +170,7 @@ private:
     engine::AllreduceWay way_for(const UserBuffer& mine) const {
         const bool can_be_cut = op_.count >= static_cast<MPI_Count>(leaders_.size()) && op_.extent() > 0;
         if (!can_be_cut) return engine::AllreduceWay::doubling;
-        const auto way = engine::allreduce_way(call_.layer.reduction_costs(), mine.size(),
+        const auto way = engine::allreduce_way(call_.layer.collectives().costs, mine.size(),
                                                static_cast<std::uint32_t>(leaders_.size()));
         const bool too_long = mine.size() > INT_MAX / 2;  // for MPI_Allgatherv, which takes sealed parts by int
         return way == engine::AllreduceWay::parts && too_long ? engine::AllreduceWay::halves : way;
@@ -281,12 +180,11 @@ private:
     void by_doubling(int at, const UserBuffer*& mine, const UserBuffer*& other) {
         for (int step = 1; step < power_; step *= 2) {
             const int peer = at ^ step;
-            partials_.exchange(rank_of(peer), *mine, *other);
             // The same order on both sides: results are the same to the last bit.
             if (peer < at) {
-                partials_.combine(*other, *mine);
+                partials_.exchange(rank_of(peer), *mine, *other, partials_.combines(*other, *mine));
             } else {
-                partials_.combine(*mine, *other);
+                partials_.exchange(rank_of(peer), *mine, *other, partials_.combines(*mine, *other));
                 std::swap(mine, other);
             }
         }
@@ -313,14 +211,13 @@ private:
             const int from = (place - step + many) % many;
             UserBuffer out;
             CRYPTMPI_TRY(part(mine, part_of(to), out));
-            partials_.exchange(rank_at(to), out, rank_at(from), in);
-            partials_.combine(op_.on(range), in, own);
+            partials_.exchange(rank_at(to), out, rank_at(from), in, partials_.combines(in, own));
         }
         return spread_parts(place, mine);
     }
 
     int spread_parts(int place, const UserBuffer& mine) {
-        const Call call = block_of(call_, 1);
+        const Call call = block_of(call_, Partials::numbers(op_));
         std::vector<UserBuffer> parts(leaders_.size());
         std::vector<int> sizes;
         std::vector<int> places;
@@ -361,8 +258,7 @@ private:
             CRYPTMPI_TRY(part(mine, given, out));
             CRYPTMPI_TRY(part(other, kept, in));
             CRYPTMPI_TRY(part(mine, kept, own));
-            partials_.exchange(rank_of(at ^ step), out, in);
-            partials_.combine(op_.on(kept), in, own);
+            partials_.exchange(rank_of(at ^ step), out, in, partials_.combines(in, own));
             whole = kept;
         }
         for (int step = 1; step < power_; step *= 2) {
@@ -372,7 +268,7 @@ private:
             UserBuffer in;
             CRYPTMPI_TRY(part(mine, kept, out));
             CRYPTMPI_TRY(part(mine, given, in));
-            partials_.exchange(rank_of(at ^ step), out, in, 1);
+            partials_.exchange(rank_of(at ^ step), out, in, {}, 1);
         }
         return MPI_SUCCESS;
     }
@@ -391,7 +287,8 @@ int allreduce(const Reduction& what, const UserBuffer& in) {
         const int code = reduce(what, &in, 0);
         return broadcast(what.layer, what.communicator, in, 0, code);
     }
-    const Call call = begin_call(what.layer, what.communicator, CollectiveKind::allreduce, kNoRoot, 2);
+    const Call call =
+        begin_call(what.layer, what.communicator, CollectiveKind::allreduce, kNoRoot, 2 * Partials::numbers(what.op));
     const Nodes& nodes = what.nodes();
     const int leader = nodes.leader_of(what.communicator.rank());
     Vector first;
@@ -417,7 +314,8 @@ int allreduce(const Reduction& what, const UserBuffer& in) {
 /// Prefixes by doubling distances: after each step a rank's `partial` covers twice as many ranks.
 int scan(Layer& layer, Communicator& communicator, const UserBuffer& own, const UserBuffer& in, const Operator& op,
          bool exclusive) {
-    const Call call = begin_call(layer, communicator, exclusive ? CollectiveKind::exscan : CollectiveKind::scan);
+    const Call call = begin_call(layer, communicator, exclusive ? CollectiveKind::exscan : CollectiveKind::scan,
+                                 kNoRoot, Partials::numbers(op));
     const int ranks = communicator.size();
     const int me = communicator.rank();
     Vector vectors[4];
@@ -590,15 +488,13 @@ void add_up_parts(const Call& call, Partials& partials, const Operator& op, cons
     const std::vector<int>& leaders = nodes.all_leaders();
     const auto many = static_cast<int>(leaders.size());
     const int place = nodes.place_of_leader(call.communicator.rank());
-    const Range mine = parts.of_node(place);
     for (int step = 1; step < many; ++step) {
         const int to = (place + step) % many;
         const int from = (place - step + many) % many;
         UserBuffer out;
         partials.failed(op.part(sorted, parts.of_node(to), out));
-        partials.exchange(leaders[static_cast<std::size_t>(to)], out, leaders[static_cast<std::size_t>(from)],
-                          incoming);
-        partials.combine(op.on(mine), incoming, own);
+        partials.exchange(leaders[static_cast<std::size_t>(to)], out, leaders[static_cast<std::size_t>(from)], incoming,
+                          partials.combines(incoming, own));
     }
 }
 
@@ -627,7 +523,8 @@ int scatter_on_node(const Call& call, const Operator& op, const Parts& parts, co
 /// On each node first; then each leader gets the sum of its node's part, and each rank its own. Commutative operations
 /// only.
 int reduce_scatter_by_parts(const Reduction& what, const std::vector<MPI_Count>& counts, const UserBuffer& mine) {
-    const Call call = begin_call(what.layer, what.communicator, CollectiveKind::reduce_scatter);
+    const Call call =
+        begin_call(what.layer, what.communicator, CollectiveKind::reduce_scatter, kNoRoot, Partials::numbers(what.op));
     const Nodes& nodes = what.nodes();
     const int me = what.communicator.rank();
     const Parts parts(nodes, counts);
@@ -671,7 +568,7 @@ int reduce_scatter_by_root(const Reduction& what, const std::vector<MPI_Count>& 
 /// All ranks see the same sizes, and have the same costs.
 bool parts_pay(const Reduction& what) {
     return what.commutes() && what.op.extent() > 0 && what.op.count <= INT_MAX &&
-           engine::reduce_scatter_by_parts(what.layer.reduction_costs(), what.own.size(),
+           engine::reduce_scatter_by_parts(what.layer.collectives().costs, what.own.size(),
                                            static_cast<std::uint32_t>(what.nodes().all_leaders().size()));
 }
 

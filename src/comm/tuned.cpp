@@ -45,8 +45,11 @@ std::string digest_of(const cryptmpi_kex& kex, const std::string& text) {
     return digits;
 }
 
-engine::Plan default_plan(std::string_view abi) {
-    return abi == "openmpi" ? engine::Plan::of_short_segments() : engine::Plan();
+/// Open MPI sends up to 64 KB at once, without asking the receiver first.
+Tuned default_for(std::string_view abi) {
+    if (abi != "openmpi") return {};
+    const auto plan = engine::Plan::of_short_segments();
+    return {engine::Plans(plan), {{}, static_cast<std::uint32_t>(plan.segment_of_few)}};
 }
 
 /// Why it is not used; empty: what it says is in `tuned`.
@@ -56,7 +59,7 @@ std::string take(const std::string& text, const engine::Fingerprint& here, Tuned
     if (const auto other = engine::difference(profile->fingerprint, here); !other.empty()) {
         return "it was made for others (" + other + ")";
     }
-    tuned = {std::move(profile->plans), profile->reductions};
+    tuned = {std::move(profile->plans), profile->collectives};
     return "";
 }
 
@@ -68,7 +71,7 @@ std::string load_profile(const config::Settings& settings, const interpose::Nati
     part.processors = processor_count();
     part.mpi = name_of(mpi);
     part.abi = CRYPTMPI_MPI_ABI;
-    tuned = {engine::Plans(default_plan(part.abi)), {}};
+    tuned = default_for(part.abi);
     if (settings.profile.empty()) return "";
     auto text = engine::profile_text(settings.profile, settings.profile_named);
     if (text && !*text) return "";
@@ -84,15 +87,16 @@ std::string load_profile(const config::Settings& settings, const interpose::Nati
     return "profile " + part.profile.file + ": " + part.profile.unused + kMend;
 }
 
-keys::Terms terms_of(const engine::ReductionCosts& costs) {
-    const std::array<std::uint32_t, 3> numbers{costs.message_ns, costs.kib_ns, costs.combine_kib_ns};
+keys::Terms terms_of(const engine::CollectivePlan& plan) {
+    const std::array<std::uint32_t, 4> numbers{plan.costs.message_ns, plan.costs.kib_ns, plan.costs.combine_kib_ns,
+                                               plan.piece};
     static_assert(sizeof numbers == sizeof(keys::Terms));
     return std::bit_cast<keys::Terms>(numbers);
 }
 
-engine::ReductionCosts costs_of(const keys::Terms& terms) {
-    const auto [message_ns, kib_ns, combine_kib_ns] = std::bit_cast<std::array<std::uint32_t, 3>>(terms);
-    return {message_ns, kib_ns, combine_kib_ns};
+engine::CollectivePlan plan_of(const keys::Terms& terms) {
+    const auto [message_ns, kib_ns, combine_kib_ns, piece] = std::bit_cast<std::array<std::uint32_t, 4>>(terms);
+    return {{message_ns, kib_ns, combine_kib_ns}, piece};
 }
 
 }  // namespace cryptmpi::comm

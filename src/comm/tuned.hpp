@@ -1,13 +1,13 @@
-// The plans of large messages, and the costs of reductions, that suit this machine, if somebody measured it (cryptmpi
-// tune); else the default ones.
+// The plans of large messages, and how collective operations go, that suit this machine, if somebody measured it
+// (cryptmpi tune); else the default ones.
 #pragma once
 
 #include <string>
 
 #include "config/settings.hpp"
 #include "cryptmpi/module.h"
+#include "engine/collectives.hpp"
 #include "engine/plan.hpp"
-#include "engine/reductions.hpp"
 #include "keys/agreement.hpp"
 #include "native.hpp"
 #include "report/part.hpp"
@@ -16,7 +16,7 @@ namespace cryptmpi::comm {
 
 struct Tuned {
     engine::Plans plans;
-    engine::ReductionCosts reductions;
+    engine::CollectivePlan collectives;
 };
 
 /// Makes `tuned` what the profile says that the settings name, if it is one of this machine, this cipher and this MPI,
@@ -25,8 +25,9 @@ struct Tuned {
 std::string load_profile(const config::Settings& settings, const interpose::Native& mpi, const cryptmpi_kex& kex,
                          report::Part& part, Tuned& tuned);
 
-/// What reductions cost, on their way from rank 0, whose profile counts for all: they decide which messages there are.
-keys::Terms terms_of(const engine::ReductionCosts& costs);
-engine::ReductionCosts costs_of(const keys::Terms& terms);
+/// How Bcast and reductions go, on its way from rank 0, whose profile counts for all: it decides which messages there
+/// are.
+keys::Terms terms_of(const engine::CollectivePlan& plan);
+engine::CollectivePlan plan_of(const keys::Terms& terms);
 
 }  // namespace cryptmpi::comm

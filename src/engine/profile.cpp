@@ -110,11 +110,13 @@ Result<Plans> read_plans(const Json& json) {
     return Plans(std::move(rows));
 }
 
-/// What reductions cost; a profile of an earlier `cryptmpi tune` says nothing of that.
-Result<ReductionCosts> read_reductions(const Json& json) {
-    ReductionCosts costs;
+/// A profile of an earlier `cryptmpi tune` does not say what reductions cost.
+Result<CollectivePlan> read_collectives(const Json& json, const Plans& plans) {
+    constexpr std::size_t kLarge = std::size_t{1} << 20;  // bytes; such messages were measured
+    CollectivePlan plan{{}, static_cast<std::uint32_t>(plans.of(kLarge).segment)};
     const Json* found = member(json, "reductions");
-    if (found == nullptr) return costs;
+    if (found == nullptr) return plan;
+    ReductionCosts& costs = plan.costs;
     const std::tuple<std::uint32_t*, const char*, std::uint32_t> numbers[] = {
         {&costs.message_ns, "message_ns", ReductionCosts::kMostOfMessage},
         {&costs.kib_ns, "kib_ns", ReductionCosts::kMostOfKib},
@@ -124,7 +126,7 @@ Result<ReductionCosts> read_reductions(const Json& json) {
         if (!value) return tl::unexpected(value.error());
         *target = static_cast<std::uint32_t>(*value);
     }
-    return costs;
+    return plan;
 }
 
 }  // namespace
@@ -177,9 +179,9 @@ Result<Profile> read_profile(std::string_view text) {
     if (!fingerprint) return tl::unexpected(fingerprint.error());
     auto plans = read_plans(json);
     if (!plans) return tl::unexpected(plans.error());
-    const auto reductions = read_reductions(json);
-    if (!reductions) return tl::unexpected(reductions.error());
-    return Profile{std::move(*fingerprint), text_of(json, "made"), std::move(*plans), *reductions};
+    const auto collectives = read_collectives(json, *plans);
+    if (!collectives) return tl::unexpected(collectives.error());
+    return Profile{std::move(*fingerprint), text_of(json, "made"), std::move(*plans), *collectives};
 }
 
 }  // namespace cryptmpi::engine

@@ -1,5 +1,5 @@
-// What `cryptmpi tune` wrote (docs/tuning.md): plans, what reductions
-// cost, and of what these were measured. JSON text in, plans and costs out.
+// What `cryptmpi tune` wrote (docs/tuning.md): plans, what reductions cost, and of what these were measured. JSON text
+// in, plans out.
 //
 // A profile is about speed only. What is in it can break neither the protocol nor the bounds of memory: numbers out of
 // bounds make it no profile.
@@ -12,8 +12,8 @@
 #include <string_view>
 
 #include "base/result.hpp"
+#include "engine/collectives.hpp"
 #include "engine/plan.hpp"
-#include "engine/reductions.hpp"
 
 namespace cryptmpi::engine {
 
@@ -43,7 +43,7 @@ struct Profile {
     Fingerprint fingerprint;
     std::string made;  // when
     Plans plans;
-    ReductionCosts reductions;
+    CollectivePlan collectives;
 };
 
 /// What is in a profile's file; nullopt: there is none, and it may be missing. Errors: what is wrong, to follow the

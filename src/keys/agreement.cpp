@@ -435,9 +435,12 @@ private:
     Result<Hash> transcript() {
         const Number count = number(ranks_);
         const std::uint8_t kind[] = {kProtocolVersion, static_cast<std::uint8_t>(local_.crypto.suite)};
-        const iovec in[] = {piece(kTranscriptLabel.data(), kTranscriptLabel.size()), piece(kind, sizeof kind),
-                            piece(job_.data(), job_.size()), piece(count.data(), count.size()),
-                            piece(table_.all().data(), table_.all().size()), piece(root_terms().data(), root_terms().size())};
+        const iovec in[] = {piece(kTranscriptLabel.data(), kTranscriptLabel.size()),
+                            piece(kind, sizeof kind),
+                            piece(job_.data(), job_.size()),
+                            piece(count.data(), count.size()),
+                            piece(table_.all().data(), table_.all().size()),
+                            piece(root_terms().data(), root_terms().size())};
         Hash hash;
         if (local_.crypto.kex->sha256(hash.data(), in, std::size(in)) != CRYPTMPI_OK) {
             return fail(EIO, "agreement: the crypto module's SHA-256 failed");
@@ -468,7 +471,8 @@ private:
             return done;
         }
         if (!std::ranges::equal(theirs.bytes, confirmation_.bytes)) {
-            return fail(EPROTO, child.name() + " confirms another secret, other terms or another table of the job than ours");
+            return fail(EPROTO,
+                        child.name() + " confirms another secret, other terms or another table of the job than ours");
         }
         return {};
     }

@@ -31,7 +31,7 @@ inline constexpr int kMaxRanks = 1 << 24;  // the table stays within one key's l
 using NodeId = std::array<std::uint8_t, 32>;
 
 /// What the root decides for all ranks; the agreement carries it unread.
-using Terms = std::array<std::uint8_t, 12>;
+using Terms = std::array<std::uint8_t, 16>;
 
 /// How bytes get to other ranks during the agreement. Between two ranks they arrive in order, or they are refused.
 /// An error's line names the rank: it is passed on as it is.
@@ -61,9 +61,10 @@ struct Agreed {
 };
 
 /// One rank's part, on every rank of the job at once. `local` has the suite and the job key, `self` the job, the host's
-/// name and the process; addresses are not used; `terms` count where this is the root. When it succeeds, every rank holds what `out` holds, though a rank
-/// that misses the last message fails. When it fails, `out` is empty and the job cannot go on: the other ranks stand
-/// still until it ends. Each error is one line that completes "rank 3: ...", and names the peer where it is about one.
+/// name and the process; addresses are not used; `terms` count where this is the root. When it succeeds, every rank
+/// holds what `out` holds, though a rank that misses the last message fails. When it fails, `out` is empty and the job
+/// cannot go on: the other ranks stand still until it ends. Each error is one line that completes "rank 3: ...", and
+/// names the peer where it is about one.
 Result<void> agree(const Local& local, int rank, int ranks, const NodeId& node, const Identity& self,
                    const Terms& terms, Peers& peers, Agreed& out);
 

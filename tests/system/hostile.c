@@ -4,12 +4,15 @@
  * the third of its segments, which are what rank 0 sends by MPI_Isend or MPI_Issend on no communicator of the
  * program's; how many a message has is in HOSTILE_SEGMENTS. What is left of a message before a wait has an odd tag: the
  * second's is the victim. "flip for another node" changes what rank 0 sends to the other one in every other collective
- * operation: blocks of whole thousands of bytes, in a broadcast also the second of four pieces. */
+ * operation: blocks of whole thousands of bytes, or the second piece. */
 #include <mpi.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { VICTIM_TAG = 77, LARGE_TAG = 79, MOST = 1 << 22, MOST_SEGMENTS = 16, SEALED = 24, PIECES = 4 };
+enum { VICTIM_TAG = 77, LARGE_TAG = 79, MOST = 1 << 22, MOST_SEGMENTS = 16, SEALED = 24 };
+/* Of collective operations under Open MPI: bytes of a piece, and how many there are in a broadcast of 1,000,000 bytes,
+ * and whole ones in an Allreduce of 400,000, half of which is exchanged twice. */
+enum { PIECE = 61440, OF_BROADCAST = 17, OF_ALLREDUCE = 6 };
 
 typedef int send_function(const void*, int, MPI_Datatype, int, int, MPI_Comm);
 typedef int isend_function(const void*, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request*);
@@ -18,8 +21,6 @@ typedef int bcast_function(void*, int, MPI_Datatype, int, MPI_Comm);
 typedef int ibcast_function(void*, int, MPI_Datatype, int, MPI_Comm, MPI_Request*);
 typedef int alltoall_function(const void*, int, MPI_Datatype, void*, int, MPI_Datatype, MPI_Comm);
 typedef int allgatherv_function(const void*, int, MPI_Datatype, void*, const int*, const int*, MPI_Datatype, MPI_Comm);
-typedef int sendrecv_function(const void*, int, MPI_Datatype, int, int, void*, int, MPI_Datatype, int, int, MPI_Comm,
-                              MPI_Status*);
 typedef int gather_function(const void*, int, MPI_Datatype, void*, int, MPI_Datatype, int, MPI_Comm);
 typedef int rank_function(MPI_Comm, int*);
 
@@ -30,7 +31,6 @@ static bcast_function* real_bcast;
 static ibcast_function* real_ibcast;
 static alltoall_function *real_alltoall, *real_allgather;
 static allgatherv_function* real_allgatherv;
-static sendrecv_function* real_sendrecv;
 static gather_function* real_gather;
 static rank_function* real_rank;
 
@@ -78,16 +78,6 @@ static int hostile_allgatherv(const void* out, int out_count, MPI_Datatype out_t
     static int seen;
     flip_for_another_node((unsigned char*)in + places[0], counts[0], &seen, 2);
     return real_allgatherv(out, out_count, out_type, in, counts, places, in_type, comm);
-}
-
-/* By doubling, there is one of them in an operation; by halves, two, of half the bytes. */
-static int hostile_sendrecv(const void* out, int out_count, MPI_Datatype out_type, int to, int out_tag, void* in,
-                            int in_count, MPI_Datatype in_type, int from, int in_tag, MPI_Comm comm,
-                            MPI_Status* status) {
-    static int small, halves;
-    if (out_count < 10000) flip_for_another_node(out, out_count, &small, 2);
-    if (out_count >= 10000) flip_for_another_node(out, out_count, &halves, 4);
-    return real_sendrecv(out, out_count, out_type, to, out_tag, in, in_count, in_type, from, in_tag, comm, status);
 }
 
 static int send_record(const struct record* record, MPI_Datatype type, int to, int tag, MPI_Comm comm) {
@@ -163,7 +153,7 @@ static int hostile_ibcast(void* at, int count, MPI_Datatype type, int root, MPI_
     static int pieces;
     int rank;
     real_rank(MPI_COMM_WORLD, &rank);
-    if (rank == 0 && is("flip for another node") && pieces++ % (2 * PIECES) == 1) ((unsigned char*)at)[20] ^= 1;
+    if (rank == 0 && is("flip for another node") && pieces++ % (2 * OF_BROADCAST) == 1) ((unsigned char*)at)[20] ^= 1;
     return real_ibcast(at, count, type, root, comm, request);
 }
 
@@ -228,10 +218,13 @@ static int hostile_rest(const void* at, int count, MPI_Datatype type, int to, in
 
 static int hostile_isend(const void* at, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
                          MPI_Request* request) {
-    static int exchanged;
+    static int exchanged, pieces;
     int rank;
     real_rank(MPI_COMM_WORLD, &rank);
     if (to == 2) flip_for_another_node(at, count, &exchanged, 2);
+    if (rank == 0 && to == 2 && count == PIECE + SEALED && is("flip for another node")) {
+        if (pieces++ % (2 * OF_ALLREDUCE) == 1) ((unsigned char*)at)[20] ^= 1;
+    }
     if (rank != 0 || to != 1) return real_isend(at, count, type, to, tag, comm, request);
     if (comm != MPI_COMM_WORLD) {
         return tag % 2 != 0 ? hostile_rest(at, count, type, to, tag, comm, request)
@@ -284,10 +277,6 @@ void* cryptmpi_below(const char* name, void* (*lookup)(const char*)) {
     if (strcmp(name, "PMPI_Allgatherv") == 0) {
         real_allgatherv = (allgatherv_function*)lookup(name);
         return (void*)hostile_allgatherv;
-    }
-    if (strcmp(name, "PMPI_Sendrecv") == 0) {
-        real_sendrecv = (sendrecv_function*)lookup(name);
-        return (void*)hostile_sendrecv;
     }
     if (strcmp(name, "PMPI_Ibcast") == 0) {
         real_ibcast = (ibcast_function*)lookup(name);

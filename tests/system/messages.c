@@ -790,7 +790,7 @@ static long long value_over(int first, int last, int i, int ordered) {
     return all;
 }
 
-enum { GAP = -77, MOST_PLACES = 3 * 24001, MOST_RANKS = 16 };
+enum { GAP = -77, MOST_PLACES = 3 * 45001, MOST_RANKS = 16 };
 
 /* Elements of one value; or of two with a gap between them. */
 static int place_of(int i, int gaps) {
@@ -900,7 +900,7 @@ static void reduce_all_ways(const struct reduced* how, int count) {
 
 /* Reductions of few and many bytes, whose halves are not equal, and of fewer elements than ranks. */
 static void reductions(void) {
-    static const int counts[] = {0, 1, 2, 5, 1001, 4097, 9001, 24001};
+    static const int counts[] = {0, 1, 2, 5, 1001, 4097, 9001, 45001};
     struct reduced ways[] = {{"added up", 0, 0, MPI_LONG_LONG, MPI_SUM},
                              {"one after the other", 0, 1, MPI_LONG_LONG, MPI_OP_NULL},
                              {"added up, with gaps", 1, 0, MPI_DATATYPE_NULL, MPI_OP_NULL},
@@ -931,7 +931,7 @@ static void reductions(void) {
 
 /* From each root; around the sizes at which a broadcast goes in pieces, and at which a node shares it otherwise. */
 static void broadcasts(void) {
-    static const int sizes[] = {0, 1, 32767, 32768, 32769, 262145, 524288, 524289, 3000001};
+    static const int sizes[] = {0, 1, 32767, 32768, 32769, 122881, 122882, 262145, 262146, 3000001};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         for (int root = 0; root < ranks; root++) {
             begin(sizes[i]);

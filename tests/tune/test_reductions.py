@@ -1,4 +1,4 @@
-"""The costs of reductions come from the fitted model, and choose as the library does (tests/unit/engine/reductions_test.cpp)."""
+"""The costs of reductions come from the fitted model, and choose as the library does (tests/unit/engine/collectives_test.cpp)."""
 
 import sys
 from pathlib import Path
@@ -44,7 +44,7 @@ def test_costs_stay_within_what_a_profile_may_have():
 
 def test_ways_by_size_end_with_that_of_the_largest():
     found = reductions.ways(ReductionCosts(), 2)
-    assert found == [(128 * KB, "doubling"), (None, "halves")]
+    assert found == [(256 * KB, "doubling"), (None, "halves")]
     assert reductions.ways(ONLY_MESSAGES, 64) == [(None, "doubling")]
 
 

@@ -141,13 +141,14 @@ TEST(Profile, OutOfBoundsIsNone) {
 }
 
 TEST(Profile, SaysWhatReductionsCost) {
-    EXPECT_EQ(read_profile(good().dump())->reductions, ReductionCosts()) << "those of before say nothing of it";
+    // Those of before do not say it. Pieces are as the segments of messages of 1 MB.
+    EXPECT_EQ(read_profile(good().dump())->collectives, (CollectivePlan{{}, 512 * kKB}));
     const Json costs = {{"message_ns", 7}, {"kib_ns", 8}, {"combine_kib_ns", 0}};
     Json json = good();
     json["reductions"] = costs;
-    EXPECT_EQ(read_profile(json.dump())->reductions, (ReductionCosts{7, 8, 0}));
-    for (const auto& [key, most] :
-         {std::pair("message_ns", 100'000'000), std::pair("kib_ns", 1'000'000), std::pair("combine_kib_ns", 1'000'000)}) {
+    EXPECT_EQ(read_profile(json.dump())->collectives, (CollectivePlan{{7, 8, 0}, 512 * kKB}));
+    for (const auto& [key, most] : {std::pair("message_ns", 100'000'000), std::pair("kib_ns", 1'000'000),
+                                    std::pair("combine_kib_ns", 1'000'000)}) {
         Json changed = costs;
         changed[key] = most;
         EXPECT_EQ(wrong_with("/reductions", changed), "") << key;

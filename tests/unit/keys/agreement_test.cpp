@@ -616,7 +616,7 @@ Bytes bytes_of(const std::string& text) {
     return {text.begin(), text.end()};
 }
 
-constexpr std::size_t kSpread = 32 + 12;  // the drawn secret and the terms
+constexpr std::size_t kSpread = 32 + 16;  // the drawn secret and the terms
 
 /// Expand(drawn secret, label | transcript, 32). `spread`: drawn secret and terms.
 Bytes derive(const std::string& label, const Bytes& spread, const Identity& self, const Bytes& table) {

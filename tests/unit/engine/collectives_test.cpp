@@ -1,5 +1,5 @@
 // The algorithm of a reduction is the one with the least cost, and costs of any size are compared without overflow.
-#include "engine/reductions.hpp"
+#include "engine/collectives.hpp"
 
 #include <gtest/gtest.h>
 

@@ -14,11 +14,20 @@ struct ReductionCosts {
     static constexpr std::uint32_t kMostOfMessage = 100'000'000;  // a network that takes longer is none
     static constexpr std::uint32_t kMostOfKib = 1'000'000;
 
-    std::uint32_t message_ns = 8000;     // beside its bytes
-    std::uint32_t kib_ns = 500;          // 1,024 bytes: sealed, sent, opened
-    std::uint32_t combine_kib_ns = 100;  // 1,024 bytes of the result of an operation on two vectors
+    std::uint32_t message_ns = 8000;    // beside its bytes
+    std::uint32_t kib_ns = 500;         // 1,024 bytes: sealed, sent, opened
+    std::uint32_t combine_kib_ns = 50;  // 1,024 bytes of the result of an operation on two vectors
 
     bool operator==(const ReductionCosts&) const = default;
+};
+
+/// What all ranks of a job have to go by: which messages Bcast and reductions are made of.
+struct CollectivePlan {
+    ReductionCosts costs;
+    // Bytes. What is longer than two goes in pieces, so that one is sealed or opened while another travels.
+    std::uint32_t piece = 128U << 10;
+
+    bool operator==(const CollectivePlan&) const = default;
 };
 
 /// How Allreduce goes among nodes, by one rank of each.
