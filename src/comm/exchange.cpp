@@ -24,22 +24,21 @@ public:
           sealing_(sealing),
           voids_(voids),
           at_once_(std::min(call.communicator.size() - 1, kMostAtOnce)),
+          together_(call.layer.ways().workers.threads()),
           requests_(2 * static_cast<std::size_t>(at_once_), MPI_REQUEST_NULL),
           travelling_(requests_.size()) {}
 
     int run() {
         for (int i = 0; i < at_once_; ++i) begin_receive(i);
-        for (int i = 0; i < at_once_; ++i) begin_send(at_once_ + i);
+        std::vector<int> free(static_cast<std::size_t>(at_once_));
+        std::iota(free.begin(), free.end(), at_once_);
+        begin_sends(free);
         for (;;) {
-            int done = MPI_UNDEFINED;
-            told(call_.layer.mpi.Waitany(2 * at_once_, requests_.data(), &done, MPI_STATUS_IGNORE));
-            if (done == MPI_UNDEFINED) return code_;
-            if (done < at_once_) {
-                end_receive(done);
-                begin_receive(done);
-            } else {
-                begin_send(done);
-            }
+            const std::vector<int> done = wait_for_some();
+            if (done.empty()) return code_;
+            const auto sends = std::find_if(done.begin(), done.end(), [&](int at) { return at >= at_once_; });
+            end_receives({done.begin(), sends});
+            begin_sends({sends, done.end()});
         }
     }
 
@@ -65,37 +64,75 @@ private:
         }
     }
 
-    void end_receive(int at) {
-        const Travelling& one = travelling_[static_cast<std::size_t>(at)];
-        const UserBuffer& block = *of(in_, one.peer);
-        if (sealed(one.peer)) {
-            code_ = first_of(code_, open_block_from(call_, one.peer, one.memory.data(), block));
-        } else if (one.memory.data() != nullptr) {
-            code_ = first_of(code_, block.unpack(one.memory.data(), block.size()));
+    /// Places of those that are done, receives first, as many as the threads work on together; none: all are.
+    std::vector<int> wait_for_some() {
+        std::vector<int> done;
+        int at = MPI_UNDEFINED;
+        told(call_.layer.mpi.Waitany(2 * at_once_, requests_.data(), &at, MPI_STATUS_IGNORE));
+        for (int any = 1; any != 0 && at != MPI_UNDEFINED;) {
+            done.push_back(at);
+            if (done.size() == together_) break;
+            told(call_.layer.mpi.Testany(2 * at_once_, requests_.data(), &at, &any, MPI_STATUS_IGNORE));
+        }
+        std::sort(done.begin(), done.end());
+        return done;
+    }
+
+    void end_receives(const std::vector<int>& places) {
+        std::vector<Block> came;
+        for (const int at : places) {
+            const Travelling& one = travelling_[static_cast<std::size_t>(at)];
+            const UserBuffer& block = *of(in_, one.peer);
+            if (sealed(one.peer)) {
+                came.push_back({one.peer, one.memory.data(), &block});
+            } else if (one.memory.data() != nullptr) {
+                code_ = first_of(code_, block.unpack(one.memory.data(), block.size()));
+            }
+        }
+        code_ = first_of(code_, open_blocks_from(call_, came));
+        for (const int at : places) begin_receive(at);
+    }
+
+    /// As many at a time as the threads seal together: those before them are on their way meanwhile.
+    void begin_sends(const std::vector<int>& places) {
+        for (std::size_t first = 0; first < places.size(); first += together_) {
+            const std::size_t last = std::min(first + together_, places.size());
+            std::vector<int> filled;
+            std::vector<Block> to_seal;
+            for (std::size_t i = first; i < last; ++i) {
+                if (fill(places[i], to_seal)) filled.push_back(places[i]);
+            }
+            code_ = first_of(code_, seal_blocks_for(call_, to_seal));
+            for (const int at : filled) send(at);
         }
     }
 
-    void begin_send(int at) {
+    /// The next block for another rank gets its place, and what is not to be sealed its bytes; false: there is none.
+    bool fill(int at, std::vector<Block>& to_seal) {
         for (int to = 0; (to = next(sent_, 1)) != kNobody;) {
             const UserBuffer* const block = of(out_, to);
             if (block == nullptr || block->size() == 0) continue;
-            Travelling& one = prepare(at, to, *block);
-            const std::uint8_t* from = one.memory.data();
+            std::uint8_t* const wire = prepare(at, to, *block).memory.data();
             if (voids_) {
-                void_block(one.memory.data(), block->size());
+                void_block(wire, block->size());
             } else if (sealed(to)) {
-                code_ = first_of(code_, seal_block_for(call_, to, *block, one.memory.data()));
-            } else if (from != nullptr) {
-                code_ = first_of(code_, block->pack(one.memory.data()));
-            } else {
-                from = block->contiguous();
+                to_seal.push_back({to, wire, block});
+            } else if (wire != nullptr) {
+                code_ = first_of(code_, block->pack(wire));
             }
-            const ByteCount bytes(call_.layer.mpi, size_of(*block, to));
-            const auto address = call_.communicator.address(call_.layer.mpi, to);
-            told(call_.layer.mpi.Isend(from, bytes.count(), bytes.type(), address.rank, address.tag, address.comm,
-                                       &request(at)));
-            return;
+            return true;
         }
+        return false;
+    }
+
+    void send(int at) {
+        const Travelling& one = travelling_[static_cast<std::size_t>(at)];
+        const UserBuffer& block = *of(out_, one.peer);
+        const std::uint8_t* const from = one.memory.data() != nullptr ? one.memory.data() : block.contiguous();
+        const ByteCount bytes(call_.layer.mpi, size_of(block, one.peer));
+        const auto address = call_.communicator.address(call_.layer.mpi, one.peer);
+        told(call_.layer.mpi.Isend(from, bytes.count(), bytes.type(), address.rank, address.tag, address.comm,
+                                   &request(at)));
     }
 
     static constexpr int kNobody = -1;
@@ -131,6 +168,7 @@ private:
     Sealing sealing_;
     bool voids_;
     int at_once_;
+    std::size_t together_;
     int sent_ = 0;
     int received_ = 0;
     std::vector<MPI_Request> requests_;  // receives, then sends
