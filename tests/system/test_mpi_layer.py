@@ -281,13 +281,13 @@ def test_error_handlers_that_throw(mpi, build, nodes, tmp_path):
     assert ended(mpi, done, "throws: 6 6 3 3"), done.output
 
 
-@pytest.mark.parametrize("ranks", [3, 5, 6, 7])
-@pytest.mark.parametrize("name", ["mpich-5.0.2-ofi", "openmpi-4.1.4", "mpich-5.0.2-abi"])
-def test_many_leaders(name, ranks, build, nodes, tmp_path):
+@pytest.mark.parametrize("ranks, settings", [(3, {}), (5, {}), (6, {}), (7, {}), (4, WORKERS)], ids=["3", "5", "6", "7", "4 with workers"])
+@ONE_OF_EACH_ABI
+def test_many_leaders(name, ranks, settings, build, nodes, tmp_path):
     """Scope "all" makes each rank the leader of a node of its own."""
     mpi = stacks.stack(name)
     program = build(mpi, REPOSITORY / "tests" / "system" / "messages.c")
-    done = run(mpi, nodes, sealing_of(tmp_path, nodes, scope="all"), [str(program), *COLLECTIVE], ranks, timeout=120)
+    done = run(mpi, nodes, sealing_of(tmp_path, nodes, scope="all", **settings), [str(program), *COLLECTIVE], ranks, timeout=120)
     assert ended(mpi, done, "cases right"), done.output
     assert f"messages: {len(COLLECTIVE)} cases right" in done.output and not error_lines(done.output), done.output
 
