@@ -134,7 +134,8 @@ def test_reductions_go_as_rank_0s_profile_says(tuned, nodes, tmp_path, build):
     """By costs of which one allows few messages only, and the other little adding up: whatever the other rank's profile says."""
     path, _ = tuned
     content, counted = json.loads(path.read_text()), {}
-    costs = {"messages": {"message_ns": 10 ** 8, "kib_ns": 0, "combine_kib_ns": 0}, "adding up": {"message_ns": 0, "kib_ns": 0, "combine_kib_ns": 1000}}
+    costs = {"messages": {"message_ns": 10 ** 8, "kib_ns": 0, "combine_kib_ns": 0},
+             "adding up": {"message_ns": 0, "kib_ns": 0, "combine_kib_ns": 1000}}
     for dear in (("messages", "messages"), ("adding up", "adding up"), ("messages", "adding up"), ("adding up", "messages")):
         for rank, what in enumerate(dear):
             (tmp_path / f"profile-{rank}.json").write_text(json.dumps({**content, "reductions": costs[what]}))
