@@ -1,6 +1,7 @@
-// Which algorithm adds up the vectors of a number of nodes the soonest, by what its messages cost (Thakur, Rabenseifner
-// and Gropp 2005). Who computes it decides for himself which messages to send and to expect, so all ranks of a job have
-// to come to the same: whole numbers, and the same costs everywhere (keys::Terms).
+// How collective operations go between nodes: in pieces of which size, and which algorithm adds up vectors the soonest,
+// by what its messages cost (Thakur, Rabenseifner and Gropp 2005). Who computes it decides for himself which messages
+// to send and to expect, so all ranks of a job have to come to the same: whole numbers, and the same costs everywhere
+// (keys::Terms).
 #pragma once
 
 #include <algorithm>
