@@ -9,9 +9,10 @@ COUNT   ?=
 RANKS   ?=
 STEP    ?=
 SUITE   ?=
+FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := build
-.PHONY: deps build demo test conformance torture bench bench-quick bench-instructions bench-nanoseconds study deps-study lint format asan tsan install mpis
+.PHONY: deps build demo test conformance torture bench bench-quick bench-instructions bench-nanoseconds study deps-study lint lint-changed format unit-debug unit-asan fuzz asan tsan install mpis
 
 deps:
 	@scripts/install-packages build test model bench lint
@@ -91,9 +92,28 @@ lint: build
 	@run-clang-tidy-14 -quiet -p build/tidy >build/clang-tidy.log 2>&1 || { cat build/clang-tidy.log; exit 1; }
 	@echo "lint: $(words $(SOURCES) $(PYTHONS)) files, nothing found"
 
+# Of the files that the commits of the last four hours and the working tree changed.
+lint-changed: build
+	@scripts/install-packages lint
+	@scripts/lint-changed
+
 format:
 	@scripts/install-packages lint
 	@clang-format-14 -i $(SOURCES)
+
+# The unit tests of a debug build, which notes every nonce and dies of one that comes twice; and with ASan and UBSan.
+unit-debug unit-asan:
+	@scripts/install-packages build test
+	@cmake --preset $(@:unit-%=%) --log-level=WARNING
+	@cmake --build --preset $(@:unit-%=%) --target unit_tests
+	@ctest --preset $(@:unit-%=%) --label-regex unit --parallel 2
+
+# Each fuzzer for so long, from its kept corpus.
+fuzz:
+	@scripts/install-packages build test fuzz
+	@cmake --preset fuzz -DCRYPTMPI_FUZZ_SECONDS=$(FUZZ_SECONDS) --log-level=WARNING
+	@cmake --build --preset fuzz --target fuzzers
+	@ctest --preset fuzz --parallel 2
 
 # The unit tests; every case of the socket suite sealed by a library built with the sanitizer; and messages of every kind and size, attacks
 # on them, and every sealed procedure, under the MPI layer of an MPI of each ABI. (TSan: several threads, and Open MPI only: PyPI's MPICH
