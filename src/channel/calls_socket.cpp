@@ -52,7 +52,7 @@ int check_road(int fd, const Entry& entry, const sockaddr* to, socklen_t size) {
     std::string why;
     if (!peer || Policy::on_this_node(*peer)) return 0;
     if (process.policy().decide(*peer, why) == Verdict::plaintext) {
-        process.count_unsealed(why + " (UDP)");
+        process.count_unsealed(why + " (UDP)", true);
         return 0;
     }
     process.refuse_road(
@@ -113,7 +113,7 @@ int connect_stream(Process& process, int fd, Entry& entry, const sockaddr* addre
         return status;
     }
     if (verdict == Verdict::native) process.count_native();
-    if (verdict == Verdict::plaintext) process.count_unsealed(why);
+    if (verdict == Verdict::plaintext) process.count_unsealed(why, true);
     if (verdict != Verdict::seal) {
         entry.kind.store(Kind::native);
     } else if (begin(process, entry, Role::initiator, *peer, on_its_way) != 0) {
@@ -136,7 +136,7 @@ int accepted(int fd) {
             process.count_native();
             return fd;
         case Verdict::plaintext:
-            process.count_unsealed(why);
+            process.count_unsealed(why, true);
             return fd;
         case Verdict::seal:
             break;

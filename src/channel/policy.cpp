@@ -79,14 +79,14 @@ bool Address::loopback() const {
            bytes[15] <= 1;  // ::1, and :: which means it
 }
 
-std::string Address::text() const {
+std::string Address::host() const {
     char buffer[INET6_ADDRSTRLEN] = {};
-    if (is_mapped(bytes)) {
-        inet_ntop(AF_INET, bytes + 12, buffer, sizeof buffer);
-        return std::string(buffer) + ":" + std::to_string(port);
-    }
-    inet_ntop(AF_INET6, bytes, buffer, sizeof buffer);
-    return "[" + std::string(buffer) + "]:" + std::to_string(port);
+    if (is_mapped(bytes)) return inet_ntop(AF_INET, bytes + 12, buffer, sizeof buffer);
+    return std::string("[") + inet_ntop(AF_INET6, bytes, buffer, sizeof buffer) + "]";
+}
+
+std::string Address::text() const {
+    return host() + ":" + std::to_string(port);
 }
 
 Policy::Policy(const config::Settings& settings, const config::Environment& environment) : settings_(settings) {
@@ -119,7 +119,7 @@ Verdict Policy::decide(const Address& peer, std::string& why) const {
     const bool inside = on_this_node(peer);
     if (inside && settings_.scope == config::Scope::between_nodes) return Verdict::native;
     if (settings_.plaintext_allowed(peer.bytes, peer.port)) {
-        why = "plaintext_peers allows " + peer.text();
+        why = "plaintext_peers allows " + peer.host();
         return Verdict::plaintext;
     }
     const bool launcher = inside && std::any_of(launcher_.begin(), launcher_.end(), [&](const Address& known) {

@@ -23,6 +23,7 @@ struct Address {
     static std::optional<Address> peer_of(int fd);
 
     bool loopback() const;
+    std::string host() const;  // "10.0.0.2", "[fd00::2]"
     std::string text() const;  // "10.0.0.2:4242", "[fd00::2]:4242"
 };
 

@@ -16,6 +16,7 @@
 
 #include "channel/connection.hpp"
 #include "channel/epoll.hpp"
+#include "channel/mpi_witness.hpp"
 #include "channel/real.hpp"
 #include "config/other_process.hpp"
 #include "engine/node_ranks.hpp"
@@ -105,6 +106,7 @@ Process::Process() : pid_(getpid()) {
     part_.role = identity_.role;
     part_.rank = identity_.rank.value_or(-1);
     part_.ranks = identity_.ranks.value_or(-1);
+    part_.group = identity_.group;
     part_.program = program_name();
     part_.suite = aead::name(settings_.suite);
     part_.scope = settings_.scope == config::Scope::all ? "all" : "between-nodes";
@@ -168,6 +170,7 @@ void Process::complain(const std::string& line) {
     const int saved = errno;
     // One write, so that lines of many ranks do not mix; nothing can be done where stderr is gone.
     if (real::write(STDERR_FILENO, whole.data(), whole.size()) < 0) errno = saved;
+    report_early();
     errno = saved;
 }
 
@@ -193,11 +196,17 @@ void Process::count_native() {
     ++part_.native_connections;
 }
 
-void Process::count_unsealed(const std::string& why) {
-    const std::lock_guard guard(report_lock_);
-    auto& unsealed = unsealed_[why];
-    unsealed.reason = why;
-    ++unsealed.connections;
+void Process::count_unsealed(const std::string& why, bool allowed) {
+    bool first = false;
+    {
+        const std::lock_guard guard(report_lock_);
+        auto& unsealed = unsealed_[why];
+        first = unsealed.connections == 0;
+        unsealed.reason = why;
+        unsealed.allowed = allowed;
+        ++unsealed.connections;
+    }
+    if (first) report_early();
 }
 
 void Process::count_sealed() {
@@ -211,8 +220,11 @@ void Process::count_refused_handshake() {
 }
 
 void Process::count_failed_open() {
-    const std::lock_guard guard(report_lock_);
-    ++part_.failed_opens;
+    {
+        const std::lock_guard guard(report_lock_);
+        ++part_.failed_opens;
+    }
+    report_early();
 }
 
 void Process::add(const seal::StreamCounters& sent, const seal::StreamCounters& received) {
@@ -306,7 +318,9 @@ void Process::adopt_inherited() {
             return;
         }
         std::string why;
-        if (policy_->decide(*peer, why) == Verdict::seal) table_.add(fd, Kind::foreign);
+        const Verdict verdict = policy_->decide(*peer, why);
+        if (verdict == Verdict::seal) table_.add(fd, Kind::foreign);
+        if (verdict == Verdict::plaintext) count_unsealed(why, true);
     });
     // posix_spawn counted us as a holder of everything that we might have got.
     for (auto at = given.find(':'); at != std::string::npos && arena_.fd() >= 0; at = given.find(':', at + 1)) {
@@ -317,7 +331,10 @@ void Process::adopt_inherited() {
 }
 
 pid_t Process::fork() {
+    // Asked here, where no other thread has gone with a lock of the loader's.
+    const bool mpi = mpi_before_fork_ || (identity_.rank && mpi_was_initialized());
     const auto pause = courier_.pause();
+    writing_lock_.lock();
     local_lock_.lock();
     report_lock_.lock();
     table_.lock();
@@ -327,7 +344,11 @@ pid_t Process::fork() {
     table_.unlock();
     report_lock_.unlock();
     local_lock_.unlock();
-    if (pid == 0) become_child();
+    writing_lock_.unlock();
+    if (pid == 0) {
+        mpi_before_fork_ = mpi;
+        become_child();
+    }
     return pid;
 }
 
@@ -373,18 +394,52 @@ void Process::finish(bool in_order) {
             entry->kind.store(Kind::ended);
         }
     }
+    write_part(true);
+}
+
+Result<keys::ReportKey> Process::report_key() const {
+    if (local_ready_.load(std::memory_order_acquire)) return keys::ReportKey::derive(*local_.crypto.kex, *job_key_);
+    // It never came to a handshake.
+    auto kex = aead::load_kex(settings_.module_folder);
+    if (!kex) return tl::unexpected<Error>(kex.error());
+    auto job_key = keys::read_job_key(settings_.key_file);
+    if (!job_key) return tl::unexpected<Error>(job_key.error());
+    return keys::ReportKey::derive(*kex->api->kex, **job_key);
+}
+
+void Process::report_early() {
+    // In a child of vfork it is the parent's part. Before the settings are read there is none.
+    if (policy_ != nullptr && !finished_.load()) write_part(false);
+}
+
+void Process::write_part(bool ended) {
     if (settings_.report_file.empty()) return;
+    // One at a time, and the last one stays. What goes wrong with an early one would come back here.
+    std::unique_lock writing(writing_lock_, std::defer_lock);
+    if (ended) {
+        writing.lock();
+    } else if (!writing.try_lock()) {
+        return;
+    }
+    const bool mpi = ended && settings_.enabled && identity_.rank && !mpi_before_fork_ && mpi_was_initialized();
     report::Part part;
     {
         const std::lock_guard guard(report_lock_);
-        // The shells and tools of a job that never spoke to anybody are not worth a page each.
+        // The shells and tools of a job that never spoke to anybody are not worth a page each, also not those that a
+        // launcher started in a rank's place.
         const bool spoke = part_.sealed_connections + part_.native_connections + part_.refused_handshakes > 0;
-        if (part_.role == "process" && !spoke && unsealed_.empty() && part_.errors.empty()) return;
+        const bool idle = part_.role == "process" || (part_.role == "rank" && !mpi);
+        if (idle && !spoke && unsealed_.empty() && part_.errors.empty() && part_.refused_roads.empty()) return;
         part = part_;
+        part.mpi_initialized = mpi;
+        part.ended = ended;
         part.records_by_workers = records_by_workers_.load();
         for (const auto& [reason, unsealed] : unsealed_) part.not_sealed.push_back(unsealed);
     }
-    if (auto written = report::write_part(settings_.report_file, part); !written) complain(written.error().line);
+    auto key = report_key();
+    if (!key) return complain("no part of the report: " + key.error().line);
+    const auto sign = [&](std::string_view text) { return key->sign(text); };
+    if (auto written = report::write_part(settings_.report_file, part, sign); !written) complain(written.error().line);
 }
 
 }  // namespace cryptmpi::channel

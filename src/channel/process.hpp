@@ -18,6 +18,7 @@
 #include "config/settings.hpp"
 #include "engine/workers.hpp"
 #include "keys/handshake.hpp"
+#include "keys/report_key.hpp"
 #include "report/part.hpp"
 
 namespace cryptmpi::channel {
@@ -62,7 +63,8 @@ public:
     void refuse_road(const std::string& road, const std::string& line);
 
     void count_native();
-    void count_unsealed(const std::string& why);
+    /// `allowed`: a setting of the user's says that it may be.
+    void count_unsealed(const std::string& why, bool allowed);
     void count_sealed();
     void count_refused_handshake();
     void count_failed_open();
@@ -94,6 +96,10 @@ private:
     Process();
     void adopt_inherited();
     void become_child();
+    /// What nobody may miss in the job's report, should this process be killed: the part as it is by now.
+    void report_early();
+    void write_part(bool ended);
+    Result<keys::ReportKey> report_key() const;
     engine::Workers::Settings workers() const;
     template <class Work>
     auto counted(const Work& work) {
@@ -129,6 +135,8 @@ private:
     report::Part part_;
     std::map<std::string, report::Unsealed> unsealed_;
     std::map<std::string, bool> said_;
+    bool mpi_before_fork_ = false;  // in a forked child: its parent had initialised MPI
+    std::mutex writing_lock_;       // one part at a time
     std::atomic<bool> ending_{false};
     std::atomic<bool> finished_{false};
     bool roads_checked_ = false;

@@ -67,7 +67,8 @@ Layer::Layer()
     part_.role = identity_.role;
     part_.program = program_name();
     part_.suite = aead::name(settings_.suite);
-    for (const std::string& procedure : settings_.allow) part_.not_sealed.push_back({"allow: " + procedure, 0, 0});
+    for (const std::string& procedure : settings_.allow)
+        part_.not_sealed.push_back({"allow: " + procedure, 0, 0, true});
     part_.scope = settings_.scope == config::Scope::all ? "all" : "between-nodes";
 }
 
@@ -128,6 +129,9 @@ Result<void> Layer::load_keys() {
     local_.crypto = {module->api->aead, kex->api->kex, settings_.suite};
     local_.hello_aead = kex->api->aead;
     local_.job_key = job_key_.get();
+    auto report_key = keys::ReportKey::derive(*local_.crypto.kex, *job_key_);
+    if (!report_key) return tl::unexpected(report_key.error());
+    report_key_ = std::move(*report_key);
     local_.check_addresses = false;  // MPI's ranks have none
     part_.module = std::string(module->api->name) + " " + module->api->version;
     return {};
@@ -179,6 +183,8 @@ void Layer::begin(int thread_level) {
     name_ = "rank " + std::to_string(world_rank_) + " on " + host_name();
     part_.rank = world_rank_;
     part_.ranks = world_size_;
+    part_.group = identity_.group;
+    part_.mpi_initialized = true;
     if (auto done = load_keys(); !done) end_job(done.error().line);
     const std::string about_profile = load_profile(settings_, mpi, *local_.crypto.kex, part_, tuned_);
     // Once a job: the report has it for each process.
@@ -248,12 +254,14 @@ void Layer::report() {
         communicator->free_own_traffic(mpi);
     }
     if (settings_.report_file.empty()) return;
-    if (auto done = report::write_part(settings_.report_file, part_); !done) complain(done.error().line);
+    const auto sign = [&](std::string_view text) { return report_key_.sign(text); };
+    if (auto done = report::write_part(settings_.report_file, part_, sign); !done) complain(done.error().line);
 }
 
 void Layer::end() {
     begun_ = false;
     ended_ = true;
+    report_key_ = {};
     communicators_.clear();
     last_ = nullptr;
     last_handle_ = MPI_COMM_NULL;

@@ -29,6 +29,7 @@
 #include "engine/buffer_pool.hpp"
 #include "engine/workers.hpp"
 #include "keys/handshake.hpp"
+#include "keys/report_key.hpp"
 #include "native.hpp"
 #include "report/part.hpp"
 
@@ -178,6 +179,7 @@ private:
     std::set<std::string> refused_;
     std::unique_ptr<keys::JobKey> job_key_;
     keys::Local local_;
+    keys::ReportKey report_key_;                         // of the job key, which is gone when the report is written
     std::unique_ptr<Secret<seal::kSecretSize>> secret_;  // while the job has one
     int world_rank_ = 0;
     int world_size_ = 1;

@@ -125,6 +125,14 @@ Result<void> check_key_and_module(const config::Settings& settings) {
     return {};
 }
 
+Result<keys::ReportKey> report_key(const config::Settings& settings) {
+    auto kex = aead::load_kex(settings.module_folder.string());
+    if (!kex) return tl::unexpected<Error>(kex.error());
+    auto key = keys::read_job_key(settings.key_file);
+    if (!key) return tl::unexpected<Error>(key.error());
+    return keys::ReportKey::derive(*kex->api->kex, **key);
+}
+
 Result<void> check_allow(const config::Settings& settings, const std::optional<MpiLibrary>& library) {
     return interpose::check_allow(settings, [&](const std::string& name) {
         if (!library) return true;

@@ -9,6 +9,7 @@
 #include "command/launchers.hpp"
 #include "command/layer_choice.hpp"
 #include "config/settings.hpp"
+#include "keys/report_key.hpp"
 
 namespace CLI {
 class App;
@@ -43,6 +44,9 @@ std::filesystem::path agent_file(const config::Settings& settings);
 Result<void> check_library(const config::Settings& settings, config::Layer layer);
 /// The key file, and the module if one is named. Error: one line.
 Result<void> check_key_and_module(const config::Settings& settings);
+
+/// What a job's report is signed with. Errors: the key file's.
+Result<keys::ReportKey> report_key(const config::Settings& settings);
 
 /// The setting allow names nothing that is not refused. Error: one line. Of a program whose MPI is not known only names
 /// that every MPI has can be judged; the layer judges the others at its start.

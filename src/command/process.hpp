@@ -11,8 +11,9 @@
 
 namespace cryptmpi::command {
 
-/// Exit statuses of exec and run, as env(1), timeout(1) and the shells have them.
-inline constexpr int kRefused = 125;        // our own refusal: settings, key, a program that cannot be covered, usage
+/// Exit statuses of exec and run, as env(1), timeout(1) and the shells have them, which leave this one free:
+inline constexpr int kNotSealed = 123;  // run, report --check: the job ended well, but its report's verdict is not good
+inline constexpr int kRefused = 125;    // our own refusal: settings, key, a program that cannot be covered, usage
 inline constexpr int kNotExecutable = 126;  // the program is there but cannot be run
 inline constexpr int kNotFound = 127;
 

@@ -1,9 +1,8 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <memory>
 
+#include "command/job.hpp"
 #include "command/process.hpp"
 #include "command/subcommands.hpp"
 #include "report/part.hpp"
@@ -14,21 +13,32 @@ namespace {
 struct Options {
     std::string file;
     bool json = false;
+    bool check = false;
+    bool allow_exceptions = false;
 };
 
-Result<std::string> as_json(const std::string& file) {
-    std::ifstream merged(file, std::ios::binary);
-    if (!merged) return report::merge_parts(file);
-    return std::string{std::istreambuf_iterator<char>(merged), std::istreambuf_iterator<char>()};
+/// Without the job key a report can be shown, but not believed.
+report::Sign signing(const Options& options) {
+    const auto settings = config::load(config::process_environment());
+    auto key = settings ? report_key(*settings) : tl::unexpected<Error>(settings.error());
+    if (!key) {
+        if (options.check) complain(key.error().line, 0);
+        return {};
+    }
+    auto shared = std::make_shared<keys::ReportKey>(std::move(*key));
+    return [shared](std::string_view text) { return shared->sign(text); };
 }
 
 int show(const Options& options) {
-    // The summary is made in both cases: it tells whether the file is a report at all.
-    auto text = report::summarize(options.file);
-    if (text && options.json) text = as_json(options.file);
-    if (!text) return complain(text.error().line, 1);
-    std::fputs(text->c_str(), stdout);
-    return 0;
+    const auto sign = signing(options);
+    const auto reading = report::Reading::of(options.file, sign);
+    if (!reading) return complain(reading.error().line, options.check ? kNotSealed : 1);
+    std::fputs((options.json ? reading->json() : reading->summary()).c_str(), stdout);
+    if (!options.check) return 0;
+    const auto& verdict = reading->verdict();
+    const bool exceptions = verdict.outcome == report::Outcome::exceptions;
+    const bool good = sign && report::is_good(verdict) && (!exceptions || options.allow_exceptions);
+    return good ? 0 : kNotSealed;
 }
 
 }  // namespace
@@ -38,6 +48,10 @@ void add_report(CLI::App& app, int& status) {
     auto* sub = app.add_subcommand("report", "Show a job's report");
     sub->add_option("FILE", options->file, "The report file, as --report or report_file named it")->required();
     sub->add_flag("--json", options->json, "The whole report as JSON");
+    sub->add_flag("--check", options->check,
+                  "Exit status 0 only if the verdict is SEALED or NOTHING TO SEAL, else 123");
+    sub->add_flag("--allow-exceptions", options->allow_exceptions,
+                  "With --check: exceptions that the job's settings allowed pass, too");
     sub->callback([options, &status] { status = show(*options); });
 }
 

@@ -162,18 +162,32 @@ LayerEvidence evidence_of(const Launch& launch, const Launcher& launcher, const 
     return evidence;
 }
 
-void print_verdict(const fs::path& report_file) {
-    const auto text = report::summarize(report_file);
-    complain(text ? text->substr(0, text->find('\n')) + " Report: " + report_file.string() : text.error().line, 0);
+/// Merges the parts and says what came out, if that is not good or somebody wants to know. Returns the exit status.
+int conclude(const config::Settings& settings, const fs::path& report_file, const report::Started& started,
+             bool wanted) {
+    const int bad = started.status != 0 ? started.status : kNotSealed;
+    const auto key = report_key(settings);
+    if (!key) return complain(key.error().line, bad);
+    const auto sign = [&](std::string_view text) { return key->sign(text); };
+    if (auto finished = report::finish_job(report_file, started, sign); !finished)
+        return complain(finished.error().line, bad);
+    const auto reading = report::Reading::of(report_file, sign);
+    if (!reading) return complain(reading.error().line, bad);
+    const bool good = report::is_good(reading->verdict());
+    if (wanted || !good) complain(reading->verdict().line + " Report: " + report_file.string(), 0);
+    return good ? started.status : bad;
 }
 
-/// Makes the report's folder, and removes what an earlier job left in the way of this one's parts.
+/// Makes the report's folder, and removes what an earlier job left in the way: a verdict must not be that one's.
 Result<void> prepare_report(const fs::path& file, bool private_folder) {
+    if (file.empty()) return fail(ENOENT, "run: no place for the job's report: set HOME, or name a file with --report");
     std::error_code error;
     fs::create_directories(file.parent_path(), error);
     if (error) return fail(error.value(), "report folder " + file.parent_path().string() + ": " + error.message());
     if (private_folder) fs::permissions(file.parent_path(), fs::perms::owner_all, error);
     fs::remove_all(file.string() + ".parts", error);
+    if (auto prepared = report::prepare_parts(file); !prepared) return prepared;
+    fs::remove(file, error);
     return {};
 }
 
@@ -239,11 +253,8 @@ int run(const Options& options, const Words& program) {
     const fs::path report_file = !options.report.empty() ? fs::absolute(options.report)
                                  : report_asked          ? settings->report_file
                                                          : cache_file(environment, job);
-    if (!report_file.empty()) {
-        auto prepared = prepare_report(report_file, !report_asked);
-        if (!prepared) return refuse(prepared.error().line);
-        set_variable("CRYPTMPI_REPORT_FILE", report_file.string());
-    }
+    if (auto prepared = prepare_report(report_file, !report_asked); !prepared) return refuse(prepared.error().line);
+    set_variable("CRYPTMPI_REPORT_FILE", report_file.string());
     // Daemons on other nodes start in another folder, so relative paths must not reach them.
     if (auto given = environment("CRYPTMPI_CONFIG")) set_variable("CRYPTMPI_CONFIG", fs::absolute(*given).string());
     if (environment("CRYPTMPI_KEY_FILE")) set_variable("CRYPTMPI_KEY_FILE", settings->key_file.string());
@@ -281,12 +292,7 @@ int run(const Options& options, const Words& program) {
                  0);
     }
     const int status = supervise(line);
-    if (!report_file.empty()) {
-        auto finished = report::finish_job(report_file);
-        if (!finished && report_asked) complain(finished.error().line, 0);
-        if (finished && (report_asked || options.verbose)) print_verdict(report_file);
-    }
-    return status;
+    return conclude(*settings, report_file, {job, launch.ranks, status}, report_asked || options.verbose);
 }
 
 }  // namespace
@@ -300,15 +306,16 @@ void add_run(CLI::App& app, const Words& program, int& status) {
         "  cryptmpi run -n 4 --hosts a,b ./program input.txt\n"
         "  cryptmpi run --hosts a:2,b:2 --report job.json ./program\n"
         "  cryptmpi run -n 4 --mpi $(which mpiexec) python3 script.py\n"
-        "Exit status: the launcher's; 125 refused (settings, key, a program that cannot be covered), 126 not runnable, "
-        "127 not found.");
+        "Exit status: the launcher's if it is not 0; 123 the job ended well, but its report says neither SEALED nor "
+        "NOTHING TO SEAL, nor names only exceptions that your settings allow; 125 refused (settings, key, a program "
+        "that cannot be covered), 126 not runnable, 127 not found.");
     sub->add_option("-n,--np", options->ranks, "Number of ranks (default: the sum of the hosts' slots)")->check(some);
     sub->add_option("--hosts", options->hosts, "Nodes, a,b or a:2,b:2; filled one after the other");
     sub->add_option("--ppn", options->per_node, "Ranks on each node")->check(some);
     sub->add_option("--mpi", options->launcher, "The launcher (default: that of the program's MPI library)");
     sub->add_option("--rsh", options->rsh, "Starts commands on other nodes (default: ssh)");
     add_layer_option(*sub, options->layer);
-    sub->add_option("--report", options->report, "Write the job's report here, and its verdict to stderr");
+    sub->add_option("--report", options->report, "Write the job's report here, and its verdict to stderr in any case");
     sub->add_option("--env", options->variables, "NAME or NAME=VALUE for the ranks; may be repeated")
         ->allow_extra_args(false);
     sub->add_option("--launcher-args", options->launcher_arguments,

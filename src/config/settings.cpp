@@ -240,6 +240,19 @@ Result<void> set_allow(Settings& settings, const Given& given, const Environment
     return {};
 }
 
+Result<void> set_allow_programs(Settings& settings, const Given& given, const Environment&) {
+    auto files = read_list(given);
+    if (!files) return tl::unexpected<Error>(files.error());
+    std::vector<fs::path> programs;
+    for (const auto& file : *files) {
+        if (!file.starts_with('/'))
+            return refuse(given, as_text(file) + " is not a program's whole path; expected such as /sbin/ldconfig");
+        programs.emplace_back(file);
+    }
+    settings.allow_programs = std::move(programs);
+    return {};
+}
+
 Result<void> set_key_file(Settings& settings, const Given& given, const Environment& environment) {
     auto path = read_path(given, environment);
     if (path && path->empty()) return refuse(given, "is empty; name the key file, or leave the setting out");
@@ -255,7 +268,7 @@ Result<void> set_profile(Settings& settings, const Given& given, const Environme
     return *text == "none" ? Result<void>{} : store(read_path(given, environment), settings.profile);
 }
 
-constexpr std::array<Key, 18> kKeys = {{
+constexpr std::array<Key, 19> kKeys = {{
     {"enabled", [](Settings& s, const Given& g, const Environment&) { return store(read_bool(g), s.enabled); }},
     {"cipher", set_cipher},
     {"allow_legacy_cipher",
@@ -265,6 +278,7 @@ constexpr std::array<Key, 18> kKeys = {{
     {"layer", set_layer},
     {"threads", set_threads},
     {"allow", set_allow},
+    {"allow_programs", set_allow_programs},
     {"key_file", set_key_file},
     {"plaintext_peers",
      [](Settings& s, const Given& g, const Environment&) { return store(read_peers(g), s.plaintext_peers); }},
@@ -430,6 +444,21 @@ std::optional<int> node_ranks(const Environment& environment) {
     return tasks && node ? tasks_of_node(*tasks, *node) : std::nullopt;
 }
 
+/// Open MPI counts a job's groups from one: in a number's low half, or behind the "@" of a name.
+std::string spawned_group(const Environment& environment) {
+    const auto name_space = environment("PMIX_NAMESPACE");
+    if (!name_space) return environment("PMI_SPAWNED") ? "spawned" : "";
+    std::string group = name_space->substr(name_space->rfind('@') + 1);
+    if (name_space->find('@') == std::string::npos) {
+        std::uint32_t number = 0;
+        const char* end = name_space->data() + name_space->size();
+        const auto [stop, error] = std::from_chars(name_space->data(), end, number);
+        if (error != std::errc{} || stop != end) return "";
+        group = std::to_string(number & 0xffffU);
+    }
+    return group == "1" ? "" : group;
+}
+
 }  // namespace
 
 bool PlaintextPeer::matches(const std::uint8_t (&peer)[16], std::uint16_t peer_port) const {
@@ -552,6 +581,7 @@ Process identify(const Environment& environment) {
         if (process.rank && !process.ranks) process.ranks = number_in(environment, {"SLURM_NTASKS"});
     }
     if (process.rank) process.node_ranks = node_ranks(environment);
+    if (process.rank) process.group = spawned_group(environment);
     process.role = process.rank ? "rank" : launcher ? "launcher" : "process";
     return process;
 }

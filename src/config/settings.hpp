@@ -51,9 +51,11 @@ struct Settings {
     int threads = 0;                               // threads = "auto" (0) | 1 to 64: that seal and open, of a rank
     std::vector<std::string> allow;                // allow = ["MPI_Put", ...]: refused procedures that pass in clear
     std::string allow_where;                       // where allow was set, for lines about what it names
-    std::filesystem::path key_file;                // key_file; default: <config folder>/job.key
-    std::vector<PlaintextPeer> plaintext_peers;    // plaintext_peers = [ ... ]; in the environment comma-separated
-    std::filesystem::path report_file;             // report_file; empty: none
+    // allow_programs: files that may be started although no library can be preloaded into them
+    std::vector<std::filesystem::path> allow_programs;
+    std::filesystem::path key_file;              // key_file; default: <config folder>/job.key
+    std::vector<PlaintextPeer> plaintext_peers;  // plaintext_peers = [ ... ]; in the environment comma-separated
+    std::filesystem::path report_file;           // report_file; empty: none
     std::chrono::milliseconds handshake_timeout{
         600000};  // handshake_timeout_s: a rank that computes answers when it next enters MPI
     std::chrono::milliseconds agreement_timeout{
@@ -100,6 +102,9 @@ struct Process {
     std::string role;  // "rank", "launcher" (CRYPTMPI_INTERNAL_ROLE), "process"
     // Ranks of its node: OMPI_COMM_WORLD_LOCAL_SIZE, MPI_LOCALNRANKS, SLURM_STEP_TASKS_PER_NODE
     std::optional<int> node_ranks = {};
+    // Which of the job's groups of ranks it belongs to: empty for those that the launcher started, else those of one
+    // MPI_Comm_spawn (by PMIX_NAMESPACE), or of all of them (PMI_SPAWNED).
+    std::string group = {};
 };
 Process identify(const Environment& environment);
 

@@ -15,6 +15,8 @@
 #include <string_view>
 #include <tuple>
 
+#include "report/judging.hpp"
+
 namespace cryptmpi::report {
 namespace {
 
@@ -47,11 +49,16 @@ Json to_json(const Sizes& sizes) {
     return classes;
 }
 
+Json to_json(const Unsealed& entry) {
+    return {{"reason", entry.reason},
+            {"connections", entry.connections},
+            {"bytes", entry.bytes},
+            {"allowed", entry.allowed}};
+}
+
 Json to_json(const Part& part) {
     Json not_sealed = Json::array();
-    for (const auto& entry : part.not_sealed) {
-        not_sealed.push_back({{"reason", entry.reason}, {"connections", entry.connections}, {"bytes", entry.bytes}});
-    }
+    for (const auto& entry : part.not_sealed) not_sealed.push_back(to_json(entry));
     Json profile = {{"file", part.profile.file}, {"digest", part.profile.digest}, {"unused", part.profile.unused}};
     return {{"job_id", part.job_id},
             {"layer", part.layer},
@@ -61,6 +68,9 @@ Json to_json(const Part& part) {
             {"role", part.role},
             {"rank", part.rank},
             {"ranks", part.ranks},
+            {"group", part.group},
+            {"mpi_initialized", part.mpi_initialized},
+            {"ended", part.ended},
             {"program", part.program},
             {"suite", part.suite},
             {"module", part.module},
@@ -90,6 +100,28 @@ Json to_json(const Part& part) {
 /// Names and lines come from programs and hosts, so they may hold bytes that are not UTF-8.
 std::string to_text(const Json& json) {
     return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+constexpr const char* kSignature = "signature";
+// What is signed begins with what it is, so that a part is no report.
+constexpr std::string_view kPartKind = "part of a report\n";
+constexpr std::string_view kReportKind = "report\n";
+
+/// The text with the signature of all the rest as its last entry.
+Result<std::string> signed_text(std::string_view kind, Json json, const Sign& sign) {
+    json.erase(kSignature);
+    auto tag = sign(std::string(kind) + to_text(json));
+    if (!tag) return tl::unexpected<Error>(tag.error());
+    json[kSignature] = *tag;
+    return to_text(json);
+}
+
+/// What is verified is what was parsed, written again: nothing that a parser may overlook goes unsigned.
+bool is_signed(std::string_view kind, Json json, const Sign& sign) {
+    const std::string claimed = json.value(kSignature, "");
+    json.erase(kSignature);
+    const auto tag = sign(std::string(kind) + to_text(json));
+    return tag && *tag == claimed;
 }
 
 /// Writes beside `file` and renames, so that a reader never sees half of it.
@@ -169,7 +201,7 @@ Json nodes_of(const std::vector<Json>& parts) {
         std::uint64_t received = 0;
         for (const auto& part : parts) {
             if (part.value("node", "") != name) continue;
-            if (const int rank = part.value("rank", -1); rank >= 0) ranks.push_back(rank);
+            if (counts_as_rank(part)) ranks.push_back(part.value("rank", -1));
             sent += part.value("sealed_bytes_sent", std::uint64_t{0});
             received += part.value("sealed_bytes_received", std::uint64_t{0});
         }
@@ -201,19 +233,20 @@ Json sizes_of(const std::vector<Json>& parts, const char* key) {
 }
 
 Json not_sealed_of(const std::vector<Json>& parts) {
-    std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> sums;
+    std::map<std::string, Unsealed> sums;
     for (const auto& part : parts) {
         if (!part.contains("not_sealed")) continue;
         for (const auto& entry : part.at("not_sealed")) {
-            auto& [connections, bytes] = sums[entry.value("reason", "")];
-            connections += entry.value("connections", std::uint64_t{0});
-            bytes += entry.value("bytes", std::uint64_t{0});
+            auto& sum = sums[entry.value("reason", "")];
+            const bool first = sum.reason.empty();
+            sum.reason = entry.value("reason", "");
+            sum.connections += entry.value("connections", std::uint64_t{0});
+            sum.bytes += entry.value("bytes", std::uint64_t{0});
+            sum.allowed = entry.value("allowed", false) && (first || sum.allowed);
         }
     }
     Json list = Json::array();
-    for (const auto& [reason, sum] : sums) {
-        list.push_back({{"reason", reason}, {"connections", sum.first}, {"bytes", sum.second}});
-    }
+    for (const auto& [reason, sum] : sums) list.push_back(to_json(sum));
     return list;
 }
 
@@ -226,14 +259,13 @@ void add_what_the_layer_leaves(Json& not_sealed, const std::vector<Json>& parts)
         std::any_of(parts.begin(), parts.end(), [](const Json& part) { return part.value("role", "") == "launcher"; });
     if (ours || distinct(parts, "node").size() < 2) return;
     not_sealed.push_back(
-        {{"reason", above_mpi ? "MPI's own packets (ranks, tags, sizes) and the launcher's connections: "
-                                "the MPI layer seals the program's data"
-                              : "the launcher's own connections (cryptmpi run would have sealed them)"},
-         {"connections", std::uint64_t{0}},
-         {"bytes", std::uint64_t{0}}});
+        to_json(Unsealed{above_mpi ? "MPI's own packets (ranks, tags, sizes) and the launcher's "
+                                     "connections: the MPI layer seals the program's data"
+                                   : "the launcher's own connections (cryptmpi run would have sealed them)",
+                         0, 0, true}));
 }
 
-Json merged(std::vector<Json> parts, std::vector<std::string> problems) {
+Json merged(std::vector<Json> parts, std::vector<std::string> problems, const Started& started) {
     std::sort(parts.begin(), parts.end(), [](const Json& a, const Json& b) {
         const auto order = [](const Json& part) {
             const int rank = part.value("rank", -1);
@@ -242,21 +274,18 @@ Json merged(std::vector<Json> parts, std::vector<std::string> problems) {
         return order(a) < order(b);
     });
 
-    // A job that spawns processes has several groups of ranks, each counted from zero; the launcher's group is what is
-    // expected.
-    int ranks = -1;
-    std::set<int> reported;
     Json totals = Json::object();
     for (const char* key : kTotals) totals[key] = std::uint64_t{0};
     for (const auto& part : parts) {
-        ranks = std::max(ranks, part.value("ranks", -1));
-        if (const int rank = part.value("rank", -1); rank >= 0) reported.insert(rank);
         for (const char* key : kTotals) {
             totals[key] = totals[key].get<std::uint64_t>() + part.value(key, std::uint64_t{0});
         }
     }
+    const RankCount count = count_ranks(parts, started.ranks);
     for (const char* key : kSizes) totals[key] = sizes_of(parts, key);
-    const auto jobs = distinct(parts, "job_id");
+    auto jobs = distinct(parts, "job_id");
+    if (!started.job_id.empty() && std::find(jobs.begin(), jobs.end(), started.job_id) == jobs.end())
+        jobs.insert(jobs.begin(), started.job_id);
     if (jobs.size() > 1)
         problems.push_back("parts of " + std::to_string(jobs.size()) + " jobs share this report file: " + joined(jobs));
     const auto layers = distinct(parts, "layer");
@@ -264,7 +293,7 @@ Json merged(std::vector<Json> parts, std::vector<std::string> problems) {
         problems.push_back("the job's processes ran under different layers (" + joined(layers) +
                            "); give all the same --layer");
     }
-    const bool complete = problems.empty() && ranks > 0 && static_cast<int>(reported.size()) == ranks;
+    const bool complete = problems.empty() && count.all;
 
     Json not_sealed = not_sealed_of(parts);
     add_what_the_layer_leaves(not_sealed, parts);
@@ -275,8 +304,9 @@ Json merged(std::vector<Json> parts, std::vector<std::string> problems) {
             {"layer", joined(layers)},
             {"layer_reason", joined(distinct(parts, "layer_reason"), "; ")},
             {"nodes", nodes_of(parts)},
-            {"ranks", ranks},
-            {"ranks_reported", reported.size()},
+            {"status", started.status},
+            {"ranks", count.expected},
+            {"ranks_reported", count.counted},
             {"suites", distinct(parts, "suite")},
             {"modules", distinct(parts, "module")},
             {"scope", joined(distinct(parts, "scope"))},
@@ -288,27 +318,31 @@ Json merged(std::vector<Json> parts, std::vector<std::string> problems) {
             {"processes", std::move(parts)}};
 }
 
-Result<Json> merge(const fs::path& report_file) {
+Result<Json> merge(const fs::path& report_file, const Started& started, const Sign& sign) {
     const fs::path folder = parts_folder(report_file);
     std::vector<Json> parts;
     std::vector<std::string> problems;
     std::error_code error;
     for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
         if (entry->path().extension() != ".json") continue;
-        if (auto part = read_json(entry->path())) {
-            parts.push_back(std::move(*part));
-        } else {
+        auto part = read_json(entry->path());
+        if (!part) {
             problems.push_back(part.error().line);
+        } else if (sign && !is_signed(kPartKind, *part, sign)) {
+            problems.push_back("part " + entry->path().string() +
+                               " is not signed with this job key: it is not believed");
+        } else {
+            parts.push_back(std::move(*part));
         }
     }
     if (error && error.value() != ENOENT) {
         return fail(error.value(), "cannot read the report's parts in " + folder.string() + ": " + error.message());
     }
-    if (parts.empty()) {
+    if (parts.empty() && started.ranks < 0) {
         return fail(ENOENT, "no process of the job wrote a part of its report into " + folder.string() +
                                 "; it must be a folder that all nodes share");
     }
-    return merged(std::move(parts), std::move(problems));
+    return merged(std::move(parts), std::move(problems), started);
 }
 
 std::string readable_bytes(std::uint64_t bytes) {
@@ -322,19 +356,6 @@ std::string readable_bytes(std::uint64_t bytes) {
     std::array<char, 32> text{};
     std::snprintf(text.data(), text.size(), unit == 0 ? "%.0f %s" : "%.2f %s", value, kUnits[unit]);
     return text.data();
-}
-
-/// Loopback never leaves the node, so it does not spoil the verdict; whatever else went in clear does.
-bool left_the_node(const Json& entry) {
-    return !entry.value("reason", "").starts_with("loopback");
-}
-
-std::string ranks_text(const Json& job) {
-    const int ranks = job.value("ranks", -1);
-    const auto nodes = std::to_string(job.at("nodes").size());
-    if (ranks < 0) return "no rank reported, " + nodes + " node(s)";
-    return std::to_string(job.value("ranks_reported", 0)) + " of " + std::to_string(ranks) + " ranks reported, on " +
-           nodes + " node(s)";
 }
 
 /// "12 of up to 256 B, 300 of up to 4 KiB, 7 of more".
@@ -361,28 +382,10 @@ std::string sizes_text(const Json& sizes) {
     return text;
 }
 
-std::string verdict(const Json& job) {
-    const auto& totals = job.at("totals");
-    const auto failed = totals.value("failed_opens", std::uint64_t{0});
-    if (failed != 0) {
-        return "FAILED: " + std::to_string(failed) +
-               " record(s) did not open; the traffic was altered on its way, or corrupted.";
-    }
-    if (!job.at("errors").empty()) return "FAILED: there were errors (below).";
-    if (!job.value("complete", false)) return "INCOMPLETE: " + ranks_text(job) + "; what the others sent is not known.";
-    const auto& open = job.at("not_sealed");
-    if (std::any_of(open.begin(), open.end(), left_the_node))
-        return "SEALED WITH EXCEPTIONS: see \"not sealed\" below.";
-    if (totals.value("sealed_connections", std::uint64_t{0}) == 0) {
-        return "NOTHING TO SEAL: no connection between nodes was made.";
-    }
-    return "SEALED: all traffic between the nodes was encrypted and authenticated.";
-}
-
-std::string summary(const Json& job) {
+std::string summary_of(const Json& job, const Verdict& verdict) {
     const auto& totals = job.at("totals");
     const auto count = [&](const char* key) { return totals.value(key, std::uint64_t{0}); };
-    std::string text = verdict(job) + "\n";
+    std::string text = verdict.line + "\n";
     const auto row = [&](std::string_view label, const std::string& value) {
         text += "  " + std::string(label) + std::string(label.size() < 18 ? 18 - label.size() : 1, ' ') + value + "\n";
     };
@@ -437,7 +440,7 @@ auto guarded(const fs::path& report_file, Work work) -> decltype(work()) {
 
 }  // namespace
 
-Result<void> write_part(const fs::path& report_file, const Part& part) {
+Result<void> write_part(const fs::path& report_file, const Part& part, const Sign& sign) {
     return guarded(report_file, [&]() -> Result<void> {
         const fs::path folder = parts_folder(report_file);
         std::error_code error;
@@ -445,21 +448,34 @@ Result<void> write_part(const fs::path& report_file, const Part& part) {
         if (error) return fail(error.value(), "cannot make report folder " + folder.string() + ": " + error.message());
         std::string name = part.node + "." + std::to_string(part.pid) + ".json";
         std::replace(name.begin(), name.end(), '/', '_');
-        return write_whole(folder / name, to_text(to_json(part)));
+        auto text = signed_text(kPartKind, to_json(part), sign);
+        if (!text) return tl::unexpected<Error>(text.error());
+        return write_whole(folder / name, *text);
     });
 }
 
-Result<std::string> merge_parts(const fs::path& report_file) {
-    return guarded(report_file, [&]() -> Result<std::string> {
-        auto job = merge(report_file);
-        if (!job) return tl::unexpected<Error>(job.error());
-        return to_text(*job);
-    });
-}
-
-Result<void> finish_job(const fs::path& report_file) {
+Result<void> prepare_parts(const fs::path& report_file) {
     return guarded(report_file, [&]() -> Result<void> {
-        auto text = merge_parts(report_file);
+        const fs::path folder = parts_folder(report_file);
+        std::error_code error;
+        fs::create_directories(folder, error);
+        if (error) return fail(error.value(), "cannot make report folder " + folder.string() + ": " + error.message());
+        if (fs::is_directory(report_file, error))
+            return fail(EISDIR, "report " + report_file.string() + " is a folder");
+        // Beside the report and among its parts: both are written by name and renamed.
+        for (const fs::path& trial : {folder / "trial", fs::path(report_file.string() + ".trial")}) {
+            if (auto written = write_whole(trial, ""); !written) return written;
+            fs::remove(trial, error);
+        }
+        return {};
+    });
+}
+
+Result<void> finish_job(const fs::path& report_file, const Started& started, const Sign& sign) {
+    return guarded(report_file, [&]() -> Result<void> {
+        auto job = merge(report_file, started, sign);
+        if (!job) return tl::unexpected<Error>(job.error());
+        auto text = signed_text(kReportKind, std::move(*job), sign);
         if (!text) return tl::unexpected<Error>(text.error());
         if (auto written = write_whole(report_file, *text); !written) return written;
         std::error_code ignored;
@@ -468,16 +484,28 @@ Result<void> finish_job(const fs::path& report_file) {
     });
 }
 
-Result<std::string> summarize(const fs::path& report_file) {
-    return guarded(report_file, [&]() -> Result<std::string> {
+Result<Reading> Reading::of(const fs::path& report_file, const Sign& sign) {
+    return guarded(report_file, [&]() -> Result<Reading> {
         std::error_code ignored;
-        const bool has_parts = fs::is_directory(parts_folder(report_file), ignored);
-        auto job = fs::exists(report_file, ignored) || !has_parts ? read_json(report_file) : merge(report_file);
+        const bool merged_already =
+            fs::exists(report_file, ignored) || !fs::is_directory(parts_folder(report_file), ignored);
+        auto job = merged_already ? read_json(report_file) : merge(report_file, {}, sign);
         if (!job) return tl::unexpected<Error>(job.error());
-        if (!job->contains("totals") || !job->contains("processes")) {
+        if (!job->contains("totals") || !job->contains("processes"))
             return fail(EINVAL, report_file.string() + " is not a job's report of CryptMPI");
+        Reading reading;
+        reading.verdict_ = verdict_of(*job);
+        if (!sign) {
+            reading.verdict_.by_settings = false;
+            reading.verdict_.line = "NOT VERIFIED, for want of the job key: " + reading.verdict_.line;
+        } else if (merged_already && !is_signed(kReportKind, *job, sign)) {
+            reading.verdict_ = {
+                Outcome::failed, false,
+                "FAILED: the report is not signed with this job key; it would say: " + reading.verdict_.line};
         }
-        return summary(*job);
+        reading.summary_ = summary_of(*job, reading.verdict_);
+        reading.json_ = to_text(*job);
+        return reading;
     });
 }
 

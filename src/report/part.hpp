@@ -4,13 +4,16 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.hpp"
 #include "report/sizes.hpp"
+#include "report/verdict.hpp"
 
 namespace cryptmpi::report {
 
@@ -19,6 +22,7 @@ struct Unsealed {
     std::string reason;  // "loopback", "plaintext_peers 10.0.0.7", "inherited from the launcher", ...
     std::uint64_t connections = 0;
     std::uint64_t bytes = 0;
+    bool allowed = false;  // by a setting of the user's
 };
 
 /// A profile that cryptmpi tune wrote, and that this process found.
@@ -38,9 +42,12 @@ struct Part {
     std::string role;  // "rank", "launcher", "process"
     int rank = -1;     // -1: none
     int ranks = -1;
-    std::string program;  // argv[0]
-    std::string suite;    // "AES-256-GCM"
-    std::string module;   // "ipsec-mb 1.3"
+    std::string group;             // of ranks that the job has spawned; empty: those that its launcher started
+    bool mpi_initialized = false;  // in this very process, under us: else it is no rank, whatever its environment says
+    bool ended = true;             // false: written early, for what must not be lost if the process is killed
+    std::string program;           // argv[0]
+    std::string suite;             // "AES-256-GCM"
+    std::string module;            // "ipsec-mb 1.3"
     std::string scope;
     // Of processes under the MPI layer; what plans are tuned for, with the suite and the module.
     std::string processor;
@@ -64,17 +71,44 @@ struct Part {
     std::vector<std::string> errors;  // the lines that were printed
 };
 
-/// Writes `<report_file>.parts/<node>.<pid>.json`, atomically. Never throws; an error is one line.
-Result<void> write_part(const std::filesystem::path& report_file, const Part& part);
+/// A tag of the text that only who holds the job key can make (keys::ReportKey).
+using Sign = std::function<Result<std::string>(std::string_view text)>;
 
-/// A job's report: its parts' sums, per rank and per node lists, and what is missing ("2 of 4 ranks reported"). JSON
-/// text.
-Result<std::string> merge_parts(const std::filesystem::path& report_file);
+/// Writes `<report_file>.parts/<node>.<pid>.json`, signed, atomically. Never throws; an error is one line.
+Result<void> write_part(const std::filesystem::path& report_file, const Part& part, const Sign& sign);
 
-/// merge_parts, written to report_file; the parts are removed.
-Result<void> finish_job(const std::filesystem::path& report_file);
+/// Makes the folder of the parts, and tries to write there. Error: one line.
+Result<void> prepare_parts(const std::filesystem::path& report_file);
 
-/// The readable summary of a report (a merged file, or a report_file whose parts are not merged yet).
-Result<std::string> summarize(const std::filesystem::path& report_file);
+/// What the side that started a job knows of it, whatever the parts say.
+struct Started {
+    std::string job_id;  // empty: not known
+    int ranks = -1;      // -1: not known
+    int status = 0;      // the launcher's, once it has ended
+};
+
+/// A job's report is its parts' sums, per rank and per node lists, and what is missing ("2 of 4 ranks reported"), as
+/// JSON text. A part that is not signed with the job key is an error of the job.
+///
+/// Merges the parts of a job that somebody started, also where none came, into a signed report_file, and removes them.
+Result<void> finish_job(const std::filesystem::path& report_file, const Started& started, const Sign& sign);
+
+/// Of a merged file, whose signature must be good, or of a report_file whose parts are not merged yet. Without `sign`
+/// (nobody has the job key) signatures are not looked at, which the verdict says.
+class Reading {
+public:
+    static Result<Reading> of(const std::filesystem::path& report_file, const Sign& sign);
+
+    const Verdict& verdict() const { return verdict_; }
+    /// The verdict and what it rests on, readable.
+    const std::string& summary() const { return summary_; }
+    /// The whole report.
+    const std::string& json() const { return json_; }
+
+private:
+    Verdict verdict_;
+    std::string summary_;
+    std::string json_;
+};
 
 }  // namespace cryptmpi::report

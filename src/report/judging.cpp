@@ -1,0 +1,108 @@
+#include "report/judging.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <set>
+
+namespace cryptmpi::report {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Ranks that one start of a launcher, or one spawn, has made.
+struct Group {
+    int expected = 0;
+    std::set<int> counted;
+
+    bool is_whole() const { return expected > 0 && static_cast<int>(counted.size()) == expected; }
+};
+
+/// Loopback never leaves the node, so it does not spoil the verdict; whatever else went in clear does.
+bool left_the_node(const Json& entry) {
+    return !entry.value("reason", "").starts_with("loopback");
+}
+
+std::string exception_text(const Json& entry) {
+    const auto times = entry.value("connections", std::uint64_t{0});
+    const auto reason = entry.value("reason", "");
+    if (times == 0) return reason;
+    return reason + " (" + std::to_string(times) +
+           (reason.starts_with("allow_programs") ? " times)" : " connection ends)");
+}
+
+/// The ranks that are missing, why, and what helps.
+std::string incomplete_line(const Json& job) {
+    std::string line = "INCOMPLETE: " + ranks_text(job);
+    const int status = job.value("status", 0);
+    if (status != 0) return line + "; the job ended with status " + std::to_string(status) + ".";
+    line += "; what the others sent is not known. They did not initialise MPI under CryptMPI";
+    if (job.at("processes").empty() || job.at("nodes").size() < 2) {
+        line += ", or the report's folder is none that all nodes share";
+    }
+    return line + ".";
+}
+
+}  // namespace
+
+bool counts_as_rank(const Json& part) {
+    return part.value("rank", -1) >= 0 && part.value("mpi_initialized", false) && part.value("ended", false);
+}
+
+RankCount count_ranks(const std::vector<Json>& parts, int started) {
+    std::map<std::string, Group> groups;
+    groups[""].expected = std::max(started, 0);
+    for (const auto& part : parts) {
+        const int rank = part.value("rank", -1);
+        if (rank < 0) continue;
+        Group& group = groups[part.value("group", "")];
+        group.expected = std::max({group.expected, part.value("ranks", -1), rank + 1});
+        if (counts_as_rank(part)) group.counted.insert(rank);
+    }
+    RankCount count{0, 0, true};
+    for (const auto& [name, group] : groups) {
+        count.expected += group.expected;
+        count.counted += static_cast<int>(group.counted.size());
+        count.all = count.all && group.is_whole();
+    }
+    if (count.expected == 0) count.expected = -1;
+    return count;
+}
+
+std::string ranks_text(const Json& job) {
+    const int ranks = job.value("ranks", -1);
+    const auto nodes = std::to_string(job.at("nodes").size());
+    if (ranks < 0) return "no rank reported, " + nodes + " node(s)";
+    return std::to_string(job.value("ranks_reported", 0)) + " of " + std::to_string(ranks) + " ranks reported, on " +
+           nodes + " node(s)";
+}
+
+Verdict verdict_of(const Json& job) {
+    const auto& totals = job.at("totals");
+    const int status = job.value("status", 0);
+    const std::string ended = status == 0 ? "" : " The job ended with status " + std::to_string(status) + ".";
+    if (const auto failed = totals.value("failed_opens", std::uint64_t{0}); failed != 0) {
+        return {Outcome::failed, false,
+                "FAILED: " + std::to_string(failed) +
+                    " record(s) did not open; the traffic was altered on its way, or corrupted." + ended};
+    }
+    if (!job.at("errors").empty()) return {Outcome::failed, false, "FAILED: there were errors (below)." + ended};
+    if (!job.value("complete", false)) return {Outcome::incomplete, false, incomplete_line(job)};
+
+    std::string exceptions;
+    bool by_settings = true;
+    for (const auto& entry : job.at("not_sealed")) {
+        if (!left_the_node(entry)) continue;
+        exceptions += (exceptions.empty() ? "" : "; ") + exception_text(entry);
+        by_settings = by_settings && entry.value("allowed", false);
+    }
+    if (!exceptions.empty()) {
+        return {Outcome::exceptions, by_settings, "SEALED WITH EXCEPTIONS: " + exceptions + "." + ended};
+    }
+    if (totals.value("sealed_connections", std::uint64_t{0}) == 0) {
+        return {Outcome::nothing_to_seal, false, "NOTHING TO SEAL: no connection between nodes was made." + ended};
+    }
+    return {Outcome::sealed, false, "SEALED: all traffic between the nodes was encrypted and authenticated." + ended};
+}
+
+}  // namespace cryptmpi::report

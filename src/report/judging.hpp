@@ -1,0 +1,33 @@
+// How a report's verdict is found. A rank counts when MPI was initialised in a process of its own under us, and that
+// process came to its end: wrappers have a rank in their environment, too, and seal nothing.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "report/verdict.hpp"
+
+namespace cryptmpi::report {
+
+/// How many ranks there should be, and how many of them counted.
+struct RankCount {
+    int expected = -1;  // -1: nobody knows
+    int counted = 0;
+    bool all = false;
+};
+
+/// `started`: what the launcher's side says; -1: nothing. Ranks that a job spawns later are groups of their own, each
+/// counted from zero.
+RankCount count_ranks(const std::vector<nlohmann::ordered_json>& parts, int started);
+
+/// Did this part's process count as its rank?
+bool counts_as_rank(const nlohmann::ordered_json& part);
+
+/// "2 of 4 ranks reported, on 2 node(s)".
+std::string ranks_text(const nlohmann::ordered_json& job);
+
+/// Of a merged report.
+Verdict verdict_of(const nlohmann::ordered_json& job);
+
+}  // namespace cryptmpi::report

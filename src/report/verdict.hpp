@@ -1,0 +1,28 @@
+// What a job's report amounts to.
+#pragma once
+
+#include <string>
+
+namespace cryptmpi::report {
+
+enum class Outcome {
+    sealed,
+    nothing_to_seal,
+    exceptions,  // sealed, but for what `Verdict::line` names
+    incomplete,
+    failed,
+};
+
+struct Verdict {
+    Outcome outcome = Outcome::failed;
+    bool by_settings = false;  // every exception was allowed by a setting, or comes with the layer that was chosen
+    std::string line;
+};
+
+/// Nothing went wrong that nobody has allowed.
+inline bool is_good(const Verdict& verdict) {
+    return verdict.outcome == Outcome::sealed || verdict.outcome == Outcome::nothing_to_seal ||
+           (verdict.outcome == Outcome::exceptions && verdict.by_settings);
+}
+
+}  // namespace cryptmpi::report
