@@ -13,8 +13,7 @@ int start_buffered(Layer& layer, Communicator& communicator, const UserBuffer& b
     const std::size_t need = buffer.size() + MPI_BSEND_OVERHEAD;
     collect_orphans(layer, false);
     if (requests.buffered + need > requests.attached) {
-        layer.mpi.Comm_call_errhandler(communicator.handle(), MPI_ERR_BUFFER);
-        return MPI_ERR_BUFFER;
+        return raise_on_comm(layer, communicator.handle(), MPI_ERR_BUFFER);
     }
     MPI_Request request = MPI_REQUEST_NULL;
     const int code = start_send(layer, Mode::buffered, communicator, buffer, to, tag, &request);

@@ -18,8 +18,7 @@ int call_handler(Layer& layer, const Operation& operation, int code) {
     const MPI_Comm handle = operation.communicator ? operation.communicator->handle() : MPI_COMM_WORLD;
     // The user may have freed it while the operation was on its way.
     const bool lives = !operation.communicator || layer.share(handle) == operation.communicator;
-    layer.mpi.Comm_call_errhandler(lives ? handle : MPI_COMM_WORLD, code);
-    return code;
+    return raise_on_comm(layer, lives ? handle : MPI_COMM_WORLD, code);
 }
 
 bool is_truncation(Layer& layer, int code) {
@@ -101,9 +100,9 @@ public:
     }
     bool none() const { return ours_.empty(); }
 
-    /// MPI completed all of them. Returns whether one of them failed, then in its status.
-    bool settle_all(MPI_Status* statuses, bool in_status) {
-        bool failed = false;
+    /// MPI completed all of them. Returns the first error, each of which is in its status.
+    int settle_all(MPI_Status* statuses, bool in_status) {
+        int first = MPI_SUCCESS;
         for (One& one : ours_) {
             MPI_Status& status = statuses[one.index];
             const int native = in_status ? status.MPI_ERROR : MPI_SUCCESS;
@@ -113,13 +112,13 @@ public:
             }
             const int code = settle(layer_, *one.operation, status, native);
             if (code != MPI_SUCCESS) {
-                failed = true;
+                if (first == MPI_SUCCESS) first = code;
                 status.MPI_ERROR = code;
                 failed_.push_back(one.index);
             }
             put_back(layer_, one.handle, std::move(one.operation));
         }
-        return failed;
+        return first;
     }
     void put_all_back() {
         for (One& one : ours_) layer_.requests().add(one.handle, std::move(one.operation));
@@ -195,13 +194,12 @@ int conclude_several(Layer& layer, Taken& taken, int count, MPI_Status* statuses
         taken.put_all_back();
         return code;
     }
-    if (!taken.settle_all(statuses, in_status)) return code;
-    if (in_status) return code;
+    const int first = taken.settle_all(statuses, in_status);
+    if (first == MPI_SUCCESS || in_status) return code;
     for (int i = 0; i < count; ++i) {
         if (!taken.has_failed(i)) statuses[i].MPI_ERROR = MPI_SUCCESS;
     }
-    layer.mpi.Comm_call_errhandler(MPI_COMM_WORLD, MPI_ERR_IN_STATUS);
-    return MPI_ERR_IN_STATUS;
+    return raise_in_status(layer, first);
 }
 
 /// One of several requests ended, at `handle` before.
@@ -511,7 +509,7 @@ namespace {
 /// Waitsome or Testsome, after MPI.
 int conclude_some(Layer& layer, const Handles& handles, int done, const int* indices, MPI_Status* statuses, int code) {
     if (done == MPI_UNDEFINED || (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS)) return code;
-    bool failed = false;
+    int first = MPI_SUCCESS;
     for (int i = 0; i < done; ++i) {
         const MPI_Request handle = handles[static_cast<std::size_t>(indices[i])];
         MPI_Status& status = statuses[i];
@@ -522,15 +520,14 @@ int conclude_some(Layer& layer, const Handles& handles, int done, const int* ind
             put_back(layer, handle, std::move(operation));
         }
         if (result == MPI_SUCCESS) continue;
-        if (!failed && code == MPI_SUCCESS) {
+        if (first == MPI_SUCCESS && code == MPI_SUCCESS) {
             for (int k = 0; k < done; ++k) statuses[k].MPI_ERROR = MPI_SUCCESS;
         }
-        failed = true;
+        if (first == MPI_SUCCESS) first = result;
         status.MPI_ERROR = result;
     }
-    if (!failed || code == MPI_ERR_IN_STATUS) return code;
-    layer.mpi.Comm_call_errhandler(MPI_COMM_WORLD, MPI_ERR_IN_STATUS);
-    return MPI_ERR_IN_STATUS;
+    if (first == MPI_SUCCESS || code == MPI_ERR_IN_STATUS) return code;
+    return raise_in_status(layer, first);
 }
 
 }  // namespace

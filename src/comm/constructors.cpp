@@ -165,8 +165,7 @@ int Comm_create_from_group(MPI_Group group, const char* tag, MPI_Info info, MPI_
     if (const std::string reason = unsealable(layer, group); !reason.empty()) {
         *made = MPI_COMM_NULL;
         layer.complain_of_refused("MPI_Comm_create_from_group", reason);
-        if (layer.begun()) layer.mpi.Comm_call_errhandler(MPI_COMM_WORLD, MPI_ERR_UNSUPPORTED_OPERATION);
-        return MPI_ERR_UNSUPPORTED_OPERATION;
+        return layer.begun() ? raise_on_world(layer, layer.refused_code()) : layer.refused_code();
     }
     return construct_of_group(MPI_COMM_WORLD, group, "made of a group alone with tag " + std::string(tag), made,
                               [&](auto& mpi) { return mpi.Comm_create_from_group(group, tag, info, handler, made); });

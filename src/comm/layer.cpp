@@ -21,7 +21,6 @@
 namespace cryptmpi::comm {
 namespace {
 
-constexpr int kExitRefused = 125;                         // what `cryptmpi exec` ends with too
 constexpr std::size_t kPoolMost = std::size_t{64} << 20;  // bytes of unused buffers that are kept
 
 std::string host_name() {
@@ -106,16 +105,29 @@ int Layer::integrity_error(const std::string& line) {
 
 int Layer::raise(MPI_Comm handle, const std::string& line) {
     const int code = integrity_error(line);
-    mpi.Comm_call_errhandler(handle, code);
+    return raise_on_comm(*this, handle, code);
+}
+
+namespace {
+
+/// A class and a code of ours, if MPI has room for them.
+int make_error(const interpose::Native& mpi, const char* of_class, const char* of_code) {
+    int error_class = MPI_ERR_OTHER;
+    int code = MPI_ERR_OTHER;
+    if (mpi.Add_error_class(&error_class) != MPI_SUCCESS) return MPI_ERR_OTHER;
+    mpi.Add_error_string(error_class, of_class);
+    if (mpi.Add_error_code(error_class, &code) != MPI_SUCCESS) return error_class;
+    mpi.Add_error_string(code, of_code);
     return code;
 }
 
-void Layer::make_error_class() {
-    if (mpi.Add_error_class(&error_class_) != MPI_SUCCESS) return;
-    mpi.Add_error_string(error_class_, "CryptMPI: a message failed its integrity check");
-    if (mpi.Add_error_code(error_class_, &error_code_) != MPI_SUCCESS) error_code_ = error_class_;
-    mpi.Add_error_string(error_code_,
-                         "CryptMPI: a message failed its integrity check: altered, lost, replayed or moved");
+}  // namespace
+
+void Layer::make_error_classes() {
+    error_code_ = make_error(mpi, "CryptMPI: a message failed its integrity check",
+                             "CryptMPI: a message failed its integrity check: altered, lost, replayed or moved");
+    refused_code_ = make_error(mpi, "CryptMPI: a procedure is refused",
+                               "CryptMPI: a procedure is refused, since what it moves would not be sealed");
 }
 
 Result<void> Layer::load_keys() {
@@ -192,7 +204,7 @@ void Layer::begin(int thread_level) {
     if (auto done = agree(); !done) end_job(done.error().line);
     local_.job_key = nullptr;
     job_key_.reset();  // it was for the agreement only
-    make_error_class();
+    make_error_classes();
     sealed_to_.resize(nodes_.size());
     const bool all = settings_.scope == config::Scope::all;
     for (std::size_t rank = 0; rank < nodes_.size(); ++rank) {

@@ -20,6 +20,7 @@
 #include "base/result.hpp"
 #include "base/secret.hpp"
 #include "comm/communicator.hpp"
+#include "comm/errors.hpp"
 #include "comm/held.hpp"
 #include "comm/large.hpp"
 #include "comm/operation.hpp"
@@ -36,6 +37,9 @@
 namespace cryptmpi::comm {
 
 using NodeId = std::array<std::uint8_t, 32>;
+
+/// The status of a job that we end: what `cryptmpi exec` ends with, too.
+constexpr int kExitRefused = 125;
 
 class Layer {
 public:
@@ -143,10 +147,14 @@ public:
     /// MPI's code for a call on `ours`, whose errors are those of the program's communicator `handle`.
     int pass_on(MPI_Comm ours, MPI_Comm handle, int code) const {
         if (code != MPI_SUCCESS && ours != handle) [[unlikely]] {
-            mpi.Comm_call_errhandler(handle, code);
+            raise_on_comm(*this, handle, code);
         }
         return code;
     }
+    /// The MPI error of a refused call; before MPI_Init, when there is no class of ours, MPI_ERR_OTHER.
+    int refused_code() const { return refused_code_; }
+    /// A code of ours, of which a line is printed when it is made.
+    bool has_complained_of(int code) const { return code == error_code_ || code == refused_code_; }
     void count_failed_open() { ++part_.failed_opens; }
     report::Part& part() { return part_; }
 
@@ -162,7 +170,7 @@ private:
     Result<void> load_keys();
     Result<void> agree();
     NodeId own_node() const;
-    void make_error_class();
+    void make_error_classes();
     void make_ways();
     void make_workers(const engine::Workers::Settings& workers);
     void report_flows(const Communicator& communicator);
@@ -185,8 +193,8 @@ private:
     int world_size_ = 1;
     std::vector<NodeId> nodes_;
     std::vector<bool> sealed_to_;
-    int error_class_ = MPI_ERR_OTHER;
     int error_code_ = MPI_ERR_OTHER;
+    int refused_code_ = MPI_ERR_OTHER;
 
     MPI_Comm last_handle_ = MPI_COMM_NULL;
     Communicator* last_ = nullptr;

@@ -10,7 +10,6 @@
 namespace cryptmpi::comm {
 namespace {
 
-constexpr int kExitRefused = 125;  // what `cryptmpi exec` ends with too
 constexpr const char* kMend =
     ": MPI cannot reach all ranks; does one run under another layer, or without cryptmpi? Give all the same --layer";
 

@@ -20,8 +20,6 @@
 namespace cryptmpi::interpose {
 namespace {
 
-constexpr int kExitRefused = 125;  // what `cryptmpi exec` ends with too
-
 void* (*lookup)(const char* name);
 /// What stands for MPI's own code, where something is done before it.
 auto& preceded = *new std::map<std::string_view, void*>;
@@ -59,13 +57,9 @@ int passes(const char* name) {
     return !enabled() || allowed(name) ? 1 : 0;
 }
 
-int refused() {
-    return kRefusedCode;
-}
-
 void* refuse(const char* name) {
     refuse_to_anyone(name, "this CryptMPI does not know it");
-    return reinterpret_cast<void*>(refused);
+    return reinterpret_cast<void*>(refused_code);
 }
 
 void complain(const char* line) {
@@ -87,7 +81,7 @@ void check_settings() {
         check_allow(layer.settings(), [](const std::string& name) { return own_code(name.c_str()) != nullptr; });
     if (checked) return;
     layer.complain(checked.error().line);
-    _exit(kExitRefused);
+    _exit(comm::kExitRefused);
 }
 
 constexpr cryptmpi_binding kBinding{CRYPTMPI_BINDING_VERSION, address, passes, refuse, complain};

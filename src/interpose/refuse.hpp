@@ -6,12 +6,13 @@
 
 namespace cryptmpi::interpose {
 
-constexpr int kRefusedCode = MPI_ERR_UNSUPPORTED_OPERATION;
-
 int refuse_to_comm(const char* procedure, const char* reason, MPI_Comm comm);
 int refuse_to_win(const char* procedure, const char* reason, MPI_Win win);
 int refuse_to_file(const char* procedure, const char* reason, MPI_File file);
 /// Where the call names none of these: through MPI_COMM_WORLD's, if there is one.
 int refuse_to_anyone(const char* procedure, const char* reason);
+
+/// What these return.
+int refused_code();
 
 }  // namespace cryptmpi::interpose

@@ -1,0 +1,90 @@
+#include "comm/errors.hpp"
+
+#include <unistd.h>
+
+#include <array>
+#include <string>
+
+#include "comm/layer.hpp"
+
+namespace cryptmpi::comm {
+namespace {
+
+bool world_exists(const interpose::Native& mpi) {
+    int begun = 0;
+    int ended = 0;
+    mpi.Initialized(&begun);
+    mpi.Finalized(&ended);
+    return begun != 0 && ended == 0;
+}
+
+/// `get` asks MPI for the handler.
+template <class Get>
+bool ends_the_job(const interpose::Native& mpi, Get get) {
+    MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+    if (get(&handler) != MPI_SUCCESS) return false;
+    bool fatal = handler == MPI_ERRORS_ARE_FATAL;
+#ifdef MPI_ERRORS_ABORT
+    fatal = fatal || handler == MPI_ERRORS_ABORT;
+#endif
+    mpi.Errhandler_free(&handler);  // a reference of our own
+    return fatal;
+}
+
+std::string text_of(const interpose::Native& mpi, int code) {
+    std::array<char, MPI_MAX_ERROR_STRING + 1> text = {};
+    int length = 0;
+    if (mpi.Error_string(code, text.data(), &length) != MPI_SUCCESS) return "error " + std::to_string(code);
+    return text.data();
+}
+
+[[noreturn]] void end_all(const Layer& layer, MPI_Comm comm, int code) {
+    if (!layer.has_complained_of(code)) layer.say("the job ends: " + text_of(layer.mpi, code));
+    const MPI_Comm everybody = world_exists(layer.mpi) ? MPI_COMM_WORLD : comm;
+    if (everybody != MPI_COMM_NULL) layer.mpi.Abort(everybody, kExitRefused);
+    _exit(kExitRefused);
+}
+
+/// `cause`: the error that the job ends with, where that is not all that `code` says.
+int raise_on_comm(const Layer& layer, MPI_Comm comm, int code, int cause) {
+    const auto& mpi = layer.mpi;
+    if (ends_the_job(mpi, [&](MPI_Errhandler* handler) { return mpi.Comm_get_errhandler(comm, handler); })) {
+        end_all(layer, comm, cause);
+    }
+    mpi.Comm_call_errhandler(comm, code);
+    return code;
+}
+
+}  // namespace
+
+int raise_on_comm(const Layer& layer, MPI_Comm comm, int code) {
+    return raise_on_comm(layer, comm, code, code);
+}
+
+int raise_in_status(const Layer& layer, int first) {
+    return raise_on_comm(layer, MPI_COMM_WORLD, MPI_ERR_IN_STATUS, first);
+}
+
+int raise_on_win(const Layer& layer, MPI_Win win, int code) {
+    const auto& mpi = layer.mpi;
+    if (ends_the_job(mpi, [&](MPI_Errhandler* handler) { return mpi.Win_get_errhandler(win, handler); })) {
+        end_all(layer, MPI_COMM_NULL, code);
+    }
+    mpi.Win_call_errhandler(win, code);
+    return code;
+}
+
+int raise_on_file(const Layer& layer, MPI_File file, int code) {
+    const auto& mpi = layer.mpi;
+    if (ends_the_job(mpi, [&](MPI_Errhandler* handler) { return mpi.File_get_errhandler(file, handler); })) {
+        end_all(layer, MPI_COMM_NULL, code);
+    }
+    mpi.File_call_errhandler(file, code);
+    return code;
+}
+
+int raise_on_world(const Layer& layer, int code) {
+    return world_exists(layer.mpi) ? raise_on_comm(layer, MPI_COMM_WORLD, code) : code;
+}
+
+}  // namespace cryptmpi::comm

@@ -1,0 +1,24 @@
+// Raises errors of ours where MPI raises its own: through the error handler of the communicator, window or file.
+//
+// Where that is the one that ends the job, as it is unless the program sets another, we end the job: MPICH's
+// *_call_errhandler would end the calling process alone, and leave the others and the launcher waiting for ever.
+#pragma once
+
+#include <mpi.h>
+
+namespace cryptmpi::comm {
+
+class Layer;
+
+/// Each returns `code`, if the handler returns. A line is printed for a code of MPI's own whose handler ends the job;
+/// of codes of ours it has been.
+int raise_on_comm(const Layer& layer, MPI_Comm comm, int code);
+int raise_on_win(const Layer& layer, MPI_Win win, int code);
+int raise_on_file(const Layer& layer, MPI_File file, int code);
+/// Of a call that names none of these: through MPI_COMM_WORLD's, while there is one.
+int raise_on_world(const Layer& layer, int code);
+/// Of several requests, one of which at least has failed with an error that the caller found: `first`. Returns
+/// MPI_ERR_IN_STATUS.
+int raise_in_status(const Layer& layer, int first);
+
+}  // namespace cryptmpi::comm
