@@ -22,6 +22,7 @@ enum class CollectiveKind : std::uint8_t {
     exscan = 8,
     allreduce = 9,
     reduce_scatter = 10,
+    construction = 11,  // what members tell each other of a communicator that is being made
 };
 
 /// One call of a collective operation.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "comm/layer.hpp"
+#include "comm/members.hpp"
 
 namespace cryptmpi::comm {
 namespace {
@@ -212,6 +213,7 @@ MPI_Comm Communicator::own_traffic(const interpose::Native& mpi) {
         mpi.Comm_group(handle_, &group);
         mpi.Comm_create(handle_, group, &own_traffic_);
         mpi.Group_free(&group);
+        require_members(layer_, own_traffic_, world_, "cryptmpi");
         mpi.Comm_set_errhandler(own_traffic_, MPI_ERRORS_RETURN);
     }
     return own_traffic_;
@@ -228,7 +230,7 @@ const Nodes& Communicator::nodes(const interpose::Native& mpi) {
             node_of.push_back(all ? static_cast<int>(i) : numbers.emplace(node, static_cast<int>(i)).first->second);
         }
         auto* const shared = layer_.threads_somewhere() ? nullptr : &layer_.shared_communicators();
-        nodes_ = std::make_unique<Nodes>(mpi, shared, handle_, rank_, world_, std::move(node_of));
+        nodes_ = std::make_unique<Nodes>(layer_, shared, handle_, rank_, world_, std::move(node_of));
         // While all members are here.
         prepare_addresses(mpi);
     }

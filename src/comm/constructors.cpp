@@ -1,7 +1,11 @@
 // Intracommunicators: each that MPI makes gets an identity that its members derive alike, from the parent's and from
 // how it came to be.
 #include <algorithm>
+#include <array>
+#include <climits>
+#include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -10,37 +14,25 @@
 #include "comm/calls.hpp"
 #include "comm/complete.hpp"
 #include "comm/layer.hpp"
+#include "comm/members.hpp"
 
 namespace cryptmpi::comm {
 namespace {
 
-std::vector<int> world_ranks(const interpose::Native& mpi, MPI_Group group) {
-    MPI_Group world = MPI_GROUP_NULL;
-    mpi.Comm_group(MPI_COMM_WORLD, &world);
-    int size = 0;
-    mpi.Group_size(group, &size);
-    std::vector<int> ranks(static_cast<std::size_t>(size));
-    for (int i = 0; i < size; ++i) ranks[static_cast<std::size_t>(i)] = i;
-    std::vector<int> result(ranks.size());
-    mpi.Group_translate_ranks(group, size, ranks.data(), world, result.data());
-    mpi.Group_free(&world);
-    return result;
+/// Zeros where no communicator was made for this rank.
+CommunicatorId id_of(Layer& layer, const Communicator& parent, std::string_view how, std::uint64_t call,
+                     MPI_Comm made) {
+    if (made == MPI_COMM_NULL) return {};
+    auto id = layer.derive_id(parent.id(), how, call, world_ranks_of(layer.mpi, made));
+    if (!id) layer.end_job(id.error().line);
+    return *id;
 }
 
-std::vector<int> world_ranks_of(const interpose::Native& mpi, MPI_Comm comm) {
-    MPI_Group group = MPI_GROUP_NULL;
-    mpi.Comm_group(comm, &group);
-    auto result = world_ranks(mpi, group);
-    mpi.Group_free(&group);
-    return result;
-}
-
-/// Registers what was made of `parent`'s members. A parent that stays on one node makes none that leaves it.
+/// Registers what was made of `parent`'s members. One that we did not register, and that leaves the node, ends the job
+/// when it is used: a parent that stays on one node makes none.
 void add(Layer& layer, Communicator* parent, std::string_view how, std::uint64_t call, MPI_Comm made) {
     if (parent == nullptr || made == MPI_COMM_NULL) return;
-    auto id = layer.derive_id(parent->id(), how, call, world_ranks_of(layer.mpi, made));
-    if (!id) layer.end_job(id.error().line);
-    layer.add(made, *id);
+    layer.add(made, id_of(layer, *parent, how, call, made));
 }
 
 /// Where several threads of a rank call MPI, the communicator of our own traffic is made together with the user's:
@@ -70,21 +62,91 @@ Turn take_turn(Layer& layer, MPI_Comm comm) {
     return turn;
 }
 
-template <class Make>
-int construct(MPI_Comm comm, MPI_Comm* made, Make make) {
+/// What can be known of a new communicator's members before MPI makes it.
+struct Asked {
+    /// In this order, unless `reordered`; none: only MPI knows, and `reordered` is set. This rank may not be one.
+    std::optional<std::vector<int>> members;  // ranks of MPI_COMM_WORLD
+    bool reordered = false;                   // as MPI likes
+};
+
+bool same_but_for_order(std::vector<int> one, std::vector<int> other) {
+    std::sort(one.begin(), one.end());
+    std::sort(other.begin(), other.end());
+    return one == other;
+}
+
+/// Have all members been given the same communicator, with the same members in the same order? By all members of the
+/// parent; `id` tells all of that, zeros are no communicator.
+bool members_agree(Layer& layer, Communicator& parent, const CommunicatorId& id, MPI_Comm made) {
+    const auto told = tell_all(layer, parent, id);
+    if (made == MPI_COMM_NULL) return true;
+    const auto& world = parent.world_ranks();
+    for (const int member : world_ranks_of(layer.mpi, made)) {
+        const auto found = std::find(world.begin(), world.end(), member);
+        if (found == world.end()) return false;
+        const auto said = told.begin() + (found - world.begin()) * static_cast<std::ptrdiff_t>(id.size());
+        if (!std::equal(id.begin(), id.end(), said)) return false;
+    }
+    return true;
+}
+
+/// Ends the job if the new communicator is not what was asked for. After an error of MPI's, too, since the other
+/// members may have none.
+void check(Layer& layer, const Turn& turn, const Asked& asked, const char* by_what, int code, MPI_Comm made) {
+    const MPI_Comm comm = code == MPI_SUCCESS ? made : MPI_COMM_NULL;
+    if (asked.reordered) {
+        const auto id = id_of(layer, *turn.parent, "made", turn.call, comm);
+        if (!members_agree(layer, *turn.parent, id, comm)) end_for_other_members(layer, by_what);
+    }
+    if (code != MPI_SUCCESS || !asked.members) return;
+    const std::vector<int>& members = *asked.members;
+    const bool is_member = std::find(members.begin(), members.end(), layer.world_rank()) != members.end();
+    if (is_member != (made != MPI_COMM_NULL)) end_for_other_members(layer, by_what);
+    if (!is_member) return;
+    const std::vector<int> given = world_ranks_of(layer.mpi, made);
+    if (asked.reordered ? !same_but_for_order(given, members) : given != members) end_for_other_members(layer, by_what);
+}
+
+/// `ask(parent)` says what is Asked.
+template <class Ask, class Make>
+int construct(const char* by_what, MPI_Comm comm, MPI_Comm* made, Ask ask, Make make) {
     Layer& layer = Layer::get();
     const Turn turn = take_turn(layer, comm);
+    if (turn.parent == nullptr) return make(layer.mpi);
+    const Asked asked = ask(*turn.parent);
     const int code = make(layer.mpi);
+    check(layer, turn, asked, by_what, code, code == MPI_SUCCESS ? *made : MPI_COMM_NULL);
     if (code != MPI_SUCCESS) return code;
     add(layer, turn.parent.get(), "made", turn.call, *made);
     prepare_for_threads(layer, *made);
     return code;
 }
 
+Asked all_members(const Communicator& parent) {
+    return {parent.world_ranks()};
+}
+
+/// Nothing is known of an invalid one: MPI says so.
+Asked members_of(MPI_Group group) {
+    if (group == MPI_GROUP_NULL) return {};
+    return {world_ranks(Layer::get().mpi, group)};
+}
+
+/// The first so many, all of the others get none.
+Asked first_members(const Communicator& parent, std::int64_t how_many, int reorder) {
+    const auto& world = parent.world_ranks();
+    const auto most = static_cast<std::int64_t>(world.size());
+    return {std::vector<int>(world.begin(), world.begin() + std::clamp<std::int64_t>(how_many, 0, most)), reorder != 0};
+}
+
+Asked as_mpi_decides(const Communicator&) {
+    return {std::nullopt, true};
+}
+
 /// MPI may write the handle only when the request ends. One that it has written by now is kept: Open MPI's Fortran
 /// procedures give a variable of their own, which is gone by then.
 template <class Make>
-int construct_later(MPI_Comm comm, MPI_Comm* made, MPI_Request* request, Make make) {
+int construct_later(const char* by_what, MPI_Comm comm, MPI_Comm* made, MPI_Request* request, Make make) {
     Layer& layer = Layer::get();
     const Turn turn = take_turn(layer, comm);
     const auto guard = layer.guard();
@@ -94,8 +156,10 @@ int construct_later(MPI_Comm comm, MPI_Comm* made, MPI_Request* request, Make ma
     auto operation = std::make_unique<Operation>();
     operation->kind = Operation::Kind::construct;
     operation->communicator = turn.parent;
-    operation->at_end = [&layer, turn, made, written = *made] {
-        add(layer, turn.parent.get(), "made", turn.call, written != MPI_COMM_NULL ? written : *made);
+    operation->at_end = [&layer, turn, made, written = *made, by_what] {
+        const MPI_Comm ready = written != MPI_COMM_NULL ? written : *made;
+        check(layer, turn, all_members(*turn.parent), by_what, MPI_SUCCESS, ready);
+        add(layer, turn.parent.get(), "made", turn.call, ready);
     };
     layer.requests().add(*request, std::move(operation));
     return code;
@@ -103,7 +167,8 @@ int construct_later(MPI_Comm comm, MPI_Comm* made, MPI_Request* request, Make ma
 
 /// Of a group whose members alone call this: they count among themselves.
 template <class Make>
-int construct_of_group(MPI_Comm comm, MPI_Group group, const std::string& how, MPI_Comm* made, Make make) {
+int construct_of_group(const char* by_what, MPI_Comm comm, MPI_Group group, const std::string& how, MPI_Comm* made,
+                       Make make) {
     Layer& layer = Layer::get();
     std::shared_ptr<Communicator> parent;
     {
@@ -111,14 +176,75 @@ int construct_of_group(MPI_Comm comm, MPI_Group group, const std::string& how, M
         if (layer.find(comm) != nullptr) parent = layer.share(comm);
     }
     const int code = make(layer.mpi);
-    if (code != MPI_SUCCESS || parent == nullptr || *made == MPI_COMM_NULL) return code;
+    if (code != MPI_SUCCESS || parent == nullptr) return code;
+    const std::vector<int> members = world_ranks(layer.mpi, group);
+    check(layer, {parent, 0}, {members}, by_what, code, *made);
+    if (*made == MPI_COMM_NULL) return code;
     {
         const auto guard = layer.guard();
-        const std::uint64_t call = parent->next_of_group(world_ranks(layer.mpi, group), how);
+        const std::uint64_t call = parent->next_of_group(members, how);
         add(layer, parent.get(), how, call, *made);
     }
     prepare_for_threads(layer, *made);
     return code;
+}
+
+/// Those who gave this rank's color, by key and then by rank. Each tells the others of both, since MPI's own exchange
+/// of them is in clear.
+Asked members_of_color(Communicator& parent, int color, int key) {
+    struct Choice {
+        std::int32_t color;
+        std::int32_t key;
+    };
+    const Choice mine{color, key};
+    std::array<std::uint8_t, sizeof mine> bytes;
+    std::memcpy(bytes.data(), &mine, sizeof mine);
+    const auto told = tell_all(Layer::get(), parent, bytes);
+    if (color == MPI_UNDEFINED) return {std::vector<int>()};
+    std::vector<std::pair<int, int>> chosen;  // key, rank
+    for (int rank = 0; rank < parent.size(); ++rank) {
+        Choice choice{};
+        std::memcpy(&choice, told.data() + static_cast<std::size_t>(rank) * sizeof choice, sizeof choice);
+        if (choice.color == color) chosen.emplace_back(choice.key, rank);
+    }
+    std::sort(chosen.begin(), chosen.end());
+    std::vector<int> members;
+    for (const auto& [at, rank] : chosen) members.push_back(parent.world_ranks()[static_cast<std::size_t>(rank)]);
+    return {members};
+}
+
+/// Of a grid.
+std::int64_t places_of(int dimensions, const int sizes[]) {
+    std::int64_t places = 1;
+    if (dimensions > 0 && sizes == nullptr) return 0;  // MPI says what is wrong with it
+    for (int i = 0; i < dimensions && places <= INT_MAX; ++i) places *= std::max(sizes[i], 0);
+    return places;
+}
+
+/// Those of a grid that have this rank's place in the dimensions that do not remain. Ranks count the places row by row.
+Asked members_of_slice(const Communicator& parent, const int remain[]) {
+    const auto& mpi = Layer::get().mpi;
+    int kind = MPI_UNDEFINED;
+    int dimensions = 0;
+    if (remain == nullptr || mpi.Topo_test(parent.handle(), &kind) != MPI_SUCCESS || kind != MPI_CART ||
+        mpi.Cartdim_get(parent.handle(), &dimensions) != MPI_SUCCESS) {
+        return {std::nullopt};  // MPI says that it is no grid
+    }
+    std::vector<int> sizes(static_cast<std::size_t>(dimensions));
+    std::vector<int> periods(sizes.size());
+    std::vector<int> own(sizes.size());
+    mpi.Cart_get(parent.handle(), dimensions, sizes.data(), periods.data(), own.data());
+    std::vector<int> members;
+    for (int rank = 0; rank < parent.size(); ++rank) {
+        bool fits = true;
+        for (int left = rank, i = dimensions - 1; i >= 0; --i) {
+            const auto at = static_cast<std::size_t>(i);
+            fits = fits && (remain[i] != 0 || left % sizes[at] == own[at]);
+            left /= sizes[at];
+        }
+        if (fits) members.push_back(parent.world_ranks()[static_cast<std::size_t>(rank)]);
+    }
+    return {members};
 }
 
 /// Why there are no keys for a communicator of this group; empty where there are: MPI_COMM_WORLD has them.
@@ -135,29 +261,33 @@ std::string unsealable(const Layer& layer, MPI_Group group) {
 }  // namespace
 
 int Comm_dup(MPI_Comm comm, MPI_Comm* made) {
-    return construct(comm, made, [&](auto& mpi) { return mpi.Comm_dup(comm, made); });
+    return construct("MPI_Comm_dup", comm, made, all_members, [&](auto& mpi) { return mpi.Comm_dup(comm, made); });
 }
 
 int Comm_dup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm* made) {
-    return construct(comm, made, [&](auto& mpi) { return mpi.Comm_dup_with_info(comm, info, made); });
+    return construct("MPI_Comm_dup_with_info", comm, made, all_members,
+                     [&](auto& mpi) { return mpi.Comm_dup_with_info(comm, info, made); });
 }
 
 int Comm_idup(MPI_Comm comm, MPI_Comm* made, MPI_Request* request) {
-    return construct_later(comm, made, request, [&](auto& mpi) { return mpi.Comm_idup(comm, made, request); });
+    return construct_later("MPI_Comm_idup", comm, made, request,
+                           [&](auto& mpi) { return mpi.Comm_idup(comm, made, request); });
 }
 
 int Comm_idup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm* made, MPI_Request* request) {
-    return construct_later(comm, made, request,
+    return construct_later("MPI_Comm_idup_with_info", comm, made, request,
                            [&](auto& mpi) { return mpi.Comm_idup_with_info(comm, info, made, request); });
 }
 
 int Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm* made) {
-    return construct(comm, made, [&](auto& mpi) { return mpi.Comm_create(comm, group, made); });
+    return construct(
+        "MPI_Comm_create", comm, made, [&](const Communicator&) { return members_of(group); },
+        [&](auto& mpi) { return mpi.Comm_create(comm, group, made); });
 }
 
 int Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm* made) {
-    return construct_of_group(comm, group, "made of a group with tag " + std::to_string(tag), made,
-                              [&](auto& mpi) { return mpi.Comm_create_group(comm, group, tag, made); });
+    return construct_of_group("MPI_Comm_create_group", comm, group, "made of a group with tag " + std::to_string(tag),
+                              made, [&](auto& mpi) { return mpi.Comm_create_group(comm, group, tag, made); });
 }
 
 int Comm_create_from_group(MPI_Group group, const char* tag, MPI_Info info, MPI_Errhandler handler, MPI_Comm* made) {
@@ -167,34 +297,45 @@ int Comm_create_from_group(MPI_Group group, const char* tag, MPI_Info info, MPI_
         layer.complain_of_refused("MPI_Comm_create_from_group", reason);
         return layer.begun() ? raise_on_world(layer, layer.refused_code()) : layer.refused_code();
     }
-    return construct_of_group(MPI_COMM_WORLD, group, "made of a group alone with tag " + std::string(tag), made,
+    return construct_of_group("MPI_Comm_create_from_group", MPI_COMM_WORLD, group,
+                              "made of a group alone with tag " + std::string(tag), made,
                               [&](auto& mpi) { return mpi.Comm_create_from_group(group, tag, info, handler, made); });
 }
 
 int Comm_split(MPI_Comm comm, int color, int key, MPI_Comm* made) {
-    return construct(comm, made, [&](auto& mpi) { return mpi.Comm_split(comm, color, key, made); });
+    return construct(
+        "MPI_Comm_split", comm, made, [&](Communicator& parent) { return members_of_color(parent, color, key); },
+        [&](auto& mpi) { return mpi.Comm_split(comm, color, key, made); });
 }
 
 int Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm* made) {
-    return construct(comm, made, [&](auto& mpi) { return mpi.Comm_split_type(comm, type, key, info, made); });
+    return construct("MPI_Comm_split_type", comm, made, as_mpi_decides,
+                     [&](auto& mpi) { return mpi.Comm_split_type(comm, type, key, info, made); });
 }
 
 int Cart_create(MPI_Comm comm, int dimensions, const int sizes[], const int periods[], int reorder, MPI_Comm* made) {
-    return construct(comm, made,
+    const auto ask = [&](const Communicator& parent) {
+        return first_members(parent, places_of(dimensions, sizes), reorder);
+    };
+    return construct("MPI_Cart_create", comm, made, ask,
                      [&](auto& mpi) { return mpi.Cart_create(comm, dimensions, sizes, periods, reorder, made); });
 }
 
 int Cart_sub(MPI_Comm comm, const int remain[], MPI_Comm* made) {
-    return construct(comm, made, [&](auto& mpi) { return mpi.Cart_sub(comm, remain, made); });
+    const auto ask = [&](const Communicator& parent) { return members_of_slice(parent, remain); };
+    return construct("MPI_Cart_sub", comm, made, ask, [&](auto& mpi) { return mpi.Cart_sub(comm, remain, made); });
 }
 
 int Graph_create(MPI_Comm comm, int nodes, const int index[], const int edges[], int reorder, MPI_Comm* made) {
-    return construct(comm, made, [&](auto& mpi) { return mpi.Graph_create(comm, nodes, index, edges, reorder, made); });
+    const auto ask = [&](const Communicator& parent) { return first_members(parent, nodes, reorder); };
+    return construct("MPI_Graph_create", comm, made, ask,
+                     [&](auto& mpi) { return mpi.Graph_create(comm, nodes, index, edges, reorder, made); });
 }
 
 int Dist_graph_create(MPI_Comm comm, int count, const int sources[], const int degrees[], const int destinations[],
                       const int weights[], MPI_Info info, int reorder, MPI_Comm* made) {
-    return construct(comm, made, [&](auto& mpi) {
+    const auto ask = [&](const Communicator& parent) { return first_members(parent, parent.size(), reorder); };
+    return construct("MPI_Dist_graph_create", comm, made, ask, [&](auto& mpi) {
         return mpi.Dist_graph_create(comm, count, sources, degrees, destinations, weights, info, reorder, made);
     });
 }
@@ -202,7 +343,8 @@ int Dist_graph_create(MPI_Comm comm, int count, const int sources[], const int d
 int Dist_graph_create_adjacent(MPI_Comm comm, int in_degree, const int sources[], const int in_weights[],
                                int out_degree, const int destinations[], const int out_weights[], MPI_Info info,
                                int reorder, MPI_Comm* made) {
-    return construct(comm, made, [&](auto& mpi) {
+    const auto ask = [&](const Communicator& parent) { return first_members(parent, parent.size(), reorder); };
+    return construct("MPI_Dist_graph_create_adjacent", comm, made, ask, [&](auto& mpi) {
         return mpi.Dist_graph_create_adjacent(comm, in_degree, sources, in_weights, out_degree, destinations,
                                               out_weights, info, reorder, made);
     });

@@ -13,6 +13,7 @@
 
 #include "comm/agreement_peers.hpp"
 #include "comm/hardware_threads.hpp"
+#include "comm/members.hpp"
 #include "comm/tuned.hpp"
 #include "engine/rank_threads.hpp"
 #include "keys/agreement.hpp"
@@ -37,6 +38,11 @@ std::string program_name() {
 
 iovec piece(const void* at, std::size_t size) {
     return {const_cast<void*>(at), size};
+}
+
+bool repeats(std::vector<int> ranks) {
+    std::sort(ranks.begin(), ranks.end());
+    return std::adjacent_find(ranks.begin(), ranks.end()) != ranks.end();
 }
 
 }  // namespace
@@ -228,6 +234,8 @@ void Layer::make_ways() {
     mpi.Comm_group(MPI_COMM_WORLD, &group);
     mpi.Comm_create(MPI_COMM_WORLD, group, &ways_.comm);
     mpi.Comm_create(MPI_COMM_WORLD, group, &own_traffic_);
+    require_members(*this, ways_.comm, world->world_ranks(), "cryptmpi");
+    require_members(*this, own_traffic_, world->world_ranks(), "cryptmpi");
     mpi.Comm_set_errhandler(own_traffic_, MPI_ERRORS_RETURN);
     mpi.Group_free(&group);
     const std::size_t program =
@@ -294,23 +302,17 @@ void Layer::report_flows(const Communicator& communicator) {
 
 void Layer::add(MPI_Comm handle, const CommunicatorId& id) {
     if (handle == MPI_COMM_NULL) return;
-    MPI_Group world = MPI_GROUP_NULL;
-    MPI_Group group = MPI_GROUP_NULL;
-    mpi.Comm_group(MPI_COMM_WORLD, &world);
-    mpi.Comm_group(handle, &group);
-    int size = 0;
+    std::vector<int> in_world = world_ranks_of(mpi, handle);
     int rank = 0;
-    mpi.Group_size(group, &size);
-    mpi.Group_rank(group, &rank);
-    std::vector<int> ranks(static_cast<std::size_t>(size));
-    std::iota(ranks.begin(), ranks.end(), 0);
-    std::vector<int> in_world(ranks.size());
-    mpi.Group_translate_ranks(group, size, ranks.data(), world, in_world.data());
-    mpi.Group_free(&group);
-    mpi.Group_free(&world);
+    mpi.Comm_rank(handle, &rank);
     const auto guard = this->guard();
     if (std::find(in_world.begin(), in_world.end(), MPI_UNDEFINED) != in_world.end()) {
         end_job("a communicator with processes from outside MPI_COMM_WORLD is not sealed yet");
+    }
+    // The key agreement authenticated which rank of MPI_COMM_WORLD this one is; no message is sealed as another's.
+    if (rank < 0 || static_cast<std::size_t>(rank) >= in_world.size() ||
+        in_world[static_cast<std::size_t>(rank)] != world_rank_ || repeats(in_world)) {
+        end_job("MPI gives this rank another place in a communicator than its own: MPI's own messages were altered");
     }
     auto made = std::make_shared<Communicator>(*this, handle, id, std::move(in_world), rank);
     if (!made->crosses()) made.reset();  // remembered as one that stays on the node

@@ -3,6 +3,9 @@
 #include <numeric>
 #include <utility>
 
+#include "comm/layer.hpp"
+#include "comm/members.hpp"
+
 namespace cryptmpi::comm {
 namespace {
 
@@ -28,9 +31,9 @@ private:
 
 }  // namespace
 
-Nodes::Nodes(const interpose::Native& native, SharedCommunicators* shared, MPI_Comm comm, int rank,
-             const std::vector<int>& world, std::vector<int> node_of)
-    : mpi_(native), shared_(shared) {
+Nodes::Nodes(Layer& layer, SharedCommunicators* shared, MPI_Comm comm, int rank, const std::vector<int>& world,
+             std::vector<int> node_of)
+    : layer_(layer), mpi_(layer.mpi), shared_(shared) {
     sort(rank, world, node_of);
     if (all_leaders_.size() != node_of.size()) {
         if (find_communicators(comm, rank)) return;
@@ -84,7 +87,8 @@ bool Nodes::find_communicators(MPI_Comm comm, int rank) {
     }
     int missing[] = {own_.missing() ? 1 : 0, peers_.missing() ? 1 : 0};
     mpi_.Allreduce(MPI_IN_PLACE, missing, 2, MPI_INT, MPI_MAX, comm);
-    if (missing[0] == 0 && missing[1] == 0) return true;
+    // The answer came in clear: whoever changed it makes ranks wait for each other, and none take what it has not.
+    if (missing[0] == 0 && missing[1] == 0) return !own_.missing() && !peers_.missing();
     {
         const QuietErrors quiet(mpi_, comm);
         if (missing[0] != 0) make(own_, comm, leader_of(rank), rank);
@@ -92,7 +96,7 @@ bool Nodes::find_communicators(MPI_Comm comm, int rank) {
     }
     int failed = own_.missing() || peers_.missing() ? 1 : 0;
     mpi_.Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_MAX, comm);
-    return failed == 0;
+    return failed == 0 && !own_.missing() && !peers_.missing();
 }
 
 void Nodes::make(Part& part, MPI_Comm comm, int color, int rank) {
@@ -100,6 +104,8 @@ void Nodes::make(Part& part, MPI_Comm comm, int color, int rank) {
     MPI_Comm made = MPI_COMM_NULL;
     const int code = mpi_.Comm_split(comm, wanted ? color : MPI_UNDEFINED, rank, &made);
     if (code != MPI_SUCCESS || made == MPI_COMM_NULL) return;
+    // Data go in clear in one of a node's ranks, so these must be those that the key agreement has on this node.
+    require_members(layer_, made, part.world, "cryptmpi");
     part.comm = made;
     mpi_.Comm_set_errhandler(part.comm, MPI_ERRORS_RETURN);
     if (shared_ != nullptr) shared_->add(part.world, part.comm);

@@ -1,9 +1,10 @@
 """A man in the middle: runs in a node through which two others reach each other, ends their TCP connections and opens his own.
 
-    mitm.py --attack NAME [--toward initiator|responder] [--record N] [--smallest BYTES] [--own-address]
+    mitm.py --attack NAME [--toward initiator|responder] [--record N] [--smallest BYTES] [--own-address] [--replace FROM:TO]
 
 He knows the wire format (src/keys/handshake.hpp, src/seal/constants.hpp) and no key. To each side he looks like the other one, address
-and port included, unless --own-address. What is not sealed passes as it is. Each attack is done once, on the N-th data record of at least
+and port included, unless --own-address. What is not sealed passes as it is, but that each FROM in it becomes TO (both in hexadecimal
+digits, as long as each other). Each attack is done once, on the N-th data record of at least
 --smallest bytes that goes that way; "done" on standard output says that it was.
 """
 
@@ -87,7 +88,7 @@ class Direction:
         if start != b"CMPI":
             self.target.sendall(start)
             while part := self.source.recv(1 << 16):
-                self.target.sendall(part)
+                self.target.sendall(self.replaced(part))
             return
         hello = start + self.read(HELLO - 4)
         self.target.sendall(self.hello(hello) if len(hello) == HELLO else hello)
@@ -98,6 +99,13 @@ class Direction:
             word = struct.unpack("<I", header)[0]
             record = header + self.read((word & 0xFFFFFF) + TAG)
             self.record(word >> 24, record)
+
+    def replaced(self, part):
+        for before, after in self.attack.options.replace:
+            if before in part:
+                self.attack.done()
+                part = part.replace(before, after)
+        return part
 
     def mine(self):
         return self.toward == self.attack.options.toward and not self.attack.is_done
@@ -270,6 +278,7 @@ def main():
     parser.add_argument("--record", type=int, default=5)
     parser.add_argument("--smallest", type=int, default=0)
     parser.add_argument("--own-address", action="store_true")
+    parser.add_argument("--replace", action="append", default=[], type=lambda pair: [bytes.fromhex(side) for side in pair.split(":")])
     options = parser.parse_args()
     attack = Attack(options)
     listener = socket.socket()

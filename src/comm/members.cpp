@@ -1,0 +1,124 @@
+#include "comm/members.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "comm/collective.hpp"
+#include "comm/layer.hpp"
+
+namespace cryptmpi::comm {
+
+std::vector<int> world_ranks(const interpose::Native& mpi, MPI_Group group) {
+    MPI_Group world = MPI_GROUP_NULL;
+    mpi.Comm_group(MPI_COMM_WORLD, &world);
+    int size = 0;
+    mpi.Group_size(group, &size);
+    std::vector<int> ranks(static_cast<std::size_t>(size));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    std::vector<int> result(ranks.size());
+    mpi.Group_translate_ranks(group, size, ranks.data(), world, result.data());
+    mpi.Group_free(&world);
+    return result;
+}
+
+std::vector<int> world_ranks_of(const interpose::Native& mpi, MPI_Comm comm) {
+    MPI_Group group = MPI_GROUP_NULL;
+    mpi.Comm_group(comm, &group);
+    auto result = world_ranks(mpi, group);
+    mpi.Group_free(&group);
+    return result;
+}
+
+void end_for_other_members(Layer& layer, const std::string& by_what) {
+    layer.end_job("the communicator that " + by_what +
+                  " made has other members, or an other order of them, than was asked for: MPI's own messages, by "
+                  "which its ranks agree on that, were altered on their way");
+}
+
+void require_members(Layer& layer, MPI_Comm made, const std::vector<int>& expected, const std::string& by_what) {
+    if (made == MPI_COMM_NULL) layer.end_job("MPI did not make a communicator that " + by_what + " has to have");
+    if (world_ranks_of(layer.mpi, made) != expected) end_for_other_members(layer, by_what);
+}
+
+namespace {
+
+class Telling {
+public:
+    Telling(Layer& layer, Communicator& communicator, std::span<const std::uint8_t> mine)
+        : call_(begin_call(layer, communicator, CollectiveKind::construction)),
+          each_(mine.size()),
+          all_(each_ * static_cast<std::size_t>(communicator.size())) {
+        std::copy(mine.begin(), mine.end(), at(communicator.rank()));
+    }
+
+    std::vector<std::uint8_t> run() {
+        const int me = call_.communicator.rank();
+        const int size = call_.communicator.size();
+        int step = 1;
+        for (; step < size && (me & step) == 0; step <<= 1) {
+            if (me + step < size) receive(me + step, me + step, std::min(step, size - me - step));
+        }
+        if (me != 0) {
+            send(me - step, me, std::min(step, size - me));
+            receive(me - step, 0, size);
+        }
+        while ((step >>= 1) != 0) {
+            if (me + step < size) send(me + step, 0, size);
+        }
+        return std::move(all_);
+    }
+
+private:
+    std::uint8_t* at(int rank) { return all_.data() + each_ * static_cast<std::size_t>(rank); }
+
+    /// What the ranks from `first` on have.
+    void send(int to, int first, int ranks) {
+        const std::size_t size = each_ * static_cast<std::size_t>(ranks);
+        const auto wire = call_.layer.buffer(size + seal::kMessageOverhead);
+        check(to,
+              [&] { return call_.communicator.seal_for(to, call_.lane, call_.number, at(first), size, wire.data()); });
+        const auto address = call_.communicator.address(call_.layer.mpi, to);
+        check(to, call_.layer.mpi.Send(wire.data(), static_cast<int>(wire.size()), MPI_BYTE, address.rank, address.tag,
+                                       address.comm));
+    }
+
+    void receive(int from, int first, int ranks) {
+        const std::size_t size = each_ * static_cast<std::size_t>(ranks);
+        const auto wire = call_.layer.buffer(size + seal::kMessageOverhead);
+        const auto address = call_.communicator.address(call_.layer.mpi, from);
+        check(from, call_.layer.mpi.Recv(wire.data(), static_cast<int>(wire.size()), MPI_BYTE, address.rank,
+                                         address.tag, address.comm, MPI_STATUS_IGNORE));
+        check(from, [&] {
+            return call_.communicator.open_from(from, call_.lane, call_.number, wire.data(), wire.size(), at(first));
+        });
+    }
+
+    template <class Work>
+    void check(int peer, Work work) {
+        const auto done = [&] {
+            const auto guard = call_.layer.guard();
+            return work();
+        }();
+        if (!done) end(peer, done.error().line);
+    }
+    void check(int peer, int code) {
+        if (code != MPI_SUCCESS) end(peer, "was lost by MPI");
+    }
+    [[noreturn]] void end(int peer, const std::string& why) {
+        call_.layer.count_failed_open();
+        call_.layer.end_job("what rank " + std::to_string(peer) +
+                            " of a communicator says of another one that is being made of it " + why);
+    }
+
+    Call call_;
+    std::size_t each_;
+    std::vector<std::uint8_t> all_;
+};
+
+}  // namespace
+
+std::vector<std::uint8_t> tell_all(Layer& layer, Communicator& communicator, std::span<const std::uint8_t> mine) {
+    return Telling(layer, communicator, mine).run();
+}
+
+}  // namespace cryptmpi::comm
