@@ -68,6 +68,7 @@ struct Shared {
     std::uint32_t hello_size;
     std::atomic<std::int64_t> deadline_ns;  // of the handshake, CLOCK_MONOTONIC
     std::atomic<bool> connect_reported;     // connect() has told the caller that it is connected
+    std::atomic<bool> undecided;            // it may stay inside the node: that is asked once TCP is connected
     std::atomic<int> pending_error;         // for SO_ERROR
     std::atomic<bool> nodelay_is_ours;  // TCP_NODELAY is on for the handshake's sake: the program did not ask for it
     char peer[64];                      // "10.0.0.2:4242"

@@ -1,6 +1,8 @@
 // What the exported calls have in common.
 #pragma once
 
+#include <functional>
+
 #include "channel/connection.hpp"
 #include "channel/process.hpp"
 
@@ -21,6 +23,20 @@ inline Entry* known(int fd) {
 
 /// Whether bytes may go out on this descriptor at all; -1 with errno and a line for the roads that are closed.
 int check_road(int fd, const Entry& entry, const sockaddr* to, socklen_t size);
+
+/// A device that carries messages around the streams may not be opened: true, with errno and a line.
+bool device_refused(const char* path);
+
+/// A descriptor that came from another process. If it is a connection that has to be sealed, it is refused when used.
+void taken_over(int fd);
+
+/// fork(), by whatever call makes the child.
+pid_t fork_by(const std::function<pid_t()>& call);
+
+/// stdin, stdout and stderr go through our calls while their descriptors are sockets: after exec, and when a descriptor
+/// has become another one.
+void take_over_standard_streams();
+void follow_standard_stream(int fd);
 
 /// dup'ed: the new descriptor is the same to us.
 void duplicated(int from, int to);

@@ -1,7 +1,6 @@
 // Descriptors: closed, duplicated, opened.
 #include <fcntl.h>
 #include <linux/close_range.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -18,8 +17,9 @@ using namespace cryptmpi::channel;
 namespace cryptmpi::channel {
 
 void duplicated(int from, int to) {
-    if (to < 0 || known(from) == nullptr || !Process::made()->is_me()) return;
-    Process::made()->table().share(from, to);
+    if (to < 0 || Process::made() == nullptr || !Process::made()->is_me()) return;
+    if (known(from) != nullptr) Process::made()->table().share(from, to);
+    follow_standard_stream(to);
 }
 
 void closing(int fd) {
@@ -44,15 +44,6 @@ void closed(int fd) {
     Process::made()->table().forget(fd);
 }
 
-}  // namespace cryptmpi::channel
-
-namespace {
-
-bool is_own(int fd) {
-    const Entry* entry = known(fd);
-    return entry != nullptr && entry->kind.load() == Kind::own;
-}
-
 bool device_refused(const char* path) {
     if (path == nullptr || path[0] != '/' || !Policy::is_network_device(path)) return false;
     Process& process = Process::get();
@@ -64,6 +55,15 @@ bool device_refused(const char* path) {
             "(UCX_TLS=tcp,self,sm, FI_PROVIDER=tcp, --mca btl tcp,self,vader)");
     errno = EACCES;
     return true;
+}
+
+}  // namespace cryptmpi::channel
+
+namespace {
+
+bool is_own(int fd) {
+    const Entry* entry = known(fd);
+    return entry != nullptr && entry->kind.load() == Kind::own;
 }
 
 }  // namespace
@@ -200,22 +200,4 @@ CRYPTMPI_CALL int __openat_2(int folder, const char* path, int flags) {
 
 CRYPTMPI_CALL int __openat64_2(int folder, const char* path, int flags) {
     return device_refused(path) ? -1 : real::openat(folder, path, flags | O_LARGEFILE, 0);
-}
-
-// As libc's, it passes on six arguments of which the caller may have given fewer: no sanitizer should mind.
-CRYPTMPI_CALL __attribute__((no_sanitize("address"))) long syscall(long number, ...) {
-    va_list arguments;
-    va_start(arguments, number);
-    long values[6];
-    for (long& value : values) value = va_arg(arguments, long);
-    va_end(arguments);
-    Process* process = Process::made();
-    if (number == SYS_io_uring_setup && process != nullptr && process->enabled()) {
-        process->refuse_road("io_uring",
-                             "io_uring is refused: its operations would bypass the sealing; switch the program's "
-                             "io_uring transport off");
-        errno = ENOSYS;
-        return -1;
-    }
-    return real::syscall(number, values[0], values[1], values[2], values[3], values[4], values[5]);
 }

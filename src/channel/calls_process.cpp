@@ -15,10 +15,6 @@
 
 using namespace cryptmpi::channel;
 
-namespace cryptmpi::channel {
-void take_over_standard_streams();
-}
-
 namespace {
 
 constexpr char kArenaVariable[] = "CRYPTMPI_INTERNAL_ARENA=";
@@ -164,12 +160,24 @@ __attribute__((destructor)) void ended() {
 
 }  // namespace
 
-CRYPTMPI_CALL pid_t fork() {
-    if (Process::made() == nullptr) return real::fork();
+namespace cryptmpi::channel {
+
+pid_t fork_by(const std::function<pid_t()>& call) {
+    if (Process::made() == nullptr) return call();
     each_sealed([](Entry& entry) { entry.shared.load()->processes.fetch_add(1); });
-    const pid_t pid = Process::made()->fork();
+    const pid_t pid = Process::made()->fork(call);
     if (pid < 0) each_sealed([](Entry& entry) { entry.shared.load()->processes.fetch_sub(1); });
     return pid;
+}
+
+}  // namespace cryptmpi::channel
+
+CRYPTMPI_CALL pid_t fork() {
+    return fork_by([] { return real::fork(); });
+}
+
+CRYPTMPI_CALL pid_t _Fork() {
+    return fork_by([] { return real::_Fork(); });
 }
 
 CRYPTMPI_CALL int execve(const char* path, char* const* arguments, char* const* environment) {
@@ -190,6 +198,14 @@ CRYPTMPI_CALL int execvp(const char* file, char* const* arguments) {
 
 CRYPTMPI_CALL int fexecve(int fd, char* const* arguments, char* const* environment) {
     return start_program(environment, [&](char* const* with) { return real::fexecve(fd, arguments, with); });
+}
+
+CRYPTMPI_CALL int execveat(int folder, const char* path, char* const* arguments, char* const* environment, int flags) {
+    return start_program(environment, [&](char* const* with) {
+        return static_cast<int>(real::syscall(SYS_execveat, folder, reinterpret_cast<long>(path),
+                                              reinterpret_cast<long>(arguments), reinterpret_cast<long>(with), flags,
+                                              0));
+    });
 }
 
 CRYPTMPI_CALL int execl(const char* path, const char* first, ...) {

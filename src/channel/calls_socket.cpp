@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "channel/calls.hpp"
+#include "channel/inside.hpp"
 #include "channel/real.hpp"
 
 using namespace cryptmpi::channel;
@@ -20,14 +21,29 @@ namespace cryptmpi::channel {
 
 namespace {
 
-bool is_internet_socket(int fd) {
-    int family = 0;
-    socklen_t size = sizeof family;
-    if (real::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size) != 0) return false;
-    return family == AF_INET || family == AF_INET6;
+bool is_stream(int fd) {
+    int type = 0;
+    socklen_t size = sizeof type;
+    return real::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_STREAM;
 }
 
 }  // namespace
+
+void taken_over(int fd) {
+    Process& process = Process::get();
+    if (fd < 0 || !process.enabled() || !is_internet_socket(fd)) return;
+    if (!is_stream(fd)) {
+        process.table().add(fd, Kind::datagram);
+        return;
+    }
+    const auto peer = Address::peer_of(fd);
+    std::string why;
+    if (peer && process.policy().decide(fd, *peer, why) != Verdict::seal) return;
+    // Without a peer it is new or listening, or it was reset, and may have bytes of one.
+    int left = 0;
+    const bool fresh = !peer && (real::ioctl(fd, FIONREAD, &left) != 0 || left == 0);
+    process.table().add(fd, fresh ? Kind::fresh : Kind::foreign);
+}
 
 int check_road(int fd, const Entry& entry, const sockaddr* to, socklen_t size) {
     Process& process = Process::get();
@@ -50,8 +66,8 @@ int check_road(int fd, const Entry& entry, const sockaddr* to, socklen_t size) {
     if (kind != Kind::datagram) return 0;
     const auto peer = to != nullptr ? Address::from(to, size) : Address::peer_of(fd);
     std::string why;
-    if (!peer || Policy::on_this_node(*peer)) return 0;
-    if (process.policy().decide(*peer, why) == Verdict::plaintext) {
+    if (!peer || stays_inside_datagram(fd, *peer)) return 0;
+    if (process.policy().decide_outside(*peer, why) == Verdict::plaintext) {
         process.count_unsealed(why + " (UDP)", true);
         return 0;
     }
@@ -97,53 +113,70 @@ int connect_again(Process& process, int fd, Entry& entry, const sockaddr* addres
     return -1;
 }
 
+/// The verdict on a connection that was just asked for; nullopt: it depends on both ends, and they are not there yet.
+std::optional<Verdict> verdict_on(Process& process, int fd, const Address& peer, bool may_differ, std::string& why) {
+    const Policy& policy = process.policy();
+    if (!may_differ) return policy.decide_outside(peer, why);
+    const auto actual = tcp_of(fd) == Tcp::connected ? Address::peer_of(fd) : std::nullopt;
+    if (!actual) return std::nullopt;
+    return policy.decide(fd, *actual, why);
+}
+
 int connect_stream(Process& process, int fd, Entry& entry, const sockaddr* address, socklen_t size) {
     const auto peer = Address::from(address, size);
-    if (!peer) return real::connect(fd, address, size);
-    std::string why;
-    const Verdict verdict = process.policy().decide(*peer, why);
-    const int status = real::connect(fd, address, size);
-    const int error = errno;
-    const bool on_its_way = status != 0 && error == EINPROGRESS;
-    if (status != 0 && !on_its_way) {
-        // A blocking connect that a signal cut short goes on in the kernel.
-        if (error == EINTR && verdict == Verdict::seal && begin(process, entry, Role::initiator, *peer, true) != 0)
-            return -1;
-        errno = error;
+    if (!peer) {
+        const int status = real::connect(fd, address, size);
+        if (status == 0) entry.kind.store(Kind::fresh);  // AF_UNSPEC: it is connected no more
         return status;
     }
-    if (verdict == Verdict::native) process.count_native();
-    if (verdict == Verdict::plaintext) process.count_unsealed(why, true);
-    if (verdict != Verdict::seal) {
+    const bool may_differ = process.policy().may_differ_inside(*peer);
+    const int status = real::connect(fd, address, size);
+    const int error = errno;
+    // A blocking connect that a signal cut short goes on in the kernel.
+    if (status != 0 && error != EINPROGRESS && error != EINTR) return status;
+    std::string why;
+    const auto verdict = verdict_on(process, fd, *peer, may_differ, why);
+    if (verdict && *verdict != Verdict::seal) {
+        process.count(*verdict, why);
         entry.kind.store(Kind::native);
-    } else if (begin(process, entry, Role::initiator, *peer, on_its_way) != 0) {
-        return -1;
+    } else {
+        const Tcp tcp = !verdict ? Tcp::undecided : status == 0 ? Tcp::connected : Tcp::on_its_way;
+        if (begin(process, entry, Role::initiator, *peer, tcp) != 0) return -1;
     }
     errno = error;
     return status;
 }
 
-int accepted(int fd) {
-    if (fd < 0) return fd;
+/// accept() tells whose connection it was even if it was reset meanwhile, and bytes of it wait to be read.
+std::optional<Address> peer_of_accepted(int fd, const sockaddr_storage& address, socklen_t size) {
+    if (!is_internet_socket(fd) || !is_stream(fd)) return std::nullopt;
+    const auto peer = Address::from(reinterpret_cast<const sockaddr*>(&address), size);
+    return peer ? peer : Address{};  // which nobody has
+}
+
+int accept_connection(int listener, sockaddr* address, socklen_t* size, int flags) {
     Process& process = Process::get();
-    if (!process.enabled()) return fd;
-    const auto peer = Address::peer_of(fd);
+    if (!process.enabled()) return real::accept4(listener, address, size, flags);
+    sockaddr_storage from{};
+    socklen_t from_size = sizeof from;
+    const int fd = real::accept4(listener, reinterpret_cast<sockaddr*>(&from), &from_size, flags);
+    if (fd < 0) return fd;
+    if (address != nullptr && size != nullptr) {
+        std::memcpy(address, &from, std::min(*size, from_size));
+        *size = from_size;
+    }
+    const auto peer = peer_of_accepted(fd, from, std::min<socklen_t>(from_size, sizeof from));
     if (!peer) return fd;
     std::string why;
-    switch (process.policy().decide(*peer, why)) {
-        case Verdict::native:
-            process.table().forget(fd);
-            process.count_native();
-            return fd;
-        case Verdict::plaintext:
-            process.count_unsealed(why, true);
-            return fd;
-        case Verdict::seal:
-            break;
+    const Verdict verdict = process.policy().decide(fd, *peer, why);
+    process.count(verdict, why);
+    if (verdict != Verdict::seal) {
+        process.table().forget(fd);
+        return fd;
     }
     Entry* entry = process.table().add(fd, Kind::fresh);
     const int saved = errno;
-    if (entry == nullptr || begin(process, *entry, Role::responder, *peer, false) != 0) {
+    if (entry == nullptr || begin(process, *entry, Role::responder, *peer, Tcp::connected) != 0) {
         const int error = errno;
         close(fd);
         errno = error == EPROTO ? ECONNABORTED : error;
@@ -185,6 +218,7 @@ CRYPTMPI_CALL int connect(int fd, const sockaddr* address, socklen_t size) {
     if (entry == nullptr) return real::connect(fd, address, size);
     switch (entry->kind.load()) {
         case Kind::fresh:
+        case Kind::native:  // the kernel says that it is connected, unless it is no more
             return connect_stream(process, fd, *entry, address, size);
         case Kind::sealed:
             return connect_again(process, fd, *entry, address, size);
@@ -194,11 +228,11 @@ CRYPTMPI_CALL int connect(int fd, const sockaddr* address, socklen_t size) {
 }
 
 CRYPTMPI_CALL int accept(int fd, sockaddr* address, socklen_t* size) {
-    return accepted(real::accept4(fd, address, size, 0));
+    return accept_connection(fd, address, size, 0);
 }
 
 CRYPTMPI_CALL int accept4(int fd, sockaddr* address, socklen_t* size, int flags) {
-    return accepted(real::accept4(fd, address, size, flags));
+    return accept_connection(fd, address, size, flags);
 }
 
 CRYPTMPI_CALL int shutdown(int fd, int how) {
@@ -244,6 +278,10 @@ CRYPTMPI_CALL int setsockopt(int fd, int level, int option, const void* value, s
         if (option == SO_ZEROCOPY) return refuse_option("SO_ZEROCOPY", "switch the transport's zero-copy sends off");
         if (option == SO_TIMESTAMPING)
             return refuse_option("SO_TIMESTAMPING", "switch the program's packet time stamps off");
+    }
+    if (known(fd) != nullptr && level == IPPROTO_TCP && option == TCP_FASTOPEN_CONNECT) {
+        errno = EOPNOTSUPP;  // as MSG_FASTOPEN
+        return -1;
     }
     if (Entry* entry = sealed(fd); entry != nullptr && level == IPPROTO_TCP && option == TCP_NODELAY) {
         if (Shared* shared = entry->shared) shared->nodelay_is_ours.store(false);

@@ -1,6 +1,7 @@
 // read, write and their kin. Each looks the descriptor up; a sealed one goes through receive or transmit, all others to
 // libc.
 #include <fcntl.h>
+#include <stdio_ext.h>
 #include <sys/sendfile.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "channel/calls.hpp"
 #include "channel/pieces.hpp"
@@ -79,6 +81,15 @@ bool may_receive(int fd) {
     return check_road(fd, *entry, nullptr, 0) == 0;
 }
 
+/// Data with the SYN would go out before there are keys: true, with errno.
+bool opens_fast(int fd, int flags) {
+    if ((flags & MSG_FASTOPEN) == 0 || Process::made() == nullptr || !process().enabled()) return false;
+    const Entry* entry = known(fd);
+    if (entry != nullptr && entry->kind.load() == Kind::datagram) return false;
+    errno = EOPNOTSUPP;
+    return true;
+}
+
 ssize_t receive_message(Entry& entry, msghdr* message, int flags) {
     const ssize_t n = receive(process(), entry, {message->msg_iov, message->msg_iovlen}, flags);
     if (n >= 0) {
@@ -87,6 +98,22 @@ ssize_t receive_message(Entry& entry, msghdr* message, int flags) {
         message->msg_flags = 0;
     }
     return n;
+}
+
+/// Sockets that another process passed to us.
+ssize_t taken_over_with(ssize_t result, const msghdr* message) {
+    if (result < 0 || message == nullptr || message->msg_control == nullptr || message->msg_controllen == 0)
+        return result;
+    const int error = errno;
+    for (cmsghdr* control = CMSG_FIRSTHDR(message); control != nullptr;
+         control = CMSG_NXTHDR(const_cast<msghdr*>(message), control)) {
+        if (control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS) continue;
+        const auto* fds = reinterpret_cast<const int*>(CMSG_DATA(control));
+        const size_t count = (control->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t i = 0; i < count; ++i) taken_over(fds[i]);
+    }
+    errno = error;
+    return result;
 }
 
 constexpr size_t kCopyBytes = 64 * 1024;
@@ -112,6 +139,18 @@ CRYPTMPI_CALL ssize_t readv(int fd, const iovec* pieces, int count) {
         return receive(process(), *entry, {pieces, static_cast<size_t>(count)}, 0);
     }
     return may_receive(fd) ? real::readv(fd, pieces, count) : -1;
+}
+
+// An offset of -1 means the stream's own place, which a socket has, too.
+CRYPTMPI_CALL ssize_t preadv2(int fd, const iovec* pieces, int count, off_t offset, int flags) {
+    if (offset == -1 && known(fd) != nullptr && flags == 0) return readv(fd, pieces, count);
+    if (sealed(fd) == nullptr) return may_receive(fd) ? real::preadv2(fd, pieces, count, offset, flags) : -1;
+    errno = offset == -1 ? EOPNOTSUPP : ESPIPE;
+    return -1;
+}
+
+CRYPTMPI_CALL ssize_t preadv64v2(int fd, const iovec* pieces, int count, off64_t offset, int flags) {
+    return preadv2(fd, pieces, count, offset, flags);
 }
 
 CRYPTMPI_CALL ssize_t recv(int fd, void* to, size_t size, int flags) {
@@ -142,12 +181,16 @@ CRYPTMPI_CALL ssize_t __recvfrom_chk(int fd, void* to, size_t size, size_t room,
 CRYPTMPI_CALL ssize_t recvmsg(int fd, msghdr* message, int flags) {
     if (Entry* entry = sealed(fd))
         return check_flags(flags, "recvmsg") != 0 ? -1 : receive_message(*entry, message, flags);
-    return may_receive(fd) ? real::recvmsg(fd, message, flags) : -1;
+    return may_receive(fd) ? taken_over_with(real::recvmsg(fd, message, flags), message) : -1;
 }
 
 CRYPTMPI_CALL int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, timespec* timeout) {
     Entry* entry = sealed(fd);
-    if (entry == nullptr) return may_receive(fd) ? real::recvmmsg(fd, messages, count, flags, timeout) : -1;
+    if (entry == nullptr) {
+        const int got = may_receive(fd) ? real::recvmmsg(fd, messages, count, flags, timeout) : -1;
+        for (int i = 0; i < got; ++i) taken_over_with(got, &messages[i].msg_hdr);
+        return got;
+    }
     unsigned done = 0;
     while (done < count) {
         const int how = done > 0 && (flags & MSG_WAITFORONE) != 0 ? flags | MSG_DONTWAIT : flags;
@@ -175,6 +218,17 @@ CRYPTMPI_CALL ssize_t writev(int fd, const iovec* pieces, int count) {
     return may_send(fd, nullptr, 0) ? real::writev(fd, pieces, count) : -1;
 }
 
+CRYPTMPI_CALL ssize_t pwritev2(int fd, const iovec* pieces, int count, off_t offset, int flags) {
+    if (offset == -1 && known(fd) != nullptr && flags == 0) return writev(fd, pieces, count);
+    if (sealed(fd) == nullptr) return may_send(fd, nullptr, 0) ? real::pwritev2(fd, pieces, count, offset, flags) : -1;
+    errno = offset == -1 ? EOPNOTSUPP : ESPIPE;
+    return -1;
+}
+
+CRYPTMPI_CALL ssize_t pwritev64v2(int fd, const iovec* pieces, int count, off64_t offset, int flags) {
+    return pwritev2(fd, pieces, count, offset, flags);
+}
+
 CRYPTMPI_CALL ssize_t send(int fd, const void* from, size_t size, int flags) {
     if (Entry* entry = sealed(fd))
         return check_flags(flags, "send") != 0 ? -1 : transmit_from(*entry, from, size, flags);
@@ -184,11 +238,7 @@ CRYPTMPI_CALL ssize_t send(int fd, const void* from, size_t size, int flags) {
 CRYPTMPI_CALL ssize_t sendto(int fd, const void* from, size_t size, int flags, const sockaddr* to, socklen_t to_size) {
     if (Entry* entry = sealed(fd))
         return check_flags(flags, "sendto") != 0 ? -1 : transmit_from(*entry, from, size, flags);
-    if ((flags & MSG_FASTOPEN) != 0 && known(fd) != nullptr) {
-        // Data with the SYN would go out before there are keys.
-        errno = EOPNOTSUPP;
-        return -1;
-    }
+    if (opens_fast(fd, flags)) return -1;
     return may_send(fd, to, to_size) ? real::sendto(fd, from, size, flags, to, to_size) : -1;
 }
 
@@ -203,6 +253,7 @@ CRYPTMPI_CALL ssize_t sendmsg(int fd, const msghdr* message, int flags) {
         errno = EOPNOTSUPP;
         return -1;
     }
+    if (opens_fast(fd, flags)) return -1;
     const bool named = message != nullptr && message->msg_name != nullptr;
     return may_send(fd, named ? static_cast<const sockaddr*>(message->msg_name) : nullptr,
                     named ? message->msg_namelen : 0)
@@ -332,20 +383,69 @@ FILE* open_cookie(int fd, const char* mode) {
 
 namespace cryptmpi::channel {
 
-/// After exec: the standard streams of a program that was given a sealed socket as its input or output.
-void take_over_standard_streams() {
-    if (sealed(STDIN_FILENO) != nullptr) stdin = open_cookie(STDIN_FILENO, "r");
-    if (sealed(STDOUT_FILENO) != nullptr) stdout = open_cookie(STDOUT_FILENO, "w");
-    if (sealed(STDERR_FILENO) != nullptr) {
-        stderr = open_cookie(STDERR_FILENO, "w");
-        setvbuf(stderr, nullptr, _IONBF, 0);
+/// libc's own streams must not write to it past us.
+bool needs_cookie(int fd) {
+    const Entry* entry = known(fd);
+    if (entry == nullptr) return false;
+    const Kind kind = entry->kind.load();
+    return kind == Kind::sealed || kind == Kind::fresh || kind == Kind::native || kind == Kind::foreign;
+}
+
+namespace {
+
+struct Standard {
+    FILE** name;
+    const char* mode;
+    FILE* libcs = nullptr;  // while ours stands in its place
+};
+
+Standard* standard_stream(int fd) {
+    static Standard all[] = {{&stdin, "r"}, {&stdout, "w"}, {&stderr, "w"}};
+    return fd >= STDIN_FILENO && fd <= STDERR_FILENO ? &all[fd] : nullptr;
+}
+
+/// What was printed and is not out yet goes where the descriptor leads now, as it would plain. libc's stream is kept
+/// from it: whoever has its address, as C++'s streams do, gets an error.
+void take_over(Standard& standard, int fd) {
+    FILE* const libcs = *standard.name;
+    FILE* const ours = open_cookie(fd, standard.mode);
+    if (ours == nullptr) return;
+    if (libcs != nullptr) {
+        if (fd == STDERR_FILENO) setvbuf(ours, nullptr, _IONBF, 0);
+        (void)std::fwrite(libcs->_IO_write_base, 1, __fpending(libcs), ours);
+        __fpurge(libcs);
+        libcs->_fileno = -1;
     }
+    standard.libcs = libcs;
+    *standard.name = ours;
+}
+
+void give_back(Standard& standard, int fd) {
+    (void)std::fflush(*standard.name);
+    standard.libcs->_fileno = fd;
+    *standard.name = std::exchange(standard.libcs, nullptr);
+}
+
+}  // namespace
+
+void follow_standard_stream(int fd) {
+    Standard* standard = standard_stream(fd);
+    if (standard == nullptr) return;
+    const int error = errno;
+    const bool taken = standard->libcs != nullptr;
+    if (needs_cookie(fd) && !taken) take_over(*standard, fd);
+    if (!needs_cookie(fd) && taken) give_back(*standard, fd);
+    errno = error;
+}
+
+void take_over_standard_streams() {
+    for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) follow_standard_stream(fd);
 }
 
 }  // namespace cryptmpi::channel
 
 CRYPTMPI_CALL FILE* fdopen(int fd, const char* mode) {
-    return sealed(fd) != nullptr ? open_cookie(fd, mode) : real::fdopen(fd, mode);
+    return needs_cookie(fd) ? open_cookie(fd, mode) : real::fdopen(fd, mode);
 }
 
 CRYPTMPI_CALL int fileno(FILE* stream) {

@@ -19,9 +19,15 @@
 
 namespace cryptmpi::channel {
 
-/// Makes the entry sealed. `connecting`: TCP itself is still on its way. On an error the caller gets errno and a line
-/// was printed.
-int begin(Process& process, Entry& entry, keys::Role role, const Address& peer, bool connecting);
+/// How far TCP is when a connection is taken up. `undecided`: on its way, and when it is there it may turn out not to
+/// leave the node; then the entry becomes native after all.
+enum class Tcp { on_its_way, undecided, connected, refused };
+
+/// The kernel's verdict on a connect, without taking its error away from the caller.
+Tcp tcp_of(int fd);
+
+/// Makes the entry sealed. On an error the caller gets errno and a line was printed.
+int begin(Process& process, Entry& entry, keys::Role role, const Address& peer, Tcp tcp);
 
 /// Takes up a connection whose other half lives in the arena (after exec).
 Result<void> resume(Process& process, Entry& entry, Shared& shared);
@@ -82,6 +88,17 @@ bool confirm(Process& process, Entry& entry);
 inline ssize_t closed_meanwhile() {
     errno = EBADF;
     return -1;
+}
+
+/// What a call returns whose connection did not open: -1 with its errno, but where the connection turned out to stay
+/// inside the node, what the kernel's own call says.
+template <class Call>
+ssize_t without_us(Entry& entry, std::span<const iovec> pieces, int flags, Call& call) {
+    if (entry.kind.load() != Kind::native) return -1;
+    msghdr message{};
+    message.msg_iov = const_cast<iovec*>(pieces.data());
+    message.msg_iovlen = pieces.size();
+    return call(entry.descriptor(), &message, flags);
 }
 
 /// CLOCK_MONOTONIC in nanoseconds.

@@ -95,20 +95,6 @@ Result<void> connected(Process& process, Entry& entry) {
     return {};
 }
 
-enum class Tcp { on_its_way, connected, refused };
-
-/// The kernel's verdict on a connect, without taking its error away from the caller.
-Tcp verdict(int fd) {
-    pollfd poll{fd, POLLOUT, 0};
-    const timespec now{0, 0};
-    if (real::ppoll(&poll, 1, &now, nullptr) <= 0) return Tcp::on_its_way;
-    tcp_info information{};
-    socklen_t size = sizeof information;
-    if (real::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &information, &size) != 0) return Tcp::refused;
-    if (information.tcpi_state == TCP_SYN_SENT) return Tcp::on_its_way;
-    return information.tcpi_state == TCP_CLOSE ? Tcp::refused : Tcp::connected;
-}
-
 Result<void> hello_arrived(Process& process, Entry& entry) {
     Shared& shared = *entry.shared;
     const auto local = process.local();
@@ -187,7 +173,18 @@ std::int64_t now_ns() {
     return now.tv_sec * std::int64_t{1'000'000'000} + now.tv_nsec;
 }
 
-int begin(Process& process, Entry& entry, keys::Role role, const Address& peer, bool connecting) {
+Tcp tcp_of(int fd) {
+    pollfd poll{fd, POLLOUT, 0};
+    const timespec now{0, 0};
+    if (real::ppoll(&poll, 1, &now, nullptr) <= 0) return Tcp::on_its_way;
+    tcp_info information{};
+    socklen_t size = sizeof information;
+    if (real::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &information, &size) != 0) return Tcp::refused;
+    if (information.tcpi_state == TCP_SYN_SENT) return Tcp::on_its_way;
+    return information.tcpi_state == TCP_CLOSE ? Tcp::refused : Tcp::connected;
+}
+
+int begin(Process& process, Entry& entry, keys::Role role, const Address& peer, Tcp tcp) {
     auto slot = process.arena().take();
     if (!slot) {
         process.complain("connection with " + peer.text() + " refused: " + slot.error().line);
@@ -202,7 +199,9 @@ int begin(Process& process, Entry& entry, keys::Role role, const Address& peer, 
     std::strncpy(shared.peer, peer.text().c_str(), sizeof shared.peer - 1);
     shared.deadline_ns.store(now_ns() + std::chrono::nanoseconds(process.settings().handshake_timeout).count());
     shared.state.store(State::tcp_connecting);
+    const bool connecting = tcp != Tcp::connected;
     shared.connect_reported.store(!connecting);
+    shared.undecided.store(tcp == Tcp::undecided);
     // The first record follows the handshake's last message at once: with Nagle's algorithm it would wait for a delayed
     // acknowledgement.
     int nodelay = 0;
@@ -219,9 +218,16 @@ int begin(Process& process, Entry& entry, keys::Role role, const Address& peer, 
         entry.shared.store(&shared);
         entry.kind.store(Kind::sealed);
         process.handshake_started(entry);
-        process.check_roads();
+        if (tcp != Tcp::undecided) process.check_roads();
         if (!connecting) {
-            if (auto done = connected(process, entry); !done) {
+            auto done = connected(process, entry);
+            if (!done && done.error().code == ENOTCONN && role == keys::Role::responder) {
+                // It came and went before anybody accepted it, as port scans do: no line. What it sent is not read.
+                end_connection(process, entry, ECONNRESET, false);
+                process.handshake_settled(entry);
+                return 0;
+            }
+            if (!done) {
                 fail_handshake(process, entry, done.error());
                 process.handshake_settled(entry);
                 errno = done.error().code;
@@ -251,6 +257,45 @@ Result<void> take_up(Process& process, Entry& entry, Shared& shared) {
     return {};
 }
 
+namespace {
+
+/// What came of a connect: no connection at all, one that turned out to stay inside the node, or one that is sealed (or
+/// still on its way).
+enum class Made { nothing, native, sealed };
+
+Made made_of(Process& process, Entry& entry) {
+    Shared& shared = *entry.shared;
+    const Tcp tcp = tcp_of(entry.descriptor());
+    if (tcp == Tcp::on_its_way) return Made::sealed;
+    if (tcp == Tcp::refused) return Made::nothing;
+    if (shared.undecided.load()) {
+        std::string why;
+        const auto peer = Address::peer_of(entry.descriptor());
+        const Verdict verdict = peer ? process.policy().decide(entry.descriptor(), *peer, why) : Verdict::seal;
+        process.count(verdict, why);
+        if (verdict != Verdict::seal) return Made::native;
+    }
+    process.check_roads();
+    if (auto done = connected(process, entry); !done) fail_handshake(process, entry, done.error());
+    return Made::sealed;
+}
+
+/// There is nothing to seal. Without a connection the kernel tells the caller why, and a later connect() begins anew.
+void release(Process& process, Entry& entry, Shared& shared, Kind kind) {
+    if (kind == Kind::native && shared.nodelay_is_ours.load()) {
+        const int off = 0;
+        real::setsockopt(entry.descriptor(), IPPROTO_TCP, TCP_NODELAY, &off, sizeof off);
+    }
+    entry.shared.store(nullptr);
+    entry.kind.store(kind);
+    process.handshake_settled(entry);
+    // Another process that holds the socket finds out by itself.
+    if (shared.processes.fetch_sub(1) == 1) process.arena().give_back(&shared);
+    rearm(entry);
+}
+
+}  // namespace
+
 State drive(Process& process, Entry& entry) {
     const Use use(entry);
     if (use.shared() == nullptr) return State::failed;
@@ -272,21 +317,13 @@ State drive(Process& process, Entry& entry) {
     if (!send_guard) return shared.state.load();
     if (!use.is_current()) return State::failed;
     const State before = shared.state.load();
-    bool refused = false;
+    auto made = Made::sealed;
     for (bool moved = true; moved;) {
         moved = false;
         switch (shared.state.load()) {
             case State::tcp_connecting:
-                switch (verdict(entry.descriptor())) {
-                    case Tcp::on_its_way:
-                        break;
-                    case Tcp::refused:
-                        refused = true;
-                        break;
-                    case Tcp::connected:
-                        moved = true;
-                        if (auto done = connected(process, entry); !done) fail_handshake(process, entry, done.error());
-                }
+                made = made_of(process, entry);
+                moved = made == Made::sealed && shared.state.load() != State::tcp_connecting;
                 break;
             case State::await_hello:
                 moved = read_hello_bytes(process, entry);
@@ -305,16 +342,10 @@ State drive(Process& process, Entry& entry) {
                 break;
         }
     }
-    if (refused) {
-        // There is no connection, and nothing to seal: the kernel tells the caller why, and a later connect() begins
-        // anew.
-        entry.shared.store(nullptr);
-        entry.kind.store(Kind::fresh);
-        process.handshake_settled(entry);
+    if (made != Made::sealed) {
         send_guard.unlock();
         receive_guard.unlock();
-        process.arena().give_back(&shared);
-        rearm(entry);
+        release(process, entry, shared, made == Made::native ? Kind::native : Kind::fresh);
         return State::failed;
     }
     state = shared.state.load();

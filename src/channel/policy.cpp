@@ -1,7 +1,6 @@
 #include "channel/policy.hpp"
 
 #include <arpa/inet.h>
-#include <ifaddrs.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -9,6 +8,7 @@
 #include <charconv>
 #include <cstring>
 
+#include "channel/inside.hpp"
 #include "channel/real.hpp"
 
 namespace cryptmpi::channel {
@@ -44,8 +44,7 @@ std::optional<Address> Address::from(const sockaddr* address, socklen_t size) {
     if (address->sa_family == AF_INET && size >= sizeof(sockaddr_in)) {
         sockaddr_in in;
         std::memcpy(&in, address, sizeof in);
-        std::memcpy(result.bytes, kMappedPrefix, sizeof kMappedPrefix);
-        std::memcpy(result.bytes + 12, &in.sin_addr, 4);
+        result = from_ipv4(&in.sin_addr);
         result.port = ntohs(in.sin_port);
         return result;
     }
@@ -54,6 +53,7 @@ std::optional<Address> Address::from(const sockaddr* address, socklen_t size) {
         std::memcpy(&in6, address, sizeof in6);
         std::memcpy(result.bytes, &in6.sin6_addr, 16);
         result.port = ntohs(in6.sin6_port);
+        if (result.link_local()) result.scope = in6.sin6_scope_id;  // of others the kernel ignores it
         return result;
     }
     return std::nullopt;
@@ -73,10 +73,36 @@ std::optional<Address> Address::peer_of(int fd) {
     return from(reinterpret_cast<sockaddr*>(&storage), size);
 }
 
+Address Address::from_ipv4(const void* four_bytes) {
+    Address result;
+    std::memcpy(result.bytes, kMappedPrefix, sizeof kMappedPrefix);
+    std::memcpy(result.bytes + 12, four_bytes, 4);
+    return result;
+}
+
+bool Address::ipv4() const {
+    return is_mapped(bytes);
+}
+
+bool Address::link_local() const {
+    return bytes[0] == 0xfe && (bytes[1] & 0xc0) == 0x80;
+}
+
+bool Address::multicast() const {
+    return ipv4() ? (bytes[12] & 0xf0) == 0xe0 : bytes[0] == 0xff;
+}
+
+bool Address::unspecified() const {
+    return std::all_of(bytes + (ipv4() ? 12 : 0), bytes + 16, [](auto b) { return b == 0; });
+}
+
 bool Address::loopback() const {
-    if (is_mapped(bytes)) return bytes[12] == 127 || std::all_of(bytes + 12, bytes + 16, [](auto b) { return b == 0; });
-    return std::all_of(bytes, bytes + 15, [](auto b) { return b == 0; }) &&
-           bytes[15] <= 1;  // ::1, and :: which means it
+    if (ipv4()) return bytes[12] == 127;
+    return bytes[15] == 1 && std::all_of(bytes, bytes + 15, [](auto b) { return b == 0; });
+}
+
+bool Address::same_host(const Address& other) const {
+    return std::memcmp(bytes, other.bytes, sizeof bytes) == 0;
 }
 
 std::string Address::host() const {
@@ -87,6 +113,13 @@ std::string Address::host() const {
 
 std::string Address::text() const {
     return host() + ":" + std::to_string(port);
+}
+
+bool is_internet_socket(int fd) {
+    int family = 0;
+    socklen_t size = sizeof family;
+    if (real::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size) != 0) return false;
+    return family == AF_INET || family == AF_INET6;
 }
 
 Policy::Policy(const config::Settings& settings, const config::Environment& environment) : settings_(settings) {
@@ -100,36 +133,26 @@ Policy::Policy(const config::Settings& settings, const config::Environment& envi
     }
 }
 
-bool Policy::on_this_node(const Address& address) {
-    if (address.loopback()) return true;
-    ifaddrs* list = nullptr;
-    if (getifaddrs(&list) != 0) return false;
-    bool found = false;
-    for (const ifaddrs* entry = list; entry != nullptr && !found; entry = entry->ifa_next) {
-        if (entry->ifa_addr == nullptr) continue;
-        const auto size = entry->ifa_addr->sa_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
-        const auto own = Address::from(entry->ifa_addr, static_cast<socklen_t>(size));
-        found = own && std::memcmp(own->bytes, address.bytes, 16) == 0;
-    }
-    freeifaddrs(list);
-    return found;
+bool Policy::may_differ_inside(const Address& peer) const {
+    const bool matters = settings_.scope == config::Scope::between_nodes || !launcher_.empty();
+    return matters && (peer.loopback() || may_be_owned(peer, interfaces()));
 }
 
-Verdict Policy::decide(const Address& peer, std::string& why) const {
-    const bool inside = on_this_node(peer);
+Verdict Policy::decide_outside(const Address& peer, std::string& why) const {
+    if (!settings_.plaintext_allowed(peer.bytes, peer.port)) return Verdict::seal;
+    why = "plaintext_peers allows " + peer.host();
+    return Verdict::plaintext;
+}
+
+Verdict Policy::decide(int fd, const Address& peer, std::string& why) const {
+    const bool inside = may_differ_inside(peer) && stays_inside(fd, peer);
     if (inside && settings_.scope == config::Scope::between_nodes) return Verdict::native;
-    if (settings_.plaintext_allowed(peer.bytes, peer.port)) {
-        why = "plaintext_peers allows " + peer.host();
-        return Verdict::plaintext;
-    }
     const bool launcher = inside && std::any_of(launcher_.begin(), launcher_.end(), [&](const Address& known) {
-                              return known.port == peer.port && std::memcmp(known.bytes, peer.bytes, 16) == 0;
+                              return known.port == peer.port && known.same_host(peer);
                           });
-    if (launcher) {
-        why = "the launcher on this node runs without cryptmpi (start the job with cryptmpi run)";
-        return Verdict::plaintext;
-    }
-    return Verdict::seal;
+    if (const Verdict outside = decide_outside(peer, why); outside != Verdict::seal || !launcher) return outside;
+    why = "the launcher on this node runs without cryptmpi (start the job with cryptmpi run)";
+    return Verdict::plaintext;
 }
 
 std::optional<std::string> Policy::refuse_socket(int family, int type, int protocol) {

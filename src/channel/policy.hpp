@@ -16,16 +16,25 @@ namespace cryptmpi::channel {
 struct Address {
     std::uint8_t bytes[16] = {};
     std::uint16_t port = 0;
+    std::uint32_t scope = 0;  // the interface of a link-local address; 0 for others, as the kernel has it
 
     /// nullopt for other families.
     static std::optional<Address> from(const sockaddr* address, socklen_t size);
     static std::optional<Address> local_of(int fd);
     static std::optional<Address> peer_of(int fd);
+    static Address from_ipv4(const void* four_bytes);
 
-    bool loopback() const;
-    std::string host() const;  // "10.0.0.2", "[fd00::2]"
-    std::string text() const;  // "10.0.0.2:4242", "[fd00::2]:4242"
+    bool ipv4() const;
+    bool link_local() const;  // fe80::/10
+    bool multicast() const;
+    bool unspecified() const;                    // 0.0.0.0 and ::
+    bool loopback() const;                       // 127/8 and ::1
+    bool same_host(const Address& other) const;  // whatever the ports and scopes
+    std::string host() const;                    // "10.0.0.2", "[fd00::2]"
+    std::string text() const;                    // "10.0.0.2:4242", "[fd00::2]:4242"
 };
+
+bool is_internet_socket(int fd);
 
 enum class Verdict { seal, native, plaintext };
 
@@ -33,11 +42,12 @@ class Policy {
 public:
     Policy(const config::Settings& settings, const config::Environment& environment);
 
-    /// `why` is filled for plaintext: what the report says.
-    Verdict decide(const Address& peer, std::string& why) const;
-
-    /// Loopback or one of this node's own addresses: what is sent there does not leave the node.
-    static bool on_this_node(const Address& address);
+    /// The verdict on the socket's connection, which is there. `why` is filled for plaintext: what the report says.
+    Verdict decide(int fd, const Address& peer, std::string& why) const;
+    /// The verdict where the connection leaves the node.
+    Verdict decide_outside(const Address& peer, std::string& why) const;
+    /// Before the connection is there: whether its verdict may be another than decide_outside's.
+    bool may_differ_inside(const Address& peer) const;
 
     /// The line for a socket() whose family or type would carry traffic past the streams that are sealed; nullopt if it
     /// may be.

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -209,6 +210,11 @@ void Process::count_unsealed(const std::string& why, bool allowed) {
     if (first) report_early();
 }
 
+void Process::count(Verdict verdict, const std::string& why) {
+    if (verdict == Verdict::native) count_native();
+    if (verdict == Verdict::plaintext) count_unsealed(why, true);
+}
+
 void Process::count_sealed() {
     const std::lock_guard guard(report_lock_);
     ++part_.sealed_connections;
@@ -305,7 +311,13 @@ void Process::adopt_inherited() {
         socklen_t size = sizeof type;
         if (real::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_STREAM) return;
         const auto peer = Address::peer_of(fd);
-        if (!peer) return;
+        if (!peer) {
+            // A connection that was reset has no peer any more, but may have bytes of one.
+            int left = 0;
+            if (is_internet_socket(fd) && real::ioctl(fd, FIONREAD, &left) == 0 && left > 0)
+                table_.add(fd, Kind::foreign);
+            return;
+        }
         const auto [known, fresh] = first_of.emplace(information.st_ino, fd);
         if (!fresh) {
             table_.share(known->second, fd);
@@ -318,7 +330,7 @@ void Process::adopt_inherited() {
             return;
         }
         std::string why;
-        const Verdict verdict = policy_->decide(*peer, why);
+        const Verdict verdict = policy_->decide(fd, *peer, why);
         if (verdict == Verdict::seal) table_.add(fd, Kind::foreign);
         if (verdict == Verdict::plaintext) count_unsealed(why, true);
     });
@@ -330,7 +342,7 @@ void Process::adopt_inherited() {
     }
 }
 
-pid_t Process::fork() {
+pid_t Process::fork(const std::function<pid_t()>& call) {
     // Asked here, where no other thread has gone with a lock of the loader's.
     const bool mpi = mpi_before_fork_ || (identity_.rank && mpi_was_initialized());
     const auto pause = courier_.pause();
@@ -339,7 +351,7 @@ pid_t Process::fork() {
     report_lock_.lock();
     table_.lock();
     before_fork();
-    const pid_t pid = real::fork();
+    const pid_t pid = call();
     after_fork();
     table_.unlock();
     report_lock_.unlock();

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -65,6 +66,8 @@ public:
     void count_native();
     /// `allowed`: a setting of the user's says that it may be.
     void count_unsealed(const std::string& why, bool allowed);
+    /// A connection that is not sealed; nothing for one that is.
+    void count(Verdict verdict, const std::string& why);
     void count_sealed();
     void count_refused_handshake();
     void count_failed_open();
@@ -83,7 +86,7 @@ public:
     void check_roads();
 
     /// fork, with no lock of ours held by a thread that the child does not have.
-    pid_t fork();
+    pid_t fork(const std::function<pid_t()>& call);
     bool finishing() const { return finished_.load(); }
     /// Ends every sealed stream in order and writes the report part; at exit. After a failure the streams are left
     /// without their close records, so that the peers see what happened and end too.

@@ -414,7 +414,7 @@ ssize_t receive(Process& process, Entry& entry, std::span<const iovec> to, int f
     if (use.shared() == nullptr) return closed_meanwhile();
     Shared& shared = *use.shared();
     if (shared.state.load(std::memory_order_acquire) != State::open || !entry.contexts.load()) {
-        if (await_open(process, entry, flags, SO_RCVTIMEO) != 0) return -1;
+        if (await_open(process, entry, flags, SO_RCVTIMEO) != 0) return without_us(entry, to, flags, real::recvmsg);
     }
     Pieces pieces(to);
     if (pieces.left() == 0) return shared.readable.load() ? 0 : real::recv(entry.descriptor(), nullptr, 0, flags);

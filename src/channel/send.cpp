@@ -240,7 +240,7 @@ ssize_t transmit(Process& process, Entry& entry, std::span<const iovec> from, in
         if (state == State::await_hello || state == State::await_confirm) {
             if (const std::size_t kept = keep_early(use, from); kept > 0) return static_cast<ssize_t>(kept);
         }
-        if (await_open(process, entry, flags, SO_SNDTIMEO) != 0) return -1;
+        if (await_open(process, entry, flags, SO_SNDTIMEO) != 0) return without_us(entry, from, flags, real::sendmsg);
     }
     const int how = flags & (MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE);
     const std::lock_guard guard(shared.send_lock);

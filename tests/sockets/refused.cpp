@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <linux/errqueue.h>
 #include <linux/net_tstamp.h>
+#include <netinet/tcp.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 
@@ -68,6 +69,24 @@ SOCKETS_REFUSED(refused_passing_of_a_sealed_socket) {
     const int passed = pair.client;
     std::memcpy(CMSG_DATA(header), &passed, sizeof passed);
     result("sendmsg SCM_RIGHTS", ::sendmsg(one, &message, 0));
+}
+
+SOCKETS_CASE_OF_KIND(refused_fast_open, Kind::two_nodes) {
+    // Data that goes with the SYN goes before there are keys.
+    char byte = 'x';
+    iovec part{&byte, 1};
+    mmsghdr messages{};
+    messages.msg_hdr.msg_name = &context.address;
+    messages.msg_hdr.msg_namelen = context.address_size;
+    messages.msg_hdr.msg_iov = &part;
+    messages.msg_hdr.msg_iovlen = 1;
+    const Descriptor fd(::socket(AF_INET, SOCK_STREAM, 0));
+    const auto* address = reinterpret_cast<const sockaddr*>(&context.address);
+    result("sendto", ::sendto(fd, &byte, 1, MSG_FASTOPEN, address, context.address_size));
+    result("sendmsg", ::sendmsg(fd, &messages.msg_hdr, MSG_FASTOPEN));
+    result("sendmmsg", ::sendmmsg(fd, &messages, 1, MSG_FASTOPEN));
+    const int on = 1;
+    result("TCP_FASTOPEN_CONNECT", ::setsockopt(fd, IPPROTO_TCP, TCP_FASTOPEN_CONNECT, &on, sizeof on));
 }
 
 SOCKETS_CASE_OF_KIND(refused_udp, Kind::two_nodes) {

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 import time
 
 import pytest
@@ -159,6 +160,8 @@ REFUSED = {
     "refused_timestamping": (["SO_TIMESTAMPING = -1 EOPNOTSUPP"], "SO_TIMESTAMPING"),
     "refused_out_of_band": (["send MSG_OOB = -1 EOPNOTSUPP", "recv MSG_OOB = -1 EOPNOTSUPP"], "MSG_OOB"),
     "refused_io_uring": (["io_uring_setup = -1 ENOSYS"], "io_uring"),
+    "refused_io_submit": (["io_setup = 0", "io_submit = -1 ENOSYS"], "io_submit"),
+    "refused_other_abi": (["write = -1 ENOSYS"], "x32"),
     "refused_verbs": (["open = -1 EACCES"], "/dev/infiniband/uverbs0"),
     "refused_passing_of_a_sealed_socket": (["sendmsg SCM_RIGHTS = -1 EOPNOTSUPP"], "SCM_RIGHTS"),
 }
@@ -175,6 +178,63 @@ def test_refused(name, sealing):
     assert len(set(lines)) == len(lines), "the same line twice"
 
 
+def test_cpp_streams_never_write_to_a_socket_in_clear(sealing):
+    status, noted, said = run(["--case", "cpp_streams_never_in_clear"], sealing.environment(scope="all"))
+    assert (status, noted) == (0, ["good 0", "received 5", "more: none", "end"]), said
+    assert error_lines(said) == []
+
+
+PASS = """
+import os, socket, sys
+how, command = sys.argv[1], sys.argv[2:]
+listener = socket.create_server(("127.0.0.1", 0))
+stream = socket.create_connection(listener.getsockname())
+heard = listener.accept()[0]
+near, far = socket.socketpair()
+far.set_inheritable(True)
+if os.fork() == 0:
+    number = stream.fileno()
+    near.close()
+    stream.close()
+    os.environ.update(line.split("=", 1) for line in sys.stdin.read().splitlines())
+    os.execvp(command[0], [*command, how, str(far.fileno()), str(number), str(os.getppid())])
+far.close()
+socket.send_fds(near, [b"x"], [stream.fileno()])
+near.recv(1)
+os.wait()
+stream.close()
+heard.settimeout(5)
+print(heard.recv(100))
+"""
+
+TAKE = """
+import ctypes, errno, os, socket, sys
+how, near, number, parent = sys.argv[1], *map(int, sys.argv[2:])
+near = socket.socket(fileno=near)
+fds = socket.recv_fds(near, 1, 1)[1]
+if how == "pidfd":
+    libc = ctypes.CDLL(None, use_errno=True)
+    fds = [libc.pidfd_getfd(os.pidfd_open(parent), number, 0)]
+    assert fds[0] >= 0, errno.errorcode[ctypes.get_errno()]
+try:
+    os.write(fds[0], b"secret")
+    print("written")
+except OSError as error:
+    print(errno.errorcode[error.errno])
+near.send(b"x")
+"""
+
+
+@pytest.mark.parametrize("how", ["message", "pidfd"])
+def test_connection_that_another_process_passes(how, sealing):
+    """It was made without us, so nothing may go out on it."""
+    variables = "\n".join(f"{name}={value}" for name, value in sealing.environment(scope="all").items())
+    done = subprocess.run([sys.executable, "-c", PASS, how, sys.executable, "-c", TAKE], input=variables, capture_output=True, text=True, timeout=30)
+    assert done.stdout.splitlines() == ["EPERM", "b''"], done
+    (line,) = error_lines(done.stderr)
+    assert "opened before cryptmpi was there" in line
+
+
 def test_udp_to_another_node_is_refused(nodes, sealing):
     report = sealing.report_file()
     process = nodes.start([SOCKETS, "--case", "refused_udp", "--connect", nodes.nodes[1].address, "4242"],
@@ -184,6 +244,14 @@ def test_udp_to_another_node_is_refused(nodes, sealing):
     assert all("= -1" in line for line in noted.splitlines()[:-1]), noted
     assert any("UDP" in line for line in error_lines(said)), said
     assert any("UDP" in road for part in sealing.parts(report) for road in part["refused_roads"])
+
+
+def test_data_with_the_syn_is_refused(nodes, sealing):
+    process = nodes.start([SOCKETS, "--case", "refused_fast_open", "--connect", nodes.nodes[1].address, "4242"],
+                          env=sealing.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    noted, said = (text.decode() for text in process.communicate(timeout=30))
+    assert noted.splitlines() == [f"{call} = -1 EOPNOTSUPP" for call in ("sendto", "sendmsg", "sendmmsg", "TCP_FASTOPEN_CONNECT")] + ["end"]
+    assert error_lines(said) == []
 
 
 def test_loopback_is_native_by_default(sealing):

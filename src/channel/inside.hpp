@@ -1,0 +1,76 @@
+// Whether a connection stays inside this node. What is inside may be native, so nothing that can be written on the wire
+// decides it, least of all the peer's address alone:
+//
+//   - both ends have addresses of this node; a link-local one only on its own interface, since every network has its
+//   own
+//     fe80::/10 and its neighbours choose their addresses there;
+//   - and the kernel itself says that it holds both ends: a socket whose local and remote address and port are ours
+//     swapped lives in the network namespace of our own. Nobody on the wire can make one. Spoofed own addresses, own
+//     addresses of other interfaces and namespaces, policy routing, address translation and load balancing by an own
+//     address have none.
+//
+// Both ends ask for the same two sockets, so they come to the same answer.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "channel/policy.hpp"
+
+namespace cryptmpi::channel {
+
+/// An address of this node, and the interface that has it.
+struct Interface {
+    unsigned index = 0;
+    Address address;
+};
+
+/// This node's addresses as the kernel lists them; empty when it does not.
+std::vector<Interface> interfaces();
+
+/// Whether the address is one of this node's: loopback, or of an interface; a link-local one must be of the interface
+/// that is its scope. Multicast and unspecified addresses are nobody's.
+bool owned(const Address& address, std::span<const Interface> all);
+
+/// The same for an address that is about to be connected to: the kernel takes "unspecified" as this node, and may know
+/// the scope better than the caller. Says what is worth asking about, and decides nothing.
+bool may_be_owned(const Address& address, std::span<const Interface> all);
+
+/// What the kernel knows about a socket, as far as it matters here.
+struct Found {
+    std::uint64_t inode = 0;
+    int state = 0;  // TCP_ESTABLISHED, ...
+};
+
+enum class Asked { found, none, unanswered };
+
+/// Asks for the socket with this local and remote address. An interface to make one, so that tests can play the kernel.
+class Kernel {
+public:
+    virtual ~Kernel() = default;
+    virtual Asked socket_between(const Address& local, const Address& remote, unsigned interface, Found& found) = 0;
+    virtual std::vector<Interface> interfaces() = 0;
+    /// Whether some interface takes packets from and for 127/8 (net.ipv4.conf.*.route_localnet), or it cannot be told.
+    virtual bool routes_loopback() = 0;
+};
+
+/// One end of a connection.
+struct End {
+    Address local;
+    Address remote;
+    std::uint64_t inode = 0;    // of the socket
+    bool peer_is_gone = false;  // it has closed or reset its end, so that its socket may be gone too
+    bool bound = false;         // to an interface
+};
+
+/// The decision.
+bool stays_inside(Kernel& kernel, const End& end);
+
+/// The decision for a socket whose connection is there; `peer` as accept() or getpeername() told it.
+bool stays_inside(int fd, const Address& peer);
+
+/// A datagram to this address does not leave the node. Datagrams have no other end to ask for: what is sent to an own
+/// address is, unless the socket is bound to another interface.
+bool stays_inside_datagram(int fd, const Address& to);
+
+}  // namespace cryptmpi::channel

@@ -1,0 +1,309 @@
+"""What counts as inside the node, and so may be native: strangers who say that they are there, and neighbours who are."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import error_lines
+
+from lab.nodes import Lab, acquire_namespaces, enter
+
+OWN = "10.88.0.1"      # of the victim's second network, which nobody else is on
+OWN6 = "fd00:88::1"
+LOCAL = "fe80::d"      # its link-local address there
+OTHER = "127.0.0.2"
+
+LISTEN = """
+import errno, json, socket, sys, time
+family, device, wait = socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET, sys.argv[2], float(sys.argv[3])
+listener = socket.socket(family)
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+if device:
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode())
+listener.bind((sys.argv[1], 4567))
+listener.listen(16)
+listener.settimeout(20)
+print("ready", flush=True)
+sys.stdin.readline()
+try:
+    connection, _ = listener.accept()
+    connection.settimeout(5)
+    print(json.dumps(connection.recv(100).decode(errors="replace")), flush=True)
+except OSError as error:
+    print(json.dumps(errno.errorcode.get(error.errno, "timeout")), flush=True)
+"""
+
+CONNECT = """
+import errno, json, socket, struct, sys
+source, target, words, how = sys.argv[1:5]
+device = sys.argv[5] if len(sys.argv) > 5 else ""
+stream = socket.socket(socket.AF_INET6 if ":" in target else socket.AF_INET)
+if device:
+    stream.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode())
+stream.settimeout(5)
+try:
+    if source:
+        stream.bind(socket.getaddrinfo(source, 0, type=socket.SOCK_STREAM)[0][4])
+    stream.connect(socket.getaddrinfo(target, 4567, type=socket.SOCK_STREAM)[0][4])
+    stream.sendall(words.encode())
+    if how == "reset":
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    stream.close()
+    print(json.dumps("connected"))
+except OSError as error:
+    print(json.dumps(errno.errorcode.get(error.errno, "timeout")))
+"""
+
+HEAR = """
+import socket, sys
+listener = socket.create_server((sys.argv[1], 4567), family=socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET)
+listener.settimeout(20)
+print("ready", flush=True)
+connection, _ = listener.accept()
+connection.settimeout(5)
+heard = b""
+try:
+    while part := connection.recv(1000):
+        heard += part
+        if len(heard) >= 6:
+            break
+except OSError:
+    pass
+print(heard[:6] == b"secret", len(heard), flush=True)
+"""
+
+
+def within(node, script):
+    subprocess.run([*enter(node.pid), "sh", "-ec", script], check=True, capture_output=True, text=True)
+
+
+@pytest.fixture
+def lab(two_networks):
+    yield two_networks
+    two_networks.end_processes()
+
+
+@pytest.fixture(scope="module")
+def two_networks():
+    """The victim is node1, the stranger node2. The victim's kernel is told to take whatever comes, and the stranger's to send it."""
+    reason = acquire_namespaces() if os.geteuid() == 0 else "only root can make nodes in these tests"
+    if reason is not None:
+        pytest.skip(reason)
+    with Lab(nodes=2) as made:
+        loose = "; ".join(f"echo {value} > /proc/sys/net/ipv4/conf/{where}/{name}" for where in ("all", "eth0")
+                          for name, value in (("accept_local", 1), ("rp_filter", 0), ("route_localnet", 1)))
+        victim, stranger = made.nodes
+        within(victim, f"mount -t proc proc /proc; {loose}; echo 0 > /proc/sys/net/ipv4/tcp_syncookies;"
+                       f"ip link add second type bridge; ip link set second up;"
+                       f"ip addr add {OWN}/24 dev second; ip addr add {OWN6}/64 dev second nodad;"
+                       f"ip addr add {LOCAL}/64 dev second nodad; ip addr add fd00:77::1/64 dev eth0 nodad;"
+                       f"ip addr add fe80::1/64 dev eth0 nodad;"
+                       f"ip route add {OWN6}/128 dev eth0")
+        within(stranger, f"mount -t proc proc /proc; {loose}; ip addr add {OWN}/32 dev eth0; ip addr add {OTHER}/32 dev eth0;"
+                         f"ip addr add {LOCAL}/64 dev eth0 nodad; ip addr add fd00:77::2/64 dev eth0 nodad;"
+                         f"ip addr add {OWN6}/128 dev eth0 nodad")
+        yield made
+
+
+def start(lab, node, script, *arguments, env=None):
+    return lab.start([sys.executable, "-c", script, *arguments], node=node, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                     stderr=subprocess.PIPE, text=True)
+
+
+def listen(lab, env, address="0.0.0.0", device=""):
+    victim = start(lab, 0, LISTEN, address, device, "0", env=env)
+    assert victim.stdout.readline() == "ready\n", victim.communicate(timeout=20)
+    return victim
+
+
+def connect(lab, node, source, target, words="evil", how="close", device="", env=None):
+    out, said = start(lab, node, CONNECT, source, target, words, how, device, env=env).communicate(timeout=30)
+    return out.strip().strip('"'), said
+
+
+def read_by(victim):
+    out, said = victim.communicate("go\n", timeout=40)
+    return out.strip().strip('"'), said
+
+
+# Who he says that he is, where he connects to, and what the victim listens on.
+STRANGERS = {
+    "link-local": (f"{LOCAL}%eth0", "fe80::1%eth0", "::", ""),
+    "own-address": (OWN, "10.77.0.1", "0.0.0.0", "eth0"),
+    "own-address-mapped": (OWN, "10.77.0.1", "::", "eth0"),
+    "own-address-ipv6": (OWN6, "fd00:77::1", "::", "eth0"),
+    "loopback": (OTHER, "10.77.0.1", "0.0.0.0", "eth0"),
+}
+
+
+@pytest.mark.parametrize("name", STRANGERS)
+def test_stranger_who_says_that_he_is_inside(name, lab, sealing):
+    source, target, address, device = STRANGERS[name]
+    plain = listen(lab, {}, address, device)
+    assert connect(lab, 1, source, target)[0] == "connected"
+    assert read_by(plain)[0] == "evil", "the attack does not get this far plain: there is nothing to see"
+    report = sealing.report_file()
+    victim = listen(lab, sealing.environment(report, handshake_timeout_s=3), address, device)
+    assert connect(lab, 1, source, target)[0] == "connected"
+    got, said = read_by(victim)
+    assert got.startswith("E"), (got, said)
+    (part,) = sealing.parts(report)
+    assert part["native_connections"] == 0
+    assert part["sealed_bytes_received"] == 0
+
+
+def test_bytes_of_a_connection_that_was_reset_before_it_was_accepted(lab, sealing):
+    plain = listen(lab, {})
+    assert connect(lab, 1, "", "10.77.0.1", how="reset")[0] == "connected"
+    assert read_by(plain)[0] == "evil"
+    report = sealing.report_file()
+    victim = listen(lab, sealing.environment(report))
+    assert connect(lab, 1, "", "10.77.0.1", how="reset")[0] == "connected"
+    got, said = read_by(victim)
+    assert got == "ECONNRESET", (got, said)
+    assert error_lines(said) == []
+
+
+# Where the victim connects to, by which device, and where the stranger listens.
+ELSEWHERE = {
+    "link-local": (f"{LOCAL}%eth0", "", "::", ""),
+    "own-address-by-device": (OWN, "eth0", "0.0.0.0", ""),
+    "own-address-by-rule": (OWN, "", "0.0.0.0",
+                            f"ip rule add pref 100 lookup local; ip rule del pref 0; ip rule add pref 50 to {OWN} lookup 99;"
+                            f"ip route add {OWN} dev eth0 src 10.77.0.1 table 99"),
+}
+_BACK = "ip rule add pref 0 lookup local; ip rule del pref 100; ip rule del pref 50; ip route flush table 99"
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_own_address_that_leads_elsewhere(name, lab, sealing):
+    target, device, address, rules = ELSEWHERE[name]
+    victim = lab.nodes[0]
+    heard = {}
+    if rules:
+        within(victim, rules)
+    try:
+        for how, env in (("plain", {}), ("sealed", sealing.environment(handshake_timeout_s=3))):
+            stranger = start(lab, 1, HEAR, address)
+            assert stranger.stdout.readline() == "ready\n"
+            seen = connect(lab, 0, "", target, "secret", device=device, env=env)
+            heard[how] = stranger.communicate(timeout=30)[0].split()
+            assert how == "sealed" or seen[0] == "connected", seen
+    finally:
+        if rules:
+            within(victim, _BACK)
+    assert heard["plain"] == ["True", "6"]
+    assert heard["sealed"][0] == "False" and int(heard["sealed"][1]) > 0, heard
+
+
+NEIGHBOURS = {
+    "loopback": ("127.0.0.1", "127.0.0.1"),
+    "loopback-ipv6": ("::1", "::1"),
+    "own-address": (OWN, OWN),
+    "from-another-own-address": (OWN, "10.77.0.1"),
+    "mapped": ("10.77.0.1", "::"),
+    "ipv6": ("fd00:77::1", "::"),
+    "link-local": ("fe80::1%eth0", "::"),
+}
+
+
+@pytest.mark.parametrize("name", NEIGHBOURS)
+@pytest.mark.parametrize("device", ["", "lo"])
+@pytest.mark.parametrize("how", ["close", "reset"])
+def test_neighbours_are_native(name, device, how, lab, sealing):
+    """Also when one of them has gone before he was heard; then only if no packet from elsewhere can look like his."""
+    target, address = NEIGHBOURS[name]
+    if device and name in ("link-local", "ipv6", "from-another-own-address"):
+        pytest.skip("not to be reached by way of lo, plain")
+    report = sealing.report_file()
+    source = OWN if name == "from-another-own-address" else ""
+    gone = how == "reset"
+    environment = sealing.environment(report, handshake_timeout_s=3)
+    victim = listen(lab, environment, address if address in ("::", "::1", "127.0.0.1") else "0.0.0.0")
+    seen = connect(lab, 0, source, target, "hello", how, device, env=environment)
+    assert seen == ("connected", ""), seen
+    got, said = read_by(victim)
+    # The kernel of this lab takes 127/8 from everywhere.
+    expected = ("hello", 2) if not gone else ("ECONNRESET", 1)
+    if name == "loopback-ipv6" and gone:
+        expected = ("hello", 2)
+    parts = sealing.parts(report)
+    assert (got, sum(part["native_connections"] for part in parts)) == expected, (got, said)
+    assert error_lines(said) == []
+
+
+def test_neighbour_who_has_gone(sealing):
+    """On this machine, whose kernel takes no packets of 127/8 from elsewhere."""
+    settings = [path.read_text().strip() for path in Path("/proc/sys/net/ipv4/conf").glob("*/route_localnet")]
+    if "1" in settings:
+        pytest.skip("route_localnet is set on this machine")
+    environment = {**os.environ, **sealing.environment()}
+    line = [sys.executable, "-c", LISTEN, "127.0.0.1", "", "0"]
+    with socket.create_server(("127.0.0.1", 4567)):
+        pass  # the port is free
+    with subprocess.Popen(line, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as victim:
+        assert victim.stdout.readline() == "ready\n"
+        subprocess.run([sys.executable, "-c", CONNECT, "", "127.0.0.1", "hello", "reset"], env=environment, check=True, capture_output=True)
+        assert read_by(victim) == ("hello", "")
+
+
+LATER = """
+import select, socket, sys
+full = socket.socket()
+full.bind(("10.77.0.1", 0))
+full.listen(0)
+first = socket.create_connection(full.getsockname())
+late = [socket.socket() for _ in range(3)]
+for one in late:
+    one.setblocking(False)
+    one.connect_ex(full.getsockname())
+full.setblocking(True)
+accepted = [full.accept()[0] for _ in range(4)]
+for one in late:
+    poll = select.poll()
+    poll.register(one, select.POLLOUT)
+    assert poll.poll(20000)
+    one.setblocking(True)
+    one.sendall(b"hello")
+first.sendall(b"hello")
+for one in accepted:
+    one.settimeout(20)
+    print(one.recv(100).decode())
+"""
+
+
+def test_neighbours_who_find_a_full_listener(lab, sealing):
+    """Their connects are on their way for a second: whether they stay inside is known only then."""
+    report = sealing.report_file()
+    out, said = start(lab, 0, LATER, env=sealing.environment(report)).communicate(timeout=60)
+    assert out.split() == ["hello"] * 4, (out, said)
+    (part,) = sealing.parts(report)
+    assert part["native_connections"] == 8 and part["sealed_connections"] == 0, part
+
+
+AGAIN = """
+import socket, sys
+with socket.create_server(("127.0.0.1", 0)) as inside:
+    stream = socket.create_connection(inside.getsockname())
+    accepted = inside.accept()[0]
+    import ctypes
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.connect(stream.fileno(), bytes(16), 16) == 0  # AF_UNSPEC: connected no more
+stream.settimeout(5)
+stream.connect((sys.argv[1], 4567))
+stream.sendall(b"secret")
+"""
+
+
+def test_socket_that_was_inside_and_connects_elsewhere(lab, sealing):
+    heard = {}
+    for how, env in (("plain", {}), ("sealed", sealing.environment(handshake_timeout_s=3))):
+        stranger = start(lab, 1, HEAR, "0.0.0.0")
+        assert stranger.stdout.readline() == "ready\n"
+        start(lab, 0, AGAIN, "10.77.0.2", env=env).communicate(timeout=30)
+        heard[how] = stranger.communicate(timeout=30)[0].split()
+    assert heard["plain"] == ["True", "6"]
+    assert heard["sealed"][0] == "False" and int(heard["sealed"][1]) > 0, heard

@@ -1,0 +1,226 @@
+#include "channel/inside.hpp"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/tcp.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <map>
+#include <tuple>
+
+namespace cryptmpi::channel {
+namespace {
+
+constexpr unsigned kLo = 1, kEth = 2, kDocker = 3;
+
+Address at(const char* text, unsigned scope = 0, std::uint16_t port = 0) {
+    sockaddr_in v4{};
+    sockaddr_in6 v6{};
+    if (inet_pton(AF_INET, text, &v4.sin_addr) == 1) {
+        v4.sin_family = AF_INET;
+        v4.sin_port = htons(port);
+        return *Address::from(reinterpret_cast<sockaddr*>(&v4), sizeof v4);
+    }
+    EXPECT_EQ(inet_pton(AF_INET6, text, &v6.sin6_addr), 1) << text;
+    v6.sin6_family = AF_INET6;
+    v6.sin6_scope_id = scope;
+    v6.sin6_port = htons(port);
+    return *Address::from(reinterpret_cast<sockaddr*>(&v6), sizeof v6);
+}
+
+const std::vector<Interface> kNode = {
+    {kLo, at("127.0.0.1")},
+    {kLo, at("::1")},
+    {kEth, at("10.77.0.1")},
+    {kEth, at("fe80::1", kEth)},
+    {kEth, at("fd00::1")},
+    {kDocker, at("172.17.0.1")},
+    {kDocker, at("fe80::d", kDocker)},
+    {kDocker, at("169.254.1.1")},
+};
+
+TEST(Owned, AddressesOfTheNode) {
+    for (const char* text : {"127.0.0.1", "127.9.9.9", "::1", "10.77.0.1", "172.17.0.1", "169.254.1.1", "fd00::1",
+                             "::ffff:10.77.0.1", "::ffff:127.0.0.1"})
+        EXPECT_TRUE(owned(at(text), kNode)) << text;
+    for (const char* text :
+         {"10.77.0.2", "126.0.0.1", "128.0.0.1", "fd00::2", "::2", "::ffff:10.77.0.2", "::10.77.0.1", "::127.0.0.1"})
+        EXPECT_FALSE(owned(at(text), kNode)) << text;
+}
+
+TEST(Owned, LinkLocalOnItsOwnInterfaceOnly) {
+    EXPECT_TRUE(owned(at("fe80::1", kEth), kNode));
+    EXPECT_TRUE(owned(at("fe80::d", kDocker), kNode));
+    EXPECT_FALSE(owned(at("fe80::d", kEth), kNode));
+    EXPECT_FALSE(owned(at("fe80::1", kDocker), kNode));
+    EXPECT_FALSE(owned(at("fe80::d"), kNode));
+    EXPECT_FALSE(owned(at("fe80::2", kEth), kNode));
+    EXPECT_FALSE(owned(at("febf::1", kEth), kNode));
+}
+
+TEST(Owned, NobodysAddresses) {
+    for (const char* text : {"0.0.0.0", "::", "224.0.0.1", "239.1.2.3", "ff02::1", "255.255.255.255", "::ffff:0.0.0.0"})
+        EXPECT_FALSE(owned(at(text), kNode)) << text;
+}
+
+TEST(Owned, NothingWithoutAList) {
+    EXPECT_FALSE(owned(at("10.77.0.1"), {}));
+    EXPECT_TRUE(owned(at("127.0.0.1"), {}));
+}
+
+TEST(Owned, ScopeOfAGlobalAddressIsNoScope) {
+    // The kernel ignores it on the way in, and does not tell it to the other end.
+    EXPECT_TRUE(owned(at("fd00::1", kDocker), kNode));
+}
+
+TEST(MayBeOwned, MoreThanIsOwned) {
+    EXPECT_TRUE(may_be_owned(at("0.0.0.0"), kNode));
+    EXPECT_TRUE(may_be_owned(at("fe80::d", kEth), kNode));
+    EXPECT_TRUE(may_be_owned(at("fe80::1"), kNode));
+    EXPECT_FALSE(may_be_owned(at("10.77.0.2"), kNode));
+}
+
+class FakeKernel : public Kernel {
+public:
+    Asked socket_between(const Address& local, const Address& remote, unsigned interface, Found& found) override {
+        ++questions;
+        if (mute) return Asked::unanswered;
+        const auto one = sockets.find({local.text(), remote.text(), interface});
+        if (one == sockets.end()) return Asked::none;
+        found = one->second;
+        return Asked::found;
+    }
+    std::vector<Interface> interfaces() override { return kNode; }
+    bool routes_loopback() override { return routes; }
+
+    void hold(const Address& local, const Address& remote, std::uint64_t inode, int state = TCP_ESTABLISHED,
+              unsigned interface = 0) {
+        sockets[{local.text(), remote.text(), interface}] = {inode, state};
+    }
+
+    std::map<std::tuple<std::string, std::string, unsigned>, Found> sockets;
+    bool mute = false;
+    bool routes = false;
+    int questions = 0;
+};
+
+struct Ends {
+    End one, other;
+};
+
+Ends ends(FakeKernel& kernel, const Address& a, const Address& b, unsigned interface = 0) {
+    kernel.hold(a, b, 11, TCP_ESTABLISHED, interface);
+    kernel.hold(b, a, 22, TCP_ESTABLISHED, interface);
+    return {{a, b, 11}, {b, a, 22}};
+}
+
+TEST(StaysInside, BothEndsInThisKernel) {
+    for (const char* text : {"127.0.0.1", "10.77.0.1", "::1", "fd00::1", "::ffff:10.77.0.1"}) {
+        FakeKernel kernel;
+        const auto both = ends(kernel, at(text, 0, 1000), at(text, 0, 2000));
+        EXPECT_TRUE(stays_inside(kernel, both.one)) << text;
+        EXPECT_TRUE(stays_inside(kernel, both.other)) << text;
+    }
+}
+
+TEST(StaysInside, LinkLocalByItsInterface) {
+    FakeKernel kernel;
+    const auto both = ends(kernel, at("fe80::1", kEth, 1000), at("fe80::1", kEth, 2000), kEth);
+    EXPECT_TRUE(stays_inside(kernel, both.one));
+    EXPECT_TRUE(stays_inside(kernel, both.other));
+}
+
+TEST(StaysInside, BoundToLoopbackAtOneEnd) {
+    FakeKernel kernel;
+    const Address a = at("10.77.0.1", 0, 1000), b = at("10.77.0.1", 0, 2000);
+    kernel.hold(a, b, 11, TCP_ESTABLISHED, kLo);
+    kernel.hold(b, a, 22);
+    EXPECT_TRUE(stays_inside(kernel, {a, b, 11, false, true}));
+    EXPECT_TRUE(stays_inside(kernel, {b, a, 22}));
+}
+
+TEST(StaysInside, NotForAnOwnAddressAlone) {
+    // A stranger with a spoofed address; policy routing; translation.
+    for (const char* text : {"10.77.0.1", "172.17.0.1", "127.0.0.1", "fd00::1", "::1"}) {
+        FakeKernel kernel;
+        const Address local = at(text, 0, 1000), peer = at(text, 0, 2000);
+        kernel.hold(local, peer, 11);
+        EXPECT_FALSE(stays_inside(kernel, {local, peer, 11})) << text;
+    }
+}
+
+TEST(StaysInside, NotForALinkLocalAddressOfAnotherInterface) {
+    FakeKernel kernel;
+    const auto both = ends(kernel, at("fe80::1", kEth, 1000), at("fe80::d", kEth, 2000), kEth);
+    EXPECT_FALSE(stays_inside(kernel, both.one));
+    EXPECT_EQ(kernel.questions, 0);
+}
+
+TEST(StaysInside, NotForAProxyThatHasAnothersAddress) {
+    FakeKernel kernel;
+    const auto both = ends(kernel, at("10.77.0.1", 0, 1000), at("10.77.0.2", 0, 2000));
+    EXPECT_FALSE(stays_inside(kernel, both.one));
+    EXPECT_FALSE(stays_inside(kernel, both.other));
+}
+
+TEST(StaysInside, NotWhereTheKernelKnowsAnotherSocket) {
+    // Of the same addresses in the namespace that answers.
+    FakeKernel kernel;
+    const auto both = ends(kernel, at("10.77.0.1", 0, 1000), at("10.77.0.1", 0, 2000));
+    EXPECT_FALSE(stays_inside(kernel, {both.one.local, both.one.remote, 33}));
+}
+
+TEST(StaysInside, NotForWhatIsLeftOfAnEarlierConnection) {
+    FakeKernel kernel;
+    const Address local = at("10.77.0.1", 0, 1000), peer = at("10.77.0.1", 0, 2000);
+    kernel.hold(local, peer, 11);
+    kernel.hold(peer, local, 0, TCP_TIME_WAIT);
+    EXPECT_FALSE(stays_inside(kernel, {local, peer, 11}));
+    kernel.hold(local, peer, 11, TCP_CLOSE_WAIT);
+    EXPECT_TRUE(stays_inside(kernel, {local, peer, 11, true}));
+}
+
+TEST(StaysInside, PeerThatCameAndWent) {
+    FakeKernel kernel;
+    const Address local = at("127.0.0.1", 0, 1000), peer = at("127.0.0.1", 0, 2000);
+    EXPECT_TRUE(stays_inside(kernel, {local, peer, 11, true}));
+    EXPECT_FALSE(stays_inside(kernel, {local, peer, 11, true, true}));
+    EXPECT_FALSE(stays_inside(kernel, {at("10.77.0.1", 0, 1000), at("10.77.0.1", 0, 2000), 11, true}));
+    EXPECT_FALSE(stays_inside(kernel, {local, at("10.77.0.1", 0, 2000), 11, true}));
+    kernel.routes = true;
+    EXPECT_FALSE(stays_inside(kernel, {local, peer, 11, true}));
+    EXPECT_TRUE(stays_inside(kernel, {at("::1", 0, 1000), at("::1", 0, 2000), 11, true}));
+}
+
+TEST(StaysInside, KernelThatDoesNotAnswer) {
+    for (const bool mute : {true, false}) {  // or knows nothing of anybody
+        FakeKernel kernel;
+        kernel.mute = mute;
+        EXPECT_TRUE(stays_inside(kernel, {at("127.0.0.1", 0, 1000), at("127.0.0.1", 0, 2000), 11}));
+        EXPECT_FALSE(stays_inside(kernel, {at("10.77.0.1", 0, 1000), at("10.77.0.1", 0, 2000), 11}));
+        kernel.routes = true;
+        EXPECT_FALSE(stays_inside(kernel, {at("127.0.0.1", 0, 1000), at("127.0.0.1", 0, 2000), 11}));
+    }
+}
+
+TEST(StaysInside, ThisKernelKnowsAConnectionOfThisProcess) {
+    const int listener = ::socket(AF_INET, SOCK_STREAM, 0), client = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    auto* generic = reinterpret_cast<sockaddr*>(&address);
+    ASSERT_EQ(::bind(listener, generic, size), 0);
+    ASSERT_EQ(::listen(listener, 1), 0);
+    ASSERT_EQ(::getsockname(listener, generic, &size), 0);
+    ASSERT_EQ(::connect(client, generic, size), 0);
+    EXPECT_TRUE(stays_inside(client, *Address::peer_of(client)));  // not accepted yet
+    const int server = ::accept(listener, nullptr, nullptr);
+    EXPECT_TRUE(stays_inside(client, *Address::peer_of(client)));
+    EXPECT_TRUE(stays_inside(server, *Address::peer_of(server)));
+    for (const int fd : {listener, client, server}) ::close(fd);
+}
+
+}  // namespace
+}  // namespace cryptmpi::channel
