@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from lab.nodes import REPOSITORY, Lab, LabError, acquire_namespaces, end_on_signals
-from lab.sealing import COMMAND, Sealing
+from lab.sealing import COMMAND, Sealing, alone
 from lab.stacks import stack
 
 HERE = Path(__file__).resolve().parent
@@ -74,7 +74,8 @@ def main():
     with Lab(isolated=why_not is None) as lab:
         # On one node as well as on two, everything is sealed; and the module is one that each machine has.
         settings = {"scope": "all", "module": "openssl", "agreement_timeout_s": 120}
-        sealings = {layer: Sealing(FOLDER / f"config-{layer}", lab, options.cryptmpi, {"layer": layer, **settings}) for layer in ("mpi", "channel")}
+        sealings = {layer: Sealing(FOLDER / f"config-{layer}", lab, options.cryptmpi, {"layer": layer, **settings, **alone(layer)})
+                    for layer in ("mpi", "channel")}
         for kind, (layer, _, what, _) in KINDS.items():
             costs = measure(lab, sealings[layer], program, kind)
             totals[kind] = round(sum(costs.values()))

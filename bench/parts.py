@@ -7,6 +7,7 @@ A part is one program on one network under one MPI, started plain and sealed in 
 from dataclasses import dataclass, replace
 
 from bench.targets import GCM
+from lab.sealing import alone
 from lab.stacks import STACKS, stack
 
 KB, MB = 1 << 10, 1 << 20
@@ -40,7 +41,7 @@ PLAIN = Variant("plain")
 
 
 def sealed(layer, cipher):
-    return Variant(f"{layer} {cipher}", layer, cipher, (("layer", layer), ("cipher", cipher)))
+    return Variant(f"{layer} {cipher}", layer, cipher, (("layer", layer), ("cipher", cipher), *alone(layer).items()))
 
 
 def switched_off(layer):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from conformance.suites import LEFT_OUT, LEFT_OUT_REFUSED, REFUSED, SUITES, refused_only
 from lab.nodes import REPOSITORY, Lab, LabError, acquire_namespaces, end_on_signals
-from lab.sealing import COMMAND, Sealing
+from lab.sealing import COMMAND, Sealing, alone
 from lab.stacks import STACKS, STANDARD_ABI, abi_environment
 
 BEGAN = time.monotonic()
@@ -125,7 +125,7 @@ def main():
     if options.add and (folder / "report.json").exists():
         earlier = json.loads((folder / "report.json").read_text())["results"]
     with Lab(isolated=why_not is None) as lab:
-        sealing = None if options.plain_only else Sealing(folder / "config", lab, options.cryptmpi, {"layer": options.layer})
+        sealing = None if options.plain_only else Sealing(folder / "config", lab, options.cryptmpi, {"layer": options.layer, **alone(options.layer)})
         for mpi in EVERY:
             if options.stack and mpi.name not in options.stack:
                 continue

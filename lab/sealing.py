@@ -12,6 +12,14 @@ from lab.nodes import BUILD, IN_SOURCES, REPOSITORY, LabError
 COMMAND = (BUILD / "release" if IN_SOURCES else REPOSITORY.parents[2]) / "bin" / "cryptmpi"
 
 
+# Settings of what has to see the MPI layer alone: the sockets below it are not sealed again.
+ALONE = {"seal_sockets": "false"}
+
+
+def alone(layer):
+    return ALONE if layer == "mpi" else {}
+
+
 class Sealing:
     """Makes a key in `folder`; then `exec_line` and `run_line` give the command lines of sealed runs, `env` what they need around them."""
 
@@ -24,6 +32,8 @@ class Sealing:
         self._settings = {f"CRYPTMPI_{key.upper()}": str(value) for key, value in (settings or {}).items()}
         if not lab.isolated:
             self._settings.setdefault("CRYPTMPI_SCOPE", "all")
+        elif self._settings.get("CRYPTMPI_SEAL_SOCKETS") == "false":  # native inside a node, as where sockets are sealed
+            self._settings.setdefault("CRYPTMPI_SCOPE", "between-nodes")
         key = self.config / "cryptmpi" / "job.key"
         if not key.exists():
             done = subprocess.run([self.command, "keygen"], env={**os.environ, **self.env()}, capture_output=True, text=True)

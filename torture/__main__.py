@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lab.nodes import REPOSITORY, Lab, LabError, acquire_namespaces, end_on_signals
-from lab.sealing import COMMAND, Sealing
+from lab.sealing import ALONE, COMMAND, Sealing
 from lab.stacks import STACKS, abi_environment, stack
 
 BEGAN = time.monotonic()
@@ -313,7 +313,7 @@ def main():
 
     rows = []
     with Lab(isolated=why_not is None) as lab:
-        settings = {"layer": "mpi", "handshake_timeout_s": 20, **({"scope": "all"} if options.scope == "all" else {})}
+        settings = {"layer": "mpi", "handshake_timeout_s": 20, **ALONE, **({"scope": "all"} if options.scope == "all" else {})}
         sealing = Sealing(options.folder / "config", lab, options.cryptmpi, settings)
         torturer = Torturer(lab, sealing, options.steps, options.step, options.without, options.folder)
         for mpi in STACKS:

@@ -47,7 +47,7 @@ void closed(int fd) {
 bool device_refused(const char* path) {
     if (path == nullptr || path[0] != '/' || !Policy::is_network_device(path)) return false;
     Process& process = Process::get();
-    if (!process.enabled()) return false;
+    if (!process.enabled() || process.roads_open()) return false;
     process.refuse_road(
         std::string("device ") + path,
         std::string(path) +

@@ -63,7 +63,7 @@ int check_road(int fd, const Entry& entry, const sockaddr* to, socklen_t size) {
         errno = EPERM;
         return -1;
     }
-    if (kind != Kind::datagram) return 0;
+    if (kind != Kind::datagram || process.roads_open()) return 0;
     const auto peer = to != nullptr ? Address::from(to, size) : Address::peer_of(fd);
     std::string why;
     if (!peer || stays_inside_datagram(fd, *peer)) return 0;
@@ -199,7 +199,8 @@ int refuse_option(const char* name, const char* mend) {
 CRYPTMPI_CALL int socket(int family, int type, int protocol) {
     Process& process = Process::get();
     if (!process.enabled()) return real::socket(family, type, protocol);
-    if (const auto line = Policy::refuse_socket(family, type, protocol)) {
+    const auto line = process.roads_open() ? std::nullopt : Policy::refuse_socket(family, type, protocol);
+    if (line) {
         process.refuse_road("socket family " + std::to_string(family) + " type " + std::to_string(type & 0xf), *line);
         errno = EAFNOSUPPORT;
         return -1;

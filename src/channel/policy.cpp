@@ -134,7 +134,7 @@ Policy::Policy(const config::Settings& settings, const config::Environment& envi
 }
 
 bool Policy::may_differ_inside(const Address& peer) const {
-    const bool matters = settings_.scope == config::Scope::between_nodes || !launcher_.empty();
+    const bool matters = !settings_.loopback_sealed() || !launcher_.empty();
     return matters && (peer.loopback() || may_be_owned(peer, interfaces()));
 }
 
@@ -146,7 +146,7 @@ Verdict Policy::decide_outside(const Address& peer, std::string& why) const {
 
 Verdict Policy::decide(int fd, const Address& peer, std::string& why) const {
     const bool inside = may_differ_inside(peer) && stays_inside(fd, peer);
-    if (inside && settings_.scope == config::Scope::between_nodes) return Verdict::native;
+    if (inside && !settings_.loopback_sealed()) return Verdict::native;
     const bool launcher = inside && std::any_of(launcher_.begin(), launcher_.end(), [&](const Address& known) {
                               return known.port == peer.port && known.same_host(peer);
                           });

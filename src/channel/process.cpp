@@ -73,6 +73,14 @@ void each_descriptor(Action action) {
 }
 
 }  // namespace
+}  // namespace cryptmpi::channel
+
+/// Asked by the MPI layer in the same process.
+extern "C" [[gnu::visibility("default")]] int cryptmpi_channel_confines() {
+    return cryptmpi::channel::Process::get().confined() ? 1 : 0;
+}
+
+namespace cryptmpi::channel {
 
 std::atomic<Process*> Process::made_{nullptr};
 
@@ -98,9 +106,11 @@ Process::Process() : pid_(getpid()) {
         real::_exit(kExitRefused);
     }
     settings_ = std::move(*loaded);
+    roads_open_ = settings_.roads_open() && !config::is_of_launcher(environment);
     policy_ = std::make_unique<Policy>(settings_, environment);
     part_.job_id = settings_.job_id;
-    part_.layer = "channel";
+    part_.layer = settings_.layer == config::Layer::mpi ? "mpi" : "channel";
+    part_.library = "channel";
     part_.layer_reason = config::layer_reason(environment, part_.layer);
     part_.node = host_name();
     part_.pid = pid_;
@@ -110,7 +120,7 @@ Process::Process() : pid_(getpid()) {
     part_.group = identity_.group;
     part_.program = program_name();
     part_.suite = aead::name(settings_.suite);
-    part_.scope = settings_.scope == config::Scope::all ? "all" : "between-nodes";
+    part_.scope = settings_.loopback_sealed() ? "all" : "between-nodes";
 }
 
 Result<const keys::Local*> Process::local() {
@@ -140,6 +150,8 @@ Result<const keys::Local*> Process::local() {
 }
 
 engine::Workers::Settings Process::workers() const {
+    // The MPI layer has workers of its own, for the same bytes.
+    if (settings_.layer == config::Layer::mpi) return {};
     // By `auto` only ranks have them, and only where it is known how many share the node.
     const int node_ranks = identity_.node_ranks.value_or(identity_.ranks.value_or(0));
     if (settings_.threads == 0 && node_ranks < 1) return {};
@@ -264,6 +276,7 @@ void Process::expect_the_end() {
 }
 
 void Process::check_roads() {
+    if (roads_open_) return;
     {
         const std::lock_guard guard(report_lock_);
         if (roads_checked_) return;

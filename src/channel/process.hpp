@@ -32,6 +32,10 @@ public:
     static Process* made() { return made_.load(std::memory_order_acquire); }
 
     bool enabled() const { return settings_.enabled; }
+    /// Other roads between nodes than TCP are open: the MPI layer seals what a rank sends on them. A launcher has none.
+    bool roads_open() const { return roads_open_; }
+    /// What comes from another node comes by a sealed connection, or not at all.
+    bool confined() const { return enabled() && !roads_open_ && settings_.plaintext_peers.empty(); }
     const config::Settings& settings() const { return settings_; }
     const Policy& policy() const { return *policy_; }
     Table& table() { return table_; }
@@ -143,6 +147,7 @@ private:
     std::atomic<bool> ending_{false};
     std::atomic<bool> finished_{false};
     bool roads_checked_ = false;
+    bool roads_open_ = false;
 };
 
 }  // namespace cryptmpi::channel

@@ -57,7 +57,7 @@ Communicator::Communicator(Layer& layer, MPI_Comm handle, const CommunicatorId& 
       peers_(world_.size()) {
     // From the table that all ranks agreed on, so that all members agree whether the communicator crosses nodes.
     const auto& nodes = layer_.nodes();
-    const bool all = layer_.settings().scope == config::Scope::all;
+    const bool all = layer_.seals_all();
     for (std::size_t i = 0; i < world_.size(); ++i) {
         sealed_[i] = layer_.sealed_to(world_[i]);
         const bool elsewhere = nodes[static_cast<std::size_t>(world_[i])] != nodes[static_cast<std::size_t>(world_[0])];
@@ -222,7 +222,7 @@ MPI_Comm Communicator::own_traffic(const interpose::Native& mpi) {
 const Nodes& Communicator::nodes(const interpose::Native& mpi) {
     if (!nodes_) {
         // Where all is sealed, no rank trusts the network of its own node.
-        const bool all = layer_.settings().scope == config::Scope::all;
+        const bool all = layer_.seals_all();
         std::map<NodeId, int> numbers;
         std::vector<int> node_of;
         for (std::size_t i = 0; i < world_.size(); ++i) {

@@ -1,5 +1,6 @@
 #include "comm/layer.hpp"
 
+#include <dlfcn.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include <cstring>
 #include <fstream>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "comm/agreement_peers.hpp"
@@ -28,6 +30,15 @@ std::string host_name() {
     char name[HOST_NAME_MAX + 1] = {};
     gethostname(name, HOST_NAME_MAX);
     return name;
+}
+
+/// The channel library in this process, if it is there: does it let nothing in but by sealed connections?
+const std::optional<bool>& confined_by_channel() {
+    static const auto answer = [] {
+        auto* const ask = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "cryptmpi_channel_confines"));
+        return ask == nullptr ? std::nullopt : std::optional(ask() != 0);
+    }();
+    return answer;
 }
 
 std::string program_name() {
@@ -65,7 +76,7 @@ Layer::Layer()
     }
     settings_ = std::move(*loaded);
     part_.job_id = settings_.job_id;
-    part_.layer = "mpi";
+    part_.layer = part_.library = "mpi";
     part_.layer_reason = config::layer_reason(environment, part_.layer);
     part_.node = host_name();
     part_.pid = getpid();
@@ -74,7 +85,23 @@ Layer::Layer()
     part_.suite = aead::name(settings_.suite);
     for (const std::string& procedure : settings_.allow)
         part_.not_sealed.push_back({"allow: " + procedure, 0, 0, true});
-    part_.scope = settings_.scope == config::Scope::all ? "all" : "between-nodes";
+    decide_scope();
+}
+
+/// MPI says who sent a message. Where anybody but members of the job can speak to MPI, he can say that he is a rank of
+/// this node: then nothing is taken unsealed from anybody.
+void Layer::decide_scope() {
+    const auto& channel = confined_by_channel();
+    confined_ = channel.value_or(false);
+    seals_all_ = settings_.scope == config::Scope::all || (settings_.scope == config::Scope::automatic && !confined_);
+    part_.scope = seals_all_ ? "all" : "between-nodes";
+    if (!channel) part_.clear_packets = "the sockets are not sealed (seal_sockets = false)";
+    if (settings_.roads_open()) part_.clear_packets = "they may take another network than TCP (network = any)";
+    if (confined_ || seals_all_) return;
+    part_.not_sealed.push_back(
+        {"what seems to come from a rank of the own node (scope = between-nodes, where strangers "
+         "can speak to MPI)",
+         0, 0, true});
 }
 
 void Layer::complain(const std::string& line) {
@@ -151,6 +178,7 @@ Result<void> Layer::load_keys() {
     if (!report_key) return tl::unexpected(report_key.error());
     report_key_ = std::move(*report_key);
     local_.check_addresses = false;  // MPI's ranks have none
+    local_.conduct = static_cast<std::uint8_t>((seals_all_ ? keys::kSealsAll : 0) | (confined_ ? 0 : keys::kOpenRoads));
     part_.module = std::string(module->api->name) + " " + module->api->version;
     return {};
 }
@@ -207,15 +235,19 @@ void Layer::begin(int thread_level) {
     const std::string about_profile = load_profile(settings_, mpi, *local_.crypto.kex, part_, tuned_);
     // Once a job: the report has it for each process.
     if (world_rank_ == 0 && !about_profile.empty()) say(about_profile);
+    if (world_rank_ == 0 && !confined_ && !seals_all_) {
+        say("note: scope = between-nodes: whoever can speak to MPI on the network can pass a message off as one of a "
+            "rank of "
+            "the receiver's node; the default, scope = auto, seals these here");
+    }
     if (auto done = agree(); !done) end_job(done.error().line);
     local_.job_key = nullptr;
     job_key_.reset();  // it was for the agreement only
     make_error_classes();
     sealed_to_.resize(nodes_.size());
-    const bool all = settings_.scope == config::Scope::all;
     for (std::size_t rank = 0; rank < nodes_.size(); ++rank) {
         const bool self = static_cast<int>(rank) == world_rank_;
-        sealed_to_[rank] = !self && (all || nodes_[rank] != nodes_[static_cast<std::size_t>(world_rank_)]);
+        sealed_to_[rank] = !self && (seals_all_ || nodes_[rank] != nodes_[static_cast<std::size_t>(world_rank_)]);
     }
     begun_ = true;
     std::vector<int> everyone(nodes_.size());

@@ -75,6 +75,8 @@ public:
     /// After MPI has freed it. Another thread may have been given its handle since then, for another one.
     void forget(MPI_Comm handle, const std::shared_ptr<Communicator>& freed);
 
+    /// Messages inside a node are sealed, too. The same on all ranks: they have agreed on it.
+    bool seals_all() const { return seals_all_; }
     /// Does what is sent to this rank of MPI_COMM_WORLD leave the node (or is everything sealed)?
     bool sealed_to(int world_rank) const { return sealed_to_[static_cast<std::size_t>(world_rank)]; }
     const std::vector<NodeId>& nodes() const { return nodes_; }
@@ -167,6 +169,7 @@ private:
     bool intercommunicators_allowed() const;
     /// Does anything that this rank sends have to be sealed?
     bool between_nodes() const { return std::find(sealed_to_.begin(), sealed_to_.end(), true) != sealed_to_.end(); }
+    void decide_scope();
     Result<void> load_keys();
     Result<void> agree();
     NodeId own_node() const;
@@ -178,6 +181,8 @@ private:
     config::Settings settings_;
     config::Process identity_;
     std::string name_;
+    bool confined_ = false;  // nothing comes from other nodes but by sealed sockets
+    bool seals_all_ = true;
     bool begun_ = false;
     bool ended_ = false;
     bool threads_ = false;

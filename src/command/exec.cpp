@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "command/job.hpp"
+#include "command/key_storage.hpp"
 #include "command/process.hpp"
 #include "command/program.hpp"
 #include "command/subcommands.hpp"
@@ -27,6 +28,20 @@ void warn_of_cipher(const config::Settings& settings, const config::Environment&
     const std::string warning = config::cipher_warning(settings, config::identify(environment));
     if (warning.empty() || environment(kWarned)) return;
     complain(warning, 0);
+    set_variable(kWarned, "1");
+}
+
+/// Once a job of several nodes whose launcher was started by hand.
+void warn_of_launcher(const Options& options, const config::Environment& environment) {
+    constexpr const char* kWarned = "CRYPTMPI_INTERNAL_WARNED_OF_LAUNCHER";
+    const auto process = config::identify(environment);
+    const bool several_nodes = process.ranks && process.node_ranks && *process.node_ranks < *process.ranks;
+    if (!options.role.empty() || environment(kSealedLauncherVariable) || environment(kWarned)) return;
+    if (process.rank != 0 || !several_nodes) return;
+    complain(
+        "note: the launcher's own connections are in clear, because it was started by hand: whoever owns the network "
+        "can make a node start another program as this user; cryptmpi run seals them, too",
+        0);
     set_variable(kWarned, "1");
 }
 
@@ -54,16 +69,20 @@ int exec(const Options& options, const Words& program) {
     if (!settings->enabled) return replace_by(program.front(), program);
 
     if (auto checked = check_key_and_module(*settings); !checked) return complain(checked.error().line, kRefused);
+    const bool first = config::identify(environment).rank.value_or(0) == 0 && options.role.empty();
+    const bool speaks = first && !environment(kSealedLauncherVariable);  // cryptmpi run has spoken
+    if (auto checked = check_key_storage(*settings, speaks); !checked) return complain(checked.error().line, kRefused);
     auto file = coverable(program.front(), environment);
     if (!file) return complain(file.error().line, file.error().status);
     const auto library = library_of(*file, environment);
     if (auto checked = check_allow(*settings, library); !checked) return complain(checked.error().line, kRefused);
     const LayerChoice choice = choose_layer(*settings, environment, {library, {}, {}});
-    if (auto checked = check_library(*settings, choice.layer); !checked)
+    if (auto checked = check_libraries(*settings, choice.layer); !checked)
         return complain(checked.error().line, kRefused);
 
-    pass_on_reason(choice);
-    set_variable("LD_PRELOAD", preload_with(*settings, choice.layer, environment));
+    pass_on(choice);
+    set_variable("LD_PRELOAD", options.role.empty() ? preload_of_rank(*settings, choice.layer, environment)
+                                                    : preload_of_launcher(*settings, environment));
     hold_more_messages(choice.layer, environment);
     if (!settings->job_id.empty()) set_variable("CRYPTMPI_JOB_ID", settings->job_id);
     // A launcher's children inherit its role; a rank that is started by exec is none.
@@ -73,6 +92,7 @@ int exec(const Options& options, const Words& program) {
         set_variable("CRYPTMPI_INTERNAL_ROLE", options.role);
     }
     warn_of_cipher(*settings, config::process_environment());
+    warn_of_launcher(options, environment);
     return replace_by(file->string(), program);
 }
 

@@ -30,13 +30,15 @@ std::optional<Mpi> mpi_of_launcher(const config::Environment& environment) {
     return std::nullopt;
 }
 
-std::vector<std::string> preloaded_by_user(const fs::path& library, const config::Environment& environment) {
+std::vector<std::string> preloaded_by_user(const config::Settings& settings, const config::Environment& environment) {
+    const std::string channel = library_file(settings, config::Layer::channel).string();
+    const std::string mpi = library_file(settings, config::Layer::mpi).string();
     const std::string all = environment("LD_PRELOAD").value_or("");
     std::vector<std::string> others;
     for (std::size_t start = 0; start < all.size();) {
         const auto end = std::min(all.find_first_of(" :", start), all.size());
         const std::string entry = all.substr(start, end - start);
-        if (!entry.empty() && entry != library.native()) others.push_back(entry);
+        if (!entry.empty() && entry != channel && entry != mpi) others.push_back(entry);
         start = end + 1;
     }
     return others;
@@ -59,25 +61,48 @@ std::string joined(const std::vector<std::string>& entries) {
     return text;
 }
 
+Result<void> check_library(const config::Settings& settings, config::Layer layer) {
+    const std::string library = library_file(settings, layer).string();
+    std::error_code ignored;
+    if (!fs::exists(library, ignored)) {
+        return fail(ENOENT,
+                    "library " + library + " is missing; install CryptMPI on this node, or correct module_folder");
+    }
+    if (library.find_first_of(" :") != std::string::npos) {
+        return fail(EINVAL,
+                    "library " + library +
+                        " cannot be preloaded, because its path has a space or a colon; install CryptMPI elsewhere");
+    }
+    return {};
+}
+
+LayerChoice choice_by_network(config::Network network) {
+    if (network == config::Network::tcp) return {config::Layer::channel, "the setting network is tcp", true};
+    return {config::Layer::mpi, "the setting network is any", false};
+}
+
 }  // namespace
 
 LayerChoice choose_layer(const config::Settings& settings, const config::Environment& environment,
                          const LayerEvidence& evidence) {
-    if (settings.layer != config::Layer::automatic) {
-        // cryptmpi run has chosen for all nodes, and passes on why.
-        const auto reason = config::layer_reason(environment, layer_name(settings.layer));
-        return {settings.layer, reason.empty() ? "asked for by --layer or the setting layer" : reason};
-    }
     Circumstances circumstances;
     circumstances.mpi = evidence.library ? std::optional(evidence.library->mpi) : mpi_of_launcher(environment);
     circumstances.parameters = parameters_of(evidence.library, environment);
     for (const auto& [name, value] : evidence.variables) circumstances.parameters.add_variable(name, value);
     circumstances.parameters.add_arguments(evidence.launcher_arguments);
     circumstances.networks = networks_around_tcp();
-    return choose_layer(circumstances);
+    const LayerChoice choice = settings.network == config::Network::automatic ? choose_layer(circumstances)
+                                                                              : choice_by_network(settings.network);
+    if (settings.layer == config::Layer::automatic) return choice;
+    // cryptmpi run has chosen for all nodes, and passes on why.
+    const auto reason = config::layer_reason(environment, layer_name(settings.layer));
+    return {settings.layer, reason.empty() ? "asked for by --layer or the setting layer" : reason, choice.tcp};
 }
 
-void pass_on_reason(const LayerChoice& choice) {
+void pass_on(const LayerChoice& choice) {
+    const bool tcp = choice.tcp || choice.layer == config::Layer::channel;
+    set_variable("CRYPTMPI_LAYER", layer_name(choice.layer));
+    set_variable("CRYPTMPI_NETWORK", tcp ? "tcp" : "any");
     set_variable(kReasonVariable, std::string(layer_name(choice.layer)) + ": " + choice.reason);
 }
 
@@ -97,19 +122,11 @@ fs::path agent_file(const config::Settings& settings) {
     return settings.module_folder / "cryptmpi-agent";
 }
 
-Result<void> check_library(const config::Settings& settings, config::Layer layer) {
-    const std::string library = library_file(settings, layer).string();
-    std::error_code ignored;
-    if (!fs::exists(library, ignored)) {
-        return fail(ENOENT,
-                    "library " + library + " is missing; install CryptMPI on this node, or correct module_folder");
+Result<void> check_libraries(const config::Settings& settings, config::Layer layer) {
+    if (layer == config::Layer::mpi) {
+        if (auto checked = check_library(settings, layer); !checked) return checked;
     }
-    if (library.find_first_of(" :") != std::string::npos) {
-        return fail(EINVAL,
-                    "library " + library +
-                        " cannot be preloaded, because its path has a space or a colon; install CryptMPI elsewhere");
-    }
-    return {};
+    return check_library(settings, config::Layer::channel);
 }
 
 Result<void> check_key_and_module(const config::Settings& settings) {
@@ -141,16 +158,23 @@ Result<void> check_allow(const config::Settings& settings, const std::optional<M
     });
 }
 
-std::string preload_without(const fs::path& library, const config::Environment& environment) {
-    return joined(preloaded_by_user(library, environment));
+std::string preload_without(const config::Settings& settings, const config::Environment& environment) {
+    return joined(preloaded_by_user(settings, environment));
 }
 
-std::string preload_with(const config::Settings& settings, config::Layer layer,
-                         const config::Environment& environment) {
-    const fs::path library = library_file(settings, layer);
-    std::vector<std::string> all = preloaded_by_user(library, environment);
-    const auto place = layer == config::Layer::mpi ? std::find_if(all.begin(), all.end(), is_mpi_library) : all.begin();
-    all.insert(place, library.string());
+std::string preload_of_launcher(const config::Settings& settings, const config::Environment& environment) {
+    return preload_of_rank(settings, config::Layer::channel, environment);
+}
+
+std::string preload_of_rank(const config::Settings& settings, config::Layer layer,
+                            const config::Environment& environment) {
+    std::vector<std::string> all = preloaded_by_user(settings, environment);
+    if (layer == config::Layer::mpi) {
+        all.insert(std::find_if(all.begin(), all.end(), is_mpi_library), library_file(settings, layer).string());
+    }
+    if (layer == config::Layer::channel || settings.seal_sockets) {
+        all.insert(all.begin(), library_file(settings, config::Layer::channel).string());
+    }
     return joined(all);
 }
 

@@ -28,8 +28,9 @@ LayerChoice choose_layer(const config::Settings& settings, const config::Environ
                          const LayerEvidence& evidence);
 
 inline constexpr const char* kReasonVariable = "CRYPTMPI_INTERNAL_LAYER_REASON";
-/// Lets what this process starts tell the reason in its report.
-void pass_on_reason(const LayerChoice& choice);
+inline constexpr const char* kSealedLauncherVariable = "CRYPTMPI_INTERNAL_SEALED_LAUNCHER";
+/// Gives what this process starts the layer, what carries MPI, and the reason for its report.
+void pass_on(const LayerChoice& choice);
 
 /// "layer channel: this node has no ..."
 std::string text(const LayerChoice& choice);
@@ -40,8 +41,8 @@ std::filesystem::path abi_library_file(const config::Settings& settings, const s
 std::filesystem::path library_file(const config::Settings& settings, config::Layer layer);
 std::filesystem::path agent_file(const config::Settings& settings);
 
-/// The layer's library is there and can be preloaded. Error: one line.
-Result<void> check_library(const config::Settings& settings, config::Layer layer);
+/// The libraries that a rank and its launcher need are there and can be preloaded. Error: one line.
+Result<void> check_libraries(const config::Settings& settings, config::Layer layer);
 /// The key file, and the module if one is named. Error: one line.
 Result<void> check_key_and_module(const config::Settings& settings);
 
@@ -52,11 +53,15 @@ Result<keys::ReportKey> report_key(const config::Settings& settings);
 /// that every MPI has can be judged; the layer judges the others at its start.
 Result<void> check_allow(const config::Settings& settings, const std::optional<MpiLibrary>& library);
 
-/// LD_PRELOAD with a layer's library. The channel's comes first, the user's own after it. The MPI layer's comes behind
-/// the user's own, which may be tools that stand between the program and MPI, and before an MPI library among them.
-std::string preload_with(const config::Settings& settings, config::Layer layer, const config::Environment& environment);
-/// LD_PRELOAD without it; empty when nothing else was there.
-std::string preload_without(const std::filesystem::path& library, const config::Environment& environment);
+/// LD_PRELOAD of a rank. The channel library comes first, also under the MPI layer, whose sockets it seals unless the
+/// setting seal_sockets is off; then the user's own. The MPI layer's comes behind these, which may be tools that stand
+/// between the program and MPI, and before an MPI library among them.
+std::string preload_of_rank(const config::Settings& settings, config::Layer layer,
+                            const config::Environment& environment);
+/// LD_PRELOAD of a launcher and its daemons: the channel library, whatever seals MPI's data.
+std::string preload_of_launcher(const config::Settings& settings, const config::Environment& environment);
+/// LD_PRELOAD without any of ours; empty when nothing else was there.
+std::string preload_without(const config::Settings& settings, const config::Environment& environment);
 
 /// --layer, for exec and run.
 void add_layer_option(CLI::App& subcommand, std::string& layer);

@@ -254,13 +254,15 @@ LayerChoice choose_layer(const Circumstances& circumstances) {
     const std::string mpi = circumstances.mpi ? name(*circumstances.mpi) : "the MPI";
     const Said said = said_to(circumstances.mpi, circumstances.parameters);
     if (said.road == Road::other)
-        return {config::Layer::mpi, said.by + " leads " + mpi + " to another network than TCP"};
-    if (said.road == Road::tcp) return {config::Layer::channel, said.by + " confines " + mpi + " to TCP between nodes"};
+        return {config::Layer::mpi, said.by + " leads " + mpi + " to another network than TCP", false};
+    if (said.road == Road::tcp)
+        return {config::Layer::channel, said.by + " confines " + mpi + " to TCP between nodes", true};
     if (circumstances.networks.empty()) {
-        return {config::Layer::channel, "this node has no network but TCP's, and nothing leads " + mpi + " to another"};
+        return {config::Layer::channel, "this node has no network but TCP's, and nothing leads " + mpi + " to another",
+                true};
     }
     return {config::Layer::mpi,
-            "this node has " + joined(circumstances.networks) + ", and nothing confines " + mpi + " to TCP"};
+            "this node has " + joined(circumstances.networks) + ", and nothing confines " + mpi + " to TCP", false};
 }
 
 const char* how_to_take_tcp(Mpi mpi) {

@@ -48,6 +48,7 @@ struct Circumstances {
 struct LayerChoice {
     config::Layer layer;  // never automatic
     std::string reason;
+    bool tcp;  // nothing but TCP carries MPI between nodes: the other roads can be closed
 };
 
 /// Channel where the job's transport between nodes is TCP, the MPI layer where it is or may be another.

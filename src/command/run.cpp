@@ -18,6 +18,7 @@
 #include <sstream>
 
 #include "command/job.hpp"
+#include "command/key_storage.hpp"
 #include "command/launchers.hpp"
 #include "command/process.hpp"
 #include "command/program.hpp"
@@ -201,6 +202,7 @@ int run(const Options& options, const Words& program) {
     if (!settings) return refuse(settings.error().line);
     if (settings->enabled) {
         if (auto checked = check_key_and_module(*settings); !checked) return refuse(checked.error().line);
+        if (auto checked = check_key_storage(*settings, true); !checked) return refuse(checked.error().line);
     }
 
     Launch launch;
@@ -241,7 +243,7 @@ int run(const Options& options, const Words& program) {
     const LayerEvidence evidence = evidence_of(launch, *launcher, executable, environment);
     if (auto checked = check_allow(*settings, evidence.library); !checked) return refuse(checked.error().line);
     const LayerChoice choice = choose_layer(*settings, environment, evidence);
-    if (auto checked = check_library(*settings, choice.layer); !checked) return refuse(checked.error().line);
+    if (auto checked = check_libraries(*settings, choice.layer); !checked) return refuse(checked.error().line);
 
     auto job = settings->job_id;
     if (!environment("CRYPTMPI_JOB_ID")) {
@@ -262,18 +264,14 @@ int run(const Options& options, const Words& program) {
     if (environment("CRYPTMPI_PROFILE") && !settings->profile.empty())
         set_variable("CRYPTMPI_PROFILE", settings->profile.string());
     set_variable("CRYPTMPI_JOB_ID", job);
-    // Chosen once for all nodes.
-    set_variable("CRYPTMPI_LAYER", choice.layer == config::Layer::mpi ? "mpi" : "channel");
-    pass_on_reason(choice);
-    if (choice.layer == config::Layer::channel) {
-        set_variable("CRYPTMPI_INTERNAL_ROLE", "launcher");
-        set_variable("CRYPTMPI_INTERNAL_SEALED_LAUNCHER", "1");  // its ranks reach it under scope "all", too
-        set_variable("CRYPTMPI_INTERNAL_AGENT_RSH", options.rsh.empty() ? "ssh" : options.rsh);
-        set_variable("LD_PRELOAD", preload_with(*settings, choice.layer, environment));
-        launch.agent = agent_file(*settings).string();
-    } else {
-        launch.agent = options.rsh;
-    }
+    pass_on(choice);  // chosen once for all nodes
+    // Whoever could edit what the launcher says would choose the program that a node starts: whatever seals MPI's data,
+    // its sockets are sealed.
+    set_variable("CRYPTMPI_INTERNAL_ROLE", "launcher");
+    set_variable(kSealedLauncherVariable, "1");  // its ranks reach it under scope "all", too
+    set_variable("CRYPTMPI_INTERNAL_AGENT_RSH", options.rsh.empty() ? "ssh" : options.rsh);
+    set_variable("LD_PRELOAD", preload_of_launcher(*settings, environment));
+    launch.agent = agent_file(*settings).string();
 
     environment = config::process_environment();
     for (const auto& [variable, value] : environment.variables()) {

@@ -189,12 +189,12 @@ Result<void> set_module(Settings& settings, const Given& given, const Environmen
 Result<void> set_scope(Settings& settings, const Given& given, const Environment&) {
     if (const auto* text = std::get_if<std::string>(&given.value)) {
         const std::string word = lower(trim(*text));
-        if (word == "between-nodes" || word == "all") {
-            settings.scope = word == "all" ? Scope::all : Scope::between_nodes;
+        if (word == "auto" || word == "between-nodes" || word == "all") {
+            settings.scope = word == "all" ? Scope::all : word == "auto" ? Scope::automatic : Scope::between_nodes;
             return {};
         }
     }
-    return refuse(given, as_text(given.value) + " is not allowed; allowed: between-nodes, all");
+    return refuse(given, as_text(given.value) + " is not allowed; allowed: auto, between-nodes, all");
 }
 
 Result<void> set_layer(Settings& settings, const Given& given, const Environment&) {
@@ -206,6 +206,17 @@ Result<void> set_layer(Settings& settings, const Given& given, const Environment
         }
     }
     return refuse(given, as_text(given.value) + " is not allowed; allowed: auto, channel, mpi");
+}
+
+Result<void> set_network(Settings& settings, const Given& given, const Environment&) {
+    if (const auto* text = std::get_if<std::string>(&given.value)) {
+        const std::string word = lower(trim(*text));
+        if (word == "auto" || word == "tcp" || word == "any") {
+            settings.network = word == "tcp" ? Network::tcp : word == "any" ? Network::any : Network::automatic;
+            return {};
+        }
+    }
+    return refuse(given, as_text(given.value) + " is not allowed; allowed: auto, tcp, any");
 }
 
 Result<void> set_threads(Settings& settings, const Given& given, const Environment&) {
@@ -259,6 +270,19 @@ Result<void> set_key_file(Settings& settings, const Given& given, const Environm
     return store(std::move(path), settings.key_file);
 }
 
+Result<void> set_key_on_network(Settings& settings, const Given& given, const Environment&) {
+    if (const auto* text = std::get_if<std::string>(&given.value)) {
+        const std::string word = lower(trim(*text));
+        if (word == "warn" || word == "refuse" || word == "allow") {
+            settings.key_on_network = word == "warn"     ? KeyOnNetwork::warn
+                                      : word == "refuse" ? KeyOnNetwork::refuse
+                                                         : KeyOnNetwork::allow;
+            return {};
+        }
+    }
+    return refuse(given, as_text(given.value) + " is not allowed; allowed: warn, refuse, allow");
+}
+
 Result<void> set_profile(Settings& settings, const Given& given, const Environment& environment) {
     auto text = read_text(given);
     if (!text) return tl::unexpected<Error>(text.error());
@@ -268,7 +292,7 @@ Result<void> set_profile(Settings& settings, const Given& given, const Environme
     return *text == "none" ? Result<void>{} : store(read_path(given, environment), settings.profile);
 }
 
-constexpr std::array<Key, 19> kKeys = {{
+constexpr std::array<Key, 22> kKeys = {{
     {"enabled", [](Settings& s, const Given& g, const Environment&) { return store(read_bool(g), s.enabled); }},
     {"cipher", set_cipher},
     {"allow_legacy_cipher",
@@ -276,10 +300,14 @@ constexpr std::array<Key, 19> kKeys = {{
     {"module", set_module},
     {"scope", set_scope},
     {"layer", set_layer},
+    {"network", set_network},
+    {"seal_sockets",
+     [](Settings& s, const Given& g, const Environment&) { return store(read_bool(g), s.seal_sockets); }},
     {"threads", set_threads},
     {"allow", set_allow},
     {"allow_programs", set_allow_programs},
     {"key_file", set_key_file},
+    {"key_on_network", set_key_on_network},
     {"plaintext_peers",
      [](Settings& s, const Given& g, const Environment&) { return store(read_peers(g), s.plaintext_peers); }},
     {"report_file",
@@ -570,11 +598,15 @@ Result<Settings> load(const Environment& environment) {
     }
 }
 
+bool is_of_launcher(const Environment& environment) {
+    return environment("CRYPTMPI_INTERNAL_ROLE") == "launcher";
+}
+
 Process identify(const Environment& environment) {
     Process process;
     process.ranks = number_in(environment, {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"});
     process.rank = number_in(environment, {"PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"});
-    const bool launcher = environment("CRYPTMPI_INTERNAL_ROLE") == "launcher";
+    const bool launcher = is_of_launcher(environment);
     // A launcher inside a Slurm step has SLURM_PROCID too, without being a rank.
     if (!process.rank && !launcher) {
         process.rank = number_in(environment, {"SLURM_PROCID"});

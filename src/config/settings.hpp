@@ -18,6 +18,7 @@
 namespace cryptmpi::config {
 
 enum class Scope {
+    automatic,      // between_nodes, but in the MPI layer all where a stranger could reach MPI
     between_nodes,  // a node's own connections (loopback, its own addresses) stay native
     all,            // loopback is sealed too; UNIX sockets never are
 };
@@ -27,6 +28,16 @@ enum class Layer {
     channel,    // seals the TCP streams under MPI
     mpi,        // seals MPI's messages above it, on any network
 };
+
+/// What carries MPI between nodes, under the MPI layer. The channel layer knows TCP only.
+enum class Network {
+    automatic,  // by what the MPI is told and what the node has
+    tcp,        // every other road is closed
+    any,        // other roads are open, and MPI's own packets on them go in clear
+};
+
+/// What is done where the key file is on a file system that may carry it over the network in clear.
+enum class KeyOnNetwork { warn, refuse, allow };
 
 /// One entry of plaintext_peers: "10.0.0.7", "10.0.0.0/24", "[fd00::]/64", each with an optional ":port".
 struct PlaintextPeer {
@@ -46,16 +57,19 @@ struct Settings {
     std::string cipher_where;                      // where cipher was set, for lines about what it names
     bool allow_legacy_cipher = false;              // allow_legacy_cipher: one that is named may be a legacy one
     std::string module = "auto";                   // module = "auto" | "openssl" | "ipsec-mb" | ...
-    Scope scope = Scope::between_nodes;            // scope = "between-nodes" | "all"
+    Scope scope = Scope::automatic;                // scope = "auto" | "between-nodes" | "all"
     Layer layer = Layer::automatic;                // layer = "auto" | "channel" | "mpi"
+    Network network = Network::automatic;          // network = "auto" | "tcp" | "any"
+    bool seal_sockets = true;                      // seal_sockets: off for measurements of the MPI layer alone
     int threads = 0;                               // threads = "auto" (0) | 1 to 64: that seal and open, of a rank
     std::vector<std::string> allow;                // allow = ["MPI_Put", ...]: refused procedures that pass in clear
     std::string allow_where;                       // where allow was set, for lines about what it names
     // allow_programs: files that may be started although no library can be preloaded into them
     std::vector<std::filesystem::path> allow_programs;
-    std::filesystem::path key_file;              // key_file; default: <config folder>/job.key
-    std::vector<PlaintextPeer> plaintext_peers;  // plaintext_peers = [ ... ]; in the environment comma-separated
-    std::filesystem::path report_file;           // report_file; empty: none
+    std::filesystem::path key_file;                    // key_file; default: <config folder>/job.key
+    KeyOnNetwork key_on_network = KeyOnNetwork::warn;  // key_on_network = "warn" | "refuse" | "allow"
+    std::vector<PlaintextPeer> plaintext_peers;        // plaintext_peers = [ ... ]; in the environment comma-separated
+    std::filesystem::path report_file;                 // report_file; empty: none
     std::chrono::milliseconds handshake_timeout{
         600000};  // handshake_timeout_s: a rank that computes answers when it next enters MPI
     std::chrono::milliseconds agreement_timeout{
@@ -69,6 +83,12 @@ struct Settings {
     bool profile_named = false;           // else it may be missing
 
     bool plaintext_allowed(const std::uint8_t (&peer)[16], std::uint16_t port) const;
+
+    /// Other networks than TCP are open to ranks.
+    bool roads_open() const { return layer == Layer::mpi && network == Network::any; }
+    /// Sockets inside a node are sealed. Under the MPI layer ranks whose sockets are not sealed must find their
+    /// launcher, too.
+    bool loopback_sealed() const { return scope == Scope::all && (layer != Layer::mpi || seal_sockets); }
 };
 
 /// Environment variables by name, listable so that a misspelt setting is noticed. Tests make their own.
@@ -107,6 +127,8 @@ struct Process {
     std::string group = {};
 };
 Process identify(const Environment& environment);
+/// A launcher that cryptmpi run started, its daemons, and what these start before a rank is one.
+bool is_of_launcher(const Environment& environment);
 
 /// OMP_NUM_THREADS, a number for each level of nesting, multiplied. 0: it says nothing.
 std::size_t openmp_threads(const Environment& environment);

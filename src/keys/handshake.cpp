@@ -22,14 +22,20 @@ constexpr char kNoiseName[] = "Noise_NNpsk0_25519_AESGCM_SHA256";
 static_assert(sizeof(kNoiseName) - 1 == kHash,
               "a name of 32 bytes is the first hash as it stands (Noise, section 5.2)");
 
-enum PrefixByte : std::size_t { magic = 0, version = 4, message = 5, suite = 6, reserved = 7 };
+enum PrefixByte : std::size_t { magic = 0, version = 4, message = 5, suite = 6, conduct = 7 };
 
 using Prefix = std::array<std::uint8_t, kPrefixSize>;
 
 /// Both sides' prefixes are known beforehand: there is nothing to negotiate.
-Prefix prefix_of(Role sender, aead::Suite chosen) {
-    return {'C', 'M', 'P', 'I', kProtocolVersion, static_cast<std::uint8_t>(sender), static_cast<std::uint8_t>(chosen),
-            0};
+Prefix prefix_of(Role sender, const Local& local) {
+    return {'C',
+            'M',
+            'P',
+            'I',
+            kProtocolVersion,
+            static_cast<std::uint8_t>(sender),
+            static_cast<std::uint8_t>(local.crypto.suite),
+            local.conduct};
 }
 
 Role other(Role role) {
@@ -167,9 +173,18 @@ std::string mend_of_plaintext(const Local& local) {
                       : "start it under cryptmpi too";
 }
 
+/// What a rank of the MPI layer does otherwise than we.
+std::string other_conduct(const std::string& peer, unsigned theirs, unsigned ours) {
+    const auto seals = [](unsigned conduct) { return (conduct & kSealsAll) != 0 ? "all messages" : "between nodes"; };
+    const auto roads = [](unsigned conduct) { return (conduct & kOpenRoads) != 0 ? "open" : "closed"; };
+    return peer + " seals " + seals(theirs) + ", with other roads than sealed sockets " + roads(theirs) + ", we " +
+           seals(ours) + ", with them " + roads(ours) +
+           ": give every node the same settings scope, network, seal_sockets and plaintext_peers";
+}
+
 /// What can be said of a hello before any cryptography.
 Result<void> check_prefix(const Local& local, const HandshakeState& state, const std::uint8_t* in) {
-    const Prefix expected = prefix_of(other(state.role), local.crypto.suite);
+    const Prefix expected = prefix_of(other(state.role), local);
     const std::string peer(local.peer);
     if (!std::equal(expected.begin() + magic, expected.begin() + version, in + magic)) {
         return fail(EPROTO,
@@ -193,8 +208,9 @@ Result<void> check_prefix(const Local& local, const HandshakeState& state, const
                                 std::string(aead::name(local.crypto.suite)) +
                                 ": give every node the same setting cipher");
     }
-    if (in[reserved] != 0) {
-        return fail(EPROTO, peer + "'s hello has a reserved byte set: altered on the way");
+    if (in[conduct] != local.conduct) {
+        return fail(EPROTO, local.context.empty() ? peer + "'s hello has a reserved byte set: altered on the way"
+                                                  : other_conduct(peer, in[conduct], local.conduct));
     }
     if (std::all_of(share, share + 32, [](std::uint8_t byte) { return byte == 0; })) {
         return fail(EPROTO, peer + "'s key share is all zeros: a forged hello");
@@ -229,7 +245,7 @@ Result<void> check_identity(const Local& local, const HandshakeState& state) {
 Result<void> mix_prologue(const Local& local, HandshakeState& state) {
     std::vector<std::uint8_t> prologue;
     for (const Role role : {Role::initiator, Role::responder}) {
-        const Prefix prefix = prefix_of(role, local.crypto.suite);
+        const Prefix prefix = prefix_of(role, local);
         prologue.insert(prologue.end(), prefix.begin(), prefix.end());
     }
     prologue.insert(prologue.end(), local.context.begin(), local.context.end());
@@ -258,7 +274,7 @@ Result<void> do_start(const Local& local, HandshakeState& state) {
 
 Result<void> do_write(const Local& local, HandshakeState& state, std::uint8_t* out) {
     const cryptmpi_kex& kex = *local.crypto.kex;
-    const Prefix prefix = prefix_of(state.role, local.crypto.suite);
+    const Prefix prefix = prefix_of(state.role, local);
     std::copy(prefix.begin(), prefix.end(), out);
     std::memcpy(out + kShareAt, state.ephemeral_public, 32);
     if (auto done = mix_share(kex, state, state.ephemeral_public); !done) {

@@ -28,8 +28,12 @@
 namespace cryptmpi::keys {
 
 inline constexpr std::uint8_t kProtocolVersion = 1;
-inline constexpr std::size_t kPrefixSize = 8;  // "CMPI" | version | message number (1, 2) | suite | 0
+inline constexpr std::size_t kPrefixSize = 8;  // "CMPI" | version | message number (1, 2) | suite | conduct
 inline constexpr std::size_t kNodeNameSize = 64;
+
+// A rank's conduct, in its hellos of the agreement: ranks that differ end the job.
+inline constexpr std::uint8_t kSealsAll = 1;   // messages inside its node are sealed, too
+inline constexpr std::uint8_t kOpenRoads = 2;  // what comes from other nodes may come by other ways than sealed sockets
 
 /// An IPv6 or IPv4-mapped address and a port, network byte order.
 struct Endpoint {
@@ -59,6 +63,8 @@ struct Local {
     const cryptmpi_aead* hello_aead = nullptr;  // seals the hellos, with AES-256-GCM whatever the suite is
     const JobKey* job_key = nullptr;
     bool check_addresses = true;  // refuse a peer that sees other addresses on this connection than we do
+    /// What this end does beyond the protocol that the other must do, too (kSealsAll, kOpenRoads); 0 on a connection.
+    std::uint8_t conduct = 0;
     /// What the handshake is for, which both sides must say alike; empty: a connection.
     std::span<const std::uint8_t> context = {};
     std::string_view peer = "the peer";  // what the error lines call the other side

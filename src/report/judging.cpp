@@ -45,8 +45,13 @@ std::string incomplete_line(const Json& job) {
 
 }  // namespace
 
+bool is_of_the_layer(const Json& part) {
+    return !part.contains("library") || part["library"] == part.value("layer", "");
+}
+
 bool counts_as_rank(const Json& part) {
-    return part.value("rank", -1) >= 0 && part.value("mpi_initialized", false) && part.value("ended", false);
+    return is_of_the_layer(part) && part.value("rank", -1) >= 0 && part.value("mpi_initialized", false) &&
+           part.value("ended", false);
 }
 
 RankCount count_ranks(const std::vector<Json>& parts, int started) {
@@ -99,7 +104,8 @@ Verdict verdict_of(const Json& job) {
     if (!exceptions.empty()) {
         return {Outcome::exceptions, by_settings, "SEALED WITH EXCEPTIONS: " + exceptions + "." + ended};
     }
-    if (totals.value("sealed_connections", std::uint64_t{0}) == 0) {
+    const auto sockets = job.value("sockets", Json::object()).value("sealed_connections", std::uint64_t{0});
+    if (totals.value("sealed_connections", std::uint64_t{0}) + sockets == 0) {
         return {Outcome::nothing_to_seal, false, "NOTHING TO SEAL: no connection between nodes was made." + ended};
     }
     return {Outcome::sealed, false, "SEALED: all traffic between the nodes was encrypted and authenticated." + ended};

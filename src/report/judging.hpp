@@ -21,6 +21,10 @@ struct RankCount {
 /// counted from zero.
 RankCount count_ranks(const std::vector<nlohmann::ordered_json>& parts, int started);
 
+/// Is this the part of the library that seals the job's data? Under the MPI layer the sockets below seal the same bytes
+/// again, with the launcher's, which are counted by themselves.
+bool is_of_the_layer(const nlohmann::ordered_json& part);
+
 /// Did this part's process count as its rank?
 bool counts_as_rank(const nlohmann::ordered_json& part);
 

@@ -23,16 +23,9 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr std::array kTotals = {"sealed_connections",
-                                "sealed_bytes_sent",
-                                "sealed_bytes_received",
-                                "sealed_records_sent",
-                                "sealed_records_received",
-                                "records_by_workers",
-                                "native_connections",
-                                "rekeys",
-                                "failed_opens",
-                                "refused_handshakes"};
+constexpr std::array kSealed = {"sealed_connections",  "sealed_bytes_sent",       "sealed_bytes_received",
+                                "sealed_records_sent", "sealed_records_received", "records_by_workers"};
+constexpr std::array kEvents = {"native_connections", "rekeys", "failed_opens", "refused_handshakes"};
 
 fs::path parts_folder(const fs::path& report_file) {
     return report_file.string() + ".parts";
@@ -63,6 +56,7 @@ Json to_json(const Part& part) {
     return {{"job_id", part.job_id},
             {"layer", part.layer},
             {"layer_reason", part.layer_reason},
+            {"library", part.library.empty() ? part.layer : part.library},
             {"node", part.node},
             {"pid", part.pid},
             {"role", part.role},
@@ -75,6 +69,7 @@ Json to_json(const Part& part) {
             {"suite", part.suite},
             {"module", part.module},
             {"scope", part.scope},
+            {"clear_packets", part.clear_packets},
             {"processor", part.processor},
             {"processors", part.processors},
             {"mpi", part.mpi},
@@ -202,6 +197,7 @@ Json nodes_of(const std::vector<Json>& parts) {
         for (const auto& part : parts) {
             if (part.value("node", "") != name) continue;
             if (counts_as_rank(part)) ranks.push_back(part.value("rank", -1));
+            if (!is_of_the_layer(part)) continue;
             sent += part.value("sealed_bytes_sent", std::uint64_t{0});
             received += part.value("sealed_bytes_received", std::uint64_t{0});
         }
@@ -250,19 +246,36 @@ Json not_sealed_of(const std::vector<Json>& parts) {
     return list;
 }
 
-/// Under the MPI layer, MPI's own packets and its launcher's go in clear; under the channel layer only those of a
-/// launcher that was not started by us.
-void add_what_the_layer_leaves(Json& not_sealed, const std::vector<Json>& parts) {
-    const bool above_mpi =
-        std::any_of(parts.begin(), parts.end(), [](const Json& part) { return part.value("layer", "") == "mpi"; });
+void add_reason(Json& not_sealed, const std::string& reason) {
+    not_sealed.push_back(to_json(Unsealed{reason, 0, 0, true}));
+}
+
+/// The connections of a launcher that was not started by us, and MPI's own packets where no socket of ours carries
+/// them.
+void add_what_is_left(Json& not_sealed, const std::vector<Json>& parts) {
+    if (distinct(parts, "node").size() < 2) return;
     const bool ours =
         std::any_of(parts.begin(), parts.end(), [](const Json& part) { return part.value("role", "") == "launcher"; });
-    if (ours || distinct(parts, "node").size() < 2) return;
-    not_sealed.push_back(
-        to_json(Unsealed{above_mpi ? "MPI's own packets (ranks, tags, sizes) and the launcher's "
-                                     "connections: the MPI layer seals the program's data"
-                                   : "the launcher's own connections (cryptmpi run would have sealed them)",
-                         0, 0, true}));
+    if (!ours) {
+        add_reason(not_sealed,
+                   "the launcher's own connections: whoever owns the network can make a node start another program as "
+                   "this user (cryptmpi run would have sealed them)");
+    }
+    for (const auto& why : distinct(parts, "clear_packets")) {
+        add_reason(not_sealed, "MPI's own packets (ranks, tags, sizes; the program's data in them is sealed): " + why);
+    }
+}
+
+/// What the sockets of the launcher and of ranks under the MPI layer sealed: partly bytes that were sealed already.
+Json sockets_of(const std::vector<Json>& parts) {
+    Json sums = Json::object();
+    for (const auto& part : parts) {
+        if (is_of_the_layer(part)) continue;
+        for (const char* key : kSealed) {
+            sums[key] = sums.value(key, std::uint64_t{0}) + part.value(key, std::uint64_t{0});
+        }
+    }
+    return sums;
 }
 
 Json merged(std::vector<Json> parts, std::vector<std::string> problems, const Started& started) {
@@ -275,11 +288,15 @@ Json merged(std::vector<Json> parts, std::vector<std::string> problems, const St
     });
 
     Json totals = Json::object();
-    for (const char* key : kTotals) totals[key] = std::uint64_t{0};
+    for (const char* key : kSealed) totals[key] = std::uint64_t{0};
+    for (const char* key : kEvents) totals[key] = std::uint64_t{0};
     for (const auto& part : parts) {
-        for (const char* key : kTotals) {
+        const auto add = [&](const char* key) {
             totals[key] = totals[key].get<std::uint64_t>() + part.value(key, std::uint64_t{0});
-        }
+        };
+        std::for_each(kEvents.begin(), kEvents.end(), add);
+        if (!is_of_the_layer(part)) continue;
+        std::for_each(kSealed.begin(), kSealed.end(), add);
     }
     const RankCount count = count_ranks(parts, started.ranks);
     for (const char* key : kSizes) totals[key] = sizes_of(parts, key);
@@ -296,7 +313,8 @@ Json merged(std::vector<Json> parts, std::vector<std::string> problems, const St
     const bool complete = problems.empty() && count.all;
 
     Json not_sealed = not_sealed_of(parts);
-    add_what_the_layer_leaves(not_sealed, parts);
+    add_what_is_left(not_sealed, parts);
+    Json sockets = sockets_of(parts);
     Json errors = collected(parts, "errors");
     for (auto& problem : problems) errors.push_back(std::move(problem));
     return {{"job_id", joined(jobs)},
@@ -312,6 +330,7 @@ Json merged(std::vector<Json> parts, std::vector<std::string> problems, const St
             {"scope", joined(distinct(parts, "scope"))},
             {"profiles", profiles_of(parts)},
             {"totals", std::move(totals)},
+            {"sockets", std::move(sockets)},
             {"not_sealed", std::move(not_sealed)},
             {"refused_roads", collected(parts, "refused_roads")},
             {"errors", std::move(errors)},
@@ -385,6 +404,12 @@ std::string sizes_text(const Json& sizes) {
 std::string summary_of(const Json& job, const Verdict& verdict) {
     const auto& totals = job.at("totals");
     const auto count = [&](const char* key) { return totals.value(key, std::uint64_t{0}); };
+    const auto sealed_text = [](const Json& sums) {
+        const auto of = [&](const char* key) { return sums.value(key, std::uint64_t{0}); };
+        return readable_bytes(of("sealed_bytes_sent")) + " (" + std::to_string(of("sealed_bytes_sent")) +
+               " bytes) in " + std::to_string(of("sealed_records_sent")) + " records; " +
+               std::to_string(of("sealed_connections")) + " connection ends";
+    };
     std::string text = verdict.line + "\n";
     const auto row = [&](std::string_view label, const std::string& value) {
         text += "  " + std::string(label) + std::string(label.size() < 18 ? 18 - label.size() : 1, ' ') + value + "\n";
@@ -407,9 +432,9 @@ std::string summary_of(const Json& job, const Verdict& verdict) {
     row("scope", job.value("scope", ""));
     if (const auto profiles = job.value("profiles", std::vector<std::string>{}); !profiles.empty())
         row("profile", joined(profiles, "; "));
-    row("sealed", readable_bytes(count("sealed_bytes_sent")) + " (" + std::to_string(count("sealed_bytes_sent")) +
-                      " bytes) in " + std::to_string(count("sealed_records_sent")) + " records; " +
-                      std::to_string(count("sealed_connections")) + " connection ends");
+    row("sealed", sealed_text(totals));
+    if (const auto sockets = job.value("sockets", Json::object()); !sockets.empty())
+        row("sockets", sealed_text(sockets) + ", the launcher's and MPI's, whose messages are sealed already");
     if (const auto sizes = totals.value("sizes_sent", Json::array()); !sizes.empty()) row("sizes", sizes_text(sizes));
     row("native", std::to_string(count("native_connections")) + " connection ends inside a node");
     row("rekeys", std::to_string(count("rekeys")));
@@ -446,7 +471,8 @@ Result<void> write_part(const fs::path& report_file, const Part& part, const Sig
         std::error_code error;
         fs::create_directories(folder, error);
         if (error) return fail(error.value(), "cannot make report folder " + folder.string() + ": " + error.message());
-        std::string name = part.node + "." + std::to_string(part.pid) + ".json";
+        std::string name = part.node + "." + std::to_string(part.pid) + "." +
+                           (part.library.empty() ? part.layer : part.library) + ".json";
         std::replace(name.begin(), name.end(), '/', '_');
         auto text = signed_text(kPartKind, to_json(part), sign);
         if (!text) return tl::unexpected<Error>(text.error());

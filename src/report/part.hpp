@@ -37,6 +37,7 @@ struct Part {
     std::string job_id;
     std::string layer;         // "channel", "mpi"
     std::string layer_reason;  // why this one; empty: nobody chose
+    std::string library;       // "channel", "mpi": which of the two wrote this part; under the MPI layer both may
     std::string node;          // host name
     int pid = 0;
     std::string role;  // "rank", "launcher", "process"
@@ -49,6 +50,7 @@ struct Part {
     std::string suite;             // "AES-256-GCM"
     std::string module;            // "ipsec-mb 1.3"
     std::string scope;
+    std::string clear_packets;  // why MPI's own packets may travel in clear; empty: they do not
     // Of processes under the MPI layer; what plans are tuned for, with the suite and the module.
     std::string processor;
     int processors = 0;
@@ -74,7 +76,7 @@ struct Part {
 /// A tag of the text that only who holds the job key can make (keys::ReportKey).
 using Sign = std::function<Result<std::string>(std::string_view text)>;
 
-/// Writes `<report_file>.parts/<node>.<pid>.json`, signed, atomically. Never throws; an error is one line.
+/// Writes `<report_file>.parts/<node>.<pid>.<library>.json`, signed, atomically. Never throws; an error is one line.
 Result<void> write_part(const std::filesystem::path& report_file, const Part& part, const Sign& sign);
 
 /// Makes the folder of the parts, and tries to write there. Error: one line.

@@ -6,7 +6,7 @@ import pytest
 from conftest import BUILD, RUNTIME
 
 from lab import stacks
-from lab.sealing import Sealing
+from lab.sealing import ALONE, Sealing  # noqa: F401
 
 ALL = pytest.mark.parametrize("mpi", [*stacks.STACKS, *stacks.STANDARD_ABI], ids=lambda mpi: mpi.name)
 

@@ -245,20 +245,37 @@ def reset(end):
         pass
 
 
-def serve(near, attack, number, options):
+def meet(near, own_address=False):
+    """The other half of a connection that was led to us, as if its initiator had opened it; None: there is nobody."""
     target, source = near.getsockname(), near.getpeername()
     far = socket.socket()
     try:
-        if not options.own_address:
+        if not own_address:
             far.setsockopt(socket.SOL_IP, IP_TRANSPARENT, 1)
             far.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             far.bind(source)
         far.connect(target)
     except OSError:
         reset(near)
-        return
+        return None
     for end in (near, far):
         end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return far
+
+
+def listen(port):
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_IP, IP_TRANSPARENT, 1)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(("0.0.0.0", port))
+    listener.listen(128)
+    return listener
+
+
+def serve(near, attack, number, options):
+    far = meet(near, options.own_address)
+    if far is None:
+        return
     there = Direction(attack, number, "responder", near, far)
     back = Direction(attack, number, "initiator", far, near)
     there.other, back.other = back, there
@@ -281,11 +298,7 @@ def main():
     parser.add_argument("--replace", action="append", default=[], type=lambda pair: [bytes.fromhex(side) for side in pair.split(":")])
     options = parser.parse_args()
     attack = Attack(options)
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_IP, IP_TRANSPARENT, 1)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind(("0.0.0.0", PORT))
-    listener.listen(128)
+    listener = listen(PORT)
     print("ready", flush=True)
     number = 0
     while True:

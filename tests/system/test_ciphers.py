@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 from conftest import BUILD, REPOSITORY, error_lines
-from jobs import build, run, sealing_of  # noqa: F401
+from jobs import ALONE, build, run, sealing_of  # noqa: F401
 
 from lab import stacks
 from lab.capture import count
@@ -34,7 +34,7 @@ def check_job(build, nodes, tmp_path, cipher, modules, **settings):
     program = build(mpi, REPOSITORY / "demo" / "canary.c")
     canary = secrets.token_bytes(32)
     (tmp_path / "canary.bin").write_bytes(canary)
-    sealing = sealing_of(tmp_path, nodes, cipher=cipher.lower(), **settings)
+    sealing = sealing_of(tmp_path, nodes, cipher=cipher.lower(), **ALONE, **settings)
     line = sealing.run_line(mpi, nodes, 2, [str(program), str(tmp_path / "canary.bin"), "messages"], tmp_path / "report.json")
     with nodes.capture(tmp_path / "sealed.pcap"):
         done = nodes.run(line, env={**mpi.env(nodes), **sealing.env()}, timeout=180, cwd=tmp_path)

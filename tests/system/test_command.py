@@ -319,27 +319,103 @@ def test_run_passes_all_through(home, launcher):
 REASON = "CRYPTMPI_INTERNAL_LAYER_REASON"
 
 
-@pytest.mark.parametrize("options, variables, layer, reason", [
-    ([], {"FI_PROVIDER": "psm3"}, "mpi", "FI_PROVIDER=psm3"),
-    (["--env", "UCX_TLS=rc"], {}, "mpi", "UCX_TLS=rc"),
-    (["--launcher-args", "-genv UCX_TLS tcp"], {"UCX_TLS": "rc"}, "channel", "UCX_TLS"),
-    (["--layer", "mpi"], {}, "mpi", "--layer"),
-    (["--layer", "auto"], {"CRYPTMPI_LAYER": "mpi", "UCX_TLS": "tcp"}, "channel", "UCX_TLS=tcp"),
+def preloads(layer, sockets=True):
+    """Sockets are sealed whatever seals MPI's data."""
+    mpi = str(LIBRARY.parent / "libcryptmpi-mpi.so")
+    return str(LIBRARY) if layer == "channel" else f"{LIBRARY}:{mpi}" if sockets else mpi
+
+
+@pytest.mark.parametrize("options, variables, layer, network, reason", [
+    ([], {"FI_PROVIDER": "psm3"}, "mpi", "any", "FI_PROVIDER=psm3"),
+    ([], {"FI_PROVIDER": "tcp"}, "channel", "tcp", "FI_PROVIDER=tcp"),
+    ([], {"CRYPTMPI_NETWORK": "any"}, "mpi", "any", "network is any"),
+    ([], {"FI_PROVIDER": "psm3", "CRYPTMPI_NETWORK": "tcp"}, "channel", "tcp", "network is tcp"),
+    (["--env", "UCX_TLS=rc"], {}, "mpi", "any", "UCX_TLS=rc"),
+    (["--launcher-args", "-genv UCX_TLS tcp"], {"UCX_TLS": "rc"}, "channel", "tcp", "UCX_TLS"),
+    (["--layer", "mpi"], {"UCX_TLS": "tcp"}, "mpi", "tcp", "--layer"),
+    (["--layer", "mpi"], {"UCX_TLS": "rc"}, "mpi", "any", "--layer"),
+    (["--layer", "mpi"], {"UCX_TLS": "tcp", "CRYPTMPI_NETWORK": "any"}, "mpi", "any", "--layer"),
+    (["--layer", "channel"], {"CRYPTMPI_NETWORK": "any"}, "channel", "tcp", "--layer"),
+    (["--layer", "auto"], {"CRYPTMPI_LAYER": "mpi", "UCX_TLS": "tcp"}, "channel", "tcp", "UCX_TLS=tcp"),
 ])
-def test_run_chooses_the_layer_for_all(home, launcher, options, variables, layer, reason):
+def test_run_chooses_the_layer_for_all(home, launcher, options, variables, layer, network, reason):
     """Also for the ranks: exec, which could choose otherwise on its node, keeps to it and to the reason."""
-    program = ["printenv", "CRYPTMPI_LAYER", REASON, "LD_PRELOAD"]
+    program = ["printenv", "CRYPTMPI_LAYER", "CRYPTMPI_NETWORK", REASON, "LD_PRELOAD"]
     done = cryptmpi(home, "run", "-n", "1", "--verbose", "--mpi", launcher, *options, *program, COMMAND=COMMAND, **variables)
     assert done.returncode == 0, done
-    chosen, why, preload = done.stdout.splitlines()
-    assert chosen == layer and why.startswith(f"{layer}: ") and reason in why
-    assert preload == str(LIBRARY.parent / f"libcryptmpi-{layer}.so")
+    chosen, carrier, why, preload = done.stdout.splitlines()
+    assert chosen == layer and carrier == network and why.startswith(f"{layer}: ") and reason in why
+    assert preload == preloads(layer)
     assert f"layer {why}" in done.stderr
-    assert ("-launcher-exec" in (home / "line").read_text()) == (layer == "channel")
+    assert "-launcher-exec" in (home / "line").read_text()
+
+
+@pytest.mark.parametrize("layer", ["channel", "mpi"])
+def test_launcher_is_sealed_in_any_case(home, launcher, layer):
+    """Whether its ranks' sockets are, or not."""
+    launcher.write_text(launcher.read_text().replace("printf", 'echo "$LD_PRELOAD" "$CRYPTMPI_INTERNAL_ROLE" >"$HOME/preload"\nprintf', 1))
+    run = ["run", "-n", "1", "--mpi", launcher, "--layer", layer, "printenv", "LD_PRELOAD"]
+    done = cryptmpi(home, *run, COMMAND=COMMAND, CRYPTMPI_SEAL_SOCKETS="false")
+    assert (home / "preload").read_text() == f"{LIBRARY} launcher\n"
+    assert done.stdout == preloads(layer, sockets=False) + "\n", done
+
+
+# Hydra and Open MPI tell each rank how many there are, and how many on its node.
+@pytest.mark.parametrize("names", [("PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"),
+                                   ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE")])
+def test_launcher_started_by_hand_is_named_once(home, names):
+    def said(rank, ranks, of_node, **more):
+        variables = dict(zip(names, (str(rank), str(ranks), str(of_node))))
+        return cryptmpi(home, "exec", COMMAND, "exec", "true", check=True, **variables, **more).stderr
+
+    line = said(0, 4, 2)
+    assert line.count("\n") == 1 and "launcher's own connections are in clear" in line and "cryptmpi run" in line
+    assert said(1, 4, 2) == said(0, 2, 2) == said(0, 4, 2, CRYPTMPI_INTERNAL_SEALED_LAUNCHER="1") == ""
+
+
+# A file system that says of itself what the test wants.
+ON_NETWORK = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <sys/vfs.h>
+int fstatfs(int fd, struct statfs *out) {
+    int (*real)(int, struct statfs *) = (int (*)(int, struct statfs *))dlsym(RTLD_NEXT, "fstatfs");
+    int status = real(fd, out);
+    out->f_type = strtol(getenv("MAGIC"), NULL, 16);
+    return status;
+}
+"""
+OF_RANK_1 = {"PMI_RANK": "1", "PMI_SIZE": "2"}
+
+
+def on_network(home, launcher, command, magic, **variables):
+    stub = compiled(home, ON_NETWORK, "-shared", "-fPIC", "-ldl")
+    run = ["run", "-n", "1", "--mpi", launcher] if command == "run" else ["exec"]
+    return cryptmpi(home, *run, "echo", "started", COMMAND=COMMAND, LD_PRELOAD=stub, MAGIC=magic, **variables)
+
+
+@pytest.mark.parametrize("command", ["run", "exec"])
+@pytest.mark.parametrize("magic, name", [("6969", "NFS"), ("ff534d42", "CIFS"), ("fe534d42", "SMB2"), ("01021997", "9p"), ("0bd00bd0", "Lustre"),
+                                         ("47504653", "GPFS"), ("19830326", "BeeGFS"), ("5346414f", "AFS"), ("00c36400", "Ceph"),
+                                         ("65735546", "FUSE")])
+def test_key_on_a_network_file_system(home, launcher, command, magic, name):
+    warned = on_network(home, launcher, command, magic)
+    assert warned.returncode == 0 and warned.stdout == "started\n", warned
+    assert warned.stderr.count("\n") == 1 and str(key_file(home)) in warned.stderr and f"({name})" in warned.stderr, warned.stderr
+    assert_refused(on_network(home, launcher, command, magic, CRYPTMPI_KEY_ON_NETWORK="refuse"), str(key_file(home)), f"({name})")
+    assert on_network(home, launcher, command, magic, CRYPTMPI_KEY_ON_NETWORK="allow").stderr == ""
+
+
+def test_key_on_a_network_file_system_is_named_by_one_rank_and_refused_by_all(home, launcher):
+    assert on_network(home, launcher, "exec", "6969", **OF_RANK_1).stderr == ""
+    assert_refused(on_network(home, launcher, "exec", "6969", CRYPTMPI_KEY_ON_NETWORK="refuse", **OF_RANK_1), "NFS")
+    assert on_network(home, launcher, "run", "ef53", CRYPTMPI_KEY_ON_NETWORK="refuse").stderr == ""  # ext4
 
 
 @pytest.mark.parametrize("variables, layer, reason", [
     ({}, "channel", "no network but TCP's"),
+    ({"CRYPTMPI_NETWORK": "any"}, "mpi", "network is any"),
     ({"OMPI_COMM_WORLD_SIZE": "2", "OMPI_MCA_pml": "cm", "OMPI_MCA_mtl": "psm2"}, "mpi", "OMPI_MCA_mtl=psm2"),
     ({"CRYPTMPI_LAYER": "mpi"}, "mpi", "--layer or the setting layer"),
     ({"CRYPTMPI_LAYER": "mpi", REASON: "mpi: as run said"}, "mpi", "as run said"),
@@ -350,7 +426,7 @@ def test_exec_chooses_the_layer(home, variables, layer, reason):
         pytest.skip("this machine has a network beside TCP")
     why, preload = cryptmpi(home, "exec", "printenv", REASON, "LD_PRELOAD", check=True, **variables).stdout.splitlines()
     assert why.startswith(f"{layer}: ") and reason in why
-    assert preload == str(LIBRARY.parent / f"libcryptmpi-{layer}.so")
+    assert preload == preloads(layer)
 
 
 def test_run_forwards_signals(home, launcher):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from conftest import BUILD, REPOSITORY, error_lines
-from jobs import build, ended, run, sealing_of  # noqa: F401
+from jobs import ALONE, build, ended, run, sealing_of  # noqa: F401
 
 from lab import stacks
 from lab.capture import count
@@ -31,7 +31,7 @@ class Whisper:
         self.canary = secrets.token_bytes(32)
         self.file = folder / "canary.bin"
         self.file.write_bytes(self.canary)
-        self.sealing = sealing_of(folder, nodes)
+        self.sealing = sealing_of(folder, nodes, **ALONE)
 
     def run(self, mpi, program, sealed=True, env=None):
         wire = self.folder / "wire.pcap"

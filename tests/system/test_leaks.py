@@ -5,7 +5,7 @@ import secrets
 
 import pytest
 from conftest import REPOSITORY
-from jobs import build, ended, run, sealing_of  # noqa: F401
+from jobs import ALONE, build, ended, run, sealing_of  # noqa: F401
 
 from lab import stacks
 from lab.capture import repeated
@@ -48,7 +48,7 @@ def job(mpi, build, nodes, tmp_path, ranks, *how, sealed=True, **settings):  # n
     markers = {place: new_marker() for place in PLACES}
     (tmp_path / "markers").write_bytes(b"".join(markers.values()))
     with nodes.capture(tmp_path / "wire.pcap"):
-        done = run(mpi, nodes, sealing_of(tmp_path, nodes, **settings) if sealed else None, [str(program), str(tmp_path / "markers"), *how],
+        done = run(mpi, nodes, sealing_of(tmp_path, nodes, **ALONE, **settings) if sealed else None, [str(program), str(tmp_path / "markers"), *how],
                    ranks, timeout=90)
     if "abort" in how:  # a rank's last words may be lost
         assert "made all calls" in done.output and not done.timed_out, done.output

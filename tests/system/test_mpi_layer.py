@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from conftest import REPOSITORY, error_lines
-from jobs import ALL, build, ended, run, sealing_of  # noqa: F401
+from jobs import ALL, ALONE, build, ended, run, sealing_of  # noqa: F401
 
 from lab import stacks
 from lab.capture import count
@@ -40,8 +40,9 @@ def cases_of(mpi, cases=CASES):
     return [case for case in cases if case not in WRONG.get(mpi.name, ())]
 
 
+@pytest.mark.parametrize("settings", [{}, ALONE], ids=["sealed-sockets", "alone"])
 @ALL
-def test_sealed_job(mpi, build, nodes, tmp_path):
+def test_sealed_job(mpi, settings, build, nodes, tmp_path):
     program = build(mpi, REPOSITORY / "demo" / "canary.c")
     canary = secrets.token_bytes(32)
     (tmp_path / "canary.bin").write_bytes(canary)
@@ -51,7 +52,7 @@ def test_sealed_job(mpi, build, nodes, tmp_path):
     assert ended(mpi, plain, "all as sent"), plain.output
     assert count(tmp_path / "plain.pcap", [canary])[0][canary] > 0
 
-    sealing = sealing_of(tmp_path, nodes)
+    sealing = sealing_of(tmp_path, nodes, **settings)
     line = sealing.run_line(mpi, nodes, 2, job, tmp_path / "report.json")
     line[2:2] = ["--mpi", str(mpi.mpiexec)]
     with nodes.capture(tmp_path / "sealed.pcap"):
@@ -64,6 +65,11 @@ def test_sealed_job(mpi, build, nodes, tmp_path):
     assert facts["ranks_reported"] == facts["ranks"] == 2
     assert facts["totals"]["sealed_bytes_sent"] > 100_000_000
     assert facts["totals"]["failed_opens"] == 0
+    # Below, MPI's own packets go around the program's data, and the launcher's are there in any case.
+    assert (facts["sockets"]["sealed_bytes_sent"] > facts["totals"]["sealed_bytes_sent"]) == (not settings)
+    assert facts["sockets"]["sealed_connections"] > 0
+    left = [entry["reason"] for entry in facts["not_sealed"]]
+    assert len(left) == len(settings) and all("seal_sockets" in reason for reason in left), left
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
@@ -223,7 +229,7 @@ def test_sealed_to_the_end(name, build, nodes, tmp_path):
     mpi = stacks.stack(name)
     program = [str(build(mpi, REPOSITORY / "tests" / "system" / "messages.c")), "at_the_end"]
     words = b"while MPI_Finalize deletes"
-    for sealing, seen in ((None, True), (sealing_of(tmp_path, nodes), False)):
+    for sealing, seen in ((None, True), (sealing_of(tmp_path, nodes, **ALONE), False)):
         wire = tmp_path / f"{seen}.pcap"
         with nodes.capture(wire):
             done = run(mpi, nodes, sealing, program)
@@ -322,7 +328,7 @@ def of_groups(mpi, build):
 def test_communicators_of_groups(mpi, build, nodes, tmp_path):
     canary = secrets.token_bytes(32)
     job = [of_groups(mpi, build), canary.hex()]
-    for sealing in (None, sealing_of(tmp_path, nodes)):
+    for sealing in (None, sealing_of(tmp_path, nodes, **ALONE)):
         wire = tmp_path / f"{sealing is None}.pcap"
         with nodes.capture(wire):
             done = run(mpi, nodes, sealing, job, 4, timeout=120)
@@ -336,7 +342,7 @@ def test_communicators_that_outlive_the_world(mpi, build, nodes, tmp_path):
     canary = secrets.token_bytes(32)
     job = [of_groups(mpi, build), canary.hex(), "after"]
     seen = {}
-    for sealing in (None, sealing_of(tmp_path, nodes)):
+    for sealing in (None, sealing_of(tmp_path, nodes, **ALONE)):
         wire = tmp_path / f"{sealing is None}.pcap"
         with nodes.capture(wire):
             done = run(mpi, nodes, sealing, job)

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 from conftest import REPOSITORY, error_lines
-from jobs import ALL, build, ended, run, sealing_of  # noqa: F401
+from jobs import ALL, ALONE, build, ended, run, sealing_of  # noqa: F401
 
 from lab import stacks
 from lab.capture import count
@@ -113,7 +113,7 @@ def check_canaries(mpi, nodes, tmp_path, program, canaries, expected, more, env=
     assert canaries.seen(tmp_path / "plain.pcap") == exercised - WITHIN_A_NODE.keys()
 
     with nodes.capture(tmp_path / "sealed.pcap"):
-        sealed = run(mpi, nodes, sealing_of(tmp_path, nodes), job, timeout=40, env=env)
+        sealed = run(mpi, nodes, sealing_of(tmp_path, nodes, **ALONE), job, timeout=40, env=env)
     assert canaries.seen(tmp_path / "sealed.pcap") == set()
     assert ended(mpi, sealed, "all as sent"), sealed.output
     assert procedures_of(sealed, "exercised") == exercised

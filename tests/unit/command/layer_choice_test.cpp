@@ -27,6 +27,7 @@ void expect(Layer layer, const LayerChoice& choice, const char* word) {
     EXPECT_EQ(choice.layer, layer) << choice.reason;
     EXPECT_NE(choice.reason.find(word), std::string::npos) << choice.reason << " lacks " << word;
     EXPECT_EQ(choice.reason.find('\n'), std::string::npos);
+    EXPECT_EQ(choice.tcp, layer == Layer::channel) << "auto never seals above what it seals below";
 }
 
 TEST(ChooseLayer, LooksAtTheNodeWhereNothingIsSaid) {

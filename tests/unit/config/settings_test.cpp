@@ -55,7 +55,12 @@ TEST_F(SettingsTest, DefaultsWithoutFile) {
     EXPECT_EQ(settings->suite, aead::Suite::aes_256_gcm);
     EXPECT_EQ(settings->module, "auto");
     EXPECT_EQ(settings->threads, 0);
-    EXPECT_EQ(settings->scope, Scope::between_nodes);
+    EXPECT_EQ(settings->scope, Scope::automatic);
+    EXPECT_EQ(settings->network, Network::automatic);
+    EXPECT_TRUE(settings->seal_sockets);
+    EXPECT_EQ(settings->key_on_network, KeyOnNetwork::warn);
+    EXPECT_FALSE(settings->roads_open());
+    EXPECT_FALSE(settings->loopback_sealed());
     EXPECT_EQ(settings->key_file, home_ / ".config/cryptmpi/job.key");
     EXPECT_TRUE(settings->report_file.empty());
     EXPECT_EQ(settings->handshake_timeout, std::chrono::seconds(600));
@@ -73,6 +78,9 @@ TEST_F(SettingsTest, FileSetsEveryKey) {
 cipher = "aes-128-gcm"
 module = "openssl"
 scope = "all"
+network = "any"
+seal_sockets = false
+key_on_network = "refuse"
 threads = 4
 key_file = "keys/mine"
 plaintext_peers = ["10.0.0.7", "[fd00::]/64:80"]
@@ -91,6 +99,9 @@ profile = "tuned.json"
     EXPECT_EQ(settings->suite, aead::Suite::aes_128_gcm);
     EXPECT_EQ(settings->module, "openssl");
     EXPECT_EQ(settings->scope, Scope::all);
+    EXPECT_EQ(settings->network, Network::any);
+    EXPECT_FALSE(settings->seal_sockets);
+    EXPECT_EQ(settings->key_on_network, KeyOnNetwork::refuse);
     EXPECT_EQ(settings->threads, 4);
     EXPECT_EQ(settings->key_file, home_ / ".config/cryptmpi/keys/mine");
     EXPECT_EQ(settings->plaintext_peers.size(), 2U);
@@ -186,7 +197,11 @@ TEST_F(SettingsTest, MistakesInTheFileAreOneLineWithPlace) {
     write("enabled = \"maybe\"\n");
     expect_one_line_with(error_with(), {"config.toml:1: enabled: ", "true, false"});
     write("scope = 3\n");
-    expect_one_line_with(error_with(), {"config.toml:1: scope: 3", "between-nodes, all"});
+    expect_one_line_with(error_with(), {"config.toml:1: scope: 3", "auto, between-nodes, all"});
+    write("network = \"udp\"\n");
+    expect_one_line_with(error_with(), {"config.toml:1: network: ", "auto, tcp, any"});
+    write("key_on_network = \"no\"\n");
+    expect_one_line_with(error_with(), {"config.toml:1: key_on_network: ", "warn, refuse, allow"});
     write("module = \"../evil\"\n");
     expect_one_line_with(error_with(), {"config.toml:1: module: "});
     write("handshake_timeout_s = 0\n");

@@ -307,6 +307,36 @@ TEST(Agreement, ARankWithAnotherSuiteIsNamed) {
     }
 }
 
+TEST(Agreement, ARankThatSealsLessThanOthersIsNamed) {
+    for (const Stranger& stranger : kStrangers) {
+        for (const auto conduct : {kSealsAll, kOpenRoads}) {
+            Job job(8);
+            for (Rank& one : job.ranks) {
+                one.local.conduct = kSealsAll | kOpenRoads;
+            }
+            job[stranger.rank].local.conduct = conduct;
+            expect_nobody(job.run());
+            ASSERT_EQ(job.complaints().size(), 1U);
+            const std::string line = job.complaints()[stranger.complains];
+            EXPECT_TRUE(line.starts_with(stranger.named + " seals ")) << line;
+            EXPECT_NE(line.find("scope, network, seal_sockets"), std::string::npos) << line;
+        }
+    }
+}
+
+TEST(Agreement, ConductIsPartOfWhatIsAuthenticated) {
+    // Who makes ranks that differ look alike on the way: the hellos do not open.
+    Job job(2);
+    job[1].local.conduct = kSealsAll;
+    job.network.attacker = [](Message message) {
+        if (message.number == 0) message.bytes[7] = message.to == 1 ? kSealsAll : 0;
+        return std::vector{message};
+    };
+    expect_nobody(job.run());
+    ASSERT_EQ(job.complaints().size(), 1U);
+    EXPECT_NE(job.complaints()[0].find("does not open"), std::string::npos) << job.complaints()[0];
+}
+
 TEST(Agreement, ARankOfAnotherJobIsNamed) {
     for (const Stranger& stranger : kStrangers) {
         Job job(8);

@@ -83,13 +83,57 @@ TEST_F(ReportTest, LauncherThatWasNotOursIsAnException) {
 }
 
 TEST_F(ReportTest, MpiLayerSaysWhatItLeavesInClear) {
+    write_launcher();
     for (int i = 0; i < 4; ++i) {
         auto part = rank(i, 4);
-        part.layer = "mpi";
+        part.layer = part.library = "mpi";
+        part.clear_packets = "they may take another network";
         ASSERT_TRUE(write_part(file_, part));
     }
     EXPECT_TRUE(verdict().starts_with("SEALED WITH EXCEPTIONS")) << verdict();
     EXPECT_NE(summarize(file_)->find("MPI's own packets"), std::string::npos);
+    EXPECT_NE(summarize(file_)->find("they may take another network"), std::string::npos);
+}
+
+TEST_F(ReportTest, MessagesAndTheSocketsThatCarryThemAreCountedApart) {
+    auto launcher = rank(0, -1);
+    launcher.layer = "mpi";
+    launcher.library = "channel";
+    launcher.role = "launcher";
+    launcher.rank = -1;
+    ASSERT_TRUE(write_part(file_, launcher));
+    for (int i = 0; i < 4; ++i) {
+        auto part = rank(i, 4);
+        part.layer = part.library = "mpi";
+        ASSERT_TRUE(write_part(file_, part));
+        part.library = "channel";
+        part.sealed_bytes_sent = 1500;
+        part.failed_opens = i == 3 ? 1 : 0;
+        if (i != 2) ASSERT_TRUE(write_part(file_, part));
+    }
+    EXPECT_TRUE(verdict().starts_with("FAILED: 1 record(s) did not open")) << verdict();
+    const auto text = *summarize(file_);
+    EXPECT_NE(text.find("4.00 KB (4000 bytes) in 40 records; 8 connection ends"), std::string::npos) << text;
+    EXPECT_NE(text.find("5.50 KB (5500 bytes) in 40 records; 8 connection ends, the launcher's"), std::string::npos)
+        << text;
+    EXPECT_NE(text.find("4 of 4 ranks reported"), std::string::npos) << text;
+    ASSERT_TRUE(finish_job(file_));
+    const auto job = nlohmann::json::parse(content());
+    EXPECT_EQ(job["layer"], "mpi");
+    EXPECT_EQ(job["totals"]["sealed_bytes_sent"], 4000);
+    EXPECT_EQ(job["sockets"]["sealed_bytes_sent"], 5500);
+    EXPECT_EQ(job["nodes"][0]["sealed_bytes_sent"], 2000);
+}
+
+TEST_F(ReportTest, UnderTheMpiLayerSocketsAloneAreNoRank) {
+    for (int i = 0; i < 4; ++i) {
+        auto part = rank(i, 4);
+        part.layer = "mpi";
+        part.library = i == 2 ? "channel" : "mpi";
+        ASSERT_TRUE(write_part(file_, part));
+    }
+    EXPECT_TRUE(verdict().starts_with("INCOMPLETE")) << verdict();
+    EXPECT_NE(summarize(file_)->find("3 of 4 ranks reported"), std::string::npos);
 }
 
 TEST_F(ReportTest, SaysWhyThisLayer) {

@@ -1,0 +1,100 @@
+"""A man in the middle who knows MPI's and the launchers' own protocols: runs in a node through which two others reach each other, ends their
+TCP connections and opens his own, and edits what passes in clear.
+
+    editor.py --replace FROM TO          bytes for bytes, in hexadecimal digits, wherever they are
+    editor.py --forge-ob1 TAG FROM TO    Open MPI's messages (pml ob1 over btl tcp) with this tag from rank FROM: they pass, and behind each
+                                         come others that seem to be rank TO's, with every sequence number that may be due
+
+"done" on standard output says that he has done it.
+"""
+
+import argparse
+import select
+import struct
+import sys
+import threading
+
+from mitm import PORT, listen, meet
+
+FORGED = b"FORGED! "
+NUMBERS = 512  # of rank TO's messages so far
+BTL, MATCH = 8, 14  # bytes of the headers of btl tcp and of a message of ob1
+
+
+def forgeries(frame, rank):
+    """`frame` as if it were another rank's, once for each sequence number, with another text."""
+    body = FORGED * (len(frame) // len(FORGED))
+    head = bytearray(frame[:BTL + MATCH])
+    struct.pack_into("<i", head, BTL + 4, rank)
+    for number in range(NUMBERS):
+        struct.pack_into("<H", head, BTL + 12, number)
+        yield bytes(head) + body[:len(frame) - len(head)]
+
+
+class Editor:
+    def __init__(self, options):
+        self.replace = [bytes.fromhex(text) for text in options.replace or ()]
+        self.forge = options.forge_ob1
+
+    def edit(self, data):
+        if self.replace and self.replace[0] in data:
+            self.done()
+            return data.replace(*self.replace)
+        return self.forged(data) if self.forge else data
+
+    def forged(self, data):
+        tag, source, rank = self.forge
+        at = data.find(struct.pack("<ii", source, tag))
+        start = at - BTL - 4
+        if at < 0 or start < 0:
+            return data
+        size = struct.unpack_from("<I", data, start + 4)[0]
+        frame = data[start:start + BTL + size]
+        if len(frame) < BTL + size:
+            return data
+        self.done()
+        return data[:start] + frame + b"".join(forgeries(frame, rank)) + data[start + len(frame):]
+
+    @staticmethod
+    def done():
+        print("done", flush=True)
+
+
+def pass_on(source, target, editor):
+    try:
+        while data := source.recv(1 << 16):
+            while select.select([source], [], [], 0.002)[0] and (more := source.recv(1 << 16)):  # what belongs together
+                data += more
+            target.sendall(editor.edit(data))
+        target.shutdown(1)
+    except OSError:
+        pass
+
+
+def serve(near, editor):
+    far = meet(near)
+    if far is None:
+        return
+    threads = [threading.Thread(target=pass_on, args=(*ends, editor), daemon=True) for ends in ((near, far), (far, near))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    near.close()
+    far.close()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--replace", nargs=2)
+    parser.add_argument("--forge-ob1", nargs=3, type=int)
+    editor = Editor(parser.parse_args())
+    listener = listen(PORT)
+    print("ready", flush=True)
+    while True:
+        near, _ = listener.accept()
+        threading.Thread(target=serve, args=(near, editor), daemon=True).start()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
