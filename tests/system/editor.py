@@ -10,11 +10,12 @@ TCP connections and opens his own, and edits what passes in clear.
 
 import argparse
 import select
+import socket
 import struct
 import sys
 import threading
 
-from mitm import PORT, listen, meet
+from mitm import PORT, listen, meet, reset
 
 FORGED = b"FORGED! "
 NUMBERS = 512  # of rank TO's messages so far
@@ -66,9 +67,10 @@ def pass_on(source, target, editor):
             while select.select([source], [], [], 0.002)[0] and (more := source.recv(1 << 16)):  # what belongs together
                 data += more
             target.sendall(editor.edit(data))
-        target.shutdown(1)
+        target.shutdown(socket.SHUT_WR)
     except OSError:
-        pass
+        reset(source)
+        reset(target)
 
 
 def serve(near, editor):

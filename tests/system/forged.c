@@ -17,7 +17,9 @@ static void receive_first(int source) {
         MPI_Get_count(&status, MPI_CHAR, &count);
         if (code != MPI_SUCCESS || status.MPI_SOURCE == 1) {
             printf("received with code %d from rank %d %d bytes: %s\n", code, status.MPI_SOURCE, count,
-                   count == kSize && strcmp(text, "of rank 1") == 0 ? "of rank 1" : "of somebody else");
+                   code != MPI_SUCCESS                                ? "nothing"
+                   : count == kSize && strcmp(text, "of rank 1") == 0 ? "of rank 1"
+                                                                      : "of somebody else");
             break;
         }
     }
@@ -28,6 +30,7 @@ int main(int argc, char** argv) {
     MPI_Init(&argc, &argv);
     int rank = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     char text[kSize] = "";
     if (rank == 0) {
         receive_first(argc > 1 && strcmp(argv[1], "any") == 0 ? MPI_ANY_SOURCE : 1);
