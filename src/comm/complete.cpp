@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "comm/calls.hpp"
+#include "comm/in_transit.hpp"
 #include "comm/point.hpp"
 #include "interpose/waiting.hpp"
 
@@ -41,6 +42,14 @@ bool is_active(const Operation* operation) {
 /// MPI may be done with its request, but the operation is not.
 bool is_unfinished(const Operation* operation) {
     return is_active(operation) && operation->large && !operation->finished;
+}
+
+/// After an error: has MPI kept the request, and what it works on? It is the user's still, who may ask for it again.
+bool is_kept(Layer& layer, MPI_Request request, const Operation& operation, int code) {
+    if (code == MPI_SUCCESS || request == MPI_REQUEST_NULL) return false;
+    int done = 0;
+    return !operation.persistent ||
+           (layer.mpi.Request_get_status(request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done == 0);
 }
 
 /// Of a blocking receive, which is in no table.
@@ -101,12 +110,12 @@ public:
     bool none() const { return ours_.empty(); }
 
     /// MPI completed all of them. Returns the first error, each of which is in its status.
-    int settle_all(MPI_Status* statuses, bool in_status) {
+    int settle_all(const MPI_Request* requests, MPI_Status* statuses, bool in_status) {
         int first = MPI_SUCCESS;
         for (One& one : ours_) {
             MPI_Status& status = statuses[one.index];
             const int native = in_status ? status.MPI_ERROR : MPI_SUCCESS;
-            if (native == MPI_ERR_PENDING) {
+            if (native == MPI_ERR_PENDING || is_kept(layer_, requests[one.index], *one.operation, native)) {
                 layer_.requests().add(one.handle, std::move(one.operation));
                 continue;
             }
@@ -188,13 +197,14 @@ private:
 };
 
 /// Of a call that completed `count` requests in `statuses`: MPI's code, or, where only ours failed, MPI_ERR_IN_STATUS.
-int conclude_several(Layer& layer, Taken& taken, int count, MPI_Status* statuses, int code) {
+int conclude_several(Layer& layer, Taken& taken, int count, const MPI_Request* requests, MPI_Status* statuses,
+                     int code) {
     const bool in_status = code == MPI_ERR_IN_STATUS;
     if (code != MPI_SUCCESS && !in_status) {
         taken.put_all_back();
         return code;
     }
-    const int first = taken.settle_all(statuses, in_status);
+    const int first = taken.settle_all(requests, statuses, in_status);
     if (first == MPI_SUCCESS || in_status) return code;
     for (int i = 0; i < count; ++i) {
         if (!taken.has_failed(i)) statuses[i].MPI_ERROR = MPI_SUCCESS;
@@ -202,10 +212,10 @@ int conclude_several(Layer& layer, Taken& taken, int count, MPI_Status* statuses
     return raise_in_status(layer, first);
 }
 
-/// One of several requests ended, at `handle` before.
-int conclude_one(Layer& layer, MPI_Request handle, MPI_Status& status, int code) {
+/// A request ended, or MPI could not say so: `handle` before, `now` after MPI looked at it.
+int conclude_one(Layer& layer, MPI_Request handle, MPI_Request now, MPI_Status& status, int code) {
     Operation* found = layer.requests().find(handle);
-    if (!is_active(found)) return code;
+    if (!is_active(found) || is_kept(layer, now, *found, code)) return code;
     auto operation = layer.requests().take(handle);
     const int result = conclude(layer, *operation, status, code);
     put_back(layer, handle, std::move(operation));
@@ -267,7 +277,9 @@ void advance(Layer& layer, MPI_Request request, Operation& operation) {
         const int sent = send_more(layer, operation, Amount::without_receiver);
         if (!operation.token && mpi.Request_get_status(request, &native, MPI_STATUS_IGNORE) != MPI_SUCCESS) native = 1;
         if (sent == MPI_SUCCESS && (native == 0 || !outgoing.may_end())) return;
-        if (!outgoing.done()) layer.leftovers().outgoing.push_back(std::move(operation.outgoing));
+        // Of a message that failed, nobody waits for what MPI has of it.
+        const bool goes_on = sent == MPI_SUCCESS && !outgoing.done();
+        if (goes_on) layer.leftovers().outgoing.push_back(std::move(operation.outgoing));
         operation.outgoing.reset();
         operation.result = sent;
     } else {
@@ -304,6 +316,7 @@ void advance_all(Layer& layer) {
         return one->done();
     });
     layer.leftovers().incoming.remove_if([](const auto& one) { return one->advance(); });
+    if (!LeftWithMpi::get().empty()) LeftWithMpi::get().look();
 }
 
 namespace {
@@ -342,6 +355,10 @@ int wait_one(Layer& layer, MPI_Request* request, MPI_Status* status) {
     MPI_Status& mine = status == MPI_STATUS_IGNORE ? own : *status;
     const int code = layer.mpi.Wait(request, &mine);
     if (layer.threads()) guard.lock();
+    if (is_kept(layer, *request, *operation, code)) {
+        layer.requests().add(handle, std::move(operation));
+        return code;
+    }
     const int result = conclude(layer, *operation, mine, code);
     put_back(layer, handle, std::move(operation));
     return result;
@@ -355,10 +372,16 @@ bool has_ended(Layer& layer, MPI_Request& request, MPI_Status& status) {
     return layer.mpi.Test(&request, &done, &status) != MPI_SUCCESS || done != 0;
 }
 
-/// The user has given it up, and MPI is done with it.
-void end_orphan(Layer& layer, MPI_Request handle, MPI_Status& status) {
+/// The user has given it up, and MPI is done with it, or cannot say: `now` is then the request.
+void end_orphan(Layer& layer, MPI_Request handle, MPI_Request now, MPI_Status& status) {
     auto operation = layer.requests().take(handle);
     if (!operation) return;
+    if (!operation->persistent && now != MPI_REQUEST_NULL) {
+        const auto transfer = operation->kind == Operation::Kind::receive ? Transfer::receive : Transfer::send;
+        LeftWithMpi::get().take(transfer, now, std::move(operation->wire));
+        layer.requests().buffered -= operation->buffered;
+        return;
+    }
     // Nobody is left who could be told of an error, but what came must not stay unchecked in his buffer.
     [[maybe_unused]] const int result = settle(layer, *operation, status, MPI_SUCCESS);
     layer.requests().buffered -= operation->buffered;
@@ -379,7 +402,7 @@ void collect_orphans(Layer& layer, bool all) {
             const MPI_Request handle = orphan;
             MPI_Status status;
             if (has_ended(layer, orphan, status)) {
-                end_orphan(layer, handle, status);
+                end_orphan(layer, handle, orphan, status);
             } else {
                 orphans[kept++] = handle;
             }
@@ -419,7 +442,7 @@ int Test(MPI_Request* request, int* flag, MPI_Status* status) {
     MPI_Status own;
     MPI_Status& mine = status == MPI_STATUS_IGNORE ? own : *status;
     const int code = layer.mpi.Test(request, flag, &mine);
-    return code == MPI_SUCCESS && *flag == 0 ? code : conclude_one(layer, handle, mine, code);
+    return code == MPI_SUCCESS && *flag == 0 ? code : conclude_one(layer, handle, *request, mine, code);
 }
 
 int Waitall(int count, MPI_Request* requests, MPI_Status* statuses) {
@@ -435,7 +458,7 @@ int Waitall(int count, MPI_Request* requests, MPI_Status* statuses) {
     Statuses mine(count, statuses);
     const int code = layer.mpi.Waitall(count, requests, mine.data());
     if (layer.threads()) guard.lock();
-    return conclude_several(layer, taken, count, mine.data(), code);
+    return conclude_several(layer, taken, count, requests, mine.data(), code);
 }
 
 int Testall(int count, MPI_Request* requests, int* flag, MPI_Status* statuses) {
@@ -461,7 +484,7 @@ int Testall(int count, MPI_Request* requests, int* flag, MPI_Status* statuses) {
     const int code = layer.mpi.Testall(count, requests, flag, mine.data());
     if (*flag == 0 && code == MPI_SUCCESS) return code;
     Taken taken(layer, count, handles.data());
-    return conclude_several(layer, taken, count, mine.data(), code);
+    return conclude_several(layer, taken, count, requests, mine.data(), code);
 }
 
 int Testany(int count, MPI_Request* requests, int* index, int* flag, MPI_Status* status) {
@@ -477,12 +500,12 @@ int Testany(int count, MPI_Request* requests, int* index, int* flag, MPI_Status*
     if (*index != MPI_UNDEFINED) {
         *flag = 1;
         layer.mpi.Wait(&requests[*index], &mine);
-        return conclude_one(layer, handles[static_cast<std::size_t>(*index)], mine, MPI_SUCCESS);
+        return conclude_one(layer, handles[static_cast<std::size_t>(*index)], requests[*index], mine, MPI_SUCCESS);
     }
     const int code = layer.mpi.Testany(count, requests, index, flag, &mine);
     if (*flag != 0 && *index == MPI_UNDEFINED && masked.any()) *flag = 0;
     if (*flag == 0 || *index == MPI_UNDEFINED) return code;
-    return conclude_one(layer, handles[static_cast<std::size_t>(*index)], mine, code);
+    return conclude_one(layer, handles[static_cast<std::size_t>(*index)], requests[*index], mine, code);
 }
 
 int Waitany(int count, MPI_Request* requests, int* index, MPI_Status* status) {
@@ -501,20 +524,22 @@ int Waitany(int count, MPI_Request* requests, int* index, MPI_Status* status) {
     MPI_Status& mine = status == MPI_STATUS_IGNORE ? own : *status;
     const int code = layer.mpi.Waitany(count, requests, index, &mine);
     if (*index == MPI_UNDEFINED) return code;
-    return conclude_one(layer, handles[static_cast<std::size_t>(*index)], mine, code);
+    return conclude_one(layer, handles[static_cast<std::size_t>(*index)], requests[*index], mine, code);
 }
 
 namespace {
 
 /// Waitsome or Testsome, after MPI.
-int conclude_some(Layer& layer, const Handles& handles, int done, const int* indices, MPI_Status* statuses, int code) {
+int conclude_some(Layer& layer, const Handles& handles, const MPI_Request* requests, int done, const int* indices,
+                  MPI_Status* statuses, int code) {
     if (done == MPI_UNDEFINED || (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS)) return code;
     int first = MPI_SUCCESS;
     for (int i = 0; i < done; ++i) {
         const MPI_Request handle = handles[static_cast<std::size_t>(indices[i])];
         MPI_Status& status = statuses[i];
         int result = code == MPI_ERR_IN_STATUS ? status.MPI_ERROR : MPI_SUCCESS;
-        if (is_active(layer.requests().find(handle))) {
+        const Operation* found = layer.requests().find(handle);
+        if (is_active(found) && !is_kept(layer, requests[indices[i]], *found, result)) {
             auto operation = layer.requests().take(handle);
             result = settle(layer, *operation, status, result);
             put_back(layer, handle, std::move(operation));
@@ -544,11 +569,11 @@ int Testsome(int count, MPI_Request* requests, int* done, int* indices, MPI_Stat
         *done = 1;
         indices[0] = finished;
         layer.mpi.Wait(&requests[finished], mine.data());
-        return conclude_some(layer, masked.handles(), 1, indices, mine.data(), MPI_SUCCESS);
+        return conclude_some(layer, masked.handles(), requests, 1, indices, mine.data(), MPI_SUCCESS);
     }
     const int code = layer.mpi.Testsome(count, requests, done, indices, mine.data());
     if (*done == MPI_UNDEFINED && masked.any()) *done = 0;
-    return conclude_some(layer, masked.handles(), *done, indices, mine.data(), code);
+    return conclude_some(layer, masked.handles(), requests, *done, indices, mine.data(), code);
 }
 
 int Waitsome(int count, MPI_Request* requests, int* done, int* indices, MPI_Status* statuses) {
@@ -569,7 +594,7 @@ int Waitsome(int count, MPI_Request* requests, int* done, int* indices, MPI_Stat
     }
     Statuses mine(count, statuses);
     const int code = layer.mpi.Waitsome(count, requests, done, indices, mine.data());
-    return conclude_some(layer, handles, *done, indices, mine.data(), code);
+    return conclude_some(layer, handles, requests, *done, indices, mine.data(), code);
 }
 
 int Request_get_status(MPI_Request request, int* flag, MPI_Status* status) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "comm/collective.hpp"
+#include "comm/in_transit.hpp"
 
 namespace cryptmpi::comm {
 namespace {
@@ -35,7 +36,10 @@ public:
         begin_sends(free);
         for (;;) {
             const std::vector<int> done = wait_for_some();
-            if (done.empty()) return code_;
+            if (done.empty()) {
+                leave();
+                return code_;
+            }
             const auto sends = std::find_if(done.begin(), done.end(), [&](int at) { return at >= at_once_; });
             end_receives({done.begin(), sends});
             begin_sends({sends, done.end()});
@@ -64,12 +68,23 @@ private:
         }
     }
 
+    /// MPI could not say what is done.
+    void leave() {
+        for (int at = 0; at < 2 * at_once_; ++at) {
+            if (request(at) == MPI_REQUEST_NULL) continue;
+            InTransit left(at < at_once_ ? Transfer::receive : Transfer::send,
+                           std::move(travelling_[static_cast<std::size_t>(at)].memory));
+            left.request = request(at);
+        }
+    }
+
     /// Places of those that are done, receives first, as many as the threads work on together; none: all are.
     std::vector<int> wait_for_some() {
         std::vector<int> done;
         int at = MPI_UNDEFINED;
         told(call_.layer.mpi.Waitany(2 * at_once_, requests_.data(), &at, MPI_STATUS_IGNORE));
-        for (int any = 1; any != 0 && at != MPI_UNDEFINED;) {
+        // One that MPI has not ended is none, whatever it says.
+        for (int any = 1; any != 0 && at != MPI_UNDEFINED && request(at) == MPI_REQUEST_NULL;) {
             done.push_back(at);
             if (done.size() == together_) break;
             told(call_.layer.mpi.Testany(2 * at_once_, requests_.data(), &at, &any, MPI_STATUS_IGNORE));

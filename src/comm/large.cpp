@@ -150,7 +150,7 @@ Result<int> Outgoing::send_chunk(std::uint32_t count) {
         const bool tells =
             up_to_it % kSynchronousEvery == 0 || up_to_it == segments_.count() || unasked_ >= kMostUnasked;
         const std::uint32_t asked = tells ? up_to_it : 0;
-        pieces[i].travelling = {ways_.pool.take(segments_.size(first + i) + kSegmentOverhead), asked};
+        pieces[i].travelling = Travelling(ways_.pool.take(segments_.size(first + i) + kSegmentOverhead), asked);
     }
     const Scratch scratch = make_scratch(ways_, place_, segments_.announcement());
     ways_.workers.run(count, [&](std::size_t i, std::size_t thread) {
@@ -171,7 +171,7 @@ Result<int> Outgoing::send_chunk(std::uint32_t count) {
 Result<int> Outgoing::send_rest() {
     const std::uint32_t first = std::exchange(next_, segments_.count());
     ++unasked_;
-    Travelling rest{ways_.pool.take(wire_size(segments_, first, next_)), ++handed_};
+    Travelling rest(ways_.pool.take(wire_size(segments_, first, next_)), ++handed_);
     std::vector<Result<void>> sealed(next_ - first);
     const Scratch scratch = make_scratch(ways_, place_, segments_.announcement());
     ways_.workers.run(sealed.size(), [&](std::size_t i, std::size_t thread) {
@@ -194,14 +194,10 @@ Result<int> Outgoing::send(Amount amount) {
     return may_send_rest(amount) ? send_rest() : MPI_SUCCESS;
 }
 
-void Outgoing::announced(MPI_Request request, engine::Buffer wire) {
-    announcement_ = request;
-    announcement_wire_ = std::move(wire);
-}
-
 namespace {
 
-/// An error of MPI's ends the job, by the error handler of our communicator.
+/// An error of MPI's ends the job, by the error handler of our communicator; where it does not, what MPI may still have
+/// is left with it.
 bool is_done(const interpose::Native& mpi, MPI_Request& request) {
     int done = 0;
     return mpi.Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || done != 0;
@@ -210,7 +206,9 @@ bool is_done(const interpose::Native& mpi, MPI_Request& request) {
 }  // namespace
 
 void Outgoing::advance() {
-    if (announcement_ != MPI_REQUEST_NULL && is_done(ways_.mpi, announcement_)) announcement_ = MPI_REQUEST_NULL;
+    InTransit& announcement = announcement_;
+    if (announcement.request != MPI_REQUEST_NULL && is_done(ways_.mpi, announcement.request))
+        announcement = InTransit();
     while (!travelling_.empty() && is_done(ways_.mpi, travelling_.front().request)) {
         ways_.traffic.out -= travelling_.front().wire.size();
         if (const std::uint32_t asked = travelling_.front().asked; asked != 0) {
@@ -234,7 +232,7 @@ Incoming::Incoming(const Ways& ways, seal::Segments segments, int world_rank, Pl
 }
 
 Incoming::~Incoming() {
-    for (const Travelling& one : travelling_) ways_.traffic.in -= one.wire.size();
+    for (const InTransit& one : travelling_) ways_.traffic.in -= one.wire.size();
     if (rest_.wire.data() == nullptr) return;
     ways_.traffic.in_rests -= rest_.wire.size();
     --rests_;
@@ -248,7 +246,7 @@ void Incoming::receive_what_has_room() {
 
 void Incoming::receive_next() {
     const std::size_t size = segments_.size(posted_) + kSegmentOverhead;
-    Travelling one{ways_.pool.take(size)};
+    InTransit one(Transfer::receive, ways_.pool.take(size));
     const ByteCount bytes(ways_.mpi, size);
     ways_.mpi.Irecv(one.wire.data(), bytes.count(), bytes.type(), from_, tag_of_segments(segments_.announcement()),
                     ways_.comm, &one.request);
@@ -260,7 +258,7 @@ void Incoming::receive_next() {
 /// Takes the next segment, in their order, if it has come; the next ones are on their way while it is opened.
 bool Incoming::take_next() {
     if (travelling_.empty()) return take_from_rest();
-    Travelling& first = travelling_.front();
+    InTransit& first = travelling_.front();
     int done = 0;
     MPI_Status status;
     const int code = ways_.mpi.Test(&first.request, &done, &status);
@@ -269,7 +267,7 @@ bool Incoming::take_next() {
     if (code == MPI_SUCCESS) ways_.mpi.Get_elements_x(&status, MPI_BYTE, &size);
     const std::uint8_t* const at = first.wire.data();
     ways_.traffic.in -= first.wire.size();
-    came_.push_back({std::move(first.wire), at, static_cast<std::size_t>(size)});
+    came_.push_back({std::move(first), at, static_cast<std::size_t>(size)});
     travelling_.pop_front();
     receive_what_has_room();
     return true;
@@ -280,7 +278,7 @@ bool Incoming::take_from_rest() {
     if (rest_.wire.data() == nullptr || position == segments_.count()) return false;
     if (rest_.request != MPI_REQUEST_NULL && !is_done(ways_.mpi, rest_.request)) return false;
     const std::uint8_t* const at = rest_.wire.data() + wire_size(segments_, alone_, position);
-    came_.push_back({{}, at, segments_.size(position) + kSegmentOverhead});
+    came_.push_back({InTransit(), at, segments_.size(position) + kSegmentOverhead});
     return true;
 }
 
@@ -323,7 +321,7 @@ void Incoming::receive_rest(MPI_Message& message, std::size_t size) {
 void Incoming::receive_no_more_than(std::uint32_t count) {
     alone_ = count;
     for (; posted_ > alone_; --posted_) {
-        Travelling& last = travelling_.back();
+        InTransit& last = travelling_.back();
         ways_.mpi.Cancel(&last.request);
         ways_.mpi.Wait(&last.request, MPI_STATUS_IGNORE);
         ways_.traffic.in -= last.wire.size();

@@ -22,6 +22,7 @@
 
 #include "base/result.hpp"
 #include "comm/buffer.hpp"
+#include "comm/in_transit.hpp"
 #include "engine/buffer_pool.hpp"
 #include "engine/plan.hpp"
 #include "engine/workers.hpp"
@@ -69,31 +70,30 @@ public:
     Result<int> send(Amount amount);
     bool all_sent() const { return next_ == segments_.count(); }
 
-    /// MPI's request for the announcement, and the memory that it is sent from.
-    void announced(MPI_Request request, engine::Buffer wire);
+    void announced(InTransit announcement) { announcement_ = std::move(announcement); }
 
     /// Looks what MPI is done with.
     void advance();
-    bool done() const { return all_sent() && travelling_.empty() && announcement_ == MPI_REQUEST_NULL; }
+    bool done() const { return all_sent() && travelling_.empty() && announcement_.request == MPI_REQUEST_NULL; }
     /// May the send end? At the latest when no receiver has taken a segment for longer than the plan is patient; not
     /// before the announcement has gone: that of a synchronous send has then been received.
     bool may_end() {
-        return done() || (all_sent() && announcement_ == MPI_REQUEST_NULL && times_out_of_patience() != 0);
+        return done() || (all_sent() && announcement_.request == MPI_REQUEST_NULL && times_out_of_patience() != 0);
     }
 
 private:
-    struct Travelling {
-        engine::Buffer wire;
-        std::uint32_t asked;  // how many the receiver has asked for when MPI is done with this one; 0: unknown
-        MPI_Request request = MPI_REQUEST_NULL;
+    struct Travelling : InTransit {
+        Travelling() = default;
+        Travelling(engine::Buffer memory, std::uint32_t asks)
+            : InTransit(Transfer::send, std::move(memory)), asked(asks) {}
+        std::uint32_t asked = 0;  // how many the receiver has asked for when MPI is done with this one; 0: unknown
     };
     Ways ways_;
     seal::Segments segments_;
     const engine::Plan& plan_;
     int to_;
     std::size_t& unasked_;  // of all messages to this rank
-    engine::Buffer announcement_wire_;
-    MPI_Request announcement_ = MPI_REQUEST_NULL;
+    InTransit announcement_;
     /// How often the plan's patience has run out since a receiver took a segment. Counts from the first time it is
     /// asked: while the program computes, nobody waits for the receiver.
     std::uint32_t times_out_of_patience();
@@ -134,13 +134,9 @@ public:
     const engine::Buffer& packed() const { return place_.packed; }
 
 private:
-    struct Travelling {
-        engine::Buffer wire;
-        MPI_Request request = MPI_REQUEST_NULL;
-    };
     /// A segment that MPI is done with.
     struct Came {
-        engine::Buffer wire;  // none of one that came with the rest
+        InTransit travelled;  // nothing, of one that came with the rest
         const std::uint8_t* at;
         std::size_t size;
         Result<void> opened = {};
@@ -166,10 +162,10 @@ private:
     Place place_;
     std::uint32_t posted_ = 0;
     std::uint32_t opened_ = 0;
-    std::deque<Travelling> travelling_;
+    std::deque<InTransit> travelling_;
     std::vector<Came> came_;  // not opened yet
     std::uint32_t alone_;     // segments that come one by one; the others come with the rest
-    Travelling rest_;
+    InTransit rest_{Transfer::receive};
     std::uint32_t in_vain_ = 0;  // attempts
     std::optional<Error> failure_;
 };

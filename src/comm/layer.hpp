@@ -22,6 +22,7 @@
 #include "comm/communicator.hpp"
 #include "comm/errors.hpp"
 #include "comm/held.hpp"
+#include "comm/in_transit.hpp"
 #include "comm/large.hpp"
 #include "comm/operation.hpp"
 #include "comm/tuned.hpp"
@@ -115,7 +116,8 @@ public:
     Leftovers& leftovers() { return leftovers_; }
     /// Is anything large on its way?
     bool anything_goes_on() const {
-        return !requests_.unfinished.empty() || !leftovers_.outgoing.empty() || !leftovers_.incoming.empty();
+        return !requests_.unfinished.empty() || !leftovers_.outgoing.empty() || !leftovers_.incoming.empty() ||
+               !LeftWithMpi::get().empty();
     }
 
     /// A message that Mprobe took out of MPI's queue, by MPI's handle; or that we took out and hold, by a handle of an

@@ -5,6 +5,7 @@
 
 #include "comm/calls.hpp"
 #include "comm/collective.hpp"
+#include "comm/in_transit.hpp"
 #include "comm/native_call.hpp"
 
 namespace cryptmpi::comm {
@@ -314,22 +315,18 @@ private:
 /// From the leader `from` to all others: sealed once, opened once on each node. `at` has the data, if `code` says so.
 int broadcast_to_leaders(const Call& call, int from, std::uint8_t* at, const Pieces& pieces, int code) {
     constexpr std::uint64_t kInFlight = 4;
-    struct Travelling {
-        engine::Buffer wire;
-        MPI_Request request = MPI_REQUEST_NULL;
-    };
     const auto& mpi = call.layer.mpi;
     const Nodes& nodes = call.communicator.nodes(mpi);
     const int place = nodes.place_of_leader(from);
     const bool sends = call.communicator.rank() == from;
-    Travelling travelling[kInFlight];
+    InTransit travelling[kInFlight];
     const auto told = [&](int result) {
         return call.layer.pass_on(nodes.leaders(), call.communicator.handle(), result);
     };
     // After an error the others still get all pieces, which they wait for; nothing of the data is in them.
     const auto begin = [&](std::uint64_t i) {
-        Travelling& one = travelling[i % kInFlight];
-        one.wire = call.layer.buffer(pieces.size(i) + kMessageOverhead);
+        InTransit& one = travelling[i % kInFlight];
+        one = InTransit(Transfer::send, call.layer.buffer(pieces.size(i) + kMessageOverhead));
         if (sends && code == MPI_SUCCESS) {
             code = seal_bytes_for_all(block_of(call, i), at + pieces.offset(i), pieces.size(i), one.wire.data());
         }
@@ -342,7 +339,7 @@ int broadcast_to_leaders(const Call& call, int from, std::uint8_t* at, const Pie
         code = first_of(code, told(begun));
     };
     const auto end = [&](std::uint64_t i) {
-        Travelling& one = travelling[i % kInFlight];
+        InTransit& one = travelling[i % kInFlight];
         code = first_of(code, told(mpi.Wait(&one.request, MPI_STATUS_IGNORE)));
         if (sends || code != MPI_SUCCESS) return;
         code = open_bytes_of_all(block_of(call, i), from, one.wire.data(), pieces.size(i), at + pieces.offset(i));

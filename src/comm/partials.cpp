@@ -60,8 +60,8 @@ void Partials::move(int to, const UserBuffer* out, int from, const UserBuffer* i
     const std::uint64_t outgoing = out == nullptr ? 0 : pieces(out->count(), piece_);
     const std::uint64_t incoming = in == nullptr ? 0 : pieces(in->count(), piece_);
     const std::uint64_t first = before * numbers(op_);
-    OnItsWay sent[kInFlight];
-    OnItsWay received[kInFlight];
+    InTransit sent[kInFlight];
+    InTransit received[kInFlight];
     const auto begin = [&](std::uint64_t i) {
         UserBuffer room;
         begin_receive(from, part(*in, range(*in, i), room), received[i % kInFlight]);
@@ -70,12 +70,12 @@ void Partials::move(int to, const UserBuffer* out, int from, const UserBuffer* i
     for (std::uint64_t i = 0; i < std::max(outgoing, incoming + 1); ++i) {
         UserBuffer room;
         if (i < outgoing) {
-            OnItsWay& one = sent[i % kInFlight];
+            InTransit& one = sent[i % kInFlight];
             wait(address(to), one);
             begin_send(block_of(call_, first + i), to, part(*out, range(*out, i), room), one);
         }
         if (i == 0 || i > incoming) continue;
-        OnItsWay& one = received[(i - 1) % kInFlight];
+        InTransit& one = received[(i - 1) % kInFlight];
         wait(address(from), one);
         const Range came = range(*in, i - 1);
         const UserBuffer& piece = part(*in, came, room);
@@ -85,11 +85,11 @@ void Partials::move(int to, const UserBuffer* out, int from, const UserBuffer* i
         if (i - 1 + kInFlight < incoming) begin(i - 1 + kInFlight);
         if (code_ == MPI_SUCCESS && then) then(came);
     }
-    for (OnItsWay& one : sent) wait(address(to), one);
+    for (InTransit& one : sent) wait(address(to), one);
 }
 
-void Partials::begin_send(const Call& call, int to, const UserBuffer& piece, OnItsWay& one) {
-    one.wire = call.layer.buffer(piece.size() + kMessageOverhead);
+void Partials::begin_send(const Call& call, int to, const UserBuffer& piece, InTransit& one) {
+    one = InTransit(Transfer::send, call.layer.buffer(piece.size() + kMessageOverhead));
     if (code_ == MPI_SUCCESS) code_ = seal_block_for(call, to, piece, one.wire.data());
     if (code_ != MPI_SUCCESS) void_block(one.wire.data(), piece.size());
     const ByteCount bytes(call.layer.mpi, one.wire.size());
@@ -98,15 +98,15 @@ void Partials::begin_send(const Call& call, int to, const UserBuffer& piece, OnI
                                      &one.request));
 }
 
-void Partials::begin_receive(int from, const UserBuffer& piece, OnItsWay& one) {
-    one.wire = call_.layer.buffer(piece.size() + kMessageOverhead);
+void Partials::begin_receive(int from, const UserBuffer& piece, InTransit& one) {
+    one = InTransit(Transfer::receive, call_.layer.buffer(piece.size() + kMessageOverhead));
     const ByteCount bytes(call_.layer.mpi, one.wire.size());
     const auto there = address(from);
     told(there, call_.layer.mpi.Irecv(one.wire.data(), bytes.count(), bytes.type(), there.rank, there.tag, there.comm,
                                       &one.request));
 }
 
-void Partials::wait(const Address& address, OnItsWay& one) {
+void Partials::wait(const Address& address, InTransit& one) {
     if (one.request != MPI_REQUEST_NULL) told(address, call_.layer.mpi.Wait(&one.request, MPI_STATUS_IGNORE));
 }
 

@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "comm/collective.hpp"
+#include "comm/in_transit.hpp"
 
 namespace cryptmpi::comm {
 
@@ -72,10 +73,6 @@ public:
     void copy(const UserBuffer& from, const UserBuffer& to);
 
 private:
-    struct OnItsWay {
-        engine::Buffer wire;
-        MPI_Request request = MPI_REQUEST_NULL;
-    };
     using Address = Communicator::Address;
 
     static std::uint64_t pieces(MPI_Count count, MPI_Count piece);
@@ -84,9 +81,9 @@ private:
     /// `whole` itself where the range is all of it.
     const UserBuffer& part(const UserBuffer& whole, Range range, UserBuffer& room);
     void combine(const UserBuffer& left, const UserBuffer& right, Range range);
-    void begin_send(const Call& call, int to, const UserBuffer& piece, OnItsWay& one);
-    void begin_receive(int from, const UserBuffer& piece, OnItsWay& one);
-    void wait(const Address& address, OnItsWay& one);
+    void begin_send(const Call& call, int to, const UserBuffer& piece, InTransit& one);
+    void begin_receive(int from, const UserBuffer& piece, InTransit& one);
+    void wait(const Address& address, InTransit& one);
     Address address(int rank) const { return call_.communicator.address(call_.layer.mpi, rank); }
     void told(const Address& address, int code);
 

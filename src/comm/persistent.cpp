@@ -41,7 +41,14 @@ int start_send(Layer& layer, MPI_Request* request, Operation& operation) {
                                                       operation.tag, operation.wire.data());
     if (sealed != MPI_SUCCESS) return sealed;
     if (const int code = layer.mpi.Start(request); code != MPI_SUCCESS || !operation.large) return code;
-    return send_segments(layer, communicator.handle(), *operation.outgoing, false);
+    const int sent = send_segments(layer, communicator.handle(), *operation.outgoing, false);
+    if (sent == MPI_SUCCESS) return sent;
+    // MPI has the announcement: the request is active, and ends with the error.
+    operation.outgoing.reset();
+    operation.result = sent;
+    operation.finished = true;
+    operation.active = true;
+    return sent;
 }
 
 int start_receive(Layer& layer, MPI_Request* request, Operation& operation) {
@@ -59,6 +66,7 @@ int start_receive(Layer& layer, MPI_Request* request, Operation& operation) {
 }
 
 int start(Layer& layer, MPI_Request* request, Operation& operation) {
+    if (operation.active) return layer.mpi.Start(request);  // which says that it must not be
     const int code = operation.kind == Operation::Kind::send ? start_send(layer, request, operation)
                                                              : start_receive(layer, request, operation);
     if (code != MPI_SUCCESS) return code;

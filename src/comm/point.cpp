@@ -114,17 +114,26 @@ int send_segments(Layer& layer, MPI_Comm comm, Outgoing& outgoing, bool all) {
 
 namespace {
 
+/// Announces a large message. From then on its owner may give it up at any time: what MPI has of it stays with MPI.
+int begin_large(Layer& layer, Mode mode, Communicator& communicator, const UserBuffer& buffer, int to, int tag,
+                std::unique_ptr<Outgoing>& outgoing) {
+    InTransit announcement(Transfer::send, layer.buffer(seal::kAnnouncedWire));
+    const engine::Buffer& wire = announcement.wire;
+    int code = announce_message(layer, communicator, buffer, to, tag, wire.data(), outgoing);
+    if (code != MPI_SUCCESS) return code;
+    code = native_isend(layer.mpi, mode, ByteCount(layer.mpi, wire.size()), wire.data(), to, tag, communicator.handle(),
+                        &announcement.request);
+    if (code == MPI_SUCCESS) outgoing->announced(std::move(announcement));
+    return code;
+}
+
 /// A blocking send: no more segments are with MPI at once than the plan allows, while the receiver takes them.
 int send_large(Layer& layer, Mode mode, Communicator& communicator, const UserBuffer& buffer, int to, int tag) {
     const MPI_Comm comm = communicator.handle();
-    auto wire = layer.buffer(seal::kAnnouncedWire);
     std::unique_ptr<Outgoing> outgoing;
-    int code = announce_message(layer, communicator, buffer, to, tag, wire.data(), outgoing);
-    if (code != MPI_SUCCESS) return code;
-    MPI_Request request = MPI_REQUEST_NULL;
-    code = native_isend(layer.mpi, mode, ByteCount(layer.mpi, wire.size()), wire.data(), to, tag, comm, &request);
-    if (code != MPI_SUCCESS) return code;
-    outgoing->announced(request, std::move(wire));
+    if (const int code = begin_large(layer, mode, communicator, buffer, to, tag, outgoing); code != MPI_SUCCESS) {
+        return code;
+    }
     Attempts attempts;
     while (!outgoing->all_sent()) {
         auto sent = outgoing->send(Outgoing::Amount::without_receiver);
@@ -147,14 +156,8 @@ int send_large(Layer& layer, Mode mode, Communicator& communicator, const UserBu
 int start_large(Layer& layer, Mode mode, Communicator& communicator, const UserBuffer& buffer, int to, int tag,
                 MPI_Request* request) {
     auto operation = std::make_unique<Operation>();
-    auto wire = layer.buffer(seal::kAnnouncedWire);
-    int code = announce_message(layer, communicator, buffer, to, tag, wire.data(), operation->outgoing);
+    int code = begin_large(layer, mode, communicator, buffer, to, tag, operation->outgoing);
     if (code != MPI_SUCCESS) return code;
-    MPI_Request announcement = MPI_REQUEST_NULL;
-    code = native_isend(layer.mpi, mode, ByteCount(layer.mpi, wire.size()), wire.data(), to, tag, communicator.handle(),
-                        &announcement);
-    if (code != MPI_SUCCESS) return code;
-    operation->outgoing->announced(announcement, std::move(wire));
     code = send_segments(layer, communicator.handle(), *operation->outgoing, mode == Mode::buffered);
     if (code != MPI_SUCCESS) return code;
     operation->communicator = layer.share(communicator.handle());
@@ -481,6 +484,19 @@ int Irecv(void* at, MPI_Count count, MPI_Datatype type, int from, int tag, MPI_C
     return start_receive(layer, *communicator, std::move(buffer), from, tag, request);
 }
 
+namespace {
+
+/// Nothing may come into the user's buffer when the call has returned.
+void give_up_receive(Layer& layer, MPI_Request& request) {
+    if (Cancel(&request) == MPI_SUCCESS) {
+        wait_one(layer, &request, MPI_STATUS_IGNORE);
+    } else {
+        Request_free(&request);
+    }
+}
+
+}  // namespace
+
 int Sendrecv(const void* out, MPI_Count out_count, MPI_Datatype out_type, int to, int out_tag, void* in,
              MPI_Count in_count, MPI_Datatype in_type, int from, int in_tag, MPI_Comm comm, MPI_Status* status) {
     Layer& layer = Layer::get();
@@ -495,10 +511,12 @@ int Sendrecv(const void* out, MPI_Count out_count, MPI_Datatype out_type, int to
     if (const int code = Irecv(in, in_count, in_type, from, in_tag, comm, &requests[0]); code != MPI_SUCCESS) {
         return code;
     }
-    if (const int code = Isend(out, out_count, out_type, to, out_tag, comm, &requests[1]); code != MPI_SUCCESS) {
-        return code;
+    int sent = Isend(out, out_count, out_type, to, out_tag, comm, &requests[1]);
+    if (sent != MPI_SUCCESS) {
+        give_up_receive(layer, requests[0]);
+        return sent;
     }
-    const int sent = wait_one(layer, &requests[1], MPI_STATUS_IGNORE);
+    sent = wait_one(layer, &requests[1], MPI_STATUS_IGNORE);
     const int received = wait_one(layer, &requests[0], status);
     // MPICH 4.0 gives a receive from nobody the status of an older one.
     if (from == MPI_PROC_NULL && received == MPI_SUCCESS && status != MPI_STATUS_IGNORE) set_nobody(layer.mpi, *status);
@@ -518,7 +536,7 @@ int Sendrecv_replace(void* at, MPI_Count count, MPI_Datatype type, int to, int o
     UserBuffer buffer;
     if (const int code = UserBuffer::make(layer.types(), at, count, type, false, buffer); code != MPI_SUCCESS)
         return code;
-    auto copy = layer.buffer(buffer.size());
+    const auto copy = layer.buffer(buffer.size());
     if (const int code = buffer.pack(copy.data()); code != MPI_SUCCESS) return code;
     const ByteCount bytes(layer.mpi, copy.size());
     if (guard) guard.unlock();

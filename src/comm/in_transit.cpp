@@ -1,0 +1,29 @@
+#include "comm/in_transit.hpp"
+
+namespace cryptmpi::comm {
+
+LeftWithMpi& LeftWithMpi::get() {
+    static auto* one = new LeftWithMpi;
+    return *one;
+}
+
+void LeftWithMpi::take(Transfer transfer, MPI_Request request, engine::Buffer wire) {
+    const auto& mpi = interpose::native();
+    const std::lock_guard hold(lock_);
+    if (transfer == Transfer::receive) mpi.Cancel(&request);
+    all_.push_back({request, std::move(wire)});
+    count_ = all_.size();
+}
+
+void LeftWithMpi::look() {
+    const auto& mpi = interpose::native();
+    const std::lock_guard hold(lock_);
+    all_.remove_if([&](One& one) {
+        int done = 0;
+        mpi.Test(&one.request, &done, MPI_STATUS_IGNORE);
+        return one.request == MPI_REQUEST_NULL;
+    });
+    count_ = all_.size();
+}
+
+}  // namespace cryptmpi::comm

@@ -1,0 +1,71 @@
+// Memory of ours that MPI works on. It never goes back to the pool before MPI is done with it: what the pool hands out
+// next may be for plaintext, which MPI would then send.
+#pragma once
+
+#include <mpi.h>
+
+#include <atomic>
+#include <cstdint>
+#include <list>
+#include <mutex>
+#include <utility>
+
+#include "engine/buffer_pool.hpp"
+#include "native.hpp"
+
+namespace cryptmpi::comm {
+
+enum class Transfer : std::uint8_t { send, receive };
+
+/// What nobody waits for any more, after an error, but MPI still has. One for the process, never destroyed.
+class LeftWithMpi {
+public:
+    static LeftWithMpi& get();
+
+    LeftWithMpi(const LeftWithMpi&) = delete;
+    LeftWithMpi& operator=(const LeftWithMpi&) = delete;
+
+    /// A receive is cancelled, so that it takes no message that is meant for another one.
+    void take(Transfer transfer, MPI_Request request, engine::Buffer wire);
+    /// Gives back what MPI is done with.
+    void look();
+    bool empty() const { return count_.load(std::memory_order_relaxed) == 0; }
+
+private:
+    LeftWithMpi() = default;
+
+    struct One {
+        MPI_Request request;
+        engine::Buffer wire;
+    };
+    std::mutex lock_;
+    std::list<One> all_;
+    std::atomic<std::size_t> count_{0};
+};
+
+/// A buffer and MPI's request on it. Who destroys it earlier than MPI is done leaves it with MPI.
+struct InTransit {
+    explicit InTransit(Transfer kind = Transfer::send) : transfer(kind) {}
+    InTransit(Transfer kind, engine::Buffer memory) : transfer(kind), wire(std::move(memory)) {}
+    InTransit(InTransit&& other) noexcept
+        : transfer(other.transfer),
+          wire(std::move(other.wire)),
+          request(std::exchange(other.request, MPI_REQUEST_NULL)) {}
+    InTransit& operator=(InTransit&& other) noexcept {
+        std::swap(transfer, other.transfer);
+        std::swap(wire, other.wire);
+        std::swap(request, other.request);
+        return *this;
+    }
+    ~InTransit() {
+        if (request != MPI_REQUEST_NULL) [[unlikely]] {
+            LeftWithMpi::get().take(transfer, request, std::move(wire));
+        }
+    }
+
+    Transfer transfer;
+    engine::Buffer wire;
+    MPI_Request request = MPI_REQUEST_NULL;
+};
+
+}  // namespace cryptmpi::comm

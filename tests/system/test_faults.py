@@ -1,0 +1,70 @@
+"""Calls of MPI and of the crypto module that fail, each of them once: the job ends, no plaintext leaves, and no memory is used again that MPI has."""
+
+import os
+import re
+import secrets
+import subprocess
+
+import pytest
+from conftest import BUILD, REPOSITORY
+from jobs import build, sealing_of  # noqa: F401
+
+from lab import stacks
+
+SYSTEM = REPOSITORY / "tests" / "system"
+MODULES = BUILD / "lib" / "cryptmpi"
+# FAULTS=all makes each call fail, not some of those that are made often.
+MPIS = pytest.mark.parametrize("name", ["mpich-5.0.2-ofi", "openmpi-4.1.4"])
+CALLS = ["Isend", "Issend", "Irecv", "Send", "Ssend", "Recv", "Wait", "Test", "Waitall", "Testall", "Waitany", "Testany", "Ibcast", "Bcast", "Imrecv",
+         "Mrecv", "Send_init", "Start", "Request_get_status", "seal", "open"]
+MOST = 400 if os.environ.get("FAULTS") == "all" else 6
+
+
+@pytest.fixture(scope="module")
+def modules(tmp_path_factory):
+    """A folder with a module that fails, and the one whose key agreement is used."""
+    folder = tmp_path_factory.mktemp("modules")
+    openssl = next(BUILD.rglob("cryptmpi-module-openssl.so"))
+    (folder / openssl.name).symlink_to(openssl)
+    line = ["cc", "-O1", "-shared", "-fPIC", "-I", REPOSITORY / "include", "-o", folder / "cryptmpi-module-faulty.so", SYSTEM / "faulty_module.c",
+            "-ldl"]
+    subprocess.run(line, check=True)
+    return folder
+
+
+class Job:
+    def __init__(self, mpi, build, modules, nodes, tmp_path):  # noqa: F811
+        self.mpi, self.nodes, self.modules = mpi, nodes, modules
+        self.canary = secrets.token_hex(32)
+        self.program = [build(mpi, SYSTEM / "faulted.c"), self.canary]
+        self.below = build(mpi, SYSTEM / "faults.c", "-shared", "-fPIC")
+        self.sealing = sealing_of(tmp_path, nodes, module_folder=modules, module="faulty")
+
+    def run(self, **fault):
+        words = [f"FAULT_{key.upper()}={value}" for key, value in fault.items()]
+        words += [f"FAULT_CANARY={self.canary}", f"FAULT_MODULE={self.modules / 'cryptmpi-module-openssl.so'}",
+                  f"CRYPTMPI_INTERNAL_BELOW={self.below}"]
+        line = self.mpi.command(self.nodes, 2, ["env", *words, *self.sealing.exec_line(self.program)])
+        return self.nodes.run(line, env={**self.mpi.env(self.nodes), **stacks.abi_environment(self.mpi), **self.sealing.env()}, timeout=60)
+
+
+def numbers(made):
+    """Of so many calls, those that are made to fail."""
+    return sorted({1 + i * (made - 1) // max(min(made, MOST) - 1, 1) for i in range(min(made, MOST))})
+
+
+@MPIS
+def test_calls_that_fail(name, build, modules, nodes, tmp_path):  # noqa: F811
+    job = Job(stacks.stack(name), build, modules, nodes, tmp_path)
+    clean = job.run()
+    assert clean.ok and clean.output.count("no error") == 2 and "WRONG" not in clean.output, clean.output
+    made = {(int(rank), call): int(count) for rank, count, call in re.findall(r"faults: rank (\d) made (\d+) of (\w+)", clean.output)}
+    wrong = []
+    for call in CALLS:
+        for rank in (0, 1):
+            # Of those that only ask, most are made in vain, now more and now fewer of them.
+            for number in numbers(made.get((rank, call), 0)):
+                done = job.run(rank=rank, call=call, at=number)
+                if done.timed_out or "WRONG" in done.output or "signal" in done.output.lower():
+                    wrong.append((rank, call, number, done.why(), done.output[-2000:]))
+    assert not wrong, "\n".join(map(str, wrong))
