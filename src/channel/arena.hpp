@@ -96,6 +96,8 @@ struct Shared {
     std::atomic<int> write_error;  // the kernel took no more, with this: at the end we look whether the peer had ended
     std::atomic<bool> lingering;   // the program has closed it
     std::atomic<bool> read_shut;   // by our own shutdown(): the end of what we read is our doing
+    std::atomic<bool> resets;      // it was closed so that a reset has to follow
+    std::atomic<int> cut_off;      // the handshake was, with this error, which the program has not been told of yet
 
     alignas(64) std::uint8_t raw[kRawCapacity];
     alignas(64) std::uint8_t plain[seal::kMaxPlaintext];

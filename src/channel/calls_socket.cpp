@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "channel/calls.hpp"
+#include "channel/epoll.hpp"
 #include "channel/inside.hpp"
 #include "channel/real.hpp"
 
@@ -99,6 +100,7 @@ int connect_again(Process& process, int fd, Entry& entry, const sockaddr* addres
     Shared* shared = entry.shared;
     if (shared == nullptr) return real::connect(fd, address, size);  // TCP said no: the kernel says why
     if (state == State::failed) {
+        tell_of_cut(process, *shared);
         const int error = shared->pending_error.exchange(0);
         if (error == 0) return real::connect(fd, address, size);
         errno = error;
@@ -237,19 +239,18 @@ CRYPTMPI_CALL int accept4(int fd, sockaddr* address, socklen_t* size, int flags)
 }
 
 CRYPTMPI_CALL int shutdown(int fd, int how) {
-    if (Entry* entry = sealed(fd)) {
-        if (how == SHUT_WR || how == SHUT_RDWR) {
-            if (!close_sending(*Process::made(), *entry, 0)) {
-                // The kernel is full: its own shutdown follows when the close record is out.
-                Process::made()->courier().carry(*Process::made(), *entry);
-                if (how == SHUT_WR) return 0;
-                how = SHUT_RD;
-            }
-        }
-        Shared* shared = entry->shared;
-        if (shared != nullptr && how != SHUT_WR) shared->read_shut.store(true);
-    }
-    return real::shutdown(fd, how);
+    Entry* entry = sealed(fd);
+    if (entry == nullptr || how < SHUT_RD || how > SHUT_RDWR) return real::shutdown(fd, how);
+    Process& process = *Process::made();
+    // The kernel's own follows when the close record is out, and when its end of reading does not end the handshake.
+    const bool write_now = how != SHUT_RD && close_sending(process, *entry, 0);
+    if (how != SHUT_RD && !write_now) process.courier().carry(process, *entry);
+    Shared* shared = entry->shared;
+    if (shared != nullptr && how != SHUT_WR) shared->read_shut.store(true);
+    const bool read_now = how != SHUT_WR && !handshaking(*entry);
+    if (write_now && read_now) return real::shutdown(fd, SHUT_RDWR);
+    if (write_now || read_now) return real::shutdown(fd, write_now ? SHUT_WR : SHUT_RD);
+    return 0;
 }
 
 CRYPTMPI_CALL int getsockopt(int fd, int level, int option, void* value, socklen_t* size) {
@@ -258,6 +259,7 @@ CRYPTMPI_CALL int getsockopt(int fd, int level, int option, void* value, socklen
         *size >= sizeof(int)) {
         drive(*Process::made(), *entry);
         Shared* shared = entry->shared;
+        if (shared != nullptr && shared->state.load() == State::failed) tell_of_cut(*Process::made(), *shared);
         int error = shared == nullptr ? 0 : shared->pending_error.exchange(0);
         if (error == 0) error = take_kernel_error(*entry);
         if (error != 0) {

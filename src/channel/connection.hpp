@@ -76,6 +76,12 @@ void end_connection(Process& process, Entry& entry, int code, bool established);
 /// The same after one line.
 void break_connection(Process& process, Entry& entry, int code, const std::string& line, bool established);
 
+/// The handshake was cut off before anything was written here. Only a program that uses the connection then has lost
+/// something: see tell_of_cut.
+void cut_off(Entry& entry, int code);
+/// The program has been told of a failed connection: if the handshake was cut off, it is said and counted now.
+void tell_of_cut(Process& process, Shared& shared);
+
 /// The responder's last step: the first record proves that the initiator holds the keys. True when the state moved;
 /// both locks are held.
 bool confirm(Process& process, Entry& entry);

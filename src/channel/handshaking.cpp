@@ -26,15 +26,24 @@ bool send_whole(const Entry& entry, const std::uint8_t* bytes, std::size_t size)
 
 /// An MPI that is refused tries again with another port, some a hundred times a second: each reason is said once a
 /// node.
-void fail_handshake(Process& process, Entry& entry, const Error& error) {
+void say_refused(Process& process, const Shared& shared, const std::string& line) {
     process.count_refused_handshake();
-    const Shared& shared = *entry.shared;
     const bool initiator = shared.role == keys::Role::initiator;
     const std::string direction = initiator ? "connection to " : "connection from ";
     const std::string peer = shared.peer;
-    process.complain_once(direction + peer.substr(0, peer.rfind(':')) + error.line,
-                          direction + peer + " refused: " + error.line);
-    end_connection(process, entry, error.code, initiator);
+    process.complain_once(direction + peer.substr(0, peer.rfind(':')) + line, direction + peer + " refused: " + line);
+}
+
+/// The program has closed the connection before there was anything to lose on it.
+bool left_alone(const Shared& shared) {
+    return shared.lingering.load() && shared.early_size == 0;
+}
+
+void fail_handshake(Process& process, Entry& entry, const Error& error) {
+    const Shared& shared = *entry.shared;
+    const bool alone = left_alone(shared);
+    if (!alone) say_refused(process, shared, error.line);
+    end_connection(process, entry, error.code, shared.role == keys::Role::initiator && !alone);
 }
 
 Result<void> send_hello(Process& process, Entry& entry) {
@@ -123,23 +132,11 @@ bool read_hello_bytes(Process& process, Entry& entry) {
     Shared& shared = *entry.shared;
     const ssize_t n = real::recv(entry.descriptor(), shared.hello + shared.hello_size,
                                  keys::kHelloSize - shared.hello_size, MSG_DONTWAIT);
-    if (n < 0) {
-        if (errno == EAGAIN || errno == EINTR) return false;
-        fail_handshake(process, entry, Error{std::string("lost during the handshake: ") + std::strerror(errno), errno});
-        return true;
-    }
-    if (n == 0) {
-        // A connection that comes and goes without a byte is a port scan or a health check, not a peer: no line.
-        if (shared.role == keys::Role::responder && shared.hello_size == 0) {
-            shared.error.store(ECONNRESET);
-            shared.state.store(State::failed);
-            return true;
-        }
-        fail_handshake(
-            process, entry,
-            Error{"it closed the connection during the handshake; is it under cryptmpi, with this key, cipher and job?"
-                  " (its own output says; plaintext_peers allows a peer that is not)",
-                  EPROTO});
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+    if (n <= 0) {
+        cut_off(entry, n == 0 ? EPROTO : errno);
+        // What was written is lost for certain.
+        if (shared.early_size > 0) tell_of_cut(process, shared);
         return true;
     }
     shared.hello_size += static_cast<std::uint32_t>(n);
@@ -159,13 +156,36 @@ void look_at_the_clock(Process& process, Entry& entry) {
                                  " s; is it under cryptmpi? plaintext_peers allows a peer that is not, "
                                  "handshake_timeout_s sets the time",
                              ETIMEDOUT});
-    } else if (timeout_ns - left > kPatience_ns) {
+    } else if (timeout_ns - left > kPatience_ns && !left_alone(shared)) {
         process.complain_once(shared.peer, std::string("still waiting for the handshake of ") + shared.peer +
                                                ": it may be busy, or not be under cryptmpi");
     }
 }
 
 }  // namespace
+
+void cut_off(Entry& entry, int code) {
+    Shared& shared = *entry.shared;
+    keys::abandon(shared.handshake);
+    // A connection that comes and goes without a byte is a port scan or a health check, not a peer: no line, ever.
+    const bool stranger = shared.role == keys::Role::responder && shared.hello_size == 0;
+    const bool scan = stranger && shared.early_size == 0;
+    shared.cut_off.store(scan ? 0 : code);
+    shared.error.store(shared.role == keys::Role::responder ? ECONNRESET : code);
+    shared.pending_error.store(shared.error.load());
+    shared.readable.store(true);
+    shared.state.store(State::failed);
+}
+
+void tell_of_cut(Process& process, Shared& shared) {
+    const int code = shared.cut_off.exchange(0);
+    if (code == 0) return;
+    say_refused(process, shared,
+                code == EPROTO ? "it closed the connection during the handshake; is it under cryptmpi, with this key, "
+                                 "cipher and job? (its own output says; plaintext_peers allows a peer that is not)"
+                               : std::string("lost during the handshake: ") + std::strerror(code));
+    if (shared.role == keys::Role::initiator) process.expect_the_end();
+}
 
 std::int64_t now_ns() {
     timespec now{};
@@ -354,6 +374,8 @@ State drive(Process& process, Entry& entry) {
         state = shared.state.load();
     }
     if (state == State::open || state == State::failed) process.handshake_settled(entry);
+    // The kernel may have ended our reading before the peer's hello was read: not earlier.
+    if (state == State::open && state != before && shared.read_shut.load()) real::shutdown(entry.descriptor(), SHUT_RD);
     if (state != before) rearm(entry);
     return state;
 }
@@ -389,7 +411,8 @@ int await_open(Process& process, Entry& entry, int flags, int timeout_option) {
         const State state = drive(process, entry);
         if (state == State::open) return 0;
         if (state == State::failed) {
-            const Shared* shared = entry.shared.load();
+            Shared* shared = entry.shared.load();
+            if (shared != nullptr) tell_of_cut(process, *shared);
             errno = shared == nullptr ? kernel_error(entry.descriptor()) : shared->error.load();
             return -1;
         }

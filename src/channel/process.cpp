@@ -406,6 +406,7 @@ void Process::become_child() {
 
 void Process::finish(bool in_order) {
     if (!is_me() || finished_.exchange(true)) return;
+    finishing_since_ns_ = now_ns();
     (void)std::fflush(nullptr);  // libc would only do it after us
     const auto pause = courier_.pause();
     for (int fd = 0; fd <= table_.highest(); ++fd) {

@@ -92,6 +92,7 @@ public:
     /// fork, with no lock of ours held by a thread that the child does not have.
     pid_t fork(const std::function<pid_t()>& call);
     bool finishing() const { return finished_.load(); }
+    std::int64_t finishing_since_ns() const { return finishing_since_ns_; }
     /// Ends every sealed stream in order and writes the report part; at exit. After a failure the streams are left
     /// without their close records, so that the peers see what happened and end too.
     void finish(bool in_order = true);
@@ -146,6 +147,7 @@ private:
     std::mutex writing_lock_;       // one part at a time
     std::atomic<bool> ending_{false};
     std::atomic<bool> finished_{false};
+    std::int64_t finishing_since_ns_ = 0;
     bool roads_checked_ = false;
     bool roads_open_ = false;
 };

@@ -382,11 +382,9 @@ bool confirm(Process& process, Entry& entry) {
     const std::size_t have = shared.raw_end - shared.raw_begin;
     if (have < seal::kRecordOverhead) {
         if (!kernel_done(shared)) return false;
-        // It gave up, or replayed a hello and could not go on. MPIs that connect both ways at once do the first: no
-        // line.
-        process.count_refused_handshake();
-        shared.error.store(ECONNRESET);
-        shared.state.store(State::failed);
+        // It gave up, or replayed a hello and could not go on.
+        cut_off(entry, shared.kernel_error != 0 ? shared.kernel_error : EPROTO);
+        if (shared.early_size > 0) tell_of_cut(process, shared);
         return true;
     }
     const auto header = seal::read_header(shared.raw + shared.raw_begin);
@@ -414,6 +412,7 @@ ssize_t receive(Process& process, Entry& entry, std::span<const iovec> to, int f
     if (use.shared() == nullptr) return closed_meanwhile();
     Shared& shared = *use.shared();
     if (shared.state.load(std::memory_order_acquire) != State::open || !entry.contexts.load()) {
+        if (shared.read_shut.load() && drive(process, entry) != State::open) return 0;
         if (await_open(process, entry, flags, SO_RCVTIMEO) != 0) return without_us(entry, to, flags, real::recvmsg);
     }
     Pieces pieces(to);

@@ -30,7 +30,9 @@ constexpr std::size_t kFirstBytes = 32 * 1024;
 constexpr std::size_t kWorthSharing =
     128 * 1024;  // bytes of a write: of less, another thread is woken too late to help
 constexpr std::size_t kMostPieces = 64;
-constexpr int kExitPatienceMs = 5000;  // for a full kernel when the process ends
+constexpr int kExitPatienceMs = 5000;                   // for a full kernel when the process ends
+constexpr int kExitTogetherMs = 1000;                   // for all handshakes then that nobody has written anything on
+constexpr std::int64_t kLeftAlone_ns = 60'000'000'000;  // for such a one when the program has closed it
 
 /// Hands bytes to the kernel, as send() does. A thread that is cancelled in send() does not learn how much of a record
 /// has gone. So it can be cancelled only while it waits for room, and then takes that for one byte.
@@ -233,11 +235,13 @@ ssize_t transmit(Process& process, Entry& entry, std::span<const iovec> from, in
     Shared& shared = *use.shared();
     if (shared.state.load(std::memory_order_acquire) != State::open || !entry.contexts.load()) {
         if (shared.state.load() == State::failed) {
+            tell_of_cut(process, shared);
             errno = shared.error.load();
             return -1;
         }
         const State state = drive(process, entry);
         if (state == State::await_hello || state == State::await_confirm) {
+            if (shared.write_closed) return pipe_broken(flags);
             if (const std::size_t kept = keep_early(use, from); kept > 0) return static_cast<ssize_t>(kept);
         }
         if (await_open(process, entry, flags, SO_SNDTIMEO) != 0) return without_us(entry, from, flags, real::sendmsg);
@@ -302,7 +306,7 @@ bool send_close(Process& process, Entry& entry, const Use& use, seal::RecordType
     const std::int64_t until = now_ns() + patience_ms * std::int64_t{1'000'000};
     Ticks ticks;
     State state = drive(process, entry);
-    while (shared.early_size > 0 && state != State::open && state != State::failed && now_ns() < until) {
+    while (state != State::open && state != State::failed && now_ns() < until) {
         pollfd poll{entry.descriptor(), handshake_events(entry), 0};
         const timespec tick = ticks.next();
         real::ppoll(&poll, 1, &tick, nullptr);
@@ -315,7 +319,9 @@ bool send_close(Process& process, Entry& entry, const Use& use, seal::RecordType
         return false;
     }
     if (!use.is_current()) return true;
-    if (state != State::open || !entry.contexts.load()) return state == State::failed || shared.early_size == 0;
+    // Until the handshake is done the end cannot be told so that the peer may believe it. Without TCP there is no peer.
+    if (state != State::open || !entry.contexts.load())
+        return state != State::await_hello && state != State::await_confirm;
     for (;;) {
         // A peer that is gone does not miss the close record; one that is there will see that the stream was cut off.
         if (!flush(entry, MSG_DONTWAIT | MSG_NOSIGNAL)) {
@@ -361,12 +367,23 @@ bool carried(Process& process, Entry& entry) {
         return true;
     }
     // Closed, or shut down, while the kernel was full.
-    if (!send_close(process, entry, use, seal::RecordType::close, 0, Wait::no)) return false;
+    const auto type = shared->resets.load() ? seal::RecordType::reset : seal::RecordType::close;
+    if (!send_close(process, entry, use, type, 0, Wait::no)) return false;
     if (!lingering && use.is_current()) real::shutdown(entry.descriptor(), SHUT_WR);
     return true;
 }
 
 namespace {
+
+/// How long an exit waits for this connection; nothing else does.
+int exit_patience_ms(const Process& process, const Shared& shared) {
+    if (!process.finishing()) return 0;
+    if (shared.early_size > 0 || shared.state.load() == State::open) return kExitPatienceMs;
+    // A peer that has not said a word is none.
+    if (shared.role == keys::Role::responder && shared.hello_size == 0) return 0;
+    const std::int64_t left_ns = process.finishing_since_ns() + kExitTogetherMs * std::int64_t{1'000'000} - now_ns();
+    return static_cast<int>(std::max<std::int64_t>(0, left_ns / 1'000'000));
+}
 
 /// What the kernel does on close: a reset when SO_LINGER asks for it, or when the program leaves bytes unread. Control
 /// records are ours, and are taken out so that they do not count.
@@ -406,6 +423,9 @@ bool linger_on(Process& process, Entry& entry) {
         const std::lock_guard send_guard(shared->send_lock);
         detach(process, entry);
         shared->lingering.store(true);
+        const State state = shared->state.load();
+        if (state != State::open && shared->early_size == 0)
+            shared->deadline_ns.store(std::min(shared->deadline_ns.load(), now_ns() + kLeftAlone_ns));
     }
     if (auto resumed = resume(process, *heir, *shared); !resumed) process.complain(resumed.error().line);
     process.courier().carry(process, *heir);
@@ -427,15 +447,21 @@ bool end(Process& process, Entry& entry) {
     }
     // A thread of ours may wait in a call on this socket: wake it, then wait for it to leave.
     const bool waited_on = !Table::unused(entry);
-    if (waited_on) real::shutdown(entry.descriptor(), SHUT_RD);
+    const bool shaking = handshaking(entry);
+    if (waited_on && !shaking) real::shutdown(entry.descriptor(), SHUT_RD);
     if (!waited_on && shared->write_error.load() != 0) check_loss(process, entry);
-    if (!waited_on && ends_in_reset(process, entry)) {
-        (void)close_sending(process, entry, 0, seal::RecordType::reset);
-        const linger reset{1, 0};
-        real::setsockopt(entry.descriptor(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
-    } else if (!close_sending(process, entry, process.finishing() ? kExitPatienceMs : 0) && !process.finishing()) {
+    const bool resets = shared->resets.load() || (!waited_on && ends_in_reset(process, entry));
+    shared->resets.store(resets);
+    const auto type = resets ? seal::RecordType::reset : seal::RecordType::close;
+    const bool told = close_sending(process, entry, exit_patience_ms(process, *shared), type);
+    // A full kernel does not delay a reset.
+    if (!told && (!resets || shaking) && !process.finishing()) {
         shared->processes.fetch_add(1);
         if (linger_on(process, entry)) return true;
+    }
+    if (resets) {
+        const linger reset{1, 0};
+        real::setsockopt(entry.descriptor(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
     }
     {
         const std::lock_guard receive_guard(shared->receive_lock);

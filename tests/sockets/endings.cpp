@@ -1,4 +1,6 @@
 // How connections end: half close, close with bytes left, reset, errors after the end.
+#include <sys/wait.h>
+
 #include <csignal>
 #include <cstring>
 
@@ -173,6 +175,144 @@ SOCKETS_CASE(close_of_closed) {
     char byte;
     result("recv of the closed", ::recv(number, &byte, 1, 0));
     result("recv at the end", ::recv(pair.server, &byte, 1, 0));
+}
+
+// What follows ends while a sealed connection is still being made: nothing may show of that.
+
+/// A client that is connected, and a server that has not been accepted yet.
+struct Early {
+    sockaddr_in address{};
+    Descriptor listener = listen_on_loopback(address);
+    Descriptor client{::socket(AF_INET, SOCK_STREAM, 0)};
+
+    Early() {
+        if (::connect(client, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
+            give_up("connect");
+        }
+    }
+    Descriptor accept() const { return accept_from(listener); }
+};
+
+SOCKETS_CASE(close_at_once_unused) {
+    Early early;
+    early.client.close();
+    const Descriptor server = early.accept();
+    note_until_end("server", server);
+    char byte;
+    result("recv at the end, again", ::recv(server, &byte, 1, 0));
+}
+
+SOCKETS_CASE(close_at_once_after_data) {
+    Early early;
+    send_all(early.client, text("hello"));
+    early.client.close();
+    const Descriptor server = early.accept();
+    note_until_end("server", server);
+}
+
+SOCKETS_CASE(close_at_once_by_the_server) {
+    Early early;
+    early.accept().close();
+    note_until_end("client", early.client);
+}
+
+SOCKETS_CASE(close_at_once_by_the_server_after_data) {
+    Early early;
+    Descriptor server = early.accept();
+    send_all(server, text("hello"));
+    server.close();
+    note_until_end("client", early.client);
+}
+
+SOCKETS_CASE(close_at_once_by_both) {
+    Early early;
+    early.client.close();
+    early.accept().close();
+}
+
+SOCKETS_CASE(close_at_once_while_the_other_polls) {
+    Early early;
+    set_blocking(early.client, false);
+    std::thread closing([&] { early.accept().close(); });
+    note("readable: %s", event_names(wait_for(early.client, POLLIN)).c_str());
+    char byte;
+    result("recv", ::recv(early.client, &byte, 1, 0));
+    closing.join();
+}
+
+SOCKETS_CASE(both_connect_and_one_closes) {
+    // As two ranks do that connect to each other at the same time, and keep one of the two connections.
+    Early one, other;
+    const Descriptor first = one.accept();
+    std::thread closing([&] { other.client.close(); });
+    const Descriptor second = other.accept();
+    note_until_end("the one that was closed", second);
+    closing.join();
+    send_all(one.client, text("hello"));
+    note("received %zu", receive(first, 5).size());
+}
+
+SOCKETS_CASE(half_close_at_once) {
+    Early early;
+    result("shutdown", ::shutdown(early.client, SHUT_WR));
+    const Descriptor server = early.accept();
+    note_until_end("server", server);
+    send_all(server, text("hello"));
+    note("received %zu", receive(early.client, 5).size());
+}
+
+SOCKETS_CASE(half_close_at_once_by_the_server) {
+    Early early;
+    const Descriptor server = early.accept();
+    result("shutdown", ::shutdown(server, SHUT_WR));
+    note_until_end("client", early.client);
+    send_all(early.client, text("hello"));
+    note("received %zu", receive(server, 5).size());
+}
+
+SOCKETS_CASE(shutdown_of_both_ways_at_once) {
+    Early early;
+    result("shutdown", ::shutdown(early.client, SHUT_RDWR));
+    char byte;
+    result("recv", ::recv(early.client, &byte, 1, 0));
+    result("send", ::send(early.client, "x", 1, MSG_NOSIGNAL));
+    note_until_end("server", early.accept());
+}
+
+SOCKETS_CASE(shutdown_reading_at_once) {
+    Early early;
+    result("shutdown", ::shutdown(early.client, SHUT_RD));
+    char byte;
+    result("recv", ::recv(early.client, &byte, 1, 0));
+    send_all(early.client, text("hello"));
+    const Descriptor server = early.accept();
+    note("received %zu", receive(server, 5).size());
+    result("recv", ::recv(early.client, &byte, 1, 0));
+}
+
+SOCKETS_CASE(reset_at_once) {
+    Early early;
+    const Descriptor server = early.accept();
+    reset_on_close(early.client);
+    early.client.close();
+    char byte;
+    result("recv", ::recv(server, &byte, 1, 0));
+    result("recv after that", ::recv(server, &byte, 1, 0));
+}
+
+SOCKETS_CASE(exit_at_once) {
+    sockaddr_in address;
+    const Descriptor listener = listen_on_loopback(address);
+    const pid_t child = ::fork();
+    if (child == 0) {
+        const int client = ::socket(AF_INET, SOCK_STREAM, 0);
+        ::_exit(::connect(client, reinterpret_cast<sockaddr*>(&address), sizeof address));
+    }
+    const Descriptor server = accept_from(listener);
+    note_until_end("server", server);
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    note("child %d", status);
 }
 
 SOCKETS_CASE_OF_TWO(two_half_close)

@@ -1,5 +1,6 @@
 """What goes wrong when two ends do not agree: one error at the call, one line that says how to mend it."""
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -242,6 +243,83 @@ def test_replayed_connection(sealing):
     assert delivered == "EKEYREJECTED\n", (delivered, said)
     (line,) = error_lines(said)
     assert "replayed handshake" in line, line
+
+
+SERVE_ONE = """
+import errno, socket, sys
+with socket.create_server(("127.0.0.1", 0)) as listener:
+    print(listener.getsockname()[1], flush=True)
+    connection = listener.accept()[0]
+    connection.settimeout(20)
+    if sys.argv[1] == "reads":
+        try:
+            print(connection.recv(100), flush=True)
+        except OSError as error:
+            print(errno.errorcode[error.errno], flush=True)
+    elif sys.stdin.readline():
+        connection.close()
+"""
+
+CONNECT_ONE = """
+import errno, socket, sys
+stream = socket.create_connection(("127.0.0.1", int(sys.argv[2])))
+stream.settimeout(20)
+try:
+    if sys.argv[1] == "writes":
+        stream.sendall(b"secret")
+    if sys.argv[1] != "leaves":
+        print(stream.recv(100), flush=True)
+    else:
+        sys.stdin.readline()
+        stream.close()
+except OSError as error:
+    print(errno.errorcode[error.errno], flush=True)
+"""
+
+
+def _cut(near, far, after):
+    """Lets so many bytes of the handshake through, by turns, then ends both connections as if the other end had closed them."""
+    for source, target, size in ((near, far, 192), (far, near, 192), (near, far, 20)):
+        size = min(size, after)
+        after -= size
+        while size > 0:
+            part = source.recv(size)
+            target.sendall(part)
+            size -= len(part)
+    for end in (near, far):
+        end.shutdown(socket.SHUT_WR)
+
+
+@pytest.mark.parametrize("after", [100, 192, 200, 384, 394])
+@pytest.mark.parametrize("client", ["reads", "writes", "leaves"])
+@pytest.mark.parametrize("server", ["reads", "leaves"])
+def test_handshake_that_is_cut_off(after, client, server, sealing):
+    """By somebody on the way. Who wrote or reads gets an error, never an end; who does neither has lost nothing, and is not bothered."""
+    report = sealing.report_file()
+    environment = {**os.environ, **sealing.environment(report, scope="all", check_addresses="false")}
+    pipes = {"env": environment, "text": True, "stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", SERVE_ONE, server], **pipes) as serving, socket.create_server(("127.0.0.1", 0)) as proxy:
+        port = int(serving.stdout.readline())
+        with subprocess.Popen([sys.executable, "-c", CONNECT_ONE, client, str(proxy.getsockname()[1])], **pipes) as connecting:
+            with proxy.accept()[0] as near, socket.create_connection(("127.0.0.1", port)) as far:
+                _cut(near, far, after)
+                for end in (near, far):  # until they have seen it
+                    end.settimeout(0.5)
+                    with contextlib.suppress(OSError):
+                        while end.recv(1000):
+                            pass
+                got, said = connecting.communicate("go\n", timeout=30)
+                got_there, said_there = serving.communicate("go\n", timeout=30)
+    assert got == "" if client == "leaves" else got.startswith("E"), (got, said)
+    assert got_there == "" if server == "leaves" else got_there.startswith("E"), (got_there, said_there)
+    if client == "leaves":
+        assert error_lines(said) == []
+    if client == "writes":
+        assert error_lines(said)
+    if server == "leaves":
+        assert error_lines(said_there) == []
+    parts = sealing.parts(report)
+    assert sum(part["refused_handshakes"] for part in parts) <= (client != "leaves") + (server != "leaves")
 
 
 def _pump(source, target, kept=None):
