@@ -1,4 +1,5 @@
 // Start, fork, exec and exit.
+#include <alloca.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,8 +13,10 @@
 
 #include "channel/calls.hpp"
 #include "channel/real.hpp"
+#include "programs/coverable.hpp"
 
 using namespace cryptmpi::channel;
+namespace programs = cryptmpi::programs;
 
 namespace {
 
@@ -49,15 +52,32 @@ std::vector<Shared*> surviving() {
     return result;
 }
 
-/// The environment of the program to be started: still under the library, and told of the arena if it needs it.
-std::vector<char*> environment_with(char* const* environment, const std::string& arena) {
-    std::vector<char*> result;
-    for (char* const* one = environment; one != nullptr && *one != nullptr; ++one) {
-        if (std::strncmp(*one, kArenaVariable, sizeof kArenaVariable - 1) != 0) result.push_back(*one);
-    }
-    if (!arena.empty()) result.push_back(const_cast<char*>(arena.c_str()));
-    result.push_back(nullptr);
-    return result;
+/// What is started without us: our own way to another node, and what our command asks questions of.
+thread_local bool outside = false;
+
+/// The process whose programs are to be under us; null: nobody's are.
+Process* covering_process() {
+    Process* process = Process::made();
+    return process != nullptr && process->enabled() && !outside ? process : nullptr;
+}
+
+/// Checks what is about to be started; false with errno.
+bool may_start(const std::string& file) {
+    Process* process = covering_process();
+    return process == nullptr || process->covering().may_start(*process, file);
+}
+
+/// Runs `start` with the environment of a program to be started: still under the library, and told of the arena if it
+/// needs it. On the stack, because a child of vfork could give nothing back to its parent's heap.
+template <class Start>
+int with_environment(char* const* environment, const char* arena, const Start& start) {
+    Process* process = covering_process();
+    if (process == nullptr) return start(environment);
+    const Covering& covering = process->covering();
+    auto** list = static_cast<char**>(alloca(covering.most_entries(environment) * sizeof(char*)));
+    auto* text = static_cast<char*>(alloca(covering.most_text(environment)));
+    covering.fill(environment, kArenaVariable, arena, list, text);
+    return start(list);
 }
 
 bool among(const std::vector<Shared*>& kept, const Entry& entry) {
@@ -88,12 +108,12 @@ void take_back(const std::vector<Shared*>& kept) {
 template <class Start>
 int start_program(char* const* environment, Start start) {
     Process* process = Process::made();
-    if (process == nullptr || process->arena().fd() < 0) return start(environment);
+    if (process == nullptr || process->arena().fd() < 0) return with_environment(environment, nullptr, start);
     const std::vector<Shared*> kept = surviving();
     const bool vforked = !process->is_me();
     if (!vforked) let_go(kept);
     if (kept.empty()) {
-        const int status = start(environment);
+        const int status = with_environment(environment, nullptr, start);
         if (!vforked) take_back(kept);
         return status;
     }
@@ -103,7 +123,7 @@ int start_program(char* const* environment, Start start) {
     }
     real::fcntl(arena, F_SETFD, nullptr);
     const std::string variable = kArenaVariable + std::to_string(arena);
-    const int status = start(environment_with(environment, variable).data());
+    const int status = with_environment(environment, variable.c_str(), start);
     const int error = errno;
     real::fcntl(arena, F_SETFD, reinterpret_cast<void*>(static_cast<long>(FD_CLOEXEC)));
     if (vforked) {
@@ -120,14 +140,14 @@ int start_program(char* const* environment, Start start) {
 template <class Start>
 int spawn_program(char* const* environment, const posix_spawn_file_actions_t* actions, Start start) {
     Process* process = Process::made();
-    if (process == nullptr || process->arena().fd() < 0) return start(environment);
+    if (process == nullptr || process->arena().fd() < 0) return with_environment(environment, nullptr, start);
     std::vector<Shared*> given = surviving();
     if (actions != nullptr) {
         each_sealed([&](Entry& entry) {
             if (!among(given, entry)) given.push_back(entry.shared);
         });
     }
-    if (given.empty()) return start(environment);
+    if (given.empty()) return with_environment(environment, nullptr, start);
     const int arena = process->arena().fd();
     std::string variable = kArenaVariable + std::to_string(arena) + ",given";
     for (Shared* shared : given) {
@@ -135,12 +155,63 @@ int spawn_program(char* const* environment, const posix_spawn_file_actions_t* ac
         variable += ":" + std::to_string(process->arena().number(*shared));
     }
     real::fcntl(arena, F_SETFD, nullptr);
-    const int status = start(environment_with(environment, variable).data());
+    const int status = with_environment(environment, variable.c_str(), start);
     real::fcntl(arena, F_SETFD, reinterpret_cast<void*>(static_cast<long>(FD_CLOEXEC)));
     if (status != 0) {
         for (Shared* shared : given) shared->processes.fetch_sub(1);
     }
     return status;
+}
+
+/// As execvp finds it, so that what is checked is what is started. Where there is none: a name that fails.
+std::string find(const char* file) {
+    std::string found = programs::find_in_path(file, std::getenv("PATH"));
+    const bool has_folder = std::strchr(file, '/') != nullptr;
+    return found.empty() && has_folder ? file : found;
+}
+
+/// What execvp does with a file that the kernel does not know: it is the shell's.
+int execute_by_shell(const std::string& file, char* const* arguments, char* const* environment) {
+    constexpr const char* kShell = "/bin/sh";
+    std::size_t count = 0;
+    while (arguments[count] != nullptr) ++count;
+    auto** words = static_cast<char**>(alloca((count + 3) * sizeof(char*)));
+    std::size_t at = 0;
+    words[at++] = const_cast<char*>(kShell);
+    words[at++] = const_cast<char*>(file.c_str());
+    for (std::size_t i = 1; i < count; ++i) words[at++] = arguments[i];
+    words[at] = nullptr;
+    return execve(kShell, words, environment);
+}
+
+/// What a call of the exec family with a folder's descriptor names.
+std::string path_below(int folder, const char* path) {
+    const std::string name = path == nullptr ? "" : path;
+    if (folder == AT_FDCWD || name.starts_with('/')) return name;
+    return "/proc/self/fd/" + std::to_string(folder) + (name.empty() ? "" : "/" + name);
+}
+
+/// libc starts the shell of these calls by itself, with the environment as it is: while `call` runs, as it has to be.
+template <class Call>
+auto with_whole_environment(const Call& call) {
+    Process* process = covering_process();
+    if (process == nullptr || process->covering().is_whole(environ)) return call();
+    const Covering& covering = process->covering();
+    std::vector<char*> list(covering.most_entries(environ));
+    std::vector<char> text(covering.most_text(environ));
+    covering.fill(environ, kArenaVariable, nullptr, list.data(), text.data());
+    char** const before = environ;
+    environ = list.data();
+    const auto result = call();
+    const int error = errno;
+    if (environ == list.data()) {
+        environ = before;
+    } else {  // another thread has changed it meanwhile: what it made of ours stays
+        (void)new std::vector<char*>(std::move(list));
+        (void)new std::vector<char>(std::move(text));
+    }
+    errno = error;
+    return result;
 }
 
 std::vector<char*> collect(const char* first, va_list arguments) {
@@ -181,6 +252,7 @@ CRYPTMPI_CALL pid_t _Fork() {
 }
 
 CRYPTMPI_CALL int execve(const char* path, char* const* arguments, char* const* environment) {
+    if (path != nullptr && !may_start(path)) return -1;
     return start_program(environment, [&](char* const* with) { return real::execve(path, arguments, with); });
 }
 
@@ -189,14 +261,25 @@ CRYPTMPI_CALL int execv(const char* path, char* const* arguments) {
 }
 
 CRYPTMPI_CALL int execvpe(const char* file, char* const* arguments, char* const* environment) {
-    return start_program(environment, [&](char* const* with) { return real::execvpe(file, arguments, with); });
+    if (covering_process() == nullptr)
+        return start_program(environment, [&](char* const* with) { return real::execvpe(file, arguments, with); });
+    const std::string found = find(file);
+    (void)execve(found.c_str(), arguments, environment);
+    return errno == ENOEXEC ? execute_by_shell(found, arguments, environment) : -1;
 }
 
 CRYPTMPI_CALL int execvp(const char* file, char* const* arguments) {
     return execvpe(file, arguments, environ);
 }
 
+CRYPTMPI_CALL int execveat(int folder, const char* path, char* const* arguments, char* const* environment, int flags) {
+    if (!may_start(path_below(folder, path))) return -1;
+    return start_program(environment,
+                         [&](char* const* with) { return real::execveat(folder, path, arguments, with, flags); });
+}
+
 CRYPTMPI_CALL int fexecve(int fd, char* const* arguments, char* const* environment) {
+    if (!may_start(path_below(fd, ""))) return -1;
     return start_program(environment, [&](char* const* with) { return real::fexecve(fd, arguments, with); });
 }
 
@@ -235,6 +318,7 @@ CRYPTMPI_CALL int execle(const char* path, const char* first, ...) {
 
 CRYPTMPI_CALL int posix_spawn(pid_t* pid, const char* path, const posix_spawn_file_actions_t* actions,
                               const posix_spawnattr_t* attributes, char* const* arguments, char* const* environment) {
+    if (path != nullptr && !may_start(path)) return errno;
     return spawn_program(environment, actions, [&](char* const* with) {
         return real::posix_spawn(pid, path, actions, attributes, arguments, with);
     });
@@ -242,9 +326,29 @@ CRYPTMPI_CALL int posix_spawn(pid_t* pid, const char* path, const posix_spawn_fi
 
 CRYPTMPI_CALL int posix_spawnp(pid_t* pid, const char* file, const posix_spawn_file_actions_t* actions,
                                const posix_spawnattr_t* attributes, char* const* arguments, char* const* environment) {
+    if (covering_process() != nullptr)
+        return posix_spawn(pid, find(file).c_str(), actions, attributes, arguments, environment);
     return spawn_program(environment, actions, [&](char* const* with) {
         return real::posix_spawnp(pid, file, actions, attributes, arguments, with);
     });
+}
+
+CRYPTMPI_CALL int system(const char* command) {
+    if (command != nullptr && !may_start("/bin/sh")) return -1;
+    return with_whole_environment([&] { return real::system(command); });
+}
+
+CRYPTMPI_CALL FILE* popen(const char* command, const char* how) {
+    if (!may_start("/bin/sh")) return nullptr;
+    return with_whole_environment([&] { return real::popen(command, how); });
+}
+
+/// For our own command only: execvpe of a program that is to run without us. Nothing of this is inherited.
+CRYPTMPI_CALL int cryptmpi_exec_outside(const char* file, char* const* arguments, char* const* environment) {
+    outside = true;
+    const int status = execvpe(file, arguments, environment);
+    outside = false;
+    return status;
 }
 
 CRYPTMPI_CALL void _exit(int status) {

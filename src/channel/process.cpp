@@ -108,6 +108,7 @@ Process::Process() : pid_(getpid()) {
     settings_ = std::move(*loaded);
     roads_open_ = settings_.roads_open() && !config::is_of_launcher(environment);
     policy_ = std::make_unique<Policy>(settings_, environment);
+    covering_ = std::make_unique<Covering>(settings_, environment);
     part_.job_id = settings_.job_id;
     part_.layer = settings_.layer == config::Layer::mpi ? "mpi" : "channel";
     part_.library = "channel";

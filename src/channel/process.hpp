@@ -14,6 +14,7 @@
 #include "base/result.hpp"
 #include "channel/arena.hpp"
 #include "channel/courier.hpp"
+#include "channel/covering.hpp"
 #include "channel/policy.hpp"
 #include "channel/table.hpp"
 #include "config/settings.hpp"
@@ -38,6 +39,7 @@ public:
     bool confined() const { return enabled() && !roads_open_ && settings_.plaintext_peers.empty(); }
     const config::Settings& settings() const { return settings_; }
     const Policy& policy() const { return *policy_; }
+    const Covering& covering() const { return *covering_; }
     Table& table() { return table_; }
     Arena& arena() { return arena_; }
     Courier& courier() { return courier_; }
@@ -121,6 +123,7 @@ private:
 
     config::Settings settings_;
     std::unique_ptr<Policy> policy_;
+    std::unique_ptr<Covering> covering_;
     Table table_;
     Arena arena_{table_};
     Courier courier_;

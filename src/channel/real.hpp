@@ -97,6 +97,9 @@ CRYPTMPI_REAL(pwritev2, ssize_t, int, const iovec*, int, off_t, int);
 CRYPTMPI_REAL(execve, int, const char*, char* const*, char* const*);
 CRYPTMPI_REAL(execvpe, int, const char*, char* const*, char* const*);
 CRYPTMPI_REAL(fexecve, int, int, char* const*, char* const*);
+CRYPTMPI_REAL(execveat, int, int, const char*, char* const*, char* const*, int);
+CRYPTMPI_REAL(system, int, const char*);
+CRYPTMPI_REAL(popen, FILE*, const char*, const char*);
 CRYPTMPI_REAL(posix_spawn, int, pid_t*, const char*, const posix_spawn_file_actions_t*, const posix_spawnattr_t*,
               char* const*, char* const*);
 CRYPTMPI_REAL(posix_spawnp, int, pid_t*, const char*, const posix_spawn_file_actions_t*, const posix_spawnattr_t*,

@@ -56,7 +56,7 @@ int agent(const Words& arguments) {
     } else {
         set_variable("LD_PRELOAD", preload);
     }
-    return replace_by(line.front(), line);
+    return replace_by_outside(line.front(), line);
 }
 
 }  // namespace cryptmpi::command

@@ -107,27 +107,6 @@ void read_dynamic(const Mapping& mapping, const Segments& segments, ElfFile& elf
     }
 }
 
-bool has_go_note(const Mapping& mapping, const Elf64_Phdr& notes) {
-    for (std::uint64_t offset = 0; offset < notes.p_filesz;) {
-        const auto note = mapping.read<Elf64_Nhdr>(notes.p_offset + offset);
-        if (!note) return false;
-        if (mapping.text(notes.p_offset + offset + sizeof(Elf64_Nhdr)) == "Go") return true;
-        const auto padded = [](std::uint64_t size) { return (size + 3) & ~std::uint64_t{3}; };
-        offset += sizeof(Elf64_Nhdr) + padded(note->n_namesz) + padded(note->n_descsz);
-    }
-    return false;
-}
-
-bool has_go_section(const Mapping& mapping, const Elf64_Ehdr& header) {
-    const auto names = mapping.read<Elf64_Shdr>(header.e_shoff + std::uint64_t{header.e_shstrndx} * sizeof(Elf64_Shdr));
-    if (header.e_shoff == 0 || !names) return false;
-    for (std::uint64_t i = 0; i < header.e_shnum; ++i) {
-        const auto section = mapping.read<Elf64_Shdr>(header.e_shoff + i * sizeof(Elf64_Shdr));
-        if (section && mapping.text(names->sh_offset + section->sh_name) == ".go.buildinfo") return true;
-    }
-    return false;
-}
-
 std::vector<std::string> split(std::string_view text, char separator) {
     std::vector<std::string> parts;
     while (!text.empty()) {
@@ -230,11 +209,8 @@ Result<ElfFile> read_elf(const fs::path& file) {
         if (!segment) return fail(ENOEXEC, file.string() + " is an ELF file that was cut off");
         if (segment->p_type == PT_LOAD) segments.loads.push_back(*segment);
         if (segment->p_type == PT_DYNAMIC) segments.dynamic = *segment;
-        if (segment->p_type == PT_INTERP) elf.interpreter = mapping->text(segment->p_offset);
-        if (segment->p_type == PT_NOTE) elf.made_by_go = elf.made_by_go || has_go_note(*mapping, *segment);
     }
     read_dynamic(*mapping, segments, elf);
-    elf.made_by_go = elf.made_by_go || has_go_section(*mapping, *header);
     return elf;
 }
 

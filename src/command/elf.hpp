@@ -15,10 +15,8 @@ namespace cryptmpi::command {
 struct ElfFile {
     std::uint16_t machine = 0;  // EM_X86_64, ...
     bool is_64_bit = true;
-    std::string interpreter;          // PT_INTERP; empty: statically linked (or a shared object)
     std::vector<std::string> needed;  // DT_NEEDED
     std::string rpath, runpath;       // colon-separated, as written
-    bool made_by_go = false;
 };
 
 /// Only the header is read of files for another word size or byte order. Errors: unreadable, not ELF (ENOEXEC), cut

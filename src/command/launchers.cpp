@@ -109,14 +109,26 @@ void hydra(Line& line, const Launcher& launcher, const Launch& launch) {
     }
 }
 
+void open_mpi_variables(Line& line, const Launch& launch) {
+    for (const auto& [variable, value] : launch.variables) {
+        add(line, {"-x", value ? variable + "=" + *value : variable});
+    }
+}
+
 void open_mpi(Line& line, const Launcher& launcher, const Launch& launch) {
     if (!launch.agent.empty() && launcher.prrte) add(line, {"--prtemca", "plm_ssh_agent", launch.agent});
     if (!launch.agent.empty() && !launcher.prrte) add(line, {"--mca", "plm_rsh_agent", launch.agent});
     if (!launch.hosts.empty()) add(line, {"--host", joined_hosts(launch.hosts)});
     if (launch.per_node > 0) add(line, {"--map-by", "ppr:" + std::to_string(launch.per_node) + ":node"});
-    for (const auto& [variable, value] : launch.variables) {
-        add(line, {"-x", value ? variable + "=" + *value : variable});
-    }
+    open_mpi_variables(line, launch);
+}
+
+/// Each context has variables of its own under Open MPI; Hydra's are for all.
+void add_context(Line& line, const Launcher& launcher, const Launch& launch, const Context& context) {
+    add(line, {":", "-n", std::to_string(context.ranks)});
+    if (launcher.mpi == Mpi::open_mpi) open_mpi_variables(line, launch);
+    line.insert(line.end(), context.options.begin(), context.options.end());
+    line.insert(line.end(), context.program.begin(), context.program.end());
 }
 
 }  // namespace
@@ -228,6 +240,7 @@ std::vector<std::string> command_line(const Launcher& launcher, const Launch& la
     }
     line.insert(line.end(), launch.extra.begin(), launch.extra.end());
     line.insert(line.end(), launch.command.begin(), launch.command.end());
+    for (const auto& context : launch.more) add_context(line, launcher, launch, context);
     return line;
 }
 

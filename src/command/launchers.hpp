@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "command/contexts.hpp"
 #include "config/settings.hpp"
 
 namespace cryptmpi::command {
@@ -63,6 +64,7 @@ struct Launch {
     std::vector<std::pair<std::string, std::optional<std::string>>> variables;  // for the ranks; no value: ours
     std::vector<std::string> extra;
     std::vector<std::string> command;  // what each rank runs
+    std::vector<Context> more;         // other programs, with their own ranks
 };
 
 /// The launcher's command line.

@@ -1,5 +1,6 @@
 #include "command/process.hpp"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/stat.h>
@@ -17,6 +18,22 @@
 namespace cryptmpi::command {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+/// The channel layer lets its own command start programs that it does not cover.
+void execute_outside(const char* program, char* const* arguments) {
+    using Start = int (*)(const char*, char* const*, char* const*);
+    const auto start = reinterpret_cast<Start>(dlsym(RTLD_DEFAULT, "cryptmpi_exec_outside"));
+    (void)(start != nullptr ? start(program, arguments, environ) : execvp(program, arguments));
+}
+
+int not_run(const std::string& program) {
+    const int code = errno;
+    return complain("cannot run " + program + ": " + std::strerror(code), code == ENOENT ? kNotFound : kNotExecutable);
+}
+
+}  // namespace
 
 int complain(const std::string& line, int status) {
     std::fprintf(stderr, "cryptmpi: %s\n", line.c_str());
@@ -43,7 +60,7 @@ std::optional<std::string> output_of(const std::vector<std::string>& command) {
         dup2(pipe_ends[1], STDOUT_FILENO);
         dup2(pipe_ends[1], STDERR_FILENO);
         unsetenv("LD_PRELOAD");
-        execvp(arguments[0], arguments.data());
+        execute_outside(arguments[0], arguments.data());
         _exit(kNotFound);
     }
     close(pipe_ends[1]);
@@ -73,20 +90,9 @@ std::optional<std::string> output_of(const std::vector<std::string>& command) {
 }
 
 std::optional<fs::path> find_in_path(const std::string& name, const config::Environment& environment) {
-    const auto runnable = [](const fs::path& file) {
-        struct stat status {};
-        return stat(file.c_str(), &status) == 0 && S_ISREG(status.st_mode) && access(file.c_str(), X_OK) == 0;
-    };
-    if (name.empty()) return std::nullopt;
-    if (name.find('/') != std::string::npos) return runnable(name) ? std::optional<fs::path>(name) : std::nullopt;
-    const std::string path = environment("PATH").value_or("/usr/local/bin:/usr/bin:/bin");
-    for (std::size_t start = 0; start <= path.size();) {
-        const auto end = std::min(path.find(':', start), path.size());
-        const fs::path folder = end == start ? "." : path.substr(start, end - start);
-        if (runnable(folder / name)) return folder / name;
-        start = end + 1;
-    }
-    return std::nullopt;
+    const auto path = environment("PATH");
+    const std::string file = programs::find_in_path(name, path ? path->c_str() : nullptr);
+    return file.empty() ? std::nullopt : std::optional<fs::path>(file);
 }
 
 std::string shell_word(std::string_view word) {
@@ -110,8 +116,12 @@ fs::path own_file() {
 
 int replace_by(const std::string& program, const std::vector<std::string>& arguments) {
     execvp(program.c_str(), pointers(arguments).data());
-    const int code = errno;
-    return complain("cannot run " + program + ": " + std::strerror(code), code == ENOENT ? kNotFound : kNotExecutable);
+    return not_run(program);
+}
+
+int replace_by_outside(const std::string& program, const std::vector<std::string>& arguments) {
+    execute_outside(program.c_str(), pointers(arguments).data());
+    return not_run(program);
 }
 
 }  // namespace cryptmpi::command

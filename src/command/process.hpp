@@ -8,14 +8,15 @@
 #include <vector>
 
 #include "config/settings.hpp"
+#include "programs/coverable.hpp"
 
 namespace cryptmpi::command {
 
 /// Exit statuses of exec and run, as env(1), timeout(1) and the shells have them, which leave this one free:
 inline constexpr int kNotSealed = 123;  // run, report --check: the job ended well, but its report's verdict is not good
-inline constexpr int kRefused = 125;    // our own refusal: settings, key, a program that cannot be covered, usage
-inline constexpr int kNotExecutable = 126;  // the program is there but cannot be run
-inline constexpr int kNotFound = 127;
+using programs::kNotExecutable;
+using programs::kNotFound;
+using programs::kRefused;
 
 /// Prints "cryptmpi: LINE" to stderr and returns `status`.
 int complain(const std::string& line, int status);
@@ -35,6 +36,8 @@ std::filesystem::path own_file();
 
 /// Replaces this process. Returns only on failure: kNotFound or kNotExecutable, after a line on stderr.
 int replace_by(const std::string& program, const std::vector<std::string>& arguments);
+/// The same by a program that is to run without our library, also where this process is under it: nobody else may.
+int replace_by_outside(const std::string& program, const std::vector<std::string>& arguments);
 
 /// arguments as execv wants them; valid as long as `arguments` is.
 std::vector<char*> pointers(const std::vector<std::string>& arguments);

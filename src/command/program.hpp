@@ -5,13 +5,11 @@
 #include <string>
 
 #include "config/settings.hpp"
+#include "programs/coverable.hpp"
 
 namespace cryptmpi::command {
 
-struct Refusal {
-    std::string line;
-    int status;
-};
+using programs::Refusal;
 
 /// The program's file, as execvp would find it, when the loader will load our library into it. Scripts are judged by
 /// their interpreter. Refused: missing, not executable, statically linked, set-user-ID, another machine's, Go, musl.

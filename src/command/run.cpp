@@ -163,6 +163,23 @@ LayerEvidence evidence_of(const Launch& launch, const Launcher& launcher, const 
     return evidence;
 }
 
+int ranks_of(const std::vector<Context>& contexts) {
+    int ranks = 0;
+    for (const auto& context : contexts) ranks += context.ranks;
+    return ranks;
+}
+
+/// Programs that only the launcher would learn of would not be started by us.
+Result<void> check_launcher_arguments(const Words& arguments) {
+    for (const char* const hidden : {":", "-app", "--app", "-configfile", "--configfile"}) {
+        if (std::find(arguments.begin(), arguments.end(), hidden) == arguments.end()) continue;
+        return fail(EINVAL, std::string("run: --launcher-args: \"") + hidden +
+                                "\" starts programs that cryptmpi would not see; write them behind the first one: "
+                                "cryptmpi run -n 1 ./a : -n 2 ./b");
+    }
+    return {};
+}
+
 /// Merges the parts and says what came out, if that is not good or somebody wants to know. Returns the exit status.
 int conclude(const config::Settings& settings, const fs::path& report_file, const report::Started& started,
              bool wanted) {
@@ -206,7 +223,13 @@ int run(const Options& options, const Words& program) {
     }
 
     Launch launch;
-    auto hosts = parse_hosts(options.hosts, options.ranks, options.per_node);
+    auto contexts = contexts_of(program);
+    if (!contexts) return refuse(contexts.error().line);
+    launch.command = contexts->front().program;
+    launch.more.assign(contexts->begin() + 1, contexts->end());
+    const int others = ranks_of(launch.more);
+    if (others != 0 && options.ranks == 0) return refuse("run: how many ranks of " + program.front() + "? Give -n N");
+    auto hosts = parse_hosts(options.hosts, options.ranks + others, options.per_node);
     if (!hosts) return refuse(hosts.error().line);
     launch.hosts = std::move(*hosts);
     launch.ranks = options.ranks;
@@ -215,11 +238,14 @@ int run(const Options& options, const Words& program) {
     }
     if (launch.ranks == 0) return refuse("run: how many ranks? Give -n N, or --hosts with slots");
     launch.per_node = options.per_node;
-    launch.command = program;
 
     auto file = coverable(program.front(), environment);
     if (!file && (settings->enabled || file.error().status == kNotFound))
         return complain(file.error().line, file.error().status);
+    for (const auto& context : launch.more) {
+        const auto other = coverable(context.program.front(), environment);
+        if (!other && settings->enabled) return complain(other.error().line, other.error().status);
+    }
     const fs::path executable = file ? *file : fs::path(program.front());
     auto launcher = choose_launcher(options, program.front(), executable, environment);
     if (!launcher) return refuse(launcher.error().line);
@@ -233,6 +259,7 @@ int run(const Options& options, const Words& program) {
                                                                       : std::optional(variable.substr(equals + 1)));
     }
     launch.extra = CLI::detail::split_up(options.launcher_arguments);
+    if (auto checked = check_launcher_arguments(launch.extra); !checked) return refuse(checked.error().line);
 
     if (!settings->enabled) {
         if (!options.rsh.empty()) launch.agent = options.rsh;
@@ -279,7 +306,9 @@ int run(const Options& options, const Words& program) {
         if (variable.starts_with("CRYPTMPI_") && !one_process_only)
             launch.variables.emplace_back(variable, std::nullopt);
     }
-    launch.command.insert(launch.command.begin(), {own_file().string(), "exec", "--"});
+    const Words start = {own_file().string(), "exec", "--"};
+    launch.command.insert(launch.command.begin(), start.begin(), start.end());
+    for (auto& context : launch.more) context.program.insert(context.program.begin(), start.begin(), start.end());
 
     const Words line = command_line(*launcher, launch);
     if (options.verbose) {
@@ -290,7 +319,7 @@ int run(const Options& options, const Words& program) {
                  0);
     }
     const int status = supervise(line);
-    return conclude(*settings, report_file, {job, launch.ranks, status}, report_asked || options.verbose);
+    return conclude(*settings, report_file, {job, launch.ranks + others, status}, report_asked || options.verbose);
 }
 
 }  // namespace
@@ -304,6 +333,7 @@ void add_run(CLI::App& app, const Words& program, int& status) {
         "  cryptmpi run -n 4 --hosts a,b ./program input.txt\n"
         "  cryptmpi run --hosts a:2,b:2 --report job.json ./program\n"
         "  cryptmpi run -n 4 --mpi $(which mpiexec) python3 script.py\n"
+        "  cryptmpi run -n 1 ./a : -n 3 ./b\n"
         "Exit status: the launcher's if it is not 0; 123 the job ended well, but its report says neither SEALED nor "
         "NOTHING TO SEAL, nor names only exceptions that your settings allow; 125 refused (settings, key, a program "
         "that cannot be covered), 126 not runnable, 127 not found.");

@@ -15,7 +15,7 @@ import pytest
 BUILD = Path(os.environ.get("CRYPTMPI_BUILD", Path(__file__).parents[2] / "build" / "release")).resolve()
 COMMAND = BUILD / "bin" / "cryptmpi"
 LIBRARY = BUILD / "lib" / "cryptmpi" / "libcryptmpi-channel.so"
-REFUSED, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
+NOT_SEALED, REFUSED, NOT_EXECUTABLE, NOT_FOUND = 123, 125, 126, 127
 
 pytestmark = pytest.mark.skipif(not COMMAND.exists(), reason=f"{COMMAND} is not built")
 
@@ -306,7 +306,9 @@ def test_run_passes_all_through(home, launcher):
     run = ["run", "-n", "3", "--hosts", "a,b", "--env", "X=y z", "--launcher-args", "-l 'v w'", "--mpi", launcher]
     done = cryptmpi(home, *run, "sh", "-c", 'cat; echo "$1"; exit 5', "-", "a b", COMMAND=COMMAND)
     assert done.returncode == 5, done
-    assert done.stdout.endswith("a b\n") and done.stderr == ""
+    assert done.stdout.endswith("a b\n")
+    (verdict,) = done.stderr.splitlines()
+    assert verdict.startswith("cryptmpi: INCOMPLETE: 0 of 3 ranks") and "ended with status 5" in verdict
     line = (home / "line").read_text().splitlines()
     assert line[:2] == ["-n", "3"]
     assert line[line.index("-hosts") + 1] == "a:2,b:2"
@@ -342,7 +344,7 @@ def test_run_chooses_the_layer_for_all(home, launcher, options, variables, layer
     """Also for the ranks: exec, which could choose otherwise on its node, keeps to it and to the reason."""
     program = ["printenv", "CRYPTMPI_LAYER", "CRYPTMPI_NETWORK", REASON, "LD_PRELOAD"]
     done = cryptmpi(home, "run", "-n", "1", "--verbose", "--mpi", launcher, *options, *program, COMMAND=COMMAND, **variables)
-    assert done.returncode == 0, done
+    assert done.returncode == NOT_SEALED, done  # printenv is no MPI program
     chosen, carrier, why, preload = done.stdout.splitlines()
     assert chosen == layer and carrier == network and why.startswith(f"{layer}: ") and reason in why
     assert preload == preloads(layer)
@@ -507,8 +509,28 @@ def test_report(home):
     assert_refused(cryptmpi(home, "report", home / "none.json"), "none.json", status=1)
     (home / "bad.json").write_text("{")
     assert_refused(cryptmpi(home, "report", home / "bad.json"), "bad.json", status=1)
-    part = {"job_id": "j", "layer": "channel", "node": "n1", "pid": 1, "rank": 0, "ranks": 2, "sealed_connections": 1}
+    part = {"job_id": "j", "layer": "channel", "node": "n1", "pid": 1, "rank": 0, "ranks": 2, "sealed_connections": 1, "mpi_initialized": True,
+            "ended": True}
     (home / "job.json.parts").mkdir()
     (home / "job.json.parts" / "n1.1.json").write_text(json.dumps(part))
-    assert cryptmpi(home, "report", home / "job.json", check=True).stdout.startswith("INCOMPLETE: 1 of 2 ranks")
+    assert cryptmpi(home, "report", home / "job.json", check=True).stdout.startswith("FAILED")  # it is not signed
+    done = cryptmpi(home, "report", "--check", home / "job.json")
+    assert done.returncode == NOT_SEALED and "not signed with this job key" in done.stdout
+    key_file(home).unlink()
+    assert cryptmpi(home, "report", home / "job.json", check=True).stdout.startswith("NOT VERIFIED, for want of the job key: INCOMPLETE: 1 of 2")
     assert json.loads(cryptmpi(home, "report", "--json", home / "job.json", check=True).stdout)["ranks_reported"] == 1
+    assert cryptmpi(home, "report", "--check", home / "job.json").returncode == NOT_SEALED
+
+
+def test_run_of_several_programs(home, launcher):
+    for words, pieces in ((["true", ":", "-n", "1", "--map-by", "x", "true"], ["--map-by", "--launcher-args"]),
+                          (["true", ":", "true"], ["how many ranks of true"]),
+                          (["true", ":", "-n", "1"], ["no program"])):
+        assert_refused(cryptmpi(home, "run", "-n", "1", "--mpi", launcher, *words, COMMAND=COMMAND), *pieces)
+    assert_refused(cryptmpi(home, "run", "-n", "1", "--mpi", launcher, "--launcher-args", ": -n 1 true", "true"), "--launcher-args")
+    static = compiled(home, "int main(void) { return 0; }", "-static")
+    assert_refused(cryptmpi(home, "run", "-n", "1", "--mpi", launcher, "true", ":", "-n", "1", static), "statically linked")
+    cryptmpi(home, "run", "-n", "1", "--hosts", "a,b", "--mpi", launcher, "sh", "-c", "exit 5", ":", "-n", "3", "-env", "X", "y", "true", "z", COMMAND=COMMAND)
+    line = (home / "line").read_text().splitlines()
+    assert line[line.index("-hosts") + 1] == "a:2,b:2"
+    assert line[line.index(":"):] == [":", "-n", "3", "-env", "X", "y", str(COMMAND), "exec", "--", "true", "z"]

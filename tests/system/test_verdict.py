@@ -1,5 +1,6 @@
 """The verdict of a job: SEALED only if every rank initialised MPI under us and nothing left in clear; what ran without us fails the job."""
 
+import contextlib
 import json
 import secrets
 import shutil
@@ -82,19 +83,17 @@ def test_a_sealed_job_ends_well(mpi, layer, nodes, tmp_path):
 
 @MPIS
 @LAYERS
-def test_a_wrapper_that_takes_our_library_away(mpi, layer, nodes, tmp_path):
+def test_a_job_without_mpi(mpi, layer, nodes, tmp_path):
     """Its part, and those of the tools that it starts, are no rank's."""
     job = Job(mpi, nodes, tmp_path, layer)
-    # Not by exec, which puts the library back: by the shell's own words no rank would be left.
-    wrapper = job.script('hostname >/dev/null\nexec "$@"')
-    done = job.run([wrapper, "true"])
+    done = job.run([job.script('hostname >/dev/null\nexec "$@"'), "true"])
     assert done.returncode == NOT_SEALED and job.verdict.startswith("INCOMPLETE: 0 of 2 ranks"), done.output
     assert job.report("--check").returncode == NOT_SEALED
 
 
 @MPIS
 def test_a_job_that_is_killed_in_the_middle(mpi, job):
-    done = job.run([job.script('[ "${PMIX_RANK:-$PMI_RANK}" = 1 ] && { sleep 0.1; kill -9 $$; }\nexec "$@"'), *job.program])
+    done = job.run([job.script('hostname >/dev/null; [ "${PMIX_RANK:-$PMI_RANK}" = 1 ] && { sleep 0.1; kill -9 $$; }\nexec "$@"'), *job.program])
     assert done.returncode not in (0, NOT_SEALED), done.output
     assert job.verdict.startswith("INCOMPLETE:") and f"ended with status {done.returncode}" in job.verdict, done.output
     assert "share" not in job.verdict
@@ -145,9 +144,175 @@ def test_a_report_that_cannot_be_written(mpi, job):
     assert not (job.folder / "started").exists()
 
 
+# What is started by processes of the job
+
+
+STRIPPED = {
+    "unset": 'unset LD_PRELOAD CRYPTMPI_LAYER\nexec "$@"',
+    "another library": 'export LD_PRELOAD=libm.so.6\nexec "$@"',
+    "env -u": 'exec env -u LD_PRELOAD "$@"',
+    "disabled": 'CRYPTMPI_ENABLED=no exec "$@"',
+}
+
+
+@MPIS
+@pytest.mark.parametrize("how", STRIPPED)
+def test_what_a_wrapper_strips_is_put_back(mpi, job, how):
+    done = job.run([job.script(STRIPPED[how]), *job.program])
+    assert job.seen == 0, done.output
+    assert done.returncode == 0 and job.verdict.startswith("SEALED:"), done.output
+
+
+@MPIS
+@pytest.mark.parametrize("how", STRIPPED)
+def test_under_the_mpi_layer_a_stripped_rank_fails_the_job(mpi, nodes, tmp_path, how):
+    """Where nothing of ours is in the wrapper that could put the library back."""
+    job = Job(mpi, nodes, tmp_path, "mpi")
+    done = job.run([job.script(STRIPPED[how]), *job.program])
+    sealed = job.seen == 0 and job.verdict.startswith("SEALED")
+    assert sealed or (done.returncode == NOT_SEALED and job.verdict.startswith("INCOMPLETE")), done.output
+
+
+SENDS = """
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <unistd.h>
+int main(int count, char** words) {
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(7777)};
+    char canary[32];
+    FILE* file = fopen(words[1], "rb");
+    if (count < 3 || file == NULL || fread(canary, 1, sizeof canary, file) != sizeof canary) return 2;
+    inet_pton(AF_INET, words[2], &to.sin_addr);
+    int socket_ = socket(AF_INET, SOCK_STREAM, 0);
+    if (connect(socket_, (struct sockaddr*)&to, sizeof to) != 0) return 3;
+    return write(socket_, canary, sizeof canary) == sizeof canary ? 0 : 4;
+}
+"""
+LISTENS = "import socket\nl = socket.create_server(('', 7777))\nprint('up', flush=True)\nwhile c := l.accept()[0]:\n    while c.recv(100): pass\n"
+
+
+@contextlib.contextmanager
+def listener(nodes):
+    """A stranger on the other node."""
+    process = nodes.start([sys.executable, "-c", LISTENS], node=1, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline() == "up\n"
+        yield
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.fixture
+def sender(nodes, tmp_path):
+    """Makes programs that connect to a stranger on the other node, and says whether the canary got there in clear."""
+    canary = secrets.token_bytes(32)
+    (tmp_path / "canary.bin").write_bytes(canary)
+    (tmp_path / "sends.c").write_text(SENDS)
+    command = {}
+    for name, options in (("static", ["-static"]), ("dynamic", [])):
+        subprocess.run(["cc", "-o", tmp_path / name, tmp_path / "sends.c", *options], check=True)
+        command[name] = [str(tmp_path / name), str(tmp_path / "canary.bin"), nodes.nodes[1].address]
+    sealing = Sealing(tmp_path / "config", nodes, COMMAND, {"layer": "channel", "handshake_timeout_s": 2})
+
+    def run(words, env=None, start=(COMMAND, "exec")):
+        with listener(nodes), nodes.capture(tmp_path / "wire.pcap"):
+            done = nodes.run([*start, *words], env={**sealing.env(), **(env or {})}, timeout=60, cwd=tmp_path)
+        return done, count(tmp_path / "wire.pcap", [canary])[0][canary]
+
+    run.command = command
+    return run
+
+
+def test_the_sender_is_heard(sender):
+    """Else the tests below could not fail."""
+    for program in ("static", "dynamic"):
+        done, seen = sender(sender.command[program], start=())
+        assert done.ok and seen == 1, done.output
+
+
+def by_shell(command, options=""):
+    return ["sh", "-c", f"{options}{' '.join(command)}; exit $?"]
+
+
+@pytest.mark.parametrize("how", ["sh", "env -i", "python", "python spawn", "system", "popen", "script", "fexecve", "execveat"])
+def test_a_static_child_is_not_started(sender, tmp_path, how):
+    command = sender.command["static"]
+    (tmp_path / "script").write_text(f"#!{command[0]}\n")
+    (tmp_path / "script").chmod(0o755)
+    python = {"python": f"import subprocess; subprocess.run({command})", "python spawn": f"import os; os.posix_spawn({command[0]!r}, {command}, os.environ)",
+              "fexecve": f"import os; os.execve(os.open({command[0]!r}, os.O_RDONLY), {command}, os.environ)",
+              "execveat": f"import ctypes, os; C = ctypes.CDLL(None); w = (ctypes.c_char_p * 4)(*[x.encode() for x in {command}], None); "
+                          f"C.execveat(-100, w[0], w, (ctypes.c_char_p * 1)(None), 0)"}
+    words = {"sh": by_shell(command), "env -i": ["env", "-i", *command], "script": ["sh", "-c", f"exec ./script {' '.join(command[1:])}"],
+             "system": [sys.executable, "-c", f"import os; os.system({' '.join(command)!r})"],
+             "popen": [sys.executable, "-c", f"import ctypes; C = ctypes.CDLL(None); C.popen.restype = ctypes.c_void_p; "
+                                             f"C.pclose(ctypes.c_void_p(C.popen({' '.join(command)!r}.encode(), b'r')))"]}
+    done, seen = sender(words[how] if how in words else [sys.executable, "-c", python[how]])
+    assert seen == 0, done.output
+    lines = [line for line in done.output.splitlines() if line.startswith("cryptmpi") and "statically linked" in line]
+    assert len(lines) == 1 and "allow_programs" in lines[0], done.output
+
+
+@pytest.mark.parametrize("how", ["env -i", "env -u", "unset", "another library", "python", "system", "popen"])
+def test_a_dynamic_child_is_covered(sender, how):
+    """What is stripped from the environment is put back: the stranger hears no byte of it."""
+    command = sender.command["dynamic"]
+    strip = "import os; os.unsetenv('LD_PRELOAD'); "
+    words = {"env -i": ["env", "-i", *command], "env -u": ["env", "-u", "LD_PRELOAD", *command], "unset": by_shell(command, "unset LD_PRELOAD; "),
+             "another library": by_shell(command, "LD_PRELOAD=libm.so.6 "),
+             "python": [sys.executable, "-c", f"import subprocess; subprocess.run({command}, env={{}})"],
+             "system": [sys.executable, "-c", f"{strip}os.system({' '.join(command)!r})"],
+             "popen": [sys.executable, "-c", f"{strip}import ctypes; C = ctypes.CDLL(None); C.popen.restype = ctypes.c_void_p; "
+                                             f"C.pclose(ctypes.c_void_p(C.popen({' '.join(command)!r}.encode(), b'r')))"]}
+    done, seen = sender(words[how])
+    assert seen == 0, done.output
+    assert "connection to 10.77.0.2:7777 refused" in done.output, done.output
+
+
+def test_a_program_that_a_setting_allows(sender, tmp_path):
+    static = sender.command["static"]
+    allowed = {"CRYPTMPI_ALLOW_PROGRAMS": static[0], "CRYPTMPI_REPORT_FILE": str(tmp_path / "report.json")}
+    done, seen = sender(by_shell(static), env=allowed)
+    assert done.ok and seen == 1, done.output
+    parts = [json.loads(part.read_text()) for part in (tmp_path / "report.json.parts").glob("*.json")]
+    reasons = [entry["reason"] for part in parts for entry in part["not_sealed"]]
+    assert reasons == [f"allow_programs: {static[0]} ran without CryptMPI"], parts
+
+
+@needs("bwrap")
+def test_another_root_without_our_library(sender, tmp_path):
+    """The loader would only say that it cannot preload us, and go on."""
+    root = ["bwrap", "--unshare-user", "--ro-bind", "/usr", "/usr", "--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64",
+            "--symlink", "usr/bin", "/bin", "--proc", "/proc", "--dev", "/dev", "--bind", str(tmp_path), str(tmp_path)]
+    done, seen = sender([*root, *sender.command["dynamic"]])
+    assert seen == 0 and not done.ok and "is not to be seen from where it would run" in done.output, done.output
+    done, seen = sender([*root, "--ro-bind", str(LIBRARIES), str(LIBRARIES), *sender.command["dynamic"]])
+    assert seen == 0 and "is not to be seen" not in done.output, done.output
+
+
+def test_a_process_that_is_killed_has_told_of_its_exceptions(nodes, tmp_path):
+    address = nodes.nodes[1].address
+    script = f"import os, socket; s = socket.create_connection(({address!r}, 7777)); s.sendall(b'x'); os.kill(os.getpid(), 9)"
+    sealing = Sealing(tmp_path / "config", nodes, COMMAND, {"layer": "channel", "plaintext_peers": address, "report_file": tmp_path / "report.json"})
+    with listener(nodes):
+        assert nodes.run([COMMAND, "exec", sys.executable, "-c", script], env=sealing.env(), timeout=60).returncode != 0
+    (part,) = (tmp_path / "report.json.parts").glob("*.json")
+    facts = json.loads(part.read_text())
+    assert not facts["ended"] and [entry["reason"] for entry in facts["not_sealed"]] == [f"plaintext_peers allows {address}"]
+
+
+# Several programs in one job
+
+
 @MPIS
 @LAYERS
-def test_a_disabled_rank_does_not_count(mpi, layer, nodes, tmp_path):
+def test_every_program_of_a_job_is_sealed(mpi, layer, nodes, tmp_path):
     job = Job(mpi, nodes, tmp_path, layer)
-    done = job.run([job.script('CRYPTMPI_ENABLED=no exec "$@"'), *job.program])
-    assert done.returncode not in (0,) and not job.verdict.startswith("SEALED"), done.output
+    other = shutil.copy(job.program[0], tmp_path / "other")
+    done = job.run([*job.program, ":", "-n", "1", str(other), job.program[1]], ranks=1)
+    assert done.returncode == 0 and job.seen == 0 and job.verdict.startswith("SEALED"), done.output
+    facts = json.loads(job.report_file.read_text())
+    assert facts["ranks"] == facts["ranks_reported"] == 2
+    assert {part["program"] for part in facts["processes"] if part["rank"] >= 0} == {job.program[0], str(other)}

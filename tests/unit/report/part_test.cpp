@@ -12,6 +12,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// Stands in for keys::ReportKey.
+Sign signing(const std::string& key) {
+    return [key](std::string_view text) -> Result<std::string> {
+        return key + std::to_string(std::hash<std::string_view>()(text));
+    };
+}
+const Sign kSign = signing("right");
+
 class ReportTest : public testing::Test {
 protected:
     void SetUp() override {
@@ -29,6 +37,7 @@ protected:
         part.node = number < 2 ? "node1" : "node2";
         part.pid = 100 + number;
         part.role = "rank";
+        part.mpi_initialized = true;
         part.rank = number;
         part.ranks = of;
         part.suite = "AES-256-GCM";
@@ -43,16 +52,30 @@ protected:
         Part part = rank(0, -1);
         part.role = "launcher";
         part.rank = -1;
+        part.mpi_initialized = false;
         part.pid = 99;
         part.sealed_bytes_sent = part.sealed_records_sent = 0;
-        ASSERT_TRUE(write_part(file_, part));
+        ASSERT_TRUE(write_part(file_, part, kSign));
     }
     void write_ranks(int count, int of) const {
-        for (int i = 0; i < count; ++i) ASSERT_TRUE(write_part(file_, rank(i, of)));
+        for (int i = 0; i < count; ++i) ASSERT_TRUE(write_part(file_, rank(i, of), kSign));
     }
-    std::string verdict() const {
-        auto text = summarize(file_);
-        return text ? text->substr(0, text->find('\n')) : text.error().line;
+    std::string verdict(const Sign& sign = kSign) const {
+        auto reading = Reading::of(file_, sign);
+        return reading ? reading->verdict().line : reading.error().line;
+    }
+    std::string summary() const {
+        auto reading = Reading::of(file_, kSign);
+        return reading ? reading->summary() : reading.error().line;
+    }
+    Result<void> finish(int ranks = -1, int status = 0) const {
+        return finish_job(file_, {"job", ranks, status}, kSign);
+    }
+    /// What the parts and the launcher's side amount to.
+    Verdict finished(int ranks, int status = 0) const {
+        EXPECT_TRUE(finish(ranks, status));
+        auto reading = Reading::of(file_, kSign);
+        return reading ? reading->verdict() : Verdict{};
     }
     std::string content() const {
         std::ifstream stream(file_);
@@ -67,8 +90,8 @@ TEST_F(ReportTest, CompleteJobIsSealed) {
     write_launcher();
     write_ranks(4, 4);
     EXPECT_TRUE(verdict().starts_with("SEALED:")) << verdict();
-    auto finished = finish_job(file_);
-    ASSERT_TRUE(finished) << finished.error().line;
+    auto done = finish(4);
+    ASSERT_TRUE(done) << done.error().line;
     EXPECT_FALSE(fs::exists(file_.string() + ".parts"));
     EXPECT_TRUE(verdict().starts_with("SEALED:")) << verdict();
     EXPECT_NE(content().find("\"sealed_bytes_sent\": 4000"), std::string::npos) << content();
@@ -79,7 +102,7 @@ TEST_F(ReportTest, CompleteJobIsSealed) {
 TEST_F(ReportTest, LauncherThatWasNotOursIsAnException) {
     write_ranks(4, 4);
     EXPECT_TRUE(verdict().starts_with("SEALED WITH EXCEPTIONS")) << verdict();
-    EXPECT_NE(summarize(file_)->find("the launcher's own connections"), std::string::npos);
+    EXPECT_NE(summary().find("the launcher's own connections"), std::string::npos);
 }
 
 TEST_F(ReportTest, MpiLayerSaysWhatItLeavesInClear) {
@@ -88,11 +111,11 @@ TEST_F(ReportTest, MpiLayerSaysWhatItLeavesInClear) {
         auto part = rank(i, 4);
         part.layer = part.library = "mpi";
         part.clear_packets = "they may take another network";
-        ASSERT_TRUE(write_part(file_, part));
+        ASSERT_TRUE(write_part(file_, part, kSign));
     }
     EXPECT_TRUE(verdict().starts_with("SEALED WITH EXCEPTIONS")) << verdict();
-    EXPECT_NE(summarize(file_)->find("MPI's own packets"), std::string::npos);
-    EXPECT_NE(summarize(file_)->find("they may take another network"), std::string::npos);
+    EXPECT_NE(summary().find("MPI's own packets"), std::string::npos);
+    EXPECT_NE(summary().find("they may take another network"), std::string::npos);
 }
 
 TEST_F(ReportTest, MessagesAndTheSocketsThatCarryThemAreCountedApart) {
@@ -101,23 +124,23 @@ TEST_F(ReportTest, MessagesAndTheSocketsThatCarryThemAreCountedApart) {
     launcher.library = "channel";
     launcher.role = "launcher";
     launcher.rank = -1;
-    ASSERT_TRUE(write_part(file_, launcher));
+    ASSERT_TRUE(write_part(file_, launcher, kSign));
     for (int i = 0; i < 4; ++i) {
         auto part = rank(i, 4);
         part.layer = part.library = "mpi";
-        ASSERT_TRUE(write_part(file_, part));
+        ASSERT_TRUE(write_part(file_, part, kSign));
         part.library = "channel";
         part.sealed_bytes_sent = 1500;
         part.failed_opens = i == 3 ? 1 : 0;
-        if (i != 2) ASSERT_TRUE(write_part(file_, part));
+        if (i != 2) ASSERT_TRUE(write_part(file_, part, kSign));
     }
     EXPECT_TRUE(verdict().starts_with("FAILED: 1 record(s) did not open")) << verdict();
-    const auto text = *summarize(file_);
+    const auto text = summary();
     EXPECT_NE(text.find("4.00 KB (4000 bytes) in 40 records; 8 connection ends"), std::string::npos) << text;
     EXPECT_NE(text.find("5.50 KB (5500 bytes) in 40 records; 8 connection ends, the launcher's"), std::string::npos)
         << text;
     EXPECT_NE(text.find("4 of 4 ranks reported"), std::string::npos) << text;
-    ASSERT_TRUE(finish_job(file_));
+    ASSERT_TRUE(finish(4));
     const auto job = nlohmann::json::parse(content());
     EXPECT_EQ(job["layer"], "mpi");
     EXPECT_EQ(job["totals"]["sealed_bytes_sent"], 4000);
@@ -130,10 +153,10 @@ TEST_F(ReportTest, UnderTheMpiLayerSocketsAloneAreNoRank) {
         auto part = rank(i, 4);
         part.layer = "mpi";
         part.library = i == 2 ? "channel" : "mpi";
-        ASSERT_TRUE(write_part(file_, part));
+        ASSERT_TRUE(write_part(file_, part, kSign));
     }
     EXPECT_TRUE(verdict().starts_with("INCOMPLETE")) << verdict();
-    EXPECT_NE(summarize(file_)->find("3 of 4 ranks reported"), std::string::npos);
+    EXPECT_NE(summary().find("3 of 4 ranks reported"), std::string::npos);
 }
 
 TEST_F(ReportTest, SaysWhyThisLayer) {
@@ -141,12 +164,11 @@ TEST_F(ReportTest, SaysWhyThisLayer) {
     for (int i = 0; i < 4; ++i) {
         auto part = rank(i, 4);
         part.layer_reason = i < 2 ? "this node has mlx5_0" : "this node has mlx5_1";
-        ASSERT_TRUE(write_part(file_, part));
+        ASSERT_TRUE(write_part(file_, part, kSign));
     }
     EXPECT_TRUE(verdict().starts_with("SEALED:")) << verdict();
-    EXPECT_NE(summarize(file_)->find("channel (this node has mlx5_0; this node has mlx5_1)"), std::string::npos)
-        << *summarize(file_);
-    ASSERT_TRUE(finish_job(file_));
+    EXPECT_NE(summary().find("channel (this node has mlx5_0; this node has mlx5_1)"), std::string::npos) << summary();
+    ASSERT_TRUE(finish());
     EXPECT_NE(content().find("\"layer_reason\": \"this node has mlx5_0; this node has mlx5_1\""), std::string::npos);
     EXPECT_NE(content().find("\"layer_reason\": \"this node has mlx5_0\""), std::string::npos);
 }
@@ -156,14 +178,14 @@ TEST_F(ReportTest, NamesTheProfilesAndWhyOneWasNotUsed) {
     for (int i = 0; i < 4; ++i) {
         auto part = rank(i, 4);
         part.profile = {"/home/me/profile.json", "0123456789abcdef", i < 2 ? "" : "it was made for others"};
-        ASSERT_TRUE(write_part(file_, part));
+        ASSERT_TRUE(write_part(file_, part, kSign));
     }
     EXPECT_TRUE(verdict().starts_with("SEALED:")) << "it is about speed only: " << verdict();
-    EXPECT_NE(summarize(file_)->find("/home/me/profile.json (0123456789abcdef); /home/me/profile.json "
-                                     "(0123456789abcdef), not used: it was made for others\n"),
+    EXPECT_NE(summary().find("/home/me/profile.json (0123456789abcdef); /home/me/profile.json "
+                             "(0123456789abcdef), not used: it was made for others\n"),
               std::string::npos)
-        << *summarize(file_);
-    ASSERT_TRUE(finish_job(file_));
+        << summary();
+    ASSERT_TRUE(finish());
     EXPECT_NE(content().find("\"digest\": \"0123456789abcdef\""), std::string::npos) << content();
 }
 
@@ -171,9 +193,9 @@ TEST_F(ReportTest, DifferentLayersAreAFailure) {
     write_ranks(3, 4);
     auto part = rank(3, 4);
     part.layer = "mpi";
-    ASSERT_TRUE(write_part(file_, part));
+    ASSERT_TRUE(write_part(file_, part, kSign));
     EXPECT_TRUE(verdict().starts_with("FAILED")) << verdict();
-    EXPECT_NE(summarize(file_)->find("different layers (channel, mpi); give all the same --layer"), std::string::npos);
+    EXPECT_NE(summary().find("different layers (channel, mpi); give all the same --layer"), std::string::npos);
 }
 
 TEST_F(ReportTest, CountsMessagesBySize) {
@@ -181,11 +203,10 @@ TEST_F(ReportTest, CountsMessagesBySize) {
         auto part = rank(i, 2);
         for (const std::size_t size : {0, 1, 2, 3, 4, 5, 1 << 20, (1 << 20) + 1}) part.sizes_sent.count(size);
         part.sizes_received.count(PTRDIFF_MAX);
-        ASSERT_TRUE(write_part(file_, part));
+        ASSERT_TRUE(write_part(file_, part, kSign));
     }
-    EXPECT_NE(summarize(file_)->find("12 of up to 256 B, 2 of up to 1 MiB, 2 of more"), std::string::npos)
-        << *summarize(file_);
-    ASSERT_TRUE(finish_job(file_));
+    EXPECT_NE(summary().find("12 of up to 256 B, 2 of up to 1 MiB, 2 of more"), std::string::npos) << summary();
+    ASSERT_TRUE(finish());
     const auto totals = nlohmann::json::parse(content()).at("totals");
     const nlohmann::json sent = {{{"up_to", 0}, {"messages", 2}, {"bytes", 0}},
                                  {{"up_to", 1}, {"messages", 2}, {"bytes", 2}},
@@ -208,28 +229,127 @@ TEST_F(ReportTest, FailedOpenIsAFailure) {
     auto part = rank(3, 4);
     part.failed_opens = 1;
     part.errors = {"a record from 10.0.0.7 did not open"};
-    ASSERT_TRUE(write_part(file_, part));
+    ASSERT_TRUE(write_part(file_, part, kSign));
     EXPECT_TRUE(verdict().starts_with("FAILED: 1 record(s)")) << verdict();
-    EXPECT_NE(summarize(file_)->find("a record from 10.0.0.7 did not open"), std::string::npos);
+    EXPECT_NE(summary().find("a record from 10.0.0.7 did not open"), std::string::npos);
 }
 
 TEST_F(ReportTest, TrafficInClearIsAnException) {
     write_launcher();
     write_ranks(3, 4);
     auto part = rank(3, 4);
-    part.not_sealed = {{"loopback", 3, 0}};
-    ASSERT_TRUE(write_part(file_, part));
+    part.not_sealed = {{"loopback", 3, 0, false}};
+    ASSERT_TRUE(write_part(file_, part, kSign));
     EXPECT_TRUE(verdict().starts_with("SEALED:")) << verdict();
-    part.not_sealed = {{"plaintext_peers 10.0.0.7", 1, 10}};
-    ASSERT_TRUE(write_part(file_, part));
-    EXPECT_TRUE(verdict().starts_with("SEALED WITH EXCEPTIONS")) << verdict();
+    part.not_sealed = {{"plaintext_peers allows 10.0.0.7", 3, 10, true}};
+    ASSERT_TRUE(write_part(file_, part, kSign));
+    EXPECT_EQ(verdict(), "SEALED WITH EXCEPTIONS: plaintext_peers allows 10.0.0.7 (3 connection ends).");
+    EXPECT_TRUE(is_good(finished(4)));
+}
+
+TEST_F(ReportTest, WhatNoSettingAllowedIsNotGood) {
+    write_launcher();
+    write_ranks(3, 4);
+    auto part = rank(3, 4);
+    part.not_sealed = {{"plaintext_peers allows 10.0.0.7", 3, 10, true}, {"something else", 1, 0, false}};
+    ASSERT_TRUE(write_part(file_, part, kSign));
+    const auto verdict = finished(4);
+    EXPECT_EQ(verdict.outcome, Outcome::exceptions) << verdict.line;
+    EXPECT_FALSE(is_good(verdict));
+}
+
+TEST_F(ReportTest, WrappersAreNoRanks) {
+    write_launcher();
+    write_ranks(3, 4);
+    auto part = rank(3, 4);
+    part.mpi_initialized = false;
+    ASSERT_TRUE(write_part(file_, part, kSign));
+    EXPECT_TRUE(verdict().starts_with("INCOMPLETE: 3 of 4 ranks")) << verdict();
+    part.mpi_initialized = true;
+    part.ended = false;  // written early, of a process that was killed
+    ASSERT_TRUE(write_part(file_, part, kSign));
+    EXPECT_TRUE(verdict().starts_with("INCOMPLETE: 3 of 4 ranks")) << verdict();
+    part.pid = 1000;
+    part.ended = true;
+    ASSERT_TRUE(write_part(file_, part, kSign));
+    EXPECT_TRUE(verdict().starts_with("SEALED:")) << verdict();
+}
+
+TEST_F(ReportTest, TheLauncherKnowsHowManyRanksItStarted) {
+    write_launcher();
+    write_ranks(2, 2);
+    EXPECT_TRUE(verdict().starts_with("SEALED:")) << verdict();
+    const auto verdict = finished(3);
+    EXPECT_TRUE(verdict.line.starts_with("INCOMPLETE: 2 of 3 ranks")) << verdict.line;
+    EXPECT_NE(verdict.line.find("share"), std::string::npos);
+}
+
+TEST_F(ReportTest, NoPartAtAllIsIncomplete) {
+    const auto verdict = finished(2);
+    EXPECT_TRUE(verdict.line.starts_with("INCOMPLETE: 0 of 2 ranks")) << verdict.line;
+    EXPECT_FALSE(is_good(verdict));
+}
+
+TEST_F(ReportTest, AJobThatFailedSaysItsStatus) {
+    write_ranks(1, 2);
+    const auto verdict = finished(2, 137);
+    EXPECT_TRUE(verdict.line.starts_with("INCOMPLETE: 1 of 2 ranks")) << verdict.line;
+    EXPECT_NE(verdict.line.find("ended with status 137"), std::string::npos) << verdict.line;
+    EXPECT_EQ(verdict.line.find("share"), std::string::npos) << verdict.line;
+}
+
+TEST_F(ReportTest, SpawnedRanksAreCountedByThemselves) {
+    write_launcher();
+    write_ranks(1, 2);
+    auto part = rank(1, 2);
+    part.group = "2";
+    ASSERT_TRUE(write_part(file_, part, kSign));
+    EXPECT_TRUE(verdict().starts_with("INCOMPLETE: 2 of 4 ranks")) << verdict();
+}
+
+TEST_F(ReportTest, PartsOfAnotherKeyAreNotBelieved) {
+    write_launcher();
+    write_ranks(3, 4);
+    ASSERT_TRUE(write_part(file_, rank(3, 4), signing("wrong")));
+    EXPECT_TRUE(verdict().starts_with("FAILED")) << verdict();
+    EXPECT_NE(summary().find("not signed with this job key"), std::string::npos) << summary();
+    EXPECT_TRUE(verdict({}).starts_with("NOT VERIFIED")) << verdict({});
+}
+
+TEST_F(ReportTest, AnAlteredReportIsAFailure) {
+    write_launcher();
+    write_ranks(4, 4);
+    EXPECT_EQ(finished(4).outcome, Outcome::sealed);
+    const std::string before = content();
+    std::string text = before;
+    text.replace(text.find("\"node\": \"node1\""), 15, "\"node\": \"node7\"");
+    std::ofstream(file_) << text;
+    EXPECT_TRUE(verdict().starts_with("FAILED: the report is not signed")) << verdict();
+    std::ofstream(file_) << before;
+    EXPECT_TRUE(verdict().starts_with("SEALED:")) << verdict();
+    EXPECT_TRUE(verdict(signing("wrong")).starts_with("FAILED")) << verdict(signing("wrong"));
+}
+
+TEST_F(ReportTest, PartsOfAnEarlierJobAreAProblem) {
+    write_launcher();
+    write_ranks(4, 4);
+    ASSERT_TRUE(finish_job(file_, {"another", 4, 0}, kSign));
+    EXPECT_TRUE(verdict().starts_with("FAILED")) << verdict();
+}
+
+TEST_F(ReportTest, AFolderThatCannotBeWrittenIsSeenBefore) {
+    EXPECT_TRUE(prepare_parts(file_));
+    EXPECT_TRUE(fs::is_empty(file_.string() + ".parts"));
+    fs::create_directory(file_);
+    EXPECT_FALSE(prepare_parts(file_));
+    EXPECT_FALSE(prepare_parts("/proc/nowhere/job.json"));
 }
 
 TEST_F(ReportTest, TwoJobsInOneFileAreAProblem) {
     write_ranks(3, 4);
     auto part = rank(3, 4);
     part.job_id = "another";
-    ASSERT_TRUE(write_part(file_, part));
+    ASSERT_TRUE(write_part(file_, part, kSign));
     EXPECT_TRUE(verdict().starts_with("FAILED")) << verdict();
 }
 
@@ -237,17 +357,17 @@ TEST_F(ReportTest, BrokenPartIsNamed) {
     write_ranks(4, 4);
     std::ofstream(file_.string() + ".parts/node9.1.json") << "{";
     EXPECT_TRUE(verdict().starts_with("FAILED")) << verdict();
-    EXPECT_NE(summarize(file_)->find("node9.1.json"), std::string::npos);
+    EXPECT_NE(summary().find("node9.1.json"), std::string::npos);
 }
 
 TEST_F(ReportTest, ErrorsAreOneLine) {
     EXPECT_NE(verdict().find("job.json"), std::string::npos) << verdict();
-    EXPECT_FALSE(finish_job(file_));
+    EXPECT_FALSE(finish());
     std::ofstream(file_) << "[]";
     EXPECT_NE(verdict().find("is not a report"), std::string::npos) << verdict();
     std::ofstream(file_) << R"({"totals": 3, "processes": []})";
-    EXPECT_FALSE(summarize(file_));
-    const auto unwritable = write_part("/proc/nowhere/job.json", rank(0, 1));
+    EXPECT_FALSE(Reading::of(file_, kSign));
+    const auto unwritable = write_part("/proc/nowhere/job.json", rank(0, 1), kSign);
     ASSERT_FALSE(unwritable);
     EXPECT_NE(unwritable.error().line.find("/proc/nowhere"), std::string::npos);
 }
@@ -255,8 +375,8 @@ TEST_F(ReportTest, ErrorsAreOneLine) {
 TEST_F(ReportTest, NamesThatAreNotUtf8AreKept) {
     auto part = rank(0, 1);
     part.program = "./\xff";
-    ASSERT_TRUE(write_part(file_, part));
-    EXPECT_TRUE(finish_job(file_));
+    ASSERT_TRUE(write_part(file_, part, kSign));
+    EXPECT_TRUE(finish());
 }
 
 }  // namespace
