@@ -19,6 +19,7 @@ constexpr std::string_view kPreload = "LD_PRELOAD=";
 // A job that is sealed is not switched off by one of its processes for those that it starts.
 constexpr std::string_view kEnabled = "CRYPTMPI_ENABLED=";
 constexpr std::string_view kArena = "CRYPTMPI_INTERNAL_ARENA";
+constexpr std::string_view kRole = "CRYPTMPI_INTERNAL_ROLE";  // cryptmpi exec takes a launcher's from its ranks
 
 std::string own_file() {
     Dl_info here{};
@@ -90,7 +91,7 @@ Covering::Covering(const config::Settings& settings, const config::Environment& 
         if (name.starts_with("libcryptmpi-") && entry != libraries_.front()) libraries_.emplace_back(entry);
     }
     for (const auto& [name, value] : environment.variables()) {
-        if (name.starts_with("CRYPTMPI_") && name != kArena) variables_.push_back(name + "=" + value);
+        if (name.starts_with("CRYPTMPI_") && name != kArena && name != kRole) variables_.push_back(name + "=" + value);
     }
     if (!environment("CRYPTMPI_KEY_FILE")) places_.push_back("CRYPTMPI_KEY_FILE=" + settings.key_file.string());
     const auto file = config::config_folder(environment) / "config.toml";

@@ -300,9 +300,7 @@ Json merged(std::vector<Json> parts, std::vector<std::string> problems, const St
     }
     const RankCount count = count_ranks(parts, started.ranks);
     for (const char* key : kSizes) totals[key] = sizes_of(parts, key);
-    auto jobs = distinct(parts, "job_id");
-    if (!started.job_id.empty() && std::find(jobs.begin(), jobs.end(), started.job_id) == jobs.end())
-        jobs.insert(jobs.begin(), started.job_id);
+    const auto jobs = distinct(parts, "job_id");
     if (jobs.size() > 1)
         problems.push_back("parts of " + std::to_string(jobs.size()) + " jobs share this report file: " + joined(jobs));
     const auto layers = distinct(parts, "layer");
@@ -317,7 +315,7 @@ Json merged(std::vector<Json> parts, std::vector<std::string> problems, const St
     Json sockets = sockets_of(parts);
     Json errors = collected(parts, "errors");
     for (auto& problem : problems) errors.push_back(std::move(problem));
-    return {{"job_id", joined(jobs)},
+    return {{"job_id", started.job_id.empty() ? joined(jobs) : started.job_id},
             {"complete", complete},
             {"layer", joined(layers)},
             {"layer_reason", joined(distinct(parts, "layer_reason"), "; ")},
@@ -350,6 +348,8 @@ Result<Json> merge(const fs::path& report_file, const Started& started, const Si
         } else if (sign && !is_signed(kPartKind, *part, sign)) {
             problems.push_back("part " + entry->path().string() +
                                " is not signed with this job key: it is not believed");
+        } else if (!started.job_id.empty() && part->value("job_id", "") != started.job_id) {
+            problems.push_back("part " + entry->path().string() + " is of another job: it is not believed");
         } else {
             parts.push_back(std::move(*part));
         }

@@ -530,7 +530,8 @@ def test_run_of_several_programs(home, launcher):
     assert_refused(cryptmpi(home, "run", "-n", "1", "--mpi", launcher, "--launcher-args", ": -n 1 true", "true"), "--launcher-args")
     static = compiled(home, "int main(void) { return 0; }", "-static")
     assert_refused(cryptmpi(home, "run", "-n", "1", "--mpi", launcher, "true", ":", "-n", "1", static), "statically linked")
-    cryptmpi(home, "run", "-n", "1", "--hosts", "a,b", "--mpi", launcher, "sh", "-c", "exit 5", ":", "-n", "3", "-env", "X", "y", "true", "z", COMMAND=COMMAND)
+    programs = ["sh", "-c", "exit 5", ":", "-n", "3", "-env", "X", "y", "true", "z"]
+    cryptmpi(home, "run", "-n", "1", "--hosts", "a,b", "--mpi", launcher, *programs, COMMAND=COMMAND)
     line = (home / "line").read_text().splitlines()
     assert line[line.index("-hosts") + 1] == "a:2,b:2"
     assert line[line.index(":"):] == [":", "-n", "3", "-env", "X", "y", str(COMMAND), "exec", "--", "true", "z"]

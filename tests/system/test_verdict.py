@@ -241,7 +241,8 @@ def test_a_static_child_is_not_started(sender, tmp_path, how):
     command = sender.command["static"]
     (tmp_path / "script").write_text(f"#!{command[0]}\n")
     (tmp_path / "script").chmod(0o755)
-    python = {"python": f"import subprocess; subprocess.run({command})", "python spawn": f"import os; os.posix_spawn({command[0]!r}, {command}, os.environ)",
+    python = {"python": f"import subprocess; subprocess.run({command})",
+              "python spawn": f"import os; os.posix_spawn({command[0]!r}, {command}, os.environ)",
               "fexecve": f"import os; os.execve(os.open({command[0]!r}, os.O_RDONLY), {command}, os.environ)",
               "execveat": f"import ctypes, os; C = ctypes.CDLL(None); w = (ctypes.c_char_p * 4)(*[x.encode() for x in {command}], None); "
                           f"C.execveat(-100, w[0], w, (ctypes.c_char_p * 1)(None), 0)"}

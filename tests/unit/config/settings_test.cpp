@@ -282,6 +282,27 @@ TEST(Identify, HowManyRanksTheNodeHas) {
     }
 }
 
+TEST(Identify, RanksThatAJobSpawnsAreAGroupOfTheirOwn) {
+    const auto group = [](Variables variables) {
+        variables.emplace("PMI_RANK", "0");
+        return identify(Environment(std::move(variables))).group;
+    };
+    EXPECT_EQ(group({}), "");
+    EXPECT_EQ(group({{"PMI_SPAWNED", "1"}}), "spawned");
+    EXPECT_EQ(group({{"PMIX_NAMESPACE", "65537"}}), "");
+    EXPECT_EQ(group({{"PMIX_NAMESPACE", "65538"}}), "2");
+    EXPECT_EQ(group({{"PMIX_NAMESPACE", "prterun-node-123@1"}}), "");
+    EXPECT_EQ(group({{"PMIX_NAMESPACE", "prterun-node-123@2"}}), "2");
+    EXPECT_EQ(group({{"PMIX_NAMESPACE", "slurm.pmix.7.0"}}), "");
+}
+
+TEST_F(SettingsTest, AllowedProgramsHaveWholePaths) {
+    write("allow_programs = [\"/sbin/ldconfig\", \"/bin/busybox\"]\n");
+    EXPECT_EQ(load_with({})->allow_programs, (std::vector<fs::path>{"/sbin/ldconfig", "/bin/busybox"}));
+    write("allow_programs = [\"ldconfig\"]\n");
+    expect_one_line_with(error_with(), {"config.toml:1: allow_programs: ", "\"ldconfig\"", "/sbin/ldconfig"});
+}
+
 TEST(OtherProcess, HasAnEnvironment) {
     int ready[2];
     ASSERT_EQ(pipe2(ready, O_CLOEXEC), 0);

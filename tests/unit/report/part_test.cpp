@@ -333,8 +333,14 @@ TEST_F(ReportTest, AnAlteredReportIsAFailure) {
 TEST_F(ReportTest, PartsOfAnEarlierJobAreAProblem) {
     write_launcher();
     write_ranks(4, 4);
+    auto part = rank(0, 4);
+    part.job_id.clear();
+    part.pid = 1000;
+    ASSERT_TRUE(write_part(file_, part, kSign));
+    EXPECT_TRUE(finished(4).line.starts_with("FAILED"));
+    EXPECT_NE(summary().find("node1.1000.json is of another job"), std::string::npos) << summary();
     ASSERT_TRUE(finish_job(file_, {"another", 4, 0}, kSign));
-    EXPECT_TRUE(verdict().starts_with("FAILED")) << verdict();
+    EXPECT_TRUE(verdict().starts_with("INCOMPLETE: 0 of 4")) << verdict();
 }
 
 TEST_F(ReportTest, AFolderThatCannotBeWrittenIsSeenBefore) {
