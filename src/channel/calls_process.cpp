@@ -283,14 +283,6 @@ CRYPTMPI_CALL int fexecve(int fd, char* const* arguments, char* const* environme
     return start_program(environment, [&](char* const* with) { return real::fexecve(fd, arguments, with); });
 }
 
-CRYPTMPI_CALL int execveat(int folder, const char* path, char* const* arguments, char* const* environment, int flags) {
-    return start_program(environment, [&](char* const* with) {
-        return static_cast<int>(real::syscall(SYS_execveat, folder, reinterpret_cast<long>(path),
-                                              reinterpret_cast<long>(arguments), reinterpret_cast<long>(with), flags,
-                                              0));
-    });
-}
-
 CRYPTMPI_CALL int execl(const char* path, const char* first, ...) {
     va_list arguments;
     va_start(arguments, first);
