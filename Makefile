@@ -12,7 +12,7 @@ SUITE   ?=
 FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := build
-.PHONY: deps build demo test conformance torture bench bench-quick bench-instructions bench-nanoseconds study deps-study lint lint-changed format unit-debug unit-asan fuzz asan tsan install mpis
+.PHONY: deps build demo test conformance torture bench bench-quick bench-instructions bench-nanoseconds bench-one-node study deps-study lint lint-changed format unit-debug unit-asan fuzz asan tsan install mpis
 
 deps:
 	@scripts/install-packages build test model bench lint
@@ -71,6 +71,10 @@ bench-instructions: build
 bench-nanoseconds: build mpis
 	@cmake --build --preset release --target cryptmpi-bench-message
 	@$(PYTHON) -m bench.nanoseconds $(ARGS)
+
+# What a message between ranks of one node costs, native, sealed, and authenticated without sealing.
+bench-one-node: build mpis
+	@$(PYTHON) -m bench.one_node $(ARGS)
 
 # The papers' figures, measured again: one page beside theirs, in build/study (ARGS=--full: hours, and --resume goes on where it was stopped).
 # With these, `build/release/bin/cryptmpi study --quick` runs, too; without PyPI's Open MPI it takes Debian's.

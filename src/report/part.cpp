@@ -188,6 +188,12 @@ std::vector<std::string> profiles_of(const std::vector<Json>& parts) {
     return {texts.begin(), texts.end()};
 }
 
+std::vector<Json> of_the_layer(const std::vector<Json>& parts) {
+    std::vector<Json> chosen;
+    std::copy_if(parts.begin(), parts.end(), std::back_inserter(chosen), is_of_the_layer);
+    return chosen;
+}
+
 Json nodes_of(const std::vector<Json>& parts) {
     Json nodes = Json::array();
     for (const auto& name : distinct(parts, "node")) {
@@ -325,7 +331,7 @@ Json merged(std::vector<Json> parts, std::vector<std::string> problems, const St
             {"ranks_reported", count.counted},
             {"suites", distinct(parts, "suite")},
             {"modules", distinct(parts, "module")},
-            {"scope", joined(distinct(parts, "scope"))},
+            {"scope", joined(distinct(of_the_layer(parts), "scope"))},
             {"profiles", profiles_of(parts)},
             {"totals", std::move(totals)},
             {"sockets", std::move(sockets)},

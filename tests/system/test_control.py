@@ -35,7 +35,7 @@ class Editor:
         self.did_it = "done" in self.process.communicate()[0]
 
 
-def run(mpi, lab, sealing, ranks, program, report):
+def run(mpi, lab, sealing, ranks, program, report, **env):
     """`cryptmpi run` on the first two nodes, whose packets pass through the third."""
     options = mpi.launcher_options(lab)
     if mpi.family != "hydra":
@@ -43,7 +43,7 @@ def run(mpi, lab, sealing, ranks, program, report):
     more = ["--launcher-args", shlex.join(options)] if options else []
     line = [sealing.command, "run", "-n", ranks, "--hosts", f"node1:{ranks - 1},node2:1", "--rsh", lab.rsh, "--mpi", mpi.mpiexec, *more,
             "--report", report, *program]
-    return lab.run(line, env={**mpi.env(lab), **stacks.abi_environment(mpi), **sealing.env()}, timeout=90)
+    return lab.run(line, env={**mpi.env(lab), **stacks.abi_environment(mpi), **sealing.env(), **env}, timeout=90)
 
 
 def sealing_of(tmp_path, lab, **settings):
@@ -95,3 +95,37 @@ def test_he_does_not_speak_as_a_rank_of_the_own_node(name, sockets, build, middl
     else:
         assert any("does not open" in line for line in error_lines(done.output)), done.output
         assert "received with code 0" not in done.output, done.output
+
+
+def test_roads_around_tcp_are_open_to_ranks_where_another_network_carries_mpi(build, middle, tmp_path):
+    """UDP, which stands for all that is not TCP. Strangers can speak to MPI there, so nothing is taken unsealed; the launcher has no such road."""
+    mpi = stacks.stack("mpich-5.0.2-ofi")
+    program = build(mpi, REPOSITORY / "tests" / "system" / "forged.c")
+    sealing = sealing_of(tmp_path, middle, layer="auto")
+    done = run(mpi, middle, sealing, 3, [program, "any"], tmp_path / "report.json", FI_PROVIDER="udp")
+    assert "from rank 1 64 bytes: of rank 1" in done.output and not done.timed_out, done.output
+    facts = sealing.report(tmp_path / "report.json")
+    assert facts["layer"] == "mpi" and facts["scope"] == "all" and facts["refused_roads"] == [], facts
+    (left,) = [entry["reason"] for entry in facts["not_sealed"]]
+    assert left.startswith("MPI's own packets") and "network = any" in left
+
+
+def test_roads_around_tcp_are_closed_to_ranks_where_tcp_carries_mpi(build, middle, tmp_path):
+    mpi = stacks.stack("mpich-5.0.2-ofi")
+    program = build(mpi, REPOSITORY / "tests" / "system" / "forged.c")
+    sealing = sealing_of(tmp_path, middle, network="tcp", agreement_timeout_s=2, handshake_timeout_s=5, abort_after_s=3)
+    done = run(mpi, middle, sealing, 3, [program, "any"], tmp_path / "report.json", FI_PROVIDER="udp")
+    assert "received" not in done.output and not done.ok and not done.timed_out, done.output
+    assert any("UDP to 10.77.0." in line and "is refused" in line for line in error_lines(done.output)), done.output
+
+
+@pytest.mark.parametrize("name", ["openmpi-4.1.4", "mpich-5.0.2-ofi"])
+def test_a_rank_that_takes_more_unsealed_than_others_ends_the_job(name, build, middle, tmp_path):
+    """As where one node has other settings: rank 2, which would take what strangers send."""
+    mpi = stacks.stack(name)
+    program = build(mpi, REPOSITORY / "tests" / "system" / "forged.c")
+    sealing = sealing_of(tmp_path, middle, seal_sockets="false", scope="all", agreement_timeout_s=2, handshake_timeout_s=5)
+    script = f'[ "${{PMIX_RANK:-$PMI_RANK}}" = 2 ] && export CRYPTMPI_SCOPE=between-nodes; exec {sealing.command} exec -- {program} any'
+    done = run(mpi, middle, sealing, 3, ["sh", "-c", script], tmp_path / "report.json")
+    assert "received" not in done.output and not done.ok and not done.timed_out, done.output
+    assert any("rank 2 seals between nodes" in line and "we all messages" in line for line in error_lines(done.output)), done.output
