@@ -85,7 +85,38 @@ Result<seal::MessageOpener*> Communicator::opener(std::unique_ptr<seal::MessageO
     return flow.get();
 }
 
+namespace {
+
+/// HOT PATH. Numbers of messages are for one thread at a time, which a program promises that did not ask for
+/// MPI_THREAD_MULTIPLE: if two come at once all the same, the second gets none.
+class Alone {
+public:
+    explicit Alone(std::atomic<bool>& busy) : busy_(busy), alone_(!busy.exchange(true, std::memory_order_acquire)) {}
+    Alone(const Alone&) = delete;
+    Alone& operator=(const Alone&) = delete;
+    ~Alone() {
+        if (alone_) busy_.store(false, std::memory_order_release);
+    }
+    explicit operator bool() const { return alone_; }
+
+private:
+    std::atomic<bool>& busy_;
+    bool alone_;
+};
+
+auto not_alone() {
+    return fail(EPERM,
+                "two threads send at the same time, which is allowed with MPI_THREAD_MULTIPLE only: ask "
+                "MPI_Init_thread for it");
+}
+
+}  // namespace
+
 Result<void> Communicator::seal(int to, int tag, const void* at, std::size_t size, std::uint8_t* out) {
+    const Alone alone(numbering_);
+    if (!alone) [[unlikely]] {
+        return not_alone();
+    }
     Sending& sending = peer(to).sending;
     auto flow = sealer(sending.flow, kMessages, to);
     if (!flow) return tl::unexpected(flow.error());
@@ -96,6 +127,8 @@ Result<void> Communicator::seal(int to, int tag, const void* at, std::size_t siz
 
 Result<seal::Segments> Communicator::announce(int to, int tag, const seal::Announcement& announcement,
                                               std::uint8_t* out) {
+    const Alone alone(numbering_);
+    if (!alone) return not_alone();
     Sending& sending = peer(to).sending;
     auto flow = sealer(sending.flow, kMessages, to);
     if (!flow) return tl::unexpected(flow.error());
@@ -128,30 +161,43 @@ Result<seal::Segments> Communicator::open_announcement(const Posted& posted, int
     return segments;
 }
 
+/// HOT PATH as long as receives end in the order of their posting.
 Result<void> Communicator::check_order(const Posted& posted, int from, int tag, std::uint64_t number) {
-    Receiving::Lane& lane = peer(from).receiving.lanes[tag];
-    if (lane.arrivals.has(number)) return fail(EBADMSG, "came before: it was replayed");
-    const std::uint64_t missing = lane.arrivals.missing_before(number);
-    if (missing != 0) {
-        // MPI matches a lane's messages in order, so each missing one is with a receive that was posted earlier, or was
-        // cut off at one.
-        std::uint64_t holders = 0;
-        posted_.each_before(posted, [&](const Posted& earlier) { holders += matches(earlier, from, tag) ? 1U : 0U; });
-        if (missing > holders + lane.truncated) {
-            return fail(EBADMSG, std::to_string(missing - holders - lane.truncated) +
-                                     " sent before it did not come: lost on the way, or out of order");
-        }
-        if (holders == 0) {
-            lane.truncated -= missing;
-            lane.arrivals.skip_to(number);
-        }
+    Receiving& receiving = peer(from).receiving;
+    seal::Arrivals& lane = receiving.lanes[tag];
+    const bool first = !receiving.posted.has_before(posted.order) && !posted_for_any_.has_before(posted.order);
+    if (first && lane.follows(number, posted.order)) [[likely]] {
+        lane.follow(posted.order);
+        return {};
     }
-    lane.arrivals.accept(number);
-    return {};
+    return check_order_among(posted, receiving, from, tag, number);
 }
 
-void Communicator::came_truncated(int from, int tag) {
-    ++peer(from).receiving.lanes[tag].truncated;
+Result<void> Communicator::check_order_among(const Posted& posted, Receiving& receiving, int from, int tag,
+                                             std::uint64_t number) {
+    std::vector<seal::Arrivals::Holder> holders;
+    const auto look = [&](const Posted& one) {
+        if (!matches(one, from, tag)) return;
+        holders.push_back({one.order, one.source == from && one.tag == tag && !one.may_be_cancelled});
+    };
+    receiving.posted.each(look);
+    posted_for_any_.each(look);
+    using Verdict = seal::Arrivals::Verdict;
+    switch (receiving.lanes[tag].take(number, posted.order, holders)) {
+        case Verdict::fits:
+            return {};
+        case Verdict::repeated:
+            return fail(EBADMSG, "came before: it was replayed");
+        case Verdict::out_of_order:
+            return fail(EBADMSG, "came to another receive than it was sent for: out of order");
+        case Verdict::lost:
+            break;
+    }
+    return fail(EBADMSG, "was sent after others that did not come: lost on the way, or out of order");
+}
+
+void Communicator::came_truncated(const Posted& posted, int from, int tag) {
+    peer(from).receiving.lanes[tag].cut_off(posted.order);
 }
 
 std::unique_ptr<Held> Communicator::take_held(int from, int tag) {

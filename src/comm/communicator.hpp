@@ -4,6 +4,7 @@
 #include <mpi.h>
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -77,9 +78,13 @@ public:
     Result<seal::Segments> open_announcement(const Posted& posted, int from, int tag, const std::uint8_t* wire,
                                              std::size_t wire_size);
     /// A message was cut off at a receive that was too small: it was there, and cannot be looked at.
-    void came_truncated(int from, int tag);
+    void came_truncated(const Posted& posted, int from, int tag);
 
-    void post(int source, int tag, Posted& posted) { posted_.add(source, tag, posted); }
+    /// A receive begins to wait; in the order in which MPI gets them.
+    void post(int source, int tag, Posted& posted) {
+        PostedList& list = has(source) ? peer(source).receiving.posted : posted_for_any_;
+        list.add(source, tag, ++posts_, posted);
+    }
 
     HeldList& held() { return held_; }
     /// The first that such a receive matches, which no receive finds with MPI any more; null: none.
@@ -103,7 +108,10 @@ public:
     // Collective operations. The lane tells the operation and its root, the number is that of the call.
 
     /// The first of `how_many` numbers.
-    std::uint64_t next_call(std::uint64_t how_many = 1) { return std::exchange(calls_, calls_ + how_many); }
+    /// Whatever thread calls it, no number comes twice.
+    std::uint64_t next_call(std::uint64_t how_many = 1) {
+        return calls_.fetch_add(how_many, std::memory_order_relaxed);
+    }
     std::uint64_t next_construction() { return constructions_++; }
     /// Of those constructor calls that only the members of a group make.
     std::uint64_t next_of_group(const std::vector<int>& world_ranks, const std::string& how) {
@@ -132,12 +140,9 @@ private:
         Lanes<std::uint64_t> next;
     };
     struct Receiving {
-        struct Lane {
-            seal::Arrivals arrivals;
-            std::uint64_t truncated = 0;  // came, but cannot be told which
-        };
         std::unique_ptr<seal::MessageOpener> flow;
-        Lanes<Lane> lanes;
+        Lanes<seal::Arrivals> lanes;
+        PostedList posted;  // receives that name this source
     };
     struct Peer {
         Sending sending;
@@ -159,6 +164,7 @@ private:
                                         int to);
     MPI_Comm own_traffic(const interpose::Native& mpi);
     Result<void> check_order(const Posted& posted, int from, int tag, std::uint64_t number);
+    Result<void> check_order_among(const Posted& posted, Receiving& receiving, int from, int tag, std::uint64_t number);
 
     Layer& layer_;
     MPI_Comm handle_;
@@ -167,10 +173,12 @@ private:
     int rank_;
     std::vector<bool> sealed_;
     bool crosses_ = false;
-    std::uint64_t calls_ = 0;
+    std::atomic<std::uint64_t> calls_ = 0;
+    std::atomic<bool> numbering_ = false;  // a thread is at seal() or announce()
     std::uint64_t constructions_ = 0;
     std::map<std::pair<std::vector<int>, std::string>, std::uint64_t> group_constructions_;
-    PostedList posted_;
+    PostedList posted_for_any_;
+    std::uint64_t posts_ = 0;
     HeldList held_;
     std::vector<std::unique_ptr<Peer>> peers_;
     std::unique_ptr<seal::MessageSealer> all_out_;

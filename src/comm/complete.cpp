@@ -239,7 +239,7 @@ int settle(Layer& layer, Operation& operation, MPI_Status& status, int code) {
     if (code == MPI_SUCCESS) return finish_receive(layer, operation, status);
     operation.posted.withdraw();
     if (is_truncation(layer, code) && may_be_sealed(*operation.communicator, status.MPI_SOURCE)) {
-        operation.communicator->came_truncated(status.MPI_SOURCE, status.MPI_TAG);
+        operation.communicator->came_truncated(operation.posted, status.MPI_SOURCE, status.MPI_TAG);
         set_size(layer.mpi, status, operation.user.size());
     }
     return code;
@@ -719,7 +719,7 @@ int Cancel(MPI_Request* request) {
     if (operation != nullptr && operation->kind == Operation::Kind::send) return MPI_SUCCESS;
     // Nor can a message be sent back whose announcement was received.
     if (operation != nullptr && (operation->token || operation->incoming || operation->finished)) return MPI_SUCCESS;
-    if (operation != nullptr) operation->may_be_cancelled = true;
+    if (operation != nullptr) operation->may_be_cancelled = operation->posted.may_be_cancelled = true;
     return layer.mpi.Cancel(request);
 }
 

@@ -19,7 +19,8 @@ struct Link {
 class Posted : private detail::Link {
 public:
     Posted() = default;
-    Posted(Posted&& other) noexcept : Link(), source(other.source), tag(other.tag), order(other.order) {
+    Posted(Posted&& other) noexcept
+        : Link(), source(other.source), tag(other.tag), order(other.order), may_be_cancelled(other.may_be_cancelled) {
         take_place(other);
     }
     Posted& operator=(Posted&& other) noexcept {
@@ -28,6 +29,7 @@ public:
         source = other.source;
         tag = other.tag;
         order = other.order;
+        may_be_cancelled = other.may_be_cancelled;
         take_place(other);
         return *this;
     }
@@ -35,7 +37,8 @@ public:
 
     int source = 0;
     int tag = 0;
-    std::uint64_t order = 0;
+    std::uint64_t order = 0;        // its place among all receives of its communicator, from 1
+    bool may_be_cancelled = false;  // MPI may have given it up without a message
 
     bool waits() const { return after != nullptr; }
     void withdraw() {
@@ -56,7 +59,7 @@ private:
     }
 };
 
-/// Of one communicator. Stays where it is.
+/// Of one communicator, from one source or from any. Stays where it is.
 class PostedList {
 public:
     PostedList() { ends_.before = ends_.after = &ends_; }
@@ -66,30 +69,32 @@ public:
         while (ends_.after != &ends_) static_cast<Posted*>(ends_.after)->withdraw();
     }
 
-    void add(int source, int tag, Posted& posted) {
+    /// `order`: larger than that of all before.
+    void add(int source, int tag, std::uint64_t order, Posted& posted) {
         posted.withdraw();
         posted.source = source;
         posted.tag = tag;
-        posted.order = posts_++;
+        posted.order = order;
+        posted.may_be_cancelled = false;
         posted.before = ends_.before;
         posted.after = &ends_;
         ends_.before->after = &posted;
         ends_.before = &posted;
     }
 
-    /// Calls `look(posted)` for those that were posted before `posted` was, the first one first.
+    /// HOT PATH. Was one of them posted before this one?
+    bool has_before(std::uint64_t order) const {
+        return ends_.after != &ends_ && static_cast<const Posted*>(ends_.after)->order < order;
+    }
+
+    /// Calls `look(posted)` for each, the first one first.
     template <class Look>
-    void each_before(const Posted& posted, Look look) const {
-        for (const detail::Link* at = ends_.after; at != &ends_; at = at->after) {
-            const auto& one = static_cast<const Posted&>(*at);
-            if (one.order >= posted.order) return;
-            look(one);
-        }
+    void each(Look look) const {
+        for (const detail::Link* at = ends_.after; at != &ends_; at = at->after) look(static_cast<const Posted&>(*at));
     }
 
 private:
     detail::Link ends_;
-    std::uint64_t posts_ = 0;
 };
 
 }  // namespace cryptmpi::comm

@@ -1,49 +1,158 @@
-// What has come in one lane of messages: the receiver's check that each message comes once and none is left out.
+// What has come in one lane of messages: the receiver's check that each message comes once, to the receive that MPI's
+// order gives it to, and that none is left out.
 //
-// MPI lets the receives of one lane complete in any order, so a number may come before smaller ones that an earlier
-// receive holds: the caller, who knows its pending receives, decides whether that many can be missing.
+// MPI gives the messages of a lane to receives in the order in which these were posted, but the receives may end in any
+// order: so a number may come before smaller ones, which receives hold that were posted earlier and have not ended.
+// The rule (docs/protocol.md, Order): numbers rise with the places of their receives in the order of posting; between
+// any two neighbours there are as many numbers missing as receives in between hold.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
-#include <set>
+#include <map>
+#include <span>
+#include <vector>
 
 namespace cryptmpi::seal {
 
 class Arrivals {
 public:
-    bool has(std::uint64_t number) const { return number < next_ || early_.contains(number); }
+    /// A receive that could match the lane and has not ended. `surely`: it can hold nothing but a message of this lane,
+    /// and does, once one that was posted after it has got one.
+    struct Holder {
+        std::uint64_t posted;
+        bool surely;
+    };
+    enum class Verdict : std::uint8_t { fits, repeated, out_of_order, lost };
 
-    /// How many smaller numbers have not come. Not for a number that has().
-    std::uint64_t missing_before(std::uint64_t number) const {
-        if (number == next_) [[likely]] {
-            return 0;
-        }
-        std::uint64_t missing = number - next_;
-        for (auto it = early_.begin(); it != early_.end() && *it < number; ++it) --missing;
-        return missing;
+    /// HOT PATH. Is it the next number, at a receive posted after all that got the numbers before? Then it fits, if no
+    /// Holder was posted before it. Places in the order of posting count from 1.
+    bool follows(std::uint64_t number, std::uint64_t posted) const {
+        return number == next_ && posted > last_posted_ && early_.empty() && cut_off_.empty();
     }
-
-    /// Those before `number` that have not come are not expected any more.
-    void skip_to(std::uint64_t number) {
-        early_.erase(early_.begin(), early_.lower_bound(number));
-        next_ = number;
-    }
-
-    void accept(std::uint64_t number) {
-        if (number != next_) {
-            early_.insert(number);
-            return;
-        }
+    void follow(std::uint64_t posted) {
         ++next_;
-        while (!early_.empty() && *early_.begin() == next_) {
-            early_.erase(early_.begin());
-            ++next_;
-        }
+        last_posted_ = posted;
     }
+
+    /// Accepts a number that came to the receive posted as `posted`, if it fits. `holders`: all receives of that kind.
+    Verdict take(std::uint64_t number, std::uint64_t posted, std::span<const Holder> holders) {
+        if (number < next_) return Verdict::repeated;
+        const auto after = early_.upper_bound(number);
+        const Run before = after == early_.begin() ? Run{0, next_, 0, last_posted_} : std::prev(after)->second;
+        if (number < before.end) return Verdict::repeated;
+        if (posted <= before.last_posted) return Verdict::out_of_order;
+        if (after != early_.end() && posted >= after->second.first_posted) return Verdict::out_of_order;
+        Verdict verdict = judge({before.end, number, before.last_posted, posted}, holders);
+        if (verdict == Verdict::fits && after != early_.end()) {
+            verdict = judge({number + 1, after->first, posted, after->second.first_posted}, holders);
+        }
+        // Holders of other gaps may have ended with something else.
+        if (verdict == Verdict::fits) verdict = judge_gaps_without(before.end, holders);
+        if (verdict == Verdict::fits) insert({number, number + 1, posted, posted}, holders);
+        return verdict;
+    }
+
+    /// A message of the lane was cut off at the receive posted as `posted`: it cannot be told which.
+    void cut_off(std::uint64_t posted) { cut_off_.push_back(posted); }
 
 private:
-    std::uint64_t next_ = 0;         // all smaller ones have come
-    std::set<std::uint64_t> early_;  // came before a smaller one
+    /// Consecutive numbers that have come, without `end`, and where the receives of the first and the last were posted.
+    struct Run {
+        std::uint64_t begin;
+        std::uint64_t end;
+        std::uint64_t first_posted;
+        std::uint64_t last_posted;
+    };
+    /// Numbers that have not come, from `begin` on without `end`, and the receives of their neighbours.
+    struct Gap {
+        std::uint64_t begin;
+        std::uint64_t end;
+        std::uint64_t after;
+        std::uint64_t before;
+        bool has(std::uint64_t posted) const { return posted > after && posted < before; }
+    };
+
+    std::uint64_t cut_off_in(const Gap& gap) const {
+        return static_cast<std::uint64_t>(
+            std::count_if(cut_off_.begin(), cut_off_.end(), [&](std::uint64_t posted) { return gap.has(posted); }));
+    }
+
+    /// Are its numbers with receives, and have the receives that must hold one a number?
+    Verdict judge(const Gap& gap, std::span<const Holder> holders) const {
+        std::uint64_t most = cut_off_in(gap);
+        std::uint64_t least = 0;
+        for (const Holder& holder : holders) {
+            if (!gap.has(holder.posted)) continue;
+            ++most;
+            if (holder.surely) ++least;
+        }
+        if (gap.end - gap.begin > most) return Verdict::lost;
+        return gap.end - gap.begin < least ? Verdict::out_of_order : Verdict::fits;
+    }
+
+    template <class Look>
+    void each_gap(Look look) const {
+        std::uint64_t begin = next_;
+        std::uint64_t after = last_posted_;
+        for (const auto& [first, run] : early_) {
+            look(Gap{begin, first, after, run.first_posted});
+            begin = run.end;
+            after = run.last_posted;
+        }
+    }
+
+    Verdict judge_gaps_without(std::uint64_t begin, std::span<const Holder> holders) const {
+        Verdict verdict = Verdict::fits;
+        each_gap([&](const Gap& gap) {
+            if (gap.begin != begin && verdict == Verdict::fits) verdict = judge(gap, holders);
+        });
+        return verdict;
+    }
+
+    void insert(Run run, std::span<const Holder> holders) {
+        early_.emplace(run.begin, run);
+        close_gaps(holders);
+        merge();
+        std::erase_if(cut_off_, [&](std::uint64_t posted) { return posted < last_posted_; });
+    }
+
+    /// What only messages that were cut off can be in is not waited for.
+    void close_gaps(std::span<const Holder> holders) {
+        std::vector<Gap> closed;
+        each_gap([&](const Gap& gap) {
+            const bool held = std::any_of(holders.begin(), holders.end(),
+                                          [&](const Holder& holder) { return gap.has(holder.posted); });
+            if (!held && gap.end != gap.begin) closed.push_back(gap);
+        });
+        for (const Gap& gap : closed) {
+            early_.emplace(gap.begin, Run{gap.begin, gap.end, gap.after + 1, gap.before - 1});
+        }
+    }
+
+    void merge() {
+        for (auto at = early_.begin(); at != early_.end();) {
+            if (at->first == next_) {
+                next_ = at->second.end;
+                last_posted_ = at->second.last_posted;
+                at = early_.erase(at);
+                continue;
+            }
+            const auto following = std::next(at);
+            if (following == early_.end() || following->first != at->second.end) {
+                at = following;
+                continue;
+            }
+            at->second.end = following->second.end;
+            at->second.last_posted = following->second.last_posted;
+            early_.erase(following);
+        }
+    }
+
+    std::uint64_t next_ = 0;              // all smaller ones have come
+    std::uint64_t last_posted_ = 0;       // of their receives, the last
+    std::map<std::uint64_t, Run> early_;  // runs after a gap, by their first numbers
+    std::vector<std::uint64_t> cut_off_;  // receives that were too small
 };
 
 }  // namespace cryptmpi::seal
