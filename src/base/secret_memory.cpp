@@ -33,6 +33,14 @@ class SecretMemory {
 public:
     constexpr SecretMemory() = default;
 
+    /// Free blocks are left alone: their pages are copied.
+    void wipe_in_children() {
+        const std::lock_guard hold(lock_);
+        wipe_in_children_ = true;
+        left_ = 0;
+        free_ = {};
+    }
+
     void lock() { lock_.lock(); }
     void unlock() { lock_.unlock(); }
 
@@ -86,6 +94,7 @@ private:
         if (at == MAP_FAILED) return false;
         // Where the system has no such thing the job goes on all the same.
         madvise(at, kChunk, MADV_DONTDUMP);
+        if (wipe_in_children_) madvise(at, kChunk, MADV_WIPEONFORK);
         rlimit limit{};
         if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && locked_ + kChunk <= limit.rlim_cur / kPartsOfLimit &&
             mlock(at, kChunk) == 0) {
@@ -106,6 +115,7 @@ private:
     std::uint8_t* fresh_ = nullptr;                                   // of the latest chunk, what was never taken
     std::size_t left_ = 0;
     rlim_t locked_ = 0;
+    bool wipe_in_children_ = false;
 };
 
 // Not made at its first use: a child of another thread than the one that makes it would wait for that for ever. Never
@@ -119,6 +129,10 @@ static_assert(std::is_trivially_destructible_v<SecretMemory>);
 }
 
 }  // namespace
+
+void wipe_secret_memory_in_children() noexcept {
+    memory.wipe_in_children();
+}
 
 void* take_secret_memory(std::size_t size) noexcept {
     return memory.take(size);

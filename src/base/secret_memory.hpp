@@ -2,9 +2,9 @@
 // is given back.
 //
 // Its pages hold nothing else, so leaving them out of a dump takes nothing from whoever debugs the program. A forked
-// child has a copy, left out of its dumps too, because it goes on with its parent's connections: neither
-// MADV_WIPEONFORK nor MADV_DONTFORK is for these pages. What several processes must change together is in the channel
-// layer's arena instead.
+// child has a copy, left out of its dumps too, because it goes on with its parent's connections: MADV_WIPEONFORK is for
+// these pages only where a library asks for it, which the MPI layer's does. What several processes must change together
+// is in the channel layer's arena instead.
 //
 // Every library that links this has memory of its own. It is for the making of keys and flows, not for each message.
 #pragma once
@@ -21,6 +21,9 @@ inline constexpr std::size_t kMostSecretMemory = 16 * 1024;
 void* take_secret_memory(std::size_t size) noexcept;
 /// Wipes what was taken with this size, for others to take. Null is allowed.
 void give_back_secret_memory(void* at, std::size_t size) noexcept;
+
+/// Children that are forked later find zeros in what is taken from now on, where the kernel can do that (Linux 4.14).
+void wipe_secret_memory_in_children() noexcept;
 
 /// For what has allocators: std::list, std::allocate_shared.
 template <class T>

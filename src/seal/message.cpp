@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "seal/nonce_ledger.hpp"
+#include "seal/own_process.hpp"
 
 namespace cryptmpi::seal {
 namespace {
@@ -38,6 +39,7 @@ void wipe_pieces(std::span<const iovec> pieces) {
 MessageSealer::MessageSealer(const Crypto& crypto, const std::uint8_t secret[kSecretSize], Limits limits)
     : crypto_(crypto), limits_(limits) {
     std::memcpy(secret_->data(), secret, kSecretSize);
+    claim_keys();
 }
 
 Result<void> MessageSealer::make_room(std::uint64_t size, std::uint64_t pieces) {
@@ -62,6 +64,9 @@ Result<void> MessageSealer::make_room(std::uint64_t size, std::uint64_t pieces) 
 
 Result<void> MessageSealer::seal_piece(std::uint32_t lane, const MessageHeader& header, std::span<const iovec> in,
                                        std::size_t size, std::uint8_t* out) {
+    if (!owns_keys()) [[unlikely]] {
+        return forked();
+    }
     write_header(header, out);
     std::uint8_t nonce[kNonceRoom];
     key_->nonce(lane, header.number, nonce);
@@ -108,6 +113,7 @@ Result<Segments> MessageSealer::announce(std::uint32_t lane, std::uint64_t numbe
 
 MessageOpener::MessageOpener(const Crypto& crypto, const std::uint8_t secret[kSecretSize]) : crypto_(crypto) {
     std::memcpy(secret_->data(), secret, kSecretSize);
+    claim_keys();
 }
 
 Result<std::shared_ptr<RecordKey>*> MessageOpener::key_of(std::uint32_t epoch) {
@@ -125,6 +131,10 @@ Result<std::shared_ptr<RecordKey>*> MessageOpener::key_of(std::uint32_t epoch) {
 
 Result<void> MessageOpener::open_piece(const RecordKey& key, std::uint32_t lane, const MessageHeader& header,
                                        const std::uint8_t* wire, std::size_t wire_size, std::span<const iovec> out) {
+    if (!owns_keys()) [[unlikely]] {
+        wipe_pieces(out);
+        return forked();  // and a wiped secret is one that anybody knows
+    }
     std::uint8_t nonce[kNonceRoom];
     key.nonce(lane, header.number, nonce);
     const std::size_t size = wire_size - kMessageOverhead;

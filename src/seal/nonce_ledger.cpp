@@ -3,14 +3,13 @@
 #ifndef NDEBUG
 
 #include <pthread.h>
+#include <sys/mman.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <map>
-#include <mutex>
-#include <set>
-#include <utility>
+#include <cstring>
 
 namespace cryptmpi::seal {
 namespace {
@@ -18,41 +17,78 @@ namespace {
 // A key is known here by its nonce base: derived from the same secret, as unique, and no key.
 using KeyName = std::array<std::uint8_t, kNonceRoom>;
 
-struct Ledger {
-    std::mutex lock;
-    std::map<KeyName, std::uint64_t> last;
-    std::set<std::pair<KeyName, std::uint64_t>> segments;  // of messages on their way together, in any order
+constexpr unsigned kPositionShift = 48;  // the upper bits of a counter are the segment's position; 0: no segment
+
+/// A lane of a key with its last counter, or a segment, of which those on their way together come in any order.
+struct Entry {
+    KeyName name;
+    std::uint64_t segment;  // 0: a lane
+    std::uint64_t last;
+    bool taken;
 };
 
-Ledger& ledger() {
-    // Never destroyed: exit handlers still seal close records.
-    static Ledger* const only = [] {
-        auto* made = new Ledger;
-        // A child must not inherit the lock held by a thread that it does not have.
-        pthread_atfork([] { ledger().lock.lock(); }, [] { ledger().lock.unlock(); }, [] { ledger().lock.unlock(); });
+/// Shared with forked children, so that a child that uses its parent's numbers is seen. When it is full, what is new is
+/// not noted any more.
+class Ledger {
+public:
+    static Ledger* make() {
+        void* const at =
+            mmap(nullptr, sizeof(Ledger), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (at == MAP_FAILED) return nullptr;
+        auto* const made = static_cast<Ledger*>(at);  // all zeros
+        pthread_mutexattr_t kind;
+        pthread_mutexattr_init(&kind);
+        pthread_mutexattr_setpshared(&kind, PTHREAD_PROCESS_SHARED);
+        pthread_mutexattr_setrobust(&kind, PTHREAD_MUTEX_ROBUST);  // a process may be killed while it has it
+        pthread_mutex_init(&made->lock_, &kind);
+        pthread_mutexattr_destroy(&kind);
         return made;
-    }();
-    return *only;
-}
+    }
+
+    /// False: it was there before.
+    bool note(const KeyName& name, std::uint64_t counter) {
+        if (pthread_mutex_lock(&lock_) != 0) pthread_mutex_consistent(&lock_);
+        const bool good = note_locked(name, counter);
+        pthread_mutex_unlock(&lock_);
+        return good;
+    }
+
+private:
+    bool note_locked(const KeyName& name, std::uint64_t counter) {
+        const std::uint64_t segment = counter >> kPositionShift != 0 ? counter : 0;
+        Entry* const entry = find(name, segment);
+        if (entry == nullptr) return true;
+        const bool good = !entry->taken || (segment == 0 && counter > entry->last);
+        *entry = {name, segment, counter, true};
+        return good;
+    }
+
+    Entry* find(const KeyName& name, std::uint64_t segment) {
+        std::uint64_t hash = segment;
+        for (const std::uint8_t byte : name) hash = (hash ^ byte) * 0x100000001b3;
+        hash ^= hash >> 32;
+        for (std::size_t step = 0; step < kMostSteps; ++step) {
+            Entry& entry = entries_[(hash + step) % entries_.size()];
+            if (!entry.taken || (entry.name == name && entry.segment == segment)) return &entry;
+        }
+        return nullptr;
+    }
+
+    static constexpr std::size_t kEntries = std::size_t{1} << 21;
+    static constexpr std::size_t kMostSteps = 64;
+    pthread_mutex_t lock_;
+    std::array<Entry, kEntries> entries_;
+};
+
+/// Made before any child can be forked that seals.
+Ledger* const ledger = Ledger::make();
 
 }  // namespace
 
 void note_nonce(const RecordKey& key, std::uint32_t lane, std::uint64_t counter) {
-    // The upper bits are the segment's position; 0: no segment.
-    constexpr unsigned kPositionShift = 48;
     KeyName name;
     key.nonce(lane, 0, name.data());
-    Ledger& book = ledger();
-    const std::lock_guard hold(book.lock);
-    bool good = false;
-    if (counter >> kPositionShift != 0) {
-        good = book.segments.emplace(name, counter).second;
-    } else {
-        const auto [entry, fresh] = book.last.try_emplace(name, counter);
-        good = fresh || counter > entry->second;
-        entry->second = counter;
-    }
-    if (good) return;
+    if (ledger == nullptr || ledger->note(name, counter)) return;
     std::fprintf(stderr, "cryptmpi: seal: counter %llu was about to be used twice under one key\n",
                  static_cast<unsigned long long>(counter));
     std::abort();

@@ -1,5 +1,6 @@
-// Debug builds only: remembers the last counter of every key, and of each of its lanes, that sealed in this process,
-// and every segment, and aborts when a counter does not increase or a segment is sealed again.
+// Debug builds only: remembers the last counter of every key, and of each of its lanes, that sealed in this process or
+// in one that was forked from it, and every segment, and aborts when a counter does not increase or a segment is sealed
+// again.
 #pragma once
 
 #include <cstdint>

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "seal/nonce_ledger.hpp"
+#include "seal/own_process.hpp"
 
 namespace cryptmpi::seal {
 namespace {
@@ -81,6 +82,7 @@ std::uint64_t Segments::counter(std::uint32_t position) const {
 }
 
 Result<void> Segments::seal(std::uint32_t position, const void* in, std::uint8_t* out, std::size_t thread) const {
+    if (!owns_keys()) return forked();
     std::uint8_t associated[kAssociatedSize];
     associate(position, associated);
     std::uint8_t nonce[kNonceRoom];
@@ -102,6 +104,10 @@ Result<void> Segments::open(std::uint32_t position, const std::uint8_t* wire, st
     if (wire_size != bytes + kSegmentOverhead) {
         wipe(out, bytes);
         return fail(EBADMSG, "has a segment of the wrong size: cut, or not ours");
+    }
+    if (!owns_keys()) {
+        wipe(out, bytes);
+        return forked();
     }
     std::uint8_t associated[kAssociatedSize];
     associate(position, associated);

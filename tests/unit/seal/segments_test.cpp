@@ -322,6 +322,7 @@ TEST(Segments, ThreadsHaveContextsOfTheirOwn) {
 
 #ifndef NDEBUG
 TEST(SegmentsDeathTest, APositionIsNotSealedTwice) {
+    testing::FLAGS_gtest_death_test_style = "threadsafe";  // a forked child does not seal
     Large large(300);
     Bytes wire(kAnnouncedWire);
     auto segments = large.sealer.announce(5, 0, large.announcement, wire.data());
