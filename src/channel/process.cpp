@@ -19,6 +19,7 @@
 #include "channel/epoll.hpp"
 #include "channel/mpi_witness.hpp"
 #include "channel/real.hpp"
+#include "config/checkpoint.hpp"
 #include "config/other_process.hpp"
 #include "engine/node_ranks.hpp"
 #include "engine/rank_threads.hpp"
@@ -103,6 +104,10 @@ Process::Process() : pid_(getpid()) {
     name_ = identity_.rank ? "rank " + std::to_string(*identity_.rank) + " on " + host_name() : host_name();
     if (!loaded) {
         complain(loaded.error().line);
+        real::_exit(kExitRefused);
+    }
+    if (const auto reason = config::refuse_checkpoints(environment); !reason.empty()) {
+        complain(reason);
         real::_exit(kExitRefused);
     }
     settings_ = std::move(*loaded);

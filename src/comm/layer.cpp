@@ -13,13 +13,17 @@
 #include <optional>
 #include <utility>
 
+#include "base/secret_memory.hpp"
 #include "comm/agreement_peers.hpp"
 #include "comm/hardware_threads.hpp"
 #include "comm/members.hpp"
 #include "comm/tuned.hpp"
+#include "config/checkpoint.hpp"
 #include "engine/rank_threads.hpp"
 #include "keys/agreement.hpp"
 #include "keys/job_key.hpp"
+#include "keys/node_token.hpp"
+#include "seal/own_process.hpp"
 
 namespace cryptmpi::comm {
 namespace {
@@ -72,6 +76,10 @@ Layer::Layer()
     auto loaded = config::load(environment);
     if (!loaded) {
         complain(loaded.error().line);
+        _exit(kExitRefused);
+    }
+    if (const auto reason = config::refuse_checkpoints(environment); !reason.empty()) {
+        complain(reason);
         _exit(kExitRefused);
     }
     settings_ = std::move(*loaded);
@@ -183,15 +191,18 @@ Result<void> Layer::load_keys() {
     return {};
 }
 
-/// Ranks share a node if they share a running kernel and its network: what passes between them then stays there.
-NodeId Layer::own_node() const {
+/// Ranks share a node if they share a running kernel and its network: what passes between them then stays there. The
+/// system's own numbers of these are the same on virtual machines that were copied while they ran, so the ranks show
+/// each other a token that only this kernel has, too.
+NodeId Layer::own_node(const keys::NodeToken& token) const {
     std::string boot;
     std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
     struct stat network = {};
     // Without it each process would be a node of its own: everything is sealed.
     if (boot.empty() || stat("/proc/self/ns/net", &network) != 0) boot += host_name() + std::to_string(getpid());
     const iovec in[] = {piece(boot.data(), boot.size()), piece(&network.st_dev, sizeof network.st_dev),
-                        piece(&network.st_ino, sizeof network.st_ino)};
+                        piece(&network.st_ino, sizeof network.st_ino),
+                        piece(token.bytes().data(), token.bytes().size())};
     NodeId id{};
     if (local_.crypto.kex->sha256(id.data(), in, std::size(in)) != CRYPTMPI_OK) id.fill(0);
     return id;
@@ -206,15 +217,20 @@ Result<void> Layer::agree() {
     for (int i = 0; i < 4; ++i) self.process[i] = static_cast<std::uint8_t>(pid >> (8 * i));
     AgreementPeers peers(mpi, world_rank_, {settings_.agreement_timeout, settings_.handshake_timeout},
                          [this](const std::string& line) { say(line); });
+    auto token = keys::NodeToken::find(*local_.crypto.kex, *job_key_, settings_.job_id);
+    if (!token) return tl::unexpected(token.error());
+    if (!token->alone().empty()) say(token->alone());
     keys::Agreed agreed;
-    if (auto done = keys::agree(local_, world_rank_, world_size_, own_node(), self, terms_of(tuned_.collectives), peers,
-                                agreed);
+    if (auto done = keys::agree(local_, world_rank_, world_size_, own_node(*token), self, terms_of(tuned_.collectives),
+                                peers, agreed);
         !done)
         return done;
     secret_ = std::make_unique<Secret<seal::kSecretSize>>();
     std::memcpy(secret_->data(), agreed.secret.data(), seal::kSecretSize);
     nodes_ = std::move(agreed.nodes);
-    tuned_.collectives = plan_of(agreed.terms);
+    auto plan = plan_of(agreed.terms);
+    if (!plan) return tl::unexpected(plan.error());
+    tuned_.collectives = *plan;
     return {};
 }
 
@@ -231,6 +247,8 @@ void Layer::begin(int thread_level) {
     part_.ranks = world_size_;
     part_.group = identity_.group;
     part_.mpi_initialized = true;
+    seal::claim_keys();
+    wipe_secret_memory_in_children();
     if (auto done = load_keys(); !done) end_job(done.error().line);
     const std::string about_profile = load_profile(settings_, mpi, *local_.crypto.kex, part_, tuned_);
     // Once a job: the report has it for each process.

@@ -4,6 +4,8 @@
 
 #include <array>
 #include <bit>
+#include <cerrno>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -94,9 +96,12 @@ keys::Terms terms_of(const engine::CollectivePlan& plan) {
     return std::bit_cast<keys::Terms>(numbers);
 }
 
-engine::CollectivePlan plan_of(const keys::Terms& terms) {
+Result<engine::CollectivePlan> plan_of(const keys::Terms& terms) {
     const auto [message_ns, kib_ns, combine_kib_ns, piece] = std::bit_cast<std::array<std::uint32_t, 4>>(terms);
-    return {{message_ns, kib_ns, combine_kib_ns}, piece};
+    const engine::CollectivePlan plan{{message_ns, kib_ns, combine_kib_ns}, piece};
+    if (engine::is_sound(plan)) return plan;
+    return fail(EPROTO, "rank 0 says of collective operations what no profile can say (pieces of " +
+                            std::to_string(piece) + " bytes): does it run the same version of cryptmpi?");
 }
 
 }  // namespace cryptmpi::comm

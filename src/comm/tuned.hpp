@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "base/result.hpp"
 #include "config/settings.hpp"
 #include "cryptmpi/module.h"
 #include "engine/collectives.hpp"
@@ -28,6 +29,7 @@ std::string load_profile(const config::Settings& settings, const interpose::Nati
 /// How Bcast and reductions go, on its way from rank 0, whose profile counts for all: it decides which messages there
 /// are.
 keys::Terms terms_of(const engine::CollectivePlan& plan);
-engine::CollectivePlan plan_of(const keys::Terms& terms);
+/// Errors (EPROTO): it says what no profile can.
+Result<engine::CollectivePlan> plan_of(const keys::Terms& terms);
 
 }  // namespace cryptmpi::comm

@@ -24,12 +24,22 @@ struct ReductionCosts {
 
 /// What all ranks of a job have to go by: which messages Bcast and reductions are made of.
 struct CollectivePlan {
+    static constexpr std::uint32_t kLeastPiece = 16U << 10;
+    static constexpr std::uint32_t kMostPiece = 1U << 20;
+
     ReductionCosts costs;
     // Bytes. What is longer than two goes in pieces, so that one is sealed or opened while another travels.
     std::uint32_t piece = 128U << 10;
 
     bool operator==(const CollectivePlan&) const = default;
 };
+
+/// Can a profile have said so? A plan that came from another rank is not used before.
+inline bool is_sound(const CollectivePlan& plan) {
+    return plan.costs.message_ns <= ReductionCosts::kMostOfMessage && plan.costs.kib_ns <= ReductionCosts::kMostOfKib &&
+           plan.costs.combine_kib_ns <= ReductionCosts::kMostOfKib && plan.piece >= CollectivePlan::kLeastPiece &&
+           plan.piece <= CollectivePlan::kMostPiece;
+}
 
 /// How Allreduce goes among nodes, by one rank of each.
 enum class AllreduceWay : std::uint8_t {

@@ -24,6 +24,8 @@ int main(int argc, char** argv) {
     }
     if (strncmp(how, "cart_create", 11) == 0) {
         MPI_Cart_create(MPI_COMM_WORLD, 1, &whole, &periods, reorder, &made);
+    }
+    if (strcmp(how, "cart_create") == 0) {
         MPI_Comm slice;
         int remain = 1;
         MPI_Cart_sub(made, &remain, &slice);

@@ -1,5 +1,5 @@
-"""Who is in a communicator: MPI's ranks find out by messages in clear, which a man in the middle alters. Nothing may be sent in clear for that, and no
-program may get another communicator than it asked for."""
+"""Who is in a communicator: MPI's ranks find out by messages in clear, which a man in the middle alters. Nothing may be sent in clear for that,
+and no program may get another communicator than it asked for."""
 
 import secrets
 import struct

@@ -12,6 +12,20 @@ constexpr std::uint64_t kKB = 1024;
 constexpr ReductionCosts kNoMessages{0, 500, 100};
 constexpr ReductionCosts kOnlyMessages{1000, 0, 0};
 
+TEST(CollectivePlan, IsUsedOnlyWhereAProfileCouldSayIt) {
+    EXPECT_TRUE(is_sound({}));
+    const CollectivePlan most{{ReductionCosts::kMostOfMessage, ReductionCosts::kMostOfKib, ReductionCosts::kMostOfKib},
+                              CollectivePlan::kMostPiece};
+    EXPECT_TRUE(is_sound(most));
+    EXPECT_TRUE(is_sound({{0, 0, 0}, CollectivePlan::kLeastPiece}));
+    for (const std::uint32_t piece : {0U, 1U, CollectivePlan::kLeastPiece - 1, CollectivePlan::kMostPiece + 1, ~0U}) {
+        EXPECT_FALSE(is_sound({{}, piece})) << piece;
+    }
+    EXPECT_FALSE(is_sound({{ReductionCosts::kMostOfMessage + 1, 0, 0}, most.piece}));
+    EXPECT_FALSE(is_sound({{0, ReductionCosts::kMostOfKib + 1, 0}, most.piece}));
+    EXPECT_FALSE(is_sound({{0, 0, ~0U}, most.piece}));
+}
+
 TEST(AllreduceWay, OfFewBytesTakesFewMessages) {
     for (const std::uint32_t nodes : {2, 3, 4, 5, 8, 64, 1000}) {
         EXPECT_EQ(allreduce_way({}, 8, nodes), AllreduceWay::doubling) << nodes;

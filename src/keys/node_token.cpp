@@ -1,0 +1,109 @@
+#include "keys/node_token.hpp"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "seal/key_schedule.hpp"
+
+namespace cryptmpi::keys {
+namespace {
+
+constexpr std::size_t kNameBytes = 16;
+
+Result<std::string> name_of(const cryptmpi_kex& kex, const JobKey& job_key, const std::string& job_id) {
+    std::array<std::uint8_t, 32> job{};
+    const iovec in{const_cast<char*>(job_id.data()), job_id.size()};
+    if (kex.sha256(job.data(), &in, 1) != CRYPTMPI_OK) return fail(EIO, "SHA-256 failed");
+    const std::string label = "mpi node" + std::string(reinterpret_cast<const char*>(job.data()), job.size());
+    std::array<std::uint8_t, kNameBytes> name{};
+    if (auto done = seal::expand(kex, job_key.data(), label, name.data(), name.size()); !done) {
+        return tl::unexpected(done.error());
+    }
+    std::string digits = "cryptmpi-";
+    for (const std::uint8_t byte : name) {
+        digits += "0123456789abcdef"[byte >> 4U];
+        digits += "0123456789abcdef"[byte & 15U];
+    }
+    return digits;
+}
+
+/// Another one writes it for a moment, no longer.
+bool lock_with_others(int fd) {
+    constexpr int kTries = 5000;
+    constexpr useconds_t kPause = 1000;
+    for (int i = 0; i < kTries; ++i) {
+        if (flock(fd, LOCK_SH | LOCK_NB) == 0) return true;
+        if (errno != EWOULDBLOCK && errno != EINTR) return false;
+        usleep(kPause);
+    }
+    return false;
+}
+
+/// Is it ours, and in the memory of this kernel?
+std::string unfit(int fd) {
+    struct stat information = {};
+    if (fstat(fd, &information) != 0) return std::strerror(errno);
+    if (!S_ISREG(information.st_mode)) return "it is no regular file";
+    if (information.st_uid != geteuid()) return "it belongs to user " + std::to_string(information.st_uid);
+    if ((information.st_mode & (S_IRWXG | S_IRWXO)) != 0) return "it is open to other users";
+    struct statfs system = {};
+    if (fstatfs(fd, &system) != 0) return std::strerror(errno);
+    if (system.f_type != TMPFS_MAGIC) return "its file system is no tmpfs, and may be another machine's, too";
+    return {};
+}
+
+}  // namespace
+
+std::string NodeToken::share(const std::filesystem::path& file, const Bytes& fresh) {
+    fd_ = open(file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR);
+    if (fd_ < 0) return std::strerror(errno);
+    if (std::string why = unfit(fd_); !why.empty()) return why;
+    file_ = file;
+    const auto size = static_cast<ssize_t>(fresh.size());
+    // Nobody else is there who could have read it.
+    if (flock(fd_, LOCK_EX | LOCK_NB) == 0 && pwrite(fd_, fresh.data(), fresh.size(), 0) != size) {
+        return "it cannot be written";
+    }
+    // Between the two locks another one may have written it; under this one nobody does.
+    if (!lock_with_others(fd_)) return "it cannot be locked";
+    if (pread(fd_, bytes_.data(), bytes_.size(), 0) != size) return "it cannot be read";
+    return {};
+}
+
+Result<NodeToken> NodeToken::find(const cryptmpi_kex& kex, const JobKey& job_key, const std::string& job_id,
+                                  const std::filesystem::path& folder) {
+    NodeToken token;
+    Bytes fresh{};
+    if (kex.random(fresh.data(), fresh.size()) != CRYPTMPI_OK) return fail(EIO, "no random bytes");
+    auto name = name_of(kex, job_key, job_id);
+    if (!name) return tl::unexpected(name.error());
+    const auto file = folder / *name;
+    const std::string why = token.share(file, fresh);
+    if (why.empty()) return token;
+    token.bytes_ = fresh;
+    token.alone_ =
+        "this rank cannot show which others are on its node, so all that it sends is sealed: " + file.string() + ": " +
+        why;
+    return token;
+}
+
+NodeToken::NodeToken(NodeToken&& other) noexcept
+    : bytes_(other.bytes_),
+      alone_(std::move(other.alone_)),
+      file_(std::exchange(other.file_, {})),
+      fd_(std::exchange(other.fd_, -1)) {}
+
+NodeToken::~NodeToken() {
+    if (!file_.empty()) unlink(file_.c_str());
+    if (fd_ >= 0) close(fd_);
+}
+
+}  // namespace cryptmpi::keys
