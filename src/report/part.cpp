@@ -363,7 +363,7 @@ Result<Json> merge(const fs::path& report_file, const Started& started, const Si
     if (error && error.value() != ENOENT) {
         return fail(error.value(), "cannot read the report's parts in " + folder.string() + ": " + error.message());
     }
-    if (parts.empty() && started.ranks < 0) {
+    if (parts.empty() && problems.empty() && started.ranks < 0) {
         return fail(ENOENT, "no process of the job wrote a part of its report into " + folder.string() +
                                 "; it must be a folder that all nodes share");
     }

@@ -32,7 +32,7 @@ class Job:
         self.report_file = folder / "report.json"
         self.canary = secrets.token_bytes(32)
         (folder / "canary.bin").write_bytes(self.canary)
-        self.program = [str(self.compiled(REPOSITORY / "demo" / "canary.c")), str(folder / "canary.bin")]
+        self.program = [str(self.compiled(REPOSITORY / "demo" / "canary.c")), str(folder / "canary.bin"), "messages"]
 
     def compiled(self, source, *options):
         program = self.folder / source.stem
@@ -312,7 +312,7 @@ def test_a_process_that_is_killed_has_told_of_its_exceptions(nodes, tmp_path):
 def test_every_program_of_a_job_is_sealed(mpi, layer, nodes, tmp_path):
     job = Job(mpi, nodes, tmp_path, layer)
     other = shutil.copy(job.program[0], tmp_path / "other")
-    done = job.run([*job.program, ":", "-n", "1", str(other), job.program[1]], ranks=1)
+    done = job.run([*job.program, ":", "-n", "1", str(other), *job.program[1:]], ranks=1)
     assert done.returncode == 0 and job.seen == 0 and job.verdict.startswith("SEALED"), done.output
     facts = json.loads(job.report_file.read_text())
     assert facts["ranks"] == facts["ranks_reported"] == 2
