@@ -11,7 +11,7 @@ import pytest
 from conftest import BUILD, REPOSITORY
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from jobs import build, sealing_of  # noqa: F401
+from jobs import ALONE, build, sealing_of  # noqa: F401
 from memory import all_memory, dump, found_words, memory_file, random_words, secret_memory
 from test_mpi_layer import with_one_different
 
@@ -111,7 +111,8 @@ def sealing_with(module, tmp_path, nodes, **settings):
     if not (built and {"aes", "pclmulqdq"} <= set(flags)):
         pytest.skip(f"the module {module} is not built, or not for this CPU")
     legacy = {"allow_legacy_cipher": "on"} if module == "legacy" else {}
-    return sealing_of(tmp_path, nodes, module=module, cipher=CIPHERS.get(module, "AES-256-GCM"), **legacy, **settings)
+    # The channel library below would keep the job key for further connections.
+    return sealing_of(tmp_path, nodes, **ALONE, module=module, cipher=CIPHERS.get(module, "AES-256-GCM"), **legacy, **settings)
 
 
 @MODULES
