@@ -66,7 +66,8 @@ struct Shared {
     keys::HandshakeState handshake;
     std::uint8_t hello[keys::kHelloSize];
     std::uint32_t hello_size;
-    std::atomic<std::int64_t> deadline_ns;  // of the handshake, CLOCK_MONOTONIC
+    std::int64_t started_ns;                // the handshake, CLOCK_MONOTONIC
+    std::atomic<std::int64_t> deadline_ns;  // of it
     std::atomic<bool> connect_reported;     // connect() has told the caller that it is connected
     std::atomic<bool> undecided;            // it may stay inside the node: that is asked once TCP is connected
     std::atomic<int> pending_error;         // for SO_ERROR

@@ -185,6 +185,7 @@ int accept_connection(int listener, sockaddr* address, socklen_t* size, int flag
         return -1;
     }
     drive(process, *entry);  // the hello is often there already
+    limit_the_silent(process, *entry);
     errno = saved;
     return fd;
 }

@@ -39,6 +39,10 @@ Result<void> take_up(Process& process, Entry& entry, Shared& shared);
 /// Moves the handshake as far as it goes without waiting. Returns the state.
 State drive(Process& process, Entry& entry);
 
+/// After drive() of a connection that was accepted: where too many peers have not spoken yet, the one that has had most
+/// time for it is ended.
+void limit_the_silent(Process& process, Entry& entry);
+
 /// What the kernel must be asked to wait for while the handshake is on its way: POLLIN or POLLOUT.
 short handshake_events(const Entry& entry);
 

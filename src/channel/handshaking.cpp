@@ -18,6 +18,18 @@ namespace cryptmpi::channel {
 namespace {
 
 constexpr std::int64_t kPatience_ns = 10'000'000'000;  // then one line says whom we are waiting for
+// A rank that computes may be slow to answer, but whoever connects speaks first, and at once: connect() itself, or the
+// courier, sends the hello. Who does not is kept no longer than this, and no more than so many at a time.
+constexpr std::int64_t kSilence_ns = 20'000'000'000;
+constexpr int kMostSilent = 256;
+
+std::int64_t timeout_ns(const Process& process) {
+    return std::chrono::nanoseconds(process.settings().handshake_timeout).count();
+}
+
+bool silent(const Shared& shared) {
+    return shared.role == keys::Role::responder && shared.state.load() == State::await_hello;
+}
 
 /// A socket has room for a hello: nothing was sent on it before. Less than all of it is an error.
 bool send_whole(const Entry& entry, const std::uint8_t* bytes, std::size_t size) {
@@ -112,6 +124,7 @@ Result<void> hello_arrived(Process& process, Entry& entry) {
         keys::read_hello(**local, shared.handshake, std::span<const std::uint8_t, keys::kHelloSize>(shared.hello));
     if (!read) return read;
     if (shared.role == keys::Role::responder) {
+        shared.deadline_ns.store(now_ns() + timeout_ns(process));
         if (auto sent = send_hello(process, entry); !sent) return sent;
         if (auto opened = open_stream(process, entry); !opened) return opened;
         shared.state.store(State::await_confirm);
@@ -148,15 +161,16 @@ bool read_hello_bytes(Process& process, Entry& entry) {
 
 void look_at_the_clock(Process& process, Entry& entry) {
     Shared& shared = *entry.shared;
-    const std::int64_t left = shared.deadline_ns.load() - now_ns();
-    const auto timeout_ns = std::chrono::nanoseconds(process.settings().handshake_timeout).count();
+    const std::int64_t now = now_ns();
+    const std::int64_t waited_ns = now - shared.started_ns;
+    const std::int64_t left = shared.deadline_ns.load() - now;
     if (left <= 0) {
         fail_handshake(process, entry,
-                       Error{"no handshake within " + std::to_string(timeout_ns / 1'000'000'000) +
+                       Error{"no handshake within " + std::to_string(waited_ns / 1'000'000'000) +
                                  " s; is it under cryptmpi? plaintext_peers allows a peer that is not, "
                                  "handshake_timeout_s sets the time",
                              ETIMEDOUT});
-    } else if (timeout_ns - left > kPatience_ns && !left_alone(shared)) {
+    } else if (waited_ns > kPatience_ns && !left_alone(shared) && !silent(shared)) {
         process.complain_once(shared.peer, std::string("still waiting for the handshake of ") + shared.peer +
                                                ": it may be busy, or not be under cryptmpi");
     }
@@ -217,7 +231,10 @@ int begin(Process& process, Entry& entry, keys::Role role, const Address& peer, 
     if (fstat(fd, &information) == 0) shared.inode = information.st_ino;
     shared.role = role;
     std::strncpy(shared.peer, peer.text().c_str(), sizeof shared.peer - 1);
-    shared.deadline_ns.store(now_ns() + std::chrono::nanoseconds(process.settings().handshake_timeout).count());
+    shared.started_ns = now_ns();
+    const std::int64_t all_ns = timeout_ns(process);
+    shared.deadline_ns.store(shared.started_ns +
+                             (role == keys::Role::responder ? std::min(all_ns, kSilence_ns) : all_ns));
     shared.state.store(State::tcp_connecting);
     const bool connecting = tcp != Tcp::connected;
     shared.connect_reported.store(!connecting);
@@ -378,6 +395,29 @@ State drive(Process& process, Entry& entry) {
     if (state == State::open && state != before && shared.read_shut.load()) real::shutdown(entry.descriptor(), SHUT_RD);
     if (state != before) rearm(entry);
     return state;
+}
+
+void limit_the_silent(Process& process, Entry& entry) {
+    const Shared* own = entry.shared.load();
+    if (own == nullptr || !silent(*own)) return;
+    int count = 0;
+    Entry* oldest = &entry;
+    std::int64_t since_ns = own->started_ns;
+    for (int fd = 0; fd <= process.table().highest(); ++fd) {
+        Entry* other = process.table().find_sealed(fd);
+        const Shared* shared = other == nullptr ? nullptr : other->shared.load();
+        if (shared == nullptr || !silent(*shared)) continue;
+        ++count;
+        if (shared->started_ns >= since_ns) continue;
+        since_ns = shared->started_ns;
+        oldest = other;
+    }
+    if (count <= kMostSilent) return;
+    const Use use(*oldest);
+    if (use.shared() == nullptr) return;
+    const std::lock_guard receive_guard(use.shared()->receive_lock);
+    const std::lock_guard send_guard(use.shared()->send_lock);
+    if (use.is_current() && silent(*use.shared())) end_connection(process, *oldest, ECONNRESET, false);
 }
 
 short handshake_events(const Entry& entry) {

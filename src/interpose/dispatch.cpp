@@ -99,16 +99,20 @@ private:
     }
 
     /// What the tests put between us and MPI, to change what travels: a library whose cryptmpi_below gives its own
-    /// function for a name, or null.
+    /// function for a name, or null. Only the library that is built for them does so.
     void load_below() {
+#ifdef CRYPTMPI_TESTED
         const char* file = std::getenv("CRYPTMPI_INTERNAL_BELOW");
         if (file == nullptr) return;
         void* library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
         if (library == nullptr) end(std::string("CRYPTMPI_INTERNAL_BELOW: ") + dlerror());
         below_ = reinterpret_cast<Below*>(real_dlsym(library, "cryptmpi_below"));
+#endif
     }
 
-    static void* look_up_in_mpi(const char* name) { return looked_up_->find(name); }
+    static void* look_up_in_mpi(const char* name) {
+        return looked_up_->find(name);
+    }
     static void* look_up(const char* name) {
         void* const below = below_ == nullptr ? nullptr : below_(name, look_up_in_mpi);
         return below != nullptr ? below : look_up_in_mpi(name);

@@ -37,6 +37,28 @@ SANITIZER = ["env", f"LD_PRELOAD={RUNTIME[0]}", "ASAN_OPTIONS=detect_leaks=0:ver
              "TSAN_OPTIONS=ignore_noninstrumented_modules=1"] if RUNTIME else []
 
 
+def tested_command():
+    """The build under test with the library that lets a test put something between us and MPI (CRYPTMPI_INTERNAL_BELOW), beside all others."""
+    tested = BUILD / "tested"
+    library = tested / "libcryptmpi-mpi.so"
+    if not library.exists():  # a build from before there were two
+        return BUILD / "bin" / "cryptmpi"
+    command = tested / "bin" / "cryptmpi"
+    (tested / "lib" / "cryptmpi").mkdir(parents=True, exist_ok=True)
+    command.parent.mkdir(exist_ok=True)
+    files = {path.name: path for path in (BUILD / "lib" / "cryptmpi").iterdir()} | {library.name: library}
+    for name, path in files.items():
+        link = tested / "lib" / "cryptmpi" / name
+        if not link.exists():
+            link.unlink(missing_ok=True)
+            link.symlink_to(path)
+    # It finds its libraries beside the file that it really is.
+    if not command.exists() or not command.samefile(BUILD / "bin" / "cryptmpi"):
+        command.unlink(missing_ok=True)
+        command.hardlink_to(BUILD / "bin" / "cryptmpi")
+    return command
+
+
 class TestedSealing(Sealing):
     """Under the sanitizer that the build under test was made with, too."""
 
@@ -45,7 +67,7 @@ class TestedSealing(Sealing):
 
 
 def sealing_of(tmp_path, nodes, **settings):
-    return TestedSealing(tmp_path / "config", nodes, BUILD / "bin" / "cryptmpi", {"layer": "mpi", "handshake_timeout_s": 20, **settings})
+    return TestedSealing(tmp_path / "config", nodes, tested_command(), {"layer": "mpi", "handshake_timeout_s": 20, **settings})
 
 
 def ended(mpi, done, last_line):

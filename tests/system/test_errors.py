@@ -322,6 +322,60 @@ def test_handshake_that_is_cut_off(after, client, server, sealing):
     assert sum(part["refused_handshakes"] for part in parts) <= (client != "leaves") + (server != "leaves")
 
 
+SERVE_SILENT = """
+import errno, select, socket, sys
+strangers = int(sys.argv[1])
+with socket.create_server(("127.0.0.1", 0), backlog=1000) as listener:
+    print(listener.getsockname()[1], flush=True)
+    accepted = [listener.accept()[0] for _ in range(strangers)]
+    ends = []
+    for stream in accepted:
+        stream.setblocking(strangers == 1)
+        try:
+            ends.append(stream.recv(100))
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            ends.append(errno.errorcode[error.errno])
+    print(len(ends), *set(ends), flush=True)
+    if strangers > 1:
+        friend = listener.accept()[0]
+        friend.settimeout(20)
+        print(friend.recv(100), flush=True)
+"""
+
+
+@pytest.mark.parametrize("words", [b"", b"CMPI\x01\x01\x02\x00 and no more"], ids=["silent", "halting"])
+def test_stranger_who_does_not_go_on(words, sealing):
+    """He is not kept for as long as a rank may compute, which is what handshake_timeout_s is for."""
+    environment = {**os.environ, **sealing.environment(scope="all", handshake_timeout_s=600)}
+    with subprocess.Popen([sys.executable, "-c", SERVE_SILENT, "1"], env=environment, text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE) as server:
+        with socket.create_connection(("127.0.0.1", int(server.stdout.readline()))) as stranger:
+            stranger.sendall(words)
+            try:
+                got, said = server.communicate(timeout=60)
+            finally:
+                server.kill()
+    assert got.splitlines() == ["1 ETIMEDOUT"], (got, said)
+    (line,) = error_lines(said)
+    assert "no handshake within" in line
+
+
+def test_many_strangers_who_say_nothing(sealing):
+    environment = {**os.environ, **sealing.environment(scope="all")}
+    count = 300
+    with subprocess.Popen([sys.executable, "-c", SERVE_SILENT, str(count)], env=environment, text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE) as server, contextlib.ExitStack() as strangers:
+        port = int(server.stdout.readline())
+        for _ in range(count):
+            strangers.enter_context(socket.create_connection(("127.0.0.1", port)))
+        friend = subprocess.run([sys.executable, "-c", CONNECT_ONE, "writes", str(port)], env=environment, timeout=30, capture_output=True)
+        got, said = server.communicate(timeout=60)
+    assert got.splitlines() == [f"{count - 256} ECONNRESET", "b'secret'"], (got, said, friend)
+    assert error_lines(said) == []
+
+
 def _pump(source, target, kept=None):
     try:
         while part := source.recv(10000):

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import REPOSITORY, error_lines
+from conftest import BUILD, REPOSITORY, error_lines
 from jobs import ALL, ALONE, build, ended, run, sealing_of  # noqa: F401
 
 from lab import stacks
@@ -533,6 +533,12 @@ def hostile(build, tmp_path_factory):
     subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", library, REPOSITORY / "tests" / "system" / "hostile.c"], check=True,
                    capture_output=True)
     return library
+
+
+def test_nothing_comes_between_the_library_that_is_installed_and_mpi():
+    library = (BUILD / "lib" / "cryptmpi" / "libcryptmpi-mpi.so").read_bytes()
+    assert b"cryptmpi-mpi-" in library  # what it does load is there to be seen
+    assert b"CRYPTMPI_INTERNAL_BELOW" not in library and b"cryptmpi_below" not in library
 
 
 def attacked(attack, way, build, hostile, nodes, tmp_path):
