@@ -62,9 +62,9 @@ Process* covering_process() {
 }
 
 /// Checks what is about to be started; false with errno.
-bool may_start(const std::string& file) {
+bool may_start(const char* file) {
     Process* process = covering_process();
-    return process == nullptr || process->covering().may_start(*process, file);
+    return process == nullptr || file == nullptr || process->covering().may_start(*process, file);
 }
 
 /// Runs `start` with the environment of a program to be started: still under the library, and told of the arena if it
@@ -252,7 +252,7 @@ CRYPTMPI_CALL pid_t _Fork() {
 }
 
 CRYPTMPI_CALL int execve(const char* path, char* const* arguments, char* const* environment) {
-    if (path != nullptr && !may_start(path)) return -1;
+    if (!may_start(path)) return -1;
     return start_program(environment, [&](char* const* with) { return real::execve(path, arguments, with); });
 }
 
@@ -273,13 +273,13 @@ CRYPTMPI_CALL int execvp(const char* file, char* const* arguments) {
 }
 
 CRYPTMPI_CALL int execveat(int folder, const char* path, char* const* arguments, char* const* environment, int flags) {
-    if (!may_start(path_below(folder, path))) return -1;
+    if (!may_start(path_below(folder, path).c_str())) return -1;
     return start_program(environment,
                          [&](char* const* with) { return real::execveat(folder, path, arguments, with, flags); });
 }
 
 CRYPTMPI_CALL int fexecve(int fd, char* const* arguments, char* const* environment) {
-    if (!may_start(path_below(fd, ""))) return -1;
+    if (!may_start(path_below(fd, "").c_str())) return -1;
     return start_program(environment, [&](char* const* with) { return real::fexecve(fd, arguments, with); });
 }
 
@@ -310,7 +310,7 @@ CRYPTMPI_CALL int execle(const char* path, const char* first, ...) {
 
 CRYPTMPI_CALL int posix_spawn(pid_t* pid, const char* path, const posix_spawn_file_actions_t* actions,
                               const posix_spawnattr_t* attributes, char* const* arguments, char* const* environment) {
-    if (path != nullptr && !may_start(path)) return errno;
+    if (!may_start(path)) return errno;
     return spawn_program(environment, actions, [&](char* const* with) {
         return real::posix_spawn(pid, path, actions, attributes, arguments, with);
     });

@@ -115,7 +115,7 @@ bool Covering::may_start(Process& process, const std::string& file) const {
     }
     std::string line;
     if (refusal) {
-        line = refusal->line;
+        line = refusal->line + ". Not started; if it talks to no other node, name it in allow_programs";
     } else {
         const auto hidden = std::find_if(libraries_.begin(), libraries_.end(),
                                          [](const std::string& library) { return access(library.c_str(), R_OK) != 0; });
@@ -126,10 +126,7 @@ bool Covering::may_start(Process& process, const std::string& file) const {
     }
     const int code = refusal ? refusal->code : EACCES;
     // What the kernel would not start either is the program's own affair.
-    if (code == EACCES) {
-        process.refuse_road("program " + file,
-                            line + ". Not started; if it talks to no other node, name it in allow_programs");
-    }
+    if (code == EACCES) process.refuse_road("program " + file, line);
     errno = code;
     return false;
 }

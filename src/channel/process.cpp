@@ -469,9 +469,13 @@ void Process::write_part(bool ended) {
         for (const auto& [reason, unsealed] : unsealed_) part.not_sealed.push_back(unsealed);
     }
     auto key = report_key();
-    if (!key) return complain("no part of the report: " + key.error().line);
-    const auto sign = [&](std::string_view text) { return key->sign(text); };
-    if (auto written = report::write_part(settings_.report_file, part, sign); !written) complain(written.error().line);
+    Result<void> written;
+    if (key) {
+        written = report::write_part(settings_.report_file, part, [&](auto text) { return key->sign(text); });
+    } else {
+        written = fail(key.error().code, "no part of the report: " + key.error().line);
+    }
+    if (!written && ended) complain(written.error().line);
 }
 
 }  // namespace cryptmpi::channel

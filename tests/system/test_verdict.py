@@ -293,6 +293,20 @@ def test_another_root_without_our_library(sender, tmp_path):
     assert seen == 0 and "is not to be seen" not in done.output, done.output
 
 
+@needs("bwrap")
+@MPIS
+@LAYERS
+def test_ranks_in_a_container_that_hides_our_library(mpi, layer, nodes, tmp_path):
+    job = Job(mpi, nodes, tmp_path, layer)
+    container = ["bwrap", "--bind", "/", "/", "--dev-bind", "/dev", "/dev", "--tmpfs", str(LIBRARIES)]
+    done = job.run([*container, *job.program])
+    assert done.returncode != 0 and job.verdict.startswith("INCOMPLETE: 0 of 2 ranks"), done.output
+    if layer == "channel":
+        assert job.seen == 0 and "is not to be seen from where it would run" in done.output, done.output
+    else:  # nothing of ours is in bwrap that could look
+        assert done.returncode == NOT_SEALED, done.output
+
+
 def test_a_process_that_is_killed_has_told_of_its_exceptions(nodes, tmp_path):
     address = nodes.nodes[1].address
     script = f"import os, socket; s = socket.create_connection(({address!r}, 7777)); s.sendall(b'x'); os.kill(os.getpid(), 9)"
