@@ -77,7 +77,7 @@ def test_sealed_job(mpi, settings, build, nodes, tmp_path):
 def test_messages(mpi, ranks, build, nodes, tmp_path):
     program = build(mpi, REPOSITORY / "tests" / "system" / "messages.c")
     cases = cases_of(mpi, CASES if ranks > 2 and mpi.name in SPINNING else CASES + COLLECTIVE)
-    done = run(mpi, nodes, sealing_of(tmp_path, nodes), [str(program), *cases], ranks)
+    done = run(mpi, nodes, sealing_of(tmp_path, nodes), [str(program), *cases], ranks, timeout=60 if ranks == 2 else 240)
     assert ended(mpi, done, "cases right"), done.output
     assert f"messages: {len(cases)} cases right" in done.output
     assert not error_lines(done.output)
@@ -302,7 +302,7 @@ def test_many_leaders(name, ranks, settings, build, nodes, tmp_path):
 def test_many_communicators(name, build, nodes, tmp_path):
     mpi = stacks.stack(name)
     program = build(mpi, REPOSITORY / "tests" / "system" / "messages.c")
-    done = run(mpi, nodes, sealing_of(tmp_path, nodes), [str(program), "many_communicators"], 4, timeout=120)
+    done = run(mpi, nodes, sealing_of(tmp_path, nodes, **ALONE), [str(program), "many_communicators"], 4, timeout=120)
     assert ended(mpi, done, "cases right") and not error_lines(done.output), done.output
 
 
