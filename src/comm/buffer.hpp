@@ -40,6 +40,8 @@ public:
     /// Returns MPI's error code for a bad type; MPI's error handler has then been called.
     static int make(Types& types, const void* at, MPI_Count count, MPI_Datatype type, bool keep, UserBuffer& out);
 
+    /// No memory, or no number of elements: MPI says what is wrong with it.
+    bool is_wrong() const { return count_ < 0 || (at_ == nullptr && contiguous_ && size_ != 0); }
     std::size_t size() const { return size_; }  // bytes of data
     MPI_Count count() const { return count_; }
     /// The bytes themselves where they lie without gaps; null for those that must be packed.

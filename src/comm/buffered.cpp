@@ -41,6 +41,7 @@ int bsend(const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, M
     UserBuffer buffer;
     if (const int code = UserBuffer::make(layer.types(), at, count, type, false, buffer); code != MPI_SUCCESS)
         return code;
+    if (buffer.is_wrong()) return native(layer.mpi);
     const int code = start_buffered(layer, *communicator, buffer, to, tag);
     return code != MPI_SUCCESS ? code : after(layer.mpi);
 }

@@ -1,7 +1,10 @@
 #include "comm/collective.hpp"
 
 #include <algorithm>
+#include <cerrno>
+#include <optional>
 #include <string>
+#include <utility>
 
 namespace cryptmpi::comm {
 namespace {
@@ -12,35 +15,24 @@ std::string describe(int from) {
 
 constexpr int kOwn = -1;
 
-report::Sizes& counted(const Call& call, int from) {
-    return from == kOwn ? call.layer.part().sizes_sent : call.layer.part().sizes_received;
-}
-
 int raise(const Call& call, int from, const std::string& line) {
     return call.layer.raise(call.communicator.handle(), from == kOwn ? line : describe(from) + " " + line);
 }
 
-/// Work on `size` bytes of a block of the rank `from`, which are counted. Flows are for one thread at a time; other
-/// threads may be at work on the communicator's messages.
-template <class Work>
-int guarded(const Call& call, int from, std::size_t size, Work work) {
+template <class Seal>
+int seal_bytes(const Call& call, std::size_t size, std::uint8_t* wire, Seal seal) {
     const auto done = [&] {
+        // Flows are for one thread at a time; other threads may be at work on the communicator's messages.
         const auto guard = call.layer.guard();
-        auto result = work();
-        if (result) counted(call, from).count(size);
+        auto result = seal();
+        if (result) call.layer.part().sizes_sent.count(size);
         return result;
     }();
     if (done) [[likely]] {
         return MPI_SUCCESS;
     }
-    return raise(call, from, done.error().line);
-}
-
-template <class Seal>
-int seal_bytes(const Call& call, std::size_t size, std::uint8_t* wire, Seal seal) {
-    const int code = guarded(call, kOwn, size, seal);
-    if (code != MPI_SUCCESS) void_block(wire, size);
-    return code;
+    void_block(wire, size);
+    return raise(call, kOwn, done.error().line);
 }
 
 template <class Seal>
@@ -54,12 +46,139 @@ int seal_block(const Call& call, const UserBuffer& buffer, std::uint8_t* wire, S
     return seal(at);
 }
 
+// An Open here is Result<void>(int rank, const std::uint8_t* wire, std::size_t wire_size, void* out).
+
+auto opener_from(const Call& call) {
+    return [&call](int rank, const std::uint8_t* wire, std::size_t wire_size, void* out) {
+        return call.communicator.open_from(rank, call.lane, call.number, wire, wire_size, out);
+    };
+}
+
+auto opener_of_all(const Call& call) {
+    return [&call](int rank, const std::uint8_t* wire, std::size_t wire_size, void* out) {
+        return call.communicator.open_for_all(rank, call.lane, call.number, wire, wire_size, out);
+    };
+}
+
+/// A block that did not open as one of `size` bytes.
+struct Failed {
+    int rank;
+    const std::uint8_t* wire;
+    std::size_t came;
+    std::size_t size;
+    std::string line;
+};
+
+/// The sizes that a block may have been sealed with whose size on its way is not known. Each is tried, so they are not
+/// all: few bytes, a little less than was expected, or a part of it.
+std::vector<std::size_t> sizes_to_try(std::size_t expected) {
+    constexpr std::size_t kFew = 8192;
+    constexpr std::size_t kLittle = 64;
+    std::vector<std::size_t> sizes;
+    for (std::size_t size = 0; size < std::min(expected, kFew); ++size) sizes.push_back(size);
+    for (std::size_t less = 1; less <= std::min(expected, kLittle); ++less) sizes.push_back(expected - less);
+    for (std::size_t parts = 2; parts <= kLittle; ++parts) sizes.push_back(expected / parts);
+    return sizes;
+}
+
+/// The size that its sender sealed the block with, if it is authentic and that is another one than was expected. Only
+/// after an error: then time does not matter.
 template <class Open>
-int open_block(const Call& call, const UserBuffer& buffer, Open open) {
-    if (buffer.contiguous() != nullptr) return open(buffer.contiguous());
-    const auto scratch = call.layer.buffer(buffer.size());
-    const int code = open(scratch.data());
-    return first_of(code, buffer.unpack(scratch.data(), buffer.size()));  // zeros, after an error
+std::optional<std::size_t> sealed_size(const Call& call, const Failed& failed, Open open) {
+    constexpr std::size_t kMostTried = std::size_t{64} << 20;  // bytes in all
+    const auto scratch = call.layer.buffer(std::max(failed.came, failed.size));
+    const auto opens = [&](std::size_t size) {
+        const auto guard = call.layer.guard();
+        return open(failed.rank, failed.wire, size + seal::kMessageOverhead, scratch.data()).has_value();
+    };
+    if (failed.came != kUnknown) {
+        const bool other = failed.came >= seal::kMessageOverhead && failed.came != failed.size + seal::kMessageOverhead;
+        const std::size_t size = failed.came - seal::kMessageOverhead;
+        return other && opens(size) ? std::optional(size) : std::nullopt;
+    }
+    if (seal::parse_message_header(failed.wire).number != call.number) return std::nullopt;
+    std::size_t tried = 0;
+    for (const std::size_t size : sizes_to_try(failed.size)) {
+        tried += size;
+        if (tried > kMostTried) break;
+        if (opens(size)) return size;
+    }
+    return std::nullopt;
+}
+
+int raise_other_size(const Call& call, const Failed& failed, std::optional<std::size_t> sealed) {
+    call.layer.say("the ranks disagree in the size of " + describe(failed.rank) + ": " +
+                   (sealed ? std::to_string(*sealed) + " bytes were sent, " : "") + std::to_string(failed.size) +
+                   " are expected");
+    return raise_on_comm(call.layer, call.communicator.handle(), MPI_ERR_TRUNCATE);
+}
+
+/// Where one block of a call has another size, so have those that MPI put into a wrong place for it.
+template <class Open>
+int raise_failed(const Call& call, const std::vector<Failed>& failed, Open open) {
+    std::vector<std::optional<std::size_t>> sealed;
+    for (const Failed& one : failed) sealed.push_back(sealed_size(call, one, open));
+    const bool disagree = std::any_of(sealed.begin(), sealed.end(), [](const auto& size) { return size.has_value(); });
+    int code = MPI_SUCCESS;
+    for (std::size_t i = 0; i < failed.size(); ++i) {
+        code = first_of(code, disagree ? raise_other_size(call, failed[i], sealed[i])
+                                       : raise(call, failed[i].rank, failed[i].line));
+    }
+    return code;
+}
+
+/// One block, of which it may be known how many bytes came.
+template <class Open>
+Result<void> open_expected(int rank, const std::uint8_t* wire, std::size_t came, std::size_t size, void* out,
+                           Open open) {
+    const std::size_t expected = size + seal::kMessageOverhead;
+    if (came == kUnknown || came == expected) [[likely]] {
+        return open(rank, wire, expected, out);
+    }
+    std::fill_n(static_cast<std::uint8_t*>(out), size, std::uint8_t{0});
+    return fail(EBADMSG, "has " + std::to_string(came) + " bytes, where " + std::to_string(expected) +
+                             " were expected, and does not open: altered, or not ours");
+}
+
+template <class Open>
+Result<void> open_counted(const Call& call, int rank, const std::uint8_t* wire, std::size_t came, std::size_t size,
+                          void* out, Open open) {
+    const auto guard = call.layer.guard();
+    auto done = open_expected(rank, wire, came, size, out, open);
+    if (done) call.layer.part().sizes_received.count(size);
+    return done;
+}
+
+template <class Open>
+int open_bytes(const Call& call, int rank, const std::uint8_t* wire, std::size_t size, std::uint8_t* out, Open open) {
+    auto done = open_counted(call, rank, wire, kUnknown, size, out, open);
+    if (done) [[likely]] {
+        return MPI_SUCCESS;
+    }
+    return raise_failed(call, {{rank, wire, kUnknown, size, std::move(done.error().line)}}, open);
+}
+
+template <class Open>
+int open_block(const Call& call, const Block& block, Open open, std::vector<Failed>& failed) {
+    const UserBuffer& buffer = *block.buffer;
+    engine::Buffer scratch;
+    std::uint8_t* out = buffer.contiguous();
+    if (out == nullptr) {
+        scratch = call.layer.buffer(buffer.size());
+        out = scratch.data();
+    }
+    auto done = open_counted(call, block.rank, block.wire, block.came, buffer.size(), out, open);
+    if (!done) {
+        failed.push_back({block.rank, block.wire, block.came, buffer.size(), std::move(done.error().line)});
+    }
+    return buffer.contiguous() != nullptr ? MPI_SUCCESS : buffer.unpack(out, buffer.size());  // zeros, after an error
+}
+
+template <class Open>
+int open_alone(const Call& call, const Block& block, Open open) {
+    std::vector<Failed> failed;
+    const int code = open_block(call, block, open, failed);
+    return failed.empty() ? code : raise_failed(call, failed, open);
 }
 
 }  // namespace
@@ -79,15 +198,11 @@ int seal_bytes_for_all(const Call& call, const std::uint8_t* at, std::size_t siz
 }
 
 int open_bytes_from(const Call& call, int from, const std::uint8_t* wire, std::size_t size, std::uint8_t* out) {
-    return guarded(call, from, size, [&] {
-        return call.communicator.open_from(from, call.lane, call.number, wire, size + seal::kMessageOverhead, out);
-    });
+    return open_bytes(call, from, wire, size, out, opener_from(call));
 }
 
 int open_bytes_of_all(const Call& call, int from, const std::uint8_t* wire, std::size_t size, std::uint8_t* out) {
-    return guarded(call, from, size, [&] {
-        return call.communicator.open_for_all(from, call.lane, call.number, wire, size + seal::kMessageOverhead, out);
-    });
+    return open_bytes(call, from, wire, size, out, opener_of_all(call));
 }
 
 int seal_block_for(const Call& call, int to, const UserBuffer& buffer, std::uint8_t* wire) {
@@ -100,14 +215,12 @@ int seal_block_for_all(const Call& call, const UserBuffer& buffer, std::uint8_t*
                       [&](const std::uint8_t* at) { return seal_bytes_for_all(call, at, buffer.size(), wire); });
 }
 
-int open_block_from(const Call& call, int from, const std::uint8_t* wire, const UserBuffer& buffer) {
-    return open_block(call, buffer,
-                      [&](std::uint8_t* out) { return open_bytes_from(call, from, wire, buffer.size(), out); });
+int open_block_from(const Call& call, int from, const std::uint8_t* wire, const UserBuffer& buffer, std::size_t came) {
+    return open_alone(call, {from, const_cast<std::uint8_t*>(wire), &buffer, came}, opener_from(call));
 }
 
 int open_block_of_all(const Call& call, int from, const std::uint8_t* wire, const UserBuffer& buffer) {
-    return open_block(call, buffer,
-                      [&](std::uint8_t* out) { return open_bytes_of_all(call, from, wire, buffer.size(), out); });
+    return open_alone(call, {from, const_cast<std::uint8_t*>(wire), &buffer}, opener_of_all(call));
 }
 
 namespace {
@@ -160,13 +273,23 @@ int each_of_the_others(const std::vector<Block>& blocks, const std::vector<Block
     return code;
 }
 
-template <class Open, class Alone>
-int open_blocks(const Call& call, const std::vector<Block>& blocks, Open open, Alone alone) {
+template <class Open>
+int open_blocks(const Call& call, const std::vector<Block>& blocks, Open open) {
     const std::vector<Block> shared = shared_among_threads(call, blocks);
-    const int code =
-        share_blocks(call, shared, call.layer.part().sizes_received, open,
-                     [&](const Block& block, const std::string& line) { return raise(call, block.rank, line); });
-    return each_of_the_others(blocks, shared, code, alone);
+    std::vector<Failed> failed;
+    int code = share_blocks(
+        call, shared, call.layer.part().sizes_received,
+        [&](const Block& block) {
+            return open_expected(block.rank, block.wire, block.came, block.buffer->size(), block.buffer->contiguous(),
+                                 open);
+        },
+        [&](const Block& block, const std::string& line) {
+            failed.push_back({block.rank, block.wire, block.came, block.buffer->size(), line});
+            return MPI_SUCCESS;
+        });
+    code = each_of_the_others(blocks, shared, code,
+                              [&](const Block& block) { return open_block(call, block, open, failed); });
+    return failed.empty() ? code : first_of(code, raise_failed(call, failed, open));
 }
 
 }  // namespace
@@ -189,25 +312,11 @@ int seal_blocks_for(const Call& call, const std::vector<Block>& blocks) {
 }
 
 int open_blocks_from(const Call& call, const std::vector<Block>& blocks) {
-    return open_blocks(
-        call, blocks,
-        [&](const Block& block) {
-            return call.communicator.open_from(block.rank, call.lane, call.number, block.wire,
-                                               block.buffer->size() + seal::kMessageOverhead,
-                                               block.buffer->contiguous());
-        },
-        [&](const Block& block) { return open_block_from(call, block.rank, block.wire, *block.buffer); });
+    return open_blocks(call, blocks, opener_from(call));
 }
 
 int open_blocks_of_all(const Call& call, const std::vector<Block>& blocks) {
-    return open_blocks(
-        call, blocks,
-        [&](const Block& block) {
-            return call.communicator.open_for_all(block.rank, call.lane, call.number, block.wire,
-                                                  block.buffer->size() + seal::kMessageOverhead,
-                                                  block.buffer->contiguous());
-        },
-        [&](const Block& block) { return open_block_of_all(call, block.rank, block.wire, *block.buffer); });
+    return open_blocks(call, blocks, opener_of_all(call));
 }
 
 namespace {
@@ -273,6 +382,14 @@ int copy(Layer& layer, const UserBuffer& from, const UserBuffer& to) {
     const std::uint8_t* at = nullptr;
     if (const int code = plain_bytes(layer.pool(), from, scratch, at); code != MPI_SUCCESS) return code;
     return to.unpack(at, std::min(from.size(), to.size()));
+}
+
+int copy_own(Layer& layer, const Communicator& communicator, const UserBuffer& from, const UserBuffer& to,
+             Question ask) {
+    const int code = copy(layer, from, to);
+    if (code != MPI_SUCCESS || from.size() <= to.size()) return code;
+    const int answer = answer_to(layer, ask);
+    return answer == MPI_SUCCESS ? MPI_SUCCESS : raise_on_comm(layer, communicator.handle(), answer);
 }
 
 }  // namespace cryptmpi::comm

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "comm/arguments.hpp"
 #include "comm/layer.hpp"
 
 namespace cryptmpi::comm {
@@ -59,15 +60,19 @@ void void_block(std::uint8_t* wire, std::size_t size);
 int seal_bytes_for(const Call& call, int to, const std::uint8_t* at, std::size_t size, std::uint8_t* wire);
 int seal_bytes_for_all(const Call& call, const std::uint8_t* at, std::size_t size, std::uint8_t* wire);
 
-/// Opens a block that has to hold exactly `size` bytes of data. Integrity errors have been raised when these return;
-/// `out` then has zeros.
+/// The bytes of a block that came are not known: MPI moved it among others.
+constexpr std::size_t kUnknown = 0;
+
+/// Opens a block that has to hold exactly `size` bytes of data. Errors have been raised when these return; `out` then
+/// has zeros. A block that its sender sealed with another size is an error of the program's, not of its integrity.
 int open_bytes_from(const Call& call, int from, const std::uint8_t* wire, std::size_t size, std::uint8_t* out);
 int open_bytes_of_all(const Call& call, int from, const std::uint8_t* wire, std::size_t size, std::uint8_t* out);
 
 /// The same of the data in a user's buffer.
 int seal_block_for(const Call& call, int to, const UserBuffer& buffer, std::uint8_t* wire);
 int seal_block_for_all(const Call& call, const UserBuffer& buffer, std::uint8_t* wire);
-int open_block_from(const Call& call, int from, const std::uint8_t* wire, const UserBuffer& buffer);
+int open_block_from(const Call& call, int from, const std::uint8_t* wire, const UserBuffer& buffer,
+                    std::size_t came = kUnknown);
 int open_block_of_all(const Call& call, int from, const std::uint8_t* wire, const UserBuffer& buffer);
 
 /// The user's data of one rank, and where it is sealed.
@@ -75,6 +80,7 @@ struct Block {
     int rank;
     std::uint8_t* wire;
     const UserBuffer* buffer;
+    std::size_t came = kUnknown;  // bytes that came at `wire`
 };
 /// The same for blocks of several ranks, no rank twice, which the rank's threads work on together where they are large:
 /// each sealed for its rank, opened from it, or opened as what it sent to all.
@@ -90,8 +96,12 @@ int share_on_node(const Call& call, int from, std::uint8_t* at, std::size_t size
 /// The error of a rank that was told by another one of its node. It has been raised when this returns.
 int failed_on_node(const Call& call, int rank);
 
-/// From the user's buffer to another one of his, of the same size.
+/// From the user's buffer to another one of his, of the same size at least.
 int copy(Layer& layer, const UserBuffer& from, const UserBuffer& to);
+/// The same of this rank's own block. Where it does not fit, what fits, and the error that MPI would raise, if any:
+/// `ask` has two numbers come where there is room for one.
+int copy_own(Layer& layer, const Communicator& communicator, const UserBuffer& from, const UserBuffer& to,
+             Question ask);
 
 /// For each rank a block, or null where nothing goes.
 using Blocks = std::vector<const UserBuffer*>;

@@ -44,6 +44,11 @@ bool is_unfinished(const Operation* operation) {
     return is_active(operation) && operation->large && !operation->finished;
 }
 
+template <class T>
+bool is_missing(int count, const T* array) {
+    return count > 0 && array == nullptr;
+}
+
 /// After an error: has MPI kept the request, and what it works on? It is the user's still, who may ask for it again.
 bool is_kept(Layer& layer, MPI_Request request, const Operation& operation, int code) {
     if (code == MPI_SUCCESS || request == MPI_REQUEST_NULL) return false;
@@ -424,12 +429,16 @@ void end_leftovers(Layer& layer) {
     }
 }
 
+// What MPI would say of arrays and addresses that are not there, it says itself.
+
 int Wait(MPI_Request* request, MPI_Status* status) {
+    if (request == nullptr) return Layer::get().mpi.Wait(request, status);
     return wait_one(Layer::get(), request, status);
 }
 
 int Test(MPI_Request* request, int* flag, MPI_Status* status) {
     Layer& layer = Layer::get();
+    if (request == nullptr || flag == nullptr) return layer.mpi.Test(request, flag, status);
     const auto guard = layer.guard();
     const MPI_Request handle = *request;
     progress(layer);
@@ -447,6 +456,7 @@ int Test(MPI_Request* request, int* flag, MPI_Status* status) {
 
 int Waitall(int count, MPI_Request* requests, MPI_Status* statuses) {
     Layer& layer = Layer::get();
+    if (is_missing(count, requests)) return layer.mpi.Waitall(count, requests, statuses);
     auto guard = layer.guard();
     if (!may_block(layer)) {
         if (guard) guard.unlock();
@@ -463,6 +473,7 @@ int Waitall(int count, MPI_Request* requests, MPI_Status* statuses) {
 
 int Testall(int count, MPI_Request* requests, int* flag, MPI_Status* statuses) {
     Layer& layer = Layer::get();
+    if (is_missing(count, requests) || flag == nullptr) return layer.mpi.Testall(count, requests, flag, statuses);
     const auto guard = layer.guard();
     progress(layer);
     const std::span<MPI_Request> all(requests, static_cast<std::size_t>(std::max(count, 0)));
@@ -489,6 +500,9 @@ int Testall(int count, MPI_Request* requests, int* flag, MPI_Status* statuses) {
 
 int Testany(int count, MPI_Request* requests, int* index, int* flag, MPI_Status* status) {
     Layer& layer = Layer::get();
+    if (is_missing(count, requests) || index == nullptr || flag == nullptr) {
+        return layer.mpi.Testany(count, requests, index, flag, status);
+    }
     const auto guard = layer.guard();
     if (layer.requests().empty()) return layer.mpi.Testany(count, requests, index, flag, status);
     progress(layer);
@@ -510,6 +524,7 @@ int Testany(int count, MPI_Request* requests, int* index, int* flag, MPI_Status*
 
 int Waitany(int count, MPI_Request* requests, int* index, MPI_Status* status) {
     Layer& layer = Layer::get();
+    if (is_missing(count, requests) || index == nullptr) return layer.mpi.Waitany(count, requests, index, status);
     auto guard = layer.guard();
     if (layer.requests().empty()) {
         if (guard) guard.unlock();
@@ -559,6 +574,9 @@ int conclude_some(Layer& layer, const Handles& handles, const MPI_Request* reque
 
 int Testsome(int count, MPI_Request* requests, int* done, int* indices, MPI_Status* statuses) {
     Layer& layer = Layer::get();
+    if (is_missing(count, requests) || done == nullptr || is_missing(count, indices)) {
+        return layer.mpi.Testsome(count, requests, done, indices, statuses);
+    }
     const auto guard = layer.guard();
     if (layer.requests().empty()) return layer.mpi.Testsome(count, requests, done, indices, statuses);
     progress(layer);
@@ -578,6 +596,9 @@ int Testsome(int count, MPI_Request* requests, int* done, int* indices, MPI_Stat
 
 int Waitsome(int count, MPI_Request* requests, int* done, int* indices, MPI_Status* statuses) {
     Layer& layer = Layer::get();
+    if (is_missing(count, requests) || done == nullptr || is_missing(count, indices)) {
+        return layer.mpi.Waitsome(count, requests, done, indices, statuses);
+    }
     auto guard = layer.guard();
     if (layer.requests().empty()) {
         if (guard) guard.unlock();
@@ -599,6 +620,7 @@ int Waitsome(int count, MPI_Request* requests, int* done, int* indices, MPI_Stat
 
 int Request_get_status(MPI_Request request, int* flag, MPI_Status* status) {
     Layer& layer = Layer::get();
+    if (flag == nullptr) return layer.mpi.Request_get_status(request, flag, status);
     const auto guard = layer.guard();
     progress(layer);
     Operation* operation = layer.requests().find(request);
@@ -697,6 +719,7 @@ int Request_get_status_some(int count, const MPI_Request requests[], int* done, 
 
 int Request_free(MPI_Request* request) {
     Layer& layer = Layer::get();
+    if (request == nullptr) return layer.mpi.Request_free(request);
     const auto guard = layer.guard();
     Operation* operation = layer.requests().find(*request);
     if (operation == nullptr) return layer.mpi.Request_free(request);
@@ -712,6 +735,7 @@ int Request_free(MPI_Request* request) {
 
 int Cancel(MPI_Request* request) {
     Layer& layer = Layer::get();
+    if (request == nullptr) return layer.mpi.Cancel(request);
     const auto guard = layer.guard();
     Operation* operation = layer.requests().find(*request);
     // A send that is cancelled leaves a hole in its lane, which the receiver must take for an attack. MPI lets a cancel

@@ -148,6 +148,7 @@ Asked as_mpi_decides(const Communicator&) {
 template <class Make>
 int construct_later(const char* by_what, MPI_Comm comm, MPI_Comm* made, MPI_Request* request, Make make) {
     Layer& layer = Layer::get();
+    if (made == nullptr || request == nullptr) return make(layer.mpi);  // MPI says so
     const Turn turn = take_turn(layer, comm);
     const auto guard = layer.guard();
     *made = MPI_COMM_NULL;
@@ -292,8 +293,11 @@ int Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm* made) {
 
 int Comm_create_from_group(MPI_Group group, const char* tag, MPI_Info info, MPI_Errhandler handler, MPI_Comm* made) {
     Layer& layer = Layer::get();
+    if (layer.begun() && (group == MPI_GROUP_NULL || tag == nullptr || made == nullptr)) {
+        return layer.mpi.Comm_create_from_group(group, tag, info, handler, made);  // which says what is wrong with it
+    }
     if (const std::string reason = unsealable(layer, group); !reason.empty()) {
-        *made = MPI_COMM_NULL;
+        if (made != nullptr) *made = MPI_COMM_NULL;
         layer.complain_of_refused("MPI_Comm_create_from_group", reason);
         return layer.begun() ? raise_on_world(layer, layer.refused_code()) : layer.refused_code();
     }
@@ -355,6 +359,7 @@ namespace {
 template <class End>
 int end(MPI_Comm* comm, End end_natively) {
     Layer& layer = Layer::get();
+    if (comm == nullptr) return end_natively(layer.mpi);
     const MPI_Comm handle = *comm;
     std::shared_ptr<Communicator> communicator;
     {

@@ -47,11 +47,14 @@ public:
     }
 
 private:
-    static constexpr int kMostAtOnce = 32;  // each way, as MPICH's own
+    static constexpr int kMostAtOnce = 32;    // each way, as MPICH's own
+    static constexpr std::size_t kLeast = 1;  // of a block without a byte, it is known that none came
 
     struct Travelling {
         engine::Buffer memory;  // none where the user's is used
         int peer = 0;
+        std::size_t came = 0;  // bytes, of a receive
+        bool failed = false;   // MPI has said why
     };
 
     void begin_receive(int at) {
@@ -80,17 +83,31 @@ private:
 
     /// Places of those that are done, receives first, as many as the threads work on together; none: all are.
     std::vector<int> wait_for_some() {
+        const auto& mpi = call_.layer.mpi;
         std::vector<int> done;
         int at = MPI_UNDEFINED;
-        told(call_.layer.mpi.Waitany(2 * at_once_, requests_.data(), &at, MPI_STATUS_IGNORE));
+        MPI_Status status;
+        int code = mpi.Waitany(2 * at_once_, requests_.data(), &at, &status);
+        told(code);
         // One that MPI has not ended is none, whatever it says.
         for (int any = 1; any != 0 && at != MPI_UNDEFINED && request(at) == MPI_REQUEST_NULL;) {
+            note_end(at, status, code);
             done.push_back(at);
             if (done.size() == together_) break;
-            told(call_.layer.mpi.Testany(2 * at_once_, requests_.data(), &at, &any, MPI_STATUS_IGNORE));
+            code = mpi.Testany(2 * at_once_, requests_.data(), &at, &any, &status);
+            told(code);
         }
         std::sort(done.begin(), done.end());
         return done;
+    }
+
+    void note_end(int at, const MPI_Status& status, int code) {
+        Travelling& one = travelling_[static_cast<std::size_t>(at)];
+        one.failed = code != MPI_SUCCESS;
+        if (at >= at_once_ || one.failed) return;
+        MPI_Count size = 0;
+        call_.layer.mpi.Get_elements_x(&status, MPI_BYTE, &size);
+        one.came = static_cast<std::size_t>(size);
     }
 
     void end_receives(const std::vector<int>& places) {
@@ -98,14 +115,23 @@ private:
         for (const int at : places) {
             const Travelling& one = travelling_[static_cast<std::size_t>(at)];
             const UserBuffer& block = *of(in_, one.peer);
-            if (sealed(one.peer)) {
-                came.push_back({one.peer, one.memory.data(), &block});
+            if (one.failed) {
+                clear(block);
+            } else if (sealed(one.peer)) {
+                came.push_back({one.peer, one.memory.data(), &block, std::max(one.came, kLeast)});
             } else if (one.memory.data() != nullptr) {
-                code_ = first_of(code_, block.unpack(one.memory.data(), block.size()));
+                code_ = first_of(code_, block.unpack(one.memory.data(), std::min(one.came, block.size())));
             }
         }
         code_ = first_of(code_, open_blocks_from(call_, came));
         for (const int at : places) begin_receive(at);
+    }
+
+    /// What was there must not look like what should have come.
+    void clear(const UserBuffer& block) {
+        const auto zeros = call_.layer.buffer(block.size());
+        std::fill_n(zeros.data(), zeros.size(), std::uint8_t{0});
+        block.unpack(zeros.data(), zeros.size());
     }
 
     /// As many at a time as the threads seal together: those before them are on their way meanwhile.
@@ -170,6 +196,7 @@ private:
         const bool as_it_is = !sealed(peer) && block.contiguous() != nullptr;
         one.memory = as_it_is ? engine::Buffer() : call_.layer.buffer(size_of(block, peer));
         one.peer = peer;
+        one.failed = false;
         return one;
     }
     void told(int code) {

@@ -3,6 +3,7 @@
 #include <climits>
 #include <type_traits>
 
+#include "comm/arguments.hpp"
 #include "comm/calls.hpp"
 #include "comm/collective.hpp"
 #include "comm/in_transit.hpp"
@@ -84,14 +85,29 @@ Blocks all(const std::vector<UserBuffer>& blocks) {
     return all;
 }
 
+/// Not MPI's: the program's arguments are such that MPI has to say what is wrong with them.
+constexpr int kForMpi = -1;
+
+/// The code of making the buffers that a procedure works on, which is not good; `native` calls MPI's own.
+template <class Native>
+int say_what_is_wrong(Layer& layer, int code, Native native) {
+    return code == kForMpi ? native(layer.mpi) : code;
+}
+
+int make_buffer(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, UserBuffer& out) {
+    if (count < 0 || type == MPI_DATATYPE_NULL) return kForMpi;
+    const int code = UserBuffer::make(layer.types(), at, count, type, false, out);
+    return code == MPI_SUCCESS && out.is_wrong() ? kForMpi : code;
+}
+
 /// The blocks of a buffer: `count(i)` elements at `place(i)` bytes, for each rank.
 template <class CountOf, class PlaceOf, class TypeOf>
 int make_blocks(Layer& layer, int ranks, void* at, CountOf count, PlaceOf place, TypeOf type,
                 std::vector<UserBuffer>& blocks) {
     blocks.resize(static_cast<std::size_t>(ranks));
     for (int i = 0; i < ranks; ++i) {
-        const int code = UserBuffer::make(layer.types(), static_cast<std::uint8_t*>(at) + place(i), count(i), type(i),
-                                          false, blocks[static_cast<std::size_t>(i)]);
+        const int code = make_buffer(layer, static_cast<std::uint8_t*>(at) + place(i), count(i), type(i),
+                                     blocks[static_cast<std::size_t>(i)]);
         if (code != MPI_SUCCESS) return code;
     }
     return MPI_SUCCESS;
@@ -107,6 +123,7 @@ MPI_Aint extent_of(Layer& layer, MPI_Datatype type) {
 /// Equal blocks, one after the other.
 int make_equal_blocks(Layer& layer, int ranks, void* at, MPI_Count count, MPI_Datatype type,
                       std::vector<UserBuffer>& blocks) {
+    if (type == MPI_DATATYPE_NULL) return kForMpi;
     const MPI_Aint step = extent_of(layer, type) * static_cast<MPI_Aint>(count);
     return make_blocks(
         layer, ranks, at, [&](int) { return count; }, [&](int i) { return i * step; }, [&](int) { return type; },
@@ -117,10 +134,40 @@ int make_equal_blocks(Layer& layer, int ranks, void* at, MPI_Count count, MPI_Da
 template <class C, class D>
 int make_v_blocks(Layer& layer, int ranks, void* at, const C* counts, const D* places, MPI_Datatype type,
                   std::vector<UserBuffer>& blocks) {
+    if (counts == nullptr || places == nullptr || type == MPI_DATATYPE_NULL) return kForMpi;
     const MPI_Aint extent = extent_of(layer, type);
     return make_blocks(
         layer, ranks, at, [&](int i) { return static_cast<MPI_Count>(counts[i]); },
         [&](int i) { return static_cast<MPI_Aint>(places[i]) * extent; }, [&](int) { return type; }, blocks);
+}
+
+// This rank's own block, where it may be larger than the room for it.
+
+int copy_gathered(Layer& layer, const Communicator& communicator, const UserBuffer& from, const UserBuffer& to) {
+    return copy_own(layer, communicator, from, to, [](const auto& mpi, int* two, int* one, MPI_Comm alone) {
+        return mpi.Gather(two, 2, MPI_INT, one, 1, MPI_INT, 0, alone);
+    });
+}
+
+int copy_scattered(Layer& layer, const Communicator& communicator, const UserBuffer& from, const UserBuffer& to) {
+    return copy_own(layer, communicator, from, to, [](const auto& mpi, int* two, int* one, MPI_Comm alone) {
+        return mpi.Scatter(two, 2, MPI_INT, one, 1, MPI_INT, 0, alone);
+    });
+}
+
+int copy_allgathered(Layer& layer, const Communicator& communicator, const UserBuffer& from, const UserBuffer& to) {
+    return copy_own(layer, communicator, from, to, [](const auto& mpi, int* two, int* one, MPI_Comm alone) {
+        return mpi.Allgather(two, 2, MPI_INT, one, 1, MPI_INT, alone);
+    });
+}
+
+int copy_exchanged(Layer& layer, const Communicator& communicator, const UserBuffer& from, const UserBuffer& to) {
+    return copy_own(layer, communicator, from, to, [](const auto& mpi, int* two, int* one, MPI_Comm alone) {
+        const int two_of_them = 2;
+        const int one_of_them = 1;
+        const int place = 0;
+        return mpi.Alltoallv(two, &two_of_them, &place, MPI_INT, one, &one_of_them, &place, MPI_INT, alone);
+    });
 }
 
 int gather_to_root(const Call& call, const UserBuffer& own, int root, bool uniform) {
@@ -150,7 +197,7 @@ int gather(Layer& layer, Communicator& communicator, const UserBuffer& own, bool
                 : layer.mpi.Gatherv(MPI_IN_PLACE, 0, MPI_BYTE, wires.data(), layout.sizes(), layout.places(), MPI_BYTE,
                                     root, comm);
     if (code != MPI_SUCCESS) return code;
-    if (!in_place) code = copy(layer, own, blocks[static_cast<std::size_t>(root)]);
+    if (!in_place) code = copy_gathered(layer, communicator, own, blocks[static_cast<std::size_t>(root)]);
     code = first_of(code, open_blocks_from(call, blocks_of_others(root, blocks, wires.data(), layout)));
     const Blocks alone = alone_of_root(communicator, blocks);
     return is_any(alone) ? first_of(code, exchange(call, nothing(communicator), alone, Sealing::all)) : code;
@@ -190,7 +237,8 @@ std::size_t total_of(const std::vector<UserBuffer>& blocks) {
 /// What each rank has, broadcast. All ranks see the same sizes.
 int allgather_one_by_one(Layer& layer, Communicator& communicator, const UserBuffer& own, bool in_place,
                          const std::vector<UserBuffer>& blocks) {
-    int code = in_place ? MPI_SUCCESS : copy(layer, own, blocks[static_cast<std::size_t>(communicator.rank())]);
+    const auto me = static_cast<std::size_t>(communicator.rank());
+    int code = in_place ? MPI_SUCCESS : copy_allgathered(layer, communicator, own, blocks[me]);
     for (int i = 0; i < communicator.size(); ++i) {
         const int come_with = i == communicator.rank() ? code : MPI_SUCCESS;
         code = first_of(code, broadcast(layer, communicator, blocks[static_cast<std::size_t>(i)], i, come_with));
@@ -210,7 +258,7 @@ int allgather(Layer& layer, Communicator& communicator, const UserBuffer& own, b
     const int code = by_nodes_pays(communicator.nodes(layer.mpi), layout)
                          ? allgather_by_nodes(call, from, blocks)
                          : allgather_by_ranks(call, from, blocks, layout, uniform);
-    return in_place ? code : first_of(code, copy(layer, own, mine));
+    return in_place ? code : first_of(code, copy_allgathered(layer, communicator, own, mine));
 }
 
 /// MPI decides the way, by which it may put blocks for several ranks in one message: all of them are sealed.
@@ -281,7 +329,7 @@ int alltoall(Layer& layer, Communicator& communicator, const std::vector<UserBuf
         return code != MPI_SUCCESS ? code : exchange(call, all(copied.blocks()), all(in));
     }
     const int code = at_once ? alltoall_at_once(call, out, in) : exchange(call, all(out), all(in));
-    return first_of(code, copy(layer, out[me], in[me]));
+    return first_of(code, copy_exchanged(layer, communicator, out[me], in[me]));
 }
 
 /// The communicator, if its collective operations are sealed and the root is one of its members; else MPI does it, and
@@ -424,18 +472,18 @@ int scatter(Layer& layer, Communicator& communicator, const std::vector<UserBuff
         code = exchange(call, alone, nothing(communicator), Sealing::all, code);
     }
     if (code != MPI_SUCCESS || mine == nullptr) return code;
-    return copy(layer, blocks[static_cast<std::size_t>(root)], *mine);
+    return copy_scattered(layer, communicator, blocks[static_cast<std::size_t>(root)], *mine);
 }
 
 int Bcast(void* at, MPI_Count count, MPI_Datatype type, int root, MPI_Comm comm) {
     Layer& layer = Layer::get();
     Communicator* communicator = find_crossing(layer, comm, root);
-    if (communicator == nullptr) {
-        return CRYPTMPI_NATIVE(Bcast, count, at, Count{count}, type, root, comm)(layer.mpi);
-    }
+    const auto native = CRYPTMPI_NATIVE(Bcast, count, at, Count{count}, type, root, comm);
+    if (communicator == nullptr) return native(layer.mpi);
     UserBuffer buffer;
-    if (const int code = UserBuffer::make(layer.types(), at, count, type, false, buffer); code != MPI_SUCCESS)
-        return code;
+    if (const int code = make_buffer(layer, at, count, type, buffer); code != MPI_SUCCESS) {
+        return say_what_is_wrong(layer, code, native);
+    }
     return broadcast(layer, *communicator, buffer, root);
 }
 
@@ -443,7 +491,7 @@ namespace {
 
 /// This rank's part of what is sent. Not looked at where the root sends in place.
 int make_own(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, UserBuffer& own) {
-    return at == MPI_IN_PLACE ? MPI_SUCCESS : UserBuffer::make(layer.types(), at, count, type, false, own);
+    return at == MPI_IN_PLACE ? MPI_SUCCESS : make_buffer(layer, at, count, type, own);
 }
 
 }  // namespace
@@ -452,15 +500,23 @@ int Gather(const void* out, MPI_Count out_count, MPI_Datatype out_type, void* in
            MPI_Datatype in_type, int root, MPI_Comm comm) {
     Layer& layer = Layer::get();
     Communicator* communicator = find_crossing(layer, comm, root);
-    if (communicator == nullptr) {
-        return CRYPTMPI_NATIVE(Gather, std::max(out_count, in_count), out, Count{out_count}, out_type, in,
-                               Count{in_count}, in_type, root, comm)(layer.mpi);
-    }
+    const auto native = CRYPTMPI_NATIVE(Gather, std::max(out_count, in_count), out, Count{out_count}, out_type, in,
+                                        Count{in_count}, in_type, root, comm);
+    if (communicator == nullptr) return native(layer.mpi);
     UserBuffer own;
     std::vector<UserBuffer> blocks;
-    if (const int code = make_own(layer, out, out_count, out_type, own); code != MPI_SUCCESS) return code;
+    if (const int code = make_own(layer, out, out_count, out_type, own); code != MPI_SUCCESS) {
+        return say_what_is_wrong(layer, code, native);
+    }
     if (communicator->rank() == root) {
         const int code = make_equal_blocks(layer, communicator->size(), in, in_count, in_type, blocks);
+        if (code != MPI_SUCCESS) return say_what_is_wrong(layer, code, native);
+    }
+    if (communicator->rank() == root && out_count == in_count && out_type == in_type) {
+        const auto ask = [](const auto& mpi, int* number, int*, MPI_Comm alone) {
+            return mpi.Gather(number, 1, MPI_INT, number, 1, MPI_INT, 0, alone);
+        };
+        const int code = check_alias(layer, comm, out, blocks[static_cast<std::size_t>(root)], ask);
         if (code != MPI_SUCCESS) return code;
     }
     return gather(layer, *communicator, own, out == MPI_IN_PLACE, blocks, root, true);
@@ -470,16 +526,24 @@ int Scatter(const void* out, MPI_Count out_count, MPI_Datatype out_type, void* i
             MPI_Datatype in_type, int root, MPI_Comm comm) {
     Layer& layer = Layer::get();
     Communicator* communicator = find_crossing(layer, comm, root);
-    if (communicator == nullptr) {
-        return CRYPTMPI_NATIVE(Scatter, std::max(out_count, in_count), out, Count{out_count}, out_type, in,
-                               Count{in_count}, in_type, root, comm)(layer.mpi);
-    }
+    const auto native = CRYPTMPI_NATIVE(Scatter, std::max(out_count, in_count), out, Count{out_count}, out_type, in,
+                                        Count{in_count}, in_type, root, comm);
+    if (communicator == nullptr) return native(layer.mpi);
     UserBuffer own;
     std::vector<UserBuffer> blocks;
-    if (const int code = make_own(layer, in, in_count, in_type, own); code != MPI_SUCCESS) return code;
+    if (const int code = make_own(layer, in, in_count, in_type, own); code != MPI_SUCCESS) {
+        return say_what_is_wrong(layer, code, native);
+    }
     if (communicator->rank() == root) {
         const int code =
             make_equal_blocks(layer, communicator->size(), const_cast<void*>(out), out_count, out_type, blocks);
+        if (code != MPI_SUCCESS) return say_what_is_wrong(layer, code, native);
+    }
+    if (communicator->rank() == root && out_count == in_count && out_type == in_type) {
+        const auto ask = [](const auto& mpi, int* number, int*, MPI_Comm alone) {
+            return mpi.Scatter(number, 1, MPI_INT, number, 1, MPI_INT, 0, alone);
+        };
+        const int code = check_alias(layer, comm, in, blocks[static_cast<std::size_t>(root)], ask);
         if (code != MPI_SUCCESS) return code;
     }
     return scatter(layer, *communicator, blocks, in == MPI_IN_PLACE ? nullptr : &own, root, true);
@@ -489,15 +553,24 @@ int Allgather(const void* out, MPI_Count out_count, MPI_Datatype out_type, void*
               MPI_Datatype in_type, MPI_Comm comm) {
     Layer& layer = Layer::get();
     Communicator* communicator = find_crossing(layer, comm);
-    if (communicator == nullptr) {
-        return CRYPTMPI_NATIVE(Allgather, std::max(out_count, in_count), out, Count{out_count}, out_type, in,
-                               Count{in_count}, in_type, comm)(layer.mpi);
-    }
+    const auto native = CRYPTMPI_NATIVE(Allgather, std::max(out_count, in_count), out, Count{out_count}, out_type, in,
+                                        Count{in_count}, in_type, comm);
+    if (communicator == nullptr) return native(layer.mpi);
     UserBuffer own;
     std::vector<UserBuffer> blocks;
-    if (const int code = make_own(layer, out, out_count, out_type, own); code != MPI_SUCCESS) return code;
+    if (const int code = make_own(layer, out, out_count, out_type, own); code != MPI_SUCCESS) {
+        return say_what_is_wrong(layer, code, native);
+    }
     const int code = make_equal_blocks(layer, communicator->size(), in, in_count, in_type, blocks);
-    if (code != MPI_SUCCESS) return code;
+    if (code != MPI_SUCCESS) return say_what_is_wrong(layer, code, native);
+    if (out_count == in_count && out_type == in_type) {
+        const auto ask = [](const auto& mpi, int* number, int*, MPI_Comm alone) {
+            return mpi.Allgather(number, 1, MPI_INT, number, 1, MPI_INT, alone);
+        };
+        const UserBuffer& mine = blocks[static_cast<std::size_t>(communicator->rank())];
+        const int aliased = check_alias(layer, comm, out, mine, ask);
+        if (aliased != MPI_SUCCESS) return aliased;
+    }
     return allgather(layer, *communicator, own, out == MPI_IN_PLACE, blocks, true);
 }
 
@@ -505,20 +578,26 @@ int Alltoall(const void* out, MPI_Count out_count, MPI_Datatype out_type, void* 
              MPI_Datatype in_type, MPI_Comm comm) {
     Layer& layer = Layer::get();
     Communicator* communicator = find_crossing(layer, comm);
-    if (communicator == nullptr) {
-        return CRYPTMPI_NATIVE(Alltoall, std::max(out_count, in_count), out, Count{out_count}, out_type, in,
-                               Count{in_count}, in_type, comm)(layer.mpi);
-    }
+    const auto native = CRYPTMPI_NATIVE(Alltoall, std::max(out_count, in_count), out, Count{out_count}, out_type, in,
+                                        Count{in_count}, in_type, comm);
+    if (communicator == nullptr) return native(layer.mpi);
     const bool in_place = out == MPI_IN_PLACE;
     std::vector<UserBuffer> sent;
     std::vector<UserBuffer> received;
     const int ranks = communicator->size();
     if (!in_place) {
         const int code = make_equal_blocks(layer, ranks, const_cast<void*>(out), out_count, out_type, sent);
-        if (code != MPI_SUCCESS) return code;
+        if (code != MPI_SUCCESS) return say_what_is_wrong(layer, code, native);
     }
     if (const int code = make_equal_blocks(layer, ranks, in, in_count, in_type, received); code != MPI_SUCCESS) {
-        return code;
+        return say_what_is_wrong(layer, code, native);
+    }
+    if (out_count == in_count && out_type == in_type) {
+        const auto ask = [](const auto& mpi, int* number, int*, MPI_Comm alone) {
+            return mpi.Alltoall(number, 1, MPI_INT, number, 1, MPI_INT, alone);
+        };
+        const int code = check_alias(layer, comm, out, received.front(), ask);
+        if (code != MPI_SUCCESS) return code;
     }
     return alltoall(layer, *communicator, sent, received, in_place, true);
 }
@@ -535,10 +614,12 @@ int gatherv(const void* out, MPI_Count out_count, MPI_Datatype out_type, void* i
     if (communicator == nullptr) return native(layer.mpi);
     UserBuffer own;
     std::vector<UserBuffer> blocks;
-    if (const int code = make_own(layer, out, out_count, out_type, own); code != MPI_SUCCESS) return code;
+    if (const int code = make_own(layer, out, out_count, out_type, own); code != MPI_SUCCESS) {
+        return say_what_is_wrong(layer, code, native);
+    }
     if (communicator->rank() == root) {
         const int code = make_v_blocks(layer, communicator->size(), in, counts, places, in_type, blocks);
-        if (code != MPI_SUCCESS) return code;
+        if (code != MPI_SUCCESS) return say_what_is_wrong(layer, code, native);
     }
     return gather(layer, *communicator, own, out == MPI_IN_PLACE, blocks, root, false);
 }
@@ -551,11 +632,13 @@ int scatterv(const void* out, const C* counts, const D* places, MPI_Datatype out
     if (communicator == nullptr) return native(layer.mpi);
     UserBuffer own;
     std::vector<UserBuffer> blocks;
-    if (const int code = make_own(layer, in, in_count, in_type, own); code != MPI_SUCCESS) return code;
+    if (const int code = make_own(layer, in, in_count, in_type, own); code != MPI_SUCCESS) {
+        return say_what_is_wrong(layer, code, native);
+    }
     if (communicator->rank() == root) {
         const int code =
             make_v_blocks(layer, communicator->size(), const_cast<void*>(out), counts, places, out_type, blocks);
-        if (code != MPI_SUCCESS) return code;
+        if (code != MPI_SUCCESS) return say_what_is_wrong(layer, code, native);
     }
     return scatter(layer, *communicator, blocks, in == MPI_IN_PLACE ? nullptr : &own, root, false);
 }
@@ -568,9 +651,11 @@ int allgatherv(const void* out, MPI_Count out_count, MPI_Datatype out_type, void
     if (communicator == nullptr) return native(layer.mpi);
     UserBuffer own;
     std::vector<UserBuffer> blocks;
-    if (const int code = make_own(layer, out, out_count, out_type, own); code != MPI_SUCCESS) return code;
+    if (const int code = make_own(layer, out, out_count, out_type, own); code != MPI_SUCCESS) {
+        return say_what_is_wrong(layer, code, native);
+    }
     const int code = make_v_blocks(layer, communicator->size(), in, counts, places, in_type, blocks);
-    if (code != MPI_SUCCESS) return code;
+    if (code != MPI_SUCCESS) return say_what_is_wrong(layer, code, native);
     return allgather(layer, *communicator, own, out == MPI_IN_PLACE, blocks, false);
 }
 
@@ -586,16 +671,18 @@ int alltoallv(const void* out, const C* out_counts, const D* out_places, MPI_Dat
     const int ranks = communicator->size();
     if (!in_place) {
         const int code = make_v_blocks(layer, ranks, const_cast<void*>(out), out_counts, out_places, out_type, sent);
-        if (code != MPI_SUCCESS) return code;
+        if (code != MPI_SUCCESS) return say_what_is_wrong(layer, code, native);
     }
     const int code = make_v_blocks(layer, ranks, in, in_counts, in_places, in_type, received);
-    return code != MPI_SUCCESS ? code : alltoall(layer, *communicator, sent, received, in_place, false);
+    if (code != MPI_SUCCESS) return say_what_is_wrong(layer, code, native);
+    return alltoall(layer, *communicator, sent, received, in_place, false);
 }
 
 /// Types and displacements in bytes, by rank.
 template <class C, class D>
 int make_w_blocks(Layer& layer, int ranks, void* at, const C* counts, const D* places, const MPI_Datatype* types,
                   std::vector<UserBuffer>& blocks) {
+    if (counts == nullptr || places == nullptr || types == nullptr) return kForMpi;
     return make_blocks(
         layer, ranks, at, [&](int i) { return static_cast<MPI_Count>(counts[i]); },
         [&](int i) { return static_cast<MPI_Aint>(places[i]); }, [&](int i) { return types[i]; }, blocks);
@@ -613,10 +700,11 @@ int alltoallw(const void* out, const C* out_counts, const D* out_places, const M
     const int ranks = communicator->size();
     if (!in_place) {
         const int code = make_w_blocks(layer, ranks, const_cast<void*>(out), out_counts, out_places, out_types, sent);
-        if (code != MPI_SUCCESS) return code;
+        if (code != MPI_SUCCESS) return say_what_is_wrong(layer, code, native);
     }
     const int code = make_w_blocks(layer, ranks, in, in_counts, in_places, in_types, received);
-    return code != MPI_SUCCESS ? code : alltoall(layer, *communicator, sent, received, in_place, false);
+    if (code != MPI_SUCCESS) return say_what_is_wrong(layer, code, native);
+    return alltoall(layer, *communicator, sent, received, in_place, false);
 }
 
 }  // namespace

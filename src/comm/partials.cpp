@@ -76,11 +76,11 @@ void Partials::move(int to, const UserBuffer* out, int from, const UserBuffer* i
         }
         if (i == 0 || i > incoming) continue;
         InTransit& one = received[(i - 1) % kInFlight];
-        wait(address(from), one);
+        const std::size_t size = wait(address(from), one);
         const Range came = range(*in, i - 1);
         const UserBuffer& piece = part(*in, came, room);
         if (code_ == MPI_SUCCESS) {
-            code_ = open_block_from(block_of(call_, first + i - 1), from, one.wire.data(), piece);
+            code_ = open_block_from(block_of(call_, first + i - 1), from, one.wire.data(), piece, size);
         }
         if (i - 1 + kInFlight < incoming) begin(i - 1 + kInFlight);
         if (code_ == MPI_SUCCESS && then) then(came);
@@ -106,8 +106,15 @@ void Partials::begin_receive(int from, const UserBuffer& piece, InTransit& one) 
                                       &one.request));
 }
 
-void Partials::wait(const Address& address, InTransit& one) {
-    if (one.request != MPI_REQUEST_NULL) told(address, call_.layer.mpi.Wait(&one.request, MPI_STATUS_IGNORE));
+std::size_t Partials::wait(const Address& address, InTransit& one) {
+    const auto& mpi = call_.layer.mpi;
+    if (one.request == MPI_REQUEST_NULL) return kUnknown;
+    MPI_Status status;
+    const int code = mpi.Wait(&one.request, &status);
+    told(address, code);
+    MPI_Count size = 0;
+    if (code == MPI_SUCCESS && one.transfer == Transfer::receive) mpi.Get_elements_x(&status, MPI_BYTE, &size);
+    return static_cast<std::size_t>(size);
 }
 
 void Partials::told(const Address& address, int code) {

@@ -83,7 +83,8 @@ private:
     void combine(const UserBuffer& left, const UserBuffer& right, Range range);
     void begin_send(const Call& call, int to, const UserBuffer& piece, InTransit& one);
     void begin_receive(int from, const UserBuffer& piece, InTransit& one);
-    void wait(const Address& address, InTransit& one);
+    /// Returns how many bytes came, of a receive.
+    std::size_t wait(const Address& address, InTransit& one);
     Address address(int rank) const { return call_.communicator.address(call_.layer.mpi, rank); }
     void told(const Address& address, int code);
 

@@ -87,6 +87,7 @@ int send_init(const void* at, MPI_Count count, MPI_Datatype type, int to, int ta
     UserBuffer buffer;
     if (const int code = UserBuffer::make(layer.types(), at, count, type, true, buffer); code != MPI_SUCCESS)
         return code;
+    if (buffer.is_wrong() || request == nullptr) return native(layer.mpi);
     auto operation = prepare(layer, Operation::Kind::send, comm, std::move(buffer), to, tag);
     operation->buffered_mode = buffered;
     if (buffered) operation->large = false;  // the user's request is done at once
@@ -151,6 +152,9 @@ int Recv_init(void* at, MPI_Count count, MPI_Datatype type, int from, int tag, M
     UserBuffer buffer;
     if (const int code = UserBuffer::make(layer.types(), at, count, type, true, buffer); code != MPI_SUCCESS)
         return code;
+    if (buffer.is_wrong() || request == nullptr) {
+        return CRYPTMPI_NATIVE(Recv_init, count, at, Count{count}, type, from, tag, comm, request)(layer.mpi);
+    }
     auto operation = prepare(layer, Operation::Kind::receive, comm, std::move(buffer), from, tag);
     operation->wire = layer.buffer(receive_room(from, operation->user.size()));
     const ByteCount bytes(layer.mpi, operation->wire.size());
@@ -162,11 +166,12 @@ int Recv_init(void* at, MPI_Count count, MPI_Datatype type, int from, int tag, M
 int Start(MPI_Request* request) {
     Layer& layer = Layer::get();
     const auto guard = layer.guard();
-    Operation* operation = layer.requests().find(*request);
+    Operation* operation = request == nullptr ? nullptr : layer.requests().find(*request);
     return operation == nullptr ? layer.mpi.Start(request) : start(layer, request, *operation);
 }
 
 int Startall(int count, MPI_Request* requests) {
+    if (requests == nullptr) return Layer::get().mpi.Startall(count, requests);
     for (int i = 0; i < count; ++i) {
         if (const int code = Start(&requests[i]); code != MPI_SUCCESS) return code;
     }

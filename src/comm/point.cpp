@@ -375,6 +375,10 @@ int send(Mode mode, const void* at, MPI_Count count, MPI_Datatype type, int to, 
     UserBuffer buffer;
     if (const int code = UserBuffer::make(layer.types(), at, count, type, false, buffer); code != MPI_SUCCESS)
         return code;
+    if (buffer.is_wrong()) [[unlikely]] {
+        if (guard) guard.unlock();
+        return native(layer.mpi);
+    }
     if (!layer.threads() && layer.ways().plans.in_segments(buffer.size())) {
         return send_large(layer, mode, *communicator, buffer, to, tag);
     }
@@ -405,6 +409,7 @@ int isend(Mode mode, const void* at, MPI_Count count, MPI_Datatype type, int to,
     UserBuffer buffer;
     if (const int code = UserBuffer::make(layer.types(), at, count, type, false, buffer); code != MPI_SUCCESS)
         return code;
+    if (buffer.is_wrong()) return native(layer.mpi);
     return start_send(layer, mode, *communicator, buffer, to, tag, request);
 }
 
@@ -451,6 +456,10 @@ int Recv(void* at, MPI_Count count, MPI_Datatype type, int from, int tag, MPI_Co
     UserBuffer buffer;
     if (const int code = UserBuffer::make(layer.types(), at, count, type, false, buffer); code != MPI_SUCCESS)
         return code;
+    if (buffer.is_wrong()) [[unlikely]] {
+        if (guard) guard.unlock();
+        return CRYPTMPI_NATIVE(Recv, count, at, Count{count}, type, from, tag, comm, status)(layer.mpi);
+    }
     if (layer.threads() || !layer.requests().unfinished.empty() || !communicator->held().empty()) {
         MPI_Request request = MPI_REQUEST_NULL;
         const int code = start_receive(layer, *communicator, std::move(buffer), from, tag, &request);
@@ -481,6 +490,9 @@ int Irecv(void* at, MPI_Count count, MPI_Datatype type, int from, int tag, MPI_C
     UserBuffer buffer;
     if (const int code = UserBuffer::make(layer.types(), at, count, type, true, buffer); code != MPI_SUCCESS)
         return code;
+    if (buffer.is_wrong()) {
+        return CRYPTMPI_NATIVE(Irecv, count, at, Count{count}, type, from, tag, comm, request)(layer.mpi);
+    }
     return start_receive(layer, *communicator, std::move(buffer), from, tag, request);
 }
 
@@ -536,6 +548,11 @@ int Sendrecv_replace(void* at, MPI_Count count, MPI_Datatype type, int to, int o
     UserBuffer buffer;
     if (const int code = UserBuffer::make(layer.types(), at, count, type, false, buffer); code != MPI_SUCCESS)
         return code;
+    if (buffer.is_wrong()) {
+        if (guard) guard.unlock();
+        return CRYPTMPI_NATIVE(Sendrecv_replace, count, at, Count{count}, type, to, out_tag, from, in_tag, comm,
+                               status)(layer.mpi);
+    }
     const auto copy = layer.buffer(buffer.size());
     if (const int code = buffer.pack(copy.data()); code != MPI_SUCCESS) return code;
     const ByteCount bytes(layer.mpi, copy.size());

@@ -87,7 +87,7 @@ int Iprobe(int from, int tag, MPI_Comm comm, int* flag, MPI_Status* status) {
     Layer& layer = Layer::get();
     const auto guard = layer.guard();
     Communicator* communicator = layer.find(comm);
-    if (communicator == nullptr) return layer.mpi.Iprobe(from, tag, comm, flag, status);
+    if (communicator == nullptr || flag == nullptr) return layer.mpi.Iprobe(from, tag, comm, flag, status);
     progress(layer);
     MPI_Status own = {};
     MPI_Status& mine = status == MPI_STATUS_IGNORE ? own : *status;
@@ -174,7 +174,8 @@ int Improbe(int from, int tag, MPI_Comm comm, int* flag, MPI_Message* message, M
     Layer& layer = Layer::get();
     const auto guard = layer.guard();
     Communicator* communicator = layer.find(comm);
-    if (communicator == nullptr) return layer.mpi.Improbe(from, tag, comm, flag, message, status);
+    const bool whole = flag != nullptr && message != nullptr;
+    if (communicator == nullptr || !whole) return layer.mpi.Improbe(from, tag, comm, flag, message, status);
     progress(layer);
     MPI_Status own = {};
     MPI_Status& mine = status == MPI_STATUS_IGNORE ? own : *status;
@@ -191,7 +192,7 @@ int Mprobe(int from, int tag, MPI_Comm comm, MPI_Message* message, MPI_Status* s
     Layer& layer = Layer::get();
     auto guard = layer.guard();
     Communicator* communicator = layer.find(comm);
-    if (communicator == nullptr) {
+    if (communicator == nullptr || message == nullptr) {
         if (guard) guard.unlock();
         return layer.mpi.Mprobe(from, tag, comm, message, status);
     }
@@ -230,13 +231,17 @@ int end_message(Layer& layer, MPI_Message* message) {
 int Mrecv(void* at, MPI_Count count, MPI_Datatype type, MPI_Message* message, MPI_Status* status) {
     Layer& layer = Layer::get();
     auto guard = layer.guard();
-    if (!layer.matched().contains(*message)) {
+    if (message == nullptr || !layer.matched().contains(*message)) {
         if (guard) guard.unlock();
         return CRYPTMPI_NATIVE(Mrecv, count, at, Count{count}, type, message, status)(layer.mpi);
     }
     UserBuffer buffer;
     if (const int code = UserBuffer::make(layer.types(), at, count, type, false, buffer); code != MPI_SUCCESS)
         return code;
+    if (buffer.is_wrong()) {
+        if (guard) guard.unlock();
+        return CRYPTMPI_NATIVE(Mrecv, count, at, Count{count}, type, message, status)(layer.mpi);
+    }
     auto matched = std::move(layer.matched().extract(*message).mapped());
     const auto operation = receive_matched(layer, matched, std::move(buffer));
     MPI_Status own = {};
@@ -255,12 +260,15 @@ int Mrecv(void* at, MPI_Count count, MPI_Datatype type, MPI_Message* message, MP
 int Imrecv(void* at, MPI_Count count, MPI_Datatype type, MPI_Message* message, MPI_Request* request) {
     Layer& layer = Layer::get();
     const auto guard = layer.guard();
-    if (!layer.matched().contains(*message)) {
+    if (message == nullptr || !layer.matched().contains(*message)) {
         return CRYPTMPI_NATIVE(Imrecv, count, at, Count{count}, type, message, request)(layer.mpi);
     }
     UserBuffer buffer;
     if (const int code = UserBuffer::make(layer.types(), at, count, type, true, buffer); code != MPI_SUCCESS)
         return code;
+    if (buffer.is_wrong() || request == nullptr) {
+        return CRYPTMPI_NATIVE(Imrecv, count, at, Count{count}, type, message, request)(layer.mpi);
+    }
     auto matched = std::move(layer.matched().extract(*message).mapped());
     auto operation = receive_matched(layer, matched, std::move(buffer));
     if (matched.held) {

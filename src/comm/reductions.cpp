@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "comm/arguments.hpp"
 #include "comm/calls.hpp"
 #include "comm/collective.hpp"
 #include "comm/native_call.hpp"
@@ -357,19 +358,30 @@ struct Arguments {
     UserBuffer own;
     UserBuffer in;
     const void* from = nullptr;  // where `own` is, as the user said it
+    bool wrong = false;          // MPI says what is
 };
 
 int make_arguments(Layer& layer, const void* out, void* in, MPI_Count count, MPI_Datatype type, bool has_result,
                    Arguments& arguments) {
     arguments.from = out == MPI_IN_PLACE ? in : out;
     CRYPTMPI_TRY(UserBuffer::make(layer.types(), arguments.from, count, type, false, arguments.own));
-    return has_result ? UserBuffer::make(layer.types(), in, count, type, false, arguments.in) : MPI_SUCCESS;
+    if (has_result) CRYPTMPI_TRY(UserBuffer::make(layer.types(), in, count, type, false, arguments.in));
+    arguments.wrong = arguments.own.is_wrong() || arguments.in.is_wrong();
+    return MPI_SUCCESS;
 }
 
-Communicator* find_crossing(Layer& layer, MPI_Comm comm, MPI_Count count, MPI_Op op, int root = 0) {
+/// What all reductions may be told of their arguments before anything is sent. `ask` calls MPI's own.
+template <class Ask>
+int check(Layer& layer, MPI_Comm comm, const void* out, const UserBuffer& in, MPI_Datatype type, MPI_Op op, Ask ask) {
+    CRYPTMPI_TRY(check_operation(layer, comm, type, op));
+    return check_alias(layer, comm, out, in, ask);
+}
+
+Communicator* find_crossing(Layer& layer, MPI_Comm comm, MPI_Count count, MPI_Datatype type, MPI_Op op, int root = 0) {
     const auto guard = layer.guard();
     Communicator* communicator = layer.find(comm);
-    const bool good = communicator != nullptr && communicator->has(root) && count >= 0 && op != MPI_OP_NULL;
+    const bool good = communicator != nullptr && communicator->has(root) && count >= 0 && op != MPI_OP_NULL &&
+                      type != MPI_DATATYPE_NULL;
     return good ? communicator : nullptr;
 }
 
@@ -377,48 +389,64 @@ Communicator* find_crossing(Layer& layer, MPI_Comm comm, MPI_Count count, MPI_Op
 
 int Reduce(const void* out, void* in, MPI_Count count, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm) {
     Layer& layer = Layer::get();
-    Communicator* communicator = find_crossing(layer, comm, count, op, root);
-    if (communicator == nullptr) {
-        return CRYPTMPI_NATIVE(Reduce, count, out, in, Count{count}, type, op, root, comm)(layer.mpi);
-    }
+    Communicator* communicator = find_crossing(layer, comm, count, type, op, root);
+    const auto native = CRYPTMPI_NATIVE(Reduce, count, out, in, Count{count}, type, op, root, comm);
+    if (communicator == nullptr) return native(layer.mpi);
     const bool is_root = communicator->rank() == root;
     Arguments arguments;
     CRYPTMPI_TRY(make_arguments(layer, out, in, count, type, is_root, arguments));
+    if (arguments.wrong) return native(layer.mpi);
+    CRYPTMPI_TRY(
+        check(layer, comm, out, arguments.in, type, op, [](const auto& mpi, int* number, int*, MPI_Comm alone) {
+            return mpi.Reduce(number, number, 1, MPI_INT, MPI_SUM, 0, alone);
+        }));
     const Operator sum{layer, count, type, op};
     return reduce({layer, *communicator, sum, arguments.own, arguments.from}, &arguments.in, root);
 }
 
 int Allreduce(const void* out, void* in, MPI_Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
     Layer& layer = Layer::get();
-    Communicator* communicator = find_crossing(layer, comm, count, op);
-    if (communicator == nullptr) {
-        return CRYPTMPI_NATIVE(Allreduce, count, out, in, Count{count}, type, op, comm)(layer.mpi);
-    }
+    Communicator* communicator = find_crossing(layer, comm, count, type, op);
+    const auto native = CRYPTMPI_NATIVE(Allreduce, count, out, in, Count{count}, type, op, comm);
+    if (communicator == nullptr) return native(layer.mpi);
     Arguments arguments;
     CRYPTMPI_TRY(make_arguments(layer, out, in, count, type, true, arguments));
+    if (arguments.wrong) return native(layer.mpi);
+    CRYPTMPI_TRY(
+        check(layer, comm, out, arguments.in, type, op, [](const auto& mpi, int* number, int*, MPI_Comm alone) {
+            return mpi.Allreduce(number, number, 1, MPI_INT, MPI_SUM, alone);
+        }));
     const Operator sum{layer, count, type, op};
     return allreduce({layer, *communicator, sum, arguments.own, arguments.from}, arguments.in);
 }
 
 int Scan(const void* out, void* in, MPI_Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
     Layer& layer = Layer::get();
-    Communicator* communicator = find_crossing(layer, comm, count, op);
-    if (communicator == nullptr) {
-        return CRYPTMPI_NATIVE(Scan, count, out, in, Count{count}, type, op, comm)(layer.mpi);
-    }
+    Communicator* communicator = find_crossing(layer, comm, count, type, op);
+    const auto native = CRYPTMPI_NATIVE(Scan, count, out, in, Count{count}, type, op, comm);
+    if (communicator == nullptr) return native(layer.mpi);
     Arguments arguments;
     CRYPTMPI_TRY(make_arguments(layer, out, in, count, type, true, arguments));
+    if (arguments.wrong) return native(layer.mpi);
+    CRYPTMPI_TRY(
+        check(layer, comm, out, arguments.in, type, op, [](const auto& mpi, int* number, int*, MPI_Comm alone) {
+            return mpi.Scan(number, number, 1, MPI_INT, MPI_SUM, alone);
+        }));
     return scan(layer, *communicator, arguments.own, arguments.in, {layer, count, type, op}, false);
 }
 
 int Exscan(const void* out, void* in, MPI_Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
     Layer& layer = Layer::get();
-    Communicator* communicator = find_crossing(layer, comm, count, op);
-    if (communicator == nullptr) {
-        return CRYPTMPI_NATIVE(Exscan, count, out, in, Count{count}, type, op, comm)(layer.mpi);
-    }
+    Communicator* communicator = find_crossing(layer, comm, count, type, op);
+    const auto native = CRYPTMPI_NATIVE(Exscan, count, out, in, Count{count}, type, op, comm);
+    if (communicator == nullptr) return native(layer.mpi);
     Arguments arguments;
     CRYPTMPI_TRY(make_arguments(layer, out, in, count, type, true, arguments));
+    if (arguments.wrong) return native(layer.mpi);
+    CRYPTMPI_TRY(
+        check(layer, comm, out, arguments.in, type, op, [](const auto& mpi, int* number, int*, MPI_Comm alone) {
+            return mpi.Exscan(number, number, 1, MPI_INT, MPI_SUM, alone);
+        }));
     return scan(layer, *communicator, arguments.own, arguments.in, {layer, count, type, op}, true);
 }
 
@@ -572,8 +600,10 @@ bool parts_pay(const Reduction& what) {
                                            static_cast<std::uint32_t>(what.nodes().all_leaders().size()));
 }
 
+template <class Native>
 int reduce_scatter(Layer& layer, Communicator& communicator, const void* out, void* in,
-                   const std::vector<MPI_Count>& counts, MPI_Datatype type, MPI_Op op, bool uniform) {
+                   const std::vector<MPI_Count>& counts, MPI_Datatype type, MPI_Op op, bool uniform, Native native) {
+    if (std::any_of(counts.begin(), counts.end(), [](MPI_Count count) { return count < 0; })) return native(layer.mpi);
     const MPI_Count total = std::accumulate(counts.begin(), counts.end(), MPI_Count{0});
     const void* const from = out == MPI_IN_PLACE ? in : out;
     UserBuffer own;
@@ -581,6 +611,11 @@ int reduce_scatter(Layer& layer, Communicator& communicator, const void* out, vo
     CRYPTMPI_TRY(UserBuffer::make(layer.types(), from, total, type, false, own));
     CRYPTMPI_TRY(
         UserBuffer::make(layer.types(), in, counts[static_cast<std::size_t>(communicator.rank())], type, false, mine));
+    if (own.is_wrong() || mine.is_wrong()) return native(layer.mpi);
+    CRYPTMPI_TRY(check(layer, communicator.handle(), out, mine, type, op,
+                       [](const auto& mpi, int* number, int*, MPI_Comm alone) {
+                           return mpi.Reduce_scatter_block(number, number, 1, MPI_INT, MPI_SUM, alone);
+                       }));
     const Operator sum{layer, total, type, op};
     const Reduction what{layer, communicator, sum, own, from};
     return parts_pay(what) ? reduce_scatter_by_parts(what, counts, mine)
@@ -591,29 +626,27 @@ int reduce_scatter(Layer& layer, Communicator& communicator, const void* out, vo
 
 int Reduce_scatter_block(const void* out, void* in, MPI_Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
     Layer& layer = Layer::get();
-    Communicator* communicator = find_crossing(layer, comm, count, op);
-    if (communicator == nullptr) {
-        return CRYPTMPI_NATIVE(Reduce_scatter_block, count, out, in, Count{count}, type, op, comm)(layer.mpi);
-    }
+    Communicator* communicator = find_crossing(layer, comm, count, type, op);
+    const auto native = CRYPTMPI_NATIVE(Reduce_scatter_block, count, out, in, Count{count}, type, op, comm);
+    if (communicator == nullptr) return native(layer.mpi);
     const std::vector<MPI_Count> counts(static_cast<std::size_t>(communicator->size()), count);
-    return reduce_scatter(layer, *communicator, out, in, counts, type, op, true);
+    return reduce_scatter(layer, *communicator, out, in, counts, type, op, true, native);
 }
 
 template <class C>
 int Reduce_scatter(const void* out, void* in, const C* counts, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
     Layer& layer = Layer::get();
-    Communicator* communicator = find_crossing(layer, comm, 0, op);
-    if (communicator == nullptr) {
-        return [&](const auto& mpi) -> int {
-            if constexpr (std::is_same_v<C, int>) {
-                return mpi.Reduce_scatter(out, in, counts, type, op, comm);
-            } else {
-                return mpi.Reduce_scatter_c(out, in, counts, type, op, comm);
-            }
-        }(layer.mpi);
-    }
+    Communicator* communicator = find_crossing(layer, comm, 0, type, op);
+    const auto native = [&](const auto& mpi) -> int {
+        if constexpr (std::is_same_v<C, int>) {
+            return mpi.Reduce_scatter(out, in, counts, type, op, comm);
+        } else {
+            return mpi.Reduce_scatter_c(out, in, counts, type, op, comm);
+        }
+    };
+    if (communicator == nullptr || counts == nullptr) return native(layer.mpi);
     const std::vector<MPI_Count> of_ranks(counts, counts + communicator->size());
-    return reduce_scatter(layer, *communicator, out, in, of_ranks, type, op, false);
+    return reduce_scatter(layer, *communicator, out, in, of_ranks, type, op, false, native);
 }
 
 template int Reduce_scatter(const void*, void*, const int*, MPI_Datatype, MPI_Op, MPI_Comm);

@@ -22,10 +22,10 @@ MOST = 400 if os.environ.get("FAULTS") == "all" else 6
 
 @pytest.fixture(scope="module")
 def modules(tmp_path_factory):
-    """A folder with a module that fails, and the one whose key agreement is used."""
+    """The library's folder, and a module that fails in it."""
     folder = tmp_path_factory.mktemp("modules")
-    openssl = next(BUILD.rglob("cryptmpi-module-openssl.so"))
-    (folder / openssl.name).symlink_to(openssl)
+    for one in MODULES.iterdir():
+        (folder / one.name).symlink_to(one)
     line = ["cc", "-O1", "-shared", "-fPIC", "-I", REPOSITORY / "include", "-o", folder / "cryptmpi-module-faulty.so", SYSTEM / "faulty_module.c",
             "-ldl"]
     subprocess.run(line, check=True)

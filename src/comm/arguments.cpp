@@ -1,0 +1,103 @@
+#include "comm/arguments.hpp"
+
+#include <map>
+#include <mutex>
+#include <set>
+#include <utility>
+
+namespace cryptmpi::comm {
+namespace {
+
+/// A communicator of this rank alone, whose errors are for us. There is none where MPI has no more to give.
+class Alone {
+public:
+    explicit Alone(const interpose::Native& native) : mpi_(native) {
+        MPI_Group group = MPI_GROUP_NULL;
+        const QuietSelf quiet(mpi_);
+        mpi_.Comm_group(MPI_COMM_SELF, &group);
+        if (mpi_.Comm_create(MPI_COMM_SELF, group, &comm_) != MPI_SUCCESS) comm_ = MPI_COMM_NULL;
+        mpi_.Group_free(&group);
+        if (comm_ != MPI_COMM_NULL) mpi_.Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+    }
+    ~Alone() {
+        if (comm_ != MPI_COMM_NULL) mpi_.Comm_free(&comm_);
+    }
+    Alone(const Alone&) = delete;
+    Alone& operator=(const Alone&) = delete;
+    MPI_Comm comm() const { return comm_; }
+
+private:
+    class QuietSelf {
+    public:
+        explicit QuietSelf(const interpose::Native& native) : mpi_(native) {
+            mpi_.Comm_get_errhandler(MPI_COMM_SELF, &handler_);
+            mpi_.Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+        }
+        ~QuietSelf() {
+            mpi_.Comm_set_errhandler(MPI_COMM_SELF, handler_);
+            mpi_.Errhandler_free(&handler_);
+        }
+        QuietSelf(const QuietSelf&) = delete;
+        QuietSelf& operator=(const QuietSelf&) = delete;
+
+    private:
+        const interpose::Native& mpi_;
+        MPI_Errhandler handler_ = MPI_ERRHANDLER_NULL;
+    };
+
+    const interpose::Native& mpi_;
+    MPI_Comm comm_ = MPI_COMM_NULL;
+};
+
+bool is_predefined(MPI_Op op) {
+    for (const MPI_Op one : {MPI_MAX, MPI_MIN, MPI_SUM, MPI_PROD, MPI_LAND, MPI_BAND, MPI_LOR, MPI_BOR, MPI_LXOR,
+                             MPI_BXOR, MPI_MAXLOC, MPI_MINLOC, MPI_REPLACE, MPI_NO_OP}) {
+        if (op == one) return true;
+    }
+    return false;
+}
+
+std::mutex lock;
+
+}  // namespace
+
+int check_operation(Layer& layer, MPI_Comm comm, MPI_Datatype type, MPI_Op op) {
+    // What MPI took once it takes again: only predefined types go with predefined operations, and these stay.
+    static auto& taken = *new std::set<std::pair<MPI_Datatype, MPI_Op>>;
+    if (!is_predefined(op)) return MPI_SUCCESS;
+    {
+        const std::lock_guard hold(lock);
+        if (taken.contains({type, op})) return MPI_SUCCESS;
+    }
+    const Alone alone(layer.mpi);
+    if (alone.comm() == MPI_COMM_NULL) return MPI_SUCCESS;
+    const int code = layer.mpi.Allreduce(nullptr, nullptr, 0, type, op, alone.comm());
+    if (code != MPI_SUCCESS) return raise_on_comm(layer, comm, code);
+    const std::lock_guard hold(lock);
+    taken.emplace(type, op);
+    return MPI_SUCCESS;
+}
+
+int answer_to(Layer& layer, Question ask) {
+    static auto& answers = *new std::map<Question, int>;
+    const std::lock_guard hold(lock);
+    const auto [answer, is_new] = answers.emplace(ask, MPI_SUCCESS);
+    if (is_new) {
+        const Alone alone(layer.mpi);
+        int numbers[3] = {};
+        int others[3] = {};
+        if (alone.comm() == MPI_COMM_NULL) return MPI_SUCCESS;
+        layer.mpi.Error_class(ask(layer.mpi, numbers, others, alone.comm()), &answer->second);
+    }
+    return answer->second;
+}
+
+int check_alias(Layer& layer, MPI_Comm comm, const void* out, const UserBuffer& in, Question ask) {
+    if (out != in.address() || in.size() == 0) [[likely]] {
+        return MPI_SUCCESS;
+    }
+    const int answer = answer_to(layer, ask);
+    return answer == MPI_SUCCESS ? MPI_SUCCESS : raise_on_comm(layer, comm, answer);
+}
+
+}  // namespace cryptmpi::comm

@@ -1,0 +1,205 @@
+/* Mistakes of a program, and what it is told of them. Each rank says for each the class of its error, by the number
+ * that MPI has for it.
+ *
+ *     mistakes null         arguments that are missing
+ *     mistakes operation    reductions of a type that the operation is not for
+ *     mistakes alias        what is sent and what comes are in one place
+ *     mistakes own          a rank's own block is larger than the room for it
+ *     mistakes part         a message that is a part of an element
+ *     mistakes sizes CASE   ranks that disagree in the size of a block
+ */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST = 1000 };
+
+static int rank, ranks, root_says, others_say;
+static int out[MOST], in[MOST];
+static MPI_Comm comm;
+
+static int class_of(int code) {
+    int error_class = MPI_SUCCESS;
+    MPI_Error_class(code, &error_class);
+    return error_class;
+}
+
+static void tell(const char* what, int code) {
+    printf("mistakes: rank %d: %s: %d\n", rank, what, class_of(code));
+    fflush(stdout);
+}
+
+/* Each mistake is made on a communicator of its own, since what it leaves there is nobody's business. */
+static void renew(void) {
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+}
+
+#define TELL(call) tell(#call, call)
+#define TELL_ANEW(call) \
+    renew();            \
+    tell(#call, call)
+
+static void null(void) {
+    MPI_Request request = MPI_REQUEST_NULL, *no_request = NULL;
+    MPI_Comm made, *no_comm = NULL;
+    int flag, index, *no_int = NULL;
+    void* none = NULL;
+    const int other = 1 - rank;
+    TELL(MPI_Send(none, 1, MPI_INT, other, 1, comm));
+    TELL(MPI_Ssend(none, 1, MPI_INT, other, 1, comm));
+    TELL(MPI_Isend(none, 1, MPI_INT, other, 1, comm, &request));
+    TELL(MPI_Bsend(none, 1, MPI_INT, other, 1, comm));
+    TELL(MPI_Send_init(none, 1, MPI_INT, other, 1, comm, &request));
+    TELL(MPI_Recv(none, 1, MPI_INT, other, 1, comm, MPI_STATUS_IGNORE));
+    TELL(MPI_Irecv(none, 1, MPI_INT, other, 1, comm, &request));
+    TELL(MPI_Recv_init(none, 1, MPI_INT, other, 1, comm, &request));
+    TELL(MPI_Send(out, -1, MPI_INT, other, 1, comm));
+    TELL(MPI_Send(out, 1, MPI_DATATYPE_NULL, other, 1, comm));
+    TELL(MPI_Isend(out, 1, MPI_INT, other, 1, comm, no_request));
+    TELL(MPI_Wait(no_request, MPI_STATUS_IGNORE));
+    TELL(MPI_Test(no_request, &flag, MPI_STATUS_IGNORE));
+    TELL(MPI_Waitall(2, no_request, MPI_STATUSES_IGNORE));
+    TELL(MPI_Testall(2, no_request, &flag, MPI_STATUSES_IGNORE));
+    TELL(MPI_Waitany(2, no_request, &index, MPI_STATUS_IGNORE));
+    TELL(MPI_Request_free(no_request));
+    TELL(MPI_Cancel(no_request));
+    TELL(MPI_Start(no_request));
+    TELL(MPI_Startall(1, no_request));
+#ifndef OPEN_MPI /* which crashes */
+    TELL(MPI_Comm_free(no_comm));
+    TELL(MPI_Comm_dup(comm, no_comm));
+    TELL(MPI_Comm_idup(comm, no_comm, &request));
+    TELL(MPI_Comm_split(comm, 0, 0, no_comm));
+#endif
+#if MPI_VERSION >= 4
+    TELL(MPI_Comm_create_from_group(MPI_GROUP_NULL, "tag", MPI_INFO_NULL, MPI_ERRORS_RETURN, &made));
+#endif
+    (void)made;
+#ifndef OPEN_MPI /* which hangs */
+    TELL_ANEW(MPI_Bcast(none, 1, MPI_INT, 0, comm));
+#endif
+    TELL_ANEW(MPI_Bcast(out, -1, MPI_INT, 0, comm));
+    TELL_ANEW(MPI_Allreduce(out, in, 1, MPI_INT, MPI_OP_NULL, comm));
+#ifdef OPEN_MPI /* others crash */
+    TELL_ANEW(MPI_Alltoallv(out, no_int, no_int, MPI_INT, in, no_int, no_int, MPI_INT, comm));
+    TELL_ANEW(MPI_Allgatherv(out, 1, MPI_INT, in, no_int, no_int, MPI_INT, comm));
+    TELL_ANEW(MPI_Reduce_scatter(out, in, no_int, MPI_INT, MPI_SUM, comm));
+#endif
+    (void)no_int;
+}
+
+static void operation(void) {
+    TELL_ANEW(MPI_Allreduce(out, in, 2, MPI_DOUBLE, MPI_BAND, comm));
+    TELL_ANEW(MPI_Allreduce(out, in, 2, MPI_INT, MPI_MAXLOC, comm));
+    TELL_ANEW(MPI_Reduce(out, in, 2, MPI_FLOAT, MPI_LXOR, 0, comm));
+    TELL_ANEW(MPI_Scan(out, in, 2, MPI_CHAR, MPI_MINLOC, comm));
+    TELL_ANEW(MPI_Exscan(out, in, 2, MPI_DOUBLE, MPI_BXOR, comm));
+    TELL_ANEW(MPI_Reduce_scatter_block(out, in, 2, MPI_DOUBLE, MPI_BOR, comm));
+    MPI_Datatype two;
+    MPI_Type_contiguous(2, MPI_INT, &two);
+    MPI_Type_commit(&two);
+    TELL_ANEW(MPI_Allreduce(out, in, 2, two, MPI_SUM, comm));
+}
+
+/* At the root only, if there is one. */
+static void alias(void) {
+    int* const mine = out + 2 * rank;
+    TELL_ANEW(MPI_Allreduce(out, out, 2, MPI_INT, MPI_SUM, comm));
+    TELL_ANEW(MPI_Reduce(out, rank == 0 ? out : NULL, 2, MPI_INT, MPI_SUM, 0, comm));
+    TELL_ANEW(MPI_Scan(out, out, 2, MPI_INT, MPI_SUM, comm));
+    TELL_ANEW(MPI_Exscan(out, out, 2, MPI_INT, MPI_SUM, comm));
+    TELL_ANEW(MPI_Reduce_scatter_block(out, out, 2, MPI_INT, MPI_SUM, comm));
+    TELL_ANEW(MPI_Allgather(mine, 2, MPI_INT, out, 2, MPI_INT, comm));
+    TELL_ANEW(MPI_Alltoall(out, 2, MPI_INT, out, 2, MPI_INT, comm));
+    TELL_ANEW(MPI_Gather(mine, 2, MPI_INT, out, 2, MPI_INT, 0, comm));
+    if (rank == 0) TELL(MPI_Scatter(out, 2, MPI_INT, mine, 2, MPI_INT, 0, comm));
+}
+
+static void own(void) {
+    const int others = rank == 0 ? 4 : 2;
+    int counts[MOST], places[MOST], to[MOST];
+    for (int i = 0; i < ranks; i++) {
+        counts[i] = 2;
+        to[i] = i == rank ? 4 : 2;
+        places[i] = 8 * i;
+    }
+    TELL_ANEW(MPI_Gather(out, others, MPI_INT, in, 2, MPI_INT, 0, comm));
+    TELL_ANEW(MPI_Alltoallv(out, to, places, MPI_INT, in, counts, places, MPI_INT, comm));
+}
+
+static void part(void) {
+    MPI_Datatype four, gaps;
+    MPI_Type_contiguous(4, MPI_INT, &four);
+    MPI_Type_vector(4, 1, 2, MPI_INT, &gaps);
+    MPI_Type_commit(&four);
+    MPI_Type_commit(&gaps);
+    const MPI_Datatype types[] = {MPI_INT, four, gaps};
+    const int sizes[] = {0, 3, 4, 6, 16, 19, 32};
+#ifdef OPEN_MPI
+    const int kinds = 3;
+#else /* which has an error of its own for a part of an element between gaps */
+    const int kinds = 2;
+#endif
+    for (int t = 0; t < kinds; t++) {
+        for (int i = 0; i < 7; i++) {
+            int count = -1, elements = -1;
+            MPI_Status status;
+            if (rank == 0) MPI_Send(out, sizes[i], MPI_CHAR, 1, 1, comm);
+            if (rank != 1) continue;
+            memset(in, 0x77, sizeof in);
+            const int code = MPI_Recv(in, t == 0 ? 12 : 3, types[t], 0, 1, comm, &status);
+            MPI_Get_count(&status, types[t], &count);
+            MPI_Get_elements(&status, types[t], &elements);
+            printf("mistakes: rank 1: %d bytes of type %d: %d, %d elements of it, %d of its own, the first %x %x\n",
+                   sizes[i], t, class_of(code), count, elements, in[0], in[1]);
+        }
+    }
+}
+
+static void sizes(const char* what) {
+    const int mine = rank == 0 ? root_says : others_say;
+    int outs[MOST], ins[MOST], places[MOST];
+    for (int i = 0; i < ranks; i++) {
+        outs[i] = root_says;
+        ins[i] = others_say;
+        places[i] = i * (MOST / ranks);
+    }
+    renew();
+    if (strcmp(what, "Bcast") == 0) TELL(MPI_Bcast(in, mine, MPI_INT, 0, comm));
+    if (strcmp(what, "Gather") == 0) TELL(MPI_Gather(out, others_say, MPI_INT, in, root_says, MPI_INT, 0, comm));
+    if (strcmp(what, "Scatter") == 0) TELL(MPI_Scatter(out, root_says, MPI_INT, in, others_say, MPI_INT, 0, comm));
+    if (strcmp(what, "Allgather") == 0) TELL(MPI_Allgather(out, mine, MPI_INT, in, mine, MPI_INT, comm));
+    if (strcmp(what, "Alltoall") == 0) TELL(MPI_Alltoall(out, mine, MPI_INT, in, mine, MPI_INT, comm));
+    if (strcmp(what, "Alltoallv") == 0) TELL(MPI_Alltoallv(out, outs, places, MPI_INT, in, ins, places, MPI_INT, comm));
+    if (strcmp(what, "Reduce") == 0) TELL(MPI_Reduce(out, in, mine, MPI_INT, MPI_SUM, 0, comm));
+    if (strcmp(what, "Allreduce") == 0) TELL(MPI_Allreduce(out, in, mine, MPI_INT, MPI_SUM, comm));
+    if (strcmp(what, "Scan") == 0) TELL(MPI_Scan(out, in, mine, MPI_INT, MPI_SUM, comm));
+}
+
+int main(int argc, char** argv) {
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    for (int i = 0; i < MOST; i++) out[i] = 0x01010101 * (i + 1);
+    renew();
+    const char* const what = argc > 1 ? argv[1] : "";
+    if (strcmp(what, "null") == 0) null();
+    if (strcmp(what, "operation") == 0) operation();
+    if (strcmp(what, "alias") == 0) alias();
+    if (strcmp(what, "own") == 0) own();
+    if (strcmp(what, "part") == 0) part();
+    if (argc > 4) {
+        root_says = atoi(argv[3]);
+        others_say = atoi(argv[4]);
+        sizes(argv[2]);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    printf("mistakes: rank %d: made\n", rank);
+    MPI_Finalize();
+    return 0;
+}

@@ -1,0 +1,45 @@
+"""Mistakes of a program: it is told of them as MPI tells it, and nobody takes them for an attack."""
+
+import re
+
+import pytest
+from conftest import REPOSITORY, error_lines
+from jobs import build, ended, run, sealing_of  # noqa: F401
+
+from lab import stacks
+
+MPIS = pytest.mark.parametrize("name", ["mpich-5.0.2-ofi", "openmpi-4.1.4"])
+SOURCE = REPOSITORY / "tests" / "system" / "mistakes.c"
+
+
+def told(done):
+    return sorted(line for line in done.output.splitlines() if line.startswith("mistakes: "))
+
+
+@pytest.mark.parametrize("mistake", ["null", "operation", "alias", "own", "part"])
+@MPIS
+def test_mistakes_are_told_as_plain(name, mistake, build, nodes, tmp_path):  # noqa: F811
+    mpi = stacks.stack(name)
+    job = [build(mpi, SOURCE), mistake]
+    plain, sealed = (run(mpi, nodes, sealing, job, timeout=30) for sealing in (None, sealing_of(tmp_path, nodes)))
+    assert ended(mpi, plain, "made") and plain.output.count(": made") == 2, plain.output
+    assert not sealed.timed_out and told(sealed) == told(plain), (sealed.why(), sealed.output, set(told(sealed)) ^ set(told(plain)))
+    assert "altered" not in sealed.output, sealed.output
+
+
+# Elements that the root has, or says, and the others.
+@pytest.mark.parametrize("counts", [(3, 4), (4, 3), (100, 90), (90, 100)], ids=lambda counts: "-".join(map(str, counts)))
+@pytest.mark.parametrize("operation", ["Bcast", "Gather", "Scatter", "Allgather", "Alltoall", "Alltoallv", "Reduce", "Allreduce", "Scan"])
+@MPIS
+def test_ranks_that_disagree_in_a_size(name, operation, counts, build, nodes, tmp_path):  # noqa: F811
+    mpi = stacks.stack(name)
+    report = tmp_path / "report.json"
+    sealing = sealing_of(tmp_path, nodes)
+    line = sealing.run_line(mpi, nodes, 2, [str(build(mpi, SOURCE)), "sizes", operation, *map(str, counts)], report)
+    line[2:2] = ["--mpi", str(mpi.mpiexec)]
+    done = nodes.run(line, env={**mpi.env(nodes), **stacks.abi_environment(mpi), **sealing.env()}, timeout=30, cwd=tmp_path)
+    assert not done.timed_out and "altered" not in done.output and "replayed" not in done.output, done.output
+    classes = re.findall(rf"mistakes: rank \d: MPI_{operation}\(.*: (\d+)$", done.output, re.MULTILINE)
+    assert len(classes) == 2 and set(classes) != {"0"}, done.output
+    assert sealing.report(report)["totals"]["failed_opens"] == 0
+    assert not [line for line in error_lines(done.output) if "disagree" not in line], done.output
