@@ -78,16 +78,16 @@ int check_operation(Layer& layer, MPI_Comm comm, MPI_Datatype type, MPI_Op op) {
     return MPI_SUCCESS;
 }
 
-int answer_to(Layer& layer, Question ask) {
-    static auto& answers = *new std::map<Question, int>;
+int answer_to(Layer& layer, Question ask, int count) {
+    static auto& answers = *new std::map<std::pair<Question, int>, int>;
     const std::lock_guard hold(lock);
-    const auto [answer, is_new] = answers.emplace(ask, MPI_SUCCESS);
+    const auto [answer, is_new] = answers.emplace(std::pair(ask, count), MPI_SUCCESS);
     if (is_new) {
         const Alone alone(layer.mpi);
-        int numbers[3] = {};
-        int others[3] = {};
+        int numbers[2] = {};
+        int others[2] = {};
         if (alone.comm() == MPI_COMM_NULL) return MPI_SUCCESS;
-        layer.mpi.Error_class(ask(layer.mpi, numbers, others, alone.comm()), &answer->second);
+        layer.mpi.Error_class(ask(layer.mpi, numbers, others, count, alone.comm()), &answer->second);
     }
     return answer->second;
 }
@@ -96,7 +96,7 @@ int check_alias(Layer& layer, MPI_Comm comm, const void* out, const UserBuffer& 
     if (out != in.address() || in.size() == 0) [[likely]] {
         return MPI_SUCCESS;
     }
-    const int answer = answer_to(layer, ask);
+    const int answer = answer_to(layer, ask, in.count() > 1 ? 2 : 1);  // Open MPI does not mind one element
     return answer == MPI_SUCCESS ? MPI_SUCCESS : raise_on_comm(layer, comm, answer);
 }
 

@@ -11,11 +11,11 @@ namespace cryptmpi::comm {
 /// alone would find out, while others wait for it.
 int check_operation(Layer& layer, MPI_Comm comm, MPI_Datatype type, MPI_Op op);
 
-/// A call with the mistake in question, among this rank alone, whose errors are for us. It may use three numbers at
-/// each address.
-using Question = int (*)(const interpose::Native& mpi, int* numbers, int* others, MPI_Comm alone);
-/// The class of MPI's error, MPI_SUCCESS where it does not mind: asked once.
-int answer_to(Layer& layer, Question ask);
+/// A call with the mistake in question, among this rank alone, whose errors are for us: with `count` numbers, one or
+/// two, at each address.
+using Question = int (*)(const interpose::Native& mpi, int* numbers, int* others, int count, MPI_Comm alone);
+/// The class of MPI's error, MPI_SUCCESS where it does not mind: asked once for each count.
+int answer_to(Layer& layer, Question ask, int count);
 
 /// What is sent from `out` is where `in` has it come, which this MPI may not take: its error, raised on `comm`. `ask`
 /// makes such a call.

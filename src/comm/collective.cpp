@@ -388,7 +388,7 @@ int copy_own(Layer& layer, const Communicator& communicator, const UserBuffer& f
              Question ask) {
     const int code = copy(layer, from, to);
     if (code != MPI_SUCCESS || from.size() <= to.size()) return code;
-    const int answer = answer_to(layer, ask);
+    const int answer = answer_to(layer, ask, 2);
     return answer == MPI_SUCCESS ? MPI_SUCCESS : raise_on_comm(layer, communicator.handle(), answer);
 }
 

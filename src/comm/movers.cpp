@@ -144,25 +144,25 @@ int make_v_blocks(Layer& layer, int ranks, void* at, const C* counts, const D* p
 // This rank's own block, where it may be larger than the room for it.
 
 int copy_gathered(Layer& layer, const Communicator& communicator, const UserBuffer& from, const UserBuffer& to) {
-    return copy_own(layer, communicator, from, to, [](const auto& mpi, int* two, int* one, MPI_Comm alone) {
+    return copy_own(layer, communicator, from, to, [](const auto& mpi, int* two, int* one, int, MPI_Comm alone) {
         return mpi.Gather(two, 2, MPI_INT, one, 1, MPI_INT, 0, alone);
     });
 }
 
 int copy_scattered(Layer& layer, const Communicator& communicator, const UserBuffer& from, const UserBuffer& to) {
-    return copy_own(layer, communicator, from, to, [](const auto& mpi, int* two, int* one, MPI_Comm alone) {
+    return copy_own(layer, communicator, from, to, [](const auto& mpi, int* two, int* one, int, MPI_Comm alone) {
         return mpi.Scatter(two, 2, MPI_INT, one, 1, MPI_INT, 0, alone);
     });
 }
 
 int copy_allgathered(Layer& layer, const Communicator& communicator, const UserBuffer& from, const UserBuffer& to) {
-    return copy_own(layer, communicator, from, to, [](const auto& mpi, int* two, int* one, MPI_Comm alone) {
+    return copy_own(layer, communicator, from, to, [](const auto& mpi, int* two, int* one, int, MPI_Comm alone) {
         return mpi.Allgather(two, 2, MPI_INT, one, 1, MPI_INT, alone);
     });
 }
 
 int copy_exchanged(Layer& layer, const Communicator& communicator, const UserBuffer& from, const UserBuffer& to) {
-    return copy_own(layer, communicator, from, to, [](const auto& mpi, int* two, int* one, MPI_Comm alone) {
+    return copy_own(layer, communicator, from, to, [](const auto& mpi, int* two, int* one, int, MPI_Comm alone) {
         const int two_of_them = 2;
         const int one_of_them = 1;
         const int place = 0;
@@ -513,8 +513,8 @@ int Gather(const void* out, MPI_Count out_count, MPI_Datatype out_type, void* in
         if (code != MPI_SUCCESS) return say_what_is_wrong(layer, code, native);
     }
     if (communicator->rank() == root && out_count == in_count && out_type == in_type) {
-        const auto ask = [](const auto& mpi, int* number, int*, MPI_Comm alone) {
-            return mpi.Gather(number, 1, MPI_INT, number, 1, MPI_INT, 0, alone);
+        const auto ask = [](const auto& mpi, int* number, int*, int many, MPI_Comm alone) {
+            return mpi.Gather(number, many, MPI_INT, number, many, MPI_INT, 0, alone);
         };
         const int code = check_alias(layer, comm, out, blocks[static_cast<std::size_t>(root)], ask);
         if (code != MPI_SUCCESS) return code;
@@ -540,8 +540,8 @@ int Scatter(const void* out, MPI_Count out_count, MPI_Datatype out_type, void* i
         if (code != MPI_SUCCESS) return say_what_is_wrong(layer, code, native);
     }
     if (communicator->rank() == root && out_count == in_count && out_type == in_type) {
-        const auto ask = [](const auto& mpi, int* number, int*, MPI_Comm alone) {
-            return mpi.Scatter(number, 1, MPI_INT, number, 1, MPI_INT, 0, alone);
+        const auto ask = [](const auto& mpi, int* number, int*, int many, MPI_Comm alone) {
+            return mpi.Scatter(number, many, MPI_INT, number, many, MPI_INT, 0, alone);
         };
         const int code = check_alias(layer, comm, in, blocks[static_cast<std::size_t>(root)], ask);
         if (code != MPI_SUCCESS) return code;
@@ -564,8 +564,8 @@ int Allgather(const void* out, MPI_Count out_count, MPI_Datatype out_type, void*
     const int code = make_equal_blocks(layer, communicator->size(), in, in_count, in_type, blocks);
     if (code != MPI_SUCCESS) return say_what_is_wrong(layer, code, native);
     if (out_count == in_count && out_type == in_type) {
-        const auto ask = [](const auto& mpi, int* number, int*, MPI_Comm alone) {
-            return mpi.Allgather(number, 1, MPI_INT, number, 1, MPI_INT, alone);
+        const auto ask = [](const auto& mpi, int* number, int*, int many, MPI_Comm alone) {
+            return mpi.Allgather(number, many, MPI_INT, number, many, MPI_INT, alone);
         };
         const UserBuffer& mine = blocks[static_cast<std::size_t>(communicator->rank())];
         const int aliased = check_alias(layer, comm, out, mine, ask);
@@ -593,8 +593,8 @@ int Alltoall(const void* out, MPI_Count out_count, MPI_Datatype out_type, void* 
         return say_what_is_wrong(layer, code, native);
     }
     if (out_count == in_count && out_type == in_type) {
-        const auto ask = [](const auto& mpi, int* number, int*, MPI_Comm alone) {
-            return mpi.Alltoall(number, 1, MPI_INT, number, 1, MPI_INT, alone);
+        const auto ask = [](const auto& mpi, int* number, int*, int many, MPI_Comm alone) {
+            return mpi.Alltoall(number, many, MPI_INT, number, many, MPI_INT, alone);
         };
         const int code = check_alias(layer, comm, out, received.front(), ask);
         if (code != MPI_SUCCESS) return code;

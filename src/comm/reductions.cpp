@@ -396,10 +396,10 @@ int Reduce(const void* out, void* in, MPI_Count count, MPI_Datatype type, MPI_Op
     Arguments arguments;
     CRYPTMPI_TRY(make_arguments(layer, out, in, count, type, is_root, arguments));
     if (arguments.wrong) return native(layer.mpi);
-    CRYPTMPI_TRY(
-        check(layer, comm, out, arguments.in, type, op, [](const auto& mpi, int* number, int*, MPI_Comm alone) {
-            return mpi.Reduce(number, number, 1, MPI_INT, MPI_SUM, 0, alone);
-        }));
+    CRYPTMPI_TRY(check(layer, comm, out, arguments.in, type, op,
+                       [](const auto& mpi, int* number, int*, int many, MPI_Comm alone) {
+                           return mpi.Reduce(number, number, many, MPI_INT, MPI_SUM, 0, alone);
+                       }));
     const Operator sum{layer, count, type, op};
     return reduce({layer, *communicator, sum, arguments.own, arguments.from}, &arguments.in, root);
 }
@@ -412,10 +412,10 @@ int Allreduce(const void* out, void* in, MPI_Count count, MPI_Datatype type, MPI
     Arguments arguments;
     CRYPTMPI_TRY(make_arguments(layer, out, in, count, type, true, arguments));
     if (arguments.wrong) return native(layer.mpi);
-    CRYPTMPI_TRY(
-        check(layer, comm, out, arguments.in, type, op, [](const auto& mpi, int* number, int*, MPI_Comm alone) {
-            return mpi.Allreduce(number, number, 1, MPI_INT, MPI_SUM, alone);
-        }));
+    CRYPTMPI_TRY(check(layer, comm, out, arguments.in, type, op,
+                       [](const auto& mpi, int* number, int*, int many, MPI_Comm alone) {
+                           return mpi.Allreduce(number, number, many, MPI_INT, MPI_SUM, alone);
+                       }));
     const Operator sum{layer, count, type, op};
     return allreduce({layer, *communicator, sum, arguments.own, arguments.from}, arguments.in);
 }
@@ -428,10 +428,10 @@ int Scan(const void* out, void* in, MPI_Count count, MPI_Datatype type, MPI_Op o
     Arguments arguments;
     CRYPTMPI_TRY(make_arguments(layer, out, in, count, type, true, arguments));
     if (arguments.wrong) return native(layer.mpi);
-    CRYPTMPI_TRY(
-        check(layer, comm, out, arguments.in, type, op, [](const auto& mpi, int* number, int*, MPI_Comm alone) {
-            return mpi.Scan(number, number, 1, MPI_INT, MPI_SUM, alone);
-        }));
+    CRYPTMPI_TRY(check(layer, comm, out, arguments.in, type, op,
+                       [](const auto& mpi, int* number, int*, int many, MPI_Comm alone) {
+                           return mpi.Scan(number, number, many, MPI_INT, MPI_SUM, alone);
+                       }));
     return scan(layer, *communicator, arguments.own, arguments.in, {layer, count, type, op}, false);
 }
 
@@ -443,10 +443,10 @@ int Exscan(const void* out, void* in, MPI_Count count, MPI_Datatype type, MPI_Op
     Arguments arguments;
     CRYPTMPI_TRY(make_arguments(layer, out, in, count, type, true, arguments));
     if (arguments.wrong) return native(layer.mpi);
-    CRYPTMPI_TRY(
-        check(layer, comm, out, arguments.in, type, op, [](const auto& mpi, int* number, int*, MPI_Comm alone) {
-            return mpi.Exscan(number, number, 1, MPI_INT, MPI_SUM, alone);
-        }));
+    CRYPTMPI_TRY(check(layer, comm, out, arguments.in, type, op,
+                       [](const auto& mpi, int* number, int*, int many, MPI_Comm alone) {
+                           return mpi.Exscan(number, number, many, MPI_INT, MPI_SUM, alone);
+                       }));
     return scan(layer, *communicator, arguments.own, arguments.in, {layer, count, type, op}, true);
 }
 
@@ -613,8 +613,8 @@ int reduce_scatter(Layer& layer, Communicator& communicator, const void* out, vo
         UserBuffer::make(layer.types(), in, counts[static_cast<std::size_t>(communicator.rank())], type, false, mine));
     if (own.is_wrong() || mine.is_wrong()) return native(layer.mpi);
     CRYPTMPI_TRY(check(layer, communicator.handle(), out, mine, type, op,
-                       [](const auto& mpi, int* number, int*, MPI_Comm alone) {
-                           return mpi.Reduce_scatter_block(number, number, 1, MPI_INT, MPI_SUM, alone);
+                       [](const auto& mpi, int* number, int*, int many, MPI_Comm alone) {
+                           return mpi.Reduce_scatter_block(number, number, many, MPI_INT, MPI_SUM, alone);
                        }));
     const Operator sum{layer, total, type, op};
     const Reduction what{layer, communicator, sum, own, from};

@@ -27,11 +27,17 @@ def test_mistakes_are_told_as_plain(name, mistake, build, nodes, tmp_path):  # n
     assert "altered" not in sealed.output, sealed.output
 
 
+# MPICH's ranks take more than was expected, over what they have yet to send themselves: no such block can be told from an altered one.
+MIXED = {("mpich-5.0.2-ofi", "Allgather")}
+
+
 # Elements that the root has, or says, and the others.
 @pytest.mark.parametrize("counts", [(3, 4), (4, 3), (100, 90), (90, 100)], ids=lambda counts: "-".join(map(str, counts)))
 @pytest.mark.parametrize("operation", ["Bcast", "Gather", "Scatter", "Allgather", "Alltoall", "Alltoallv", "Reduce", "Allreduce", "Scan"])
 @MPIS
 def test_ranks_that_disagree_in_a_size(name, operation, counts, build, nodes, tmp_path):  # noqa: F811
+    if (name, operation) in MIXED:
+        pytest.skip("MPICH 5.0.2 mixes blocks of several sizes in MPI_Allgather")
     mpi = stacks.stack(name)
     report = tmp_path / "report.json"
     sealing = sealing_of(tmp_path, nodes)
