@@ -40,7 +40,7 @@ class Forks : public testing::TestWithParam<pid_t (*)()> {};
 INSTANTIATE_TEST_SUITE_P(OwnProcess, Forks, testing::Values(fork_by_libc, fork_by_system_call));
 
 TEST_P(Forks, NeitherSealsNorOpens) {
-    const Bytes secret(kSecretSize, 7);
+    const Bytes secret = test::random_bytes(kSecretSize);
     MessageSealer sealer(test::crypto(), secret.data());
     MessageOpener opener(test::crypto(), secret.data());
     std::uint8_t plain[16] = {1, 2, 3};
@@ -91,7 +91,7 @@ TEST_P(Forks, FindsZerosWhereSecretsAre) {
 
 #ifndef NDEBUG
 TEST(NonceLedger, SeesWhatAForkedChildSeals) {
-    const Bytes secret(kSecretSize, 9);
+    const Bytes secret = test::random_bytes(kSecretSize);
     const auto seal_in_both = [&] {
         auto key = RecordKey::derive(test::crypto(), secret.data());
         note_nonce(*key, 0, 5);
