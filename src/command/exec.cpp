@@ -93,7 +93,10 @@ int exec(const Options& options, const Words& program) {
     }
     warn_of_cipher(*settings, config::process_environment());
     warn_of_launcher(options, environment);
-    return replace_by(file->string(), program);
+    // The channel library, which this process may have from its launcher, would give itself to the program.
+    const bool sockets_stay_clear =
+        options.role.empty() && choice.layer == config::Layer::mpi && !settings->seal_sockets;
+    return sockets_stay_clear ? replace_by_outside(file->string(), program) : replace_by(file->string(), program);
 }
 
 }  // namespace

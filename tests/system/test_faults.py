@@ -6,13 +6,13 @@ import secrets
 import subprocess
 
 import pytest
-from conftest import BUILD, REPOSITORY
-from jobs import build, sealing_of  # noqa: F401
+from conftest import REPOSITORY
+from jobs import build, sealing_of, tested_command  # noqa: F401
 
 from lab import stacks
 
 SYSTEM = REPOSITORY / "tests" / "system"
-MODULES = BUILD / "lib" / "cryptmpi"
+MODULES = tested_command().parents[1] / "lib" / "cryptmpi"
 # FAULTS=all makes each call fail, not some of those that are made often.
 MPIS = pytest.mark.parametrize("name", ["mpich-5.0.2-ofi", "openmpi-4.1.4"])
 CALLS = ["Isend", "Issend", "Irecv", "Send", "Ssend", "Recv", "Wait", "Test", "Waitall", "Testall", "Waitany", "Testany", "Ibcast", "Bcast", "Imrecv",
