@@ -181,11 +181,15 @@ bool Process::is_me() const {
 }
 
 void Process::complain(const std::string& line) {
-    const std::string whole = "cryptmpi: " + name_ + ": " + line + "\n";
     {
         const std::lock_guard guard(report_lock_);
         part_.errors.push_back(line);
     }
+    say(line);
+}
+
+void Process::say(const std::string& line) {
+    const std::string whole = "cryptmpi: " + name_ + ": " + line + "\n";
     const int saved = errno;
     // One write, so that lines of many ranks do not mix; nothing can be done where stderr is gone.
     if (real::write(STDERR_FILENO, whole.data(), whole.size()) < 0) errno = saved;
@@ -208,6 +212,15 @@ void Process::refuse_road(const std::string& road, const std::string& line) {
         part_.refused_roads.push_back(road);
     }
     complain(line);
+}
+
+void Process::refuse_program(const std::string& file, const std::string& line) {
+    {
+        const std::lock_guard guard(report_lock_);
+        if (!said_.emplace(file, true).second) return;
+        part_.refused_roads.push_back("program " + file);
+    }
+    say(line);
 }
 
 void Process::count_native() {

@@ -68,6 +68,8 @@ public:
     void complain_once(const std::string& topic, const std::string& line);
     /// A road between nodes that was closed to the job.
     void refuse_road(const std::string& road, const std::string& line);
+    /// A program that was not started. No error of the job's: who tries one that is not needed goes on without.
+    void refuse_program(const std::string& file, const std::string& line);
 
     void count_native();
     /// `allowed`: a setting of the user's says that it may be.
@@ -104,6 +106,8 @@ public:
 
 private:
     Process();
+    /// Prints one line, and writes what the report has by now.
+    void say(const std::string& line);
     void adopt_inherited();
     void become_child();
     /// What nobody may miss in the job's report, should this process be killed: the part as it is by now.

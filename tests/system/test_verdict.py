@@ -272,6 +272,16 @@ def test_a_dynamic_child_is_covered(sender, how):
     assert "connection to 10.77.0.2:7777 refused" in done.output, done.output
 
 
+@MPIS
+def test_a_program_that_was_not_started_leaves_the_job_sealed(mpi, job, tmp_path):
+    """What tries ldconfig, as Python's ctypes does, goes on without; the report names it."""
+    (tmp_path / "nothing.c").write_text("int main(void) { return 0; }")
+    subprocess.run(["cc", "-static", "-o", tmp_path / "static", tmp_path / "nothing.c"], check=True)
+    done = job.run([job.script(f'{tmp_path}/static || exec "$@"'), *job.program])
+    assert done.returncode == 0 and job.verdict.startswith("SEALED:") and job.seen == 0, done.output
+    assert f"closed road       program {tmp_path}/static" in job.report().stdout
+
+
 def test_a_program_that_a_setting_allows(sender, tmp_path):
     static = sender.command["static"]
     allowed = {"CRYPTMPI_ALLOW_PROGRAMS": static[0], "CRYPTMPI_REPORT_FILE": str(tmp_path / "report.json")}
