@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -459,6 +460,13 @@ std::string summary_of(const Json& job, const Verdict& verdict) {
     return text;
 }
 
+/// Tells what a process runs from what it ran before an exec, which keeps its number: a part of a shell that has
+/// something to tell must outlive the program that takes its place.
+const std::string& image() {
+    static const std::string text = std::to_string(std::chrono::steady_clock::now().time_since_epoch().count());
+    return text;
+}
+
 /// Runs `work`, turning an exception (out of memory, a report with values of other kinds) into an error line.
 template <class Work>
 auto guarded(const fs::path& report_file, Work work) -> decltype(work()) {
@@ -478,7 +486,7 @@ Result<void> write_part(const fs::path& report_file, const Part& part, const Sig
         fs::create_directories(folder, error);
         if (error) return fail(error.value(), "cannot make report folder " + folder.string() + ": " + error.message());
         std::string name = part.node + "." + std::to_string(part.pid) + "." +
-                           (part.library.empty() ? part.layer : part.library) + ".json";
+                           (part.library.empty() ? part.layer : part.library) + "." + image() + ".json";
         std::replace(name.begin(), name.end(), '/', '_');
         auto text = signed_text(kPartKind, to_json(part), sign);
         if (!text) return tl::unexpected<Error>(text.error());

@@ -76,7 +76,8 @@ struct Part {
 /// A tag of the text that only who holds the job key can make (keys::ReportKey).
 using Sign = std::function<Result<std::string>(std::string_view text)>;
 
-/// Writes `<report_file>.parts/<node>.<pid>.<library>.json`, signed, atomically. Never throws; an error is one line.
+/// Writes `<report_file>.parts/<node>.<pid>.<library>.<image>.json`, signed, atomically. Never throws; an error is one
+/// line.
 Result<void> write_part(const std::filesystem::path& report_file, const Part& part, const Sign& sign);
 
 /// Makes the folder of the parts, and tries to write there. Error: one line.
