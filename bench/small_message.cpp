@@ -83,8 +83,8 @@ double time_message(const seal::Crypto& crypto, std::size_t size) {
 double time_order_check() {
     seal::Arrivals arrivals;
     return best_of([&](std::uint64_t number) {
-        if (arrivals.has(number) || arrivals.missing_before(number) != 0) return false;
-        arrivals.accept(number);
+        if (!arrivals.follows(number, number + 1)) return false;
+        arrivals.follow(number + 1);
         return true;
     });
 }
