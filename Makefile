@@ -12,7 +12,7 @@ SUITE   ?=
 FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := build
-.PHONY: deps build demo test conformance torture bench bench-quick bench-instructions bench-nanoseconds bench-one-node study deps-study lint lint-changed format unit-debug unit-asan fuzz asan tsan install mpis
+.PHONY: deps build demo test conformance torture bench bench-quick bench-instructions bench-nanoseconds bench-one-node study deps-study lint lint-changed format unit-debug unit-asan fuzz faults asan tsan install mpis
 
 deps:
 	@scripts/install-packages build test model bench lint
@@ -30,14 +30,20 @@ demo: build
 	@scripts/install-packages test
 	@$(PYTHON) -m demo $(ARGS)
 
-# Unit tests and the socket suite, then whole jobs between nodes. A whole job that fails on a busy machine (an MPI that does not exit, a
+# Unit tests and the socket suite, then whole jobs between nodes, two at a time, each pair in nodes of its own: much of a job's time is waiting. A whole job that fails on a busy machine (an MPI that does not exit, a
 # launcher that gives up) is run again, and shown as rerun.
 test: build build/python
 	@scripts/install-packages build test model study
 	@scripts/install-mpis || echo "make test: not all of PyPI's MPIs could be installed; the tests of those are skipped"
 	@cmake --build --preset release
 	@ctest --preset release
-	@build/python/bin/python -m pytest tests/bench tests/model tests/study tests/tune tests/interop tests/system --reruns 2 -rsR $(ARGS)
+	@build/python/bin/python -m pytest tests/bench tests/model tests/study tests/tune tests/interop tests/system \
+		--ignore tests/system/test_faults.py --numprocesses 2 --reruns 2 -rsR $(ARGS)
+
+# Each call of MPI and of the crypto module fails once, in a job of its own: some minutes, with FAULTS=all hours.
+faults: build build/python mpis
+	@cmake --build --preset release
+	@build/python/bin/python -m pytest tests/system/test_faults.py $(ARGS)
 
 # An independent implementation of the handshake's protocol, from PyPI.
 build/python: tests/interop/requirements.txt

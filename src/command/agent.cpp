@@ -50,7 +50,7 @@ int agent(const Words& arguments) {
     line.push_back(remote_command(command, *settings, environment));
 
     // The remote shell program is none of the job's: its own connection to the node stays as it is.
-    const std::string preload = preload_without(*settings, environment);
+    const std::string preload = preload_without(environment);
     if (preload.empty()) {
         unsetenv("LD_PRELOAD");
     } else {

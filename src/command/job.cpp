@@ -30,15 +30,14 @@ std::optional<Mpi> mpi_of_launcher(const config::Environment& environment) {
     return std::nullopt;
 }
 
-std::vector<std::string> preloaded_by_user(const config::Settings& settings, const config::Environment& environment) {
-    const std::string channel = library_file(settings, config::Layer::channel).string();
-    const std::string mpi = library_file(settings, config::Layer::mpi).string();
+/// Not ours, and not those of another installation, which a launcher's side may have come from.
+std::vector<std::string> preloaded_by_user(const config::Environment& environment) {
     const std::string all = environment("LD_PRELOAD").value_or("");
     std::vector<std::string> others;
     for (std::size_t start = 0; start < all.size();) {
         const auto end = std::min(all.find_first_of(" :", start), all.size());
         const std::string entry = all.substr(start, end - start);
-        if (!entry.empty() && entry != channel && entry != mpi) others.push_back(entry);
+        if (!entry.empty() && !fs::path(entry).filename().native().starts_with("libcryptmpi-")) others.push_back(entry);
         start = end + 1;
     }
     return others;
@@ -158,8 +157,8 @@ Result<void> check_allow(const config::Settings& settings, const std::optional<M
     });
 }
 
-std::string preload_without(const config::Settings& settings, const config::Environment& environment) {
-    return joined(preloaded_by_user(settings, environment));
+std::string preload_without(const config::Environment& environment) {
+    return joined(preloaded_by_user(environment));
 }
 
 std::string preload_of_launcher(const config::Settings& settings, const config::Environment& environment) {
@@ -168,7 +167,7 @@ std::string preload_of_launcher(const config::Settings& settings, const config::
 
 std::string preload_of_rank(const config::Settings& settings, config::Layer layer,
                             const config::Environment& environment) {
-    std::vector<std::string> all = preloaded_by_user(settings, environment);
+    std::vector<std::string> all = preloaded_by_user(environment);
     if (layer == config::Layer::mpi) {
         all.insert(std::find_if(all.begin(), all.end(), is_mpi_library), library_file(settings, layer).string());
     }

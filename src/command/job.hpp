@@ -61,7 +61,7 @@ std::string preload_of_rank(const config::Settings& settings, config::Layer laye
 /// LD_PRELOAD of a launcher and its daemons: the channel library, whatever seals MPI's data.
 std::string preload_of_launcher(const config::Settings& settings, const config::Environment& environment);
 /// LD_PRELOAD without any of ours; empty when nothing else was there.
-std::string preload_without(const config::Settings& settings, const config::Environment& environment);
+std::string preload_without(const config::Environment& environment);
 
 /// --layer, for exec and run.
 void add_layer_option(CLI::App& subcommand, std::string& layer);

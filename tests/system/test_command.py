@@ -394,7 +394,10 @@ OF_RANK_1 = {"PMI_RANK": "1", "PMI_SIZE": "2"}
 def on_network(home, launcher, command, magic, **variables):
     stub = compiled(home, ON_NETWORK, "-shared", "-fPIC", "-ldl")
     run = ["run", "-n", "1", "--mpi", launcher] if command == "run" else ["exec"]
-    return cryptmpi(home, *run, "echo", "started", COMMAND=COMMAND, LD_PRELOAD=stub, MAGIC=magic, **variables)
+    done = cryptmpi(home, *run, "echo", "started", COMMAND=COMMAND, LD_PRELOAD=stub, MAGIC=magic, **variables)
+    # echo is no MPI program, as the verdict of its run says.
+    done.stderr = "".join(line for line in done.stderr.splitlines(True) if "INCOMPLETE" not in line)
+    return done
 
 
 @pytest.mark.parametrize("command", ["run", "exec"])
@@ -403,7 +406,7 @@ def on_network(home, launcher, command, magic, **variables):
                                          ("65735546", "FUSE")])
 def test_key_on_a_network_file_system(home, launcher, command, magic, name):
     warned = on_network(home, launcher, command, magic)
-    assert warned.returncode == 0 and warned.stdout == "started\n", warned
+    assert warned.returncode == (NOT_SEALED if command == "run" else 0) and warned.stdout == "started\n", warned
     assert warned.stderr.count("\n") == 1 and str(key_file(home)) in warned.stderr and f"({name})" in warned.stderr, warned.stderr
     assert_refused(on_network(home, launcher, command, magic, CRYPTMPI_KEY_ON_NETWORK="refuse"), str(key_file(home)), f"({name})")
     assert on_network(home, launcher, command, magic, CRYPTMPI_KEY_ON_NETWORK="allow").stderr == ""

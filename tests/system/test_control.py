@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from conftest import BUILD, REPOSITORY, error_lines, needs
 from jobs import TestedSealing, build  # noqa: F401
-from test_mitm import middle  # noqa: F401
 
 from lab import stacks
 

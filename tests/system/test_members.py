@@ -7,7 +7,7 @@ import struct
 import pytest
 from conftest import BUILD, REPOSITORY, error_lines, needs
 from jobs import build, sealing_of  # noqa: F401
-from test_mitm import Man, OnlyTwo, middle  # noqa: F401
+from test_mitm import Man, OnlyTwo
 
 from lab import stacks
 from lab.capture import count

@@ -6,43 +6,12 @@ from pathlib import Path
 
 import pytest
 from conftest import error_lines, needs
-from lab.nodes import enter
 from lab.stacks import stack
 from talking import Talk, talk
 
 MITM = Path(__file__).with_name("mitm.py")
-PORT = 15000  # mitm.py's
-
-RULES = f"""
-table ip mitm {{
-    chain prerouting {{
-        type filter hook prerouting priority mangle;
-        iifname "eth0" meta l4proto tcp tproxy to :{PORT} meta mark set 1 accept
-    }}
-}}
-"""
 
 pytestmark = needs("nft")
-
-
-@pytest.fixture(scope="module")
-def middle(three_nodes):
-    """The lab, in which node1 and node2 reach each other through node3 only."""
-    lab = three_nodes
-    one, two, three = lab.nodes
-
-    def within(node, script):
-        done = subprocess.run([*enter(node.pid), "sh", "-c", script], capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-
-    within(one, f"ip route add {two.address}/32 via {three.address}")
-    within(two, f"ip route add {one.address}/32 via {three.address}")
-    # A namespace has its own /proc/sys/net, whatever mount it is seen through.
-    within(three, "sysctl -q net.ipv4.ip_forward=1 net.ipv4.conf.all.send_redirects=0 net.ipv4.conf.eth0.send_redirects=0"
-                  " && ip rule add fwmark 1 lookup 100 && ip route add local default dev lo table 100"
-                  f" && echo '{RULES}' | nft -f -")
-    yield lab
-    lab.end_processes()
 
 
 class Man:
