@@ -72,7 +72,7 @@ static void block(void) {
 static const struct {
     const char* name;
     void (*make)(void);
-} all[] = {{"call", call},       {"self", self},       {"window", window},   {"file", file},
+} all[] = {{"call", call},     {"self", self},       {"window", window},   {"file", file},
            {"buffer", buffer}, {"message", message}, {"segment", segment}, {"block", block}};
 
 int main(int argc, char** argv) {

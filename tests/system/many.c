@@ -1,4 +1,5 @@
-/* Every rank sends to every other, all of them at once: connections are made from both ends at the same time, and MPI keeps one of the two. */
+/* Every rank sends to every other, all of them at once: connections are made from both ends at the same time, and MPI
+ * keeps one of the two. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
