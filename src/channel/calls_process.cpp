@@ -186,7 +186,7 @@ int execute_by_shell(const std::string& file, char* const* arguments, char* cons
 
 /// What a call of the exec family with a folder's descriptor names.
 std::string path_below(int folder, const char* path) {
-    const std::string name = path == nullptr ? "" : path;
+    std::string name = path == nullptr ? "" : path;
     if (folder == AT_FDCWD || name.starts_with('/')) return name;
     return "/proc/self/fd/" + std::to_string(folder) + (name.empty() ? "" : "/" + name);
 }

@@ -25,7 +25,7 @@ bool left_the_node(const Json& entry) {
 
 std::string exception_text(const Json& entry) {
     const auto times = entry.value("connections", std::uint64_t{0});
-    const auto reason = entry.value("reason", "");
+    auto reason = entry.value("reason", "");
     if (times == 0) return reason;
     return reason + " (" + std::to_string(times) +
            (reason.starts_with("allow_programs") ? " times)" : " connection ends)");
