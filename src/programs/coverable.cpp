@@ -234,8 +234,9 @@ std::string find_in_path(const std::string& name, const char* path) {
     const std::string_view folders = path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin";
     for (std::size_t start = 0; start <= folders.size();) {
         const auto end = std::min(folders.find(':', start), folders.size());
-        const std::string folder(end == start ? "." : folders.substr(start, end - start));
-        if (const std::string file = folder + "/" + name; runnable(file)) return file;
+        std::string file(end == start ? "." : folders.substr(start, end - start));
+        file.append("/").append(name);
+        if (runnable(file)) return file;
         start = end + 1;
     }
     return {};
