@@ -90,8 +90,8 @@ LayerChoice choose_layer(const config::Settings& settings, const config::Environ
     for (const auto& [name, value] : evidence.variables) circumstances.parameters.add_variable(name, value);
     circumstances.parameters.add_arguments(evidence.launcher_arguments);
     circumstances.networks = networks_around_tcp();
-    const LayerChoice choice = settings.network == config::Network::automatic ? choose_layer(circumstances)
-                                                                              : choice_by_network(settings.network);
+    LayerChoice choice = settings.network == config::Network::automatic ? choose_layer(circumstances)
+                                                                        : choice_by_network(settings.network);
     if (settings.layer == config::Layer::automatic) return choice;
     // cryptmpi run has chosen for all nodes, and passes on why.
     const auto reason = config::layer_reason(environment, layer_name(settings.layer));
