@@ -81,7 +81,7 @@ private:
 };
 
 /// Made before any child can be forked that seals.
-Ledger* const ledger = Ledger::make();
+Ledger* ledger = Ledger::make();
 
 }  // namespace
 
@@ -92,6 +92,10 @@ void note_nonce(const RecordKey& key, std::uint32_t lane, std::uint64_t counter)
     std::fprintf(stderr, "cryptmpi: seal: counter %llu was about to be used twice under one key\n",
                  static_cast<unsigned long long>(counter));
     std::abort();
+}
+
+void leave_nonce_ledger() {
+    ledger = nullptr;
 }
 
 }  // namespace cryptmpi::seal

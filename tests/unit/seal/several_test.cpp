@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "seal/nonce_ledger.hpp"
 #include "seal/stream.hpp"
 #include "seal/support.hpp"
 
@@ -82,7 +83,7 @@ Bytes seal_together(StreamSealer& sealer, std::vector<Bytes>& plains, std::size_
     return all;
 }
 
-/// What a process of its own seals: in a debug build no counter may be used twice in one.
+/// What a process of its own seals: in a debug build no counter may be used twice otherwise.
 Bytes sealed_elsewhere(const Crypto& crypto, DirectionState state, Limits limits, const std::vector<Bytes>& plains,
                        DirectionState& after) {
     struct Result {
@@ -94,6 +95,7 @@ Bytes sealed_elsewhere(const Crypto& crypto, DirectionState state, Limits limits
         static_cast<Result*>(mmap(nullptr, sizeof(Result), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
     const pid_t child = fork();
     if (child == 0) {
+        leave_nonce_ledger();
         StreamSealer sealer(crypto, state, limits);
         const Bytes wire = seal_one_by_one(sealer, plains);
         std::memcpy(result->wire, wire.data(), wire.size());
