@@ -50,11 +50,11 @@ def tuned(two_nodes, tmp_path_factory):
 
 
 def job(nodes, tmp_path, build, **settings):
-    """(what it printed, the parts of its ranks) of a ping-pong of sealed messages, whose bytes are looked at."""
+    """(what it printed, the MPI layer's parts of its ranks) of a ping-pong of sealed messages, whose bytes are looked at."""
     report = tmp_path / f"job-{len(list(tmp_path.glob('job-*')))}.json"
     done = run(MPI, nodes, sealing_of(tmp_path, nodes, **settings), [build(MPI, PINGPONG), *CASES], report=report)
     assert done.ok and done.output.count("result ping-pong") == 4, done.output
-    parts = [json.loads(part.read_text()) for part in sorted(Path(f"{report}.parts").glob("*.json"))]
+    parts = [json.loads(part.read_text()) for part in sorted(Path(f"{report}.parts").glob("*.mpi.*.json"))]
     assert len(parts) == 2 and all(part["sealed_bytes_sent"] > 0 and part["errors"] == [] for part in parts)
     return done.output, parts
 
