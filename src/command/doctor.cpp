@@ -286,7 +286,10 @@ void look_at_settings(Findings& findings, const config::Settings& settings, cons
     findings.heading("Settings");
     findings.row("file", file + (fs::exists(file, ignored) ? "" : " (none: defaults)"));
     findings.row("enabled", settings.enabled ? "true" : "false: programs run in clear");
-    findings.row("scope", settings.scope == config::Scope::all ? "all" : "between-nodes");
+    constexpr const char* kAutomatic = "auto: between-nodes; all under the MPI layer where strangers can reach MPI";
+    findings.row("scope", settings.scope == config::Scope::all         ? "all"
+                          : settings.scope == config::Scope::automatic ? kAutomatic
+                                                                       : "between-nodes");
     for (const auto& peer : settings.plaintext_peers) findings.row("plaintext peer", peer.text);
     findings.json["settings"] = {
         {"file", file}, {"enabled", settings.enabled}, {"plaintext_peers", settings.plaintext_peers.size()}};
