@@ -62,11 +62,12 @@ torture: build mpis
 	@$(PYTHON) -m torture $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) $(if $(STACK),--stack $(STACK)) \
 		$(if $(RANKS),--ranks $(RANKS)) $(if $(STEP),--step $(STEP)) $(ARGS)
 
-# What sealing costs, against the targets: in under ten minutes, or all of it, which takes hours (ARGS=--resume goes on where it was stopped).
+# What sealing costs, against the targets, and what messages inside a node cost: in under ten minutes, or all of it, which takes hours (ARGS=--resume goes on where it was stopped).
 bench-quick bench: build mpis
 	@scripts/install-packages model bench
 	@cmake --build --preset release --target cryptmpi-bench-cipher
 	@$(PYTHON) -m bench $(if $(filter bench,$@),--full) $(if $(STACK),--stack $(STACK)) $(ARGS)
+	@$(if $(ARGS)$(STACK),:,$(PYTHON) -m bench.one_node --turns 6)
 
 # What a small message costs in instructions of ours, which a busy machine does not change.
 bench-instructions: build
