@@ -16,6 +16,7 @@
 #include <cstring>
 
 #include "channel/connection.hpp"
+#include "channel/datagrams.hpp"
 #include "channel/epoll.hpp"
 #include "channel/mpi_witness.hpp"
 #include "channel/real.hpp"
@@ -214,6 +215,24 @@ void Process::refuse_road(const std::string& road, const std::string& line) {
     complain(line);
 }
 
+bool Process::guard_datagrams(int fd) {
+    if (roads_open_ || keep_strangers_out(fd, settings_.plaintext_peers)) return true;
+    refuse_road("datagrams",
+                std::string("datagram sockets are refused: this system cannot keep out of them what others "
+                            "send (SO_ATTACH_FILTER, SO_LOCK_FILTER: ") +
+                    std::strerror(errno) + "); set the MPI's transport to tcp");
+    return false;
+}
+
+std::optional<Kind> Process::kind_of_foreign(int fd) {
+    const int family = option_of(fd, SO_DOMAIN);
+    if (family < 0) return std::nullopt;
+    const int type = option_of(fd, SO_TYPE);
+    if (!roads_open_ && Policy::refuse_socket(family, type, option_of(fd, SO_PROTOCOL))) return Kind::foreign;
+    if ((family != AF_INET && family != AF_INET6) || type == SOCK_STREAM) return std::nullopt;
+    return guard_datagrams(fd) ? Kind::datagram : Kind::foreign;
+}
+
 void Process::refuse_program(const std::string& file, const std::string& line) {
     {
         const std::lock_guard guard(report_lock_);
@@ -339,9 +358,11 @@ void Process::adopt_inherited() {
     each_descriptor([&](int fd) {
         struct stat information {};
         if (fstat(fd, &information) != 0 || !S_ISSOCK(information.st_mode)) return;
-        int type = 0;
-        socklen_t size = sizeof type;
-        if (real::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_STREAM) return;
+        if (const auto kind = kind_of_foreign(fd)) {
+            table_.add(fd, *kind);
+            return;
+        }
+        if (option_of(fd, SO_TYPE) != SOCK_STREAM) return;
         const auto peer = Address::peer_of(fd);
         if (!peer) {
             // A connection that was reset has no peer any more, but may have bytes of one.
