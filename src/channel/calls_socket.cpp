@@ -188,8 +188,8 @@ int accept_connection(int listener, sockaddr* address, socklen_t* size, int flag
 }
 
 int refuse_option(const char* name, const char* mend) {
-    Process::get().complain_once(
-        name, std::string("setsockopt ") + name + " is refused: it goes around the sealing; " + mend);
+    Process::get().refuse_road(name,
+                               std::string("setsockopt ") + name + " is refused: it goes around the sealing; " + mend);
     errno = EOPNOTSUPP;
     return -1;
 }

@@ -212,7 +212,7 @@ void Process::refuse_road(const std::string& road, const std::string& line) {
         if (!said_.emplace(road, true).second) return;
         part_.refused_roads.push_back(road);
     }
-    complain(line);
+    say(line);
 }
 
 bool Process::guard_datagrams(int fd) {
@@ -231,15 +231,6 @@ std::optional<Kind> Process::kind_of_foreign(int fd) {
     if (!roads_open_ && Policy::refuse_socket(family, type, option_of(fd, SO_PROTOCOL))) return Kind::foreign;
     if ((family != AF_INET && family != AF_INET6) || type == SOCK_STREAM) return std::nullopt;
     return guard_datagrams(fd) ? Kind::datagram : Kind::foreign;
-}
-
-void Process::refuse_program(const std::string& file, const std::string& line) {
-    {
-        const std::lock_guard guard(report_lock_);
-        if (!said_.emplace(file, true).second) return;
-        part_.refused_roads.push_back("program " + file);
-    }
-    say(line);
 }
 
 void Process::count_native() {
@@ -397,7 +388,7 @@ void Process::adopt_inherited() {
 
 pid_t Process::fork(const std::function<pid_t()>& call) {
     // Asked here, where no other thread has gone with a lock of the loader's.
-    const bool mpi = mpi_before_fork_ || (identity_.rank && mpi_was_initialized());
+    const bool mpi = mpi_before_fork_ || (identity_.rank && mpi_says("Initialized"));
     const auto pause = courier_.pause();
     writing_lock_.lock();
     local_lock_.lock();
@@ -487,7 +478,8 @@ void Process::write_part(bool ended) {
     } else if (!writing.try_lock()) {
         return;
     }
-    const bool mpi = ended && settings_.enabled && identity_.rank && !mpi_before_fork_ && mpi_was_initialized();
+    const bool mpi = ended && settings_.enabled && identity_.rank && !mpi_before_fork_ && mpi_says("Initialized");
+    const bool finalized = !mpi || mpi_says("Finalized");
     report::Part part;
     {
         const std::lock_guard guard(report_lock_);
@@ -498,6 +490,7 @@ void Process::write_part(bool ended) {
         if (idle && !spoke && unsealed_.empty() && part_.errors.empty() && part_.refused_roads.empty()) return;
         part = part_;
         part.mpi_initialized = mpi;
+        part.mpi_finalized = finalized;
         part.ended = ended;
         part.records_by_workers = records_by_workers_.load();
         for (const auto& [reason, unsealed] : unsealed_) part.not_sealed.push_back(unsealed);
