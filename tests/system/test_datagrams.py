@@ -5,9 +5,14 @@ import json
 import sys
 
 import pytest
-from conftest import error_lines
+from conftest import BUILD, error_lines
+from jobs import build  # noqa: F401
 from test_inside import LOCAL, OTHER, OWN, lab, start, two_networks, within  # noqa: F401
 
+from lab import stacks
+from lab.sealing import Sealing
+
+COMMAND = BUILD / "bin" / "cryptmpi"
 GROUP = "224.0.0.99"
 NEAR, FAR = "10.77.0.1", "10.77.0.2"
 
@@ -265,3 +270,49 @@ def test_names_are_still_looked_up(lab, sealing):
     for env in ({}, sealing.environment()):
         out, said = start(lab, 0, ask, env=env).communicate(timeout=40)
         assert (out, error_lines(said)) == ("10.4.3.2\n", []), (out, said)
+
+
+MESSAGES = """
+#include <mpi.h>
+#include <stdio.h>
+int main(int argc, char** argv) {
+    static int words[50000], sums[50000];
+    int rank, right = 1;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    for (int i = 0; i < 50000; i++) words[i] = i + rank;
+    MPI_Allreduce(words, sums, 50000, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    for (int i = 0; i < 50000; i++) right = right && sums[i] == 2 * i + 1;
+    if (rank == 0) printf("%s\\n", right ? "right" : "wrong");
+    MPI_Finalize();
+    return 0;
+}
+"""
+
+
+class NodeOne:
+    def __init__(self, made):
+        self._lab = made
+
+    def __getattr__(self, name):
+        return getattr(self._lab, name)
+
+    def hosts(self):
+        return self._lab.hosts()[:1]
+
+
+@pytest.mark.parametrize("layer", ["channel", "mpi"])
+def test_a_job_inside_one_node_may_use_datagrams(layer, lab, build, tmp_path):
+    """An MPI that is told to, and to use no shared memory."""
+    mpi = stacks.stack("mpich-5.0.2-ofi")
+    (tmp_path / "messages.c").write_text(MESSAGES)
+    program = build(mpi, tmp_path / "messages.c")
+    sealing = Sealing(tmp_path / "config", lab, COMMAND, {"layer": layer, "network": "tcp"})
+    line = sealing.run_line(mpi, NodeOne(lab), 2, [str(program)], tmp_path / "report.json")
+    line[2:2] = ["--mpi", str(mpi.mpiexec)]
+    env = {**mpi.env(lab), **sealing.env(), "FI_PROVIDER": "udp", "MPIR_CVAR_NOLOCAL": "1", "FI_LOG_LEVEL": "info"}
+    done = lab.run(line, env=env, timeout=90)
+    assert done.ok and "right" in done.output, done.output[-3000:]
+    assert "udp" in done.output.lower()
+    facts = sealing.report(tmp_path / "report.json")
+    assert facts["complete"] and facts["refused_roads"] == [] and facts["not_sealed"] == [], facts
