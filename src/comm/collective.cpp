@@ -4,7 +4,9 @@
 #include <cerrno>
 #include <optional>
 #include <string>
-#include <utility>#include "report/verdict.hpp"
+#include <utility>
+
+#include "report/verdict.hpp"
 
 namespace cryptmpi::comm {
 namespace {
