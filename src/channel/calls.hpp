@@ -1,6 +1,7 @@
 // What the exported calls have in common.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 
 #include "channel/connection.hpp"
@@ -32,6 +33,14 @@ void taken_over(int fd);
 
 /// fork(), by whatever call makes the child.
 pid_t fork_by(const std::function<pid_t()>& call);
+
+/// What clone() with these flags makes: a thread or a child as of vfork, which use what we keep; a child as of fork,
+/// which has a copy; or a process with memory of its own and our descriptors, or the other way round, whose sockets
+/// nobody could tell any more.
+enum class Cloned { sharing, copy, mixed };
+Cloned cloned(std::uint64_t flags);
+/// -1 with errno and a line.
+int refuse_clone();
 
 /// stdin, stdout and stderr go through our calls while their descriptors are sockets: after exec, and when a descriptor
 /// has become another one.

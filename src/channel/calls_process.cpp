@@ -1,6 +1,10 @@
 // Start, fork, exec and exit.
 #include <alloca.h>
 #include <fcntl.h>
+#include <linux/sched.h>
+#include <pty.h>
+#include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -241,7 +245,92 @@ pid_t fork_by(const std::function<pid_t()>& call) {
     return pid;
 }
 
+Cloned cloned(std::uint64_t flags) {
+    if ((flags & CLONE_THREAD) != 0 || (flags & (CLONE_VM | CLONE_VFORK)) == (CLONE_VM | CLONE_VFORK))
+        return Cloned::sharing;
+    return (flags & (CLONE_VM | CLONE_FILES)) == 0 ? Cloned::copy : Cloned::mixed;
+}
+
+int refuse_clone() {
+    Process::get().refuse_road("clone",
+                               "clone with CLONE_VM or CLONE_FILES, but not as a thread or vfork, is refused: it would "
+                               "not be known any more which sockets are sealed; start that process by fork");
+    errno = EINVAL;
+    return -1;
+}
+
 }  // namespace cryptmpi::channel
+
+/// What follows `argument` depends on the flags, and is passed on as if it were all there. A child as of fork goes on
+/// where its copy of our stack ends, not on the stack that it was given.
+CRYPTMPI_CALL __attribute__((no_sanitize("address"))) int clone(int (*function)(void*), void* stack, int flags,
+                                                                void* argument, ...) {
+    va_list arguments;
+    va_start(arguments, argument);
+    auto* parent = va_arg(arguments, pid_t*);
+    void* tls = va_arg(arguments, void*);
+    auto* child = va_arg(arguments, pid_t*);
+    va_end(arguments);
+    const Process* process = Process::made();
+    const bool enabled = process != nullptr && process->enabled();
+    const Cloned made = cloned(static_cast<unsigned>(flags));
+    if (!enabled || made == Cloned::sharing || function == nullptr || stack == nullptr)
+        return real::clone(function, stack, flags, argument, parent, tls, child);
+    if (made == Cloned::mixed) return refuse_clone();
+#ifdef __x86_64__
+    const long last[] = {reinterpret_cast<long>(child), reinterpret_cast<long>(tls)};
+#else
+    const long last[] = {reinterpret_cast<long>(tls), reinterpret_cast<long>(child)};
+#endif
+    const pid_t pid = fork_by([&] {
+        return static_cast<pid_t>(
+            real::syscall(SYS_clone, flags, 0, reinterpret_cast<long>(parent), last[0], last[1], 0));
+    });
+    if (pid == 0) _exit(function(argument));
+    return pid;
+}
+
+CRYPTMPI_CALL int __clone(int (*function)(void*), void* stack, int flags, void* argument, pid_t* parent, void* tls,
+                          pid_t* child) {
+    return clone(function, stack, flags, argument, parent, tls, child);
+}
+
+/// Of the two that follow libc forks by itself.
+CRYPTMPI_CALL int daemon(int keep_folder, int keep_streams) {
+    const pid_t pid = fork();
+    if (pid < 0) return -1;
+    if (pid > 0) _exit(0);
+    if (setsid() < 0) return -1;
+    if (keep_folder == 0) (void)!chdir("/");
+    if (keep_streams != 0) return 0;
+    const int null = real::open("/dev/null", O_RDWR, 0);
+    if (null < 0) return -1;
+    for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) dup2(null, stream);
+    if (null > STDERR_FILENO) real::close(null);
+    return 0;
+}
+
+CRYPTMPI_CALL pid_t forkpty(int* master, char* name, const termios* terminal, const winsize* size) {
+    int near = -1;
+    int far = -1;
+    if (openpty(&near, &far, name, terminal, size) != 0) return -1;
+    const pid_t pid = fork();
+    if (pid == 0) {
+        real::close(near);
+        setsid();
+        if (real::ioctl(far, TIOCSCTTY, nullptr) != 0) _exit(1);
+        for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) dup2(far, stream);
+        if (far > STDERR_FILENO) real::close(far);
+        return 0;
+    }
+    real::close(far);
+    if (pid < 0) {
+        real::close(near);
+    } else {
+        *master = near;
+    }
+    return pid;
+}
 
 CRYPTMPI_CALL pid_t fork() {
     return fork_by([] { return real::fork(); });

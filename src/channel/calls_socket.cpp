@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "channel/calls.hpp"
+#include "channel/datagrams.hpp"
 #include "channel/epoll.hpp"
 #include "channel/inside.hpp"
 #include "channel/real.hpp"
@@ -23,20 +24,19 @@ namespace cryptmpi::channel {
 namespace {
 
 bool is_stream(int fd) {
-    int type = 0;
-    socklen_t size = sizeof type;
-    return real::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_STREAM;
+    return option_of(fd, SO_TYPE) == SOCK_STREAM;
 }
 
 }  // namespace
 
 void taken_over(int fd) {
     Process& process = Process::get();
-    if (fd < 0 || !process.enabled() || !is_internet_socket(fd)) return;
-    if (!is_stream(fd)) {
-        process.table().add(fd, Kind::datagram);
+    if (fd < 0 || !process.enabled()) return;
+    if (const auto kind = process.kind_of_foreign(fd)) {
+        process.table().add(fd, *kind);
         return;
     }
+    if (!is_internet_socket(fd) || !is_stream(fd)) return;
     const auto peer = Address::peer_of(fd);
     std::string why;
     if (peer && process.policy().decide(fd, *peer, why) != Verdict::seal) return;
@@ -58,7 +58,7 @@ int check_road(int fd, const Entry& entry, const sockaddr* to, socklen_t size) {
     if (kind == Kind::foreign) {
         const auto peer = Address::peer_of(fd);
         process.complain_once("foreign",
-                              "a connection" + (peer ? " with " + peer->text() : std::string()) +
+                              (peer ? "a connection with " + peer->text() : std::string("a socket")) +
                                   " was opened before cryptmpi was there, and is refused; start all of the job under "
                                   "cryptmpi, or allow it by plaintext_peers");
         errno = EPERM;
@@ -88,10 +88,7 @@ namespace {
 /// An internet stream or datagram socket that we have not seen being made.
 Entry* classify(Process& process, int fd) {
     if (!is_internet_socket(fd)) return nullptr;
-    int type = 0;
-    socklen_t size = sizeof type;
-    if (real::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) != 0) return nullptr;
-    return process.table().add(fd, type == SOCK_STREAM ? Kind::fresh : Kind::datagram);
+    return process.table().add(fd, process.kind_of_foreign(fd).value_or(Kind::fresh));
 }
 
 /// A second connect() while, or after, the first one is on its way.
@@ -191,8 +188,8 @@ int accept_connection(int listener, sockaddr* address, socklen_t* size, int flag
 }
 
 int refuse_option(const char* name, const char* mend) {
-    Process::get().complain_once(
-        name, std::string("setsockopt ") + name + " is refused: it would bypass the sealing; " + mend);
+    Process::get().refuse_road(name,
+                               std::string("setsockopt ") + name + " is refused: it goes around the sealing; " + mend);
     errno = EOPNOTSUPP;
     return -1;
 }
@@ -204,13 +201,21 @@ CRYPTMPI_CALL int socket(int family, int type, int protocol) {
     if (!process.enabled()) return real::socket(family, type, protocol);
     const auto line = process.roads_open() ? std::nullopt : Policy::refuse_socket(family, type, protocol);
     if (line) {
-        process.refuse_road("socket family " + std::to_string(family) + " type " + std::to_string(type & 0xf), *line);
+        process.refuse_road("socket family " + std::to_string(family) + " type " + std::to_string(type & 0xf) +
+                                " protocol " + std::to_string(protocol),
+                            *line);
         errno = EAFNOSUPPORT;
         return -1;
     }
     const int fd = real::socket(family, type, protocol);
-    if (fd >= 0 && (family == AF_INET || family == AF_INET6))
-        process.table().add(fd, (type & 0xf) == SOCK_STREAM ? Kind::fresh : Kind::datagram);
+    if (fd < 0 || (family != AF_INET && family != AF_INET6)) return fd;
+    const bool stream = (type & 0xf) == SOCK_STREAM;
+    if (!stream && !process.guard_datagrams(fd)) {
+        real::close(fd);
+        errno = EAFNOSUPPORT;
+        return -1;
+    }
+    process.table().add(fd, stream ? Kind::fresh : Kind::datagram);
     return fd;
 }
 
@@ -287,6 +292,9 @@ CRYPTMPI_CALL int setsockopt(int fd, int level, int option, const void* value, s
         errno = EOPNOTSUPP;  // as MSG_FASTOPEN
         return -1;
     }
+    if (known(fd) != nullptr && known(fd)->kind.load() == Kind::datagram && lets_errors_in(level, option) &&
+        !Process::made()->roads_open())
+        return refuse_option("IP_RECVERR", "switch the program's look at ICMP errors off");
     if (Entry* entry = sealed(fd); entry != nullptr && level == IPPROTO_TCP && option == TCP_NODELAY) {
         if (Shared* shared = entry->shared) shared->nodelay_is_ours.store(false);
     }

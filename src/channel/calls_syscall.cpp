@@ -164,9 +164,15 @@ long raw_execveat(Arguments values) {
 }
 
 /// New threads, and children that borrow our memory as those of vfork do, are the kernel's business.
+long clone_by(long number, std::uint64_t flags, Arguments values) {
+    const Cloned made = cloned(flags);
+    if (made == Cloned::mixed) return refuse_clone();
+    if (made == Cloned::sharing) return kernels(number, values);
+    return fork_by([&] { return static_cast<pid_t>(kernels(number, values)); });
+}
+
 long raw_clone(Arguments values) {
-    if ((values[0] & CLONE_VM) != 0) return kernels(SYS_clone, values);
-    return fork_by([&] { return static_cast<pid_t>(kernels(SYS_clone, values)); });
+    return clone_by(SYS_clone, static_cast<std::uint64_t>(values[0]), values);
 }
 
 #ifdef SYS_clone3
@@ -174,8 +180,7 @@ long raw_clone3(Arguments values) {
     std::uint64_t flags = 0;  // the first of its arguments
     if (values[0] == 0 || as<std::size_t>(values[1]) < sizeof flags) return kernels(SYS_clone3, values);
     std::memcpy(&flags, as<const void*>(values[0]), sizeof flags);
-    if ((flags & CLONE_VM) != 0) return kernels(SYS_clone3, values);
-    return fork_by([&] { return static_cast<pid_t>(kernels(SYS_clone3, values)); });
+    return clone_by(SYS_clone3, flags, values);
 }
 #endif
 

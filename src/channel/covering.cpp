@@ -126,7 +126,7 @@ bool Covering::may_start(Process& process, const std::string& file) const {
     }
     const int code = refusal ? refusal->code : EACCES;
     // What the kernel would not start either is the program's own affair.
-    if (code == EACCES) process.refuse_program(file, line);
+    if (code == EACCES) process.refuse_road("program " + file, line);
     errno = code;
     return false;
 }

@@ -20,7 +20,7 @@
 namespace cryptmpi::channel {
 namespace {
 
-using Initialized = int (*)(int*);
+using Question = int (*)(int*);
 
 struct Objects {
     std::vector<std::string> libraries;  // files of MPIs
@@ -41,16 +41,16 @@ int collect(dl_phdr_info* object, std::size_t, void* to) {
     return 0;
 }
 
-bool says_yes(Initialized initialized) {
+bool says_yes(Question question) {
     int flag = 0;
-    return initialized != nullptr && initialized(&flag) == 0 && flag != 0;
+    return question != nullptr && question(&flag) == 0 && flag != 0;
 }
 
 /// Its own one, not that of whoever stands before it in the loader's order.
-bool library_says_yes(const std::string& file) {
+bool library_says_yes(const std::string& file, const std::string& call) {
     void* const library = dlopen(file.c_str(), RTLD_LAZY | RTLD_NOLOAD);
     if (library == nullptr) return false;
-    const bool yes = says_yes(reinterpret_cast<Initialized>(dlsym(library, "MPI_Initialized")));
+    const bool yes = says_yes(reinterpret_cast<Question>(dlsym(library, call.c_str())));
     dlclose(library);
     return yes;
 }
@@ -107,7 +107,7 @@ std::optional<std::uint64_t> value_in(const ProgramFile& file, const Section& ta
 }
 
 /// An MPI that is linked into the program is in the loader's table only where the program exports its functions.
-bool program_says_yes(std::uintptr_t program) {
+bool program_says_yes(std::uintptr_t program, const std::string& call) {
     const ProgramFile file;
     const auto header = file.read<ElfW(Ehdr)>(0);
     if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return false;
@@ -119,9 +119,9 @@ bool program_says_yes(std::uintptr_t program) {
         if (!table || (table->sh_type != SHT_SYMTAB && table->sh_type != SHT_DYNSYM)) continue;
         const auto strings = section(table->sh_link);
         if (!strings) continue;
-        for (const char* name : {"MPI_Initialized", "PMPI_Initialized"}) {
+        for (const std::string& name : {call, "P" + call}) {
             const auto value = value_in(file, *table, *strings, name);
-            if (value) return says_yes(reinterpret_cast<Initialized>(program + *value));
+            if (value) return says_yes(reinterpret_cast<Question>(program + *value));
         }
     }
     return false;
@@ -129,13 +129,14 @@ bool program_says_yes(std::uintptr_t program) {
 
 }  // namespace
 
-bool mpi_was_initialized() {
+bool mpi_says(std::string_view what) {
+    const std::string call = "MPI_" + std::string(what);
     Objects objects;
     dl_iterate_phdr(collect, &objects);
     for (const auto& library : objects.libraries) {
-        if (library_says_yes(library)) return true;
+        if (library_says_yes(library, call)) return true;
     }
-    return objects.libraries.empty() && program_says_yes(objects.program);
+    return objects.libraries.empty() && program_says_yes(objects.program, call);
 }
 
 }  // namespace cryptmpi::channel

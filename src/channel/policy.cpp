@@ -15,6 +15,8 @@ namespace cryptmpi::channel {
 
 namespace {
 
+constexpr int kMultipathTcp = 262;  // IPPROTO_MPTCP, which older headers lack
+
 constexpr std::uint8_t kMappedPrefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
 bool is_mapped(const std::uint8_t (&bytes)[16]) {
@@ -115,10 +117,14 @@ std::string Address::text() const {
     return host() + ":" + std::to_string(port);
 }
 
+int option_of(int fd, int option) {
+    int value = 0;
+    socklen_t size = sizeof value;
+    return real::getsockopt(fd, SOL_SOCKET, option, &value, &size) == 0 ? value : -1;
+}
+
 bool is_internet_socket(int fd) {
-    int family = 0;
-    socklen_t size = sizeof family;
-    if (real::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size) != 0) return false;
+    const int family = option_of(fd, SO_DOMAIN);
     return family == AF_INET || family == AF_INET6;
 }
 
@@ -156,24 +162,20 @@ Verdict Policy::decide(int fd, const Address& peer, std::string& why) const {
 }
 
 std::optional<std::string> Policy::refuse_socket(int family, int type, int protocol) {
-    // Numbers, because older headers lack some of the names.
-    struct Road {
-        int family;
-        const char* name;
+    constexpr int kInside[] = {AF_UNSPEC, AF_UNIX, AF_NETLINK, AF_ALG};  // which talk to nobody but this node
+    constexpr int kStreams[] = {IPPROTO_IP, IPPROTO_TCP, kMultipathTcp};
+    constexpr int kDatagrams[] = {IPPROTO_IP, IPPROTO_UDP, IPPROTO_UDPLITE, IPPROTO_ICMP, IPPROTO_ICMPV6};
+    const auto among = [](auto& list, int one) {
+        return std::find(std::begin(list), std::end(list), one) != std::end(list);
     };
-    static constexpr Road kRoads[] = {{17, "AF_PACKET"}, {21, "AF_RDS"}, {27, "AF_IB"}, {30, "AF_TIPC"},
-                                      {40, "AF_VSOCK"},  {43, "AF_SMC"}, {44, "AF_XDP"}};
-    for (const Road& road : kRoads) {
-        if (family == road.family)
-            return std::string(road.name) +
-                   " sockets are refused: they carry data past the sealed streams; set the MPI's transport to tcp";
-    }
-    const bool internet = family == AF_INET || family == AF_INET6;
+    if (among(kInside, family)) return std::nullopt;
     const int kind = type & 0xf;
-    if (internet && (kind == SOCK_RAW || kind == SOCK_SEQPACKET || protocol == IPPROTO_SCTP))
-        return std::string(
-            "raw and SCTP sockets are refused: only TCP streams are sealed; set the MPI's transport to tcp");
-    return std::nullopt;
+    const bool internet = family == AF_INET || family == AF_INET6;
+    if (internet && kind == SOCK_STREAM && among(kStreams, protocol)) return std::nullopt;
+    if (internet && kind == SOCK_DGRAM && among(kDatagrams, protocol)) return std::nullopt;
+    return "sockets of family " + std::to_string(family) + ", type " + std::to_string(kind) + ", protocol " +
+           std::to_string(protocol) +
+           " are refused: they carry data past the sealed TCP streams; set the MPI's transport to tcp";
 }
 
 bool Policy::is_network_device(std::string_view path) {

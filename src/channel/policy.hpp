@@ -34,6 +34,8 @@ struct Address {
     std::string text() const;                    // "10.0.0.2:4242", "[fd00::2]:4242"
 };
 
+/// SO_DOMAIN, SO_TYPE or SO_PROTOCOL of a socket; -1: it is none.
+int option_of(int fd, int option);
 bool is_internet_socket(int fd);
 
 enum class Verdict { seal, native, plaintext };
@@ -49,8 +51,8 @@ public:
     /// Before the connection is there: whether its verdict may be another than decide_outside's.
     bool may_differ_inside(const Address& peer) const;
 
-    /// The line for a socket() whose family or type would carry traffic past the streams that are sealed; nullopt if it
-    /// may be.
+    /// The line for a socket whose family, type or protocol is none of those that are known to stay inside the node, to
+    /// be sealed, or to be kept from others; nullopt if it may be.
     static std::optional<std::string> refuse_socket(int family, int type, int protocol);
 
     /// Devices that carry messages between nodes around TCP.

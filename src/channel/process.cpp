@@ -16,6 +16,7 @@
 #include <cstring>
 
 #include "channel/connection.hpp"
+#include "channel/datagrams.hpp"
 #include "channel/epoll.hpp"
 #include "channel/mpi_witness.hpp"
 #include "channel/real.hpp"
@@ -211,16 +212,25 @@ void Process::refuse_road(const std::string& road, const std::string& line) {
         if (!said_.emplace(road, true).second) return;
         part_.refused_roads.push_back(road);
     }
-    complain(line);
+    say(line);
 }
 
-void Process::refuse_program(const std::string& file, const std::string& line) {
-    {
-        const std::lock_guard guard(report_lock_);
-        if (!said_.emplace(file, true).second) return;
-        part_.refused_roads.push_back("program " + file);
-    }
-    say(line);
+bool Process::guard_datagrams(int fd) {
+    if (roads_open_ || keep_strangers_out(fd, settings_.plaintext_peers)) return true;
+    refuse_road("datagrams",
+                std::string("datagram sockets are refused: this system cannot keep out of them what others "
+                            "send (SO_ATTACH_FILTER, SO_LOCK_FILTER: ") +
+                    std::strerror(errno) + "); set the MPI's transport to tcp");
+    return false;
+}
+
+std::optional<Kind> Process::kind_of_foreign(int fd) {
+    const int family = option_of(fd, SO_DOMAIN);
+    if (family < 0) return std::nullopt;
+    const int type = option_of(fd, SO_TYPE);
+    if (!roads_open_ && Policy::refuse_socket(family, type, option_of(fd, SO_PROTOCOL))) return Kind::foreign;
+    if ((family != AF_INET && family != AF_INET6) || type == SOCK_STREAM) return std::nullopt;
+    return guard_datagrams(fd) ? Kind::datagram : Kind::foreign;
 }
 
 void Process::count_native() {
@@ -339,9 +349,11 @@ void Process::adopt_inherited() {
     each_descriptor([&](int fd) {
         struct stat information {};
         if (fstat(fd, &information) != 0 || !S_ISSOCK(information.st_mode)) return;
-        int type = 0;
-        socklen_t size = sizeof type;
-        if (real::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_STREAM) return;
+        if (const auto kind = kind_of_foreign(fd)) {
+            table_.add(fd, *kind);
+            return;
+        }
+        if (option_of(fd, SO_TYPE) != SOCK_STREAM) return;
         const auto peer = Address::peer_of(fd);
         if (!peer) {
             // A connection that was reset has no peer any more, but may have bytes of one.
@@ -376,7 +388,7 @@ void Process::adopt_inherited() {
 
 pid_t Process::fork(const std::function<pid_t()>& call) {
     // Asked here, where no other thread has gone with a lock of the loader's.
-    const bool mpi = mpi_before_fork_ || (identity_.rank && mpi_was_initialized());
+    const bool mpi = mpi_before_fork_ || (identity_.rank && mpi_says("Initialized"));
     const auto pause = courier_.pause();
     writing_lock_.lock();
     local_lock_.lock();
@@ -466,7 +478,8 @@ void Process::write_part(bool ended) {
     } else if (!writing.try_lock()) {
         return;
     }
-    const bool mpi = ended && settings_.enabled && identity_.rank && !mpi_before_fork_ && mpi_was_initialized();
+    const bool mpi = ended && settings_.enabled && identity_.rank && !mpi_before_fork_ && mpi_says("Initialized");
+    const bool finalized = !mpi || mpi_says("Finalized");
     report::Part part;
     {
         const std::lock_guard guard(report_lock_);
@@ -477,6 +490,7 @@ void Process::write_part(bool ended) {
         if (idle && !spoke && unsealed_.empty() && part_.errors.empty() && part_.refused_roads.empty()) return;
         part = part_;
         part.mpi_initialized = mpi;
+        part.mpi_finalized = finalized;
         part.ended = ended;
         part.records_by_workers = records_by_workers_.load();
         for (const auto& [reason, unsealed] : unsealed_) part.not_sealed.push_back(unsealed);

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "aead/registry.hpp"
@@ -66,10 +67,15 @@ public:
     void complain(const std::string& line);
     /// The same, once for each `topic`.
     void complain_once(const std::string& topic, const std::string& line);
-    /// A road between nodes that was closed to the job.
+    /// Lets nothing into a datagram socket that was on a wire, where roads are closed. False, after a line: it cannot
+    /// be done.
+    bool guard_datagrams(int fd);
+    /// What a socket that our socket() did not make is to us, but for streams; nullopt: a stream, or nothing.
+    std::optional<Kind> kind_of_foreign(int fd);
+
+    /// A road between nodes that was closed to the job, or a program that was not started. Nothing went in clear, so it
+    /// is no error of the job's: who tries one that is not needed goes on without; who needs it fails by itself.
     void refuse_road(const std::string& road, const std::string& line);
-    /// A program that was not started. No error of the job's: who tries one that is not needed goes on without.
-    void refuse_program(const std::string& file, const std::string& line);
 
     void count_native();
     /// `allowed`: a setting of the user's says that it may be.

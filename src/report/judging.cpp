@@ -31,6 +31,18 @@ std::string exception_text(const Json& entry) {
            (reason.starts_with("allow_programs") ? " times)" : " connection ends)");
 }
 
+/// How the job ended, where that was not in order: by MPI_Abort, by an exit without MPI_Finalize, with a status.
+std::string ending_text(const Json& job) {
+    std::string ranks;
+    for (const auto& part : job.at("processes")) {
+        if (counts_as_rank(part) && !part.value("mpi_finalized", true))
+            ranks += " " + std::to_string(part.value("rank", -1));
+    }
+    const int status = job.value("status", 0);
+    return (ranks.empty() ? "" : " The program aborted the job: rank(s)" + ranks + " ended without MPI_Finalize.") +
+           (status == 0 ? "" : " The job ended with status " + std::to_string(status) + ".");
+}
+
 /// The ranks that are missing, why, and what helps.
 std::string incomplete_line(const Json& job) {
     std::string line = "INCOMPLETE: " + ranks_text(job);
@@ -84,12 +96,16 @@ std::string ranks_text(const Json& job) {
 
 Verdict verdict_of(const Json& job) {
     const auto& totals = job.at("totals");
-    const int status = job.value("status", 0);
-    const std::string ended = status == 0 ? "" : " The job ended with status " + std::to_string(status) + ".";
+    const std::string ended = ending_text(job);
     if (const auto failed = totals.value("failed_opens", std::uint64_t{0}); failed != 0) {
+        const auto& errors = job.at("errors");
+        const bool or_sizes = std::any_of(errors.begin(), errors.end(), [](const Json& line) {
+            return line.get<std::string>().ends_with(kOrOtherSizes);
+        });
         return {Outcome::failed, false,
                 "FAILED: " + std::to_string(failed) +
-                    " record(s) did not open; the traffic was altered on its way, or corrupted." + ended};
+                    " record(s) did not open; the traffic was altered on its way, or corrupted" +
+                    (or_sizes ? ", or ranks of the program disagreed in a size (below)." : ".") + ended};
     }
     if (!job.at("errors").empty()) return {Outcome::failed, false, "FAILED: there were errors (below)." + ended};
     if (!job.value("complete", false)) return {Outcome::incomplete, false, incomplete_line(job)};

@@ -65,6 +65,7 @@ Json to_json(const Part& part) {
             {"ranks", part.ranks},
             {"group", part.group},
             {"mpi_initialized", part.mpi_initialized},
+            {"mpi_finalized", part.mpi_finalized},
             {"ended", part.ended},
             {"program", part.program},
             {"suite", part.suite},

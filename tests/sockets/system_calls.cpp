@@ -1,6 +1,7 @@
 // The same calls by another way: libc's syscall(), its other names, and stdio.
 #include <fcntl.h>
 #include <linux/sched.h>
+#include <pty.h>
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/select.h>
@@ -192,6 +193,67 @@ SOCKETS_CASE(numbers_that_fork) {
     });
     child_that_writes("__fork", [] { return static_cast<long>(__fork()); });
     child_that_writes("_Fork", [] { return static_cast<long>(::_Fork()); });
+}
+
+/// The parent's part: the child has written, and ended with 7 or is none of ours to wait for.
+void note_child_that_wrote(const char* how, Pair pair, pid_t child) {
+    pair.client.close();
+    note("%s: received %zu", how, receive(pair.server, 14).size());
+    int status = 0;
+    const bool ours = ::waitpid(child, &status, 0) == child;
+    char byte;
+    result("recv at the end", ::recv(pair.server, &byte, 1, 0));
+    note("child %d", ours && WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+}
+
+/// By another number, too.
+void write_by_both(int fd) {
+    const Descriptor again(::dup(fd));
+    send_all(again, text("from the"));
+    send_all(fd, text(" child"));
+}
+
+int clone_that_writes(void* fd) {
+    write_by_both(*static_cast<int*>(fd));
+    return 7;
+}
+
+SOCKETS_CASE(functions_that_fork) {
+    {
+        Pair pair = raw_pair();
+        int fd = pair.client;
+        std::vector<char> stack(1U << 18U);
+        const pid_t child = ::clone(clone_that_writes, stack.data() + stack.size(), SIGCHLD, &fd);
+        note_child_that_wrote("clone", std::move(pair), child);
+    }
+    {
+        Pair pair = raw_pair();
+        const pid_t child = ::fork();
+        if (child == 0) {
+            if (::daemon(1, 1) == 0) write_by_both(pair.client);
+            ::_exit(0);
+        }
+        note_child_that_wrote("daemon", std::move(pair), child);
+    }
+    {
+        Pair pair = raw_pair();
+        int terminal = -1;
+        const pid_t child = ::forkpty(&terminal, nullptr, nullptr, nullptr);
+        if (child == 0) {
+            write_by_both(pair.client);
+            ::_exit(::isatty(STDIN_FILENO) == 1 && ::getsid(0) == ::getpid() ? 7 : 8);
+        }
+        note_child_that_wrote("forkpty", std::move(pair), child);
+        ::close(terminal);
+    }
+}
+
+SOCKETS_CASE_OF_KIND(refused_clone, Kind::sealed_only) {
+    std::vector<char> stack(1U << 18U);
+    int fd = -1;
+    for (const int flags : {CLONE_VM, CLONE_FILES, CLONE_VM | CLONE_FILES})
+        result("clone", ::clone(clone_that_writes, stack.data() + stack.size(), flags | SIGCHLD, &fd));
+    result("number", ::syscall(SYS_clone, CLONE_FILES | SIGCHLD, 0, 0, 0, 0));
 }
 
 void child_that_echoes(const char* how, Pair pair, const std::function<void()>& start) {

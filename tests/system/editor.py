@@ -9,13 +9,13 @@ TCP connections and opens his own, and edits what passes in clear.
 """
 
 import argparse
+import functools
 import select
 import socket
 import struct
 import sys
-import threading
 
-from mitm import PORT, listen, meet, reset
+from mitm import between, reset
 
 FORGED = b"FORGED! "
 NUMBERS = 512  # of rank TO's messages so far
@@ -73,29 +73,12 @@ def pass_on(source, target, editor):
         reset(target)
 
 
-def serve(near, editor):
-    far = meet(near)
-    if far is None:
-        return
-    threads = [threading.Thread(target=pass_on, args=(*ends, editor), daemon=True) for ends in ((near, far), (far, near))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    near.close()
-    far.close()
-
-
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--replace", nargs=2)
     parser.add_argument("--forge-ob1", nargs=3, type=int)
     editor = Editor(parser.parse_args())
-    listener = listen(PORT)
-    print("ready", flush=True)
-    while True:
-        near, _ = listener.accept()
-        threading.Thread(target=serve, args=(near, editor), daemon=True).start()
+    between(lambda near, far, _: (functools.partial(pass_on, near, far, editor), functools.partial(pass_on, far, near, editor)))
 
 
 if __name__ == "__main__":

@@ -194,11 +194,15 @@ static int persistents;
 PARAMETERS(Send_init)(const void* at, int n, MPI_Datatype t, int to, int tag, MPI_Comm c, MPI_Request* r) {
     BEGIN(Send_init);
     const int code = real_Send_init(at, n, t, to, tag, c, r);
-    if (code != MPI_SUCCESS || persistents == MOST) return code;
-    persistent[persistents].at = at;
-    persistent[persistents].n = n;
-    persistent[persistents].type = t;
-    persistent[persistents++].request = *r;
+    if (code != MPI_SUCCESS) return code;
+    int i = 0;
+    while (i < persistents && persistent[i].request != *r) i++; /* MPI uses the handles of freed ones again */
+    if (i == MOST) return code;
+    if (i == persistents) persistents++;
+    persistent[i].at = at;
+    persistent[i].n = n;
+    persistent[i].type = t;
+    persistent[i].request = *r;
     return code;
 }
 

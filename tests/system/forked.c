@@ -2,6 +2,7 @@
  * says how it forks; MPI after that is undefined, but must not seal two messages alike. */
 #define _GNU_SOURCE
 #include <mpi.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,11 +14,11 @@ enum { SIZE = 1000, TAG = 5, REFUSED = 17 };
 
 static unsigned char bytes[SIZE];
 
-static int child(int error) {
+static int child(void* nothing) {
     memset(bytes, 'c', SIZE);
     alarm(10);
     const int sent = MPI_Send(bytes, SIZE, MPI_BYTE, 1, TAG, MPI_COMM_WORLD);
-    return sent == MPI_SUCCESS ? error : REFUSED;
+    return sent == MPI_SUCCESS && nothing == NULL ? 0 : REFUSED;
 }
 
 int main(int argc, char** argv) {
@@ -28,9 +29,13 @@ int main(int argc, char** argv) {
     if (rank == 0) {
         memset(bytes, 'p', SIZE);
         MPI_Send(bytes, SIZE, MPI_BYTE, 1, TAG, MPI_COMM_WORLD);
-        const int system_call = argc > 1 && strcmp(argv[1], "clone") == 0;
-        const pid_t pid = system_call ? (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL) : fork();
-        if (pid == 0) _exit(child(0));
+        const char* how = argc > 1 ? argv[1] : "fork";
+        static char stack[1 << 20];
+        const pid_t pid = strcmp(how, "clone") == 0      ? (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL)
+                          : strcmp(how, "function") == 0 ? clone(child, stack + sizeof stack, SIGCHLD, NULL)
+                          : strcmp(how, "_Fork") == 0    ? _Fork()
+                                                         : fork();
+        if (pid == 0) _exit(child(NULL));
         int status;
         waitpid(pid, &status, 0);
         const int refused = WIFEXITED(status) && WEXITSTATUS(status) == REFUSED;

@@ -9,6 +9,7 @@ digits, as long as each other). Each attack is done once, on the N-th data recor
 """
 
 import argparse
+import itertools
 import os
 import socket
 import struct
@@ -263,29 +264,31 @@ def meet(near, own_address=False):
     return far
 
 
-def listen(port):
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_IP, IP_TRANSPARENT, 1)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind(("0.0.0.0", port))
-    listener.listen(128)
-    return listener
-
-
-def serve(near, attack, number, options):
-    far = meet(near, options.own_address)
+def both_ways(near, number, directions, own_address):
+    far = meet(near, own_address)
     if far is None:
         return
-    there = Direction(attack, number, "responder", near, far)
-    back = Direction(attack, number, "initiator", far, near)
-    there.other, back.other = back, there
-    threads = [threading.Thread(target=direction.run, daemon=True) for direction in (there, back)]
+    threads = [threading.Thread(target=direction, daemon=True) for direction in directions(near, far, number)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     near.close()
     far.close()
+
+
+def between(directions, own_address=False):
+    """For ever between the ends of all connections that are led to us: `directions(near, far, number)` gives two functions, which pass on what comes
+    from the initiator and from the responder of the connection with that number until it ends."""
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_IP, IP_TRANSPARENT, 1)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(("0.0.0.0", PORT))
+    listener.listen(128)
+    print("ready", flush=True)
+    for number in itertools.count(1):
+        near, _ = listener.accept()
+        threading.Thread(target=both_ways, args=(near, number, directions, own_address), daemon=True).start()
 
 
 def main():
@@ -298,13 +301,14 @@ def main():
     parser.add_argument("--replace", action="append", default=[], type=lambda pair: [bytes.fromhex(side) for side in pair.split(":")])
     options = parser.parse_args()
     attack = Attack(options)
-    listener = listen(PORT)
-    print("ready", flush=True)
-    number = 0
-    while True:
-        near, _ = listener.accept()
-        number += 1
-        threading.Thread(target=serve, args=(near, attack, number, options), daemon=True).start()
+
+    def directions(near, far, number):
+        there = Direction(attack, number, "responder", near, far)
+        back = Direction(attack, number, "initiator", far, near)
+        there.other, back.other = back, there
+        return there.run, back.run
+
+    between(directions, options.own_address)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ BOTH = pytest.mark.parametrize("name", ["openmpi-4.1.4", "mpich-5.0.2-ofi"])
 
 
 @BOTH
-@pytest.mark.parametrize("how", ["fork", "clone"])
+@pytest.mark.parametrize("how", ["fork", "clone", "function", "_Fork"])
 def test_forked_child(name, how, build, nodes, tmp_path):
     """It has its parent's keys and counts: the exclusive or of what both send would be that of their messages."""
     mpi = stacks.stack(name)

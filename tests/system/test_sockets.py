@@ -162,6 +162,7 @@ REFUSED = {
     "refused_io_uring": (["io_uring_setup = -1 ENOSYS"], "io_uring"),
     "refused_io_submit": (["io_setup = 0", "io_submit = -1 ENOSYS"], "io_submit"),
     "refused_other_abi": (["write = -1 ENOSYS"], "x32"),
+    "refused_clone": (["clone = -1 EINVAL"] * 3 + ["number = -1 EINVAL"], "clone with"),
     "refused_verbs": (["open = -1 EACCES"], "/dev/infiniband/uverbs0"),
     "refused_passing_of_a_sealed_socket": (["sendmsg SCM_RIGHTS = -1 EOPNOTSUPP"], "SCM_RIGHTS"),
 }

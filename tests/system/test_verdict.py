@@ -100,6 +100,86 @@ def test_a_job_that_is_killed_in_the_middle(mpi, job):
     assert job.report("--check").returncode == NOT_SEALED
 
 
+ABORTS = """
+#include <mpi.h>
+#include <stdlib.h>
+#include <string.h>
+int main(int argc, char** argv) {
+    int rank, words[1000] = {0};
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Bcast(words, 1000, MPI_INT, 0, MPI_COMM_WORLD);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (strcmp(argv[1], "exit") == 0) exit(3);
+    if (strcmp(argv[1], "all") == 0 || rank == 1) MPI_Abort(MPI_COMM_WORLD, 3);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Finalize();
+    return 0;
+}
+"""
+
+
+@MPIS
+@LAYERS
+@pytest.mark.parametrize("how", ["one", "all", "exit"])
+def test_a_job_that_its_program_aborts(mpi, layer, how, nodes, tmp_path):
+    """Ranks that the launcher kills then say nothing. Where all have come to speak, the verdict says how the job ended: by ranks that never came to
+    MPI_Finalize. (MPICH's MPI_Abort now and then returns, and they come there.)"""
+    job = Job(mpi, nodes, tmp_path, layer)
+    (tmp_path / "aborts.c").write_text(ABORTS)
+    done = job.run([str(job.compiled(tmp_path / "aborts.c")), how])
+    assert done.returncode not in (0, NOT_SEALED, REFUSED), done.output
+    ended = f"The job ended with status {done.returncode}."
+    if job.verdict.startswith("INCOMPLETE:"):
+        return
+    parts = json.loads(job.report_file.read_text())["processes"]
+    aborted = [part["rank"] for part in parts if part["mpi_initialized"] and part["library"] == part["layer"] and not part["mpi_finalized"]]
+    assert aborted or how == "one", parts
+    why = f" The program aborted the job: rank(s) {' '.join(map(str, sorted(aborted)))} ended without MPI_Finalize." if aborted else ""
+    assert job.verdict.startswith(f"SEALED: all traffic between the nodes was encrypted and authenticated.{why} {ended} Report:"), job.verdict
+
+
+PROBES = """
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <mpi.h>
+#include <stdio.h>
+#include <sys/socket.h>
+int main(int argc, char** argv) {
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(7777)};
+    int rank, ranks, sum = 0, refused;
+    inet_pton(AF_INET, argv[1], &to.sin_addr);
+    MPI_Init(&argc, &argv);
+    refused = sendto(socket(AF_INET, SOCK_DGRAM, 0), "x", 1, 0, (struct sockaddr*)&to, sizeof to) == -1 && errno == EPERM;
+    refused += socket(AF_INET, SOCK_RAW, IPPROTO_ICMP) == -1 && errno == EAFNOSUPPORT;
+    refused += open("/dev/infiniband/uverbs0", O_RDWR) == -1 && errno == EACCES;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    MPI_Allreduce(&refused, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    if (rank == 0 && sum == 3 * ranks) printf("all refused\\n");
+    MPI_Finalize();
+    return 0;
+}
+"""
+
+
+@MPIS
+@LAYERS
+def test_roads_that_were_tried_and_refused_leave_a_job_sealed(mpi, layer, nodes, tmp_path):
+    """As of an MPI that looks for devices, and goes on by TCP. Nothing went in clear; who reads the report finds what was tried."""
+    job = Job(mpi, nodes, tmp_path, layer)
+    (tmp_path / "probes.c").write_text(PROBES)
+    done = job.run([str(job.compiled(tmp_path / "probes.c")), "10.77.0.99"])
+    assert done.returncode == 0 and "all refused" in done.output, done.output
+    assert job.verdict.startswith("SEALED: all traffic between the nodes was encrypted and authenticated. Report:"), done.output
+    told = job.report().stdout
+    for road in ("UDP to 10.77.0.99:7777", "socket family 2 type 3 protocol 1", "device /dev/infiniband/uverbs0"):
+        assert f"closed road       {road}" in told, told
+    assert "  error" not in told, told
+    assert len([line for line in done.output.splitlines() if line.startswith("cryptmpi") and "is refused" in line]) >= 2, done.output
+
+
 @MPIS
 def test_plaintext_peers_stand_in_the_first_line(mpi, job):
     done = job.run(job.program, plaintext_peers="10.77.0.0/24")

@@ -296,6 +296,36 @@ TEST_F(ReportTest, AJobThatFailedSaysItsStatus) {
     EXPECT_EQ(verdict.line.find("share"), std::string::npos) << verdict.line;
 }
 
+TEST_F(ReportTest, AJobThatItsProgramAbortedSaysSo) {
+    Part part = rank(0, 2);
+    ASSERT_TRUE(write_part(file_, part, kSign));
+    part = rank(1, 2);
+    part.mpi_finalized = false;
+    ASSERT_TRUE(write_part(file_, part, kSign));
+    EXPECT_EQ(finished(2, 3).line,
+              "SEALED: all traffic between the nodes was encrypted and authenticated. The program aborted the job: "
+              "rank(s) 1 ended without MPI_Finalize. The job ended with status 3.");
+}
+
+TEST_F(ReportTest, AMistakeOfTheProgramIsNotCalledAnAttackAlone) {
+    Part part = rank(0, 1);
+    part.failed_opens = 1;
+    part.errors = {"a block of rank 1 does not open: altered" + std::string(kOrOtherSizes)};
+    ASSERT_TRUE(write_part(file_, part, kSign));
+    EXPECT_EQ(
+        finished(1, 3).line,
+        "FAILED: 1 record(s) did not open; the traffic was altered on its way, or corrupted, or ranks of the program "
+        "disagreed in a size (below). The job ended with status 3.");
+}
+
+TEST_F(ReportTest, WhatWasRefusedLeavesAJobSealed) {
+    Part part = rank(0, 1);
+    part.refused_roads = {"UDP to 10.0.0.7:4242"};
+    ASSERT_TRUE(write_part(file_, part, kSign));
+    EXPECT_EQ(finished(1).line, "SEALED: all traffic between the nodes was encrypted and authenticated.");
+    EXPECT_NE(Reading::of(file_, kSign)->summary().find("closed road       UDP to 10.0.0.7:4242"), std::string::npos);
+}
+
 TEST_F(ReportTest, SpawnedRanksAreCountedByThemselves) {
     write_launcher();
     write_ranks(1, 2);
