@@ -179,10 +179,17 @@ std::optional<std::string> Policy::refuse_socket(int family, int type, int proto
 }
 
 bool Policy::is_network_device(std::string_view path) {
-    static constexpr std::string_view kPrefixes[] = {"/dev/infiniband/", "/dev/hfi1", "/dev/ipath", "/dev/cxi",
-                                                     "/dev/opa",         "/dev/gni",  "/dev/usnic"};
+    // Verbs (EFA's, too), Omni-Path, TrueScale, Slingshot, Gemini and Aries, usNIC, BXI, Myrinet, network cards that a
+    // process drives itself, NVLink between nodes.
+    static constexpr std::string_view kPrefixes[] = {"/dev/infiniband/", "/dev/hfi1",
+                                                     "/dev/opa",         "/dev/ipath",
+                                                     "/dev/cxi",         "/dev/gni",
+                                                     "/dev/kgni",        "/dev/usnic",
+                                                     "/dev/bxi",         "/dev/mx",
+                                                     "/dev/open-mx",     "/dev/vfio/",
+                                                     "/dev/uio",         "/dev/nvidia-caps-imex-channels/"};
     return std::any_of(std::begin(kPrefixes), std::end(kPrefixes),
-                       [&](std::string_view prefix) { return path.substr(0, prefix.size()) == prefix; });
+                       [&](std::string_view prefix) { return path.starts_with(prefix); });
 }
 
 }  // namespace cryptmpi::channel
