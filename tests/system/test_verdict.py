@@ -134,7 +134,7 @@ def test_a_job_that_its_program_aborts(mpi, layer, how, nodes, tmp_path):
         return
     parts = json.loads(job.report_file.read_text())["processes"]
     aborted = [part["rank"] for part in parts if part["mpi_initialized"] and part["library"] == part["layer"] and not part["mpi_finalized"]]
-    assert aborted or how == "one", parts
+    assert aborted or (how != "exit" and mpi.family == "hydra"), parts
     why = f" The program aborted the job: rank(s) {' '.join(map(str, sorted(aborted)))} ended without MPI_Finalize." if aborted else ""
     assert job.verdict.startswith(f"SEALED: all traffic between the nodes was encrypted and authenticated.{why} {ended} Report:"), job.verdict
 
