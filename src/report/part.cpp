@@ -342,6 +342,20 @@ Json merged(std::vector<Json> parts, std::vector<std::string> problems, const St
             {"processes", std::move(parts)}};
 }
 
+constexpr const char* kNotSigned = " is not signed with this job key: it is not believed";
+constexpr const char* kFreshGone =
+    " is signed with its job's fresh key, which only cryptmpi run had, until the job ended, or by nobody of the job: "
+    "it cannot be checked any more";
+
+/// Did this job have a key of its own? Cryptmpi run wrote so beside the parts.
+bool has_fresh_key(const fs::path& folder) {
+    std::ifstream stream(folder / "token");
+    for (std::string line; std::getline(stream, line);) {
+        if (line == kFreshKeyMark) return true;
+    }
+    return false;
+}
+
 Result<Json> merge(const fs::path& report_file, const Started& started, const Sign& sign) {
     const fs::path folder = parts_folder(report_file);
     std::vector<Json> parts;
@@ -353,8 +367,7 @@ Result<Json> merge(const fs::path& report_file, const Started& started, const Si
         if (!part) {
             problems.push_back(part.error().line);
         } else if (sign && !is_signed(kPartKind, *part, sign)) {
-            problems.push_back("part " + entry->path().string() +
-                               " is not signed with this job key: it is not believed");
+            problems.push_back("part " + entry->path().string() + (has_fresh_key(folder) ? kFreshGone : kNotSigned));
         } else if (!started.job_id.empty() && part->value("job_id", "") != started.job_id) {
             problems.push_back("part " + entry->path().string() + " is of another job: it is not believed");
         } else {
@@ -511,16 +524,54 @@ Result<void> prepare_parts(const fs::path& report_file) {
     });
 }
 
-Result<void> finish_job(const fs::path& report_file, const Started& started, const Sign& sign) {
-    return guarded(report_file, [&]() -> Result<void> {
-        auto job = merge(report_file, started, sign);
+Result<Verdict> finish_job(const fs::path& report_file, const Started& started, const Sign& sign_of_parts,
+                           const Sign& sign_of_report) {
+    return guarded(report_file, [&]() -> Result<Verdict> {
+        auto job = merge(report_file, started, sign_of_parts);
         if (!job) return tl::unexpected<Error>(job.error());
-        auto text = signed_text(kReportKind, std::move(*job), sign);
+        // Of what was merged, not of the file, which somebody else may write.
+        Verdict verdict = verdict_of(*job);
+        auto text = signed_text(kReportKind, std::move(*job), sign_of_report);
         if (!text) return tl::unexpected<Error>(text.error());
-        if (auto written = write_whole(report_file, *text); !written) return written;
+        if (auto written = write_whole(report_file, *text); !written) return tl::unexpected<Error>(written.error());
         std::error_code ignored;
         fs::remove_all(parts_folder(report_file), ignored);
-        return {};
+        return verdict;
+    });
+}
+
+Result<Arrived> arrived(const fs::path& report_file, const Started& started, const Sign& sign) {
+    return guarded(report_file, [&]() -> Result<Arrived> {
+        auto job = merge(report_file, started, sign);
+        if (!job) return tl::unexpected<Error>(job.error());
+        Arrived found;
+        for (const auto& node : job->at("nodes")) found.nodes.push_back(node.value("name", ""));
+        found.all_ranks = job->value("ranks_reported", -1) == job->value("ranks", -2);
+        return found;
+    });
+}
+
+std::map<std::string, std::string> raw_parts(const fs::path& report_file) {
+    std::map<std::string, std::string> parts;
+    std::error_code error;
+    for (fs::directory_iterator entry(parts_folder(report_file), error), end; !error && entry != end;
+         entry.increment(error)) {
+        if (entry->path().extension() != ".json") continue;
+        std::ifstream stream(entry->path(), std::ios::binary);
+        parts[entry->path().filename().string()] = {std::istreambuf_iterator<char>(stream),
+                                                    std::istreambuf_iterator<char>()};
+    }
+    return parts;
+}
+
+Result<void> add_raw_part(const fs::path& report_file, const std::string& name, const std::string& text) {
+    return guarded(report_file, [&]() -> Result<void> {
+        constexpr std::size_t kLongest = 255;
+        const fs::path file = parts_folder(report_file) / name;
+        const bool plain = name.find('/') == std::string::npos && !name.starts_with('.') && name.size() < kLongest &&
+                           file.extension() == ".json";
+        if (!plain) return fail(EINVAL, "\"" + name + "\" is no name of a report's part");
+        return write_whole(file, text);
     });
 }
 

@@ -70,8 +70,8 @@ protected:
         auto reading = Reading::of(file_, kSign);
         return reading ? reading->summary() : reading.error().line;
     }
-    Result<void> finish(int ranks = -1, int status = 0) const {
-        return finish_job(file_, {"job", ranks, status}, kSign);
+    Result<Verdict> finish(int ranks = -1, int status = 0) const {
+        return finish_job(file_, {"job", ranks, status}, kSign, kSign);
     }
     /// What the parts and the launcher's side amount to.
     Verdict finished(int ranks, int status = 0) const {
@@ -337,7 +337,7 @@ TEST_F(ReportTest, PartsOfAnEarlierJobAreAProblem) {
     ASSERT_TRUE(write_part(file_, part, kSign));
     EXPECT_TRUE(finished(4).line.starts_with("FAILED"));
     EXPECT_NE(summary().find("is of another job"), std::string::npos) << summary();
-    ASSERT_TRUE(finish_job(file_, {"another", 4, 0}, kSign));
+    ASSERT_TRUE(finish_job(file_, {"another", 4, 0}, kSign, kSign));
     EXPECT_TRUE(verdict().starts_with("INCOMPLETE: 0 of 4")) << verdict();
 }
 
