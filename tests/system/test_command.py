@@ -394,6 +394,8 @@ OF_RANK_1 = {"PMI_RANK": "1", "PMI_SIZE": "2"}
 def on_network(home, launcher, command, magic, **variables):
     stub = compiled(home, ON_NETWORK, "-shared", "-fPIC", "-ldl")
     run = ["run", "-n", "1", "--mpi", launcher] if command == "run" else ["exec"]
+    # What says so of each file system says so of the memory that a fresh key would be in, too.
+    variables = {"CRYPTMPI_JOB_KEY": "file", **variables}
     done = cryptmpi(home, *run, "echo", "started", COMMAND=COMMAND, LD_PRELOAD=stub, MAGIC=magic, **variables)
     # echo is no MPI program, as the verdict of its run says.
     done.stderr = "".join(line for line in done.stderr.splitlines(True) if "INCOMPLETE" not in line)
