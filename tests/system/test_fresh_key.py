@@ -67,12 +67,12 @@ class Cluster:
     def keys(self):
         return [name for node in range(len(self.homes)) for name in self.memory(node) if name.startswith("cryptmpi-key-")]
 
-    def line(self, mpi, program, ranks=2, more=(), hosts=None):
-        options = mpi.launcher_options(self.lab)
+    def line(self, mpi, program, ranks=2, more=(), hosts=None, options=(), rsh=None):
+        options = [*mpi.launcher_options(self.lab), *options]
         if mpi.family != "hydra":
             options += ["--map-by", ":OVERSUBSCRIBE"]
         launcher = ["--launcher-args", shlex.join(options)] if options else []
-        line = [COMMAND, "run", "-n", ranks, "--mpi", mpi.mpiexec, "--hosts", hosts or ",".join(self.lab.hosts()), "--rsh", self.rsh,
+        line = [COMMAND, "run", "-n", ranks, "--mpi", mpi.mpiexec, "--hosts", hosts or ",".join(self.lab.hosts()), "--rsh", rsh or self.rsh,
                 *launcher, *more, *program]
         return [str(word) for word in line]
 
@@ -80,8 +80,8 @@ class Cluster:
         return {**mpi.env(self.lab), **stacks.abi_environment(mpi), "HOME": self.homes[0], "CRYPTMPI_HANDSHAKE_TIMEOUT_S": "20",
                 **{f"CRYPTMPI_{name.upper()}": str(value) for name, value in settings.items()}}
 
-    def run(self, mpi, program, ranks=2, more=(), timeout=100, hosts=None, **settings):
-        done = self.lab.run(self.line(mpi, program, ranks, more, hosts), env=self.env(mpi, **settings), timeout=timeout, cwd=self.folder)
+    def run(self, mpi, program, ranks=2, more=(), timeout=100, hosts=None, options=(), rsh=None, **settings):
+        done = self.lab.run(self.line(mpi, program, ranks, more, hosts, options, rsh), env=self.env(mpi, **settings), timeout=timeout, cwd=self.folder)
         assert not done.timed_out, done.output
         return done
 
@@ -189,9 +189,7 @@ def test_three_nodes_by_a_tree(three_nodes, canary, tmp_path):
     try:
         with spied(tmp_path) as wrapper:
             done = cluster.run(mpi, [*wrapper, *canary(mpi)], ranks=6, hosts="node1:2,node2:2,node3:2",
-                               more=["--launcher-args", "--mca routed radix --mca routed_radix 1 --allow-run-as-root --bind-to none "
-                                     "--mca pml ob1 --mca mpi_yield_when_idle 1 --mca btl tcp,vader,self "
-                                     "--mca btl_tcp_if_include 10.77.0.0/24 --mca oob_tcp_if_include 10.77.0.0/24"])
+                               options=["--mca", "routed", "radix", "--mca", "routed_radix", "1"])
         assert done.returncode == 0, done.output
         assert len({key_of(fact) for fact in facts(tmp_path)}) == 1 and len(facts(tmp_path)) == 3
         (report,) = cluster.reports()
@@ -230,7 +228,7 @@ def processes_that_hold(key):
     """Those that have a lock on the file."""
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if any(os.readlink(fd).endswith(key) for fd in (process / "fd").iterdir()):
+            if any(key in os.readlink(fd) for fd in (process / "fd").iterdir()):
                 yield int(process.name)
 
 
@@ -241,8 +239,10 @@ def test_the_next_job_removes_what_killed_holders_left(mpi, cluster, canary):
     assert process.stdout.readline(), "no rank"
     assert await_that(lambda: len(cluster.keys()) == 2)
     (key,) = set(cluster.keys())
-    for holder in list(processes_that_hold(key)):
-        os.kill(holder, signal.SIGKILL)
+    holders = list(processes_that_hold(key))
+    for how in (signal.SIGSTOP, signal.SIGKILL):  # the end of one would be seen by the next
+        for holder in holders:
+            os.kill(holder, how)
     process.kill()
     process.wait()
     cluster.lab.end_processes()
@@ -342,9 +342,26 @@ def test_signals_reach_the_program(cluster):
     process.stdin.write(LINE)
     process.stdin.flush()
     assert process.stdout.readline() == "ready\n"
-    (entered,) = [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()] or [process.pid]
-    os.kill(process.pid, signal.SIGTERM)
-    assert process.wait(timeout=20) == 9, entered
+    process.terminate()
+    assert process.wait(timeout=20) == 9
+    assert await_that(lambda: not cluster.memory(LAUNCHER_NODE))
+
+
+def test_a_killed_holder_ends_the_program(cluster):
+    """It would go on under a key that the next job removes."""
+    line = [COMMAND, "exec", "--role", "launcher", "--job", "j", "--key-on-stdin", "--set", f"KEY_FILE={NAME}", "--", "sh", "-c",
+            "trap 'echo ended; exit 9' TERM; echo ready; while :; do sleep 0.1; done"]
+    process = cluster.lab.start(line, env={"HOME": cluster.homes[0]}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                text=True)
+    process.stdin.write(LINE)
+    process.stdin.flush()
+    assert process.stdout.readline() == "ready\n"
+    (holder,) = processes_that_hold(Path(NAME).name)
+    os.kill(holder, signal.SIGKILL)
+    output, errors = process.communicate(timeout=20)
+    assert process.returncode == REFUSED and output == "ended\n" and "kept the job's key on this node was killed" in errors
+    assert cluster.memory(LAUNCHER_NODE) == [Path(NAME).name]
+    assert exec_on_stdin(cluster, LINE, NAME.replace("cd", "ce"), ["true"]).returncode == 0
     assert await_that(lambda: not cluster.memory(LAUNCHER_NODE))
 
 
@@ -394,6 +411,6 @@ def test_a_part_that_another_node_forges_is_not_believed(cluster, canary, tmp_pa
     forged.write_text(f"#!/bin/sh\ncase \"$*\" in *\" collect \"*) echo '{part}'; echo '{escaping}'; echo '{{\"cryptmpi_parts\": 2}}'; exit ;; "
                       f"esac\nexec {cluster.rsh} \"$@\"\n")
     forged.chmod(0o755)
-    done = cluster.run(mpi, canary(mpi), more=["--rsh", forged])
+    done = cluster.run(mpi, canary(mpi), rsh=forged)
     assert done.returncode == NOT_SEALED and "FAILED" in done.output, done.output
     assert not list(tmp_path.rglob("escaped.json"))
