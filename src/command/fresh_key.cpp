@@ -101,7 +101,8 @@ void hold(keys::KeyInMemory key, const std::string& program, const Words& argume
         if (ended > 0 || (ended < 0 && errno == EINTR)) continue;
         if (ended < 0) return;  // no child is left
         // The starter ends after the program, unless it was killed.
-        if (sigwaitinfo(&awaited, nullptr) == starter_gone && running) kill(child, SIGKILL);
+        if (sigtimedwait(&awaited, nullptr, &kLookAfterKey) == starter_gone && running) kill(child, SIGKILL);
+        key.restore();
     }
 }
 

@@ -24,6 +24,9 @@ struct FreshKey {
 };
 Result<FreshKey> draw_fresh_key(const config::Settings& settings);
 
+/// How often who waits for a job's end looks whether its key is still there.
+inline constexpr timespec kLookAfterKey = {5, 0};
+
 /// Makes the key file's line the standard input of what takes this process's place, and nothing else.
 Result<void> key_to_stdin(const std::filesystem::path& key_file);
 

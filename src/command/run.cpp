@@ -129,8 +129,9 @@ Result<Launcher> choose_launcher(const Options& options, const std::string& prog
     return launcher;
 }
 
-/// Starts the launcher and waits, passing signals on. Returns its exit status as a shell would give it.
-int supervise(const Words& line) {
+/// Starts the launcher and waits, passing signals on, while the job's fresh key stays in memory. Returns its exit
+/// status as a shell would give it.
+int supervise(const Words& line, FreshKey* key) {
     sigset_t handled;
     sigset_t before;
     sigemptyset(&handled);
@@ -148,7 +149,8 @@ int supervise(const Words& line) {
     }
     for (;;) {
         siginfo_t info{};
-        const int signal = sigwaitinfo(&handled, &info);
+        const int signal = sigtimedwait(&handled, &info, &kLookAfterKey);
+        if (key != nullptr) key->held.restore();
         if (signal == SIGCHLD) {
             int status = 0;
             if (waitpid(child, &status, WNOHANG) != child) continue;
@@ -400,7 +402,7 @@ int run(const Options& options, const Words& program) {
                      command::text(choice) + ":" + text,
                  0);
     }
-    const int status = supervise(line);
+    const int status = supervise(line, key ? &*key : nullptr);
     Collecting parts{report_file, {job, launch.ranks + others, status}, *token, launch.hosts, rsh, job_key};
     parts.elsewhere = has_nodes_of_its_own(launch, environment);
     return conclude(*signing, parts, report_asked || options.verbose);

@@ -12,6 +12,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <string_view>
 #include <utility>
 
@@ -122,6 +123,16 @@ Result<int> make(const fs::path& file, const JobKey& key) {
     return wrong(file, code, std::strerror(code));
 }
 
+/// Nothing: it has none.
+std::unique_ptr<JobKey> read_key(int fd) {
+    Secret<kJobKeyLineSize + 1> content;
+    const ssize_t size = ::pread(fd, content.data(), content.size(), 0);
+    auto key = std::make_unique<JobKey>();
+    const bool whole = size == static_cast<ssize_t>(kJobKeyLineSize) &&
+                       parse_job_key({content.data(), kJobKeyLineSize}, *key).has_value();
+    return whole ? std::move(key) : nullptr;
+}
+
 /// Holds the file that is there. -1: it goes away, or is gone.
 Result<int> join(const fs::path& file, const JobKey& key) {
     Descriptor fd(::open(file.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
@@ -129,15 +140,11 @@ Result<int> join(const fs::path& file, const JobKey& key) {
     if (fd.get() < 0) return wrong_by_errno(file);
     if (const std::string why = unfit(fd.get()); !why.empty()) return wrong(file, EPERM, why);
     if (::flock(fd.get(), LOCK_SH | LOCK_NB) != 0 || is_gone(fd.get(), file)) return -1;
-    Secret<kJobKeyLineSize + 1> content;
-    const ssize_t size = ::pread(fd.get(), content.data(), content.size(), 0);
-    JobKey found;
-    const bool whole = size == static_cast<ssize_t>(kJobKeyLineSize) &&
-                       parse_job_key({content.data(), kJobKeyLineSize}, found).has_value();
-    if (!whole) return wrong(file, EINVAL, "it has no key");
+    const auto found = read_key(fd.get());
+    if (!found) return wrong(file, EINVAL, "it has no key");
     std::uint8_t difference = 0;
     for (std::size_t i = 0; i < kJobKeySize; ++i)
-        difference = static_cast<std::uint8_t>(difference | (found.bytes[i] ^ key.bytes[i]));
+        difference = static_cast<std::uint8_t>(difference | (found->bytes[i] ^ key.bytes[i]));
     if (difference != 0) return wrong(file, EEXIST, "it has another key than the one that came");
     return fd.release();
 }
@@ -176,6 +183,13 @@ KeyInMemory::KeyInMemory(KeyInMemory&& other) noexcept
       fd_(std::exchange(other.fd_, -1)),
       pinned_(std::exchange(other.pinned_, nullptr)) {}
 
+KeyInMemory& KeyInMemory::operator=(KeyInMemory&& other) noexcept {
+    std::swap(file_, other.file_);
+    std::swap(fd_, other.fd_);
+    std::swap(pinned_, other.pinned_);
+    return *this;
+}
+
 KeyInMemory::~KeyInMemory() {
     if (fd_ >= 0) (void)wipe_if_last(fd_, file_);
     leave();
@@ -186,6 +200,14 @@ void KeyInMemory::leave() {
     if (fd_ >= 0) ::close(fd_);
     pinned_ = nullptr;
     fd_ = -1;
+}
+
+void KeyInMemory::restore() {
+    if (fd_ < 0 || !is_gone(fd_, file_)) return;
+    auto key = read_key(fd_);
+    if (!key) return;
+    // What cannot be made now may be made the next time.
+    if (auto again = keep(file_, *key)) *this = std::move(*again);
 }
 
 void KeyInMemory::pin() {

@@ -30,12 +30,15 @@ public:
     static Result<KeyInMemory> keep(const std::filesystem::path& file, const JobKey& key);
 
     KeyInMemory(KeyInMemory&& other) noexcept;
-    KeyInMemory& operator=(KeyInMemory&&) = delete;
+    KeyInMemory& operator=(KeyInMemory&& other) noexcept;
     /// Overwrites and removes the file if nobody else holds it.
     ~KeyInMemory();
 
     /// After a fork both processes hold it. This one leaves it to the other.
     void leave();
+    /// Makes the file again if somebody removed it under us, as systemd-logind does when a user's last session ends
+    /// (RemoveIPC); the holder asks now and then.
+    void restore();
     /// After a fork: keeps the file's memory from being swapped out, which a parent's lock does not do for its child.
     void pin();
 

@@ -365,6 +365,49 @@ def test_a_killed_holder_ends_the_program(cluster):
     assert await_that(lambda: not cluster.memory(LAUNCHER_NODE))
 
 
+def test_a_key_that_is_removed_comes_back(cluster):
+    """As where systemd-logind removes what a user has in /dev/shm when their last session ends (RemoveIPC)."""
+    script = f"rm {NAME}; for i in $(seq 100); do [ -s {NAME} ] && exit 0; sleep 0.2; done; exit 1"
+    assert exec_on_stdin(cluster, LINE, NAME, ["sh", "-c", script]).returncode == 0
+    assert await_that(lambda: not cluster.memory(LAUNCHER_NODE))
+
+
+SPAWNING = """
+#include <mpi.h>
+#include <stdio.h>
+int main(int argc, char** argv) {
+    MPI_Comm parent, child;
+    int number = 17;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_get_parent(&parent);
+    if (parent == MPI_COMM_NULL) {
+        MPI_Info info;
+        MPI_Info_create(&info);
+        MPI_Info_set(info, "host", "node2");
+        MPI_Comm_spawn(argv[0], MPI_ARGV_NULL, 1, info, 0, MPI_COMM_SELF, &child, MPI_ERRCODES_IGNORE);
+        MPI_Send(&number, 1, MPI_INT, 0, 0, child);
+        MPI_Comm_disconnect(&child);
+    } else {
+        MPI_Recv(&number, 1, MPI_INT, 0, 0, parent, MPI_STATUS_IGNORE);
+        printf("child got %d\\n", number);
+        fflush(stdout);
+        MPI_Comm_disconnect(&parent);
+    }
+    MPI_Finalize();
+}
+"""
+
+
+@MPIS
+def test_spawned_ranks_have_the_key_too(mpi, cluster, tmp_path, build):  # noqa: F811
+    (tmp_path / "spawning.c").write_text(SPAWNING)
+    done = cluster.run(mpi, [build(mpi, tmp_path / "spawning.c")], ranks=1, hosts="node1:1,node2:1", more=["--layer", "channel"])
+    assert done.returncode == 0 and "child got 17" in done.output, done.output
+    (report,) = cluster.reports()
+    assert json.loads(report.read_text())["ranks_reported"] == 2
+    assert await_that(lambda: not cluster.keys()), cluster.keys()
+
+
 @MPIS
 def test_a_named_key_file_is_used(mpi, cluster, canary, tmp_path):
     """As before: all nodes need it, and no key is drawn."""

@@ -102,6 +102,18 @@ TEST_F(KeysInMemory, WhatNobodyHoldsIsSwept) {
     EXPECT_TRUE(fs::is_empty(folder_));
 }
 
+TEST_F(KeysInMemory, WhatIsRemovedUnderItsHolderIsMadeAgain) {
+    auto kept = keep();
+    const std::string before = content();
+    kept->restore();
+    fs::remove(file_);
+    kept->restore();
+    EXPECT_EQ(content(), before);
+    EXPECT_EQ(sweep_keys(folder_), 0U);
+    kept.reset();
+    EXPECT_TRUE(fs::is_empty(folder_));
+}
+
 TEST_F(KeysInMemory, NothingElseIsSwept) {
     std::ofstream(folder_ / "cryptmpi-other") << "x";
     std::ofstream(folder_ / "cryptmpi-key-of-somebody") << "x";  // open to others, so none of ours
