@@ -6,6 +6,7 @@
 #include "command/job.hpp"
 #include "command/process.hpp"
 #include "command/subcommands.hpp"
+#include "report/part.hpp"
 
 namespace cryptmpi::command {
 namespace {
@@ -45,6 +46,14 @@ int agent(const Words& arguments) {
     if (environment(kLastingKeyVariable)) {
         std::erase(line, "-n");  // of ssh: no input
         if (auto given = key_to_stdin(settings->key_file); !given) return complain(given.error().line, kRefused);
+    }
+    // The daemon there may write its parts of the report where only its own node sees them.
+    if (environment(config::kReportTokenVariable) && !settings->report_file.empty()) {
+        const auto key = report_key(*settings);
+        if (!key) return complain(key.error().line, kRefused);
+        const auto noted = report::note_host(settings->report_file, arguments[host], settings->job_id,
+                                             [&](std::string_view text) { return key->sign(text); });
+        if (!noted) return complain(noted.error().line, kRefused);
     }
     // ssh joins its arguments with spaces for the remote shell, and so do we.
     std::string command;

@@ -28,7 +28,8 @@ int keygen(const Options& options) {
     const std::string name = shell_word(file.string());
     std::printf(
         "Wrote the job key: %s (mode 0600)\n"
-        "cryptmpi run signs its reports with it. Under a launcher that you start yourself, and with job_key = \"file\",\n"
+        "cryptmpi run signs its reports with it. Under a launcher that you start yourself, and with job_key = "
+        "\"file\",\n"
         "every node of a job needs this same file. Where nodes do not share the folder:\n"
         "    ssh NODE mkdir -p -m 700 %s && scp -p %s NODE:%s\n",
         file.c_str(), folder.c_str(), name.c_str(), folder.c_str());

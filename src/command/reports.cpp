@@ -10,6 +10,7 @@
 #include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
 #include "command/job.hpp"
@@ -24,7 +25,7 @@ using Json = nlohmann::json;
 
 constexpr const char* kName = "cryptmpi_part";
 constexpr const char* kText = "text";
-constexpr const char* kCount = "cryptmpi_parts";
+constexpr const char* kCount = "cryptmpi_parts";  // the last line's
 
 /// A folder, ours, for us alone. Empty: it is.
 std::string unfit(const fs::path& folder) {
@@ -45,6 +46,10 @@ void await_end_of_job(const fs::path& key_file) {
         usleep(kPause_us);
 }
 
+void print(const Json& line) {
+    std::printf("%s\n", line.dump(-1, ' ', true, Json::error_handler_t::replace).c_str());
+}
+
 /// Prints a line for each part that waits here, and their number; then nothing waits any more.
 int collect(const std::string& token, const std::string& key_file) {
     if (!config::is_report_token(token)) return complain("collect: \"" + token + "\" is no job's token", 1);
@@ -55,23 +60,35 @@ int collect(const std::string& token, const std::string& key_file) {
         std::error_code error;
         for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
             if (entry->path().extension() != ".parts") continue;
-            for (const auto& [name, text] : report::raw_parts(entry->path().parent_path() / entry->path().stem())) {
-                const Json line = {{kName, name}, {kText, text}};
-                std::printf("%s\n", line.dump(-1, ' ', true, Json::error_handler_t::replace).c_str());
+            const fs::path report_file = entry->path().parent_path() / entry->path().stem();
+            for (const auto& [name, text] : report::raw_parts(report_file)) {
+                print({{kName, name}, {kText, text}});
                 ++count;
             }
         }
     }
-    std::printf("%s\n", Json{{kCount, count}}.dump().c_str());
+    print({{kCount, count}});
     if (std::fflush(stdout) != 0) return complain("collect: the parts could not be passed on", 1);
     std::error_code ignored;
     if (unfit(folder).empty()) fs::remove_all(folder, ignored);
     return 0;
 }
 
-/// "node7.cluster.example" and "node7" are one.
+/// "node7.cluster.example", "me@node7" and "node7" are one.
 std::string first_label(const std::string& name) {
-    return name.substr(0, name.find('.'));
+    const auto user = name.rfind('@');
+    const std::string host = user == std::string::npos ? name : name.substr(user + 1);
+    const bool address = host.find_first_not_of("0123456789.") == std::string::npos;
+    return address ? host : host.substr(0, host.find('.'));
+}
+
+/// The remote shell's line.
+Words collecting(const Collecting& what, const std::string& host) {
+    Words command = split_words(what.rsh);
+    command.push_back(host);
+    command.push_back(shell_word(own_file().string()) + " collect " + what.token + " " +
+                      shell_word(what.key_file.string()));
+    return command;
 }
 
 /// Keeps the parts of one node's answer. Returns why not all are there; empty: they are.
@@ -123,38 +140,29 @@ void sweep_local_reports() {
 }
 
 std::string collect_parts(const Collecting& what, const report::Sign& sign) {
-    const auto here = report::arrived(what.report_file, what.started, sign);
-    if (!here || here->all_ranks) return "";
-    const std::string place = config::local_report_folder(what.token).string();
-    if (what.hosts.empty()) {
-        return !what.elsewhere ? ""
-                               : "where the job's other nodes do not see " + what.report_file.parent_path().string() +
-                                     ", their parts of the report lie in " + place +
-                                     " there; nodes that --hosts names are asked for them";
-    }
-    std::vector<Words> commands;
-    Words asked;
-    for (const auto& host : what.hosts) {
-        const bool known = std::any_of(here->nodes.begin(), here->nodes.end(), [&](const std::string& node) {
-            return first_label(node) == first_label(host.name);
-        });
-        if (known || host.name == "localhost" || std::find(asked.begin(), asked.end(), host.name) != asked.end())
-            continue;
-        asked.push_back(host.name);
-        Words command = split_words(what.rsh);
-        command.push_back(host.name);
-        command.push_back(shell_word(own_file().string()) + " collect " + what.token + " " +
-                          shell_word(what.key_file.string()));
-        commands.push_back(std::move(command));
-    }
+    std::set<std::string> settled;
     std::string missing;
-    const auto answers = outputs_of(commands, false);
-    for (std::size_t i = 0; i < answers.size(); ++i) {
-        if (const auto why = keep(what.report_file, answers[i]); !why.empty())
-            missing += (missing.empty() ? "" : ", ") + asked[i] + " (" + why + ")";
+    // A daemon may have started others: what it sends tells of them.
+    for (;;) {
+        for (const auto& node : report::nodes_of_parts(what.report_file, what.started, sign))
+            settled.insert(first_label(node));
+        std::vector<std::string> hosts;
+        std::vector<Words> commands;
+        for (const auto& host : report::noted_hosts(what.report_file, what.started.job_id, sign)) {
+            if (settled.count(first_label(host)) != 0 || !settled.insert(host).second) continue;
+            hosts.push_back(host);
+            commands.push_back(collecting(what, host));
+        }
+        if (hosts.empty()) break;
+        const auto answers = outputs_of(commands, false);
+        for (std::size_t i = 0; i < answers.size(); ++i) {
+            if (const auto why = keep(what.report_file, answers[i]); !why.empty())
+                missing += (missing.empty() ? "" : ", ") + hosts[i] + " (" + why + ")";
+        }
     }
     if (missing.empty()) return "";
-    return "parts of the report could not be fetched from " + missing + "; they lie in " + place + " there";
+    return "the report's parts could not be fetched from " + missing + "; they lie in " +
+           config::local_report_folder(what.token).string() + " there";
 }
 
 void add_collect(CLI::App& app, int& status) {

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "base/result.hpp"
-#include "command/launchers.hpp"
 #include "command/subcommands.hpp"
 #include "config/settings.hpp"
 #include "report/part.hpp"
@@ -19,17 +18,16 @@ Result<void> prepare_local_report(const config::Settings& settings, const config
 /// Removes such places of this user's that nobody fetched in a day.
 void sweep_local_reports();
 
-/// Fetches the parts that wait on the nodes of which none is here, if ranks are missing: cryptmpi collect on each, by
-/// the remote shell. Returns what could not be had, one line; empty: nothing.
+/// Fetches the parts that wait on nodes of which none is here: cryptmpi collect on each, by the remote shell. The job's
+/// agents have noted the nodes.
 struct Collecting {
     std::filesystem::path report_file;
     report::Started started;
     std::string token;
-    std::vector<Host> hosts;
     std::string rsh;
     std::filesystem::path key_file;  // on the other nodes; when it is gone, so is the job
-    bool elsewhere = false;          // the job has other nodes, which only its launcher knows
 };
+/// Returns what could not be had and why; empty: nothing.
 std::string collect_parts(const Collecting& what, const report::Sign& sign);
 
 }  // namespace cryptmpi::command

@@ -215,16 +215,16 @@ Result<ReportKeys> report_keys(const fs::path& job_key, const config::Settings& 
 
 /// Merges the parts and says what came out, if that is not good or somebody wants to know. Returns the exit status.
 int conclude(const ReportKeys& keys, const Collecting& parts, bool wanted) {
-    const auto& started = parts.started;
-    const int bad = started.status != 0 ? started.status : kNotSealed;
-    const auto missing = collect_parts(parts, signing_with(keys.parts));
-    if (!missing.empty() && started.status == 0) complain(missing, 0);  // else there is nothing to prove
+    const int status = parts.started.status;
+    const int bad = status != 0 ? status : kNotSealed;
+    report::Started started = parts.started;
+    started.unfetched = collect_parts(parts, signing_with(keys.parts));
     const auto verdict =
         report::finish_job(parts.report_file, started, signing_with(keys.parts), signing_with(keys.report));
     if (!verdict) return complain(verdict.error().line, bad);
     const bool good = report::is_good(*verdict);
     if (wanted || !good) complain(verdict->line + " Report: " + parts.report_file.string(), 0);
-    return good ? started.status : bad;
+    return good ? status : bad;
 }
 
 /// Makes the report's folder, and removes what an earlier job left in the way: a verdict must not be that one's. The
@@ -258,16 +258,6 @@ Result<void> prepare_lasting_key(const config::Settings& settings) {
         complain("made the key file " + settings.key_file.string() + ", with which the reports of your jobs are signed",
                  0);
     return {};
-}
-
-/// Does the launcher find the job's nodes by itself, by a file of hosts or from a batch system?
-bool has_nodes_of_its_own(const Launch& launch, const config::Environment& environment) {
-    constexpr std::array kBatch = {"SLURM_JOB_NODELIST", "PBS_NODEFILE", "LSB_HOSTS", "PE_HOSTFILE"};
-    const auto names_nodes = [](const std::string& word) {
-        return word == "-f" || word.find("host") != std::string::npos || word.find("machinefile") != std::string::npos;
-    };
-    return std::any_of(launch.extra.begin(), launch.extra.end(), names_nodes) ||
-           std::any_of(kBatch.begin(), kBatch.end(), [&](const char* name) { return environment(name).has_value(); });
 }
 
 int run(const Options& options, const Words& program) {
@@ -403,8 +393,7 @@ int run(const Options& options, const Words& program) {
                  0);
     }
     const int status = supervise(line, key ? &*key : nullptr);
-    Collecting parts{report_file, {job, launch.ranks + others, status}, *token, launch.hosts, rsh, job_key};
-    parts.elsewhere = has_nodes_of_its_own(launch, environment);
+    const Collecting parts{report_file, {job, launch.ranks + others, status}, *token, rsh, job_key};
     return conclude(*signing, parts, report_asked || options.verbose);
 }
 

@@ -12,7 +12,6 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <string_view>
 #include <tuple>
 
@@ -98,10 +97,12 @@ std::string to_text(const Json& json) {
     return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+constexpr const char* kNote = ".host";
 constexpr const char* kSignature = "signature";
 // What is signed begins with what it is, so that a part is no report.
 constexpr std::string_view kPartKind = "part of a report\n";
 constexpr std::string_view kReportKind = "report\n";
+constexpr std::string_view kNoteKind = "host of a job\n";
 
 /// The text with the signature of all the rest as its last entry.
 Result<std::string> signed_text(std::string_view kind, Json json, const Sign& sign) {
@@ -315,7 +316,7 @@ Json merged(std::vector<Json> parts, std::vector<std::string> problems, const St
         problems.push_back("the job's processes ran under different layers (" + joined(layers) +
                            "); give all the same --layer");
     }
-    const bool complete = problems.empty() && count.all;
+    const bool complete = problems.empty() && count.all && started.unfetched.empty();
 
     Json not_sealed = not_sealed_of(parts);
     add_what_is_left(not_sealed, parts);
@@ -328,6 +329,7 @@ Json merged(std::vector<Json> parts, std::vector<std::string> problems, const St
             {"layer_reason", joined(distinct(parts, "layer_reason"), "; ")},
             {"nodes", nodes_of(parts)},
             {"status", started.status},
+            {"unfetched", started.unfetched},
             {"ranks", count.expected},
             {"ranks_reported", count.counted},
             {"suites", distinct(parts, "suite")},
@@ -480,6 +482,10 @@ const std::string& image() {
     return text;
 }
 
+bool is_part_or_note(const fs::path& file) {
+    return file.extension() == ".json" || file.extension() == kNote;
+}
+
 /// Runs `work`, turning an exception (out of memory, a report with values of other kinds) into an error line.
 template <class Work>
 auto guarded(const fs::path& report_file, Work work) -> decltype(work()) {
@@ -540,15 +546,42 @@ Result<Verdict> finish_job(const fs::path& report_file, const Started& started, 
     });
 }
 
-Result<Arrived> arrived(const fs::path& report_file, const Started& started, const Sign& sign) {
-    return guarded(report_file, [&]() -> Result<Arrived> {
-        auto job = merge(report_file, started, sign);
-        if (!job) return tl::unexpected<Error>(job.error());
-        Arrived found;
-        for (const auto& node : job->at("nodes")) found.nodes.push_back(node.value("name", ""));
-        found.all_ranks = job->value("ranks_reported", -1) == job->value("ranks", -2);
-        return found;
+std::vector<std::string> nodes_of_parts(const fs::path& report_file, const Started& started, const Sign& sign) {
+    std::vector<std::string> nodes;
+    const auto job = guarded(report_file, [&] { return merge(report_file, started, sign); });
+    if (!job) return nodes;
+    for (const auto& node : job->at("nodes")) nodes.push_back(node.value("name", ""));
+    return nodes;
+}
+
+Result<void> note_host(const fs::path& report_file, const std::string& host, const std::string& job_id,
+                       const Sign& sign) {
+    return guarded(report_file, [&]() -> Result<void> {
+        std::string name = host + kNote;
+        std::replace(name.begin(), name.end(), '/', '_');
+        auto text = signed_text(kNoteKind, {{"job_id", job_id}, {"host", host}}, sign);
+        if (!text) return tl::unexpected<Error>(text.error());
+        const fs::path folder = parts_folder(report_file);
+        std::error_code error;
+        fs::create_directories(folder, error);
+        return write_whole(folder / name, *text);
     });
+}
+
+std::set<std::string> noted_hosts(const fs::path& report_file, const std::string& job_id, const Sign& sign) {
+    std::set<std::string> hosts;
+    std::error_code error;
+    for (fs::directory_iterator entry(parts_folder(report_file), error), end; !error && entry != end;
+         entry.increment(error)) {
+        if (entry->path().extension() != kNote) continue;
+        const auto host = guarded(report_file, [&]() -> Result<std::string> {
+            const auto note = read_json(entry->path());
+            if (!note || !is_signed(kNoteKind, *note, sign) || note->value("job_id", "") != job_id) return "";
+            return note->value("host", "");
+        });
+        if (host && !host->empty() && !host->starts_with('-')) hosts.insert(*host);
+    }
+    return hosts;
 }
 
 std::map<std::string, std::string> raw_parts(const fs::path& report_file) {
@@ -556,7 +589,7 @@ std::map<std::string, std::string> raw_parts(const fs::path& report_file) {
     std::error_code error;
     for (fs::directory_iterator entry(parts_folder(report_file), error), end; !error && entry != end;
          entry.increment(error)) {
-        if (entry->path().extension() != ".json") continue;
+        if (!is_part_or_note(entry->path())) continue;
         std::ifstream stream(entry->path(), std::ios::binary);
         parts[entry->path().filename().string()] = {std::istreambuf_iterator<char>(stream),
                                                     std::istreambuf_iterator<char>()};
@@ -569,7 +602,7 @@ Result<void> add_raw_part(const fs::path& report_file, const std::string& name, 
         constexpr std::size_t kLongest = 255;
         const fs::path file = parts_folder(report_file) / name;
         const bool plain = name.find('/') == std::string::npos && !name.starts_with('.') && name.size() < kLongest &&
-                           file.extension() == ".json";
+                           is_part_or_note(file);
         if (!plain) return fail(EINVAL, "\"" + name + "\" is no name of a report's part");
         return write_whole(file, text);
     });

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -88,9 +89,10 @@ Result<void> prepare_parts(const std::filesystem::path& report_file);
 
 /// What the side that started a job knows of it, whatever the parts say.
 struct Started {
-    std::string job_id;  // empty: not known
-    int ranks = -1;      // -1: not known
-    int status = 0;      // the launcher's, once it has ended
+    std::string job_id;          // empty: not known
+    int ranks = -1;              // -1: not known
+    int status = 0;              // the launcher's, once it has ended
+    std::string unfetched = {};  // which nodes' parts could not be had, and why
 };
 
 /// A job's report is its parts' sums, per rank and per node lists, and what is missing ("2 of 4 ranks reported"), as
@@ -101,15 +103,18 @@ struct Started {
 Result<Verdict> finish_job(const std::filesystem::path& report_file, const Started& started, const Sign& sign_of_parts,
                            const Sign& sign_of_report);
 
-/// Of the parts that are there: the nodes that wrote some, and whether each rank did. Nothing is believed for it that
-/// is not signed.
-struct Arrived {
-    std::vector<std::string> nodes;
-    bool all_ranks = false;
-};
-Result<Arrived> arrived(const std::filesystem::path& report_file, const Started& started, const Sign& sign);
+/// The nodes of the parts that are there and signed.
+std::vector<std::string> nodes_of_parts(const std::filesystem::path& report_file, const Started& started,
+                                        const Sign& sign);
 
-/// The files of parts in the folder of a report, by name, and their text.
+/// Notes beside the parts that the job has a daemon on this host; and all that were noted by somebody of the job, since
+/// a remote shell is given their names.
+Result<void> note_host(const std::filesystem::path& report_file, const std::string& host, const std::string& job_id,
+                       const Sign& sign);
+std::set<std::string> noted_hosts(const std::filesystem::path& report_file, const std::string& job_id,
+                                  const Sign& sign);
+
+/// The files of parts and of notes in the folder of a report, by name, and their text.
 std::map<std::string, std::string> raw_parts(const std::filesystem::path& report_file);
 /// Puts one beside the others. Error: no name of a part, or it cannot be written.
 Result<void> add_raw_part(const std::filesystem::path& report_file, const std::string& name, const std::string& text);

@@ -445,6 +445,16 @@ def test_parts_of_a_fresh_key_cannot_be_checked_later(cluster, tmp_path, canary)
     assert done.returncode == NOT_SEALED and "FAILED" in done.stdout and "it cannot be checked any more" in done.stdout, done
 
 
+def test_parts_that_cannot_be_fetched(cluster, canary, tmp_path):
+    """The verdict is never good without them, though all ranks that the launcher started were heard."""
+    mpi = FAMILIES[0]
+    broken = tmp_path / "broken-rsh"
+    broken.write_text(f'#!/bin/sh\ncase "$*" in *" collect "*) exit 1;; esac\nexec {cluster.rsh} "$@"\n')
+    broken.chmod(0o755)
+    done = cluster.run(mpi, canary(mpi), rsh=broken)
+    assert done.returncode == NOT_SEALED and "INCOMPLETE" in done.output and "could not be fetched from node2" in done.output, done.output
+
+
 def test_a_part_that_another_node_forges_is_not_believed(cluster, canary, tmp_path):
     """What a node sends at the end is looked at as any part is."""
     mpi = FAMILIES[0]
