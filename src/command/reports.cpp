@@ -125,7 +125,7 @@ Result<void> prepare_local_report(const config::Settings& settings, const config
 }
 
 void sweep_local_reports() {
-    constexpr auto kLongest = std::chrono::hours(24);
+    constexpr auto kLongest = std::chrono::hours(24 * 31);
     std::error_code error;
     const fs::path sample = config::local_report_folder("");
     for (fs::directory_iterator entry(sample.parent_path(), error), end; !error && entry != end;

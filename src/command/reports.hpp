@@ -15,7 +15,7 @@ namespace cryptmpi::command {
 /// user's alone. Error: somebody else has it.
 Result<void> prepare_local_report(const config::Settings& settings, const config::Environment& environment);
 
-/// Removes such places of this user's that nobody fetched in a day.
+/// Removes such places of this user's that nobody fetched in a month: longer than any job.
 void sweep_local_reports();
 
 /// Fetches the parts that wait on nodes of which none is here: cryptmpi collect on each, by the remote shell. The job's

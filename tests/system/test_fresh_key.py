@@ -1,4 +1,4 @@
-"""A fresh key for each job of `cryptmpi run`, on nodes that share no home: it is carried by the remote shell, kept in memory, and gone with the job."""
+"""A fresh key for each job of `cryptmpi run`, on nodes that share no home: carried by the remote shell, kept in memory, gone with the job."""
 
 import contextlib
 import json
@@ -81,7 +81,8 @@ class Cluster:
                 **{f"CRYPTMPI_{name.upper()}": str(value) for name, value in settings.items()}}
 
     def run(self, mpi, program, ranks=2, more=(), timeout=100, hosts=None, options=(), rsh=None, **settings):
-        done = self.lab.run(self.line(mpi, program, ranks, more, hosts, options, rsh), env=self.env(mpi, **settings), timeout=timeout, cwd=self.folder)
+        line = self.line(mpi, program, ranks, more, hosts, options, rsh)
+        done = self.lab.run(line, env=self.env(mpi, **settings), timeout=timeout, cwd=self.folder)
         assert not done.timed_out, done.output
         return done
 
@@ -437,8 +438,9 @@ def test_parts_of_a_fresh_key_cannot_be_checked_later(cluster, tmp_path, canary)
     report = cluster.homes[0] / "report.json"
     process = cluster.start(mpi, ["sh", "-c", "echo here; sleep 100"], more=["--report", report])
     assert process.stdout.readline()
-    cluster.lab.end_processes()
+    process.kill()
     process.wait()
+    cluster.lab.end_processes()
     (Path(f"{report}.parts") / "node1.1.channel.1.json").write_text(json.dumps({"job_id": "x", "signature": "00"}))
     subprocess.run([COMMAND, "keygen"], capture_output=True, env={"PATH": os.environ["PATH"], "HOME": str(cluster.homes[0])})
     done = cluster.check("--check", report)
