@@ -298,8 +298,8 @@ def test_it_goes_nowhere_else(cluster, place):
 
 @pytest.mark.parametrize("make, piece", [
     (f"ln -s {NAME}x {NAME}", "symbolic links"),
-    (f"echo cryptmpi-job-key-1 {'00' * 32} > {NAME} && chmod 600 {NAME} && chown 65534 {NAME}", "belongs to user 65534"),
-    (f"(umask 077; echo cryptmpi-job-key-1 {'00' * 32} > {NAME}); chmod 644 {NAME}", "open to other users"),
+    (f"echo cryptmpi-job-key-1 {'5a' * 32} > {NAME} && chmod 600 {NAME} && chown 65534 {NAME}", "belongs to user 65534"),
+    (f"(umask 077; echo cryptmpi-job-key-1 {'5a' * 32} > {NAME}); chmod 644 {NAME}", "open to other users"),
     (f"mkdir {NAME}", "directory"),
 ], ids=["symlink", "another-user", "open", "folder"])
 def test_a_file_that_is_there_already_is_not_believed(cluster, make, piece):
@@ -466,6 +466,6 @@ def test_a_part_that_another_node_forges_is_not_believed(cluster, canary, tmp_pa
     forged.write_text(f"#!/bin/sh\ncase \"$*\" in *\" collect \"*) echo '{part}'; echo '{escaping}'; echo '{{\"cryptmpi_parts\": 2}}'; exit ;; "
                       f"esac\nexec {cluster.rsh} \"$@\"\n")
     forged.chmod(0o755)
-    done = cluster.run(mpi, canary(mpi), rsh=forged)
+    done = cluster.run(mpi, canary(mpi), rsh=forged, job_id="j")
     assert done.returncode == NOT_SEALED and "FAILED" in done.output, done.output
     assert not list(tmp_path.rglob("escaped.json"))
