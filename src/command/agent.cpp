@@ -1,11 +1,12 @@
 // Stands in for ssh in a launcher, so that the daemon on the other node runs under our library too.
 #include <cstdlib>
-#include <sstream>
 #include <string_view>
 
+#include "command/fresh_key.hpp"
 #include "command/job.hpp"
 #include "command/process.hpp"
 #include "command/subcommands.hpp"
+#include "report/part.hpp"
 
 namespace cryptmpi::command {
 namespace {
@@ -16,6 +17,7 @@ constexpr std::string_view kOptionsWithValue = "BbcDEeFIiJLlmOopQRSWw";  // of s
 std::string remote_command(const std::string& command, const config::Settings& settings,
                            const config::Environment& environment) {
     std::string line = shell_word(own_file().string()) + " exec --role launcher --job " + shell_word(settings.job_id);
+    if (environment(kLastingKeyVariable)) line += " --key-on-stdin";
     constexpr std::string_view kPrefix = "CRYPTMPI_";
     for (const auto& [name, value] : environment.variables()) {
         if (!name.starts_with(kPrefix) || name == "CRYPTMPI_INTERNAL_ROLE") continue;
@@ -39,10 +41,20 @@ int agent(const Words& arguments) {
     }
     if (host + 1 >= arguments.size()) return complain("agent: expected [ssh options] HOST COMMAND...", kRefused);
 
-    Words line;
-    std::istringstream words(environment("CRYPTMPI_INTERNAL_AGENT_RSH").value_or("ssh"));
-    for (std::string word; words >> word;) line.push_back(word);
+    Words line = split_words(environment("CRYPTMPI_INTERNAL_AGENT_RSH").value_or("ssh"));
     line.insert(line.end(), arguments.begin(), arguments.begin() + static_cast<std::ptrdiff_t>(host) + 1);
+    if (environment(kLastingKeyVariable)) {
+        std::erase(line, "-n");  // of ssh: no input
+        if (auto given = key_to_stdin(settings->key_file); !given) return complain(given.error().line, kRefused);
+    }
+    // The daemon there may write its parts of the report where only its own node sees them.
+    if (environment(config::kReportTokenVariable) && !settings->report_file.empty()) {
+        const auto key = report_key(*settings);
+        if (!key) return complain(key.error().line, kRefused);
+        const auto noted = report::note_host(settings->report_file, arguments[host], settings->job_id,
+                                             [&](std::string_view text) { return key->sign(text); });
+        if (!noted) return complain(noted.error().line, kRefused);
+    }
     // ssh joins its arguments with spaces for the remote shell, and so do we.
     std::string command;
     for (auto word = host + 1; word < arguments.size(); ++word)

@@ -276,7 +276,13 @@ void look_at_key(Findings& findings, const config::Settings& settings) {
                  settings.key_file.string() + (there ? std::string(" (mode ") + mode.data() + ")" : " (missing)"));
     findings.json["key_file"] = {
         {"path", settings.key_file.string()}, {"mode", mode.data()}, {"usable", key.has_value()}};
-    if (!key) findings.problems.push_back(key.error().line);
+    if (!key && there) findings.problems.push_back(key.error().line);
+    const bool fresh = settings.fresh_key();
+    if (!there && !fresh) findings.problems.push_back(key.error().line);
+    findings.row("of jobs by run",
+                 fresh ? "fresh, one for each job (job_key)" : "the key file, the same on every node");
+    if (!there && fresh) findings.row("", "cryptmpi run makes the file; cryptmpi exec needs it (cryptmpi keygen)");
+    findings.json["job_key"] = fresh ? "fresh" : "file";
 }
 
 void look_at_settings(Findings& findings, const config::Settings& settings, const config::Environment& environment) {

@@ -3,11 +3,14 @@
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 
+#include "command/fresh_key.hpp"
 #include "command/job.hpp"
 #include "command/key_storage.hpp"
 #include "command/process.hpp"
 #include "command/program.hpp"
+#include "command/reports.hpp"
 #include "command/subcommands.hpp"
 
 namespace cryptmpi::command {
@@ -19,6 +22,7 @@ struct Options {
     std::string report;
     std::string role;
     std::string layer;
+    bool key_on_stdin = false;
     Words forwarded;  // NAME=VALUE, CRYPTMPI_ left out
 };
 
@@ -52,6 +56,16 @@ void hold_more_messages(config::Layer layer, const config::Environment& environm
     if (layer == config::Layer::mpi && !environment(kHeld)) set_variable(kHeld, "65536");
 }
 
+/// A launcher that starts its daemons by another way than our agent leaves them without the job's fresh key.
+Result<void> check_key_reached(const config::Settings& settings, const config::Environment& environment) {
+    std::error_code ignored;
+    if (!environment(kLastingKeyVariable) || std::filesystem::exists(settings.key_file, ignored)) return {};
+    return fail(ENOENT, "the job's fresh key (" + settings.key_file.string() +
+                            ") is not in this node's memory: the job has ended, the launcher came here by another way "
+                            "than cryptmpi run's remote shell, or this is a container without the node's /dev/shm; "
+                            "job_key = \"file\" takes the key file instead");
+}
+
 int exec(const Options& options, const Words& program) {
     if (program.empty()) return complain("exec: no program given; see cryptmpi exec --help", kRefused);
     for (const auto& setting : options.forwarded) {
@@ -68,7 +82,17 @@ int exec(const Options& options, const Words& program) {
     if (!settings) return complain(settings.error().line, kRefused);
     if (!settings->enabled) return replace_by(program.front(), program);
 
+    std::optional<keys::KeyInMemory> key;
+    if (options.key_on_stdin) {
+        auto kept = key_from_stdin(*settings);
+        if (!kept) return complain(kept.error().line, kRefused);
+        key.emplace(std::move(*kept));
+    }
+    if (auto checked = check_key_reached(*settings, environment); !checked)
+        return complain(checked.error().line, kRefused);
     if (auto checked = check_key_and_module(*settings); !checked) return complain(checked.error().line, kRefused);
+    if (auto prepared = prepare_local_report(*settings, environment); !prepared)
+        return complain(prepared.error().line, kRefused);
     const bool first = config::identify(environment).rank.value_or(0) == 0 && options.role.empty();
     const bool speaks = first && !environment(kSealedLauncherVariable);  // cryptmpi run has spoken
     if (auto checked = check_key_storage(*settings, speaks); !checked) return complain(checked.error().line, kRefused);
@@ -93,6 +117,7 @@ int exec(const Options& options, const Words& program) {
     }
     warn_of_cipher(*settings, config::process_environment());
     warn_of_launcher(options, environment);
+    if (key) return hold_while_running(std::move(*key), file->string(), program);
     // The channel library, which this process may have from its launcher, would give itself to the program.
     const bool sockets_stay_clear =
         options.role.empty() && choice.layer == config::Layer::mpi && !settings->seal_sockets;
@@ -112,6 +137,8 @@ void add_exec(CLI::App& app, const Words& program, int& status) {
     sub->add_option("--report", options->report, "Report file (setting report_file)");
     add_layer_option(*sub, options->layer);
     sub->add_option("--role", options->role, "What the report calls this process")->check(CLI::IsMember({"launcher"}));
+    sub->add_flag("--key-on-stdin", options->key_on_stdin, "The job's key comes first on the standard input")
+        ->group("");
     sub->add_option("--set", options->forwarded, "A setting as NAME=VALUE")->allow_extra_args(false)->group("");
     // Its words are cut off before the options are parsed; this tells --help of it.
     sub->add_option("PROGRAM", options->program_for_help, "The program; all words after it are its own arguments");

@@ -28,7 +28,9 @@ int keygen(const Options& options) {
     const std::string name = shell_word(file.string());
     std::printf(
         "Wrote the job key: %s (mode 0600)\n"
-        "Every node of a job needs this same file. Where nodes do not share the folder:\n"
+        "cryptmpi run signs its reports with it. Under a launcher that you start yourself, and with job_key = "
+        "\"file\",\n"
+        "every node of a job needs this same file. Where nodes do not share the folder:\n"
         "    ssh NODE mkdir -p -m 700 %s && scp -p %s NODE:%s\n",
         file.c_str(), folder.c_str(), name.c_str(), folder.c_str());
     return 0;
@@ -38,7 +40,7 @@ int keygen(const Options& options) {
 
 void add_keygen(CLI::App& app, int& status) {
     auto options = std::make_shared<Options>();
-    auto* sub = app.add_subcommand("keygen", "Make the job key, once");
+    auto* sub = app.add_subcommand("keygen", "Make the key file, once");
     sub->add_flag("--force", options->force, "Replace a key that is there; jobs that run with it are not disturbed");
     sub->add_option("--key-file", options->key_file, "Where to (default: the setting key_file)");
     sub->callback([options, &status] { status = keygen(*options); });

@@ -33,8 +33,10 @@ int main_of(Words arguments) {
     app.require_subcommand(0, 1);  // with 1, an unknown one would be told that one is required
     app.footer(
         "Examples:\n"
-        "  cryptmpi keygen                                    once: the job key\n"
-        "  cryptmpi run -n 4 --hosts a,b ./program args       with the launcher of the program's own MPI\n"
+        "  cryptmpi run -n 4 --hosts a,b ./program args       with the launcher of the program's own MPI, and a fresh "
+        "key\n"
+        "  cryptmpi keygen                                    once: the key file, for launchers that you start "
+        "yourself\n"
         "  mpiexec -n 4 cryptmpi exec ./program args          inside a launcher line that you have\n"
         "  cryptmpi doctor                                    is this machine ready?\n"
         "  cryptmpi coverage                                  what becomes of each MPI procedure\n"
@@ -50,6 +52,7 @@ int main_of(Words arguments) {
     add_doctor(app, status);
     add_coverage(app, status);
     add_report(app, status);
+    add_collect(app, status);
     add_python_commands(app, status);
 
     const bool starts_program = !arguments.empty() && (arguments[0] == "exec" || arguments[0] == "run");

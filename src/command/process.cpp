@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -14,6 +15,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
 
 namespace cryptmpi::command {
 
@@ -33,6 +35,75 @@ int not_run(const std::string& program) {
     return complain("cannot run " + program + ": " + std::strerror(code), code == ENOENT ? kNotFound : kNotExecutable);
 }
 
+using Clock = std::chrono::steady_clock;
+constexpr auto kPatience = std::chrono::seconds(20);
+constexpr std::size_t kMostOutput = std::size_t{64} << 20;  // of what a command says that should say little
+
+/// A command whose output is read.
+struct Running {
+    pid_t process = -1;
+    int output = -1;
+    std::string text;
+    bool ended = false;  // its output is
+};
+
+Running start(const std::vector<std::string>& command, bool with_stderr) {
+    std::array<int, 2> ends{};
+    if (pipe2(ends.data(), O_CLOEXEC) != 0) return {};
+    auto arguments = pointers(command);
+    const pid_t child = fork();
+    if (child == 0) {
+        const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+        dup2(null, STDIN_FILENO);
+        dup2(ends[1], STDOUT_FILENO);
+        dup2(with_stderr ? ends[1] : null, STDERR_FILENO);
+        unsetenv("LD_PRELOAD");
+        execute_outside(arguments[0], arguments.data());
+        _exit(kNotFound);
+    }
+    close(ends[1]);
+    if (child >= 0) return {child, ends[0], {}, false};
+    close(ends[0]);
+    return {};
+}
+
+void read_one(Running& one) {
+    std::array<char, 65536> chunk{};
+    const ssize_t count = read(one.output, chunk.data(), chunk.size());
+    if (count > 0) one.text.append(chunk.data(), static_cast<std::size_t>(count));
+    one.ended = count == 0 || (count < 0 && errno != EINTR);
+}
+
+/// Waits for output. False: all have ended, or the time has.
+bool read_some(std::vector<Running>& all, Clock::time_point deadline) {
+    std::vector<pollfd> awaited;
+    std::vector<Running*> of_them;
+    for (auto& one : all) {
+        if (one.process < 0 || one.ended || one.text.size() > kMostOutput) continue;
+        awaited.push_back({one.output, POLLIN, 0});
+        of_them.push_back(&one);
+    }
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    if (awaited.empty() || left <= 0) return false;
+    if (poll(awaited.data(), awaited.size(), static_cast<int>(left)) <= 0) return errno == EINTR;
+    for (std::size_t i = 0; i < awaited.size(); ++i) {
+        if (awaited[i].revents != 0) read_one(*of_them[i]);
+    }
+    return true;
+}
+
+/// What it said; nothing if it could not be run, or did not end.
+std::optional<std::string> finish(Running& one) {
+    if (one.process < 0) return std::nullopt;
+    close(one.output);
+    if (!one.ended) kill(one.process, SIGKILL);
+    int status = 0;
+    while (waitpid(one.process, &status, 0) < 0 && errno == EINTR) {
+    }
+    if (!one.ended || !WIFEXITED(status) || WEXITSTATUS(status) == kNotFound) return std::nullopt;
+    return std::move(one.text);
+}
+
 }  // namespace
 
 int complain(const std::string& line, int status) {
@@ -49,44 +120,30 @@ std::vector<char*> pointers(const std::vector<std::string>& arguments) {
 }
 
 std::optional<std::string> output_of(const std::vector<std::string>& command) {
-    using Clock = std::chrono::steady_clock;
-    std::array<int, 2> pipe_ends{};
-    if (pipe2(pipe_ends.data(), O_CLOEXEC) != 0) return std::nullopt;
-    auto arguments = pointers(command);
-    const pid_t child = fork();
-    if (child == 0) {
-        const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-        dup2(null, STDIN_FILENO);
-        dup2(pipe_ends[1], STDOUT_FILENO);
-        dup2(pipe_ends[1], STDERR_FILENO);
-        unsetenv("LD_PRELOAD");
-        execute_outside(arguments[0], arguments.data());
-        _exit(kNotFound);
+    return outputs_of({command}, true).front();
+}
+
+std::vector<std::optional<std::string>> outputs_of(const std::vector<std::vector<std::string>>& commands,
+                                                   bool with_stderr) {
+    constexpr std::size_t kAtOnce = 64;
+    std::vector<std::optional<std::string>> outputs;
+    for (std::size_t first = 0; first < commands.size(); first += kAtOnce) {
+        const auto deadline = Clock::now() + kPatience;
+        std::vector<Running> batch;
+        for (std::size_t i = first; i < std::min(first + kAtOnce, commands.size()); ++i)
+            batch.push_back(start(commands[i], with_stderr));
+        while (read_some(batch, deadline)) {
+        }
+        for (auto& one : batch) outputs.push_back(finish(one));
     }
-    close(pipe_ends[1]);
-    if (child < 0) {
-        close(pipe_ends[0]);
-        return std::nullopt;
-    }
-    std::string output;
-    const auto deadline = Clock::now() + std::chrono::seconds(20);
-    bool ended = false;
-    while (!ended) {
-        const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
-        pollfd readable{pipe_ends[0], POLLIN, 0};
-        if (left <= 0 || poll(&readable, 1, static_cast<int>(left)) <= 0) break;
-        std::array<char, 4096> chunk{};
-        const ssize_t count = read(pipe_ends[0], chunk.data(), chunk.size());
-        if (count > 0) output.append(chunk.data(), static_cast<std::size_t>(count));
-        ended = count <= 0;
-    }
-    close(pipe_ends[0]);
-    if (!ended) kill(child, SIGKILL);
-    int status = 0;
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-    }
-    if (!ended || !WIFEXITED(status) || WEXITSTATUS(status) == kNotFound) return std::nullopt;
-    return output;
+    return outputs;
+}
+
+std::vector<std::string> split_words(const std::string& text) {
+    std::vector<std::string> words;
+    std::istringstream stream(text);
+    for (std::string word; stream >> word;) words.push_back(word);
+    return words;
 }
 
 std::optional<fs::path> find_in_path(const std::string& name, const config::Environment& environment) {

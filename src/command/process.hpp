@@ -25,6 +25,13 @@ int complain(const std::string& line, int status);
 /// in time.
 std::optional<std::string> output_of(const std::vector<std::string>& command);
 
+/// The same of several commands at once; without stderr if so asked.
+std::vector<std::optional<std::string>> outputs_of(const std::vector<std::vector<std::string>>& commands,
+                                                   bool with_stderr);
+
+/// Words between spaces, as a remote shell with its options is given.
+std::vector<std::string> split_words(const std::string& text);
+
 /// `name` as execvp would find it; nullopt when nothing of that name can be run.
 std::optional<std::filesystem::path> find_in_path(const std::string& name, const config::Environment& environment);
 

@@ -14,21 +14,31 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <memory>
+#include <optional>
 #include <sstream>
 
+#include "aead/registry.hpp"
+#include "command/fresh_key.hpp"
 #include "command/job.hpp"
 #include "command/key_storage.hpp"
 #include "command/launchers.hpp"
 #include "command/process.hpp"
 #include "command/program.hpp"
+#include "command/reports.hpp"
 #include "command/subcommands.hpp"
+#include "keys/job_key.hpp"
 #include "report/part.hpp"
 
 namespace cryptmpi::command {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Of the internal variables, those that concern each process of the job.
+constexpr std::array<std::string_view, 3> kForAll = {kReasonVariable, kLastingKeyVariable,
+                                                     config::kReportTokenVariable};
 
 struct Options {
     std::string program_for_help;
@@ -70,7 +80,8 @@ Result<std::vector<Host>> parse_hosts(const std::string& text, int ranks, int pe
     return hosts;
 }
 
-Result<std::string> random_job_id() {
+/// 32 hexadecimal digits: a job's id, a report's token.
+Result<std::string> random_name() {
     std::array<unsigned char, 16> bytes{};
     if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
         return fail(errno, std::string("run: the system gives no random bytes: ") + std::strerror(errno));
@@ -118,8 +129,9 @@ Result<Launcher> choose_launcher(const Options& options, const std::string& prog
     return launcher;
 }
 
-/// Starts the launcher and waits, passing signals on. Returns its exit status as a shell would give it.
-int supervise(const Words& line) {
+/// Starts the launcher and waits, passing signals on, while the job's fresh key stays in memory. Returns its exit
+/// status as a shell would give it.
+int supervise(const Words& line, FreshKey* key) {
     sigset_t handled;
     sigset_t before;
     sigemptyset(&handled);
@@ -137,7 +149,8 @@ int supervise(const Words& line) {
     }
     for (;;) {
         siginfo_t info{};
-        const int signal = sigwaitinfo(&handled, &info);
+        const int signal = sigtimedwait(&handled, &info, &kLookAfterKey);
+        if (key != nullptr) key->held.restore();
         if (signal == SIGCHLD) {
             int status = 0;
             if (waitpid(child, &status, WNOHANG) != child) continue;
@@ -180,24 +193,43 @@ Result<void> check_launcher_arguments(const Words& arguments) {
     return {};
 }
 
-/// Merges the parts and says what came out, if that is not good or somebody wants to know. Returns the exit status.
-int conclude(const config::Settings& settings, const fs::path& report_file, const report::Started& started,
-             bool wanted) {
-    const int bad = started.status != 0 ? started.status : kNotSealed;
-    const auto key = report_key(settings);
-    if (!key) return complain(key.error().line, bad);
-    const auto sign = [&](std::string_view text) { return key->sign(text); };
-    if (auto finished = report::finish_job(report_file, started, sign); !finished)
-        return complain(finished.error().line, bad);
-    const auto reading = report::Reading::of(report_file, sign);
-    if (!reading) return complain(reading.error().line, bad);
-    const bool good = report::is_good(reading->verdict());
-    if (wanted || !good) complain(reading->verdict().line + " Report: " + report_file.string(), 0);
-    return good ? started.status : bad;
+report::Sign signing_with(const keys::ReportKey& key) {
+    return [&key](std::string_view text) { return key.sign(text); };
 }
 
-/// Makes the report's folder, and removes what an earlier job left in the way: a verdict must not be that one's.
-Result<void> prepare_report(const fs::path& file, bool private_folder) {
+/// What a job's parts and its report are signed with: the same key, unless the job has one of its own.
+struct ReportKeys {
+    keys::ReportKey parts;
+    keys::ReportKey report;
+};
+
+Result<ReportKeys> report_keys(const fs::path& job_key, const config::Settings& settings) {
+    config::Settings of_job = settings;
+    of_job.key_file = job_key;
+    auto parts = report_key(of_job);
+    if (!parts) return tl::unexpected<Error>(parts.error());
+    auto report = report_key(settings);
+    if (!report) return tl::unexpected<Error>(report.error());
+    return ReportKeys{std::move(*parts), std::move(*report)};
+}
+
+/// Merges the parts and says what came out, if that is not good or somebody wants to know. Returns the exit status.
+int conclude(const ReportKeys& keys, const Collecting& parts, bool wanted) {
+    const int status = parts.started.status;
+    const int bad = status != 0 ? status : kNotSealed;
+    report::Started started = parts.started;
+    started.unfetched = collect_parts(parts, signing_with(keys.parts));
+    const auto verdict =
+        report::finish_job(parts.report_file, started, signing_with(keys.parts), signing_with(keys.report));
+    if (!verdict) return complain(verdict.error().line, bad);
+    const bool good = report::is_good(*verdict);
+    if (wanted || !good) complain(verdict->line + " Report: " + parts.report_file.string(), 0);
+    return good ? status : bad;
+}
+
+/// Makes the report's folder, and removes what an earlier job left in the way: a verdict must not be that one's. The
+/// token tells the job's processes that they see this very folder.
+Result<void> prepare_report(const fs::path& file, bool private_folder, const std::string& token, bool fresh_key) {
     if (file.empty()) return fail(ENOENT, "run: no place for the job's report: set HOME, or name a file with --report");
     std::error_code error;
     fs::create_directories(file.parent_path(), error);
@@ -206,6 +238,25 @@ Result<void> prepare_report(const fs::path& file, bool private_folder) {
     fs::remove_all(file.string() + ".parts", error);
     if (auto prepared = report::prepare_parts(file); !prepared) return prepared;
     fs::remove(file, error);
+    const fs::path place = config::report_token_file(file);
+    std::ofstream stream(place);
+    stream << token << "\n" << (fresh_key ? report::kFreshKeyMark : "") << "\n";
+    stream.close();
+    if (!stream) return fail(EIO, "cannot write " + place.string());
+    return {};
+}
+
+/// The user's key file, which a job with a fresh key needs for its report only: made if there is none.
+Result<void> prepare_lasting_key(const config::Settings& settings) {
+    std::error_code ignored;
+    if (fs::exists(settings.key_file, ignored)) return {};
+    auto kex = aead::load_kex(settings.module_folder.string());
+    if (!kex) return tl::unexpected<Error>(kex.error());
+    const auto written = keys::write_job_key(settings.key_file, *kex->api->kex, false);
+    if (!written && written.error().code != EEXIST) return written;  // another job may have been quicker
+    if (written)
+        complain("made the key file " + settings.key_file.string() + ", with which the reports of your jobs are signed",
+                 0);
     return {};
 }
 
@@ -217,7 +268,15 @@ int run(const Options& options, const Words& program) {
     environment = config::process_environment();
     auto settings = config::load(environment);
     if (!settings) return refuse(settings.error().line);
+    // Within a job that has a fresh key the setting key_file is that one's.
+    const auto outer = environment(kLastingKeyVariable);
+    if (outer) settings->key_file = *outer;
+    const bool fresh = settings->fresh_key() || (outer && settings->job_key == config::JobKeyFrom::automatic);
+    unsetenv(kLastingKeyVariable);
     if (settings->enabled) {
+        if (fresh) {
+            if (auto made = prepare_lasting_key(*settings); !made) return refuse(made.error().line);
+        }
         if (auto checked = check_key_and_module(*settings); !checked) return refuse(checked.error().line);
         if (auto checked = check_key_storage(*settings, true); !checked) return refuse(checked.error().line);
     }
@@ -274,19 +333,33 @@ int run(const Options& options, const Words& program) {
 
     auto job = settings->job_id;
     if (!environment("CRYPTMPI_JOB_ID")) {
-        auto random = random_job_id();
+        auto random = random_name();
         if (!random) return refuse(random.error().line);
         job = *random;
     }
+    const auto token = random_name();
+    if (!token) return refuse(token.error().line);
     const bool report_asked = !options.report.empty() || !settings->report_file.empty();
     const fs::path report_file = !options.report.empty() ? fs::absolute(options.report)
                                  : report_asked          ? settings->report_file
                                                          : cache_file(environment, job);
-    if (auto prepared = prepare_report(report_file, !report_asked); !prepared) return refuse(prepared.error().line);
+    if (auto prepared = prepare_report(report_file, !report_asked, *token, fresh); !prepared)
+        return refuse(prepared.error().line);
     set_variable("CRYPTMPI_REPORT_FILE", report_file.string());
+    set_variable(config::kReportTokenVariable, *token);
     // Daemons on other nodes start in another folder, so relative paths must not reach them.
     if (auto given = environment("CRYPTMPI_CONFIG")) set_variable("CRYPTMPI_CONFIG", fs::absolute(*given).string());
-    if (environment("CRYPTMPI_KEY_FILE")) set_variable("CRYPTMPI_KEY_FILE", settings->key_file.string());
+    std::optional<FreshKey> key;
+    if (fresh) {
+        auto drawn = draw_fresh_key(*settings);
+        if (!drawn) return refuse(drawn.error().line);
+        key.emplace(std::move(*drawn));
+        set_variable(kLastingKeyVariable, settings->key_file.string());
+    }
+    const fs::path job_key = key ? key->file : settings->key_file;
+    const auto signing = report_keys(job_key, *settings);
+    if (!signing) return refuse(signing.error().line);
+    if (key || environment("CRYPTMPI_KEY_FILE")) set_variable("CRYPTMPI_KEY_FILE", job_key.string());
     if (environment("CRYPTMPI_MODULE_FOLDER")) set_variable("CRYPTMPI_MODULE_FOLDER", settings->module_folder.string());
     if (environment("CRYPTMPI_PROFILE") && !settings->profile.empty())
         set_variable("CRYPTMPI_PROFILE", settings->profile.string());
@@ -296,14 +369,15 @@ int run(const Options& options, const Words& program) {
     // its sockets are sealed.
     set_variable("CRYPTMPI_INTERNAL_ROLE", "launcher");
     set_variable(kSealedLauncherVariable, "1");  // its ranks reach it under scope "all", too
-    set_variable("CRYPTMPI_INTERNAL_AGENT_RSH", options.rsh.empty() ? "ssh" : options.rsh);
+    const std::string rsh = options.rsh.empty() ? "ssh" : options.rsh;
+    set_variable("CRYPTMPI_INTERNAL_AGENT_RSH", rsh);
     set_variable("LD_PRELOAD", preload_of_launcher(*settings, environment));
     launch.agent = agent_file(*settings).string();
 
     environment = config::process_environment();
     for (const auto& [variable, value] : environment.variables()) {
-        const bool one_process_only = variable.starts_with("CRYPTMPI_INTERNAL_") && variable != kReasonVariable;
-        if (variable.starts_with("CRYPTMPI_") && !one_process_only)
+        const bool for_all = std::find(kForAll.begin(), kForAll.end(), variable) != kForAll.end();
+        if (variable.starts_with("CRYPTMPI_") && (for_all || !variable.starts_with("CRYPTMPI_INTERNAL_")))
             launch.variables.emplace_back(variable, std::nullopt);
     }
     const Words start = {own_file().string(), "exec", "--"};
@@ -318,8 +392,9 @@ int run(const Options& options, const Words& program) {
                      command::text(choice) + ":" + text,
                  0);
     }
-    const int status = supervise(line);
-    return conclude(*settings, report_file, {job, launch.ranks + others, status}, report_asked || options.verbose);
+    const int status = supervise(line, key ? &*key : nullptr);
+    const Collecting parts{report_file, {job, launch.ranks + others, status}, *token, rsh, job_key};
+    return conclude(*signing, parts, report_asked || options.verbose);
 }
 
 }  // namespace

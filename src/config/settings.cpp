@@ -14,6 +14,7 @@
 #include <cmath>
 #include <cstring>
 #include <exception>
+#include <fstream>
 
 #include "base/nearest.hpp"
 #include "config/toml_file.hpp"
@@ -267,7 +268,21 @@ Result<void> set_allow_programs(Settings& settings, const Given& given, const En
 Result<void> set_key_file(Settings& settings, const Given& given, const Environment& environment) {
     auto path = read_path(given, environment);
     if (path && path->empty()) return refuse(given, "is empty; name the key file, or leave the setting out");
+    settings.key_file_named = true;
     return store(std::move(path), settings.key_file);
+}
+
+Result<void> set_job_key(Settings& settings, const Given& given, const Environment&) {
+    if (const auto* text = std::get_if<std::string>(&given.value)) {
+        const std::string word = lower(trim(*text));
+        if (word == "auto" || word == "fresh" || word == "file") {
+            settings.job_key = word == "fresh"  ? JobKeyFrom::fresh
+                               : word == "file" ? JobKeyFrom::file
+                                                : JobKeyFrom::automatic;
+            return {};
+        }
+    }
+    return refuse(given, as_text(given.value) + " is not allowed; allowed: auto, fresh, file");
 }
 
 Result<void> set_key_on_network(Settings& settings, const Given& given, const Environment&) {
@@ -292,7 +307,7 @@ Result<void> set_profile(Settings& settings, const Given& given, const Environme
     return *text == "none" ? Result<void>{} : store(read_path(given, environment), settings.profile);
 }
 
-constexpr std::array<Key, 22> kKeys = {{
+constexpr std::array<Key, 23> kKeys = {{
     {"enabled", [](Settings& s, const Given& g, const Environment&) { return store(read_bool(g), s.enabled); }},
     {"cipher", set_cipher},
     {"allow_legacy_cipher",
@@ -307,6 +322,7 @@ constexpr std::array<Key, 22> kKeys = {{
     {"allow", set_allow},
     {"allow_programs", set_allow_programs},
     {"key_file", set_key_file},
+    {"job_key", set_job_key},
     {"key_on_network", set_key_on_network},
     {"plaintext_peers",
      [](Settings& s, const Given& g, const Environment&) { return store(read_peers(g), s.plaintext_peers); }},
@@ -409,6 +425,16 @@ std::string default_job_id(const Environment& environment) {
     return job && step ? *job + "." + *step : "";
 }
 
+/// The report's place as this node sees it.
+fs::path report_place(const fs::path& report_file, const Environment& environment) {
+    const auto token = environment(kReportTokenVariable);
+    if (!token || !is_report_token(*token) || report_file.empty()) return report_file;
+    std::ifstream stream(report_token_file(report_file));
+    std::string found;
+    if (std::getline(stream, found) && found == *token) return report_file;
+    return local_report_folder(*token) / report_file.filename();
+}
+
 Result<Settings> load_unguarded(const Environment& environment) {
     Settings settings;
     const auto named = environment(kConfigVariable);
@@ -430,6 +456,7 @@ Result<Settings> load_unguarded(const Environment& environment) {
     if (settings.module_folder.empty()) settings.module_folder = default_module_folder();
     if (!settings.profile_named) settings.profile = config_folder(environment) / "profile.json";
     if (settings.job_id.empty()) settings.job_id = default_job_id(environment);
+    settings.report_file = report_place(settings.report_file, environment);
     return settings;
 }
 
@@ -596,6 +623,19 @@ Result<Settings> load(const Environment& environment) {
     } catch (const std::exception& error) {  // out of memory, or a working folder that is gone
         return fail(EIO, std::string("cannot read the settings: ") + error.what());
     }
+}
+
+fs::path report_token_file(const fs::path& report_file) {
+    return report_file.string() + ".parts/token";
+}
+
+bool is_report_token(std::string_view token) {
+    constexpr std::size_t kDigits = 32;
+    return token.size() == kDigits && token.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+fs::path local_report_folder(std::string_view token) {
+    return fs::path("/dev/shm") / ("cryptmpi-parts-" + std::string(token));
 }
 
 bool is_of_launcher(const Environment& environment) {

@@ -36,6 +36,13 @@ enum class Network {
     any,        // other roads are open, and MPI's own packets on them go in clear
 };
 
+/// What a job that cryptmpi run starts has as its key.
+enum class JobKeyFrom {
+    automatic,  // file where key_file is set, else fresh
+    fresh,      // drawn for this job, carried to the nodes by the remote shell
+    file,       // the key file, which every node has
+};
+
 /// What is done where the key file is on a file system that may carry it over the network in clear.
 enum class KeyOnNetwork { warn, refuse, allow };
 
@@ -67,9 +74,12 @@ struct Settings {
     // allow_programs: files that may be started although no library can be preloaded into them
     std::vector<std::filesystem::path> allow_programs;
     std::filesystem::path key_file;                    // key_file; default: <config folder>/job.key
+    bool key_file_named = false;                       // else it is the default
+    JobKeyFrom job_key = JobKeyFrom::automatic;        // job_key = "auto" | "fresh" | "file"
     KeyOnNetwork key_on_network = KeyOnNetwork::warn;  // key_on_network = "warn" | "refuse" | "allow"
     std::vector<PlaintextPeer> plaintext_peers;        // plaintext_peers = [ ... ]; in the environment comma-separated
-    std::filesystem::path report_file;                 // report_file; empty: none
+    std::filesystem::path report_file;                 // report_file; empty: none. On a node that cannot see the
+                                                       // folder of cryptmpi run: a place of this node's
     std::chrono::milliseconds handshake_timeout{
         600000};  // handshake_timeout_s: a rank that computes answers when it next enters MPI
     std::chrono::milliseconds agreement_timeout{
@@ -82,6 +92,10 @@ struct Settings {
     std::filesystem::path profile;        // profile; default: <config folder>/profile.json; "none": empty
     bool profile_named = false;           // else it may be missing
 
+    /// A job that cryptmpi run starts under these settings gets a key of its own.
+    bool fresh_key() const {
+        return job_key == JobKeyFrom::fresh || (job_key == JobKeyFrom::automatic && !key_file_named);
+    }
     bool plaintext_allowed(const std::uint8_t (&peer)[16], std::uint16_t port) const;
 
     /// Other networks than TCP are open to ranks.
@@ -114,6 +128,15 @@ std::filesystem::path config_folder(const Environment& environment);
 /// values and unknown CRYPTMPI_* variables (but for the internal CRYPTMPI_INTERNAL_*) are errors of one line:
 /// file:line, what, and what is allowed. So is a legacy cipher that allow_legacy_cipher does not allow.
 Result<Settings> load(const Environment& environment);
+
+/// How a process knows whether it sees the report's folder that cryptmpi run made: by random bytes in a file there,
+/// which cryptmpi run tells everybody in this variable.
+inline constexpr const char* kReportTokenVariable = "CRYPTMPI_INTERNAL_REPORT_TOKEN";
+/// That file, beside the parts.
+std::filesystem::path report_token_file(const std::filesystem::path& report_file);
+/// Where parts wait on a node that does not see the folder. Made by cryptmpi exec.
+std::filesystem::path local_report_folder(std::string_view token);
+bool is_report_token(std::string_view token);
 
 /// Which process of the job this is, from the launcher's environment.
 struct Process {

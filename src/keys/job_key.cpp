@@ -14,7 +14,7 @@ namespace cryptmpi::keys {
 namespace {
 
 constexpr std::string_view kLead = "cryptmpi-job-key-1 ";
-constexpr std::size_t kLineSize = kLead.size() + 2 * kJobKeySize;  // without its newline
+static_assert(kJobKeyLineSize == kLead.size() + 2 * kJobKeySize + 1);
 
 class Descriptor {
 public:
@@ -138,6 +138,24 @@ Result<void> parse_job_key(std::span<const std::uint8_t> content, JobKey& key) {
     return {};
 }
 
+Result<std::unique_ptr<JobKey>> draw_job_key(const cryptmpi_kex& kex) {
+    auto key = std::make_unique<JobKey>();
+    if (kex.random(key->data(), kJobKeySize) != CRYPTMPI_OK) {
+        return fail(EIO, "the crypto module's random generator failed");
+    }
+    return key;
+}
+
+void write_key_line(const JobKey& key, Secret<kJobKeyLineSize>& line) {
+    static constexpr char kDigits[] = "0123456789abcdef";
+    std::memcpy(line.data(), kLead.data(), kLead.size());
+    for (std::size_t i = 0; i < kJobKeySize; ++i) {
+        line.bytes[kLead.size() + 2 * i] = static_cast<std::uint8_t>(kDigits[key.bytes[i] >> 4]);
+        line.bytes[kLead.size() + 2 * i + 1] = static_cast<std::uint8_t>(kDigits[key.bytes[i] & 15]);
+    }
+    line.bytes[kJobKeyLineSize - 1] = '\n';
+}
+
 Result<std::unique_ptr<JobKey>> read_job_key(const std::filesystem::path& file) {
     // Non-blocking: a FIFO by this name must not stop us before it is refused.
     const Descriptor fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
@@ -167,7 +185,7 @@ Result<std::unique_ptr<JobKey>> read_job_key(const std::filesystem::path& file) 
                      std::string("is open to others (mode ") + mode +
                          "): run chmod 600 on it, and make a new key if others may have read it");
     }
-    Secret<kLineSize + 2> content;  // room for its newline, and for one byte too many
+    Secret<kJobKeyLineSize + 1> content;  // room for one byte too many
     const ssize_t size = read_up_to(fd.get(), content.data(), content.size());
     if (size < 0) {
         return wrong(file, errno, std::string("cannot be read: ") + std::strerror(errno));
@@ -190,18 +208,12 @@ Result<void> write_job_key(const std::filesystem::path& file, const cryptmpi_kex
             return done;
         }
     }
-    JobKey key;
-    if (kex.random(key.data(), kJobKeySize) != CRYPTMPI_OK) {
-        return wrong(file, EIO, "was not written: the crypto module's random generator failed");
+    const auto key = draw_job_key(kex);
+    if (!key) {
+        return wrong(file, EIO, "was not written: " + key.error().line);
     }
-    Secret<kLineSize + 1> content;
-    std::memcpy(content.data(), kLead.data(), kLead.size());
-    for (std::size_t i = 0; i < kJobKeySize; ++i) {
-        static constexpr char kDigits[] = "0123456789abcdef";
-        content.bytes[kLead.size() + 2 * i] = static_cast<std::uint8_t>(kDigits[key.bytes[i] >> 4]);
-        content.bytes[kLead.size() + 2 * i + 1] = static_cast<std::uint8_t>(kDigits[key.bytes[i] & 15]);
-    }
-    content.bytes[kLineSize] = '\n';
+    Secret<kJobKeyLineSize> content;
+    write_key_line(**key, content);
 
     std::string fresh = file.string() + ".XXXXXX";
     const Descriptor fd(::mkostemp(fresh.data(), O_CLOEXEC));  // mode 0600

@@ -18,6 +18,15 @@ namespace cryptmpi::keys {
 inline constexpr std::size_t kJobKeySize = 32;
 using JobKey = Secret<kJobKeySize>;
 
+/// "cryptmpi-job-key-1 ", the digits, a newline.
+inline constexpr std::size_t kJobKeyLineSize = 19 + 2 * kJobKeySize + 1;
+
+/// A fresh one. Error: the module's random generator failed.
+Result<std::unique_ptr<JobKey>> draw_job_key(const cryptmpi_kex& kex);
+
+/// What parse_job_key reads.
+void write_key_line(const JobKey& key, Secret<kJobKeyLineSize>& line);
+
 /// The content of a key file. Errors complete the sentence "job key file NAME ...".
 Result<void> parse_job_key(std::span<const std::uint8_t> content, JobKey& key);
 

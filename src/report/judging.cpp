@@ -47,6 +47,9 @@ std::string ending_text(const Json& job) {
 std::string incomplete_line(const Json& job) {
     std::string line = "INCOMPLETE: " + ranks_text(job);
     const int status = job.value("status", 0);
+    if (const auto why = job.value("unfetched", ""); !why.empty()) {
+        return line + "; " + why + (status == 0 ? "." : "; the job ended with status " + std::to_string(status) + ".");
+    }
     if (status != 0) return line + "; the job ended with status " + std::to_string(status) + ".";
     line += "; what the others sent is not known. They did not initialise MPI under CryptMPI";
     if (job.at("processes").empty() || job.at("nodes").size() < 2) {

@@ -12,7 +12,6 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <string_view>
 #include <tuple>
 
@@ -99,10 +98,12 @@ std::string to_text(const Json& json) {
     return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+constexpr const char* kNote = ".host";
 constexpr const char* kSignature = "signature";
 // What is signed begins with what it is, so that a part is no report.
 constexpr std::string_view kPartKind = "part of a report\n";
 constexpr std::string_view kReportKind = "report\n";
+constexpr std::string_view kNoteKind = "host of a job\n";
 
 /// The text with the signature of all the rest as its last entry.
 Result<std::string> signed_text(std::string_view kind, Json json, const Sign& sign) {
@@ -316,7 +317,7 @@ Json merged(std::vector<Json> parts, std::vector<std::string> problems, const St
         problems.push_back("the job's processes ran under different layers (" + joined(layers) +
                            "); give all the same --layer");
     }
-    const bool complete = problems.empty() && count.all;
+    const bool complete = problems.empty() && count.all && started.unfetched.empty();
 
     Json not_sealed = not_sealed_of(parts);
     add_what_is_left(not_sealed, parts);
@@ -329,6 +330,7 @@ Json merged(std::vector<Json> parts, std::vector<std::string> problems, const St
             {"layer_reason", joined(distinct(parts, "layer_reason"), "; ")},
             {"nodes", nodes_of(parts)},
             {"status", started.status},
+            {"unfetched", started.unfetched},
             {"ranks", count.expected},
             {"ranks_reported", count.counted},
             {"suites", distinct(parts, "suite")},
@@ -343,6 +345,20 @@ Json merged(std::vector<Json> parts, std::vector<std::string> problems, const St
             {"processes", std::move(parts)}};
 }
 
+constexpr const char* kNotSigned = " is not signed with this job key: it is not believed";
+constexpr const char* kFreshGone =
+    " is signed with its job's fresh key, which only cryptmpi run had, until the job ended, or by nobody of the job: "
+    "it cannot be checked any more";
+
+/// Did this job have a key of its own? Cryptmpi run wrote so beside the parts.
+bool has_fresh_key(const fs::path& folder) {
+    std::ifstream stream(folder / "token");
+    for (std::string line; std::getline(stream, line);) {
+        if (line == kFreshKeyMark) return true;
+    }
+    return false;
+}
+
 Result<Json> merge(const fs::path& report_file, const Started& started, const Sign& sign) {
     const fs::path folder = parts_folder(report_file);
     std::vector<Json> parts;
@@ -354,8 +370,7 @@ Result<Json> merge(const fs::path& report_file, const Started& started, const Si
         if (!part) {
             problems.push_back(part.error().line);
         } else if (sign && !is_signed(kPartKind, *part, sign)) {
-            problems.push_back("part " + entry->path().string() +
-                               " is not signed with this job key: it is not believed");
+            problems.push_back("part " + entry->path().string() + (has_fresh_key(folder) ? kFreshGone : kNotSigned));
         } else if (!started.job_id.empty() && part->value("job_id", "") != started.job_id) {
             problems.push_back("part " + entry->path().string() + " is of another job: it is not believed");
         } else {
@@ -468,6 +483,10 @@ const std::string& image() {
     return text;
 }
 
+bool is_part_or_note(const fs::path& file) {
+    return file.extension() == ".json" || file.extension() == kNote;
+}
+
 /// Runs `work`, turning an exception (out of memory, a report with values of other kinds) into an error line.
 template <class Work>
 auto guarded(const fs::path& report_file, Work work) -> decltype(work()) {
@@ -512,16 +531,81 @@ Result<void> prepare_parts(const fs::path& report_file) {
     });
 }
 
-Result<void> finish_job(const fs::path& report_file, const Started& started, const Sign& sign) {
-    return guarded(report_file, [&]() -> Result<void> {
-        auto job = merge(report_file, started, sign);
+Result<Verdict> finish_job(const fs::path& report_file, const Started& started, const Sign& sign_of_parts,
+                           const Sign& sign_of_report) {
+    return guarded(report_file, [&]() -> Result<Verdict> {
+        auto job = merge(report_file, started, sign_of_parts);
         if (!job) return tl::unexpected<Error>(job.error());
-        auto text = signed_text(kReportKind, std::move(*job), sign);
+        // Of what was merged, not of the file, which somebody else may write.
+        Verdict verdict = verdict_of(*job);
+        auto text = signed_text(kReportKind, std::move(*job), sign_of_report);
         if (!text) return tl::unexpected<Error>(text.error());
-        if (auto written = write_whole(report_file, *text); !written) return written;
+        if (auto written = write_whole(report_file, *text); !written) return tl::unexpected<Error>(written.error());
         std::error_code ignored;
         fs::remove_all(parts_folder(report_file), ignored);
-        return {};
+        return verdict;
+    });
+}
+
+std::vector<std::string> nodes_of_parts(const fs::path& report_file, const Started& started, const Sign& sign) {
+    std::vector<std::string> nodes;
+    const auto job = guarded(report_file, [&] { return merge(report_file, started, sign); });
+    if (!job) return nodes;
+    for (const auto& node : job->at("nodes")) nodes.push_back(node.value("name", ""));
+    return nodes;
+}
+
+Result<void> note_host(const fs::path& report_file, const std::string& host, const std::string& job_id,
+                       const Sign& sign) {
+    return guarded(report_file, [&]() -> Result<void> {
+        std::string name = host + kNote;
+        std::replace(name.begin(), name.end(), '/', '_');
+        auto text = signed_text(kNoteKind, {{"job_id", job_id}, {"host", host}}, sign);
+        if (!text) return tl::unexpected<Error>(text.error());
+        const fs::path folder = parts_folder(report_file);
+        std::error_code error;
+        fs::create_directories(folder, error);
+        return write_whole(folder / name, *text);
+    });
+}
+
+std::set<std::string> noted_hosts(const fs::path& report_file, const std::string& job_id, const Sign& sign) {
+    std::set<std::string> hosts;
+    std::error_code error;
+    for (fs::directory_iterator entry(parts_folder(report_file), error), end; !error && entry != end;
+         entry.increment(error)) {
+        if (entry->path().extension() != kNote) continue;
+        const auto host = guarded(report_file, [&]() -> Result<std::string> {
+            const auto note = read_json(entry->path());
+            if (!note || !is_signed(kNoteKind, *note, sign) || note->value("job_id", "") != job_id) return "";
+            return note->value("host", "");
+        });
+        if (host && !host->empty() && !host->starts_with('-')) hosts.insert(*host);
+    }
+    return hosts;
+}
+
+std::map<std::string, std::string> raw_parts(const fs::path& report_file) {
+    std::map<std::string, std::string> parts;
+    std::error_code error;
+    for (fs::directory_iterator entry(parts_folder(report_file), error), end; !error && entry != end;
+         entry.increment(error)) {
+        if (!is_part_or_note(entry->path())) continue;
+        std::ifstream stream(entry->path(), std::ios::binary);
+        parts[entry->path().filename().string()] = {std::istreambuf_iterator<char>(stream),
+                                                    std::istreambuf_iterator<char>()};
+    }
+    return parts;
+}
+
+Result<void> add_raw_part(const fs::path& report_file, const std::string& name, const std::string& text) {
+    return guarded(report_file, [&]() -> Result<void> {
+        constexpr std::size_t kLongest = 255;
+        const fs::path file = parts_folder(report_file) / name;
+        const bool plain = name.find('/') == std::string::npos && !name.starts_with('.') && name.size() < kLongest &&
+                           is_part_or_note(file);
+        if (!plain) return fail(EINVAL, "\"" + name + "\" is no name of a report's part");
+        return write_whole(file, text);
     });
 }
 

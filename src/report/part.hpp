@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -81,21 +82,43 @@ using Sign = std::function<Result<std::string>(std::string_view text)>;
 /// line.
 Result<void> write_part(const std::filesystem::path& report_file, const Part& part, const Sign& sign);
 
+/// Beside the parts (config::report_token_file), when their job has a key of its own: they cannot be checked later.
+inline constexpr std::string_view kFreshKeyMark = "fresh key";
+
 /// Makes the folder of the parts, and tries to write there. Error: one line.
 Result<void> prepare_parts(const std::filesystem::path& report_file);
 
 /// What the side that started a job knows of it, whatever the parts say.
 struct Started {
-    std::string job_id;  // empty: not known
-    int ranks = -1;      // -1: not known
-    int status = 0;      // the launcher's, once it has ended
+    std::string job_id;          // empty: not known
+    int ranks = -1;              // -1: not known
+    int status = 0;              // the launcher's, once it has ended
+    std::string unfetched = {};  // which nodes' parts could not be had, and why
 };
 
 /// A job's report is its parts' sums, per rank and per node lists, and what is missing ("2 of 4 ranks reported"), as
 /// JSON text. A part that is not signed with the job key is an error of the job.
 ///
-/// Merges the parts of a job that somebody started, also where none came, into a signed report_file, and removes them.
-Result<void> finish_job(const std::filesystem::path& report_file, const Started& started, const Sign& sign);
+/// Merges the parts of a job that somebody started, also where none came, into a report_file, and removes them. Parts
+/// are signed under the job's key; the report under one that is still there when somebody checks it.
+Result<Verdict> finish_job(const std::filesystem::path& report_file, const Started& started, const Sign& sign_of_parts,
+                           const Sign& sign_of_report);
+
+/// The nodes of the parts that are there and signed.
+std::vector<std::string> nodes_of_parts(const std::filesystem::path& report_file, const Started& started,
+                                        const Sign& sign);
+
+/// Notes beside the parts that the job has a daemon on this host; and all that were noted by somebody of the job, since
+/// a remote shell is given their names.
+Result<void> note_host(const std::filesystem::path& report_file, const std::string& host, const std::string& job_id,
+                       const Sign& sign);
+std::set<std::string> noted_hosts(const std::filesystem::path& report_file, const std::string& job_id,
+                                  const Sign& sign);
+
+/// The files of parts and of notes in the folder of a report, by name, and their text.
+std::map<std::string, std::string> raw_parts(const std::filesystem::path& report_file);
+/// Puts one beside the others. Error: no name of a part, or it cannot be written.
+Result<void> add_raw_part(const std::filesystem::path& report_file, const std::string& name, const std::string& text);
 
 /// Of a merged file, whose signature must be good, or of a report_file whose parts are not merged yet. Without `sign`
 /// (nobody has the job key) signatures are not looked at, which the verdict says.

@@ -394,6 +394,8 @@ OF_RANK_1 = {"PMI_RANK": "1", "PMI_SIZE": "2"}
 def on_network(home, launcher, command, magic, **variables):
     stub = compiled(home, ON_NETWORK, "-shared", "-fPIC", "-ldl")
     run = ["run", "-n", "1", "--mpi", launcher] if command == "run" else ["exec"]
+    # What says so of each file system says so of the memory that a fresh key would be in, too.
+    variables = {"CRYPTMPI_JOB_KEY": "file", **variables}
     done = cryptmpi(home, *run, "echo", "started", COMMAND=COMMAND, LD_PRELOAD=stub, MAGIC=magic, **variables)
     # echo is no MPI program, as the verdict of its run says.
     done.stderr = "".join(line for line in done.stderr.splitlines(True) if "INCOMPLETE" not in line)
@@ -442,6 +444,45 @@ def test_run_forwards_signals(home, launcher):
     time.sleep(0.2)
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=20) == 9
+
+
+def test_a_run_within_a_job_has_a_key_of_its_own(home, launcher):
+    """And a report that is signed with the user's own, as the outer one's."""
+    names = "CRYPTMPI_KEY_FILE CRYPTMPI_INTERNAL_LASTING_KEY"
+    inner = f'{COMMAND} run -n 1 --report {home}/inner.json --mpi {launcher} printenv {names}'
+    done = cryptmpi(home, "run", "-n", "1", "--report", home / "outer.json", "--mpi", launcher, "sh", "-c", f"printenv {names}; {inner}",
+                    COMMAND=COMMAND)
+    outer_key, outer_lasting, inner_key, inner_lasting = done.stdout.splitlines()
+    assert outer_key != inner_key and outer_key.startswith("/dev/shm/cryptmpi-key-") and inner_key.startswith("/dev/shm/cryptmpi-key-")
+    assert outer_lasting == inner_lasting == str(key_file(home))
+    assert not os.path.exists(outer_key) and not os.path.exists(inner_key)
+    for name in ("outer", "inner"):
+        assert "not signed" not in cryptmpi(home, "report", "--check", home / f"{name}.json").stdout
+
+
+@pytest.mark.parametrize("setting, file, fresh", [("auto", "", True), ("auto", "named", False), ("fresh", "named", True), ("file", "", False)])
+def test_which_key_a_job_gets(home, launcher, setting, file, fresh):
+    named = home / "named.key"
+    cryptmpi(home, "keygen", "--key-file", named, check=True)
+    variables = {"CRYPTMPI_JOB_KEY": setting, **({"CRYPTMPI_KEY_FILE": named} if file else {})}
+    done = cryptmpi(home, "run", "-n", "1", "--mpi", launcher, "sh", "-c", 'echo "$CRYPTMPI_KEY_FILE"', COMMAND=COMMAND, **variables)
+    assert done.stdout.startswith("/dev/shm/cryptmpi-key-") if fresh else done.stdout.strip() == (str(named) if file else ""), done
+    assert_refused(cryptmpi(home, "run", "-n", "1", "true", CRYPTMPI_JOB_KEY="new"), "CRYPTMPI_JOB_KEY", "auto, fresh, file")
+
+
+def test_a_missing_key_file_is_made_by_run_only(home, launcher):
+    key_file(home).unlink()
+    assert_refused(cryptmpi(home, "exec", "true"), "cryptmpi keygen")
+    assert json.loads(cryptmpi(home, "doctor", "--json").stdout)["job_key"] == "fresh"
+    done = cryptmpi(home, "run", "-n", "1", "--mpi", launcher, "true", COMMAND=COMMAND)
+    assert done.stderr.splitlines()[0] == f"cryptmpi: made the key file {key_file(home)}, with which the reports of your jobs are signed"
+    assert stat.S_IMODE(key_file(home).stat().st_mode) == 0o600
+    assert "made the key file" not in cryptmpi(home, "run", "-n", "1", "--mpi", launcher, "true", COMMAND=COMMAND).stderr
+
+
+def test_a_fresh_key_that_did_not_come(home):
+    done = cryptmpi(home, "exec", "true", CRYPTMPI_KEY_FILE="/dev/shm/cryptmpi-key-none", CRYPTMPI_INTERNAL_LASTING_KEY=key_file(home))
+    assert_refused(done, "fresh key", "another way", 'job_key = "file"')
 
 
 def test_run_disabled_is_native(home, launcher):

@@ -70,8 +70,8 @@ protected:
         auto reading = Reading::of(file_, kSign);
         return reading ? reading->summary() : reading.error().line;
     }
-    Result<void> finish(int ranks = -1, int status = 0) const {
-        return finish_job(file_, {"job", ranks, status}, kSign);
+    Result<Verdict> finish(int ranks = -1, int status = 0) const {
+        return finish_job(file_, {"job", ranks, status}, kSign, kSign);
     }
     /// What the parts and the launcher's side amount to.
     Verdict finished(int ranks, int status = 0) const {
@@ -367,7 +367,7 @@ TEST_F(ReportTest, PartsOfAnEarlierJobAreAProblem) {
     ASSERT_TRUE(write_part(file_, part, kSign));
     EXPECT_TRUE(finished(4).line.starts_with("FAILED"));
     EXPECT_NE(summary().find("is of another job"), std::string::npos) << summary();
-    ASSERT_TRUE(finish_job(file_, {"another", 4, 0}, kSign));
+    ASSERT_TRUE(finish_job(file_, {"another", 4, 0}, kSign, kSign));
     EXPECT_TRUE(verdict().starts_with("INCOMPLETE: 0 of 4")) << verdict();
 }
 
@@ -411,6 +411,54 @@ TEST_F(ReportTest, NamesThatAreNotUtf8AreKept) {
     part.program = "./\xff";
     ASSERT_TRUE(write_part(file_, part, kSign));
     EXPECT_TRUE(finish());
+}
+
+TEST_F(ReportTest, HostsAreThoseThatSomebodyOfTheJobNoted) {
+    ASSERT_TRUE(note_host(file_, "node1", "job", kSign));
+    ASSERT_TRUE(note_host(file_, "-oProxyCommand=x", "job", kSign));
+    ASSERT_TRUE(note_host(file_, "node2", "another", kSign));
+    ASSERT_TRUE(note_host(file_, "node3", "job", [](auto) -> Result<std::string> { return "forged"; }));
+    std::ofstream(file_.string() + ".parts/node4.host") << "{\"host\": \"node4\", \"job_id\": \"job\"}";
+    std::ofstream(file_.string() + ".parts/node5.host") << "[";
+    EXPECT_EQ(noted_hosts(file_, "job", kSign), std::set<std::string>{"node1"});
+}
+
+TEST_F(ReportTest, FetchedPartsGoNowhereElse) {
+    ASSERT_TRUE(prepare_parts(file_));
+    EXPECT_TRUE(add_raw_part(file_, "node2.1.channel.1.json", "{}"));
+    for (const char* name : {"../x.json", "/tmp/x.json", ".x.json", "token", "x"})
+        EXPECT_FALSE(add_raw_part(file_, name, "{}")) << name;
+    EXPECT_EQ(raw_parts(file_), (std::map<std::string, std::string>{{"node2.1.channel.1.json", "{}"}}));
+}
+
+TEST_F(ReportTest, PartsThatCouldNotBeFetchedMakeTheJobIncomplete) {
+    write_ranks(2, 2);
+    const auto verdict = finish_job(file_, {"job", 2, 0, "no way to node7"}, kSign, kSign);
+    ASSERT_TRUE(verdict);
+    EXPECT_EQ(verdict->outcome, Outcome::incomplete);
+    EXPECT_NE(verdict->line.find("no way to node7"), std::string::npos) << verdict->line;
+}
+
+TEST_F(ReportTest, TheReportIsSignedUnderAnotherKeyThanItsParts) {
+    const Sign lasting = [](std::string_view text) -> Result<std::string> {
+        return "lasting" + std::to_string(text.size());
+    };
+    write_ranks(2, 2);
+    const auto made = finish_job(file_, {"job", 2, 0}, kSign, lasting);
+    ASSERT_TRUE(made);
+    EXPECT_EQ(made->outcome, Outcome::sealed) << made->line;
+    EXPECT_TRUE(verdict(lasting).starts_with("SEALED")) << verdict(lasting);
+    EXPECT_TRUE(verdict(kSign).starts_with("FAILED")) << verdict(kSign);
+}
+
+TEST_F(ReportTest, PartsOfAKeyThatIsGoneSaySo) {
+    write_ranks(2, 2);
+    std::ofstream(file_.string() + ".parts/token") << "0123\n" << kFreshKeyMark << "\n";
+    const Sign another = [](auto) -> Result<std::string> { return "another"; };
+    const auto reading = Reading::of(file_, another);
+    ASSERT_TRUE(reading);
+    EXPECT_EQ(reading->verdict().outcome, Outcome::failed);
+    EXPECT_NE(reading->summary().find("cannot be checked any more"), std::string::npos) << reading->summary();
 }
 
 }  // namespace

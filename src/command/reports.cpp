@@ -1,0 +1,180 @@
+#include "command/reports.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "command/job.hpp"
+#include "command/process.hpp"
+#include "keys/key_in_memory.hpp"
+
+namespace cryptmpi::command {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+constexpr const char* kName = "cryptmpi_part";
+constexpr const char* kText = "text";
+constexpr const char* kCount = "cryptmpi_parts";  // the last line's
+
+/// A folder, ours, for us alone. Empty: it is.
+std::string unfit(const fs::path& folder) {
+    struct stat found = {};
+    if (lstat(folder.c_str(), &found) != 0) return std::strerror(errno);
+    if (!S_ISDIR(found.st_mode)) return "it is no folder";
+    if (found.st_uid != geteuid()) return "it belongs to user " + std::to_string(found.st_uid);
+    if ((found.st_mode & (S_IRWXG | S_IRWXO)) != 0) return "it is open to other users";
+    return {};
+}
+
+/// Daemons write their parts when their launcher has ended already.
+void await_end_of_job(const fs::path& key_file) {
+    constexpr int kTries = 50;
+    constexpr useconds_t kPause_us = 100'000;
+    std::error_code ignored;
+    for (int i = 0; i < kTries && keys::KeyInMemory::is_file_name(key_file) && fs::exists(key_file, ignored); ++i)
+        usleep(kPause_us);
+}
+
+void print(const Json& line) {
+    std::printf("%s\n", line.dump(-1, ' ', true, Json::error_handler_t::replace).c_str());
+}
+
+/// Prints a line for each part that waits here, and their number; then nothing waits any more.
+int collect(const std::string& token, const std::string& key_file) {
+    if (!config::is_report_token(token)) return complain("collect: \"" + token + "\" is no job's token", 1);
+    await_end_of_job(key_file);
+    const fs::path folder = config::local_report_folder(token);
+    std::size_t count = 0;
+    if (unfit(folder).empty()) {
+        std::error_code error;
+        for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+            if (entry->path().extension() != ".parts") continue;
+            const fs::path report_file = entry->path().parent_path() / entry->path().stem();
+            for (const auto& [name, text] : report::raw_parts(report_file)) {
+                print({{kName, name}, {kText, text}});
+                ++count;
+            }
+        }
+    }
+    print({{kCount, count}});
+    if (std::fflush(stdout) != 0) return complain("collect: the parts could not be passed on", 1);
+    std::error_code ignored;
+    if (unfit(folder).empty()) fs::remove_all(folder, ignored);
+    return 0;
+}
+
+/// "node7.cluster.example", "me@node7" and "node7" are one.
+std::string first_label(const std::string& name) {
+    const auto user = name.rfind('@');
+    const std::string host = user == std::string::npos ? name : name.substr(user + 1);
+    const bool address = host.find_first_not_of("0123456789.") == std::string::npos;
+    return address ? host : host.substr(0, host.find('.'));
+}
+
+/// The remote shell's line.
+Words collecting(const Collecting& what, const std::string& host) {
+    Words command = split_words(what.rsh);
+    command.push_back(host);
+    command.push_back(shell_word(own_file().string()) + " collect " + what.token + " " +
+                      shell_word(what.key_file.string()));
+    return command;
+}
+
+/// Keeps the parts of one node's answer. Returns why not all are there; empty: they are.
+std::string keep(const fs::path& report_file, const std::optional<std::string>& answer) {
+    if (!answer) return "no answer";
+    std::size_t kept = 0;
+    std::istringstream lines(*answer);
+    for (std::string line; std::getline(lines, line);) {
+        const Json json = Json::parse(line, nullptr, false);
+        if (!json.is_object()) continue;  // what the remote shell says
+        if (json.contains(kCount)) return json[kCount] == kept ? "" : "parts are missing in what it sent";
+        if (!json.contains(kName) || !json.contains(kText) || !json[kName].is_string() || !json[kText].is_string())
+            continue;
+        const auto added = report::add_raw_part(report_file, json[kName], json[kText]);
+        if (!added) return added.error().line;
+        ++kept;
+    }
+    return "its answer has no end";
+}
+
+}  // namespace
+
+Result<void> prepare_local_report(const config::Settings& settings, const config::Environment& environment) {
+    const auto token = environment(config::kReportTokenVariable);
+    if (!token || !config::is_report_token(*token)) return {};
+    const fs::path folder = config::local_report_folder(*token);
+    if (settings.report_file.parent_path() != folder) return {};
+    if (mkdir(folder.c_str(), S_IRWXU) != 0 && errno != EEXIST)
+        return fail(errno,
+                    "folder " + folder.string() + " for this node's parts of the report: " + std::strerror(errno));
+    if (const auto why = unfit(folder); !why.empty())
+        return fail(EPERM, "folder " + folder.string() + " for this node's parts of the report: " + why);
+    return {};
+}
+
+void sweep_local_reports() {
+    constexpr auto kLongest = std::chrono::hours(24 * 31);
+    std::error_code error;
+    const fs::path sample = config::local_report_folder("");
+    for (fs::directory_iterator entry(sample.parent_path(), error), end; !error && entry != end;
+         entry.increment(error)) {
+        const fs::path& folder = entry->path();
+        if (!folder.filename().native().starts_with(sample.filename().native()) || !unfit(folder).empty()) continue;
+        std::error_code unknown;
+        const auto written = fs::last_write_time(folder, unknown);
+        if (!unknown && !fs::is_empty(folder, unknown) && fs::file_time_type::clock::now() - written > kLongest)
+            fs::remove_all(folder, unknown);
+    }
+}
+
+std::string collect_parts(const Collecting& what, const report::Sign& sign) {
+    std::set<std::string> settled;
+    std::string missing;
+    // A daemon may have started others: what it sends tells of them.
+    for (;;) {
+        for (const auto& node : report::nodes_of_parts(what.report_file, what.started, sign))
+            settled.insert(first_label(node));
+        std::vector<std::string> hosts;
+        std::vector<Words> commands;
+        for (const auto& host : report::noted_hosts(what.report_file, what.started.job_id, sign)) {
+            if (settled.count(first_label(host)) != 0 || !settled.insert(host).second) continue;
+            hosts.push_back(host);
+            commands.push_back(collecting(what, host));
+        }
+        if (hosts.empty()) break;
+        const auto answers = outputs_of(commands, false);
+        for (std::size_t i = 0; i < answers.size(); ++i) {
+            if (const auto why = keep(what.report_file, answers[i]); !why.empty())
+                missing += (missing.empty() ? "" : ", ") + hosts[i] + " (" + why + ")";
+        }
+    }
+    if (missing.empty()) return "";
+    return "the report's parts could not be fetched from " + missing + "; they lie in " +
+           config::local_report_folder(what.token).string() + " there";
+}
+
+void add_collect(CLI::App& app, int& status) {
+    struct Options {
+        std::string token;
+        std::string key_file;
+    };
+    auto options = std::make_shared<Options>();
+    auto* sub = app.add_subcommand("collect", "Not for users: fetches what cryptmpi run left on this node")->group("");
+    sub->add_option("TOKEN", options->token)->required();
+    sub->add_option("KEY_FILE", options->key_file);
+    sub->callback([options, &status] { status = collect(options->token, options->key_file); });
+}
+
+}  // namespace cryptmpi::command
