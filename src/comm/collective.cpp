@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "report/verdict.hpp"
+
 namespace cryptmpi::comm {
 namespace {
 
@@ -121,8 +123,11 @@ int raise_failed(const Call& call, const std::vector<Failed>& failed, Open open)
     const bool disagree = std::any_of(sealed.begin(), sealed.end(), [](const auto& size) { return size.has_value(); });
     int code = MPI_SUCCESS;
     for (std::size_t i = 0; i < failed.size(); ++i) {
-        code = first_of(code, disagree ? raise_other_size(call, failed[i], sealed[i])
-                                       : raise(call, failed[i].rank, failed[i].line));
+        // Which of the two it is then, nobody can say: MPI may have put what it got over blocks that it had yet to
+        // send.
+        const std::string line = failed[i].line + (failed[i].came == kUnknown ? report::kOrOtherSizes : "");
+        code =
+            first_of(code, disagree ? raise_other_size(call, failed[i], sealed[i]) : raise(call, failed[i].rank, line));
     }
     return code;
 }

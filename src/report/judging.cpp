@@ -98,9 +98,14 @@ Verdict verdict_of(const Json& job) {
     const auto& totals = job.at("totals");
     const std::string ended = ending_text(job);
     if (const auto failed = totals.value("failed_opens", std::uint64_t{0}); failed != 0) {
+        const auto& errors = job.at("errors");
+        const bool or_sizes = std::any_of(errors.begin(), errors.end(), [](const Json& line) {
+            return line.get<std::string>().ends_with(kOrOtherSizes);
+        });
         return {Outcome::failed, false,
                 "FAILED: " + std::to_string(failed) +
-                    " record(s) did not open; the traffic was altered on its way, or corrupted." + ended};
+                    " record(s) did not open; the traffic was altered on its way, or corrupted" +
+                    (or_sizes ? ", or ranks of the program disagreed in a size (below)." : ".") + ended};
     }
     if (!job.at("errors").empty()) return {Outcome::failed, false, "FAILED: there were errors (below)." + ended};
     if (!job.value("complete", false)) return {Outcome::incomplete, false, incomplete_line(job)};

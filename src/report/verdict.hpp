@@ -19,6 +19,10 @@ struct Verdict {
     std::string line;
 };
 
+/// How a line ends about a block that does not open and may have been sealed by a rank that disagrees with the others
+/// in its size: the verdict must call that no attack.
+inline constexpr const char* kOrOtherSizes = ", or the ranks disagree in its size";
+
 /// Nothing went wrong that nobody has allowed.
 inline bool is_good(const Verdict& verdict) {
     return verdict.outcome == Outcome::sealed || verdict.outcome == Outcome::nothing_to_seal ||

@@ -27,7 +27,8 @@ def test_mistakes_are_told_as_plain(name, mistake, build, nodes, tmp_path):  # n
     assert "altered" not in sealed.output, sealed.output
 
 
-# MPICH's ranks take more than was expected, over what they have yet to send themselves: no such block can be told from an altered one.
+# MPICH's ranks take more than was expected, over what they have yet to send themselves: no such block can be told from an altered one, and what
+# is said of it names both.
 MIXED = {("mpich-5.0.2-ofi", "Allgather")}
 
 
@@ -36,16 +37,18 @@ MIXED = {("mpich-5.0.2-ofi", "Allgather")}
 @pytest.mark.parametrize("operation", ["Bcast", "Gather", "Scatter", "Allgather", "Alltoall", "Alltoallv", "Reduce", "Allreduce", "Scan"])
 @MPIS
 def test_ranks_that_disagree_in_a_size(name, operation, counts, build, nodes, tmp_path):  # noqa: F811
-    if (name, operation) in MIXED:
-        pytest.skip("MPICH 5.0.2 mixes blocks of several sizes in MPI_Allgather")
     mpi = stacks.stack(name)
     report = tmp_path / "report.json"
     sealing = sealing_of(tmp_path, nodes)
     line = sealing.run_line(mpi, nodes, 2, [str(build(mpi, SOURCE)), "sizes", operation, *map(str, counts)], report)
     line[2:2] = ["--mpi", str(mpi.mpiexec)]
     done = nodes.run(line, env={**mpi.env(nodes), **stacks.abi_environment(mpi), **sealing.env()}, timeout=30, cwd=tmp_path)
-    assert not done.timed_out and "altered" not in done.output and "replayed" not in done.output, done.output
+    assert not done.timed_out and "replayed" not in done.output, done.output
+    # Every line, the verdict's too where it blames something, says that it may be a mistake.
+    assert not [line for line in error_lines(done.output) if not re.search("disagreed? in|: SEALED: |: INCOMPLETE: ", line)], done.output
+    if (name, operation) in MIXED:  # MPI itself may end the job, too
+        return
+    assert "altered" not in done.output, done.output
     classes = re.findall(rf"mistakes: rank \d: MPI_{operation}\(.*: (\d+)$", done.output, re.MULTILINE)
     assert len(classes) == 2 and set(classes) != {"0"}, done.output
     assert sealing.report(report)["totals"]["failed_opens"] == 0
-    assert not [line for line in error_lines(done.output) if "disagree" not in line], done.output

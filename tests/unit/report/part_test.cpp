@@ -307,6 +307,17 @@ TEST_F(ReportTest, AJobThatItsProgramAbortedSaysSo) {
               "rank(s) 1 ended without MPI_Finalize. The job ended with status 3.");
 }
 
+TEST_F(ReportTest, AMistakeOfTheProgramIsNotCalledAnAttackAlone) {
+    Part part = rank(0, 1);
+    part.failed_opens = 1;
+    part.errors = {"a block of rank 1 does not open: altered" + std::string(kOrOtherSizes)};
+    ASSERT_TRUE(write_part(file_, part, kSign));
+    EXPECT_EQ(
+        finished(1, 3).line,
+        "FAILED: 1 record(s) did not open; the traffic was altered on its way, or corrupted, or ranks of the program "
+        "disagreed in a size (below). The job ended with status 3.");
+}
+
 TEST_F(ReportTest, WhatWasRefusedLeavesAJobSealed) {
     Part part = rank(0, 1);
     part.refused_roads = {"UDP to 10.0.0.7:4242"};
