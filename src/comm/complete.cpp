@@ -537,6 +537,7 @@ int Waitany(int count, MPI_Request* requests, int* index, MPI_Status* status) {
     }
     MPI_Status own;
     MPI_Status& mine = status == MPI_STATUS_IGNORE ? own : *status;
+    *index = MPI_UNDEFINED;  // an MPI that fails before it has looked at anything leaves it as it is
     const int code = layer.mpi.Waitany(count, requests, index, &mine);
     if (*index == MPI_UNDEFINED) return code;
     return conclude_one(layer, handles[static_cast<std::size_t>(*index)], requests[*index], mine, code);
