@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 HELLO = 192         # bytes
-ENTRY = 36          # bytes of a rank in a table
+ENTRY = 68          # bytes of a rank in a table
 SECRET = 32
 TERMS = 16          # bytes that the root sends with the secret
 RECORD = 131072     # most bytes of a record

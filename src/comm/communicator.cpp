@@ -10,11 +10,6 @@
 namespace cryptmpi::comm {
 namespace {
 
-constexpr std::string_view kMessages = "mpi messages";
-constexpr std::string_view kCollective = "mpi collective";
-constexpr std::string_view kToAll = "mpi to all";
-constexpr int kAll = -1;
-
 bool matches(const Posted& posted, int from, int tag) {
     return (posted.source == MPI_ANY_SOURCE || posted.source == from) &&
            (posted.tag == MPI_ANY_TAG || posted.tag == tag);
@@ -65,24 +60,84 @@ Communicator::Communicator(Layer& layer, MPI_Comm handle, const CommunicatorId& 
     }
 }
 
-Result<seal::MessageSealer*> Communicator::sealer(std::unique_ptr<seal::MessageSealer>& flow, std::string_view label,
-                                                  int to) {
-    if (!flow) [[unlikely]] {
-        Secret<seal::kSecretSize> secret;
-        if (auto done = layer_.flow_secret(label, id_, rank_, to, secret); !done) return tl::unexpected(done.error());
-        flow = std::make_unique<seal::MessageSealer>(layer_.crypto(), secret.data());
+Result<void> Communicator::secret_to(int to, keys::Use use, Secret<32>& out) {
+    return layer_.flow_secret(layer_.world_rank(), world_[static_cast<std::size_t>(to)], use, id_, out);
+}
+
+Result<void> Communicator::secret_from(int from, keys::Use use, Secret<32>& out) {
+    return layer_.flow_secret(world_[static_cast<std::size_t>(from)], layer_.world_rank(), use, id_, out);
+}
+
+bool Communicator::has_all_ranks() const {
+    return world_.size() == layer_.nodes().size();
+}
+
+Result<void> Communicator::secret_for_all(int sender, Secret<32>& out) {
+    {
+        const std::lock_guard hold(group_lock_);
+        if (!group_ && has_all_ranks()) {
+            auto of_all = layer_.group_of_all(id_);
+            if (!of_all) return tl::unexpected(std::move(of_all.error()));
+            group_ = std::move(*of_all);
+        }
+        if (!group_) return fail(EINVAL, "a block for all was to be sealed or opened before its members met");
     }
+    return group_->take(sender, out);
+}
+
+/// By the member of lowest rank, down the tree of the members.
+void Communicator::share_group_secret() {
+    Secret<32> drawn;
+    const auto& kex = *layer_.crypto().kex;
+    if (rank_ == 0 && kex.random(drawn.data(), drawn.size()) != CRYPTMPI_OK) {
+        layer_.end_job("the crypto module's random generator failed");
+    }
+    hand_down(layer_, *this, drawn.bytes);
+    auto made = keys::GroupSecret::of_drawn(kex, drawn, id_, world_.size());
+    if (!made) layer_.end_job(made.error().line);
+    group_ = std::move(*made);
+}
+
+namespace {
+
+template <class Flow, class TakeSecret, class... More>
+Result<Flow*> begin_flow(std::unique_ptr<Flow>& flow, const seal::Crypto& crypto, TakeSecret take, More... more) {
+    Secret<seal::kSecretSize> secret;
+    if (auto done = take(secret); !done) return tl::unexpected(std::move(done.error()));
+    flow = std::make_unique<Flow>(crypto, secret.data(), more...);
     return flow.get();
 }
 
-Result<seal::MessageOpener*> Communicator::opener(std::unique_ptr<seal::MessageOpener>& flow, std::string_view label,
-                                                  int from, int to) {
-    if (!flow) [[unlikely]] {
-        Secret<seal::kSecretSize> secret;
-        if (auto done = layer_.flow_secret(label, id_, from, to, secret); !done) return tl::unexpected(done.error());
-        flow = std::make_unique<seal::MessageOpener>(layer_.crypto(), secret.data());
+}  // namespace
+
+Result<seal::MessageSealer*> Communicator::sealer(std::unique_ptr<seal::MessageSealer>& flow, keys::Use use, int to) {
+    if (flow) [[likely]] {
+        return flow.get();
     }
-    return flow.get();
+    return begin_flow(flow, layer_.crypto(), [&](Secret<32>& secret) { return secret_to(to, use, secret); });
+}
+
+/// A member's blocks of collective operations are opened in the order of the calls, and of their places in a call.
+Result<seal::MessageOpener*> Communicator::opener(std::unique_ptr<seal::MessageOpener>& flow, keys::Use use, int from) {
+    if (flow) [[likely]] {
+        return flow.get();
+    }
+    return begin_flow(
+        flow, layer_.crypto(), [&](Secret<32>& secret) { return secret_from(from, use, secret); },
+        use == keys::Use::messages ? seal::Opening::any_order : seal::Opening::in_order);
+}
+
+Result<seal::MessageSealer*> Communicator::sealer_for_all() {
+    if (all_out_) return all_out_.get();
+    return begin_flow(all_out_, layer_.crypto(), [&](Secret<32>& secret) { return secret_for_all(rank_, secret); });
+}
+
+Result<seal::MessageOpener*> Communicator::opener_of_all(int from) {
+    auto& flow = peer(from).all_in;
+    if (flow) return flow.get();
+    return begin_flow(
+        flow, layer_.crypto(), [&](Secret<32>& secret) { return secret_for_all(from, secret); },
+        seal::Opening::in_order);
 }
 
 namespace {
@@ -118,7 +173,7 @@ Result<void> Communicator::seal(int to, int tag, const void* at, std::size_t siz
         return not_alone();
     }
     Sending& sending = peer(to).sending;
-    auto flow = sealer(sending.flow, kMessages, to);
+    auto flow = sealer(sending.flow, keys::Use::messages, to);
     if (!flow) return tl::unexpected(flow.error());
     layer_.part().sizes_sent.count(size);
     const iovec in = piece(at, size);
@@ -130,7 +185,7 @@ Result<seal::Segments> Communicator::announce(int to, int tag, const seal::Annou
     const Alone alone(numbering_);
     if (!alone) return not_alone();
     Sending& sending = peer(to).sending;
-    auto flow = sealer(sending.flow, kMessages, to);
+    auto flow = sealer(sending.flow, keys::Use::messages, to);
     if (!flow) return tl::unexpected(flow.error());
     layer_.part().sizes_sent.count(announcement.length);
     return (*flow)->announce(static_cast<std::uint32_t>(tag), sending.next[tag]++, announcement, out);
@@ -138,7 +193,7 @@ Result<seal::Segments> Communicator::announce(int to, int tag, const seal::Annou
 
 Result<void> Communicator::open(const Posted& posted, int from, int tag, const std::uint8_t* wire,
                                 std::size_t wire_size, void* out) {
-    auto flow = opener(peer(from).receiving.flow, kMessages, from, rank_);
+    auto flow = opener(peer(from).receiving.flow, keys::Use::messages, from);
     if (!flow) return tl::unexpected(flow.error());
     const std::size_t size = wire_size < seal::kMessageOverhead ? 0 : wire_size - seal::kMessageOverhead;
     const iovec to = piece(out, size);
@@ -152,7 +207,7 @@ Result<void> Communicator::open(const Posted& posted, int from, int tag, const s
 
 Result<seal::Segments> Communicator::open_announcement(const Posted& posted, int from, int tag,
                                                        const std::uint8_t* wire, std::size_t wire_size) {
-    auto flow = opener(peer(from).receiving.flow, kMessages, from, rank_);
+    auto flow = opener(peer(from).receiving.flow, keys::Use::messages, from);
     if (!flow) return tl::unexpected(flow.error());
     auto segments = (*flow)->open_announcement(static_cast<std::uint32_t>(tag), wire, wire_size);
     if (!segments) return segments;
@@ -214,7 +269,7 @@ std::unique_ptr<Held> Communicator::take_held(int from, int tag) {
 
 Result<void> Communicator::seal_for_all(std::uint32_t lane, std::uint64_t call, const void* at, std::size_t size,
                                         std::uint8_t* out) {
-    auto flow = sealer(all_out_, kToAll, kAll);
+    auto flow = sealer_for_all();
     if (!flow) return tl::unexpected(flow.error());
     const iovec in = piece(at, size);
     return (*flow)->seal(lane, call, {&in, 1}, size, out);
@@ -222,7 +277,7 @@ Result<void> Communicator::seal_for_all(std::uint32_t lane, std::uint64_t call, 
 
 Result<void> Communicator::seal_for(int to, std::uint32_t lane, std::uint64_t call, const void* at, std::size_t size,
                                     std::uint8_t* out) {
-    auto flow = sealer(peer(to).collective_out, kCollective, to);
+    auto flow = sealer(peer(to).collective_out, keys::Use::collective, to);
     if (!flow) return tl::unexpected(flow.error());
     const iovec in = piece(at, size);
     return (*flow)->seal(lane, call, {&in, 1}, size, out);
@@ -230,13 +285,13 @@ Result<void> Communicator::seal_for(int to, std::uint32_t lane, std::uint64_t ca
 
 Result<void> Communicator::open_for_all(int from, std::uint32_t lane, std::uint64_t call, const std::uint8_t* wire,
                                         std::size_t wire_size, void* out) {
-    auto flow = opener(peer(from).all_in, kToAll, from, kAll);
+    auto flow = opener_of_all(from);
     return flow ? open_block(**flow, lane, call, wire, wire_size, out) : tl::unexpected(flow.error());
 }
 
 Result<void> Communicator::open_from(int from, std::uint32_t lane, std::uint64_t call, const std::uint8_t* wire,
                                      std::size_t wire_size, void* out) {
-    auto flow = opener(peer(from).collective_in, kCollective, from, rank_);
+    auto flow = opener(peer(from).collective_in, keys::Use::collective, from);
     return flow ? open_block(**flow, lane, call, wire, wire_size, out) : tl::unexpected(flow.error());
 }
 
@@ -279,6 +334,7 @@ const Nodes& Communicator::nodes(const interpose::Native& mpi) {
         nodes_ = std::make_unique<Nodes>(layer_, shared, handle_, rank_, world_, std::move(node_of));
         // While all members are here.
         prepare_addresses(mpi);
+        if (!group_ && !has_all_ranks()) share_group_secret();
     }
     return *nodes_;
 }

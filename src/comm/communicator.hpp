@@ -3,13 +3,12 @@
 
 #include <mpi.h>
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
-#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "comm/held.hpp"
 #include "comm/nodes.hpp"
 #include "comm/posted.hpp"
+#include "keys/flow_secrets.hpp"
 #include "native.hpp"
 #include "seal/arrivals.hpp"
 #include "seal/message.hpp"
@@ -28,7 +28,7 @@ class Layer;
 
 /// The same on all members, and on no other communicator of the job: derived from the parent's, and how this one came
 /// from it.
-using CommunicatorId = std::array<std::uint8_t, 32>;
+using keys::CommunicatorId;
 
 /// What is kept for each tag; most messages have the tag of the one before.
 template <class Value>
@@ -101,7 +101,7 @@ public:
     /// Makes what address() needs, by all members: before an operation in which only some of them may need it.
     void prepare_addresses(const interpose::Native& mpi);
     /// Its members by nodes. Made by the first collective operation that needs it, with all else that such operations
-    /// need; by all members.
+    /// need, the secret of what is sealed for all among it; by all members.
     const Nodes& nodes(const interpose::Native& mpi);
     void free_own_traffic(const interpose::Native& mpi);
 
@@ -159,9 +159,15 @@ private:
         }
         return *one;
     }
-    Result<seal::MessageSealer*> sealer(std::unique_ptr<seal::MessageSealer>& flow, std::string_view label, int to);
-    Result<seal::MessageOpener*> opener(std::unique_ptr<seal::MessageOpener>& flow, std::string_view label, int from,
-                                        int to);
+    bool has_all_ranks() const;
+    void share_group_secret();
+    Result<void> secret_to(int to, keys::Use use, Secret<32>& out);
+    Result<void> secret_from(int from, keys::Use use, Secret<32>& out);
+    Result<void> secret_for_all(int sender, Secret<32>& out);
+    Result<seal::MessageSealer*> sealer(std::unique_ptr<seal::MessageSealer>& flow, keys::Use use, int to);
+    Result<seal::MessageOpener*> opener(std::unique_ptr<seal::MessageOpener>& flow, keys::Use use, int from);
+    Result<seal::MessageSealer*> sealer_for_all();
+    Result<seal::MessageOpener*> opener_of_all(int from);
     MPI_Comm own_traffic(const interpose::Native& mpi);
     Result<void> check_order(const Posted& posted, int from, int tag, std::uint64_t number);
     Result<void> check_order_among(const Posted& posted, Receiving& receiving, int from, int tag, std::uint64_t number);
@@ -182,6 +188,8 @@ private:
     HeldList held_;
     std::vector<std::unique_ptr<Peer>> peers_;
     std::unique_ptr<seal::MessageSealer> all_out_;
+    std::mutex group_lock_;
+    std::unique_ptr<keys::GroupSecret> group_;
     MPI_Comm own_traffic_ = MPI_COMM_NULL;
     std::unique_ptr<Nodes> nodes_;
 };

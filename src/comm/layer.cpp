@@ -225,8 +225,14 @@ Result<void> Layer::agree() {
                                 peers, agreed);
         !done)
         return done;
-    secret_ = std::make_unique<Secret<seal::kSecretSize>>();
-    std::memcpy(secret_->data(), agreed.secret.data(), seal::kSecretSize);
+    std::vector<int> everyone(agreed.nodes.size());
+    std::iota(everyone.begin(), everyone.end(), 0);
+    auto world = derive_id({}, "world", 0, everyone);
+    if (!world) return tl::unexpected(world.error());
+    world_id_ = *world;
+    auto secrets = keys::FlowSecrets::make(*local_.crypto.kex, world_rank_, world_id_, agreed);
+    if (!secrets) return tl::unexpected(secrets.error());
+    flow_secrets_ = std::move(*secrets);
     nodes_ = std::move(agreed.nodes);
     auto plan = plan_of(agreed.terms);
     if (!plan) return tl::unexpected(plan.error());
@@ -268,11 +274,7 @@ void Layer::begin(int thread_level) {
         sealed_to_[rank] = !self && (seals_all_ || nodes_[rank] != nodes_[static_cast<std::size_t>(world_rank_)]);
     }
     begun_ = true;
-    std::vector<int> everyone(nodes_.size());
-    std::iota(everyone.begin(), everyone.end(), 0);
-    auto id = derive_id({}, "world", 0, everyone);
-    if (!id) end_job(id.error().line);
-    add(MPI_COMM_WORLD, *id);
+    add(MPI_COMM_WORLD, world_id_);
     make_ways();
 }
 
@@ -335,7 +337,7 @@ void Layer::end() {
     communicators_.clear();
     last_ = nullptr;
     last_handle_ = MPI_COMM_NULL;
-    secret_.reset();
+    flow_secrets_.reset();
     workers_ = engine::Workers();
 }
 
@@ -418,17 +420,23 @@ std::shared_ptr<Communicator> Layer::share(MPI_Comm handle) {
     return found == communicators_.end() ? nullptr : found->second;
 }
 
-Result<void> Layer::flow_secret(std::string_view label, const CommunicatorId& id, int sender, int receiver,
-                                Secret<seal::kSecretSize>& out) const {
-    if (!secret_) return fail(EPIPE, "a message outlived the job's keys");
-    const std::int32_t ends[] = {sender, receiver};
-    std::string info(label);
-    info.push_back('\0');
-    info.append(reinterpret_cast<const char*>(id.data()), id.size());
-    for (const std::int32_t end : ends) {
-        for (unsigned byte = 0; byte < 4; ++byte) info.push_back(static_cast<char>(end >> (8 * byte)));
-    }
-    return seal::expand(*local_.crypto.kex, secret_->data(), info, out.data(), seal::kSecretSize);
+namespace {
+
+auto no_keys() {
+    return fail(EPIPE, "a message outlived the job's keys");
+}
+
+}  // namespace
+
+Result<void> Layer::flow_secret(int sender, int receiver, keys::Use use, const CommunicatorId& id,
+                                Secret<32>& out) const {
+    if (!flow_secrets_) return no_keys();
+    return flow_secrets_->take(sender, receiver, use, id, out);
+}
+
+Result<std::unique_ptr<keys::GroupSecret>> Layer::group_of_all(const CommunicatorId& id) const {
+    if (!flow_secrets_) return no_keys();
+    return flow_secrets_->of_all(id);
 }
 
 Result<CommunicatorId> Layer::derive_id(const CommunicatorId& parent, std::string_view how, std::uint64_t call,

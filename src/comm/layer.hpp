@@ -30,6 +30,7 @@
 #include "config/settings.hpp"
 #include "engine/buffer_pool.hpp"
 #include "engine/workers.hpp"
+#include "keys/flow_secrets.hpp"
 #include "keys/handshake.hpp"
 #include "keys/report_key.hpp"
 #include "native.hpp"
@@ -88,9 +89,9 @@ public:
     int world_rank() const { return world_rank_; }
 
     const seal::Crypto& crypto() const { return local_.crypto; }
-    /// The secret of one flow: `label` tells flows of different use apart.
-    Result<void> flow_secret(std::string_view label, const CommunicatorId& id, int sender, int receiver,
-                             Secret<seal::kSecretSize>& out) const;
+    /// The secret of one flow between ranks of MPI_COMM_WORLD, and those by which all of them send to all. Once.
+    Result<void> flow_secret(int sender, int receiver, keys::Use use, const CommunicatorId& id, Secret<32>& out) const;
+    Result<std::unique_ptr<keys::GroupSecret>> group_of_all(const CommunicatorId& id) const;
     Result<CommunicatorId> derive_id(const CommunicatorId& parent, std::string_view how, std::uint64_t call,
                                      const std::vector<int>& members) const;
 
@@ -198,8 +199,9 @@ private:
     std::set<std::string> refused_;
     std::unique_ptr<keys::JobKey> job_key_;
     keys::Local local_;
-    keys::ReportKey report_key_;                         // of the job key, which is gone when the report is written
-    std::unique_ptr<Secret<seal::kSecretSize>> secret_;  // while the job has one
+    keys::ReportKey report_key_;  // of the job key, which is gone when the report is written
+    CommunicatorId world_id_{};
+    std::unique_ptr<keys::FlowSecrets> flow_secrets_;  // while the job has any
     int world_rank_ = 0;
     int world_size_ = 1;
     std::vector<NodeId> nodes_;

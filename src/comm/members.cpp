@@ -42,57 +42,36 @@ void require_members(Layer& layer, MPI_Comm made, const std::vector<int>& expect
 
 namespace {
 
-class Telling {
+/// Sealed blocks between two members, outside of any operation of the program's. What fails ends the job.
+class Exchanged {
 public:
-    Telling(Layer& layer, Communicator& communicator, std::span<const std::uint8_t> mine)
-        : call_(begin_call(layer, communicator, CollectiveKind::construction)),
-          each_(mine.size()),
-          all_(each_ * static_cast<std::size_t>(communicator.size())) {
-        std::copy(mine.begin(), mine.end(), at(communicator.rank()));
-    }
+    Exchanged(Layer& layer, Communicator& communicator, const char* about)
+        : call_(begin_call(layer, communicator, CollectiveKind::construction)), about_(about) {}
 
-    std::vector<std::uint8_t> run() {
-        const int me = call_.communicator.rank();
-        const int size = call_.communicator.size();
-        int step = 1;
-        for (; step < size && (me & step) == 0; step <<= 1) {
-            if (me + step < size) receive(me + step, me + step, std::min(step, size - me - step));
-        }
-        if (me != 0) {
-            send(me - step, me, std::min(step, size - me));
-            receive(me - step, 0, size);
-        }
-        while ((step >>= 1) != 0) {
-            if (me + step < size) send(me + step, 0, size);
-        }
-        return std::move(all_);
-    }
+    int rank() const { return call_.communicator.rank(); }
+    int ranks() const { return call_.communicator.size(); }
 
-private:
-    std::uint8_t* at(int rank) { return all_.data() + each_ * static_cast<std::size_t>(rank); }
-
-    /// What the ranks from `first` on have.
-    void send(int to, int first, int ranks) {
-        const std::size_t size = each_ * static_cast<std::size_t>(ranks);
-        const auto wire = call_.layer.buffer(size + seal::kMessageOverhead);
-        check(to,
-              [&] { return call_.communicator.seal_for(to, call_.lane, call_.number, at(first), size, wire.data()); });
+    void send(int to, std::span<const std::uint8_t> bytes) {
+        const auto wire = call_.layer.buffer(bytes.size() + seal::kMessageOverhead);
+        check(to, [&] {
+            return call_.communicator.seal_for(to, call_.lane, call_.number, bytes.data(), bytes.size(), wire.data());
+        });
         const auto address = call_.communicator.address(call_.layer.mpi, to);
         check(to, call_.layer.mpi.Send(wire.data(), static_cast<int>(wire.size()), MPI_BYTE, address.rank, address.tag,
                                        address.comm));
     }
 
-    void receive(int from, int first, int ranks) {
-        const std::size_t size = each_ * static_cast<std::size_t>(ranks);
-        const auto wire = call_.layer.buffer(size + seal::kMessageOverhead);
+    void receive(int from, std::span<std::uint8_t> bytes) {
+        const auto wire = call_.layer.buffer(bytes.size() + seal::kMessageOverhead);
         const auto address = call_.communicator.address(call_.layer.mpi, from);
         check(from, call_.layer.mpi.Recv(wire.data(), static_cast<int>(wire.size()), MPI_BYTE, address.rank,
                                          address.tag, address.comm, MPI_STATUS_IGNORE));
         check(from, [&] {
-            return call_.communicator.open_from(from, call_.lane, call_.number, wire.data(), wire.size(), at(first));
+            return call_.communicator.open_from(from, call_.lane, call_.number, wire.data(), wire.size(), bytes.data());
         });
     }
 
+private:
     template <class Work>
     void check(int peer, Work work) {
         const auto done = [&] {
@@ -106,11 +85,47 @@ private:
     }
     [[noreturn]] void end(int peer, const std::string& why) {
         call_.layer.count_failed_open();
-        call_.layer.end_job("what rank " + std::to_string(peer) +
-                            " of a communicator says of another one that is being made of it " + why);
+        call_.layer.end_job("what rank " + std::to_string(peer) + " of a communicator " + about_ + " " + why);
     }
 
     Call call_;
+    const char* about_;
+};
+
+class Telling {
+public:
+    Telling(Layer& layer, Communicator& communicator, std::span<const std::uint8_t> mine)
+        : with_(layer, communicator, "says of another one that is being made of it"),
+          each_(mine.size()),
+          all_(each_ * static_cast<std::size_t>(communicator.size())) {
+        std::copy(mine.begin(), mine.end(), of(communicator.rank(), 1).begin());
+    }
+
+    std::vector<std::uint8_t> run() {
+        const int me = with_.rank();
+        const int size = with_.ranks();
+        int step = 1;
+        for (; step < size && (me & step) == 0; step <<= 1) {
+            if (me + step < size) with_.receive(me + step, of(me + step, std::min(step, size - me - step)));
+        }
+        if (me != 0) {
+            with_.send(me - step, of(me, std::min(step, size - me)));
+            with_.receive(me - step, all_);
+        }
+        while ((step >>= 1) != 0) {
+            if (me + step < size) with_.send(me + step, all_);
+        }
+        return std::move(all_);
+    }
+
+private:
+    /// What the ranks from `first` on have.
+    std::span<std::uint8_t> of(int first, int ranks) {
+        return std::span(all_).subspan(each_ * static_cast<std::size_t>(first),
+                                       each_ * static_cast<std::size_t>(ranks));
+    }
+
+    Exchanged with_;
     std::size_t each_;
     std::vector<std::uint8_t> all_;
 };
@@ -119,6 +134,17 @@ private:
 
 std::vector<std::uint8_t> tell_all(Layer& layer, Communicator& communicator, std::span<const std::uint8_t> mine) {
     return Telling(layer, communicator, mine).run();
+}
+
+void hand_down(Layer& layer, Communicator& communicator, std::span<std::uint8_t> bytes) {
+    Exchanged with(layer, communicator, "tells of the secret of what is sealed for all");
+    const int me = with.rank();
+    int step = 1;
+    while (step < with.ranks() && (me & step) == 0) step <<= 1;
+    if (me != 0) with.receive(me - step, bytes);
+    while ((step >>= 1) != 0) {
+        if (me + step < with.ranks()) with.send(me + step, bytes);
+    }
 }
 
 }  // namespace cryptmpi::comm

@@ -32,4 +32,7 @@ void require_members(Layer& layer, MPI_Comm made, const std::vector<int>& expect
 /// each.
 std::vector<std::uint8_t> tell_all(Layer& layer, Communicator& communicator, std::span<const std::uint8_t> mine);
 
+/// What rank 0 has in `bytes` comes to those of all others, down the same tree, in the same way.
+void hand_down(Layer& layer, Communicator& communicator, std::span<std::uint8_t> bytes);
+
 }  // namespace cryptmpi::comm

@@ -23,7 +23,9 @@ constexpr std::string_view kSecretLabel = "mpi job";
 constexpr std::string_view kConfirmLabel = "mpi confirm";
 
 constexpr std::size_t kNumberSize = 4;
-constexpr std::size_t kEntrySize = kNumberSize + std::tuple_size_v<NodeId>;
+constexpr std::size_t kNodeAt = kNumberSize;
+constexpr std::size_t kShareAt = kNodeAt + std::tuple_size_v<NodeId>;
+constexpr std::size_t kEntrySize = kShareAt + std::tuple_size_v<Share>;
 
 /// What goes down the tree beside the table: the drawn secret, then the terms.
 constexpr std::size_t kDrawnSize = 32;
@@ -78,15 +80,22 @@ std::vector<int> children_of(int rank, int ranks) {
     return children;
 }
 
-/// The members by rank, as they travel: rank, node.
+/// The members by rank, as they travel: rank, node, share. Shares are no secrets, but with a rank's private key they
+/// give some: they are wiped.
 class Table {
 public:
     explicit Table(int ranks) : bytes_(kEntrySize * static_cast<std::size_t>(ranks)) {}
+    Table(const Table&) = delete;
+    Table& operator=(const Table&) = delete;
+    ~Table() { wipe(bytes_.data(), bytes_.size()); }
 
-    void enter(int rank, const NodeId& node) {
+    void swap(Table& other) { bytes_.swap(other.bytes_); }
+
+    void enter(int rank, const NodeId& node, const Share& share) {
         const auto entry = of({rank, 1});
         std::ranges::copy(number(rank), entry.begin());
-        std::ranges::copy(node, entry.begin() + kNumberSize);
+        std::ranges::copy(node, entry.begin() + kNodeAt);
+        std::ranges::copy(share, entry.begin() + kShareAt);
     }
     std::span<std::uint8_t> of(const Run& run) {
         return std::span(bytes_).subspan(kEntrySize * static_cast<std::size_t>(run.first),
@@ -102,15 +111,27 @@ public:
         }
         return true;
     }
-    std::vector<NodeId> nodes() const {
-        std::vector<NodeId> nodes(bytes_.size() / kEntrySize);
-        for (std::size_t rank = 0; rank < nodes.size(); ++rank) {
-            std::memcpy(nodes[rank].data(), bytes_.data() + kEntrySize * rank + kNumberSize, nodes[rank].size());
-        }
-        return nodes;
+    std::vector<NodeId> nodes() const { return parts<NodeId>(kNodeAt); }
+    std::vector<Share> shares() const { return parts<Share>(kShareAt); }
+    /// Is each share one, and another's nowhere?
+    bool shares_differ() const {
+        std::vector<Share> sorted = shares();
+        std::ranges::sort(sorted);
+        const bool differ = sorted.front() != Share{} && std::ranges::adjacent_find(sorted) == sorted.end();
+        wipe(sorted.data(), sorted.size() * sizeof(Share));
+        return differ;
     }
 
 private:
+    template <class Part>
+    std::vector<Part> parts(std::size_t at) const {
+        std::vector<Part> parts(bytes_.size() / kEntrySize);
+        for (std::size_t rank = 0; rank < parts.size(); ++rank) {
+            std::memcpy(parts[rank].data(), bytes_.data() + kEntrySize * rank + at, parts[rank].size());
+        }
+        return parts;
+    }
+
     std::vector<std::uint8_t> bytes_;
 };
 
@@ -264,8 +285,7 @@ class Agreement {
 public:
     Agreement(const Local& local, int rank, int ranks, const NodeId& node, const Identity& self, const Terms& terms,
               Peers& peers)
-        : local_(local), ranks_(ranks), subtree_(subtree_of(rank, ranks)), table_(ranks) {
-        table_.enter(rank, node);
+        : local_(local), rank_(rank), ranks_(ranks), subtree_(subtree_of(rank, ranks)), node_(node), table_(ranks) {
         std::ranges::copy(self.job, job_.begin());
         std::ranges::copy(terms, root_terms().begin());
         if (rank != 0) {
@@ -279,6 +299,9 @@ public:
     /// From the root down: a rank with another key than the rest is refused by its parent before it can refuse its
     /// children, so that the one line which people read is about the right rank.
     Result<void> join() {
+        if (auto done = draw_share(); !done) {
+            return done;
+        }
         if (parent_) {
             if (auto done = join_parent(); !done) {
                 return done;
@@ -303,6 +326,9 @@ public:
     Result<void> spread() {
         if (auto done = parent_ ? spread_from_parent() : draw_secret(); !done) {
             return done;
+        }
+        if (!table_.shares_differ()) {
+            return fail(EPROTO, "agreement: two ranks have the same key share, or one has none: a forged table");
         }
         return each_largest_first([&](Edge& child) { return spread_to(child); });
     }
@@ -329,6 +355,8 @@ public:
     void hand_out(Agreed& out) const {
         std::ranges::copy(secret_.bytes, out.secret.bytes);
         out.nodes = table_.nodes();
+        out.shares = table_.shares();
+        std::ranges::copy(private_key_.bytes, out.private_key.bytes);
         std::ranges::copy(root_terms(), out.terms.begin());
     }
 
@@ -355,6 +383,17 @@ private:
     template <class Part>
     Result<void> each_largest_first(const Part& part) {
         return each(children_.rbegin(), children_.rend(), part);
+    }
+
+    Result<void> draw_share() {
+        Share share;
+        const cryptmpi_kex& kex = *local_.crypto.kex;
+        if (kex.random(private_key_.data(), private_key_.size()) != CRYPTMPI_OK ||
+            kex.x25519_public(share.data(), private_key_.data()) != CRYPTMPI_OK) {
+            return fail(EIO, "agreement: the crypto module's random generator or X25519 failed");
+        }
+        table_.enter(rank_, node_, share);
+        return {};
     }
 
     Result<void> join_parent() {
@@ -418,9 +457,10 @@ private:
                         parent_->name() + " sent a table of other members than " + text(everybody) + " in order");
         }
         if (!std::ranges::equal(whole.of(subtree_), table_.of(subtree_))) {
-            return fail(EPROTO, parent_->name() + " sent a table that changes the node of " + text(subtree_));
+            return fail(EPROTO,
+                        parent_->name() + " sent a table that changes the node or the share of " + text(subtree_));
         }
-        table_ = std::move(whole);
+        table_.swap(whole);
         return {};
     }
 
@@ -478,10 +518,13 @@ private:
     }
 
     const Local& local_;
+    int rank_;
     int ranks_;
     Run subtree_;
+    NodeId node_;
     Hash job_{};
     Table table_;
+    Secret<32> private_key_;
     std::optional<Edge> parent_;
     std::list<Edge, SecretAllocator<Edge>> children_;  // the smallest subtree first
     Spread spread_;                                    // by the root
@@ -501,7 +544,9 @@ Result<void> run(Agreement& agreement) {
 
 void empty(Agreed& out) {
     wipe(out.secret.data(), out.secret.size());
+    wipe(out.private_key.data(), out.private_key.size());
     out.nodes.clear();
+    out.shares.clear();
     out.terms = {};
 }
 

@@ -5,7 +5,7 @@
 // child as initiator, gives a sealed stream in each direction. Then, five times along the tree:
 //
 //   join     down   the handshakes: a rank answers its children after its parent has answered it
-//   gather   up     each rank's subtree: who is on which node
+//   gather   up     each rank's subtree: who is on which node, and a fresh key share of each
 //   spread   down   the root's fresh secret, its terms, and the whole table
 //   confirm  up     "all of my subtree hold this very secret, table, suite and version, and these terms"
 //   go       down   nobody succeeds before it: one rank that sees something else stops all
@@ -29,6 +29,9 @@ inline constexpr int kMaxRanks = 1 << 24;  // the table stays within one key's l
 
 /// What tells nodes apart: the same for all ranks of a node.
 using NodeId = std::array<std::uint8_t, 32>;
+
+/// A fresh X25519 public key: two ranks make the secret of what they send each other of theirs.
+using Share = std::array<std::uint8_t, 32>;
 
 /// What the root decides for all ranks; the agreement carries it unread.
 using Terms = std::array<std::uint8_t, 16>;
@@ -57,6 +60,8 @@ std::chrono::milliseconds patience_for(int rank, int peer, std::chrono::millisec
 struct Agreed {
     Secret<32> secret;          // the job's; fresh, and only for members that agreed on the same
     std::vector<NodeId> nodes;  // by rank
+    std::vector<Share> shares;  // by rank, no two the same
+    Secret<32> private_key;     // of this rank's share
     Terms terms{};              // the root's
 };
 

@@ -18,16 +18,23 @@ void write_header(const MessageHeader& header, std::uint8_t out[kMessageHeaderSi
                  out);
 }
 
-/// Each epoch's secret comes from the flow's, not from the epoch before: a message of an old epoch may be received
-/// late.
-Result<RecordKey> epoch_key(const Crypto& crypto, const std::uint8_t secret[kSecretSize], std::uint32_t epoch) {
-    std::string label = "mpi epoch";
-    for (unsigned byte = 0; byte < 2; ++byte) label.push_back(static_cast<char>(epoch >> (8 * byte)));
-    Secret<kSecretSize> own;
-    if (auto done = expand(*crypto.kex, secret, label, own.data(), kSecretSize); !done) {
-        return tl::unexpected(std::move(done.error()));
-    }
-    return RecordKey::derive(crypto, own.data());
+/// The first epoch is one step from the flow's secret, since most flows have no other; the rest are sixteen. In the
+/// order of epochs.
+Path path_of(std::uint32_t epoch) {
+    constexpr unsigned kEpochBits = 15;
+    static_assert(kMostEpochs == 1U << kEpochBits);
+    if (epoch == 0) return {0, 1};
+    return {std::uint64_t{1} << 63 | std::uint64_t{epoch} << (63 - kEpochBits), 1 + kEpochBits};
+}
+
+/// Of an epoch that is over: in the words of any other message that does not open.
+tl::unexpected<Error> does_not_open() {
+    return fail(EBADMSG, "the message does not open: altered, moved, or not ours");
+}
+
+/// An announcement's, and its segments'.
+std::uint64_t pieces_of(const Announcement& announcement) {
+    return (announcement.length - 1) / announcement.segment + 2;
 }
 
 void wipe_pieces(std::span<const iovec> pieces) {
@@ -37,14 +44,12 @@ void wipe_pieces(std::span<const iovec> pieces) {
 }  // namespace
 
 MessageSealer::MessageSealer(const Crypto& crypto, const std::uint8_t secret[kSecretSize], Limits limits)
-    : crypto_(crypto), limits_(limits) {
-    std::memcpy(secret_->data(), secret, kSecretSize);
+    : crypto_(crypto), epochs_(*crypto.kex, secret), limits_(limits) {
     claim_keys();
 }
 
 Result<void> MessageSealer::make_room(std::uint64_t size, std::uint64_t pieces) {
-    const bool full =
-        pieces_ != 0 && (pieces_ + pieces > limits_.records || bytes_ > limits_.bytes || size > limits_.bytes - bytes_);
+    const bool full = !use_.has_room(pieces, size, limits_);
     if (key_ && !full) [[likely]] {
         return {};
     }
@@ -52,13 +57,15 @@ Result<void> MessageSealer::make_room(std::uint64_t size, std::uint64_t pieces) 
         return fail(EOVERFLOW, "a flow of messages came to the end of its keys: end the job and start it anew");
     }
     const std::uint32_t next = full ? epoch_ + 1 : epoch_;
-    auto key = epoch_key(crypto_, secret_->data(), next);
-    if (!key) return tl::unexpected(std::move(key.error()));
-    if (full) ++counters_.rekeys;
-    key_ = std::make_shared<RecordKey>(std::move(*key));
+    Secret<kSecretSize> secret;
+    if (auto done = epochs_.derive(path_of(next), secret); !done) return done;
+    key_.reset();
     epoch_ = next;
-    pieces_ = 0;
-    bytes_ = 0;
+    use_ = {};
+    if (full) ++counters_.rekeys;
+    auto key = RecordKey::derive(crypto_, secret.data());
+    if (!key) return tl::unexpected(std::move(key.error()));
+    key_ = std::make_shared<RecordKey>(std::move(*key));
     return {};
 }
 
@@ -83,8 +90,7 @@ Result<void> MessageSealer::seal(std::uint32_t lane, std::uint64_t number, std::
                                  std::uint8_t* out) {
     if (number >= kMostMessages) return fail(EOVERFLOW, "a lane of messages came to the end of its numbers");
     if (auto done = make_room(size, 1); !done) return done;
-    ++pieces_;
-    bytes_ += size;
+    use_.add(1, size);
     if (auto done = seal_piece(lane, {number, epoch_, Form::whole}, in, size, out); !done) return done;
     ++counters_.messages;
     counters_.bytes += size;
@@ -97,11 +103,10 @@ Result<Segments> MessageSealer::announce(std::uint32_t lane, std::uint64_t numbe
     write_announcement(announcement, payload);
     if (auto valid = read_announcement(payload); !valid) return tl::unexpected(std::move(valid.error()));
     if (number >= kMostMessages) return fail(EOVERFLOW, "a lane of messages came to the end of its numbers");
-    const std::uint64_t segments = (announcement.length - 1) / announcement.segment + 1;
-    if (auto done = make_room(announcement.length, segments + 1); !done) return tl::unexpected(std::move(done.error()));
+    const std::uint64_t pieces = pieces_of(announcement);
+    if (auto done = make_room(announcement.length, pieces); !done) return tl::unexpected(std::move(done.error()));
     if (auto done = key_->share_among_threads(); !done) return tl::unexpected(std::move(done.error()));
-    pieces_ += segments + 1;
-    bytes_ += announcement.length;
+    use_.add(pieces, announcement.length);
     const iovec in{payload, sizeof payload};
     if (auto done = seal_piece(lane, {number, epoch_, Form::announced}, {&in, 1}, sizeof payload, out); !done) {
         return tl::unexpected(std::move(done.error()));
@@ -111,22 +116,69 @@ Result<Segments> MessageSealer::announce(std::uint32_t lane, std::uint64_t numbe
     return Segments(*crypto_.aead, key_, lane, number, out, announcement);
 }
 
-MessageOpener::MessageOpener(const Crypto& crypto, const std::uint8_t secret[kSecretSize]) : crypto_(crypto) {
-    std::memcpy(secret_->data(), secret, kSecretSize);
+MessageOpener::MessageOpener(const Crypto& crypto, const std::uint8_t secret[kSecretSize], Opening opening,
+                             Limits limits)
+    : crypto_(crypto), opening_(opening), limits_(limits), tree_(*crypto.kex, secret) {
     claim_keys();
 }
 
-Result<std::shared_ptr<RecordKey>*> MessageOpener::key_of(std::uint32_t epoch) {
-    if (epochs_[0].key && epochs_[0].number == epoch) [[likely]] {
-        return &epochs_[0].key;
+Result<MessageOpener::Epoch*> MessageOpener::epoch(std::uint32_t number) {
+    if (epochs_[0].key && epochs_[0].number == number) [[likely]] {
+        return &epochs_[0];
     }
     std::swap(epochs_[0], epochs_[1]);
-    if (epochs_[0].key && epochs_[0].number == epoch) return &epochs_[0].key;
-    auto key = epoch_key(crypto_, secret_->data(), epoch);
+    if (epochs_[0].key && epochs_[0].number == number) return &epochs_[0];
+    auto made = derive(number);
+    if (!made) return tl::unexpected(std::move(made.error()));
+    epochs_[0] = std::move(*made);
+    return &epochs_[0];
+}
+
+/// Whatever epoch a header claims, the work is bounded, and no secret is erased for it.
+Result<MessageOpener::Epoch> MessageOpener::derive(std::uint32_t number) {
+    Secret<kSecretSize> secret;
+    const auto known = opened_.find(number);
+    Opened* const opened = known == opened_.end() ? nullptr : &known->second;
+    if (opened != nullptr) {
+        if (!opened->secret) return does_not_open();
+        std::memcpy(secret.data(), opened->secret->data(), kSecretSize);
+    } else if (auto done = tree_.peek(path_of(number), secret); !done) {
+        if (done.error().code == EEXIST) return does_not_open();
+        return tl::unexpected(std::move(done.error()));
+    }
+    auto key = RecordKey::derive(crypto_, secret.data());
     if (!key) return tl::unexpected(std::move(key.error()));
-    epochs_[0].key = std::make_shared<RecordKey>(std::move(*key));
-    epochs_[0].number = epoch;
-    return &epochs_[0].key;
+    return Epoch{std::make_shared<RecordKey>(std::move(*key)), number, opened};
+}
+
+Result<void> MessageOpener::begin(Epoch& epoch) {
+    if (opening_ == Opening::in_order) {
+        opened_.clear();
+        epochs_[1] = {};
+    }
+    Opened& opened = opened_[epoch.number];
+    opened.secret = std::make_unique<Secret<kSecretSize>>();
+    epoch.opened = &opened;
+    auto done = tree_.derive(path_of(epoch.number), *opened.secret);
+    if (!done) {  // zeros are a secret that anybody knows
+        opened_.erase(epoch.number);
+        epoch = {};
+        return done;
+    }
+    if (opening_ == Opening::in_order) tree_.leave_behind_before(path_of(epoch.number));
+    return {};
+}
+
+Result<void> MessageOpener::note(Epoch& epoch, std::uint64_t pieces, std::uint64_t size) {
+    if (epoch.opened == nullptr) [[unlikely]] {
+        if (auto done = begin(epoch); !done) return done;
+    }
+    epoch.opened->use.add(pieces, size);
+    if (epoch.opened->use.is_full(limits_)) [[unlikely]] {
+        epoch.opened->secret.reset();
+        epoch = {};
+    }
+    return {};
 }
 
 Result<void> MessageOpener::open_piece(const RecordKey& key, std::uint32_t lane, const MessageHeader& header,
@@ -140,7 +192,7 @@ Result<void> MessageOpener::open_piece(const RecordKey& key, std::uint32_t lane,
     const std::size_t size = wire_size - kMessageOverhead;
     const int status = crypto_.aead->open(key.context(), nonce, wire, kMessageHeaderSize, wire + kMessageHeaderSize,
                                           size, out.data(), out.size(), wire + kMessageHeaderSize + size);
-    if (status == CRYPTMPI_FORGED) return fail(EBADMSG, "the message does not open: altered, moved, or not ours");
+    if (status == CRYPTMPI_FORGED) return does_not_open();
     if (status != CRYPTMPI_OK) return fail(EIO, "the crypto module failed to open a message");
     return {};
 }
@@ -156,12 +208,16 @@ Result<MessageHeader> MessageOpener::open(std::uint32_t lane, const std::uint8_t
         wipe_pieces(out);
         return fail(EBADMSG, "the message is the announcement of another, where none can be");
     }
-    auto key = key_of(header.epoch);
-    if (!key) {
+    auto at = epoch(header.epoch);
+    if (!at) {
         wipe_pieces(out);
-        return tl::unexpected(std::move(key.error()));
+        return tl::unexpected(std::move(at.error()));
     }
-    if (auto done = open_piece(***key, lane, header, wire, wire_size, out); !done) {
+    if (auto done = open_piece(*(*at)->key, lane, header, wire, wire_size, out); !done) {
+        return tl::unexpected(std::move(done.error()));
+    }
+    if (auto done = note(**at, 1, wire_size - kMessageOverhead); !done) {
+        wipe_pieces(out);
         return tl::unexpected(std::move(done.error()));
     }
     ++counters_.messages;
@@ -172,19 +228,23 @@ Result<MessageHeader> MessageOpener::open(std::uint32_t lane, const std::uint8_t
 Result<Segments> MessageOpener::open_announcement(std::uint32_t lane, const std::uint8_t* wire, std::size_t wire_size) {
     if (wire_size != kAnnouncedWire) return fail(EBADMSG, "the message does not open: altered, or not ours");
     const MessageHeader header = parse_message_header(wire);
-    auto key = key_of(header.epoch);
-    if (!key) return tl::unexpected(std::move(key.error()));
+    auto at = epoch(header.epoch);
+    if (!at) return tl::unexpected(std::move(at.error()));
+    const std::shared_ptr<RecordKey> key = (*at)->key;
     std::uint8_t payload[kAnnouncementSize];
     const iovec out{payload, sizeof payload};
-    if (auto done = open_piece(***key, lane, header, wire, wire_size, {&out, 1}); !done) {
+    if (auto done = open_piece(*key, lane, header, wire, wire_size, {&out, 1}); !done) {
         return tl::unexpected(std::move(done.error()));
     }
     auto announcement = read_announcement(payload);
     if (!announcement) return tl::unexpected(std::move(announcement.error()));
-    if (auto done = (*key)->get()->share_among_threads(); !done) return tl::unexpected(std::move(done.error()));
+    if (auto done = key->share_among_threads(); !done) return tl::unexpected(std::move(done.error()));
+    if (auto done = note(**at, pieces_of(*announcement), announcement->length); !done) {
+        return tl::unexpected(std::move(done.error()));
+    }
     ++counters_.messages;
     counters_.bytes += announcement->length;
-    return Segments(*crypto_.aead, **key, lane, header.number, wire, *announcement);
+    return Segments(*crypto_.aead, key, lane, header.number, wire, *announcement);
 }
 
 }  // namespace cryptmpi::seal

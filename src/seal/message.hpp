@@ -9,12 +9,17 @@
 // all that both know of it, so a record moved between flows does not open. A lane is what keeps its order inside a flow
 // (for point-to-point messages the tag): each counts its own messages, so no two messages share a nonce, and the
 // receiver tells from the number whether one was lost, repeated or moved (seal/arrivals.hpp).
+//
+// Epochs are the leaves of a puncturable secret: the sender has none of those before its own, the receiver only those
+// that it may still be asked to open.
 #pragma once
 
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 
@@ -23,6 +28,7 @@
 #include "base/secret.hpp"
 #include "seal/constants.hpp"
 #include "seal/key_schedule.hpp"
+#include "seal/puncturable.hpp"
 #include "seal/segments.hpp"
 
 namespace cryptmpi::seal {
@@ -59,6 +65,25 @@ inline bool announces(const std::uint8_t* wire, std::size_t size) {
     return size >= kMessageHeaderSize && parse_message_header(wire).form == Form::announced;
 }
 
+/// What counts towards the limits of a key: an empty message as one byte, so that a receiver that has opened as many
+/// bytes as a key can have has opened all of its messages.
+struct KeyUse {
+    std::uint64_t pieces = 0;  // messages, announcements, segments
+    std::uint64_t bytes = 0;
+
+    bool has_room(std::uint64_t more_pieces, std::uint64_t size, const Limits& limits) const {
+        if (pieces == 0) return true;
+        return pieces + more_pieces <= limits.records && bytes <= limits.bytes &&
+               std::max<std::uint64_t>(size, 1) <= limits.bytes - bytes;
+    }
+    /// Nothing more can have come under this key.
+    bool is_full(const Limits& limits) const { return pieces >= limits.records || bytes >= limits.bytes; }
+    void add(std::uint64_t more_pieces, std::uint64_t size) {
+        pieces += more_pieces;
+        bytes += std::max<std::uint64_t>(size, 1);
+    }
+};
+
 /// Totals, for the report.
 struct MessageCounters {
     std::uint64_t messages = 0;
@@ -93,19 +118,24 @@ private:
                             std::size_t size, std::uint8_t* out);
 
     Crypto crypto_;
-    std::unique_ptr<Secret<kSecretSize>> secret_ = std::make_unique<Secret<kSecretSize>>();
+    Puncturable epochs_;  // those to come
     Limits limits_;
     std::shared_ptr<RecordKey> key_;
     std::uint32_t epoch_ = 0;
-    std::uint64_t pieces_ = 0;  // in this epoch
-    std::uint64_t bytes_ = 0;
+    KeyUse use_;  // in this epoch
     MessageCounters counters_;
 };
+
+/// Whether messages of a flow are opened in the order in which they were sealed. Where they are, an epoch before the
+/// latest one is forgotten; where they need not be, one is kept until nothing more can have come in it.
+enum class Opening : std::uint8_t { any_order, in_order };
 
 /// The receiver's end of a flow. Used by one thread at a time.
 class MessageOpener {
 public:
-    MessageOpener(const Crypto& crypto, const std::uint8_t secret[kSecretSize]);
+    MessageOpener(const Crypto& crypto, const std::uint8_t secret[kSecretSize], Opening opening = Opening::any_order)
+        : MessageOpener(crypto, secret, opening, limits_of(crypto.suite)) {}
+    MessageOpener(const Crypto& crypto, const std::uint8_t secret[kSecretSize], Opening opening, Limits limits);
     MessageOpener(const MessageOpener&) = delete;
     MessageOpener& operator=(const MessageOpener&) = delete;
 
@@ -119,16 +149,30 @@ public:
     const MessageCounters& counters() const { return counters_; }
 
 private:
+    /// An epoch of which a message has opened.
+    struct Opened {
+        std::unique_ptr<Secret<kSecretSize>> secret;  // null where nothing more can come
+        KeyUse use;
+    };
+    /// One whose key is at hand, perhaps only because somebody claims it.
     struct Epoch {
         std::shared_ptr<RecordKey> key;
         std::uint32_t number = 0;
+        Opened* opened = nullptr;
     };
-    Result<std::shared_ptr<RecordKey>*> key_of(std::uint32_t epoch);
+    Result<Epoch*> epoch(std::uint32_t number);
+    Result<Epoch> derive(std::uint32_t number);
+    /// A message of so many pieces and bytes has opened. Only now anything advances.
+    Result<void> note(Epoch& epoch, std::uint64_t pieces, std::uint64_t size);
+    Result<void> begin(Epoch& epoch);
     Result<void> open_piece(const RecordKey& key, std::uint32_t lane, const MessageHeader& header,
                             const std::uint8_t* wire, std::size_t wire_size, std::span<const iovec> out);
 
     Crypto crypto_;
-    std::unique_ptr<Secret<kSecretSize>> secret_ = std::make_unique<Secret<kSecretSize>>();
+    Opening opening_;
+    Limits limits_;
+    Puncturable tree_;  // epochs of which no message has opened
+    std::map<std::uint32_t, Opened> opened_;
     std::array<Epoch, 2> epochs_;  // the latest used first: messages of neighbouring epochs can come in any order
     MessageCounters counters_;
 };

@@ -36,7 +36,12 @@ bool empty(const keys::Agreed& agreed) {
             return false;
         }
     }
-    return agreed.nodes.empty() && agreed.terms == keys::Terms{};
+    for (const std::uint8_t byte : agreed.private_key.bytes) {
+        if (byte != 0) {
+            return false;
+        }
+    }
+    return agreed.nodes.empty() && agreed.shares.empty() && agreed.terms == keys::Terms{};
 }
 
 }  // namespace
@@ -60,7 +65,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         return 0;
     }
     // Whoever the others say they are: the rank itself is where it said.
-    if (agreed.nodes.size() != static_cast<std::size_t>(ranks) ||
+    if (agreed.nodes.size() != static_cast<std::size_t>(ranks) || agreed.shares.size() != agreed.nodes.size() ||
         agreed.nodes[static_cast<std::size_t>(rank)] != node) {
         std::abort();
     }

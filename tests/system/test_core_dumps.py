@@ -18,33 +18,11 @@ from test_mpi_layer import with_one_different
 from lab import stacks
 
 BLOCK = 64  # secret memory is given out in multiples of that
-ALL_RANKS = 0xFFFFFFFF
+NONCE_SIZES = {"aegis": 32}  # bytes of a nonce's base, where it is not 12
 
 
 def expand(secret, label):
     return hmac.new(secret, b"cryptmpi 1 " + label + b"\1", hashlib.sha256).digest()
-
-
-def number(value, size=4):
-    return value.to_bytes(size, "little")
-
-
-WORLD = hashlib.sha256(bytes(32) + number(5, 8) + number(0, 8) + number(2, 8) + b"world" + number(0) + number(1)).digest()
-FLOWS = {f"{use}, {sender} to {receiver}": use.encode() + b"\0" + WORLD + number(sender) + number(receiver)
-         for use, sender, receiver in [("mpi messages", 0, 1), ("mpi messages", 1, 0), ("mpi collective", 0, 1), ("mpi to all", 0, ALL_RANKS)]}
-
-
-def flow_secrets(job_secret):
-    return {name: expand(job_secret, flow) for name, flow in FLOWS.items()}
-
-
-def find_job_secret(memory):
-    """docs/protocol.md says what is made of it: where that stands in memory, too, it is the one."""
-    for at in range(0, len(memory), BLOCK):
-        candidate = memory[at:at + 32]
-        if flow_secrets(candidate)["mpi messages, 0 to 1"] in memory:
-            return candidate
-    raise AssertionError("no secret of the job in secret memory")
 
 
 def windows(memory):
@@ -75,6 +53,8 @@ class Dumped:
                 assert job.poll() is None and time.monotonic() < end, log.read_text()
                 time.sleep(0.1)
             pid = int(re.search(find, log.read_text())[1])
+            other = re.search(r"dumped: rank 1 is process (\d+)", log.read_text())
+            self.others_secret = secret_memory(int(other[1])) if other else b""
             self.secret = secret_memory(pid)
             self.all = all_memory(pid)
             self.shared = memory_file(pid) if shared else b""
@@ -84,6 +64,11 @@ class Dumped:
             job.wait()
         assert self.marker in self.all and self.marker in self.core  # a dump of this very process
         assert self.job_key not in self.core and self.job_key_in_hex not in self.core
+
+    def epochs(self, memory, nonce_size):
+        """The secrets in it that rank 0 has a key of (docs/protocol.md): a receiver has that of each epoch which goes on, a sender has none."""
+        blocks = {memory[at:at + 32] for at in range(0, len(memory), BLOCK)}
+        return {block for block in blocks if len(set(block)) > 8 and expand(block, b"nonce")[:nonce_size] in self.all}
 
     def check_words(self, nonces=b""):
         """Nothing of what stands in secret memory, not even eight bytes of it, is anywhere else; but for these nonces' fixed parts."""
@@ -135,23 +120,23 @@ def test_core_of_a_rank_with_workers(module, build, nodes, tmp_path):  # noqa: F
 def check_core_of_a_rank(name, module, build, nodes, tmp_path, **settings):  # noqa: F811
     sealing = sealing_with(module, tmp_path, nodes, **settings)
     dumped = Dumped(stacks.stack(name), nodes, sealing, sealing.exec_line(program_of(build, name, tmp_path)), tmp_path)
-    job_secret = find_job_secret(dumped.secret)
-    epochs = {flow: expand(secret, b"mpi epoch" + number(0, 2)) for flow, secret in flow_secrets(job_secret).items()}
+    nonce_size = NONCE_SIZES.get(module, 12)
+    received = dumped.epochs(dumped.secret, nonce_size)
+    sent = dumped.epochs(dumped.others_secret, nonce_size)
+    assert len(received) == 2  # messages and blocks of collective operations from rank 1
+    assert len(sent) == 3  # the same to rank 1, and what goes to all
     # In AEGIS-256's nonces of 32 bytes the counter and the lane leave 20 as they are.
-    dumped.check_words(b"".join(expand(epoch, b"nonce") for epoch in epochs.values()) if module == "aegis" else b"")
+    dumped.check_words(b"".join(expand(epoch, b"nonce") for epoch in received | sent) if module == "aegis" else b"")
     assert dumped.job_key not in dumped.all  # it was for the agreement only
-    assert job_secret not in dumped.core
-    for flow, secret in flow_secrets(job_secret).items():
-        assert secret in dumped.secret, flow
-        assert secret not in dumped.core, flow
-        epoch = epochs[flow]
+    for epoch in received | sent:
+        assert epoch not in dumped.core
+        assert (epoch in dumped.secret) == (epoch in received)
         key = expand(epoch, b"key")
-        assert epoch not in dumped.all, flow
         if module == "legacy":  # has hashed it
-            assert key not in dumped.all, flow
+            assert key not in dumped.all
         else:
-            assert key in dumped.all, flow  # as the first round's keys
-            assert module in ON_A_HEAP or (key in dumped.secret and key not in dumped.core), flow
+            assert key in dumped.all  # as the first round's keys
+            assert module in ON_A_HEAP or (key in dumped.secret and key not in dumped.core)
 
 
 @MODULES

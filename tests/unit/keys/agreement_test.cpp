@@ -49,18 +49,23 @@ struct Rank {
         terms.fill(static_cast<std::uint8_t>(0x70 + rank));  // of these the root's count
         // What stood in the result before must not pass for one.
         std::memset(agreed.secret.data(), 0xee, agreed.secret.size());
+        std::memset(agreed.private_key.data(), 0xee, agreed.private_key.size());
         agreed.nodes.resize(7);
+        agreed.shares.resize(7);
         agreed.terms.fill(0xee);
     }
     void took_no_part() {
         done = fail(ETIMEDOUT, "took no part");
         wipe(agreed.secret.data(), agreed.secret.size());
+        wipe(agreed.private_key.data(), agreed.private_key.size());
         agreed.nodes.clear();
+        agreed.shares.clear();
         agreed.terms = {};
     }
     bool failed_in_silence() const { return !done && done.error().code == ETIMEDOUT; }
     bool empty() const {
         return test::all_zero(agreed.secret.data(), agreed.secret.size()) && agreed.nodes.empty() &&
+               test::all_zero(agreed.private_key.data(), agreed.private_key.size()) && agreed.shares.empty() &&
                agreed.terms == Terms{};
     }
 };
@@ -125,6 +130,7 @@ void expect_no_rift(Job& job) {
         first = first == nullptr ? &one : first;
         EXPECT_TRUE(same(one.agreed.secret.bytes, first->agreed.secret.bytes));
         EXPECT_EQ(one.agreed.nodes, first->agreed.nodes);
+        EXPECT_EQ(one.agreed.shares, first->agreed.shares);
         EXPECT_EQ(one.agreed.terms, first->agreed.terms);
     }
 }
@@ -140,12 +146,16 @@ void expect_everybody(Job& job) {
         ASSERT_TRUE(job[rank].done) << rank << ": " << job[rank].done.error().line;
         ASSERT_EQ(job[rank].agreed.nodes.size(), job.ranks.size());
         EXPECT_EQ(job[0].agreed.nodes[static_cast<std::size_t>(rank)], job[rank].node);
+        ASSERT_EQ(job[rank].agreed.shares.size(), job.ranks.size());
+        Share own;
+        EXPECT_EQ(test::crypto().kex->x25519_public(own.data(), job[rank].agreed.private_key.data()), CRYPTMPI_OK);
+        EXPECT_EQ(job[0].agreed.shares[static_cast<std::size_t>(rank)], own);
     }
     EXPECT_FALSE(test::all_zero(job[0].agreed.secret.data(), 32));
     EXPECT_EQ(job[0].agreed.terms, job[0].terms);
 }
 
-/// With up to 3,600 ranks, every edge carries four messages each way; the last one down says that all have confirmed.
+/// With up to 1,900 ranks, every edge carries four messages each way; the last one down says that all have confirmed.
 bool is_go(const Message& message) {
     return message.from < message.to && message.number == 3;
 }
@@ -618,17 +628,42 @@ private:
     seal::StreamOpener opener_{test::crypto(kSuite), receiving_};
 };
 
-Bytes entry(int rank, const NodeId& node) {
+constexpr std::size_t kEntry = 4 + 32 + 32;  // rank, node, share
+
+/// For ranks that are played by hand, and have no private key.
+Share share_of(int rank) {
+    Share share{};
+    share[0] = 9;
+    share[1] = static_cast<std::uint8_t>(rank);
+    share[2] = static_cast<std::uint8_t>(rank >> 8);
+    return share;
+}
+
+Bytes entry(int rank, const NodeId& node, const Share& share) {
     Bytes bytes;
     ByHand::append_number(bytes, rank);
     bytes.insert(bytes.end(), node.begin(), node.end());
+    bytes.insert(bytes.end(), share.begin(), share.end());
     return bytes;
 }
 
-Bytes table_of(const std::vector<NodeId>& nodes) {
+Bytes entry(int rank, const NodeId& node) {
+    return entry(rank, node, share_of(rank));
+}
+
+/// What rank 1 said of itself, in an entry.
+Share share_in(const Bytes& entry) {
+    Share share;
+    std::copy_n(entry.begin() + 36, share.size(), share.begin());
+    return share;
+}
+
+Bytes table_of(const std::vector<NodeId>& nodes, const std::map<int, Share>& shares = {}) {
     Bytes table;
     for (std::size_t rank = 0; rank < nodes.size(); ++rank) {
-        const Bytes one = entry(static_cast<int>(rank), nodes[rank]);
+        const auto known = shares.find(static_cast<int>(rank));
+        const Share share = known == shares.end() ? share_of(static_cast<int>(rank)) : known->second;
+        const Bytes one = entry(static_cast<int>(rank), nodes[rank], share);
         table.insert(table.end(), one.begin(), one.end());
     }
     return table;
@@ -651,7 +686,7 @@ constexpr std::size_t kSpread = 32 + 16;  // the drawn secret and the terms
 /// Expand(drawn secret, label | transcript, 32). `spread`: drawn secret and terms.
 Bytes derive(const std::string& label, const Bytes& spread, const Identity& self, const Bytes& table) {
     Bytes count;
-    ByHand::append_number(count, static_cast<int>(table.size() / 36));
+    ByHand::append_number(count, static_cast<int>(table.size() / kEntry));
     const Bytes drawn(spread.begin(), spread.begin() + 32);
     const Bytes terms(spread.begin() + 32, spread.end());
     Bytes hashed = joined({bytes_of("mpi transcript"), {1, 2}, Bytes(self.job, self.job + 32), count, table, terms});
@@ -687,14 +722,37 @@ TEST(Agreement, AChildThatFollowsTheDescriptionAgrees) {
         edge.send_confirm();
         edge.send(entry(1, job[1].node));
         const Bytes spread = edge.receive(kSpread);
-        const Bytes table = edge.receive(2 * 36);
-        EXPECT_EQ(table, table_of({job[0].node, job[1].node}));
+        const Bytes table = edge.receive(2 * kEntry);
+        EXPECT_EQ(table, table_of({job[0].node, job[1].node}, {{0, share_in(table)}}));
         edge.send(derive("mpi confirm", spread, job[1].self, table));
         EXPECT_TRUE(edge.receive(0).empty());
         secret = derive("mpi job", spread, job[1].self, table);
     });
     ASSERT_TRUE(job[0].done) << job[0].done.error().line;
     EXPECT_EQ(secret_of(job[0]), secret);
+    EXPECT_EQ(job[0].agreed.shares[1], share_of(1));
+}
+
+TEST(Agreement, AChildWithTheShareOfAnotherOrNoneIsRefused) {
+    for (const bool none : {false, true}) {
+        Job job(3);
+        job.others[1] = [&](Peers& peers) {
+            ByHand edge(job[1], 3, 1, 0, peers);
+            ASSERT_TRUE(edge.shake_hands());
+            edge.send_confirm();
+            edge.send(entry(1, job[1].node, none ? Share{} : share_of(2)));
+        };
+        job.others[2] = [&](Peers& peers) {
+            ByHand edge(job[2], 3, 2, 0, peers);
+            ASSERT_TRUE(edge.shake_hands());
+            edge.send_confirm();
+            edge.send(entry(2, job[2].node));
+        };
+        job.run();
+        EXPECT_EQ(job[0].done.error().line,
+                  "agreement: two ranks have the same key share, or one has none: a forged table");
+        EXPECT_TRUE(job[0].empty());
+    }
 }
 
 TEST(Agreement, AChildThatSpeaksForAnotherRankIsNamed) {
@@ -713,7 +771,7 @@ TEST(Agreement, AChildThatConfirmsSomethingElseIsNamed) {
         edge.send_confirm();
         edge.send(entry(1, job[1].node));
         const Bytes spread = edge.receive(kSpread);
-        Bytes table = edge.receive(2 * 36);
+        Bytes table = edge.receive(2 * kEntry);
         table[4] ^= 1;  // as if it had been told of another node of rank 0
         edge.send(derive("mpi confirm", spread, job[1].self, table));
     });
@@ -728,7 +786,7 @@ TEST(Agreement, AChildThatConfirmsOtherTermsIsNamed) {
         edge.send_confirm();
         edge.send(entry(1, job[1].node));
         Bytes spread = edge.receive(kSpread);
-        const Bytes table = edge.receive(2 * 36);
+        const Bytes table = edge.receive(2 * kEntry);
         EXPECT_TRUE(std::equal(job[0].terms.begin(), job[0].terms.end(), spread.begin() + 32));
         spread[32] ^= 1;
         edge.send(derive("mpi confirm", spread, job[1].self, table));
@@ -744,8 +802,11 @@ TEST(Agreement, AChildThatDoesNotConfirmItsHandshakeIsNamed) {
     EXPECT_EQ(job[0].done.error().line, "rank 1 on node n0 sent a record of another type than was due");
 }
 
-/// A job of two whose rank 0 is played by hand: it spreads `spread` and `table`, and returns what rank 1 confirmed.
-Bytes play_root(Job& job, const Bytes& spread, const Bytes& table, bool go) {
+/// The table that a root makes of the share of rank 1.
+using TableOf = std::function<Bytes(const Share& share)>;
+
+/// A job of two whose rank 0 is played by hand: it spreads `spread` and a table, and returns what rank 1 confirmed.
+Bytes play_root(Job& job, const Bytes& spread, const TableOf& table, bool go) {
     Bytes confirmed;
     job.others[0] = [&](Peers& peers) {
         ByHand edge(job[0], 2, 0, 1, peers);
@@ -753,9 +814,10 @@ Bytes play_root(Job& job, const Bytes& spread, const Bytes& table, bool go) {
             return;
         }
         edge.receive_confirm();
-        EXPECT_EQ(edge.receive(36), entry(1, job[1].node));
+        const Bytes said = edge.receive(kEntry);
+        EXPECT_EQ(said, entry(1, job[1].node, share_in(said)));
         edge.send(spread);
-        edge.send(table);
+        edge.send(table(share_in(said)));
         if (go) {
             confirmed = edge.receive(32);
             edge.send({});
@@ -768,45 +830,75 @@ Bytes play_root(Job& job, const Bytes& spread, const Bytes& table, bool go) {
 TEST(Agreement, ARootThatFollowsTheDescriptionIsBelieved) {
     Job job(2);
     const Bytes spread = test::random_bytes(kSpread);
-    const Bytes table = table_of({job[0].node, job[1].node});
-    EXPECT_EQ(play_root(job, spread, table, true), derive("mpi confirm", spread, job[0].self, table));
+    Bytes table;
+    const auto honest = [&](const Share& share) { return table = table_of({job[0].node, job[1].node}, {{1, share}}); };
+    const Bytes confirmed = play_root(job, spread, honest, true);
+    EXPECT_EQ(confirmed, derive("mpi confirm", spread, job[0].self, table));
     ASSERT_TRUE(job[1].done) << job[1].done.error().line;
     EXPECT_EQ(secret_of(job[1]), derive("mpi job", spread, job[0].self, table));
+    EXPECT_EQ(job[1].agreed.shares[0], share_of(0));
 }
 
 TEST(Agreement, AnotherTableGivesAnotherSecretAndAnotherConfirmation) {
-    Job job(2);
-    const Bytes spread = test::random_bytes(kSpread);
-    const Bytes table = table_of({job[0].node, job[1].node});
-    NodeId moved = job[0].node;
-    moved[31] ^= 1;
-    const Bytes other = table_of({moved, job[1].node});
-    EXPECT_NE(play_root(job, spread, other, true), derive("mpi confirm", spread, job[0].self, table));
-    EXPECT_NE(secret_of(job[1]), derive("mpi job", spread, job[0].self, table));
+    NodeId moved{};
+    moved[31] = 1;
+    for (const std::size_t changed : {0, 1}) {  // the node, the share
+        Job job(2);
+        const Bytes spread = test::random_bytes(kSpread);
+        Bytes table;
+        const auto other = [&](const Share& share) {
+            table = table_of({job[0].node, job[1].node}, {{1, share}});
+            return changed == 0 ? table_of({moved, job[1].node}, {{1, share}})
+                                : table_of({job[0].node, job[1].node}, {{0, share_of(7)}, {1, share}});
+        };
+        EXPECT_NE(play_root(job, spread, other, true), derive("mpi confirm", spread, job[0].self, table));
+        EXPECT_NE(secret_of(job[1]), derive("mpi job", spread, job[0].self, table));
+    }
 }
 
 TEST(Agreement, ATableThatChangesWhatARankSaidOfItselfIsRefused) {
-    Job job(2);
-    NodeId moved = job[1].node;
-    moved[31] ^= 1;
-    play_root(job, test::random_bytes(kSpread), table_of({job[0].node, moved}), false);
-    EXPECT_EQ(job[1].done.error().line, "rank 0 on node n0 sent a table that changes the node of rank 1");
-    EXPECT_TRUE(job[1].empty());
+    NodeId moved{};
+    moved[31] = 1;
+    for (const std::size_t changed : {0, 1}) {  // the node, the share
+        Job job(2);
+        const auto other = [&](const Share& share) {
+            return changed == 0 ? table_of({job[0].node, moved}, {{1, share}}) : table_of({job[0].node, job[1].node});
+        };
+        play_root(job, test::random_bytes(kSpread), other, false);
+        EXPECT_EQ(job[1].done.error().line,
+                  "rank 0 on node n0 sent a table that changes the node or the share of rank 1");
+        EXPECT_TRUE(job[1].empty());
+    }
+}
+
+TEST(Agreement, ARootWithTheShareOfAnotherOrNoneIsRefused) {
+    for (const bool none : {false, true}) {
+        Job job(2);
+        const auto other = [&](const Share& share) {
+            return table_of({job[0].node, job[1].node}, {{0, none ? Share{} : share}, {1, share}});
+        };
+        play_root(job, test::random_bytes(kSpread), other, false);
+        EXPECT_EQ(job[1].done.error().line,
+                  "agreement: two ranks have the same key share, or one has none: a forged table");
+        EXPECT_TRUE(job[1].empty());
+    }
 }
 
 TEST(Agreement, ATableOutOfOrderIsRefused) {
     Job job(2);
-    const Bytes table = joined({entry(1, job[1].node), entry(0, job[0].node)});
-    play_root(job, test::random_bytes(kSpread), table, false);
+    const auto turned = [&](const Share& share) {
+        return joined({entry(1, job[1].node, share), entry(0, job[0].node)});
+    };
+    play_root(job, test::random_bytes(kSpread), turned, false);
     EXPECT_EQ(job[1].done.error().line, "rank 0 on node n0 sent a table of other members than ranks 0 to 1 in order");
     EXPECT_TRUE(job[1].empty());
 }
 
 TEST(Agreement, ATableLongerThanARecordComesInSeveral) {
-    constexpr int kRanks = 4096;
+    constexpr int kRanks = 2048;
     Job job(2);  // its threads stand for the last rank, a leaf, and for that rank's parent
     const std::vector<NodeId> nodes(kRanks, job[0].node);
-    const Bytes table = table_of(nodes);
+    Bytes table;
     const Bytes spread = test::random_bytes(kSpread);
     const auto renamed = [](Peers& peers) {
         struct Renamed : Peers {
@@ -833,7 +925,9 @@ TEST(Agreement, ATableLongerThanARecordComesInSeveral) {
             return;
         }
         edge.receive_confirm();
-        EXPECT_EQ(edge.receive(36), entry(kRanks - 1, job[1].node));
+        const Bytes said = edge.receive(kEntry);
+        EXPECT_EQ(said, entry(kRanks - 1, job[1].node, share_in(said)));
+        table = table_of(nodes, {{kRanks - 1, share_in(said)}});
         edge.send(spread);
         edge.send({table.begin(), table.begin() + 131072});
         edge.send({table.begin() + 131072, table.end()});

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <set>
 
+#include "seal/process_memory.hpp"
 #include "seal/support.hpp"
 
 namespace cryptmpi::seal {
@@ -21,8 +22,11 @@ struct Opened {
 /// Both ends of a flow.
 struct Flow {
     explicit Flow(Crypto with = crypto()) : Flow(limits_of(with.suite), with) {}
-    explicit Flow(Limits limits, Crypto with = crypto())
-        : secret(random_bytes(kSecretSize)), sealer(with, secret.data(), limits), opener(with, secret.data()) {}
+    explicit Flow(Limits limits, Crypto with = crypto()) : Flow(limits, Opening::any_order, with) {}
+    Flow(Limits limits, Opening opening, Crypto with = crypto())
+        : secret(random_bytes(kSecretSize)),
+          sealer(with, secret.data(), limits),
+          opener(with, secret.data(), opening, limits) {}
 
     Bytes seal(std::uint32_t lane, std::uint64_t number, const Bytes& plain) {
         Bytes wire(plain.size() + kMessageOverhead);
@@ -120,6 +124,150 @@ TEST(Message, KeysChangeAtTheLimitAndOlderMessagesStillOpen) {
     EXPECT_EQ(parse_message_header(wires[4].data()).epoch, 1U);
     EXPECT_EQ(parse_message_header(wires[13].data()).epoch, 3U);
     for (const std::size_t i : {13, 0, 4, 12, 8, 1}) EXPECT_TRUE(flow.open(1, wires[i]).header) << i;
+}
+
+TEST(Message, AnEpochIsClosedWhenNothingMoreCanHaveComeInIt) {
+    Flow flow({4, 1 << 20});
+    std::vector<Bytes> wires;
+    for (std::uint64_t number = 0; number < 9; ++number) wires.push_back(flow.seal(1, number, Bytes(8, 1)));
+    for (const std::size_t i : {8, 0, 1, 2}) EXPECT_TRUE(flow.open(1, wires[i]).header) << i;
+    EXPECT_TRUE(flow.open(1, wires[3]).header);  // the last of its epoch
+    for (const std::size_t i : {0, 3}) EXPECT_EQ(flow.open(1, wires[i]).header.error().code, EBADMSG);
+    for (const std::size_t i : {4, 5, 6, 7}) EXPECT_TRUE(flow.open(1, wires[i]).header) << i;
+}
+
+TEST(Message, AnEpochIsNotClosedWhileAnEmptyMessageMayBeOnItsWay) {
+    // All bytes of the epoch's limit came; what is left of it has none.
+    Flow flow({1000, 101});
+    const Bytes late = flow.seal(2, 0, {});
+    std::vector<Bytes> wires;
+    for (std::uint64_t number = 0; number < 3; ++number) wires.push_back(flow.seal(1, number, Bytes(50, 1)));
+    EXPECT_EQ(parse_message_header(wires[1].data()).epoch, 0U);
+    EXPECT_EQ(parse_message_header(wires[2].data()).epoch, 1U);
+    for (const Bytes& wire : wires) EXPECT_TRUE(flow.open(1, wire).header);
+    EXPECT_TRUE(flow.open(2, late).header);
+    EXPECT_FALSE(flow.open(2, late).header);
+}
+
+TEST(Message, WhereOrderIsKeptAnOlderEpochIsForgotten) {
+    Flow flow({2, 1 << 20}, Opening::in_order);
+    std::vector<Bytes> wires;
+    for (std::uint64_t number = 0; number < 400; ++number) wires.push_back(flow.seal(1, number, Bytes(8, 1)));
+    for (const std::size_t i : {0, 1, 2, 300, 301}) EXPECT_TRUE(flow.open(1, wires[i]).header) << i;
+    for (const std::size_t i : {0, 2, 3, 200, 299}) {
+        const auto opened = flow.open(1, wires[i]);
+        ASSERT_FALSE(opened.header) << i;
+        EXPECT_EQ(opened.header.error().line, "the message does not open: altered, moved, or not ours");
+        EXPECT_TRUE(test::all_zero(opened.plain.data(), opened.plain.size()));
+    }
+    for (const std::size_t i : {302, 399}) EXPECT_TRUE(flow.open(1, wires[i]).header) << i;
+}
+
+TEST(Message, AForgedEpochMovesNothing) {
+    for (const Opening opening : {Opening::any_order, Opening::in_order}) {
+        static std::size_t hmacs;
+        cryptmpi_kex counting = *crypto().kex;
+        counting.hmac_sha256 = [](std::uint8_t* out, const std::uint8_t* key, std::size_t size, const iovec* in,
+                                  std::size_t count) -> int {
+            ++hmacs;
+            return crypto().kex->hmac_sha256(out, key, size, in, count);
+        };
+        Crypto with = crypto();
+        with.kex = &counting;
+        Flow flow({4, 1 << 20}, opening, with);
+        std::vector<Bytes> wires;
+        for (std::uint64_t number = 0; number < 12; ++number) wires.push_back(flow.seal(1, number, Bytes(8, 1)));
+        EXPECT_TRUE(flow.open(1, wires[0]).header);
+        for (const std::uint64_t epoch : {1, 2, 3, 1000, 32767}) {
+            Bytes forged = wires[1];
+            store_little((load_little(forged.data()) & ~(std::uint64_t{0x7fff} << kEpochShift)) | epoch << kEpochShift,
+                         forged.data());
+            hmacs = 0;
+            EXPECT_FALSE(flow.open(1, forged).header);
+            EXPECT_LE(hmacs, 64U) << epoch;
+        }
+        for (std::size_t i = 1; i < wires.size(); ++i) EXPECT_TRUE(flow.open(1, wires[i]).header) << i;
+    }
+}
+
+/// The secret that a flow begins with, and what its first epoch is made of. Nothing but a flow's ends knows them.
+struct Watched {
+    Watched() {
+        Secret<2 * kSecretSize> branches;
+        Secret<kSecretSize> cipher_key;
+        EXPECT_EQ(crypto().kex->random(secret.data(), secret.size()), CRYPTMPI_OK);
+        EXPECT_TRUE(expand(*crypto().kex, secret.data(), "mpi branch", branches.data(), branches.size()));
+        EXPECT_TRUE(expand(*crypto().kex, branches.data(), "key", cipher_key.data(), cipher_key.size()));
+        flow = std::make_unique<test::Hidden>(secret.data(), kSecretSize);
+        first = std::make_unique<test::Hidden>(branches.data(), kSecretSize);
+        key = std::make_unique<test::Hidden>(cipher_key.data(), kSecretSize);
+    }
+    void forget() { wipe(secret.data(), secret.size()); }
+
+    Secret<kSecretSize> secret;
+    std::unique_ptr<test::Hidden> flow;
+    std::unique_ptr<test::Hidden> first;
+    std::unique_ptr<test::Hidden> key;
+};
+
+Bytes sealed(MessageSealer& sealer, std::uint64_t number) {
+    Bytes wire(1 + kMessageOverhead);
+    std::uint8_t plain = 7;
+    const iovec in{&plain, 1};
+    EXPECT_TRUE(sealer.seal(0, number, {&in, 1}, 1, wire.data()));
+    return wire;
+}
+
+bool opens(MessageOpener& opener, const Bytes& wire) {
+    std::uint8_t plain = 0;
+    const iovec out{&plain, 1};
+    return opener.open(0, wire.data(), wire.size(), {&out, 1}).has_value();
+}
+
+TEST(Message, ASenderKeepsNothingOfItsEarlierEpochs) {
+    Watched watched;
+    EXPECT_TRUE(watched.flow->is_in_memory());
+    MessageSealer sealer(crypto(), watched.secret.data(), {2, 1 << 20});
+    watched.forget();
+    EXPECT_TRUE(watched.flow->is_in_memory());  // until the first message
+    for (std::uint64_t number = 0; number < 2; ++number) sealed(sealer, number);
+    EXPECT_FALSE(watched.flow->is_in_memory());
+    EXPECT_FALSE(watched.first->is_in_memory());
+    EXPECT_TRUE(watched.key->is_in_memory());
+    sealed(sealer, 2);
+    EXPECT_FALSE(watched.key->is_in_memory());
+}
+
+TEST(Message, AReceiverKeepsAnEpochWhileMessagesOfItMayCome) {
+    Watched watched;
+    const Limits limits{2, 1 << 20};
+    MessageSealer sealer(crypto(), watched.secret.data(), limits);
+    MessageOpener opener(crypto(), watched.secret.data(), Opening::any_order, limits);
+    watched.forget();
+    std::vector<Bytes> wires;
+    for (std::uint64_t number = 0; number < 8; ++number) wires.push_back(sealed(sealer, number));
+    for (const std::size_t i : {0, 2, 4, 6}) EXPECT_TRUE(opens(opener, wires[i]));
+    EXPECT_FALSE(watched.flow->is_in_memory());
+    EXPECT_TRUE(watched.first->is_in_memory());
+    EXPECT_TRUE(opens(opener, wires[1]));
+    EXPECT_FALSE(watched.first->is_in_memory());
+    EXPECT_FALSE(watched.key->is_in_memory());
+}
+
+TEST(Message, AReceiverInOrderKeepsNothingOfEarlierEpochs) {
+    Watched watched;
+    const Limits limits{2, 1 << 20};
+    MessageSealer sealer(crypto(), watched.secret.data(), limits);
+    MessageOpener opener(crypto(), watched.secret.data(), Opening::in_order, limits);
+    watched.forget();
+    std::vector<Bytes> wires;
+    for (std::uint64_t number = 0; number < 3; ++number) wires.push_back(sealed(sealer, number));
+    EXPECT_TRUE(opens(opener, wires[0]));
+    EXPECT_TRUE(watched.key->is_in_memory());
+    EXPECT_TRUE(opens(opener, wires[2]));
+    EXPECT_FALSE(watched.flow->is_in_memory());
+    EXPECT_FALSE(watched.first->is_in_memory());
+    EXPECT_FALSE(watched.key->is_in_memory());
 }
 
 TEST(Message, KeysChangeByBytesToo) {

@@ -21,10 +21,9 @@ using test::random_bytes;
 
 /// A flow's key in its first epoch, as docs/protocol.md has it.
 Result<RecordKey> first_key(const Bytes& flow_secret) {
-    Secret<kSecretSize> epoch;
-    const std::string label("mpi epoch\0\0", 11);
-    EXPECT_TRUE(expand(*crypto().kex, flow_secret.data(), label, epoch.data(), kSecretSize));
-    return RecordKey::derive(crypto(), epoch.data());
+    Secret<2 * kSecretSize> branches;  // the first epoch is at the first
+    EXPECT_TRUE(expand(*crypto().kex, flow_secret.data(), "mpi branch", branches.data(), branches.size()));
+    return RecordKey::derive(crypto(), branches.data());
 }
 
 /// Both ends of a flow, and one message of it on its way.
