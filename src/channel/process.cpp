@@ -18,12 +18,12 @@
 #include "channel/connection.hpp"
 #include "channel/datagrams.hpp"
 #include "channel/epoll.hpp"
-#include "channel/mpi_witness.hpp"
 #include "channel/real.hpp"
 #include "config/checkpoint.hpp"
 #include "config/other_process.hpp"
 #include "engine/node_ranks.hpp"
 #include "engine/rank_threads.hpp"
+#include "programs/mpi_witness.hpp"
 
 namespace cryptmpi::channel {
 
@@ -59,6 +59,12 @@ void* wait_for_the_end(void* seconds) {
 bool may_be_rank(pid_t process) {
     const auto environment = config::environment_of(process);
     return !environment || config::identify(*environment).rank.has_value();
+}
+
+bool mpi_says(std::string_view what) {
+    return programs::mpi_says(
+        what, [](const char* file) { return real::open(file, O_RDONLY | O_CLOEXEC, 0); },
+        [](int file) { return real::close(file); });
 }
 
 /// Descriptors of this process, without allocating in a child of vfork.
@@ -116,7 +122,8 @@ Process::Process() : pid_(getpid()) {
     policy_ = std::make_unique<Policy>(settings_, environment);
     covering_ = std::make_unique<Covering>(settings_, environment);
     part_.job_id = settings_.job_id;
-    part_.layer = settings_.layer == config::Layer::mpi ? "mpi" : "channel";
+    part_.layer =
+        config::name_of(settings_.layer == config::Layer::automatic ? config::Layer::channel : settings_.layer);
     part_.library = "channel";
     part_.layer_reason = config::layer_reason(environment, part_.layer);
     part_.node = host_name();
@@ -157,8 +164,8 @@ Result<const keys::Local*> Process::local() {
 }
 
 engine::Workers::Settings Process::workers() const {
-    // The MPI layer has workers of its own, for the same bytes.
-    if (settings_.layer == config::Layer::mpi) return {};
+    // A layer above has workers of its own, or seals by the thread that sends, for the same bytes.
+    if (settings_.seals_above_sockets()) return {};
     // By `auto` only ranks have them, and only where it is known how many share the node.
     const int node_ranks = identity_.node_ranks.value_or(identity_.ranks.value_or(0));
     if (settings_.threads == 0 && node_ranks < 1) return {};

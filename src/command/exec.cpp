@@ -120,7 +120,7 @@ int exec(const Options& options, const Words& program) {
     if (key) return hold_while_running(std::move(*key), file->string(), program);
     // The channel library, which this process may have from its launcher, would give itself to the program.
     const bool sockets_stay_clear =
-        options.role.empty() && choice.layer == config::Layer::mpi && !settings->seal_sockets;
+        options.role.empty() && choice.layer != config::Layer::channel && !settings->seal_sockets;
     return sockets_stay_clear ? replace_by_outside(file->string(), program) : replace_by(file->string(), program);
 }
 

@@ -19,10 +19,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const char* layer_name(config::Layer layer) {
-    return layer == config::Layer::mpi ? "mpi" : "channel";
-}
-
 /// A script's MPI is not known before it runs, but its launcher often is.
 std::optional<Mpi> mpi_of_launcher(const config::Environment& environment) {
     if (environment("OMPI_COMM_WORLD_SIZE")) return Mpi::open_mpi;
@@ -94,23 +90,24 @@ LayerChoice choose_layer(const config::Settings& settings, const config::Environ
                                                                         : choice_by_network(settings.network);
     if (settings.layer == config::Layer::automatic) return choice;
     // cryptmpi run has chosen for all nodes, and passes on why.
-    const auto reason = config::layer_reason(environment, layer_name(settings.layer));
+    const auto reason = config::layer_reason(environment, config::name_of(settings.layer));
     return {settings.layer, reason.empty() ? "asked for by --layer or the setting layer" : reason, choice.tcp};
 }
 
 void pass_on(const LayerChoice& choice) {
     const bool tcp = choice.tcp || choice.layer == config::Layer::channel;
-    set_variable("CRYPTMPI_LAYER", layer_name(choice.layer));
+    const std::string layer(config::name_of(choice.layer));
+    set_variable("CRYPTMPI_LAYER", layer);
     set_variable("CRYPTMPI_NETWORK", tcp ? "tcp" : "any");
-    set_variable(kReasonVariable, std::string(layer_name(choice.layer)) + ": " + choice.reason);
+    set_variable(kReasonVariable, layer + ": " + choice.reason);
 }
 
 std::string text(const LayerChoice& choice) {
-    return std::string("layer ") + layer_name(choice.layer) + ": " + choice.reason;
+    return "layer " + std::string(config::name_of(choice.layer)) + ": " + choice.reason;
 }
 
 fs::path library_file(const config::Settings& settings, config::Layer layer) {
-    return settings.module_folder / (layer == config::Layer::mpi ? "libcryptmpi-mpi.so" : "libcryptmpi-channel.so");
+    return settings.module_folder / ("libcryptmpi-" + std::string(config::name_of(layer)) + ".so");
 }
 
 fs::path abi_library_file(const config::Settings& settings, const std::string& abi) {
@@ -122,7 +119,7 @@ fs::path agent_file(const config::Settings& settings) {
 }
 
 Result<void> check_libraries(const config::Settings& settings, config::Layer layer) {
-    if (layer == config::Layer::mpi) {
+    if (layer != config::Layer::channel) {
         if (auto checked = check_library(settings, layer); !checked) return checked;
     }
     return check_library(settings, config::Layer::channel);
@@ -171,6 +168,8 @@ std::string preload_of_rank(const config::Settings& settings, config::Layer laye
     if (layer == config::Layer::mpi) {
         all.insert(std::find_if(all.begin(), all.end(), is_mpi_library), library_file(settings, layer).string());
     }
+    // MPI's network library is found behind us, whatever the user has preloaded.
+    if (layer == config::Layer::fabric) all.insert(all.begin(), library_file(settings, layer).string());
     if (layer == config::Layer::channel || settings.seal_sockets) {
         all.insert(all.begin(), library_file(settings, config::Layer::channel).string());
     }
@@ -179,9 +178,11 @@ std::string preload_of_rank(const config::Settings& settings, config::Layer laye
 
 void add_layer_option(CLI::App& subcommand, std::string& layer) {
     subcommand
-        .add_option("--layer", layer,
-                    "channel: seals TCP streams; mpi: seals messages, on any network (default: the setting layer)")
-        ->check(CLI::IsMember({"auto", "channel", "mpi"}));
+        .add_option(
+            "--layer", layer,
+            "channel: seals TCP streams; mpi: seals messages, on any network; fabric: seals what MPI hands to UCX "
+            "or libfabric, on any network (default: the setting layer)")
+        ->check(CLI::IsMember({"auto", "channel", "mpi", "fabric"}));
 }
 
 void set_variable(const std::string& name, const std::string& value) {

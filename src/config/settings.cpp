@@ -201,12 +201,13 @@ Result<void> set_scope(Settings& settings, const Given& given, const Environment
 Result<void> set_layer(Settings& settings, const Given& given, const Environment&) {
     if (const auto* text = std::get_if<std::string>(&given.value)) {
         const std::string word = lower(trim(*text));
-        if (word == "auto" || word == "channel" || word == "mpi") {
-            settings.layer = word == "mpi" ? Layer::mpi : word == "channel" ? Layer::channel : Layer::automatic;
+        for (const Layer layer : {Layer::automatic, Layer::channel, Layer::mpi, Layer::fabric}) {
+            if (word != name_of(layer)) continue;
+            settings.layer = layer;
             return {};
         }
     }
-    return refuse(given, as_text(given.value) + " is not allowed; allowed: auto, channel, mpi");
+    return refuse(given, as_text(given.value) + " is not allowed; allowed: auto, channel, mpi, fabric");
 }
 
 Result<void> set_network(Settings& settings, const Given& given, const Environment&) {
@@ -677,6 +678,20 @@ std::string cipher_warning(const Settings& settings, const Process& process) {
     if (!first || !aead::is_legacy(settings.suite)) return "";
     return "warning: this job uses the legacy cipher " + std::string(aead::name(settings.suite)) +
            " (allow_legacy_cipher), which is slow and has blocks of 64 bits; AES-256-GCM is the better choice";
+}
+
+std::string_view name_of(Layer layer) {
+    switch (layer) {
+        case Layer::automatic:
+            return "auto";
+        case Layer::channel:
+            return "channel";
+        case Layer::mpi:
+            return "mpi";
+        case Layer::fabric:
+            return "fabric";
+    }
+    return "";
 }
 
 std::string layer_reason(const Environment& environment, std::string_view layer) {

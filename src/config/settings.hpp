@@ -27,7 +27,10 @@ enum class Layer {
     automatic,  // channel where the MPI's transport between nodes is TCP, mpi elsewhere
     channel,    // seals the TCP streams under MPI
     mpi,        // seals MPI's messages above it, on any network
+    fabric,     // seals what MPI hands to UCX or libfabric, on any network
 };
+/// As the setting has it.
+std::string_view name_of(Layer layer);
 
 /// What carries MPI between nodes, under the MPI layer. The channel layer knows TCP only.
 enum class Network {
@@ -65,9 +68,9 @@ struct Settings {
     bool allow_legacy_cipher = false;              // allow_legacy_cipher: one that is named may be a legacy one
     std::string module = "auto";                   // module = "auto" | "openssl" | "ipsec-mb" | ...
     Scope scope = Scope::automatic;                // scope = "auto" | "between-nodes" | "all"
-    Layer layer = Layer::automatic;                // layer = "auto" | "channel" | "mpi"
+    Layer layer = Layer::automatic;                // layer = "auto" | "channel" | "mpi" | "fabric"
     Network network = Network::automatic;          // network = "auto" | "tcp" | "any"
-    bool seal_sockets = true;                      // seal_sockets: off for measurements of the MPI layer alone
+    bool seal_sockets = true;                      // seal_sockets: off for measurements of a layer above them
     int threads = 0;                               // threads = "auto" (0) | 1 to 64: that seal and open, of a rank
     std::vector<std::string> allow;                // allow = ["MPI_Put", ...]: refused procedures that pass in clear
     std::string allow_where;                       // where allow was set, for lines about what it names
@@ -99,10 +102,12 @@ struct Settings {
     bool plaintext_allowed(const std::uint8_t (&peer)[16], std::uint16_t port) const;
 
     /// Other networks than TCP are open to ranks.
-    bool roads_open() const { return layer == Layer::mpi && network == Network::any; }
+    bool roads_open() const { return seals_above_sockets() && network == Network::any; }
+    /// The job's data are sealed above its sockets; these are sealed, too.
+    bool seals_above_sockets() const { return layer == Layer::mpi || layer == Layer::fabric; }
     /// Sockets inside a node are sealed. Under the MPI layer ranks whose sockets are not sealed must find their
     /// launcher, too.
-    bool loopback_sealed() const { return scope == Scope::all && (layer != Layer::mpi || seal_sockets); }
+    bool loopback_sealed() const { return scope == Scope::all && (!seals_above_sockets() || seal_sockets); }
 };
 
 /// Environment variables by name, listable so that a misspelt setting is noticed. Tests make their own.
@@ -159,7 +164,7 @@ std::size_t openmp_threads(const Environment& environment);
 /// What is to be said once a job of its cipher, by this process; empty: nothing, or another process says it.
 std::string cipher_warning(const Settings& settings, const Process& process);
 
-/// Why this process runs under `layer` ("channel", "mpi"), as cryptmpi run or exec said in
+/// Why this process runs under `layer` ("channel", "mpi", "fabric"), as cryptmpi run or exec said in
 /// CRYPTMPI_INTERNAL_LAYER_REASON; empty when they did not choose it.
 std::string layer_reason(const Environment& environment, std::string_view layer);
 

@@ -85,9 +85,9 @@ Ledger* ledger = Ledger::make();
 
 }  // namespace
 
-void note_nonce(const RecordKey& key, std::uint32_t lane, std::uint64_t counter) {
+void note_nonce(const RecordKey& key, std::uint32_t lane, std::uint64_t counter, std::uint64_t within) {
     KeyName name;
-    key.nonce(lane, 0, name.data());
+    key.nonce(lane, within, name.data());
     if (ledger == nullptr || ledger->note(name, counter)) return;
     std::fprintf(stderr, "cryptmpi: seal: counter %llu was about to be used twice under one key\n",
                  static_cast<unsigned long long>(counter));

@@ -10,10 +10,11 @@
 namespace cryptmpi::seal {
 
 #ifdef NDEBUG
-inline void note_nonce(const RecordKey&, std::uint32_t, std::uint64_t) {}
+inline void note_nonce(const RecordKey&, std::uint32_t, std::uint64_t, std::uint64_t = 0) {}
 inline void leave_nonce_ledger() {}
 #else
-void note_nonce(const RecordKey& key, std::uint32_t lane, std::uint64_t counter);
+/// `within`: what tells lanes of one number apart, where the nonce has room for it.
+void note_nonce(const RecordKey& key, std::uint32_t lane, std::uint64_t counter, std::uint64_t within = 0);
 /// For a test that seals the same twice on purpose, to compare: this process notes nothing any more.
 void leave_nonce_ledger();
 #endif

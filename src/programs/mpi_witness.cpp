@@ -1,8 +1,7 @@
-#include "channel/mpi_witness.hpp"
+#include "programs/mpi_witness.hpp"
 
 #include <dlfcn.h>
 #include <elf.h>
-#include <fcntl.h>
 #include <link.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -15,9 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "channel/real.hpp"
-
-namespace cryptmpi::channel {
+namespace cryptmpi::programs {
 namespace {
 
 using Question = int (*)(int*);
@@ -58,15 +55,15 @@ bool library_says_yes(const std::string& file, const std::string& call) {
 /// The program's own file, mapped for reading; every access is checked against its size.
 class ProgramFile {
 public:
-    ProgramFile() {
-        const int file = real::open("/proc/self/exe", O_RDONLY | O_CLOEXEC, 0);
+    ProgramFile(int (*open_file)(const char*), int (*close_file)(int)) {
+        const int file = open_file("/proc/self/exe");
         if (file < 0) return;
         struct stat status {};
         if (fstat(file, &status) == 0 && status.st_size > 0) {
             size_ = static_cast<std::size_t>(status.st_size);
             start_ = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file, 0);
         }
-        real::close(file);
+        close_file(file);
     }
     ~ProgramFile() {
         if (start_ != MAP_FAILED) munmap(start_, size_);
@@ -107,8 +104,7 @@ std::optional<std::uint64_t> value_in(const ProgramFile& file, const Section& ta
 }
 
 /// An MPI that is linked into the program is in the loader's table only where the program exports its functions.
-bool program_says_yes(std::uintptr_t program, const std::string& call) {
-    const ProgramFile file;
+bool program_says_yes(std::uintptr_t program, const std::string& call, const ProgramFile& file) {
     const auto header = file.read<ElfW(Ehdr)>(0);
     if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return false;
     const auto section = [&](std::uint64_t number) {
@@ -129,14 +125,14 @@ bool program_says_yes(std::uintptr_t program, const std::string& call) {
 
 }  // namespace
 
-bool mpi_says(std::string_view what) {
+bool mpi_says(std::string_view what, int (*open_file)(const char*), int (*close_file)(int)) {
     const std::string call = "MPI_" + std::string(what);
     Objects objects;
     dl_iterate_phdr(collect, &objects);
     for (const auto& library : objects.libraries) {
         if (library_says_yes(library, call)) return true;
     }
-    return objects.libraries.empty() && program_says_yes(objects.program, call);
+    return objects.libraries.empty() && program_says_yes(objects.program, call, ProgramFile(open_file, close_file));
 }
 
-}  // namespace cryptmpi::channel
+}  // namespace cryptmpi::programs

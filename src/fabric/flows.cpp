@@ -1,0 +1,542 @@
+#include "fabric/flows.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/endian.hpp"
+#include "fabric/window.hpp"
+#include "seal/arrivals.hpp"
+#include "seal/nonce_ledger.hpp"
+#include "seal/own_process.hpp"
+
+namespace cryptmpi::fabric {
+namespace {
+
+using seal::RecordKey;
+using FlowSecret = std::unique_ptr<Secret<seal::kSecretSize>>;
+
+constexpr std::size_t kHash = 32;
+constexpr std::size_t kKeySize = 32;
+constexpr unsigned kEpochShift = 48;
+constexpr std::string_view kLabels[kKinds] = {"fabric tagged", "fabric active", "fabric message"};
+
+std::size_t place_of(Kind kind) {
+    return static_cast<std::size_t>(kind);
+}
+
+iovec piece(const void* at, std::size_t size) {
+    return {const_cast<void*>(at), size};  // iovec has no const form; the modules only read
+}
+
+void append(std::string& text, const Share& share) {
+    text.append(reinterpret_cast<const char*>(share.data()), share.size());
+}
+
+void wipe_pieces(std::span<const iovec> pieces) {
+    for (const iovec& one : pieces) wipe(one.iov_base, one.iov_len);
+}
+
+/// Each epoch's secret comes from the flow's, not from the epoch before: messages of an old one may come late.
+Result<RecordKey> epoch_key(const seal::Crypto& crypto, const FlowSecret& secret, std::uint32_t epoch) {
+    std::string label = "fabric epoch";
+    for (unsigned byte = 0; byte < 2; ++byte) label.push_back(static_cast<char>(epoch >> (8 * byte)));
+    Secret<seal::kSecretSize> own;
+    if (auto done = seal::expand(*crypto.kex, secret->data(), label, own.data(), seal::kSecretSize); !done) {
+        return tl::unexpected(std::move(done.error()));
+    }
+    return RecordKey::derive(crypto, own.data());
+}
+
+/// A nonce of 12 bytes has room for the whole tag and half of the number; an epoch has fewer messages than that half.
+struct Place {
+    std::uint32_t lane;
+    std::uint64_t counter;
+};
+Place place_in_nonce(std::uint64_t tag, std::uint64_t number) {
+    return {static_cast<std::uint32_t>(tag >> 32), tag << 32 | (number & 0xffffffffU)};
+}
+
+/// Share and header as they are on the wire, and what the door binds.
+class AssociatedData {
+public:
+    AssociatedData(const std::uint8_t* prefix, std::span<const std::uint8_t> bound)
+        : at_(prefix), size_(kPrefixSize + bound.size()) {
+        if (bound.empty()) return;
+        std::memcpy(own_, prefix, kPrefixSize);
+        std::memcpy(own_ + kPrefixSize, bound.data(), bound.size());
+        at_ = own_;
+    }
+    AssociatedData(const AssociatedData&) = delete;
+    AssociatedData& operator=(const AssociatedData&) = delete;
+    const std::uint8_t* data() const { return at_; }
+    std::size_t size() const { return size_; }
+
+private:
+    const std::uint8_t* at_;
+    std::size_t size_;
+    std::uint8_t own_[kPrefixSize + kMostBound];
+};
+
+struct Sending {
+    FlowSecret secret;
+    RecordKey key;
+    std::uint32_t epoch = 0;
+    std::uint64_t messages = 0;  // of this epoch
+    std::uint64_t bytes = 0;
+    std::uint64_t next = 0;                                  // where the flow counts
+    std::unordered_map<std::uint64_t, std::uint64_t> lanes;  // where each tag does
+};
+
+struct Receiving {
+    struct Epoch {
+        std::uint32_t number = 0;
+        RecordKey key;
+    };
+    FlowSecret secret;
+    std::array<Epoch, 2> epochs;  // the latest used first
+    Window window{kMostEarly};
+    std::unordered_map<std::uint64_t, seal::Arrivals> lanes;
+};
+
+struct ShareHash {
+    std::size_t operator()(const Share& share) const { return load_little(share.data()); }
+};
+
+auto lost() {
+    return fail(EBADMSG, "was sent after others that did not come: lost on the way, or out of order");
+}
+auto repeated() {
+    return fail(EBADMSG, "came before: it was replayed");
+}
+
+}  // namespace
+
+class Peer {
+public:
+    explicit Peer(const Share& its_share) : share(its_share) {}
+
+    Share share;
+    FlowSecret secret;  // of the pair
+    std::array<std::unique_ptr<Sending>, kKinds> sending;
+    std::array<std::unique_ptr<Receiving>, kKinds> receiving;
+};
+
+Result<Job> Job::join(const seal::Crypto& crypto, const keys::JobKey& job_key, std::string_view job_id) {
+    std::uint8_t hash[kHash];
+    const iovec id = piece(job_id.data(), job_id.size());
+    if (crypto.kex->sha256(hash, &id, 1) != CRYPTMPI_OK) return fail(EIO, "the crypto module's SHA-256 failed");
+    std::string label = "fabric";
+    label.push_back(static_cast<char>(crypto.suite));
+    label.append(reinterpret_cast<const char*>(hash), sizeof hash);
+    Job job;
+    job.crypto_ = crypto;
+    job.secret_ = std::make_unique<Secret<seal::kSecretSize>>();
+    auto done = seal::expand(*crypto.kex, job_key.data(), label, job.secret_->data(), seal::kSecretSize);
+    if (!done) return tl::unexpected(std::move(done.error()));
+    seal::claim_keys();
+    return job;
+}
+
+struct Party::State {
+    explicit State(const Job& its_job) : job(its_job), crypto(its_job.crypto_) {}
+
+    Result<std::unique_ptr<Peer>> make_peer(const Share& its_share) const;
+    Result<FlowSecret> flow_secret(const Peer& peer, Kind kind, const Share& sender, const Share& receiver) const;
+    Result<Sending*> sending_to(Peer& peer, Kind kind) const;
+    Result<Receiving*> receiving_from(Peer& peer, Kind kind) const;
+    Result<void> make_room(Sending& flow, std::uint64_t size);
+    Result<const RecordKey*> key_of(Receiving& flow, std::uint32_t epoch) const;
+
+    /// Whose message it is; not authenticated until it has opened. `fresh` is a peer that is not known yet.
+    Result<Peer*> sender_of(const std::uint8_t* wire, std::unique_ptr<Peer>& fresh);
+    void remember(std::unique_ptr<Peer> fresh) {
+        if (!fresh) return;
+        ++counters.peers;
+        const Share its_share = fresh->share;
+        peers.emplace(its_share, std::move(fresh));
+    }
+
+    struct Decrypted {
+        Peer* from;
+        Receiving* flow;
+        std::uint64_t number;
+        std::unique_ptr<Peer> fresh;
+    };
+    Result<Decrypted> decrypt(const Envelope& envelope, const std::uint8_t* wire, std::size_t wire_size,
+                              std::span<const iovec> out);
+    seal::Arrivals& lane_of(const Decrypted& message, std::uint64_t tag) const;
+    Result<void> check_order(const Posted& posted, const Decrypted& message, std::uint64_t tag) const;
+    Result<void> check_order_among(const Posted& posted, const Decrypted& message, std::uint64_t tag) const;
+    Result<Peer*> accept(Kind kind, Decrypted message, std::size_t size);
+
+    const Job& job;
+    const seal::Crypto crypto;
+    FlowSecret private_key = std::make_unique<Secret<kKeySize>>();
+    Share share{};
+    std::unordered_map<Share, std::unique_ptr<Peer>, ShareHash> peers;
+    Peer* last = nullptr;  // that a message came from
+    PostedList posted;
+    struct CutOff {
+        std::uint64_t place;
+        const Peer* from;  // null: from anybody
+    };
+    std::unordered_map<std::uint64_t, std::vector<CutOff>> cut_offs;  // by tag
+    Counters counters;
+};
+
+Party::Party(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Party::~Party() = default;
+
+Result<std::unique_ptr<Party>> Party::make(const Job& job) {
+    auto state = std::make_unique<State>(job);
+    const cryptmpi_kex& kex = *state->crypto.kex;
+    if (kex.random(state->private_key->data(), kKeySize) != CRYPTMPI_OK ||
+        kex.x25519_public(state->share.data(), state->private_key->data()) != CRYPTMPI_OK) {
+        return fail(EIO, "the crypto module failed to make a key pair");
+    }
+    return std::unique_ptr<Party>(new Party(std::move(state)));
+}
+
+const Share& Party::share() const {
+    return state_->share;
+}
+
+Result<void> Party::prove(std::span<const std::uint8_t> address, const Share& share,
+                          std::uint8_t proof[kProofSize]) const {
+    constexpr std::string_view kUse = "address";
+    const iovec in[] = {piece(kUse.data(), kUse.size()), piece(share.data(), share.size()),
+                        piece(address.data(), address.size())};
+    std::uint8_t whole[kHash];
+    const auto& job = state_->job;
+    if (job.crypto_.kex->hmac_sha256(whole, job.secret_->data(), kKeySize, in, std::size(in)) != CRYPTMPI_OK) {
+        return fail(EIO, "the crypto module's HMAC-SHA-256 failed");
+    }
+    std::memcpy(proof, whole, kProofSize);
+    return {};
+}
+
+Result<bool> Party::proves(std::span<const std::uint8_t> address, const Share& share,
+                           const std::uint8_t proof[kProofSize]) const {
+    std::uint8_t right[kProofSize];
+    if (auto done = prove(address, share, right); !done) return tl::unexpected(std::move(done.error()));
+    unsigned differences = 0;
+    for (std::size_t i = 0; i < kProofSize; ++i) differences |= static_cast<unsigned>(right[i] ^ proof[i]);
+    return differences == 0;
+}
+
+Result<std::unique_ptr<Peer>> Party::State::make_peer(const Share& its_share) const {
+    if (!seal::owns_keys()) return seal::forked();
+    Secret<kKeySize> shared;
+    if (crypto.kex->x25519_shared(shared.data(), private_key->data(), its_share.data()) != CRYPTMPI_OK) {
+        return fail(EPROTO, "the share of a peer is none: altered, or not ours");
+    }
+    constexpr std::string_view kUse = "pair";
+    const iovec in[] = {piece(kUse.data(), kUse.size()), piece(shared.data(), kKeySize)};
+    auto peer = std::make_unique<Peer>(its_share);
+    peer->secret = std::make_unique<Secret<seal::kSecretSize>>();
+    if (crypto.kex->hmac_sha256(peer->secret->data(), job.secret_->data(), kKeySize, in, std::size(in)) !=
+        CRYPTMPI_OK) {
+        return fail(EIO, "the crypto module's HMAC-SHA-256 failed");
+    }
+    return peer;
+}
+
+Result<FlowSecret> Party::State::flow_secret(const Peer& peer, Kind kind, const Share& sender,
+                                             const Share& receiver) const {
+    std::string label(kLabels[place_of(kind)]);
+    label.push_back('\0');
+    append(label, sender);
+    append(label, receiver);
+    auto secret = std::make_unique<Secret<seal::kSecretSize>>();
+    if (auto done = seal::expand(*crypto.kex, peer.secret->data(), label, secret->data(), seal::kSecretSize); !done) {
+        return tl::unexpected(std::move(done.error()));
+    }
+    return secret;
+}
+
+Result<Sending*> Party::State::sending_to(Peer& peer, Kind kind) const {
+    auto& flow = peer.sending[place_of(kind)];
+    if (flow) [[likely]] {
+        return flow.get();
+    }
+    auto secret = flow_secret(peer, kind, share, peer.share);
+    if (!secret) return tl::unexpected(std::move(secret.error()));
+    flow = std::make_unique<Sending>();
+    flow->secret = std::move(*secret);
+    return flow.get();
+}
+
+Result<Receiving*> Party::State::receiving_from(Peer& peer, Kind kind) const {
+    auto& flow = peer.receiving[place_of(kind)];
+    if (flow) [[likely]] {
+        return flow.get();
+    }
+    auto secret = flow_secret(peer, kind, peer.share, share);
+    if (!secret) return tl::unexpected(std::move(secret.error()));
+    flow = std::make_unique<Receiving>();
+    flow->secret = std::move(*secret);
+    return flow.get();
+}
+
+Result<Peer*> Party::meet(const Share& share) {
+    const auto known = state_->peers.find(share);
+    if (known != state_->peers.end()) return known->second.get();
+    auto made = state_->make_peer(share);
+    if (!made) return tl::unexpected(std::move(made.error()));
+    Peer* const peer = made->get();
+    state_->remember(std::move(*made));
+    return peer;
+}
+
+Result<void> Party::State::make_room(Sending& flow, std::uint64_t size) {
+    const seal::Limits limits = seal::limits_of(crypto.suite);
+    const bool full = flow.messages != 0 && (flow.messages >= limits.records || flow.bytes > limits.bytes ||
+                                             size > limits.bytes - flow.bytes);
+    if (flow.key && !full) [[likely]] {
+        return {};
+    }
+    if (full && flow.epoch + 1 == kMostEpochs) {
+        return fail(EOVERFLOW, "a flow of messages came to the end of its keys: end the job and start it anew");
+    }
+    const std::uint32_t next = full ? flow.epoch + 1 : flow.epoch;
+    auto key = epoch_key(crypto, flow.secret, next);
+    if (!key) return tl::unexpected(std::move(key.error()));
+    if (full) ++counters.rekeys;
+    flow.key = std::move(*key);
+    flow.epoch = next;
+    flow.messages = 0;
+    flow.bytes = 0;
+    return {};
+}
+
+// HOT PATH
+Result<void> Party::seal(Peer& to, const Envelope& envelope, std::span<const iovec> in, std::size_t size,
+                         std::uint8_t* out) {
+    if (!seal::owns_keys()) [[unlikely]] {
+        return seal::forked();
+    }
+    if (envelope.bound.size() > kMostBound) return fail(EMSGSIZE, "more is to be bound to a message than can be");
+    auto found = state_->sending_to(to, envelope.kind);
+    if (!found) return tl::unexpected(std::move(found.error()));
+    Sending& flow = **found;
+    if (auto done = state_->make_room(flow, size); !done) return done;
+    std::uint64_t& next = envelope.kind == Kind::tagged ? flow.lanes[envelope.tag] : flow.next;
+    if (next >= kMostMessages) return fail(EOVERFLOW, "a lane of messages came to the end of its numbers");
+    const std::uint64_t number = next++;
+    ++flow.messages;
+    flow.bytes += size;
+
+    std::memcpy(out, state_->share.data(), kShareSize);
+    store_little(number | std::uint64_t{flow.epoch} << kEpochShift, out + kShareSize);
+    const AssociatedData bound(out, envelope.bound);
+    const Place place = place_in_nonce(envelope.tag, number);
+    std::uint8_t nonce[seal::kNonceRoom];
+    flow.key.nonce(place.lane, place.counter, nonce);
+    seal::note_nonce(flow.key, place.lane, number, envelope.tag << 32);
+    if (state_->crypto.aead->seal(flow.key.context(), nonce, bound.data(), bound.size(), in.data(), in.size(),
+                                  out + kPrefixSize, out + kPrefixSize + size) != CRYPTMPI_OK) {
+        wipe(out, kOverhead + size);
+        return fail(EIO, "the crypto module failed to seal a message");
+    }
+    auto& sent = state_->counters.sent[place_of(envelope.kind)];
+    ++sent.messages;
+    sent.bytes += size;
+    return {};
+}
+
+void Party::post(Posted& posted, const Wanted& wanted) {
+    state_->posted.add(posted, wanted);
+}
+
+Result<Peer*> Party::State::sender_of(const std::uint8_t* wire, std::unique_ptr<Peer>& fresh) {
+    if (last != nullptr && std::memcmp(last->share.data(), wire, kShareSize) == 0) [[likely]] {
+        return last;
+    }
+    Share its_share;
+    std::memcpy(its_share.data(), wire, kShareSize);
+    const auto known = peers.find(its_share);
+    if (known != peers.end()) return known->second.get();
+    auto made = make_peer(its_share);
+    if (!made) return tl::unexpected(std::move(made.error()));
+    fresh = std::move(*made);
+    return fresh.get();
+}
+
+Result<const RecordKey*> Party::State::key_of(Receiving& flow, std::uint32_t epoch) const {
+    auto& epochs = flow.epochs;
+    if (epochs[0].key && epochs[0].number == epoch) [[likely]] {
+        return &epochs[0].key;
+    }
+    std::swap(epochs[0], epochs[1]);
+    if (epochs[0].key && epochs[0].number == epoch) return &epochs[0].key;
+    auto key = epoch_key(crypto, flow.secret, epoch);
+    if (!key) return tl::unexpected(std::move(key.error()));
+    epochs[0] = {epoch, std::move(*key)};
+    return &epochs[0].key;
+}
+
+// HOT PATH
+Result<Party::State::Decrypted> Party::State::decrypt(const Envelope& envelope, const std::uint8_t* wire,
+                                                      std::size_t wire_size, std::span<const iovec> out) {
+    const auto refuse = [&](auto error) {
+        wipe_pieces(out);
+        return tl::unexpected<Error>(std::move(error));
+    };
+    if (!seal::owns_keys()) [[unlikely]] {
+        return refuse(seal::forked().value());
+    }
+    if (wire_size < kOverhead || envelope.bound.size() > kMostBound) {
+        return refuse(Error{"is shorter than any sealed one: it was sent without CryptMPI, or altered", EBADMSG});
+    }
+    Decrypted message{};
+    auto sender = sender_of(wire, message.fresh);
+    if (!sender) return refuse(std::move(sender.error()));
+    message.from = *sender;
+    auto flow = receiving_from(*message.from, envelope.kind);
+    if (!flow) return refuse(std::move(flow.error()));
+    message.flow = *flow;
+    const std::uint64_t header = load_little(wire + kShareSize);
+    message.number = header & (kMostMessages - 1);
+    // Its last bit is 0: an epoch that no sender has derives a key that no sender has.
+    auto key = key_of(*message.flow, static_cast<std::uint32_t>(header >> kEpochShift));
+    if (!key) return refuse(std::move(key.error()));
+
+    const AssociatedData bound(wire, envelope.bound);
+    const Place place = place_in_nonce(envelope.tag, message.number);
+    std::uint8_t nonce[seal::kNonceRoom];
+    (*key)->nonce(place.lane, place.counter, nonce);
+    const std::size_t size = wire_size - kOverhead;
+    const int status = crypto.aead->open((*key)->context(), nonce, bound.data(), bound.size(), wire + kPrefixSize, size,
+                                         out.data(), out.size(), wire + kPrefixSize + size);
+    if (status == CRYPTMPI_FORGED) return refuse(Error{"does not open: altered, moved, or not ours", EBADMSG});
+    if (status != CRYPTMPI_OK) return refuse(Error{"the crypto module failed to open a message", EIO});
+    return message;
+}
+
+/// HOT PATH as long as receives end in the order of their posting.
+Result<void> Party::State::check_order(const Posted& at, const Decrypted& message, std::uint64_t tag) const {
+    seal::Arrivals& lane = lane_of(message, tag);
+    if (!posted.has_before(at) && lane.follows(message.number, at.place())) [[likely]] {
+        lane.follow(at.place());
+        return {};
+    }
+    return check_order_among(at, message, tag);
+}
+
+Result<void> Party::State::check_order_among(const Posted& at, const Decrypted& message, std::uint64_t tag) const {
+    std::vector<seal::Arrivals::Holder> holders;
+    posted.each([&](const Posted& one) {
+        if (!one.wanted().takes(message.from, tag)) return;
+        holders.push_back({one.place(), one.wanted().names_lane && !one.may_be_cancelled()});
+    });
+    using Verdict = seal::Arrivals::Verdict;
+    switch (message.flow->lanes[tag].take(message.number, at.place(), holders)) {
+        case Verdict::fits:
+            return {};
+        case Verdict::repeated:
+            return repeated();
+        case Verdict::out_of_order:
+            return fail(EBADMSG, "came to another receive than it was sent for: out of order");
+        case Verdict::lost:
+            break;
+    }
+    return lost();
+}
+
+Result<Peer*> Party::State::accept(Kind kind, Decrypted message, std::size_t size) {
+    auto& received = counters.received[place_of(kind)];
+    ++received.messages;
+    received.bytes += size;
+    remember(std::move(message.fresh));
+    last = message.from;
+    return message.from;
+}
+
+Result<Peer*> Party::open(Posted& posted, std::uint64_t tag, std::span<const std::uint8_t> bound,
+                          const std::uint8_t* wire, std::size_t wire_size, std::span<const iovec> out) {
+    auto message = state_->decrypt({Kind::tagged, tag, bound}, wire, wire_size, out);
+    posted.withdraw();
+    if (!message) return tl::unexpected(std::move(message.error()));
+    if (auto done = state_->check_order(posted, *message, tag); !done) {
+        wipe_pieces(out);
+        return tl::unexpected(std::move(done.error()));
+    }
+    return state_->accept(Kind::tagged, std::move(*message), wire_size - kOverhead);
+}
+
+Result<void> Party::cut_off(Posted& posted, std::uint64_t tag) {
+    posted.withdraw();
+    state_->cut_offs[tag].push_back({posted.place(), posted.wanted().from});
+    for (const auto& [share, peer] : state_->peers) {
+        auto& flow = peer->receiving[place_of(Kind::tagged)];
+        const auto lane = flow ? flow->lanes.find(tag) : decltype(flow->lanes.find(tag)){};
+        if (!flow || lane == flow->lanes.end()) continue;
+        if (posted.wanted().from == nullptr || posted.wanted().from == peer.get()) lane->second.cut_off(posted.place());
+    }
+    return {};
+}
+
+Result<void> Party::cut_off(Posted& posted, std::uint64_t tag, const std::uint8_t* wire, std::size_t wire_size) {
+    posted.withdraw();
+    if (wire_size < kShareSize) return fail(EBADMSG, "is shorter than any sealed one");
+    Share share;
+    std::memcpy(share.data(), wire, kShareSize);
+    auto peer = meet(share);
+    if (!peer) return tl::unexpected(std::move(peer.error()));
+    auto flow = state_->receiving_from(**peer, Kind::tagged);
+    if (!flow) return tl::unexpected(std::move(flow.error()));
+    (*flow)->lanes[tag].cut_off(posted.place());
+    return {};
+}
+
+/// The lane of a message that has opened. What was cut off before its first may have been of it.
+seal::Arrivals& Party::State::lane_of(const Decrypted& message, std::uint64_t tag) const {
+    const auto [lane, fresh] = message.flow->lanes.try_emplace(tag);
+    if (!fresh || cut_offs.empty()) [[likely]] {
+        return lane->second;
+    }
+    const auto cut = cut_offs.find(tag);
+    for (std::size_t i = 0; cut != cut_offs.end() && i < cut->second.size(); ++i) {
+        const auto& [place, from] = cut->second[i];
+        if (from == nullptr || from == message.from) lane->second.cut_off(place);
+    }
+    return lane->second;
+}
+
+Result<Peer*> Party::open(const Envelope& envelope, const std::uint8_t* wire, std::size_t wire_size,
+                          std::span<const iovec> out) {
+    auto message = state_->decrypt(envelope, wire, wire_size, out);
+    if (!message) return tl::unexpected(std::move(message.error()));
+    switch (message->flow->window.take(message->number)) {
+        case Window::Verdict::fits:
+            return state_->accept(envelope.kind, std::move(*message), wire_size - kOverhead);
+        case Window::Verdict::repeated:
+            wipe_pieces(out);
+            return repeated();
+        case Window::Verdict::lost:
+            break;
+    }
+    wipe_pieces(out);
+    return lost();
+}
+
+Result<void> Party::expect_none_missing() const {
+    for (const auto& [share, peer] : state_->peers) {
+        for (const auto& flow : peer->receiving) {
+            if (flow && flow->window.misses_one()) {
+                return fail(EBADMSG, "a message that was overtaken by others never came: it was lost on the way");
+            }
+        }
+    }
+    return {};
+}
+
+Counters Party::counters() const {
+    return state_->counters;
+}
+
+}  // namespace cryptmpi::fabric

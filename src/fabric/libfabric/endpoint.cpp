@@ -1,0 +1,390 @@
+// Messages: sealed before the provider gets them, opened from buffers of ours into the program's.
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include "base/endian.hpp"
+#include "fabric/libfabric/objects.hpp"
+
+namespace cryptmpi::fabric::libfabric {
+namespace {
+
+// What a call may say that is the provider's business alone.
+constexpr std::uint64_t kSendFlags = FI_COMPLETION | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE |
+                                     FI_MATCH_COMPLETE | FI_MORE | FI_FENCE | FI_REMOTE_CQ_DATA | FI_INJECT;
+constexpr std::uint64_t kReceiveFlags =
+    FI_COMPLETION | FI_MORE | FI_MULTI_RECV | FI_PEEK | FI_CLAIM | FI_DISCARD | FI_SEND | FI_RECV | FI_TAGGED | FI_MSG;
+// Messages in one buffer begin where numbers of any size may.
+constexpr std::size_t kAlignment = 8;
+// What an endpoint that is closed still owes, it tries to hand over so many times.
+constexpr int kLastTries = 100'000;
+
+std::size_t total(std::span<const iovec> parts) {
+    std::size_t size = 0;
+    for (const iovec& part : parts) size += part.iov_len;
+    return size;
+}
+
+/// The first `size` bytes of the parts.
+std::vector<iovec> first(std::span<const iovec> parts, std::size_t size) {
+    std::vector<iovec> cut;
+    for (const iovec& part : parts) {
+        const std::size_t taken = std::min(part.iov_len, size);
+        if (taken > 0) cut.push_back({part.iov_base, taken});
+        size -= taken;
+    }
+    return cut;
+}
+
+}  // namespace
+
+void Endpoint::end(const std::string& what) const {
+    around().end("libfabric, provider " + domain->fabric->provider + ": " + what);
+    std::abort();  // not reached: GCC does not see that a virtual function does not return
+}
+
+/// Immediate data that comes beside a message is authenticated with it, as far as the provider carries it.
+std::array<std::uint8_t, 9> Endpoint::bound_of(bool has_data, std::uint64_t data) const {
+    std::array<std::uint8_t, 9> bound = {};
+    if (!has_data) return bound;
+    if (domain->data_size < sizeof data) data &= (std::uint64_t{1} << (8 * domain->data_size)) - 1;
+    bound[0] = 1;
+    store_little(data, bound.data() + 1);
+    return bound;
+}
+
+/// Null: nobody of that address was inserted.
+Peer* Endpoint::peer_of(fi_addr_t address) {
+    if (addresses == nullptr) return nullptr;
+    if (removals_seen_ != addresses->removals) {
+        removals_seen_ = addresses->removals;
+        met_.clear();
+        known_peer_ = nullptr;
+    }
+    if (known_peer_ != nullptr && known_ == address) return known_peer_;
+    Peer*& met = met_[address];
+    if (met == nullptr) {
+        const auto share = addresses->shares.find(address);
+        if (share == addresses->shares.end()) return nullptr;
+        const auto found = party->meet(share->second);
+        if (!found) end(found.error().line);
+        met = *found;
+        addresses_of_[met] = address;
+    }
+    known_ = address;
+    return known_peer_ = met;
+}
+
+Operation& Endpoint::take(Operation::Work work, void* context, bool wanted) {
+    if (unused_ == nullptr) {
+        all_.push_back(std::make_unique<Operation>());
+        unused_ = all_.back().get();
+    }
+    Operation& operation = *unused_;
+    unused_ = operation.next;
+    operation.next = nullptr;
+    operation.endpoint = this;
+    operation.work = work;
+    operation.context = context;
+    operation.wanted = wanted;
+    operation.discard = false;
+    operation.filled = 0;
+    return operation;
+}
+
+void Endpoint::give_back(Operation& operation) {
+    operation.posted.withdraw();
+    if (operation.region != nullptr) operation.region->fid.ops->close(&operation.region->fid);
+    operation.region = nullptr;
+    operation.wire = {};
+    operation.into.clear();
+    operation.work = Operation::Work::unused;
+    operation.next = unused_;
+    unused_ = &operation;
+}
+
+/// A buffer of ours, which the network may reach by no more than this message.
+int Endpoint::make_wire(Operation& operation, std::size_t size, std::uint64_t access) {
+    operation.wire = domain->pool.take(size);
+    operation.wire_size = size;
+    std::memset(operation.wire.data(), 0, std::min(size, kShareSize));
+    if (!domain->registers_local) return 0;
+    fid_domain* const memory = domain->real;
+    return memory->mr->reg(&memory->fid, operation.wire.data(), size, access, 0, domain->regions++, 0,
+                           &operation.region, nullptr);
+}
+
+// HOT PATH
+ssize_t Endpoint::send(const Outgoing& message) {
+    if ((message.flags & ~kSendFlags) != 0) {
+        around().refuse("a send with flags of libfabric's that CryptMPI does not know", "flags in question");
+        return -FI_EOPNOTSUPP;
+    }
+    const std::size_t size = total(message.parts);
+    if (size > message_size || (message.inject && size > inject_size)) return -FI_EMSGSIZE;
+    if (!flush()) return -FI_EAGAIN;
+    Peer* const peer = peer_of(message.to);
+    if (peer == nullptr) return -FI_EINVAL;
+    const bool wanted = !message.inject && (!selective_sends || (message.flags & FI_COMPLETION) != 0);
+    Operation& operation = take(Operation::Work::send, message.context, wanted);
+    if (const int error = make_wire(operation, size + kOverhead, FI_SEND); error != 0) {
+        give_back(operation);
+        return error;
+    }
+    operation.kind = message.kind;
+    operation.tag = message.tag;
+    operation.to = message.to;
+    operation.data = message.data;
+    operation.flags = message.flags;
+    const auto bound = bound_of((message.flags & FI_REMOTE_CQ_DATA) != 0, message.data);
+    const auto sealed =
+        party->seal(*peer, {message.kind, message.tag, bound}, message.parts, size, operation.wire.data());
+    if (!sealed) end(sealed.error().line);
+    // It has its number now: when the provider cannot take it yet, it is ours to hand over, before any other.
+    const ssize_t code = message.inject ? inject(operation) : hand_over(operation);
+    if (code == -FI_EAGAIN) {
+        owed_ = &operation;
+        return 0;
+    }
+    if (code != 0) give_back(operation);
+    return code;
+}
+
+ssize_t Endpoint::inject(Operation& operation) {
+    const bool has_data = (operation.flags & FI_REMOTE_CQ_DATA) != 0;
+    const void* const wire = operation.wire.data();
+    const std::size_t size = operation.wire_size;
+    ssize_t code = 0;
+    if (operation.kind == Kind::tagged) {
+        code = has_data ? real->tagged->injectdata(real, wire, size, operation.data, operation.to, operation.tag)
+                        : real->tagged->inject(real, wire, size, operation.to, operation.tag);
+    } else {
+        code = has_data ? real->msg->injectdata(real, wire, size, operation.data, operation.to)
+                        : real->msg->inject(real, wire, size, operation.to);
+    }
+    if (code == 0) give_back(operation);
+    return code;
+}
+
+ssize_t Endpoint::hand_over(Operation& operation) {
+    iovec part = {operation.wire.data(), operation.wire_size};
+    void* descriptor = operation.region != nullptr ? operation.region->mem_desc : nullptr;
+    const std::uint64_t flags = (operation.flags & ~FI_INJECT) | FI_COMPLETION;
+    if (operation.kind == Kind::tagged) {
+        const fi_msg_tagged message = {&part,         &descriptor, 1,          operation.to,
+                                       operation.tag, 0,           &operation, operation.data};
+        return real->tagged->sendmsg(real, &message, flags);
+    }
+    const fi_msg message = {&part, &descriptor, 1, operation.to, &operation, operation.data};
+    return real->msg->sendmsg(real, &message, flags);
+}
+
+bool Endpoint::flush() {
+    if (owed_ == nullptr) return true;
+    const ssize_t code = hand_over(*owed_);
+    if (code == -FI_EAGAIN) return false;
+    if (code != 0) end("a sealed message could not be sent: " + std::string(std::strerror(static_cast<int>(-code))));
+    owed_ = nullptr;
+    return true;
+}
+
+ssize_t Endpoint::receive(const Incoming& wanted) {
+    if ((wanted.flags & ~kReceiveFlags) != 0) {
+        around().refuse("a receive with flags of libfabric's that CryptMPI does not know", "flags in question");
+        return -FI_EOPNOTSUPP;
+    }
+    if ((wanted.flags & FI_PEEK) != 0) return peek(wanted);
+    if ((wanted.flags & FI_CLAIM) != 0) return claim(wanted);
+    const bool is_wanted = !selective_receives || (wanted.flags & FI_COMPLETION) != 0;
+    const bool several = wanted.kind != Kind::tagged && (wanted.flags & FI_MULTI_RECV) != 0;
+    const std::size_t size = total(wanted.parts);
+    const auto work = several                       ? Operation::Work::several
+                      : wanted.kind == Kind::tagged ? Operation::Work::tagged
+                                                    : Operation::Work::message;
+    Operation& operation = take(work, wanted.context, is_wanted);
+    operation.into.assign(wanted.parts.begin(), wanted.parts.end());
+    // In a buffer of several, each message is shorter when it is opened: all fit into the program's, which is as large.
+    if (const int error = make_wire(operation, several ? size : size + kOverhead, FI_RECV); error != 0) {
+        give_back(operation);
+        return error;
+    }
+    return post(operation, wanted, wanted.flags);
+}
+
+ssize_t Endpoint::post(Operation& operation, const Incoming& wanted, std::uint64_t flags) {
+    const bool names_source = directed && wanted.from != FI_ADDR_UNSPEC;
+    iovec part = {operation.wire.data(), operation.wire_size};
+    void* descriptor = operation.region != nullptr ? operation.region->mem_desc : nullptr;
+    const std::size_t parts = operation.wire_size > 0 ? 1 : 0;
+    const std::uint64_t real_flags = flags | FI_COMPLETION;
+    ssize_t code = 0;
+    if (wanted.kind == Kind::tagged) {
+        if (operation.work != Operation::Work::peek && !operation.posted.waits()) {
+            const Peer* const from = names_source ? peer_of(wanted.from) : nullptr;
+            if (names_source && from == nullptr) {
+                give_back(operation);
+                return -FI_EINVAL;
+            }
+            party->post(operation.posted, {wanted.tag, ~wanted.ignore, from, from != nullptr && wanted.ignore == 0});
+        }
+        const fi_msg_tagged message = {&part,      &descriptor,   parts,      wanted.from,
+                                       wanted.tag, wanted.ignore, &operation, 0};
+        code = real->tagged->recvmsg(real, &message, real_flags);
+    } else {
+        const fi_msg message = {&part, &descriptor, parts, wanted.from, &operation, 0};
+        code = real->msg->recvmsg(real, &message, real_flags);
+    }
+    if (code != 0) give_back(operation);
+    return code;
+}
+
+/// A look at what waits. With FI_CLAIM, what is found is held for a receive with the same context: its place in the
+/// order is that of the look.
+ssize_t Endpoint::peek(const Incoming& wanted) {
+    if (wanted.kind != Kind::tagged || (wanted.flags & FI_DISCARD) != 0) {
+        around().refuse("FI_PEEK with FI_DISCARD, or of untagged messages", "what nobody opens is missed by its flow");
+        return -FI_EOPNOTSUPP;
+    }
+    const bool claims = (wanted.flags & FI_CLAIM) != 0;
+    Operation& operation = take(claims ? Operation::Work::claimed : Operation::Work::peek, wanted.context, true);
+    operation.wire_size = 0;
+    return post(operation, wanted, wanted.flags);
+}
+
+ssize_t Endpoint::claim(const Incoming& wanted) {
+    const auto found = std::find_if(all_.begin(), all_.end(), [&](const auto& operation) {
+        return operation->work == Operation::Work::claimed && operation->context == wanted.context;
+    });
+    if (found == all_.end()) return -FI_EINVAL;
+    Operation& operation = **found;
+    // What is discarded is opened all the same: its flow would miss it.
+    operation.discard = (wanted.flags & FI_DISCARD) != 0;
+    const std::size_t size = operation.discard ? operation.filled : total(wanted.parts);
+    operation.into.assign(wanted.parts.begin(), wanted.parts.end());
+    operation.wanted = !selective_receives || (wanted.flags & FI_COMPLETION) != 0;
+    if (const int error = make_wire(operation, size + kOverhead, FI_RECV); error != 0) return error;
+    operation.work = Operation::Work::tagged;
+    return post(operation, wanted, wanted.flags & ~FI_DISCARD);
+}
+
+ssize_t Endpoint::cancel(void* context) {
+    const auto found = std::find_if(all_.begin(), all_.end(), [&](const auto& operation) {
+        const auto work = operation->work;
+        return operation->context == context && work != Operation::Work::unused && work != Operation::Work::send;
+    });
+    if (found == all_.end()) return -FI_ENOENT;
+    (*found)->posted.ask_to_cancel();
+    return real->ops->cancel(&real->fid, found->get());
+}
+
+/// Opens what came to the operation into the program's memory. What does not open ends the job.
+Peer* Endpoint::open_into(Operation& operation, const fi_cq_tagged_entry& entry) {
+    const bool several = operation.work == Operation::Work::several;
+    const std::uint8_t* const wire = several ? static_cast<const std::uint8_t*>(entry.buf) : operation.wire.data();
+    const std::uint8_t* const begin = operation.wire.data();
+    if (entry.len < kOverhead || entry.len > operation.wire_size) {
+        end("a message of " + std::to_string(entry.len) + " bytes came, shorter than any that is sealed");
+    }
+    if (several && (wire < begin || wire + entry.len > begin + operation.wire_size)) {
+        end("the provider names a message outside of the buffer that it got");
+    }
+    const std::size_t size = entry.len - kOverhead;
+    const auto bound = bound_of((entry.flags & FI_REMOTE_CQ_DATA) != 0, entry.data);
+    std::vector<iovec> into;
+    engine::Buffer scratch;
+    if (several) {
+        into = {{static_cast<char*>(operation.into[0].iov_base) + operation.filled, size}};
+        operation.filled += (size + kAlignment - 1) / kAlignment * kAlignment;
+    } else if (operation.discard) {
+        scratch = domain->pool.take(size + 1);
+        into = {{scratch.data(), size}};
+    } else {
+        into = first(operation.into, size);
+    }
+    const auto sender = operation.work == Operation::Work::tagged
+                            ? party->open(operation.posted, entry.tag, bound, wire, entry.len, into)
+                            : party->open({Kind::message, 0, bound}, wire, entry.len, into);
+    if (!sender) end("a message of " + std::to_string(size) + " bytes " + sender.error().line);
+    return *sender;
+}
+
+// HOT PATH
+bool Endpoint::complete(Operation& operation, fi_cq_tagged_entry& entry, fi_addr_t& from) {
+    entry.op_context = operation.context;
+    const bool wanted = operation.wanted;
+    switch (operation.work) {
+        case Operation::Work::send:
+            give_back(operation);
+            return wanted;
+        case Operation::Work::peek:
+        case Operation::Work::claimed:
+            if (entry.len < kOverhead) end("a message came that is shorter than any that is sealed");
+            entry.len -= kOverhead;
+            entry.buf = nullptr;
+            // Kept for the receive that names it.
+            operation.filled = entry.len;
+            if (operation.work == Operation::Work::peek) give_back(operation);
+            return true;
+        case Operation::Work::tagged:
+        case Operation::Work::message:
+        case Operation::Work::several:
+            break;
+        case Operation::Work::unused:
+            end("the provider completes a call twice");
+    }
+    if ((entry.flags & FI_RECV) != 0 || operation.work != Operation::Work::several) {
+        const std::size_t at = operation.filled;
+        const Peer* const sender = open_into(operation, entry);
+        entry.len = operation.discard ? 0 : entry.len - kOverhead;
+        entry.buf = operation.into.empty() ? nullptr : static_cast<char*>(operation.into[0].iov_base);
+        if (operation.work == Operation::Work::several) entry.buf = static_cast<char*>(entry.buf) + at;
+        const auto known = addresses_of_.find(sender);
+        from = known == addresses_of_.end() ? FI_ADDR_NOTAVAIL : known->second;
+    }
+    if (operation.work != Operation::Work::several || (entry.flags & FI_MULTI_RECV) != 0) give_back(operation);
+    return wanted;
+}
+
+/// An error of the provider's, which the program gets: cut off, cancelled, not found, or worse.
+void Endpoint::fail(Operation& operation, fi_cq_err_entry& entry) {
+    entry.op_context = operation.context;
+    if (operation.work == Operation::Work::tagged && entry.err == FI_ETRUNC) {
+        // Some providers do not say how much they wrote; of whom it is stands at the beginning, if anything came.
+        const std::uint8_t* const wire = operation.wire.data();
+        const bool came = std::any_of(wire, wire + kShareSize, [](std::uint8_t byte) { return byte != 0; });
+        const auto cut = came ? party->cut_off(operation.posted, entry.tag, wire, operation.wire_size)
+                              : party->cut_off(operation.posted, entry.tag);
+        if (!cut) end("a message that was cut off " + cut.error().line);
+    }
+    if (entry.err == FI_ETRUNC) {
+        entry.len -= std::min(entry.len, kOverhead);
+        entry.buf = operation.into.empty() ? nullptr : operation.into[0].iov_base;
+    }
+    if (operation.work != Operation::Work::several || (entry.flags & FI_MULTI_RECV) != 0 || entry.err == FI_ECANCELED) {
+        give_back(operation);
+    }
+}
+
+void Endpoint::close() {
+    for (int tries = 0; !flush() && tries < kLastTries; ++tries) {
+        // The provider makes progress when its queue is read; what has come is nobody's any more.
+        std::this_thread::yield();
+    }
+    around().end(*party);
+}
+
+void Endpoint::leave() {
+    for (Queue* queue : {sent, received}) {
+        if (queue != nullptr) std::erase(queue->endpoints, this);
+    }
+    for (auto& operation : all_) {
+        if (operation->work == Operation::Work::unused) continue;
+        operation->posted.withdraw();
+        operation->endpoint = nullptr;
+        domain->orphans.push_back(std::move(operation));
+    }
+}
+
+}  // namespace cryptmpi::fabric::libfabric

@@ -1,0 +1,38 @@
+// What libfabric says a provider can do, less what a sealed endpoint cannot.
+#pragma once
+
+#include <rdma/fabric.h>
+
+#include <cstddef>
+#include <string>
+
+namespace cryptmpi::fabric::libfabric {
+
+// A sealed endpoint sends and receives messages, tagged or not. What reads and writes a peer's memory, computes in the
+// network or takes memory of a device is not shown: MPI then does the same by messages.
+inline constexpr std::uint64_t kShownCapabilities = FI_MSG | FI_TAGGED | FI_SEND | FI_RECV | FI_MULTI_RECV | FI_SOURCE |
+                                                    FI_DIRECTED_RECV | FI_LOCAL_COMM | FI_REMOTE_COMM | FI_FENCE;
+
+/// Wishes, in a copy of the program's: nothing that is not shown, and our overhead on top of its sizes.
+void adapt_hints(fi_info& hints);
+
+/// Why an answer is of no use to a sealed endpoint; nullptr: it is.
+const char* unusable(const fi_info& answer);
+/// What the program sees of it.
+void adapt_answer(fi_info& answer);
+
+/// An answer as the provider gave it, as long as this lives.
+class AsGiven {
+public:
+    explicit AsGiven(fi_info& shown);
+    ~AsGiven();
+    AsGiven(const AsGiven&) = delete;
+    AsGiven& operator=(const AsGiven&) = delete;
+
+private:
+    fi_info& info_;
+    std::size_t message_ = 0;
+    std::size_t inject_ = 0;
+};
+
+}  // namespace cryptmpi::fabric::libfabric

@@ -1,0 +1,179 @@
+// What the program gets instead of libfabric's objects: each of ours holds the provider's. The provider never sees
+// ours, the program never sees the provider's; so neither takes the other's calls, whatever either calls inside.
+#pragma once
+
+#include <rdma/fabric.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
+#include <rdma/fi_tagged.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/buffer_pool.hpp"
+#include "fabric/flows.hpp"
+#include "fabric/libfabric/surroundings.hpp"
+
+namespace cryptmpi::fabric::libfabric {
+
+/// `Fid` is what the program sees of it.
+template <class Fid>
+struct Object : Fid {
+    Fid* real = nullptr;
+
+    static Object& of(Fid* shown) { return *static_cast<Object*>(shown); }
+};
+
+struct Operation;
+
+struct Fabric : Object<fid_fabric> {
+    Surroundings* around = nullptr;
+    std::string provider;
+};
+
+struct Domain : Object<fid_domain> {
+    Fabric* fabric = nullptr;
+    // Held through each operation of its endpoints and queues: a message gets its number, a receive its place, in the
+    // order in which the provider gets them.
+    std::mutex lock;
+    engine::BufferPool pool{std::size_t{64} << 20};
+    std::size_t name_size = 0;  // of the provider's names; 0: not known yet
+    std::size_t data_size = 8;  // of immediate data that the provider carries
+    bool registers_local = false;
+    std::uint64_t regions = 0;  // handles that the program got
+    // Of endpoints that are closed: a queue that others share may still tell of them.
+    std::vector<std::unique_ptr<Operation>> orphans;
+};
+
+/// Which share belongs to an address.
+struct AddressVector : Object<fid_av> {
+    Domain* domain = nullptr;
+    std::unordered_map<fi_addr_t, Share> shares;
+    std::uint64_t removals = 0;
+};
+
+struct Counter : Object<fid_cntr> {};
+struct Region : fid_mr {};
+struct Endpoint;
+
+struct Queue : Object<fid_cq> {
+    Domain* domain = nullptr;
+    fi_cq_format format = FI_CQ_FORMAT_CONTEXT;
+    std::vector<Endpoint*> endpoints;
+};
+
+/// What one call of the program has in the provider's hands.
+struct Operation {
+    /// several: messages in one buffer. claimed: a message that was found, and is held for the receive that names it.
+    enum class Work : std::uint8_t { unused, send, tagged, message, several, peek, claimed };
+
+    fi_context2 providers = {};    // first: the provider gets this address as the call's context, and writes here
+    Endpoint* endpoint = nullptr;  // null: closed
+    Operation* next = nullptr;
+    Work work = Work::unused;
+    bool wanted = true;    // the program gets its completion
+    bool discard = false;  // and nothing else
+    void* context = nullptr;
+    engine::Buffer wire;
+    std::size_t wire_size = 0;
+    fid_mr* region = nullptr;
+    std::vector<iovec> into;
+    std::size_t filled = 0;  // of a buffer for several messages
+    Posted posted;
+    // A send that the provider has not taken yet.
+    Kind kind = Kind::tagged;
+    std::uint64_t tag = 0;
+    fi_addr_t to = FI_ADDR_UNSPEC;
+    std::uint64_t data = 0;
+    std::uint64_t flags = 0;
+};
+
+/// A message to be sent, whichever call it came by.
+struct Outgoing {
+    Kind kind;
+    std::span<const iovec> parts;
+    fi_addr_t to;
+    std::uint64_t tag;
+    std::uint64_t data;
+    std::uint64_t flags;
+    void* context;
+    bool inject;
+};
+
+/// A receive, whichever call it came by.
+struct Incoming {
+    Kind kind;
+    std::span<const iovec> parts;
+    fi_addr_t from;
+    std::uint64_t tag;
+    std::uint64_t ignore;
+    std::uint64_t flags;
+    void* context;
+};
+
+struct Endpoint : Object<fid_ep> {
+    Domain* domain = nullptr;
+    AddressVector* addresses = nullptr;
+    Queue* sent = nullptr;
+    Queue* received = nullptr;
+    std::unique_ptr<Party> party;
+    bool directed = false;  // FI_DIRECTED_RECV: the source of a receive counts
+    bool selective_sends = false;
+    bool selective_receives = false;
+    std::uint64_t send_flags = 0;  // of calls that have none of their own
+    std::uint64_t receive_flags = 0;
+    std::size_t inject_size = 0;  // of the program's bytes
+    std::size_t message_size = 0;
+
+    // All under the domain's lock.
+    ssize_t send(const Outgoing& message);
+    ssize_t receive(const Incoming& wanted);
+    ssize_t cancel(void* context);
+    /// Hands the provider what it has not taken; false: it still does not.
+    bool flush();
+    /// A completion of `operation`, in the provider's terms, becomes the program's. False: the program gets none.
+    bool complete(Operation& operation, fi_cq_tagged_entry& entry, fi_addr_t& from);
+    void fail(Operation& operation, fi_cq_err_entry& entry);
+    /// Before the provider's endpoint is closed.
+    void close();
+    /// After that: nobody writes to its operations any more.
+    void leave();
+
+    [[noreturn]] void end(const std::string& what) const;
+    Surroundings& around() const { return *domain->fabric->around; }
+
+private:
+    Peer* peer_of(fi_addr_t address);
+    Operation& take(Operation::Work work, void* context, bool wanted);
+    void give_back(Operation& operation);
+    int make_wire(Operation& operation, std::size_t size, std::uint64_t access);
+    ssize_t hand_over(Operation& operation);
+    ssize_t inject(Operation& operation);
+    ssize_t peek(const Incoming& wanted);
+    ssize_t claim(const Incoming& wanted);
+    ssize_t post(Operation& operation, const Incoming& wanted, std::uint64_t flags);
+    Peer* open_into(Operation& operation, const fi_cq_tagged_entry& entry);
+    std::array<std::uint8_t, 9> bound_of(bool has_data, std::uint64_t data) const;
+
+    std::unordered_map<fi_addr_t, Peer*> met_;
+    std::unordered_map<const Peer*, fi_addr_t> addresses_of_;
+    std::uint64_t removals_seen_ = 0;
+    std::vector<std::unique_ptr<Operation>> all_;
+    Operation* unused_ = nullptr;
+    Operation* owed_ = nullptr;
+    fi_addr_t known_ = FI_ADDR_UNSPEC;  // whom the last message went to
+    Peer* known_peer_ = nullptr;
+};
+
+/// The fabric for the program; the provider's is its own from now on.
+fid_fabric* show(fid_fabric* real, Surroundings& around, void* context, const char* provider);
+/// Was it made here?
+bool is_ours(const fid* object);
+
+}  // namespace cryptmpi::fabric::libfabric

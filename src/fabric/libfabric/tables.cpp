@@ -1,0 +1,796 @@
+// The functions behind our objects' tables. Messages are endpoint.cpp's; these find the object and take its lock.
+#include "fabric/libfabric/tables.hpp"
+
+#include <rdma/fi_atomic.h>
+#include <rdma/fi_collective.h>
+#include <rdma/fi_rma.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <string_view>
+#include <thread>
+
+#include "fabric/libfabric/information.hpp"
+#include "fabric/libfabric/objects.hpp"
+
+namespace cryptmpi::fabric::libfabric {
+
+// Defined at the end, by the generator.
+template <>
+fi_ops* table<fi_ops>();
+template <>
+fi_ops_fabric* table<fi_ops_fabric>();
+template <>
+fi_ops_av* table<fi_ops_av>();
+template <>
+fi_ops_domain* table<fi_ops_domain>();
+template <>
+fi_ops_mr* table<fi_ops_mr>();
+template <>
+fi_ops_cq* table<fi_ops_cq>();
+template <>
+fi_ops_cntr* table<fi_ops_cntr>();
+template <>
+fi_ops_ep* table<fi_ops_ep>();
+template <>
+fi_ops_msg* table<fi_ops_msg>();
+template <>
+fi_ops_cm* table<fi_ops_cm>();
+template <>
+fi_ops_tagged* table<fi_ops_tagged>();
+template <>
+fi_ops_rma* table<fi_ops_rma>();
+template <>
+fi_ops_atomic* table<fi_ops_atomic>();
+template <>
+fi_ops_collective* table<fi_ops_collective>();
+
+namespace {
+
+// Around the process, for the refusing functions, which get objects of many kinds.
+Surroundings* surroundings = nullptr;
+
+constexpr const char* kOperations[] = {
+#include "names.inc"
+};
+constexpr std::size_t kBeyond = 16;
+
+template <std::size_t Count>
+struct Table {
+    std::size_t size;
+    std::array<void*, Count> operations;
+    std::array<void*, kBeyond> beyond;
+};
+
+template <class Function>
+void* address(Function function) {
+    return reinterpret_cast<void*>(function);
+}
+
+template <class Function, std::size_t Index>
+struct Refused;
+template <class R, class... A, std::size_t Index>
+struct Refused<R (*)(A...), Index> {
+    static R call(A...) {
+        constexpr std::string_view kName = kOperations[Index];
+        if (surroundings != nullptr) surroundings->refuse(kOperations[Index], "it is not sealed");
+        // An MPI that reads and writes memory although no provider shows it can waits for it for ever.
+        if (surroundings != nullptr && (kName.starts_with("fi_ops_rma.") || kName.starts_with("fi_ops_atomic."))) {
+            surroundings->end("MPI insists on " + std::string(kName) +
+                              ", which the fabric layer does not seal: take another layer for this program");
+        }
+        if constexpr (std::is_pointer_v<R>) return nullptr;
+        if constexpr (std::is_integral_v<R>) return static_cast<R>(-FI_ENOSYS);
+    }
+};
+
+template <class Shown>
+Shown* real_of(Shown* shown) {
+    return Object<Shown>::of(shown).real;
+}
+
+/// The provider has the object in ours's place. An operation that an older provider has not is -FI_ENOSYS.
+template <auto Member>
+struct Passed;
+template <class T, class R, class Shown, class... A, R (*T::*Member)(Shown*, A...)>
+struct Passed<Member> {
+    static R call(Shown* shown, A... rest) {
+        auto* const real = real_of(shown);
+        const T* const operations = real->ops;
+        const auto place =
+            reinterpret_cast<const char*>(&(operations->*Member)) - reinterpret_cast<const char*>(operations);
+        const bool known = operations->size > static_cast<std::size_t>(place);
+        if (known && operations->*Member != nullptr) return (operations->*Member)(real, rest...);
+        if constexpr (std::is_pointer_v<R>) return nullptr;
+        if constexpr (std::is_integral_v<R>) return static_cast<R>(-FI_ENOSYS);
+    }
+};
+
+template <class Base, class Shown>
+Base& mine(Shown* shown) {
+    return *static_cast<Base*>(shown);
+}
+
+template <class Fid>
+Fid* as(fid* object) {
+    return reinterpret_cast<Fid*>(object);
+}
+
+void show_base(fid& shown, const fid& real, void* context) {
+    shown.fclass = real.fclass;
+    shown.context = context;
+    shown.ops = table<fi_ops>();
+}
+
+/// The provider's object behind any of ours that can be bound or waited for; nullptr: not ours.
+fid* real_behind(fid* object) {
+    if (object == nullptr || !is_ours(object)) return nullptr;
+    switch (object->fclass) {
+        case FI_CLASS_FABRIC:
+            return &real_of(as<fid_fabric>(object))->fid;
+        case FI_CLASS_DOMAIN:
+            return &real_of(as<fid_domain>(object))->fid;
+        case FI_CLASS_EP:
+            return &real_of(as<fid_ep>(object))->fid;
+        case FI_CLASS_AV:
+            return &real_of(as<fid_av>(object))->fid;
+        case FI_CLASS_CQ:
+            return &real_of(as<fid_cq>(object))->fid;
+        case FI_CLASS_CNTR:
+            return &real_of(as<fid_cntr>(object))->fid;
+        default:
+            return nullptr;
+    }
+}
+
+namespace on_fi_ops {
+
+int close(fid* object) {
+    fid* const real = real_behind(object);
+    if (object->fclass == FI_CLASS_MR) {
+        delete static_cast<Region*>(as<fid_mr>(object));
+        return 0;
+    }
+    if (real == nullptr) return -FI_EINVAL;
+    if (object->fclass == FI_CLASS_EP) {
+        auto& endpoint = mine<Endpoint>(as<fid_ep>(object));
+        const std::lock_guard hold(endpoint.domain->lock);
+        endpoint.close();
+    }
+    const int code = real->ops->close(real);
+    if (code != 0) return code;
+    switch (object->fclass) {
+        case FI_CLASS_FABRIC:
+            delete &mine<Fabric>(as<fid_fabric>(object));
+            break;
+        case FI_CLASS_DOMAIN:
+            delete &mine<Domain>(as<fid_domain>(object));
+            break;
+        case FI_CLASS_EP: {
+            auto& endpoint = mine<Endpoint>(as<fid_ep>(object));
+            {
+                const std::lock_guard hold(endpoint.domain->lock);
+                endpoint.leave();
+            }
+            delete &endpoint;
+            break;
+        }
+        case FI_CLASS_AV:
+            delete &mine<AddressVector>(as<fid_av>(object));
+            break;
+        case FI_CLASS_CQ:
+            delete &mine<Queue>(as<fid_cq>(object));
+            break;
+        default:
+            delete &mine<Counter>(as<fid_cntr>(object));
+    }
+    return 0;
+}
+
+int bind(fid* object, fid* other, std::uint64_t flags) {
+    if (object->fclass == FI_CLASS_MR) return 0;
+    fid* const real = real_behind(object);
+    fid* const real_other = real_behind(other);
+    if (real == nullptr || real_other == nullptr || object->fclass != FI_CLASS_EP) return -FI_EINVAL;
+    auto& endpoint = mine<Endpoint>(as<fid_ep>(object));
+    if (other->fclass == FI_CLASS_CNTR && (flags & FI_RECV) != 0) {
+        // It would count what has not been opened.
+        surroundings->refuse("fi_ep_bind of a counter with FI_RECV", "it would count what is not opened yet");
+        return -FI_EOPNOTSUPP;
+    }
+    const int code = real->ops->bind(real, real_other, flags);
+    if (code != 0) return code;
+    const std::lock_guard hold(endpoint.domain->lock);
+    if (other->fclass == FI_CLASS_AV) endpoint.addresses = &mine<AddressVector>(as<fid_av>(other));
+    if (other->fclass != FI_CLASS_CQ) return 0;
+    auto& queue = mine<Queue>(as<fid_cq>(other));
+    if (std::find(queue.endpoints.begin(), queue.endpoints.end(), &endpoint) == queue.endpoints.end()) {
+        queue.endpoints.push_back(&endpoint);
+    }
+    const bool selective = (flags & FI_SELECTIVE_COMPLETION) != 0;
+    if ((flags & FI_SEND) != 0) {
+        endpoint.sent = &queue;
+        endpoint.selective_sends = selective;
+    }
+    if ((flags & FI_RECV) != 0) {
+        endpoint.received = &queue;
+        endpoint.selective_receives = selective;
+    }
+    return 0;
+}
+
+/// The flags of calls that have none of their own, in the provider and here.
+int set_flags(Endpoint& endpoint, const std::uint64_t* flags) {
+    const int code =
+        endpoint.real->fid.ops->control(&endpoint.real->fid, FI_SETOPSFLAG, const_cast<std::uint64_t*>(flags));
+    if (code != 0) return code;
+    if ((*flags & FI_TRANSMIT) != 0) endpoint.send_flags = *flags & ~FI_TRANSMIT;
+    if ((*flags & FI_RECV) != 0) endpoint.receive_flags = *flags & ~FI_RECV;
+    return 0;
+}
+
+int control(fid* object, int command, void* argument) {
+    if (object->fclass == FI_CLASS_MR) return command == FI_ENABLE ? 0 : -FI_ENOSYS;
+    fid* const real = real_behind(object);
+    if (real == nullptr) return -FI_EINVAL;
+    if (object->fclass == FI_CLASS_EP) {
+        auto& endpoint = mine<Endpoint>(as<fid_ep>(object));
+        if (command == FI_SETOPSFLAG) return set_flags(endpoint, static_cast<const std::uint64_t*>(argument));
+        if (command == FI_ENABLE && (endpoint.sent == nullptr || endpoint.received == nullptr)) {
+            surroundings->refuse("fi_enable of an endpoint without completion queues for both directions",
+                                 "messages are opened when they complete");
+            return -FI_ENOCQ;
+        }
+    }
+    switch (command) {
+        case FI_ENABLE:
+        case FI_GETWAIT:
+        case FI_GETOPSFLAG:
+        case FI_GETFIDFLAG:
+        case FI_GETWAITOBJ:
+            return real->ops->control(real, command, argument);
+        default:
+            surroundings->refuse("fi_control " + std::to_string(command),
+                                 "what it does is not known to keep messages sealed");
+            return -FI_ENOSYS;
+    }
+}
+
+int tostr(const fid*, char*, std::size_t) {
+    return -FI_ENOSYS;
+}
+
+}  // namespace on_fi_ops
+
+namespace on_fi_ops_fabric {
+
+int domain(fid_fabric* shown, fi_info* info, fid_domain** made, void* context) {
+    auto& fabric = mine<Fabric>(shown);
+    fid_domain* real = nullptr;
+    {
+        const AsGiven given(*info);
+        const int code = fabric.real->ops->domain(fabric.real, info, &real, context);
+        if (code != 0) return code;
+    }
+    auto* const domain = new Domain;
+    domain->real = real;
+    domain->fabric = &fabric;
+    domain->ops = table<fi_ops_domain>();
+    domain->mr = table<fi_ops_mr>();
+    show_base(domain->fid, real->fid, context);
+    if (info->domain_attr != nullptr) {
+        domain->data_size = std::min<std::size_t>(info->domain_attr->cq_data_size, 8);
+        domain->registers_local = (info->domain_attr->mr_mode & FI_MR_LOCAL) != 0;
+    }
+    if ((info->mode & FI_LOCAL_MR) != 0) domain->registers_local = true;
+    domain->pool.share();
+    *made = domain;
+    return 0;
+}
+
+int domain2(fid_fabric* shown, fi_info* info, fid_domain** made, std::uint64_t flags, void* context) {
+    if (flags == 0) return domain(shown, info, made, context);
+    surroundings->refuse("fi_domain2 with flags", "a domain of peers is not sealed");
+    return -FI_ENOSYS;
+}
+
+int trywait(fid_fabric* shown, fid** objects, int count) {
+    auto& fabric = mine<Fabric>(shown);
+    std::vector<fid*> real;
+    for (int i = 0; i < count; ++i) real.push_back(real_behind(objects[i]));
+    if (std::find(real.begin(), real.end(), nullptr) != real.end()) return -FI_EINVAL;
+    return fabric.real->ops->trywait(fabric.real, real.data(), count);
+}
+
+}  // namespace on_fi_ops_fabric
+
+namespace on_fi_ops_domain {
+
+int av_open(fid_domain* shown, fi_av_attr* attributes, fid_av** made, void* context) {
+    auto& domain = mine<Domain>(shown);
+    // One that is shared by name has addresses whose shares we never saw; MPIs go on without.
+    if (attributes != nullptr && (attributes->name != nullptr || (attributes->flags & ~FI_SYMMETRIC) != 0)) {
+        return -FI_ENOSYS;
+    }
+    fid_av* real = nullptr;
+    const int code = domain.real->ops->av_open(domain.real, attributes, &real, context);
+    if (code != 0) return code;
+    auto* const addresses = new AddressVector;
+    addresses->real = real;
+    addresses->domain = &domain;
+    addresses->ops = table<fi_ops_av>();
+    show_base(addresses->fid, real->fid, context);
+    *made = addresses;
+    return 0;
+}
+
+int cq_open(fid_domain* shown, fi_cq_attr* attributes, fid_cq** made, void* context) {
+    auto& domain = mine<Domain>(shown);
+    if (attributes->wait_set != nullptr || (attributes->flags & ~FI_AFFINITY) != 0) {
+        surroundings->refuse("fi_cq_open with a wait set or flags", "the queue would be read by others than us");
+        return -FI_ENOSYS;
+    }
+    fid_cq* real = nullptr;
+    // Ours needs tag, data and lengths of every message; a newer caller's attributes are larger than we know: changed
+    // in place.
+    const fi_cq_format format = std::exchange(attributes->format, FI_CQ_FORMAT_TAGGED);
+    const int code = domain.real->ops->cq_open(domain.real, attributes, &real, context);
+    attributes->format = format;
+    if (code != 0) return code;
+    auto* const queue = new Queue;
+    queue->real = real;
+    queue->domain = &domain;
+    queue->format = format == FI_CQ_FORMAT_UNSPEC ? FI_CQ_FORMAT_CONTEXT : format;
+    queue->ops = table<fi_ops_cq>();
+    show_base(queue->fid, real->fid, context);
+    *made = queue;
+    return 0;
+}
+
+int endpoint(fid_domain* shown, fi_info* info, fid_ep** made, void* context) {
+    auto& domain = mine<Domain>(shown);
+    Surroundings& around = *domain.fabric->around;
+    if (const char* const why = unusable(*info); why != nullptr) {
+        around.refuse("fi_endpoint", why);
+        return -FI_EOPNOTSUPP;
+    }
+    const auto job = around.job();
+    if (!job) around.end(job.error().line);
+    auto party = Party::make(**job);
+    if (!party) around.end(party.error().line);
+    fid_ep* real = nullptr;
+    {
+        const AsGiven given(*info);
+        const int code = domain.real->ops->endpoint(domain.real, info, &real, context);
+        if (code != 0) return code;
+    }
+    auto* const made_here = new Endpoint;
+    made_here->real = real;
+    made_here->domain = &domain;
+    made_here->party = std::move(*party);
+    made_here->ops = table<fi_ops_ep>();
+    made_here->cm = table<fi_ops_cm>();
+    made_here->msg = table<fi_ops_msg>();
+    made_here->rma = table<fi_ops_rma>();
+    made_here->tagged = table<fi_ops_tagged>();
+    made_here->atomic = table<fi_ops_atomic>();
+    made_here->collective = table<fi_ops_collective>();
+    made_here->directed = ((info->caps | info->rx_attr->caps) & FI_DIRECTED_RECV) != 0;
+    made_here->send_flags = info->tx_attr->op_flags;
+    made_here->receive_flags = info->rx_attr->op_flags;
+    made_here->inject_size = info->tx_attr->inject_size;
+    made_here->message_size = info->ep_attr->max_msg_size;
+    show_base(made_here->fid, real->fid, context);
+    around.begin(*made_here->party);
+    *made = made_here;
+    return 0;
+}
+
+int endpoint2(fid_domain* shown, fi_info* info, fid_ep** made, std::uint64_t flags, void* context) {
+    if (flags == 0) return endpoint(shown, info, made, context);
+    surroundings->refuse("fi_endpoint2 with flags", "an endpoint of peers is not sealed");
+    return -FI_ENOSYS;
+}
+
+int cntr_open(fid_domain* shown, fi_cntr_attr* attributes, fid_cntr** made, void* context) {
+    auto& domain = mine<Domain>(shown);
+    if (attributes->wait_set != nullptr || attributes->flags != 0) return -FI_ENOSYS;
+    fid_cntr* real = nullptr;
+    const int code = domain.real->ops->cntr_open(domain.real, attributes, &real, context);
+    if (code != 0) return code;
+    auto* const counter = new Counter;
+    counter->real = real;
+    counter->ops = table<fi_ops_cntr>();
+    show_base(counter->fid, real->fid, context);
+    *made = counter;
+    return 0;
+}
+
+int query_atomic(fid_domain*, fi_datatype, fi_op, fi_atomic_attr*, std::uint64_t) {
+    return -FI_EOPNOTSUPP;
+}
+
+int query_collective(fid_domain*, fi_collective_op, fi_collective_attr*, std::uint64_t) {
+    return -FI_EOPNOTSUPP;
+}
+
+}  // namespace on_fi_ops_domain
+
+// No memory of the program is registered with the network: what the program gets for it is a handle of ours, whose key
+// opens nothing.
+namespace on_fi_ops_mr {
+
+int reg(fid* shown, const void*, std::size_t, std::uint64_t, std::uint64_t, std::uint64_t key, std::uint64_t,
+        fid_mr** made, void* context) {
+    auto& domain = mine<Domain>(as<fid_domain>(shown));
+    auto* const region = new Region{};
+    region->fid.fclass = FI_CLASS_MR;
+    region->fid.context = context;
+    region->fid.ops = table<fi_ops>();
+    const std::lock_guard hold(domain.lock);
+    region->key = key != 0 ? key : ++domain.regions;
+    *made = region;
+    return 0;
+}
+
+int regv(fid* shown, const iovec*, std::size_t, std::uint64_t, std::uint64_t, std::uint64_t key, std::uint64_t,
+         fid_mr** made, void* context) {
+    return reg(shown, nullptr, 0, 0, 0, key, 0, made, context);
+}
+
+int regattr(fid* shown, const fi_mr_attr* attributes, std::uint64_t, fid_mr** made) {
+    return reg(shown, nullptr, 0, 0, 0, attributes->requested_key, 0, made, attributes->context);
+}
+
+}  // namespace on_fi_ops_mr
+
+/// A name is the provider's, then the share of the endpoint that it names.
+namespace on_fi_ops_cm {
+
+int getname(fid* shown, void* name, std::size_t* room) {
+    if (shown->fclass != FI_CLASS_EP) return -FI_ENOSYS;
+    auto& endpoint = mine<Endpoint>(as<fid_ep>(shown));
+    std::array<std::uint8_t, 1024> own;
+    std::size_t size = own.size();
+    const int code = endpoint.real->cm->getname(&endpoint.real->fid, own.data(), &size);
+    if (code != 0) return code;
+    const std::size_t offered = std::exchange(*room, size + kShareSize);
+    endpoint.domain->name_size = size;
+    if (offered < *room) {
+        if (offered >= size) {
+            surroundings->refuse("fi_getname into " + std::to_string(offered) + " bytes",
+                                 "the provider's names have " + std::to_string(size) + ", and 32 of ours go with them");
+        }
+        return -FI_ETOOSMALL;
+    }
+    std::memcpy(name, own.data(), size);
+    std::memcpy(static_cast<std::uint8_t*>(name) + size, endpoint.party->share().data(), kShareSize);
+    return 0;
+}
+
+}  // namespace on_fi_ops_cm
+
+namespace on_fi_ops_av {
+
+int insert(fid_av* shown, const void* names, std::size_t count, fi_addr_t* made, std::uint64_t flags, void* context) {
+    auto& addresses = mine<AddressVector>(shown);
+    const std::size_t size = addresses.domain->name_size;
+    if (size == 0) {
+        surroundings->refuse("fi_av_insert before any fi_getname",
+                             "the length of the provider's names is not known yet");
+        return -FI_EOPNOTSUPP;
+    }
+    const auto* at = static_cast<const std::uint8_t*>(names);
+    std::vector<std::uint8_t> own(size * count);
+    std::vector<Share> shares(count);
+    for (std::size_t i = 0; i < count; ++i, at += size + kShareSize) {
+        std::memcpy(own.data() + i * size, at, size);
+        std::memcpy(shares[i].data(), at + size, kShareSize);
+    }
+    std::vector<fi_addr_t> places(count, FI_ADDR_NOTAVAIL);
+    const int code = addresses.real->ops->insert(addresses.real, own.data(), count, places.data(), flags, context);
+    const std::lock_guard hold(addresses.domain->lock);
+    for (std::size_t i = 0; code > 0 && i < count; ++i) {
+        if (places[i] == FI_ADDR_NOTAVAIL) continue;
+        const auto [place, is_new] = addresses.shares.try_emplace(places[i], shares[i]);
+        // The provider has one place for a name, and a process that took another's port is another.
+        if (!is_new && place->second != shares[i]) {
+            place->second = shares[i];
+            ++addresses.removals;
+        }
+    }
+    if (made != nullptr) std::copy(places.begin(), places.end(), made);
+    return code;
+}
+
+int remove(fid_av* shown, fi_addr_t* places, std::size_t count, std::uint64_t flags) {
+    auto& addresses = mine<AddressVector>(shown);
+    const std::lock_guard hold(addresses.domain->lock);
+    const int code = addresses.real->ops->remove(addresses.real, places, count, flags);
+    if (code != 0) return code;
+    for (std::size_t i = 0; i < count; ++i) addresses.shares.erase(places[i]);
+    ++addresses.removals;
+    return 0;
+}
+
+int lookup(fid_av* shown, fi_addr_t place, void* name, std::size_t* room) {
+    auto& addresses = mine<AddressVector>(shown);
+    const std::lock_guard hold(addresses.domain->lock);
+    std::array<std::uint8_t, 1024> own;
+    std::size_t size = own.size() - kShareSize;
+    const int code = addresses.real->ops->lookup(addresses.real, place, own.data(), &size);
+    const auto share = addresses.shares.find(place);
+    if (code != 0 || share == addresses.shares.end()) return code != 0 ? code : -FI_EINVAL;
+    std::memcpy(own.data() + size, share->second.data(), kShareSize);
+    const std::size_t offered = std::exchange(*room, size + kShareSize);
+    std::memcpy(name, own.data(), std::min(offered, *room));
+    return 0;
+}
+
+}  // namespace on_fi_ops_av
+
+namespace on_fi_ops_ep {
+
+ssize_t cancel(fid* shown, void* context) {
+    auto& endpoint = mine<Endpoint>(as<fid_ep>(shown));
+    const std::lock_guard hold(endpoint.domain->lock);
+    return endpoint.cancel(context);
+}
+
+/// Options with a size of messages, which is less by ours; those that are no business of ours; no others.
+bool is_size(int option) {
+    constexpr int kNewer[] = {12, 13, 16, 17};  // MAX_MSG_SIZE, MAX_TAGGED_SIZE, INJECT_MSG_SIZE, INJECT_TAGGED_SIZE
+    return option == FI_OPT_MIN_MULTI_RECV || std::count(std::begin(kNewer), std::end(kNewer), option) != 0;
+}
+bool is_harmless(int option) {
+    constexpr int kNewer[] = {10, 11};  // CUDA_API_PERMITTED, SHARED_MEMORY_PERMITTED
+    return option == FI_OPT_FI_HMEM_P2P || std::count(std::begin(kNewer), std::end(kNewer), option) != 0;
+}
+
+int getopt(fid* shown, int level, int option, void* value, std::size_t* size) {
+    auto& endpoint = mine<Endpoint>(as<fid_ep>(shown));
+    if (level != FI_OPT_ENDPOINT || (!is_size(option) && !is_harmless(option))) return -FI_ENOPROTOOPT;
+    const int code = endpoint.real->ops->getopt(&endpoint.real->fid, level, option, value, size);
+    if (code != 0 || !is_size(option)) return code;
+    auto& bytes = *static_cast<std::size_t*>(value);
+    bytes -= std::min(bytes, kOverhead);
+    return 0;
+}
+
+int setopt(fid* shown, int level, int option, const void* value, std::size_t size) {
+    auto& endpoint = mine<Endpoint>(as<fid_ep>(shown));
+    if (level != FI_OPT_ENDPOINT || (!is_size(option) && !is_harmless(option))) return -FI_ENOPROTOOPT;
+    if (!is_size(option)) return endpoint.real->ops->setopt(&endpoint.real->fid, level, option, value, size);
+    if (size != sizeof(std::size_t)) return -FI_EINVAL;
+    const std::size_t bytes = *static_cast<const std::size_t*>(value) + kOverhead;
+    return endpoint.real->ops->setopt(&endpoint.real->fid, level, option, &bytes, sizeof bytes);
+}
+
+}  // namespace on_fi_ops_ep
+
+/// The calls of tagged and untagged messages differ in a few parameters only.
+ssize_t send(fid_ep* shown, Kind kind, std::span<const iovec> parts, fi_addr_t to, std::uint64_t tag, void* context,
+             std::uint64_t data, std::uint64_t flags, bool inject) {
+    auto& endpoint = mine<Endpoint>(shown);
+    const std::lock_guard hold(endpoint.domain->lock);
+    return endpoint.send({kind, parts, to, tag, data, flags, context, inject});
+}
+
+std::uint64_t send_flags(fid_ep* shown) {
+    return mine<Endpoint>(shown).send_flags;
+}
+
+ssize_t receive(fid_ep* shown, Kind kind, std::span<const iovec> parts, fi_addr_t from, std::uint64_t tag,
+                std::uint64_t ignore, void* context, std::uint64_t flags) {
+    auto& endpoint = mine<Endpoint>(shown);
+    const std::lock_guard hold(endpoint.domain->lock);
+    return endpoint.receive({kind, parts, from, tag, ignore, flags, context});
+}
+
+std::uint64_t receive_flags(fid_ep* shown) {
+    return mine<Endpoint>(shown).receive_flags;
+}
+
+iovec part(const void* bytes, std::size_t size) {
+    return {const_cast<void*>(bytes), size};
+}
+
+namespace on_fi_ops_msg {
+
+constexpr Kind kKind = Kind::message;
+
+ssize_t recv(fid_ep* ep, void* bytes, std::size_t size, void*, fi_addr_t from, void* context) {
+    const iovec one = part(bytes, size);
+    return receive(ep, kKind, {&one, 1}, from, 0, 0, context, receive_flags(ep));
+}
+ssize_t recvv(fid_ep* ep, const iovec* parts, void**, std::size_t count, fi_addr_t from, void* context) {
+    return receive(ep, kKind, {parts, count}, from, 0, 0, context, receive_flags(ep));
+}
+ssize_t recvmsg(fid_ep* ep, const fi_msg* message, std::uint64_t flags) {
+    return receive(ep, kKind, {message->msg_iov, message->iov_count}, message->addr, 0, 0, message->context, flags);
+}
+ssize_t send(fid_ep* ep, const void* bytes, std::size_t size, void*, fi_addr_t to, void* context) {
+    const iovec one = part(bytes, size);
+    return libfabric::send(ep, kKind, {&one, 1}, to, 0, context, 0, send_flags(ep), false);
+}
+ssize_t sendv(fid_ep* ep, const iovec* parts, void**, std::size_t count, fi_addr_t to, void* context) {
+    return libfabric::send(ep, kKind, {parts, count}, to, 0, context, 0, send_flags(ep), false);
+}
+ssize_t sendmsg(fid_ep* ep, const fi_msg* message, std::uint64_t flags) {
+    return libfabric::send(ep, kKind, {message->msg_iov, message->iov_count}, message->addr, 0, message->context,
+                           message->data, flags, false);
+}
+ssize_t inject(fid_ep* ep, const void* bytes, std::size_t size, fi_addr_t to) {
+    const iovec one = part(bytes, size);
+    return libfabric::send(ep, kKind, {&one, 1}, to, 0, nullptr, 0, 0, true);
+}
+ssize_t senddata(fid_ep* ep, const void* bytes, std::size_t size, void*, std::uint64_t data, fi_addr_t to,
+                 void* context) {
+    const iovec one = part(bytes, size);
+    return libfabric::send(ep, kKind, {&one, 1}, to, 0, context, data, send_flags(ep) | FI_REMOTE_CQ_DATA, false);
+}
+ssize_t injectdata(fid_ep* ep, const void* bytes, std::size_t size, std::uint64_t data, fi_addr_t to) {
+    const iovec one = part(bytes, size);
+    return libfabric::send(ep, kKind, {&one, 1}, to, 0, nullptr, data, FI_REMOTE_CQ_DATA, true);
+}
+
+}  // namespace on_fi_ops_msg
+
+namespace on_fi_ops_tagged {
+
+constexpr Kind kKind = Kind::tagged;
+
+ssize_t recv(fid_ep* ep, void* bytes, std::size_t size, void*, fi_addr_t from, std::uint64_t tag, std::uint64_t ignore,
+             void* context) {
+    const iovec one = part(bytes, size);
+    return receive(ep, kKind, {&one, 1}, from, tag, ignore, context, receive_flags(ep));
+}
+ssize_t recvv(fid_ep* ep, const iovec* parts, void**, std::size_t count, fi_addr_t from, std::uint64_t tag,
+              std::uint64_t ignore, void* context) {
+    return receive(ep, kKind, {parts, count}, from, tag, ignore, context, receive_flags(ep));
+}
+ssize_t recvmsg(fid_ep* ep, const fi_msg_tagged* message, std::uint64_t flags) {
+    return receive(ep, kKind, {message->msg_iov, message->iov_count}, message->addr, message->tag, message->ignore,
+                   message->context, flags);
+}
+ssize_t send(fid_ep* ep, const void* bytes, std::size_t size, void*, fi_addr_t to, std::uint64_t tag, void* context) {
+    const iovec one = part(bytes, size);
+    return libfabric::send(ep, kKind, {&one, 1}, to, tag, context, 0, send_flags(ep), false);
+}
+ssize_t sendv(fid_ep* ep, const iovec* parts, void**, std::size_t count, fi_addr_t to, std::uint64_t tag,
+              void* context) {
+    return libfabric::send(ep, kKind, {parts, count}, to, tag, context, 0, send_flags(ep), false);
+}
+ssize_t sendmsg(fid_ep* ep, const fi_msg_tagged* message, std::uint64_t flags) {
+    return libfabric::send(ep, kKind, {message->msg_iov, message->iov_count}, message->addr, message->tag,
+                           message->context, message->data, flags, false);
+}
+ssize_t inject(fid_ep* ep, const void* bytes, std::size_t size, fi_addr_t to, std::uint64_t tag) {
+    const iovec one = part(bytes, size);
+    return libfabric::send(ep, kKind, {&one, 1}, to, tag, nullptr, 0, 0, true);
+}
+ssize_t senddata(fid_ep* ep, const void* bytes, std::size_t size, void*, std::uint64_t data, fi_addr_t to,
+                 std::uint64_t tag, void* context) {
+    const iovec one = part(bytes, size);
+    return libfabric::send(ep, kKind, {&one, 1}, to, tag, context, data, send_flags(ep) | FI_REMOTE_CQ_DATA, false);
+}
+ssize_t injectdata(fid_ep* ep, const void* bytes, std::size_t size, std::uint64_t data, fi_addr_t to,
+                   std::uint64_t tag) {
+    const iovec one = part(bytes, size);
+    return libfabric::send(ep, kKind, {&one, 1}, to, tag, nullptr, data, FI_REMOTE_CQ_DATA, true);
+}
+
+}  // namespace on_fi_ops_tagged
+
+namespace on_fi_ops_cq {
+
+constexpr std::size_t kBatch = 64;
+
+std::size_t size_of(fi_cq_format format) {
+    switch (format) {
+        case FI_CQ_FORMAT_MSG:
+            return sizeof(fi_cq_msg_entry);
+        case FI_CQ_FORMAT_DATA:
+            return sizeof(fi_cq_data_entry);
+        case FI_CQ_FORMAT_TAGGED:
+            return sizeof(fi_cq_tagged_entry);
+        default:
+            return sizeof(fi_cq_entry);
+    }
+}
+
+/// HOT PATH. What the provider has completed, opened. Each smaller format is the beginning of the largest.
+ssize_t readfrom(fid_cq* shown, void* entries, std::size_t count, fi_addr_t* sources) {
+    auto& queue = mine<Queue>(shown);
+    const std::lock_guard hold(queue.domain->lock);
+    for (Endpoint* endpoint : queue.endpoints) endpoint->flush();
+    const std::size_t size = size_of(queue.format);
+    std::size_t given = 0;
+    while (given < count || count == 0) {
+        std::array<fi_cq_tagged_entry, kBatch> real;
+        const ssize_t got = queue.real->ops->read(queue.real, real.data(), std::min(count - given, kBatch));
+        if (got <= 0) return given > 0 ? static_cast<ssize_t>(given) : got;
+        for (ssize_t i = 0; i < got; ++i) {
+            if (real[i].op_context == nullptr) continue;  // of none of our calls
+            auto& operation = *static_cast<Operation*>(real[i].op_context);
+            if (operation.endpoint == nullptr) continue;
+            fi_addr_t from = FI_ADDR_NOTAVAIL;
+            if (!operation.endpoint->complete(operation, real[i], from)) continue;
+            std::memcpy(static_cast<char*>(entries) + given * size, &real[i], size);
+            if (sources != nullptr) sources[given] = from;
+            ++given;
+        }
+        if (given > 0) break;
+    }
+    return static_cast<ssize_t>(given);
+}
+
+ssize_t read(fid_cq* shown, void* entries, std::size_t count) {
+    return readfrom(shown, entries, count, nullptr);
+}
+
+ssize_t readerr(fid_cq* shown, fi_cq_err_entry* entry, std::uint64_t flags) {
+    auto& queue = mine<Queue>(shown);
+    const std::lock_guard hold(queue.domain->lock);
+    const ssize_t code = queue.real->ops->readerr(queue.real, entry, flags);
+    if (code <= 0 || entry->op_context == nullptr) return code;
+    auto& operation = *static_cast<Operation*>(entry->op_context);
+    if (operation.endpoint == nullptr) {
+        entry->op_context = nullptr;
+    } else {
+        operation.endpoint->fail(operation, *entry);
+    }
+    return code;
+}
+
+/// Waits by looking: the provider's own wait would end at completions that the program does not get.
+ssize_t sreadfrom(fid_cq* shown, void* entries, std::size_t count, fi_addr_t* sources, const void*, int timeout) {
+    constexpr auto kPause = std::chrono::microseconds(20);
+    const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout);
+    for (;;) {
+        const ssize_t got = readfrom(shown, entries, count, sources);
+        if (got != -FI_EAGAIN || (timeout >= 0 && std::chrono::steady_clock::now() >= until)) return got;
+        std::this_thread::sleep_for(kPause);
+    }
+}
+
+ssize_t sread(fid_cq* shown, void* entries, std::size_t count, const void* condition, int timeout) {
+    return sreadfrom(shown, entries, count, nullptr, condition, timeout);
+}
+
+}  // namespace on_fi_ops_cq
+
+// What a newer caller finds behind a table's end.
+int refuse_newer() {
+    if (surroundings != nullptr) surroundings->refuse(kOperations[std::size(kOperations) - 1], "it is not known");
+    return -FI_ENOSYS;
+}
+
+std::array<void*, kBeyond> beyond() {
+    std::array<void*, kBeyond> refusing;
+    refusing.fill(address<int (*)()>(&refuse_newer));
+    return refusing;
+}
+
+}  // namespace
+
+#include "tables.inc"
+
+bool is_ours(const fid* object) {
+    return object->ops == table<fi_ops>();
+}
+
+fid_fabric* show(fid_fabric* real, Surroundings& around, void* context, const char* provider) {
+    surroundings = &around;
+    auto* const fabric = new Fabric;
+    fabric->real = real;
+    fabric->around = &around;
+    fabric->provider = provider != nullptr ? provider : "a provider without a name";
+    fabric->ops = table<fi_ops_fabric>();
+    show_base(fabric->fid, real->fid, context);
+    return fabric;
+}
+
+}  // namespace cryptmpi::fabric::libfabric

@@ -1,0 +1,218 @@
+#include "fabric/process.hpp"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <utility>
+
+#include "aead/registry.hpp"
+#include "base/secret_memory.hpp"
+#include "config/checkpoint.hpp"
+#include "keys/job_key.hpp"
+#include "programs/mpi_witness.hpp"
+
+namespace cryptmpi::fabric {
+namespace {
+
+constexpr int kExitRefused = 125;  // what `cryptmpi exec` ends with, too
+
+std::string host_name() {
+    char name[HOST_NAME_MAX + 1] = {};
+    gethostname(name, HOST_NAME_MAX);
+    return name;
+}
+
+std::string program_name() {
+    char path[PATH_MAX] = {};
+    const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+    return length > 0 ? std::string(path, static_cast<std::size_t>(length)) : program_invocation_name;
+}
+
+/// The channel library in this process, if it is there: does it let nothing in or out but by sealed connections?
+std::optional<bool> confined_by_channel() {
+    auto* const ask = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "cryptmpi_channel_confines"));
+    return ask == nullptr ? std::nullopt : std::optional(ask() != 0);
+}
+
+bool mpi_says(std::string_view what) {
+    return programs::mpi_says(
+        what, [](const char* file) { return open(file, O_RDONLY | O_CLOEXEC); }, close);
+}
+
+[[gnu::destructor]] void at_the_end() {
+    Process::get().finish();
+}
+
+}  // namespace
+
+Process& Process::get() {
+    static auto* one = new Process;
+    return *one;
+}
+
+Process::Process() {
+    const auto environment = config::process_environment();
+    identity_ = config::identify(environment);
+    is_rank_ = identity_.rank.has_value();
+    name_ = is_rank_ ? "rank " + std::to_string(*identity_.rank) + " on " + host_name() : host_name();
+    auto loaded = config::load(environment);
+    if (!loaded) {
+        complain(loaded.error().line);
+        _exit(kExitRefused);
+    }
+    if (const auto reason = config::refuse_checkpoints(environment); !reason.empty()) {
+        complain(reason);
+        _exit(kExitRefused);
+    }
+    settings_ = std::move(*loaded);
+    part_.job_id = settings_.job_id;
+    part_.layer = part_.library = "fabric";
+    part_.layer_reason = config::layer_reason(environment, part_.layer);
+    part_.node = host_name();
+    part_.pid = getpid();
+    part_.role = identity_.role;
+    part_.rank = identity_.rank.value_or(-1);
+    part_.ranks = identity_.ranks.value_or(-1);
+    part_.group = identity_.group;
+    part_.program = program_name();
+    part_.suite = aead::name(settings_.suite);
+    part_.scope = "all";
+}
+
+Result<void> Process::load_keys() {
+    auto module = aead::choose(settings_.module_folder, settings_.module, settings_.suite);
+    if (!module) return tl::unexpected(module.error());
+    auto kex = aead::load_kex(settings_.module_folder);
+    if (!kex) return tl::unexpected(kex.error());
+    auto job_key = keys::read_job_key(settings_.key_file);
+    if (!job_key) return tl::unexpected(job_key.error());
+    wipe_secret_memory_in_children();
+    auto joined = Job::join({module->api->aead, kex->api->kex, settings_.suite}, **job_key, settings_.job_id);
+    if (!joined) return tl::unexpected(joined.error());
+    auto report_key = keys::ReportKey::derive(*kex->api->kex, **job_key);
+    if (!report_key) return tl::unexpected(report_key.error());
+    job_.emplace(std::move(*joined));
+    report_key_.emplace(std::move(*report_key));
+    part_.module = std::string(module->api->name) + " " + module->api->version;
+    return {};
+}
+
+Result<const Job*> Process::job() {
+    const std::lock_guard guard(lock_);
+    if (!job_) {
+        if (auto done = load_keys(); !done) return tl::unexpected(std::move(done.error()));
+    }
+    return &*job_;
+}
+
+void Process::complain(const std::string& line) {
+    part_.errors.push_back(line);
+    const std::string whole = "cryptmpi: " + name_ + ": " + line + "\n";
+    // One write, so that lines of many ranks do not mix; nothing can be done where stderr is gone.
+    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, whole.data(), whole.size());
+}
+
+void Process::end(const std::string& line) {
+    {
+        const std::lock_guard guard(lock_);
+        ++part_.failed_opens;
+        complain(line);
+        write_part(false);
+    }
+    // By a signal: Hydra lets the other ranks of one that exits wait for it for ever. By this one: it leaves no core file.
+    kill(getpid(), SIGKILL);
+    _exit(kExitRefused);
+}
+
+void Process::refuse(const std::string& operation, const std::string& why) {
+    const std::lock_guard guard(lock_);
+    if (!refused_.insert(operation).second) return;
+    part_.refused_roads.push_back(operation);
+    complain(operation + " is refused: " + why);
+}
+
+void Process::begin(const Party& party) {
+    const std::lock_guard guard(lock_);
+    any_party_ = true;
+    parties_.insert(&party);
+}
+
+void Process::end(const Party& party) {
+    const std::lock_guard guard(lock_);
+    if (parties_.erase(&party) == 0) return;
+    count(party.counters());
+    expect_whole(party);
+}
+
+void Process::expect_whole(const Party& party) {
+    if (auto whole = party.expect_none_missing(); !whole) {
+        ++part_.failed_opens;
+        complain(whole.error().line);
+    }
+}
+
+void Process::count(const Counters& counters) {
+    part_.sealed_connections += counters.peers;
+    for (const auto& sent : counters.sent) {
+        part_.sealed_bytes_sent += sent.bytes;
+        part_.sealed_records_sent += sent.messages;
+    }
+    for (const auto& received : counters.received) {
+        part_.sealed_bytes_received += received.bytes;
+        part_.sealed_records_received += received.messages;
+    }
+    part_.rekeys += counters.rekeys;
+}
+
+/// What the verdict must not call sealed. Where the channel library lets nothing out but by sealed connections, nothing
+/// else is to be said.
+void Process::say_what_is_not_sealed() {
+    const auto confined = confined_by_channel();
+    if (confined.value_or(false)) return;
+    if (!any_party_) {
+        part_.not_sealed.push_back(
+            {"MPI in this process went neither through UCX nor through libfabric, where the "
+             "fabric layer seals; what it sent between nodes is not known",
+             0, 0, false});
+    }
+    part_.not_sealed.push_back({confined
+                                    ? "other roads between nodes than MPI's network library are open (network = any)"
+                                    : "sockets of the ranks are not sealed (seal_sockets = false)",
+                                0, 0, true});
+}
+
+void Process::write_part(bool ended) {
+    if (settings_.report_file.empty() || !settings_.enabled) return;
+    part_.mpi_initialized = ended && is_rank_ && mpi_says("Initialized");
+    part_.mpi_finalized = !part_.mpi_initialized || mpi_says("Finalized");
+    if (!part_.mpi_initialized && part_.errors.empty()) return;  // a shell in a rank's place, a tool
+    part_.ended = ended;
+    report::Part part = part_;
+    std::swap(part, part_);
+    for (const Party* party : parties_) count(party->counters());
+    if (part_.mpi_initialized) say_what_is_not_sealed();
+    std::swap(part, part_);
+    if (!report_key_) {
+        if (auto loaded = load_keys(); !loaded) {
+            complain("no part of the report: " + loaded.error().line);
+            return;
+        }
+    }
+    part.module = part_.module;
+    auto written =
+        report::write_part(settings_.report_file, part, [&](std::string_view text) { return report_key_->sign(text); });
+    if (!written) complain(written.error().line);
+}
+
+void Process::finish() {
+    const std::lock_guard guard(lock_);
+    if (std::exchange(finished_, true) || getpid() != part_.pid) return;
+    for (const Party* party : parties_) expect_whole(*party);
+    write_part(true);
+}
+
+}  // namespace cryptmpi::fabric

@@ -1,0 +1,55 @@
+// This process under the fabric layer: its settings, its keys, its part of the report, and how it ends.
+#pragma once
+
+#include <mutex>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "config/settings.hpp"
+#include "fabric/surroundings.hpp"
+#include "keys/report_key.hpp"
+#include "report/part.hpp"
+
+namespace cryptmpi::fabric {
+
+class Process final : public Surroundings {
+public:
+    /// Made by the first call that needs it, never destroyed: MPI may be called by other libraries' destructors.
+    static Process& get();
+
+    bool enabled() const { return settings_.enabled; }
+
+    Result<const Job*> job() override;
+    [[noreturn]] void end(const std::string& line) override;
+    void refuse(const std::string& operation, const std::string& why) override;
+    void begin(const Party& party) override;
+    void end(const Party& party) override;
+
+    /// Before the process ends: its part of the report.
+    void finish();
+
+private:
+    Process();
+    void complain(const std::string& line);
+    void expect_whole(const Party& party);
+    void count(const Counters& counters);
+    void write_part(bool ended);
+    Result<void> load_keys();
+    void say_what_is_not_sealed();
+
+    config::Settings settings_;
+    config::Process identity_;
+    std::string name_;
+    bool is_rank_ = false;
+    std::mutex lock_;
+    std::optional<Job> job_;
+    std::optional<keys::ReportKey> report_key_;
+    std::set<const Party*> parties_;
+    bool any_party_ = false;
+    bool finished_ = false;
+    std::set<std::string> refused_;
+    report::Part part_;
+};
+
+}  // namespace cryptmpi::fabric

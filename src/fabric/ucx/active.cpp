@@ -1,0 +1,211 @@
+// Active messages of both forms: header and payload in one sealed message, always sent whole (eager).
+//
+//   plaintext = payload | header | length of the header (4, little endian; its highest bit: the sender asks for a
+//   reply)
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "base/endian.hpp"
+#include "fabric/ucx/door.hpp"
+
+namespace cryptmpi::fabric::ucx {
+namespace {
+
+constexpr std::size_t kTrailer = 4;
+constexpr std::uint32_t kAsksForReply = std::uint32_t{1} << 31;
+
+void when_sent(void* request, ucs_status_t status, void* data) {
+    const InOrder::Callback callback;
+    const auto operation = completed(data);
+    call_back_sent(*operation, request, status);
+}
+
+struct Message {
+    unsigned id;
+    const void* header;
+    std::size_t header_size;
+    const void* at;
+    std::size_t count;
+};
+
+/// HOT PATH
+ucs_status_ptr_t send(ucp_ep_h ep, const Message& message, const ucp_request_param_t& given,
+                      std::unique_ptr<Operation> operation) {
+    if ((given.op_attr_mask & UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL) != 0) return UCS_STATUS_PTR(UCS_ERR_NO_RESOURCE);
+    if (!is_in_host_memory(given) || message.header_size >= kAsksForReply) return UCS_STATUS_PTR(UCS_ERR_UNSUPPORTED);
+    const Endpoint endpoint = endpoint_of(ep);
+    Worker& worker = *endpoint.worker;
+    const auto data = data_of(message.at, message.count, given, Data::Use::send);
+    if (!data->is_known()) return UCS_STATUS_PTR(UCS_ERR_UNSUPPORTED);
+    auto& pool = Ends::get().pool();
+    engine::Buffer room;
+    auto pieces = data->pieces(pool, room);
+    const std::uint32_t flags = (given.op_attr_mask & UCP_OP_ATTR_FIELD_FLAGS) != 0 ? given.flags : 0;
+    const std::uint32_t trailer =
+        static_cast<std::uint32_t>(message.header_size) | ((flags & UCP_AM_SEND_FLAG_REPLY) != 0 ? kAsksForReply : 0);
+    if (message.header_size != 0) pieces.push_back({const_cast<void*>(message.header), message.header_size});
+    pieces.push_back({const_cast<std::uint32_t*>(&trailer), kTrailer});
+    const std::size_t size = data->size() + message.header_size + kTrailer;
+    operation->worker = &worker;
+    operation->wire = pool.take(size + kOverhead);
+    auto own = parameters_of(given, *operation);
+    own.cb.send = when_sent;
+    own.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
+    own.flags = (flags & UCP_AM_SEND_FLAG_REPLY) | UCP_AM_SEND_FLAG_EAGER;
+    const InOrder order(worker);
+    {
+        const std::lock_guard guard(worker.lock);
+        auto sealed =
+            worker.party->seal(*endpoint.peer, {Kind::active, message.id}, pieces, size, operation->wire.data());
+        if (!sealed) around().end(sealed.error().line);
+    }
+    std::uint8_t* const at_wire = operation->wire.data();
+    const std::size_t wire_size = operation->wire.size();
+    return start(
+        std::move(operation),
+        [&] { return real().ucp_am_send_nbx(ep, message.id, nullptr, 0, at_wire, wire_size, &own); },
+        [](ucs_status_ptr_t answer) { return answer; });
+}
+
+std::string named(const Handler& handler, std::size_t size) {
+    return "the active message for handler " + std::to_string(handler.id) + " with " + std::to_string(size) +
+           " bytes on the wire ";
+}
+
+/// An endpoint that UCX gives for the answer. Which one it is, the network says: it must not lead to another peer than
+/// the one whose message has opened.
+void expect_reply_to(const Handler& handler, ucp_ep_h ep, Peer* from) {
+    const Endpoint known = Ends::get().find(ep);
+    if (known.peer == nullptr) {
+        Ends::get().add(ep, {handler.worker, from});
+    } else if (known.peer != from) {
+        around().end("the endpoint for the answer to an active message leads to another peer than its sender");
+    }
+}
+
+ucs_status_t hand_over(const Handler& handler, const std::uint8_t* header, std::size_t header_size, std::uint8_t* data,
+                       std::size_t size, ucp_ep_h reply) {
+    if (handler.callback_nb != nullptr) {
+        if (header_size != 0) around().end(named(handler, size) + "has a header, and its handler takes none");
+        return handler.callback_nb(handler.argument, data, size, reply, UCP_CB_PARAM_FLAG_DATA);
+    }
+    ucp_am_recv_param_t parameters = {};
+    parameters.recv_attr = UCP_AM_RECV_ATTR_FLAG_DATA;
+    if (reply != nullptr) parameters.recv_attr |= UCP_AM_RECV_ATTR_FIELD_REPLY_EP;
+    parameters.reply_ep = reply;
+    return handler.callback(handler.argument, header_size == 0 ? nullptr : header, header_size, data, size,
+                            &parameters);
+}
+
+ucs_status_t when_it_comes(void* argument, const void*, std::size_t header_size, void* wire, std::size_t wire_size,
+                           const ucp_am_recv_param_t* param) {
+    const InOrder::Callback callback;
+    const Handler& handler = *static_cast<const Handler*>(argument);
+    if (header_size != 0 || (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0 || wire_size < kOverhead + kTrailer) {
+        around().end(named(handler, wire_size) + "is none that CryptMPI sends: it was sent without it, or altered");
+    }
+    const std::size_t size = wire_size - kOverhead;
+    auto plain = Ends::get().pool().take(size);
+    const iovec out{plain.data(), size};
+    Peer* from = nullptr;
+    {
+        const std::lock_guard guard(handler.worker->lock);
+        auto opened = handler.worker->party->open({Kind::active, handler.id}, static_cast<const std::uint8_t*>(wire),
+                                                  wire_size, {&out, 1});
+        if (!opened) around().end(named(handler, wire_size) + opened.error().line);
+        from = *opened;
+    }
+    std::uint32_t trailer = 0;
+    std::memcpy(&trailer, plain.data() + size - kTrailer, kTrailer);
+    const std::size_t own_header = trailer & ~kAsksForReply;
+    if (own_header > size - kTrailer)
+        around().end(named(handler, wire_size) + "says that its header is longer than it");
+    const std::size_t payload = size - kTrailer - own_header;
+    ucp_ep_h reply = nullptr;
+    if ((trailer & kAsksForReply) != 0) {
+        if ((param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) == 0) {
+            around().end(named(handler, wire_size) + "asks for an answer, and UCX knows no way: altered on its way");
+        }
+        reply = param->reply_ep;
+        expect_reply_to(handler, reply, from);
+    }
+    // Behind the payload it may lie anywhere, and the program reads numbers from it.
+    engine::Buffer header;
+    if (own_header != 0) {
+        header = Ends::get().pool().take(own_header);
+        std::memcpy(header.data(), plain.data() + payload, own_header);
+    }
+    std::uint8_t* const data = plain.data();
+    const ucs_status_t status = hand_over(handler, header.data(), own_header, data, payload, reply);
+    if (status != UCS_INPROGRESS) return status;
+    Ends::get().keep(data, std::move(plain));
+    return UCS_OK;  // UCX's own is not needed any more
+}
+
+/// `handler` without a callback: there is to be none.
+ucs_status_t set(ucp_worker_h handle, std::unique_ptr<Handler> handler, std::uint32_t flags) {
+    Worker& worker = *handler->worker;
+    const bool any = handler->callback != nullptr || handler->callback_nb != nullptr;
+    ucp_am_handler_param_t own = {};
+    own.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS | UCP_AM_HANDLER_PARAM_FIELD_CB |
+                     UCP_AM_HANDLER_PARAM_FIELD_ARG;
+    own.id = handler->id;
+    own.flags = flags & UCP_AM_FLAG_WHOLE_MSG;
+    own.cb = any ? when_it_comes : nullptr;
+    own.arg = handler.get();
+    {
+        const std::lock_guard guard(worker.lock);
+        worker.handlers.push_back(std::move(handler));
+    }
+    return real().ucp_worker_set_am_recv_handler(handle, &own);
+}
+
+}  // namespace
+}  // namespace cryptmpi::fabric::ucx
+
+using namespace cryptmpi::fabric::ucx;
+
+ENTRY ucs_status_t ucp_worker_set_am_recv_handler(ucp_worker_h worker, const ucp_am_handler_param_t* param) {
+    const auto given = [&](std::uint64_t field) { return (param->field_mask & field) != 0; };
+    auto handler = std::make_unique<Handler>();
+    handler->worker = &worker_of(worker);
+    handler->id = given(UCP_AM_HANDLER_PARAM_FIELD_ID) ? static_cast<std::uint16_t>(param->id) : std::uint16_t{0};
+    handler->callback = given(UCP_AM_HANDLER_PARAM_FIELD_CB) ? param->cb : nullptr;
+    handler->argument = given(UCP_AM_HANDLER_PARAM_FIELD_ARG) ? param->arg : nullptr;
+    return set(worker, std::move(handler), given(UCP_AM_HANDLER_PARAM_FIELD_FLAGS) ? param->flags : 0);
+}
+
+ENTRY ucs_status_t ucp_worker_set_am_handler(ucp_worker_h worker, uint16_t id, ucp_am_callback_t callback, void* arg,
+                                             uint32_t flags) {
+    auto handler = std::make_unique<Handler>();
+    handler->worker = &worker_of(worker);
+    handler->id = id;
+    handler->callback_nb = callback;
+    handler->argument = arg;
+    return set(worker, std::move(handler), flags);
+}
+
+ENTRY ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h ep, unsigned id, const void* header, size_t header_length,
+                                       const void* buffer, size_t count, const ucp_request_param_t* param) {
+    auto operation = std::make_unique<Operation>();
+    if ((param->op_attr_mask & UCP_OP_ATTR_FIELD_CALLBACK) != 0) operation->callback.sent = param->cb.send;
+    return send(ep, {id, header, header_length, buffer, count}, *param, std::move(operation));
+}
+
+ENTRY ucs_status_ptr_t ucp_am_send_nb(ucp_ep_h ep, uint16_t id, const void* buffer, size_t count,
+                                      ucp_datatype_t datatype, ucp_send_callback_t callback, unsigned flags) {
+    auto operation = std::make_unique<Operation>();
+    operation->is_nb = true;
+    operation->callback.sent_nb = callback;
+    ucp_request_param_t given = {};
+    given.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_FLAGS;
+    given.datatype = datatype;
+    given.flags = flags;
+    return send(ep, {id, nullptr, 0, buffer, count}, given, std::move(operation));
+}
+
+ENTRY void ucp_am_data_release(ucp_worker_h, void* data) {
+    if (!Ends::get().release(data))
+        around().end("data of an active message that the fabric layer did not keep was released");
+}

@@ -1,0 +1,111 @@
+// The program's workers and endpoints, as UCX's handles name them, with their parties and peers.
+#pragma once
+
+#include <ucp/api/ucp.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/buffer_pool.hpp"
+#include "fabric/flows.hpp"
+#include "fabric/ucx/data.hpp"
+
+namespace cryptmpi::fabric::ucx {
+
+/// A send or a receive that UCX has not completed.
+struct Operation {
+    Operation* before = nullptr;  // among its worker's
+    Operation* after = nullptr;
+    struct Worker* worker = nullptr;
+    void* request = nullptr;  // null: not known yet, or several threads may complete it
+    bool* over = nullptr;     // of the call that starts it: UCX may complete it before that returns
+    engine::Buffer wire;
+    // What the program gave.
+    union {
+        ucp_send_nbx_callback_t sent;
+        ucp_tag_recv_nbx_callback_t received;
+        ucp_send_callback_t sent_nb;
+        ucp_tag_recv_callback_t received_nb;
+    } callback = {nullptr};
+    bool is_nb = false;  // of the older forms, without user_data
+    void* user_data = nullptr;
+    // Of a receive.
+    Posted posted;
+    std::unique_ptr<Data> data;
+    ucp_tag_recv_info_t probed = {};  // what a probe told of its message, on the wire
+};
+
+/// A handler of active messages; kept as long as its worker, since UCX may be calling it when another takes its place.
+struct Handler {
+    Worker* worker;
+    std::uint16_t id;
+    ucp_am_recv_callback_t callback = nullptr;
+    ucp_am_callback_t callback_nb = nullptr;  // of the older form
+    void* argument = nullptr;
+};
+
+struct Worker {
+    ucp_worker_h handle = nullptr;
+    std::unique_ptr<Party> party;
+    bool several_threads = false;
+    std::mutex lock;   // of the party and the operations
+    std::mutex order;  // with several threads: numbers are given in the order in which UCX gets the calls
+    Operation* first = nullptr;
+    std::vector<std::unique_ptr<Handler>> handlers;
+
+    void add(Operation& operation);
+    void remove(Operation& operation);
+    Operation* find(const void* request) const;
+};
+
+struct Endpoint {
+    Worker* worker = nullptr;
+    Peer* peer = nullptr;
+};
+
+class Ends {
+public:
+    static Ends& get();
+
+    void add(ucp_worker_h handle, std::unique_ptr<Worker> worker);
+    /// Null: not made under us.
+    Worker* find(ucp_worker_h handle) const;
+    std::unique_ptr<Worker> take(ucp_worker_h handle);
+    template <class Look>
+    void each_worker(Look look) const {
+        const std::shared_lock guard(lock_);
+        for (const auto& [handle, worker] : workers_) look(*worker);
+    }
+
+    void add(ucp_ep_h handle, const Endpoint& endpoint);
+    Endpoint find(ucp_ep_h handle) const;
+    void forget(ucp_ep_h handle);
+
+    /// Messages that a probe took out of UCX's queue.
+    void hold(ucp_tag_message_h message, std::unique_ptr<Operation> operation);
+    std::unique_ptr<Operation> take(ucp_tag_message_h message);
+
+    /// Data of active messages that the program keeps.
+    void keep(void* data, engine::Buffer buffer);
+    bool release(void* data);
+
+    GenericTypes& types() { return types_; }
+    engine::BufferPool& pool() { return pool_; }
+
+private:
+    Ends() { pool_.share(); }
+
+    mutable std::shared_mutex lock_;
+    std::unordered_map<ucp_worker_h, std::unique_ptr<Worker>> workers_;
+    std::unordered_map<ucp_ep_h, Endpoint> endpoints_;
+    std::unordered_map<ucp_tag_message_h, std::unique_ptr<Operation>> held_;
+    std::unordered_map<void*, engine::Buffer> kept_;
+    GenericTypes types_;
+    engine::BufferPool pool_{std::size_t{64} << 20};
+};
+
+}  // namespace cryptmpi::fabric::ucx

@@ -1,0 +1,299 @@
+// Tagged messages: one of ours for one of the program's, sent, matched, cancelled and completed by UCX.
+#include <cstdio>
+#include <string>
+#include <utility>
+
+#include "fabric/ucx/door.hpp"
+
+namespace cryptmpi::fabric::ucx {
+
+void call_back_sent(Operation& operation, void* request, ucs_status_t status) {
+    if (operation.is_nb) {
+        if (operation.callback.sent_nb != nullptr) operation.callback.sent_nb(request, status);
+    } else if (operation.callback.sent != nullptr) {
+        operation.callback.sent(request, status, operation.user_data);
+    }
+}
+
+namespace {
+
+using Send = decltype(Real::ucp_tag_send_nbx);
+
+ucs_status_ptr_t failed(ucs_status_t status) {
+    return UCS_STATUS_PTR(status);
+}
+
+std::string named(const ucp_tag_recv_info_t& info) {
+    char text[96];
+    std::snprintf(text, sizeof text, "the message with tag %016llx and %zu bytes on the wire ",
+                  static_cast<unsigned long long>(info.sender_tag), info.length);
+    return text;
+}
+
+void when_sent(void* request, ucs_status_t status, void* data) {
+    const InOrder::Callback callback;
+    const auto operation = completed(data);
+    call_back_sent(*operation, request, status);
+}
+
+/// HOT PATH
+ucs_status_ptr_t send(Send call, ucp_ep_h ep, const void* at, std::size_t count, ucp_tag_t tag,
+                      const ucp_request_param_t& given, std::unique_ptr<Operation> operation) {
+    if ((given.op_attr_mask & UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL) != 0) return failed(UCS_ERR_NO_RESOURCE);
+    if (!is_in_host_memory(given)) return failed(UCS_ERR_UNSUPPORTED);
+    const Endpoint endpoint = endpoint_of(ep);
+    Worker& worker = *endpoint.worker;
+    const auto data = data_of(at, count, given, Data::Use::send);
+    if (!data->is_known()) return failed(UCS_ERR_UNSUPPORTED);
+    auto& pool = Ends::get().pool();
+    operation->worker = &worker;
+    operation->wire = pool.take(data->size() + kOverhead);
+    engine::Buffer room;
+    const auto pieces = data->pieces(pool, room);
+    auto own = parameters_of(given, *operation);
+    own.cb.send = when_sent;
+    const InOrder order(worker);
+    {
+        const std::lock_guard guard(worker.lock);
+        auto sealed =
+            worker.party->seal(*endpoint.peer, {Kind::tagged, tag}, pieces, data->size(), operation->wire.data());
+        if (!sealed) around().end(sealed.error().line);
+    }
+    std::uint8_t* const at_wire = operation->wire.data();
+    const std::size_t wire_size = operation->wire.size();
+    return start(
+        std::move(operation), [&] { return call(ep, at_wire, wire_size, tag, &own); },
+        [](ucs_status_ptr_t answer) { return answer; });
+}
+
+std::unique_ptr<Operation> sending(const ucp_request_param_t& given) {
+    auto operation = std::make_unique<Operation>();
+    if ((given.op_attr_mask & UCP_OP_ATTR_FIELD_CALLBACK) != 0) operation->callback.sent = given.cb.send;
+    return operation;
+}
+
+std::unique_ptr<Operation> sending_nb(ucp_send_callback_t callback) {
+    auto operation = std::make_unique<Operation>();
+    operation->is_nb = true;
+    operation->callback.sent_nb = callback;
+    return operation;
+}
+
+ucp_request_param_t typed(ucp_datatype_t type, std::uint32_t more = 0) {
+    ucp_request_param_t parameters = {};
+    parameters.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | more;
+    parameters.datatype = type;
+    return parameters;
+}
+
+/// Opens what came into the program's buffer, and makes `info` say what the program would have got. A message that is
+/// not the one that is due ends the job.
+ucs_status_t take_in(Operation& operation, ucs_status_t status, ucp_tag_recv_info_t& info) {
+    Worker& worker = *operation.worker;
+    const std::lock_guard guard(worker.lock);
+    if (status != UCS_OK && status != UCS_ERR_MESSAGE_TRUNCATED) {
+        operation.posted.withdraw();
+        return status;
+    }
+    // UCX does not always say what it has given at once: nothing that is sealed has no bytes.
+    const bool unsaid = info.length == 0;
+    if (unsaid && operation.probed.length != 0) {
+        info = operation.probed;
+    } else if (unsaid && status == UCS_ERR_MESSAGE_TRUNCATED && operation.posted.wanted().names_lane) {
+        info = {operation.posted.wanted().tag, kOverhead};
+    }
+    if (info.length < kOverhead) around().end(named(info) + "is shorter than any sealed one");
+    const std::size_t size = info.length - kOverhead;
+    if (status == UCS_ERR_MESSAGE_TRUNCATED || info.length > operation.wire.size()) {
+        // UCX writes nothing of a message that is too long.
+        auto done = worker.party->cut_off(operation.posted, info.sender_tag);
+        if (!done) around().end(named(info) + done.error().line);
+        info.length = size;
+        return UCS_ERR_MESSAGE_TRUNCATED;
+    }
+    Data& data = *operation.data;
+    engine::Buffer room;
+    std::vector<iovec> places;
+    if (data.is_unpacked()) {
+        room = Ends::get().pool().take(size);
+        places = {{room.data(), size}};
+    } else {
+        places = data.places(size);
+    }
+    auto opened = worker.party->open(operation.posted, info.sender_tag, {}, operation.wire.data(), info.length, places);
+    if (!opened) around().end(named(info) + opened.error().line);
+    info.length = size;
+    return data.is_unpacked() ? data.unpack(room.data(), size) : UCS_OK;
+}
+
+void when_received(void* request, ucs_status_t status, const ucp_tag_recv_info_t* info, void* data) {
+    const InOrder::Callback callback;
+    const auto operation = completed(data);
+    ucp_tag_recv_info_t own = *info;
+    const ucs_status_t opened = take_in(*operation, status, own);
+    if (operation->is_nb) {
+        if (operation->callback.received_nb != nullptr) operation->callback.received_nb(request, opened, &own);
+    } else if (operation->callback.received != nullptr) {
+        operation->callback.received(request, opened, &own, operation->user_data);
+    }
+}
+
+/// `post` calls UCX with the buffer of our own.
+template <class Post>
+ucs_status_ptr_t receive(Worker& worker, void* at, std::size_t count, const Wanted* wanted,
+                         const ucp_request_param_t& given, std::unique_ptr<Operation> operation, const Post& post) {
+    if ((given.op_attr_mask & UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL) != 0) return failed(UCS_ERR_NO_RESOURCE);
+    if (!is_in_host_memory(given)) return failed(UCS_ERR_UNSUPPORTED);
+    operation->data = data_of(at, count, given, Data::Use::receive);
+    if (!operation->data->is_known()) return failed(UCS_ERR_UNSUPPORTED);
+    operation->worker = &worker;
+    operation->wire = Ends::get().pool().take(operation->data->size() + kOverhead);
+    ucp_tag_recv_info_t info = {};
+    auto own = parameters_of(given, *operation);
+    // Where the callback is always called, UCX 1.13 would tell it nothing that it has told here.
+    if ((own.op_attr_mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL) == 0) own.op_attr_mask |= UCP_OP_ATTR_FIELD_RECV_INFO;
+    own.cb.recv = when_received;
+    own.recv_info.tag_info = &info;
+    const InOrder order(worker);
+    if (wanted != nullptr) {
+        const std::lock_guard guard(worker.lock);
+        worker.party->post(operation->posted, *wanted);
+    }
+    Operation& same = *operation;
+    return start(
+        std::move(operation), [&] { return post(same.wire.data(), same.wire.size(), &own); },
+        [&](ucs_status_ptr_t answer) {
+            const ucs_status_t status = take_in(same, UCS_PTR_STATUS(answer), info);
+            const bool asked = (given.op_attr_mask & UCP_OP_ATTR_FIELD_RECV_INFO) != 0;
+            if (status == UCS_OK && asked) *given.recv_info.tag_info = info;
+            return UCS_STATUS_PTR(status);
+        });
+}
+
+std::unique_ptr<Operation> with_callback(std::unique_ptr<Operation> operation, const ucp_request_param_t& given) {
+    if ((given.op_attr_mask & UCP_OP_ATTR_FIELD_CALLBACK) != 0) operation->callback.received = given.cb.recv;
+    return operation;
+}
+
+std::unique_ptr<Operation> with_callback(std::unique_ptr<Operation> operation, ucp_tag_recv_callback_t callback) {
+    operation->is_nb = true;
+    operation->callback.received_nb = callback;
+    return operation;
+}
+
+/// A full mask names MPI's context, tag and source, and so one sender.
+Wanted wanted(const Worker& worker, ucp_tag_t tag, ucp_tag_t mask) {
+    // With several threads it is not known which receive is asked to be cancelled.
+    return {tag, mask, nullptr, mask == ~ucp_tag_t{0} && !worker.several_threads};
+}
+
+ucs_status_ptr_t receive_tagged(ucp_worker_h handle, void* at, std::size_t count, ucp_tag_t tag, ucp_tag_t mask,
+                                const ucp_request_param_t& given, std::unique_ptr<Operation> operation) {
+    Worker& worker = worker_of(handle);
+    const Wanted which = wanted(worker, tag, mask);
+    return receive(worker, at, count, &which, given, std::move(operation),
+                   [&](void* wire, std::size_t size, const ucp_request_param_t* own) {
+                       return real().ucp_tag_recv_nbx(handle, wire, size, tag, mask, own);
+                   });
+}
+
+/// The message has had its place in the order since it was probed.
+std::unique_ptr<Operation> probed(ucp_tag_message_h message) {
+    auto operation = Ends::get().take(message);
+    if (!operation) around().end("a message of UCX was probed past the fabric layer: it cannot be opened");
+    return operation;
+}
+
+ucs_status_ptr_t receive_probed(ucp_worker_h handle, void* at, std::size_t count, ucp_tag_message_h message,
+                                const ucp_request_param_t& given, std::unique_ptr<Operation> operation) {
+    return receive(worker_of(handle), at, count, nullptr, given, std::move(operation),
+                   [&](void* wire, std::size_t size, const ucp_request_param_t* own) {
+                       return real().ucp_tag_msg_recv_nbx(handle, wire, size, message, own);
+                   });
+}
+
+}  // namespace
+}  // namespace cryptmpi::fabric::ucx
+
+using namespace cryptmpi::fabric::ucx;
+
+ENTRY ucs_status_ptr_t ucp_tag_send_nbx(ucp_ep_h ep, const void* buffer, size_t count, ucp_tag_t tag,
+                                        const ucp_request_param_t* param) {
+    return send(real().ucp_tag_send_nbx, ep, buffer, count, tag, *param, sending(*param));
+}
+
+ENTRY ucs_status_ptr_t ucp_tag_send_sync_nbx(ucp_ep_h ep, const void* buffer, size_t count, ucp_tag_t tag,
+                                             const ucp_request_param_t* param) {
+    return send(real().ucp_tag_send_sync_nbx, ep, buffer, count, tag, *param, sending(*param));
+}
+
+ENTRY ucs_status_ptr_t ucp_tag_send_nb(ucp_ep_h ep, const void* buffer, size_t count, ucp_datatype_t datatype,
+                                       ucp_tag_t tag, ucp_send_callback_t callback) {
+    return send(real().ucp_tag_send_nbx, ep, buffer, count, tag, typed(datatype), sending_nb(callback));
+}
+
+ENTRY ucs_status_ptr_t ucp_tag_send_sync_nb(ucp_ep_h ep, const void* buffer, size_t count, ucp_datatype_t datatype,
+                                            ucp_tag_t tag, ucp_send_callback_t callback) {
+    return send(real().ucp_tag_send_sync_nbx, ep, buffer, count, tag, typed(datatype), sending_nb(callback));
+}
+
+ENTRY ucs_status_t ucp_tag_send_nbr(ucp_ep_h ep, const void* buffer, size_t count, ucp_datatype_t datatype,
+                                    ucp_tag_t tag, void* request) {
+    auto given = typed(datatype, UCP_OP_ATTR_FIELD_REQUEST);
+    given.request = request;
+    return UCS_PTR_STATUS(send(real().ucp_tag_send_nbx, ep, buffer, count, tag, given, sending_nb(nullptr)));
+}
+
+ENTRY ucs_status_ptr_t ucp_tag_recv_nbx(ucp_worker_h worker, void* buffer, size_t count, ucp_tag_t tag, ucp_tag_t mask,
+                                        const ucp_request_param_t* param) {
+    return receive_tagged(worker, buffer, count, tag, mask, *param,
+                          with_callback(std::make_unique<Operation>(), *param));
+}
+
+ENTRY ucs_status_ptr_t ucp_tag_recv_nb(ucp_worker_h worker, void* buffer, size_t count, ucp_datatype_t datatype,
+                                       ucp_tag_t tag, ucp_tag_t mask, ucp_tag_recv_callback_t callback) {
+    return receive_tagged(worker, buffer, count, tag, mask, typed(datatype, UCP_OP_ATTR_FLAG_NO_IMM_CMPL),
+                          with_callback(std::make_unique<Operation>(), callback));
+}
+
+ENTRY ucs_status_t ucp_tag_recv_nbr(ucp_worker_h worker, void* buffer, size_t count, ucp_datatype_t datatype,
+                                    ucp_tag_t tag, ucp_tag_t mask, void* request) {
+    auto given = typed(datatype, UCP_OP_ATTR_FIELD_REQUEST | UCP_OP_ATTR_FLAG_NO_IMM_CMPL);
+    given.request = request;
+    ucs_status_ptr_t const answer =
+        receive_tagged(worker, buffer, count, tag, mask, given,
+                       with_callback(std::make_unique<Operation>(), ucp_tag_recv_callback_t{nullptr}));
+    return UCS_PTR_IS_ERR(answer) ? UCS_PTR_STATUS(answer) : UCS_OK;
+}
+
+ENTRY ucp_tag_message_h ucp_tag_probe_nb(ucp_worker_h handle, ucp_tag_t tag, ucp_tag_t mask, int remove,
+                                         ucp_tag_recv_info_t* info) {
+    Worker& worker = worker_of(handle);
+    const InOrder order(worker);
+    ucp_tag_message_h const message = real().ucp_tag_probe_nb(handle, tag, mask, remove, info);
+    if (message == nullptr) return message;
+    if (info->length < cryptmpi::fabric::kOverhead) around().end(named(*info) + "is shorter than any sealed one");
+    auto operation = std::make_unique<Operation>();
+    operation->probed = *info;
+    info->length -= cryptmpi::fabric::kOverhead;
+    if (remove == 0) return message;
+    operation->worker = &worker;
+    {
+        const std::lock_guard guard(worker.lock);
+        // It has its message, so that it holds nothing else.
+        worker.party->post(operation->posted, {info->sender_tag, ~ucp_tag_t{0}, nullptr, true});
+    }
+    Ends::get().hold(message, std::move(operation));
+    return message;
+}
+
+ENTRY ucs_status_ptr_t ucp_tag_msg_recv_nbx(ucp_worker_h worker, void* buffer, size_t count, ucp_tag_message_h message,
+                                            const ucp_request_param_t* param) {
+    return receive_probed(worker, buffer, count, message, *param, with_callback(probed(message), *param));
+}
+
+ENTRY ucs_status_ptr_t ucp_tag_msg_recv_nb(ucp_worker_h worker, void* buffer, size_t count, ucp_datatype_t datatype,
+                                           ucp_tag_message_h message, ucp_tag_recv_callback_t callback) {
+    return receive_probed(worker, buffer, count, message, typed(datatype, UCP_OP_ATTR_FLAG_NO_IMM_CMPL),
+                          with_callback(probed(message), callback));
+}

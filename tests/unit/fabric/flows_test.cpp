@@ -1,0 +1,348 @@
+// Parties and what passes between them: what opens, at which receive, and what does not.
+#include "fabric/flows.hpp"
+
+#include <cerrno>
+#include <map>
+
+#include "seal/support.hpp"
+
+namespace cryptmpi::fabric {
+namespace {
+
+using test::all_zero;
+using test::Bytes;
+using test::crypto;
+using test::random_bytes;
+
+keys::JobKey& some_key() {
+    static auto& key = *new keys::JobKey;
+    key.bytes[0] = 7;
+    return key;
+}
+
+Job join(std::string_view id = "job", const keys::JobKey& key = some_key(), const seal::Crypto& with = crypto()) {
+    auto job = Job::join(with, key, id);
+    EXPECT_TRUE(job);
+    return std::move(*job);
+}
+
+/// A party with its own job, as if in a process of its own.
+struct End {
+    explicit End(std::string_view id = "job", const keys::JobKey& key = some_key(), const seal::Crypto& with = crypto())
+        : job(join(id, key, with)), party(std::move(*Party::make(job))) {}
+
+    Bytes seal(const End& to, const Envelope& envelope, const Bytes& plain) const {
+        Bytes wire(plain.size() + kOverhead);
+        const iovec in{const_cast<std::uint8_t*>(plain.data()), plain.size()};
+        auto peer = party->meet(to.party->share());
+        EXPECT_TRUE(peer);
+        EXPECT_TRUE(party->seal(**peer, envelope, {&in, 1}, plain.size(), wire.data()));
+        return wire;
+    }
+    Bytes seal_tagged(const End& to, std::uint64_t tag, const Bytes& plain) const {
+        return seal(to, {Kind::tagged, tag}, plain);
+    }
+
+    /// What it opened to; `error` is empty if it opened. What did not open left zeros.
+    struct Opened {
+        Bytes plain;
+        int error = 0;
+    };
+    Opened result(const Result<Peer*>& opened, Bytes plain) const {
+        if (opened) return {std::move(plain), 0};
+        EXPECT_TRUE(all_zero(plain.data(), plain.size()));
+        EXPECT_FALSE(opened.error().line.empty());
+        return {{}, opened.error().code};
+    }
+    Opened open(const Envelope& envelope, const Bytes& wire) const {
+        Bytes plain(wire.size() < kOverhead ? 0 : wire.size() - kOverhead, 0xAA);
+        const iovec out{plain.data(), plain.size()};
+        const auto opened = party->open(envelope, wire.data(), wire.size(), {&out, 1});
+        return result(opened, plain);
+    }
+    Opened open_at(Posted& posted, std::uint64_t tag, const Bytes& wire,
+                   std::span<const std::uint8_t> bound = {}) const {
+        Bytes plain(wire.size() < kOverhead ? 0 : wire.size() - kOverhead, 0xAA);
+        const iovec out{plain.data(), plain.size()};
+        const auto opened = party->open(posted, tag, bound, wire.data(), wire.size(), {&out, 1});
+        return result(opened, plain);
+    }
+    /// At a receive that is posted for it now.
+    Opened open_tagged(std::uint64_t tag, const Bytes& wire) const {
+        Posted posted;
+        party->post(posted, exactly(tag));
+        return open_at(posted, tag, wire);
+    }
+    static Wanted exactly(std::uint64_t tag) { return {tag, ~std::uint64_t{0}, nullptr, true}; }
+
+    Job job;
+    std::unique_ptr<Party> party;
+};
+
+class EveryFlow : public testing::TestWithParam<aead::Suite> {};
+INSTANTIATE_TEST_SUITE_P(Flows, EveryFlow, testing::ValuesIn(test::suites()), test::test_name);
+
+TEST_P(EveryFlow, OpensToWhatWasSealed) {
+    const End a("job", some_key(), crypto(GetParam()));
+    const End b("job", some_key(), crypto(GetParam()));
+    for (const std::size_t size : {0, 1, 15, 16, 17, 4096, 100000}) {
+        const Bytes plain = random_bytes(size);
+        EXPECT_EQ(b.open_tagged(5, a.seal_tagged(b, 5, plain)).plain, plain);
+        EXPECT_EQ(a.open_tagged(5, b.seal_tagged(a, 5, plain)).plain, plain);
+        EXPECT_EQ(b.open({Kind::active, 3}, a.seal(b, {Kind::active, 3}, plain)).plain, plain);
+        EXPECT_EQ(b.open({Kind::message}, a.seal(b, {Kind::message}, plain)).plain, plain);
+    }
+    const auto counters = a.party->counters();
+    EXPECT_EQ(counters.peers, 1U);
+    EXPECT_EQ(counters.sent[0].messages, 7U);
+    EXPECT_EQ(counters.sent[0].bytes, b.party->counters().received[0].bytes);
+    EXPECT_EQ(counters.sent[1].messages, 7U);
+}
+
+TEST(Flows, NobodyNeedsTheSendersAddress) {
+    const End a;
+    const End b;
+    const Bytes plain = random_bytes(100);
+    EXPECT_EQ(b.open_tagged(1, a.seal_tagged(b, 1, plain)).plain, plain);  // b never met a
+    EXPECT_EQ(b.party->counters().peers, 1U);
+}
+
+TEST(Flows, APartyTalksToItself) {
+    const End a;
+    const Bytes plain = random_bytes(100);
+    EXPECT_EQ(a.open_tagged(1, a.seal_tagged(a, 1, plain)).plain, plain);
+}
+
+TEST(Flows, EveryByteOfAMessageIsBound) {
+    const End a;
+    const End b;
+    const Bytes wire = a.seal(b, {Kind::active, 3}, random_bytes(20));
+    for (std::size_t at = 0; at < wire.size(); ++at) {
+        for (const int bit : {0x01, 0x80}) {
+            Bytes altered = wire;
+            altered[at] = static_cast<std::uint8_t>(altered[at] ^ bit);
+            // X25519 ignores the highest bit of a share; what is derived from the share does not.
+            EXPECT_NE(b.open({Kind::active, 3}, altered).error, 0) << at;
+        }
+    }
+    EXPECT_EQ(b.party->counters().peers, 0U) << "a share that nothing opened under was remembered";
+    EXPECT_EQ(b.open({Kind::active, 3}, wire).error, 0);
+}
+
+TEST(Flows, NeitherShorterNorLongerOpens) {
+    const End a;
+    const End b;
+    const Bytes wire = a.seal(b, {Kind::active}, random_bytes(20));
+    for (const std::size_t size : {std::size_t{0}, std::size_t{1}, kOverhead - 1, kOverhead, wire.size() - 1}) {
+        EXPECT_EQ(b.open({Kind::active}, Bytes(wire.begin(), wire.begin() + static_cast<long>(size))).error, EBADMSG);
+    }
+    Bytes longer = wire;
+    longer.push_back(0);
+    EXPECT_EQ(b.open({Kind::active}, longer).error, EBADMSG);
+}
+
+TEST(Flows, TagKindAndWhatTheDoorBindsAreBound) {
+    const End a;
+    const End b;
+    const std::uint8_t header[] = {1, 2, 3};
+    const std::uint8_t other[] = {1, 2, 4};
+    const Bytes plain = random_bytes(20);
+    const Bytes wire = a.seal(b, {Kind::active, 3, header}, plain);
+    EXPECT_NE(b.open({Kind::active, 4, header}, wire).error, 0);
+    EXPECT_NE(b.open({Kind::active, std::uint64_t{1} << 63 | 3, header}, wire).error, 0);
+    EXPECT_NE(b.open({Kind::message, 3, header}, wire).error, 0);
+    EXPECT_NE(b.open({Kind::active, 3, other}, wire).error, 0);
+    EXPECT_NE(b.open({Kind::active, 3}, wire).error, 0);
+    EXPECT_EQ(b.open({Kind::active, 3, header}, wire).plain, plain);
+    const Bytes tagged = a.seal_tagged(b, 7, plain);
+    for (const std::uint64_t tag : {6ULL, 7ULL | 1ULL << 32, 7ULL | 1ULL << 63}) {
+        EXPECT_NE(b.open_tagged(tag, tagged).error, 0) << tag;
+    }
+}
+
+TEST(Flows, NeitherReflectedNorLedToAnother) {
+    const End a;
+    const End b;
+    const End c;
+    const Bytes wire = a.seal(b, {Kind::message}, random_bytes(20));
+    EXPECT_NE(a.open({Kind::message}, wire).error, 0);
+    EXPECT_NE(c.open({Kind::message}, wire).error, 0);
+    Bytes as_c = wire;  // under another's name
+    std::copy(c.party->share().begin(), c.party->share().end(), as_c.begin());
+    EXPECT_NE(b.open({Kind::message}, as_c).error, 0);
+}
+
+TEST(Flows, NothingOpensWithoutTheJobKeyNorInAnotherJob) {
+    keys::JobKey other_key;
+    other_key.bytes[0] = 8;
+    const End a;
+    const End stranger("job", other_key);
+    const End elsewhere("another job");
+    EXPECT_NE(a.open({Kind::message}, stranger.seal(a, {Kind::message}, random_bytes(20))).error, 0);
+    EXPECT_NE(stranger.open({Kind::message}, a.seal(stranger, {Kind::message}, random_bytes(20))).error, 0);
+    EXPECT_NE(a.open({Kind::message}, elsewhere.seal(a, {Kind::message}, random_bytes(20))).error, 0);
+}
+
+TEST(Flows, ASuiteDoesNotOpenAnothers) {
+    const End a("job", some_key(), crypto(aead::Suite::aes_128_gcm));
+    const End b("job", some_key(), crypto(aead::Suite::aes_256_gcm));
+    EXPECT_NE(b.open({Kind::message}, a.seal(b, {Kind::message}, random_bytes(20))).error, 0);
+}
+
+TEST(Flows, AnAddressIsTheJobsOrNot) {
+    keys::JobKey other_key;
+    other_key.bytes[0] = 8;
+    const End a;
+    const End b;
+    const End stranger("job", other_key);
+    const Bytes address = random_bytes(200);
+    std::uint8_t proof[kProofSize];
+    ASSERT_TRUE(a.party->prove(address, a.party->share(), proof));
+    EXPECT_TRUE(b.party->proves(address, a.party->share(), proof).value());
+    EXPECT_FALSE(b.party->proves(address, b.party->share(), proof).value());
+    EXPECT_FALSE(stranger.party->proves(address, a.party->share(), proof).value());
+    Bytes altered = address;
+    altered[199] ^= 1;
+    EXPECT_FALSE(b.party->proves(altered, a.party->share(), proof).value());
+    proof[15] ^= 1;
+    EXPECT_FALSE(b.party->proves(address, a.party->share(), proof).value());
+}
+
+TEST(Flows, AShareThatIsNoneIsRefused) {
+    const End a;
+    EXPECT_FALSE(a.party->meet(Share{}));
+    Share one{};
+    one[0] = 1;
+    EXPECT_FALSE(a.party->meet(one));
+}
+
+TEST(Flows, CountedMessagesComeOnceAndInAnyNearOrder) {
+    const End a;
+    const End b;
+    const Bytes first = a.seal(b, {Kind::active}, {1});
+    const Bytes second = a.seal(b, {Kind::active}, {2});
+    EXPECT_EQ(b.open({Kind::active}, second).plain, Bytes{2});
+    EXPECT_FALSE(b.party->expect_none_missing());
+    EXPECT_EQ(b.open({Kind::active}, second).error, EBADMSG);
+    EXPECT_EQ(b.open({Kind::active}, first).plain, Bytes{1});
+    EXPECT_EQ(b.open({Kind::active}, first).error, EBADMSG);
+    EXPECT_TRUE(b.party->expect_none_missing());
+}
+
+TEST(Flows, ALostCountedMessageIsMissed) {
+    const End a;
+    const End b;
+    (void)a.seal(b, {Kind::active}, {1});
+    for (std::uint64_t i = 0; i < kMostEarly; ++i) {
+        ASSERT_EQ(b.open({Kind::active}, a.seal(b, {Kind::active}, {2})).error, 0);
+    }
+    EXPECT_EQ(b.open({Kind::active}, a.seal(b, {Kind::active}, {2})).error, EBADMSG);
+}
+
+TEST(Flows, TaggedMessagesComeInTheOrderOfReceives) {
+    const End a;
+    const End b;
+    Posted receives[3];
+    for (Posted& posted : receives) b.party->post(posted, End::exactly(9));
+    const Bytes wires[] = {a.seal_tagged(b, 9, {0}), a.seal_tagged(b, 9, {1}), a.seal_tagged(b, 9, {2})};
+    // They may end in any order, each with its own.
+    EXPECT_EQ(b.open_at(receives[1], 9, wires[1]).plain, Bytes{1});
+    EXPECT_EQ(b.open_at(receives[2], 9, wires[2]).plain, Bytes{2});
+    EXPECT_EQ(b.open_at(receives[0], 9, wires[0]).plain, Bytes{0});
+}
+
+TEST(Flows, ALostReplayedOrSwappedTaggedMessageIsFound) {
+    const Bytes none;
+    {
+        const End a;
+        const End b;
+        (void)a.seal_tagged(b, 9, {0});
+        EXPECT_EQ(b.open_tagged(9, a.seal_tagged(b, 9, {1})).error, EBADMSG) << "the first one was dropped";
+    }
+    {
+        const End a;
+        const End b;
+        const Bytes wire = a.seal_tagged(b, 9, {0});
+        EXPECT_EQ(b.open_tagged(9, wire).error, 0);
+        EXPECT_EQ(b.open_tagged(9, wire).error, EBADMSG) << "replayed";
+    }
+    {
+        const End a;
+        const End b;
+        Posted first;
+        Posted second;
+        b.party->post(first, End::exactly(9));
+        b.party->post(second, End::exactly(9));
+        (void)a.seal_tagged(b, 9, {0});
+        EXPECT_EQ(b.open_at(first, 9, a.seal_tagged(b, 9, {1})).error, EBADMSG) << "swapped";
+    }
+    {
+        const End a;
+        const End b;
+        Posted first;
+        Posted second;
+        b.party->post(first, End::exactly(9));
+        b.party->post(second, End::exactly(9));
+        EXPECT_EQ(b.open_at(second, 9, a.seal_tagged(b, 9, {0})).error, EBADMSG) << "led past the first receive";
+    }
+}
+
+TEST(Flows, WildcardsCancelledAndCutOffReceivesKeepTheOrder) {
+    const End a;
+    const End b;
+    Posted any;
+    Posted cancelled;
+    Posted last;
+    b.party->post(any, {0, 0});
+    b.party->post(cancelled, End::exactly(9));
+    b.party->post(last, End::exactly(9));
+    const Bytes first = a.seal_tagged(b, 9, {0});
+    const Bytes second = a.seal_tagged(b, 9, {1});
+    cancelled.ask_to_cancel();
+    EXPECT_EQ(b.open_at(last, 9, second).plain, Bytes{1}) << "the wildcard has the first one";
+    cancelled.withdraw();
+    EXPECT_EQ(b.open_at(any, 9, first).plain, Bytes{0});
+
+    Posted small;
+    Posted next;
+    b.party->post(small, End::exactly(9));
+    b.party->post(next, End::exactly(9));
+    const Bytes third = a.seal_tagged(b, 9, {2});
+    const Bytes fourth = a.seal_tagged(b, 9, {3});
+    EXPECT_TRUE(b.party->cut_off(small, 9));
+    EXPECT_EQ(b.open_at(next, 9, fourth).plain, Bytes{3});
+    EXPECT_EQ(b.open_tagged(9, third).error, EBADMSG) << "what was cut off comes again";
+}
+
+TEST(Flows, TheFirstMessageOfALaneMayBeCutOff) {
+    const End a;
+    const End b;
+    Posted small;
+    b.party->post(small, End::exactly(9));
+    const Bytes first = a.seal_tagged(b, 9, {0});
+    EXPECT_TRUE(b.party->cut_off(small, 9));
+    EXPECT_EQ(b.open_tagged(9, a.seal_tagged(b, 9, {1})).error, 0);
+    EXPECT_EQ(b.open_tagged(9, first).error, EBADMSG);
+}
+
+TEST(Flows, SendersAndTagsAreLanesOfTheirOwn) {
+    const End a;
+    const End b;
+    const End c;
+    (void)a.seal_tagged(b, 1, {0});
+    EXPECT_EQ(b.open_tagged(2, a.seal_tagged(b, 2, {5})).error, 0);
+    EXPECT_EQ(b.open_tagged(1, c.seal_tagged(b, 1, {6})).error, 0);
+    EXPECT_EQ(b.party->counters().peers, 2U);
+}
+
+TEST(Flows, AReceiveFromOnePeerDoesNotHoldAnothers) {
+    const End a;
+    const End b;
+    const End c;
+    Posted from_c;
+    b.party->post(from_c, {9, ~std::uint64_t{0}, b.party->meet(c.party->share()).value(), true});
+    EXPECT_EQ(b.open_tagged(9, a.seal_tagged(b, 9, {0})).error, 0);
+}
+
+}  // namespace
+}  // namespace cryptmpi::fabric

@@ -1,0 +1,346 @@
+// The door of UCX over a fake UCP in one process, whose wire the tests change.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <deque>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "fabric/ucx/around.hpp"
+#include "fabric/ucx/blob.hpp"
+#include "fabric/ucx/real.hpp"
+#include "seal/support.hpp"
+
+namespace cryptmpi::fabric::ucx {
+namespace {
+
+using test::Bytes;
+
+/// Ending the job is an exception here.
+class FakeProcess final : public Surroundings {
+public:
+    Result<const Job*> job() override {
+        static const keys::JobKey key;
+        static const Job one = std::move(*Job::join(test::crypto(), key, "job"));
+        return &one;
+    }
+    [[noreturn]] void end(const std::string& line) override { throw std::runtime_error(line); }
+    void refuse(const std::string& operation, const std::string&) override { refused.push_back(operation); }
+    void begin(const Party&) override {}
+    void end(const Party&) override {}
+
+    std::vector<std::string> refused;
+};
+
+FakeProcess process;
+
+struct Message {
+    struct FakeWorker* to;
+    std::uint64_t tag;
+    Bytes bytes;
+};
+
+struct FakeWorker {
+    std::deque<Message> tagged;
+    std::map<unsigned, ucp_am_handler_param_t> handlers;
+};
+
+std::deque<Message> wire, active;
+
+FakeWorker* fake(ucp_worker_h handle) {
+    return reinterpret_cast<FakeWorker*>(handle);
+}
+FakeWorker* fake(ucp_ep_h handle) {
+    return reinterpret_cast<FakeWorker*>(handle);
+}
+
+Bytes copy(const void* at, std::size_t size) {
+    const auto* const bytes = static_cast<const std::uint8_t*>(at);
+    return {bytes, bytes + size};
+}
+
+Real fakes() {
+    Real real;
+    real.ucp_worker_create = [](ucp_context_h, const ucp_worker_params_t*, ucp_worker_h* out) {
+        *out = reinterpret_cast<ucp_worker_h>(new FakeWorker);
+        return UCS_OK;
+    };
+    real.ucp_worker_destroy = [](ucp_worker_h handle) { delete fake(handle); };
+    real.ucp_worker_get_address = [](ucp_worker_h handle, ucp_address_t** address, size_t* size) {
+        auto* const at = new FakeWorker*(fake(handle));
+        *address = reinterpret_cast<ucp_address_t*>(at);
+        *size = sizeof *at;
+        return UCS_OK;
+    };
+    real.ucp_worker_release_address = [](ucp_worker_h, ucp_address_t* address) {
+        delete reinterpret_cast<FakeWorker**>(address);
+    };
+    real.ucp_ep_create = [](ucp_worker_h, const ucp_ep_params_t* params, ucp_ep_h* out) {
+        FakeWorker* to = nullptr;
+        std::memcpy(&to, params->address, sizeof to);
+        *out = reinterpret_cast<ucp_ep_h>(to);
+        return UCS_OK;
+    };
+    real.ucp_tag_send_nbx = [](ucp_ep_h ep, const void* at, size_t size, ucp_tag_t tag, const ucp_request_param_t*) {
+        wire.push_back({fake(ep), tag, copy(at, size)});
+        return static_cast<ucs_status_ptr_t>(nullptr);
+    };
+    real.ucp_tag_recv_nbx = [](ucp_worker_h handle, void* at, size_t size, ucp_tag_t tag, ucp_tag_t mask,
+                               const ucp_request_param_t* params) -> ucs_status_ptr_t {
+        auto& queue = fake(handle)->tagged;
+        for (auto one = queue.begin(); one != queue.end(); ++one) {
+            if (((one->tag ^ tag) & mask) != 0) continue;
+            *params->recv_info.tag_info = {one->tag, one->bytes.size()};
+            const bool fits = one->bytes.size() <= size;
+            if (fits) std::memcpy(at, one->bytes.data(), one->bytes.size());
+            queue.erase(one);
+            return UCS_STATUS_PTR(fits ? UCS_OK : UCS_ERR_MESSAGE_TRUNCATED);
+        }
+        return UCS_STATUS_PTR(UCS_ERR_NO_MESSAGE);
+    };
+    real.ucp_worker_set_am_recv_handler = [](ucp_worker_h handle, const ucp_am_handler_param_t* params) {
+        fake(handle)->handlers[params->id] = *params;
+        return UCS_OK;
+    };
+    real.ucp_am_send_nbx = [](ucp_ep_h ep, unsigned id, const void*, size_t, const void* at, size_t size,
+                              const ucp_request_param_t*) {
+        active.push_back({fake(ep), id, copy(at, size)});
+        return static_cast<ucs_status_ptr_t>(nullptr);
+    };
+    return real;
+}
+
+}  // namespace
+
+Surroundings& around() {
+    return process;
+}
+const Real& real() {
+    static const Real one = fakes();
+    return one;
+}
+void take_calls() {}
+
+namespace {
+
+struct Came {
+    Bytes header, data;
+};
+std::vector<Came> came;
+
+ucs_status_t on_active(void*, const void* header, size_t header_size, void* data, size_t size,
+                       const ucp_am_recv_param_t*) {
+    came.push_back({copy(header, header_size), copy(data, size)});
+    return UCS_OK;
+}
+
+/// A sender and a receiver with an endpoint between them.
+class Door : public testing::Test {
+protected:
+    void SetUp() override {
+        wire.clear();
+        active.clear();
+        came.clear();
+        const ucp_worker_params_t params = {};
+        ASSERT_EQ(ucp_worker_create(nullptr, &params, &a_), UCS_OK);
+        ASSERT_EQ(ucp_worker_create(nullptr, &params, &b_), UCS_OK);
+        to_b_ = connect(a_, address_of(b_));
+        ucp_am_handler_param_t handler = {};
+        handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB;
+        handler.id = 7;
+        handler.cb = on_active;
+        ASSERT_EQ(ucp_worker_set_am_recv_handler(b_, &handler), UCS_OK);
+    }
+    void TearDown() override {
+        ucp_worker_destroy(a_);
+        ucp_worker_destroy(b_);
+    }
+
+    static Bytes address_of(ucp_worker_h worker) {
+        ucp_address_t* address = nullptr;
+        size_t size = 0;
+        EXPECT_EQ(ucp_worker_get_address(worker, &address, &size), UCS_OK);
+        Bytes bytes = copy(address, size);
+        ucp_worker_release_address(worker, address);
+        return bytes;
+    }
+    static ucp_ep_h connect(ucp_worker_h worker, const Bytes& address) {
+        ucp_ep_params_t params = {};
+        params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
+        params.address = reinterpret_cast<const ucp_address_t*>(address.data());
+        ucp_ep_h ep = nullptr;
+        EXPECT_EQ(ucp_ep_create(worker, &params, &ep), UCS_OK);
+        return ep;
+    }
+    void send(ucp_tag_t tag, const std::string& text) {
+        const ucp_request_param_t params = {};
+        EXPECT_EQ(ucp_tag_send_nbx(to_b_, text.data(), text.size(), tag, &params), nullptr);
+    }
+    static void deliver() {
+        for (; !wire.empty(); wire.pop_front()) wire.front().to->tagged.push_back(wire.front());
+    }
+    /// What a receive of at most 64 bytes gets.
+    std::string receive(ucp_tag_t tag, std::size_t room = 64) {
+        std::string text(room, '?');
+        ucp_tag_recv_info_t info = {};
+        ucp_request_param_t params = {};
+        params.op_attr_mask = UCP_OP_ATTR_FIELD_RECV_INFO;
+        params.recv_info.tag_info = &info;
+        const auto answer = ucp_tag_recv_nbx(b_, text.data(), room, tag, ~ucp_tag_t{0}, &params);
+        if (answer != nullptr) return ucs_status_string_of(UCS_PTR_STATUS(answer));
+        EXPECT_EQ(info.sender_tag, tag);
+        return text.substr(0, info.length);
+    }
+    static std::string ucs_status_string_of(ucs_status_t status) { return "status " + std::to_string(status); }
+    void send_active(const std::string& header, const std::string& text) {
+        const ucp_request_param_t params = {};
+        EXPECT_EQ(ucp_am_send_nbx(to_b_, 7, header.data(), header.size(), text.data(), text.size(), &params), nullptr);
+    }
+    static void deliver_active() {
+        for (; !active.empty(); active.pop_front()) {
+            Message& one = active.front();
+            const auto& handler = one.to->handlers[static_cast<unsigned>(one.tag)];
+            const ucp_am_recv_param_t params = {};
+            handler.cb(handler.arg, nullptr, 0, one.bytes.data(), one.bytes.size(), &params);
+        }
+    }
+
+    ucp_worker_h a_ = nullptr, b_ = nullptr;
+    ucp_ep_h to_b_ = nullptr;
+};
+
+TEST_F(Door, CarriesTaggedMessagesAndHidesThem) {
+    send(5, "a secret");
+    ASSERT_EQ(wire.size(), 1U);
+    EXPECT_EQ(wire.front().bytes.size(), 8 + kOverhead);
+    EXPECT_EQ(std::string(wire.front().bytes.begin(), wire.front().bytes.end()).find("secret"), std::string::npos);
+    deliver();
+    EXPECT_EQ(receive(5), "a secret");
+}
+
+TEST_F(Door, FindsEveryFlippedByte) {
+    send(5, "a secret");
+    const Message whole = wire.front();
+    wire.clear();
+    for (std::size_t at = 0; at < whole.bytes.size(); ++at) {
+        wire.push_back(whole);
+        wire.front().bytes[at] ^= 1;
+        deliver();
+        EXPECT_THROW(receive(5), std::runtime_error) << at;
+    }
+}
+
+TEST_F(Door, FindsReplayDropSwapAndAnotherTag) {
+    send(5, "one");
+    wire.push_back(wire.front());
+    deliver();
+    EXPECT_EQ(receive(5), "one");
+    EXPECT_THROW(receive(5), std::runtime_error) << "replayed";
+
+    send(6, "one");
+    send(6, "two");
+    wire.pop_front();
+    deliver();
+    EXPECT_THROW(receive(6), std::runtime_error) << "dropped";
+
+    send(7, "one");
+    send(7, "two");
+    std::swap(wire[0], wire[1]);
+    deliver();
+    EXPECT_THROW(receive(7), std::runtime_error) << "swapped";
+
+    send(8, "one");
+    wire.front().tag = 9;
+    deliver();
+    EXPECT_THROW(receive(9), std::runtime_error) << "under another tag";
+}
+
+TEST_F(Door, FindsShortenedAndForgedMessages) {
+    send(5, "one");
+    wire.front().bytes.resize(kOverhead - 1);
+    deliver();
+    EXPECT_THROW(receive(5), std::runtime_error);
+    wire.push_back({fake(b_), 6, Bytes(kOverhead + 3, 0x55)});
+    deliver();
+    EXPECT_THROW(receive(6), std::runtime_error);
+}
+
+TEST_F(Door, LeavesNothingOfAnAlteredMessageInTheBuffer) {
+    send(5, "a secret");
+    wire.front().bytes.back() ^= 1;
+    deliver();
+    char text[8];
+    std::memset(text, '?', sizeof text);
+    const ucp_request_param_t params = {};
+    EXPECT_THROW(ucp_tag_recv_nbx(b_, text, sizeof text, 5, ~ucp_tag_t{0}, &params), std::runtime_error);
+    EXPECT_EQ(std::string(text, sizeof text), std::string(8, '\0'));
+}
+
+TEST_F(Door, TruncatesAsUcxDoes) {
+    send(5, "too long for it");
+    send(5, "fits");
+    deliver();
+    EXPECT_EQ(receive(5, 4), ucs_status_string_of(UCS_ERR_MESSAGE_TRUNCATED));
+    EXPECT_EQ(receive(5), "fits");
+}
+
+TEST_F(Door, CarriesActiveMessagesAndHidesThem) {
+    send_active("header", "a secret");
+    const Bytes& bytes = active.front().bytes;
+    EXPECT_EQ(std::string(bytes.begin(), bytes.end()).find("secret"), std::string::npos);
+    deliver_active();
+    ASSERT_EQ(came.size(), 1U);
+    EXPECT_EQ(std::string(came[0].header.begin(), came[0].header.end()), "header");
+    EXPECT_EQ(std::string(came[0].data.begin(), came[0].data.end()), "a secret");
+}
+
+TEST_F(Door, FindsFlippedReplayedAndMovedActiveMessages) {
+    send_active("header", "a secret");
+    const Message whole = active.front();
+    active.clear();
+    for (std::size_t at = 0; at < whole.bytes.size(); ++at) {
+        active.assign(1, whole);
+        active.front().bytes[at] ^= 1;
+        EXPECT_THROW(deliver_active(), std::runtime_error) << at;
+    }
+    active.assign(2, whole);
+    EXPECT_THROW(deliver_active(), std::runtime_error) << "replayed";
+    EXPECT_EQ(came.size(), 1U);
+}
+
+TEST_F(Door, TakesNoAddressThatIsAltered) {
+    const Bytes address = address_of(b_);
+    for (std::size_t at = 0; at < address.size(); ++at) {
+        Bytes altered = address;
+        altered[at] ^= 1;
+        if (at >= 4 && at < 8) continue;  // its length: of memory that is not ours
+        EXPECT_THROW(connect(a_, altered), std::runtime_error) << at;
+    }
+}
+
+TEST_F(Door, OpensNoMemoryAndRefusesRemoteAccess) {
+    char memory[64];
+    ucp_mem_map_params_t params = {};
+    params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+    params.address = memory;
+    params.length = sizeof memory;
+    ucp_mem_h handle = nullptr;
+    // The fake UCX has no ucp_mem_map: a call of it would end this process.
+    ASSERT_EQ(ucp_mem_map(nullptr, &params, &handle), UCS_OK);
+    void* key = nullptr;
+    size_t size = 0;
+    ASSERT_EQ(ucp_rkey_pack(nullptr, handle, &key, &size), UCS_OK);
+    ucp_rkey_h unpacked = nullptr;
+    EXPECT_EQ(ucp_ep_rkey_unpack(to_b_, key, &unpacked), UCS_ERR_UNREACHABLE);
+    const ucp_request_param_t none = {};
+    EXPECT_EQ(UCS_PTR_STATUS(ucp_put_nbx(to_b_, memory, 1, 0, nullptr, &none)), UCS_ERR_UNSUPPORTED);
+    ASSERT_FALSE(process.refused.empty());
+    EXPECT_EQ(process.refused.back(), "ucp_put_nbx");
+    ucp_rkey_buffer_release(key);
+    EXPECT_EQ(ucp_mem_unmap(nullptr, handle), UCS_OK);
+}
+
+}  // namespace
+}  // namespace cryptmpi::fabric::ucx

@@ -1,0 +1,41 @@
+// Numbers that the network may deliver in any order.
+#include "fabric/window.hpp"
+
+#include <gtest/gtest.h>
+
+namespace cryptmpi::fabric {
+namespace {
+
+using Verdict = Window::Verdict;
+
+TEST(Window, TakesEachNumberOnce) {
+    Window window(8);
+    for (const std::uint64_t number : {0, 2, 1, 5, 3, 4, 6}) EXPECT_EQ(window.take(number), Verdict::fits) << number;
+    EXPECT_FALSE(window.misses_one());
+    for (const std::uint64_t number : {0, 2, 6}) EXPECT_EQ(window.take(number), Verdict::repeated) << number;
+    EXPECT_EQ(window.take(7), Verdict::fits);
+}
+
+TEST(Window, TellsARepeatedEarlyNumber) {
+    Window window(8);
+    EXPECT_EQ(window.take(3), Verdict::fits);
+    EXPECT_EQ(window.take(3), Verdict::repeated);
+}
+
+TEST(Window, MissesOneThatTooManyHaveOvertaken) {
+    Window window(8);
+    for (std::uint64_t number = 1; number <= 8; ++number) EXPECT_EQ(window.take(number), Verdict::fits);
+    EXPECT_TRUE(window.misses_one());
+    EXPECT_EQ(window.take(9), Verdict::lost);
+    EXPECT_EQ(window.take(0), Verdict::fits);
+    EXPECT_FALSE(window.misses_one());
+    EXPECT_EQ(window.take(9), Verdict::fits);
+}
+
+TEST(Window, DoesNotOverflowAtTheLargestNumber) {
+    Window window(8);
+    EXPECT_EQ(window.take(~std::uint64_t{0}), Verdict::lost);
+}
+
+}  // namespace
+}  // namespace cryptmpi::fabric
