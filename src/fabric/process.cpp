@@ -123,7 +123,8 @@ void Process::end(const std::string& line) {
         complain(line);
         write_part(false);
     }
-    // By a signal: Hydra lets the other ranks of one that exits wait for it for ever. By this one: it leaves no core file.
+    // By a signal: Hydra lets the other ranks of one that exits wait for it for ever. By this one: it leaves no core
+    // file.
     kill(getpid(), SIGKILL);
     _exit(kExitRefused);
 }

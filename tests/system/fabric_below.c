@@ -1,5 +1,6 @@
-/* Stands between the door of libfabric and libfabric, where an attacker on the wire stands, and tampers with the messages of rank 0 that
-   have 4,096 bytes or more of the program's: BELOW=flip, replay, drop, swap, move (to another tag), none (counts only). */
+/* Stands between the door of libfabric and libfabric, where an attacker on the wire stands, and tampers with the
+   messages of rank 0 that have 4,096 bytes or more of the program's: BELOW=flip, replay, drop, swap, move (to another
+   tag), none (counts only). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <rdma/fabric.h>
@@ -12,9 +13,9 @@
 
 enum { SMALLEST = 4096, LARGEST = 8192, FIRST = 0, SECOND = 1, THIRD = 2 };
 
-static ssize_t (*real_sendmsg)(struct fid_ep *, const struct fi_msg_tagged *, uint64_t);
-static int (*real_endpoint)(struct fid_domain *, struct fi_info *, struct fid_ep **, void *);
-static int (*real_domain)(struct fid_fabric *, struct fi_info *, struct fid_domain **, void *);
+static ssize_t (*real_sendmsg)(struct fid_ep*, const struct fi_msg_tagged*, uint64_t);
+static int (*real_endpoint)(struct fid_domain*, struct fi_info*, struct fid_ep**, void*);
+static int (*real_domain)(struct fid_fabric*, struct fi_info*, struct fid_domain**, void*);
 static int seen;
 static struct {
     char bytes[LARGEST];
@@ -23,16 +24,16 @@ static struct {
     uint64_t flags;
 } kept[3];
 
-static int is(const char *what) {
-    const char *asked = getenv("BELOW");
+static int is(const char* what) {
+    const char* asked = getenv("BELOW");
     return asked != NULL && strcmp(asked, what) == 0;
 }
 
-static ssize_t send_kept(struct fid_ep *ep, int which) {
+static ssize_t send_kept(struct fid_ep* ep, int which) {
     return real_sendmsg(ep, &kept[which].message, kept[which].flags);
 }
 
-static ssize_t tampering(struct fid_ep *ep, const struct fi_msg_tagged *message, uint64_t flags) {
+static ssize_t tampering(struct fid_ep* ep, const struct fi_msg_tagged* message, uint64_t flags) {
     const size_t size = message->msg_iov[0].iov_len;
     if (size < SMALLEST || size > LARGEST || seen > THIRD) return real_sendmsg(ep, message, flags);
     const int number = seen;
@@ -54,14 +55,15 @@ static ssize_t tampering(struct fid_ep *ep, const struct fi_msg_tagged *message,
     ++seen;
     if (number == THIRD && is("swap")) {
         ssize_t again;
-        while ((again = send_kept(ep, SECOND)) == -FI_EAGAIN) {}
+        while ((again = send_kept(ep, SECOND)) == -FI_EAGAIN) {
+        }
         if (again != 0) abort();
     }
     if (number == THIRD) fprintf(stderr, "below: three messages went by\n");
     return 0;
 }
 
-static int endpoint(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *context) {
+static int endpoint(struct fid_domain* domain, struct fi_info* info, struct fid_ep** ep, void* context) {
     static struct fi_ops_tagged ops;
     const int code = real_endpoint(domain, info, ep, context);
     if (code != 0) return code;
@@ -72,7 +74,7 @@ static int endpoint(struct fid_domain *domain, struct fi_info *info, struct fid_
     return 0;
 }
 
-static int domain(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **made, void *context) {
+static int domain(struct fid_fabric* fabric, struct fi_info* info, struct fid_domain** made, void* context) {
     static struct fi_ops_domain ops;
     const int code = real_domain(fabric, info, made, context);
     if (code != 0) return code;
@@ -83,14 +85,14 @@ static int domain(struct fid_fabric *fabric, struct fi_info *info, struct fid_do
     return 0;
 }
 
-int fi_fabric(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *context) {
+int fi_fabric(struct fi_fabric_attr* attr, struct fid_fabric** fabric, void* context) {
     static struct fi_ops_fabric ops;
-    int (*make)(struct fi_fabric_attr *, struct fid_fabric **, void *) = dlvsym(RTLD_NEXT, "fi_fabric", "FABRIC_1.1");
+    int (*make)(struct fi_fabric_attr*, struct fid_fabric**, void*) = dlvsym(RTLD_NEXT, "fi_fabric", "FABRIC_1.1");
     static int depth; /* a utility provider opens the one beneath it */
     ++depth;
     const int code = make(attr, fabric, context);
     --depth;
-    const char *rank = getenv("PMI_RANK");
+    const char* rank = getenv("PMI_RANK");
     if (depth != 0) return code;
     if (code != 0 || rank == NULL || strcmp(rank, "0") != 0) return code;
     memcpy(&ops, (*fabric)->ops, sizeof ops);

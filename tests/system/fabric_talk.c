@@ -5,7 +5,7 @@
 
 enum { MESSAGES = 6, SIZE = 5000, TAG = 4 };
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
     static char bytes[MESSAGES][SIZE];
     MPI_Request requests[MESSAGES];
     int rank;
