@@ -19,6 +19,8 @@ CALLS = ["Isend", "Issend", "Irecv", "Send", "Ssend", "Recv", "Wait", "Test", "W
          "Mrecv", "Send_init", "Start", "Request_get_status", "seal", "open"]
 ASKED = os.environ.get("FAULTS", "")
 MOST = 400 if ASKED == "all" else 6
+# Played always: with Open MPI 4.1.4 they ended in a hang (a failure before a wait was forgotten) and in a crash (a request was cancelled twice).
+FOUND = [(0, "Issend", 32), (1, "Issend", 33), (0, "Wait", 20)]
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +60,8 @@ def points(made):
     """Rank, call and number of each fault."""
     if ":" in ASKED:
         return [(int(rank), call, int(number)) for rank, call, number in (one.split(":") for one in ASKED.split(","))]
-    return [(rank, call, number) for call in CALLS for rank in (0, 1) for number in numbers(made.get((rank, call), 0))]
+    spread = [(rank, call, number) for call in CALLS for rank in (0, 1) for number in numbers(made.get((rank, call), 0))]
+    return FOUND + [one for one in spread if one not in FOUND]
 
 
 @MPIS
