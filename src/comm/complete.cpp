@@ -422,21 +422,6 @@ void collect_orphans(Layer& layer, bool all) {
     }
 }
 
-bool give_up(Layer& layer, MPI_Request request) {
-    const auto guard = layer.guard();
-    const auto operation = layer.requests().take(request);
-    if (!operation) return false;
-    auto& unfinished = layer.requests().unfinished;
-    std::erase_if(unfinished, [&](const auto& one) { return one.operation == operation.get(); });
-    if (!operation->token) {
-        leave_with_mpi(*operation, request);
-    } else {
-        if (!operation->finished) layer.mpi.Grequest_complete(request);
-        layer.mpi.Request_free(&request);
-    }
-    return true;
-}
-
 void end_leftovers(Layer& layer) {
     const auto& leftovers = layer.leftovers();
     // What belongs to a message that failed may never come.

@@ -44,10 +44,6 @@ int repeat(const Layer& layer, Attempt attempt) {
 /// Waits for one request, ours or MPI's.
 int wait_one(Layer& layer, MPI_Request* request, MPI_Status* status);
 
-/// A blocking call that ends with an error gives up what it has begun: nothing works on the user's buffers when it has
-/// returned. False: the request is none of ours, or has ended.
-bool give_up(Layer& layer, MPI_Request request);
-
 /// Looks whether requests that the user has given up are done. `all`: waits for them.
 void collect_orphans(Layer& layer, bool all);
 

@@ -363,13 +363,6 @@ int finish_incoming(Layer& layer, Operation& operation, MPI_Status& status) {
 
 namespace {
 
-/// The end of what a blocking call has begun.
-int end_one(Layer& layer, MPI_Request& request, MPI_Status* status) {
-    const int code = wait_one(layer, &request, status);
-    if (code != MPI_SUCCESS && request != MPI_REQUEST_NULL) give_up(layer, request);
-    return code;
-}
-
 template <class Native>
 int send(Mode mode, const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm, Native native) {
     Layer& layer = Layer::get();
@@ -395,7 +388,7 @@ int send(Mode mode, const void* at, MPI_Count count, MPI_Datatype type, int to, 
         MPI_Request request = MPI_REQUEST_NULL;
         const int code = start_send(layer, mode, *communicator, buffer, to, tag, &request);
         if (guard) guard.unlock();
-        return code != MPI_SUCCESS ? code : end_one(layer, request, MPI_STATUS_IGNORE);
+        return code != MPI_SUCCESS ? code : wait_one(layer, &request, MPI_STATUS_IGNORE);
     }
     const auto wire = layer.buffer(buffer.size() + kMessageOverhead);
     if (const int code = seal_message(layer, *communicator, buffer, to, tag, wire.data()); code != MPI_SUCCESS) {
@@ -471,7 +464,7 @@ int Recv(void* at, MPI_Count count, MPI_Datatype type, int from, int tag, MPI_Co
         MPI_Request request = MPI_REQUEST_NULL;
         const int code = start_receive(layer, *communicator, std::move(buffer), from, tag, &request);
         if (guard) guard.unlock();
-        return code != MPI_SUCCESS ? code : end_one(layer, request, status);
+        return code != MPI_SUCCESS ? code : wait_one(layer, &request, status);
     }
     Operation operation;
     operation.kind = Operation::Kind::receive;
@@ -507,7 +500,6 @@ namespace {
 
 /// Nothing may come into the user's buffer when the call has returned.
 void give_up_receive(Layer& layer, MPI_Request& request) {
-    if (give_up(layer, request)) return;
     if (Cancel(&request) == MPI_SUCCESS) {
         wait_one(layer, &request, MPI_STATUS_IGNORE);
     } else {
@@ -536,8 +528,8 @@ int Sendrecv(const void* out, MPI_Count out_count, MPI_Datatype out_type, int to
         give_up_receive(layer, requests[0]);
         return sent;
     }
-    sent = end_one(layer, requests[1], MPI_STATUS_IGNORE);
-    const int received = end_one(layer, requests[0], status);
+    sent = wait_one(layer, &requests[1], MPI_STATUS_IGNORE);
+    const int received = wait_one(layer, &requests[0], status);
     // MPICH 4.0 gives a receive from nobody the status of an older one.
     if (from == MPI_PROC_NULL && received == MPI_SUCCESS && status != MPI_STATUS_IGNORE) set_nobody(layer.mpi, *status);
     return received != MPI_SUCCESS ? received : sent;

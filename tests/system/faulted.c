@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CANARY = 32, SMALL = 3200, LARGE = 640000, BLOCK = 64000, MORE = 40, MARK = 0x5a };
+enum { CANARY = 32, SMALL = 3200, LARGE = 640000, BLOCK = 64000, MORE = 40 };
 
 static int rank, other;
 static const char* step;
@@ -22,9 +22,6 @@ static void go_on_and_end(int code) {
     MPI_Error_string(code, text, &length);
     printf("faulted: rank %d: %s: %s\n", rank, step, text);
     fflush(stdout);
-    // A blocking call that has returned with an error leaves the buffer alone.
-    const int blocking = strcmp(step, "Sendrecv") == 0 || strcmp(step, "Send") == 0 || strcmp(step, "Ssend") == 0;
-    if (blocking) memset(in, MARK, sizeof in);
     const int sizes[] = {CANARY, SMALL, 60000, 130000, 200000};
     for (int i = 0; i < MORE; i++) {
         MPI_Datatype type;
@@ -33,15 +30,6 @@ static void go_on_and_end(int code) {
         MPI_Type_commit(&type);
         MPI_Isend(out, 1, type, other, 99, MPI_COMM_WORLD, &request);
         MPI_Type_free(&type);
-    }
-    for (int i = 0, done; blocking && i < 100000; i++) {
-        MPI_Iprobe(other, 98, MPI_COMM_WORLD, &done, MPI_STATUS_IGNORE);
-    }
-    for (size_t i = 0; blocking && i < sizeof in; i++) {
-        if (in[i] == MARK) continue;
-        printf("faulted: rank %d: WRONG: a call that failed has written to its buffer afterwards\n", rank);
-        fflush(stdout);
-        break;
     }
     MPI_Abort(MPI_COMM_WORLD, 3);
 }
