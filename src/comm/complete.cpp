@@ -333,7 +333,7 @@ void send_rest() {
     for (const auto& [request, operation] : layer.requests().unfinished) {
         if (!operation->outgoing) continue;
         // Who waits for the operation comes here again, and is told of what failed.
-        [[maybe_unused]] const int code = send_more(layer, *operation, Outgoing::Amount::all);
+        [[maybe_unused]] const auto sent = operation->outgoing->send(Outgoing::Amount::all);
     }
 }
 
@@ -377,13 +377,18 @@ bool has_ended(Layer& layer, MPI_Request& request, MPI_Status& status) {
     return layer.mpi.Test(&request, &done, &status) != MPI_SUCCESS || done != 0;
 }
 
+/// What MPI has of an operation that ends earlier than MPI's request on it.
+void leave_with_mpi(Operation& operation, MPI_Request request) {
+    const bool cancels = operation.kind == Operation::Kind::receive && !operation.may_be_cancelled;
+    LeftWithMpi::get().take(cancels ? Transfer::receive : Transfer::send, request, std::move(operation.wire));
+}
+
 /// The user has given it up, and MPI is done with it, or cannot say: `now` is then the request.
 void end_orphan(Layer& layer, MPI_Request handle, MPI_Request now, MPI_Status& status) {
     auto operation = layer.requests().take(handle);
     if (!operation) return;
     if (!operation->persistent && now != MPI_REQUEST_NULL) {
-        const auto transfer = operation->kind == Operation::Kind::receive ? Transfer::receive : Transfer::send;
-        LeftWithMpi::get().take(transfer, now, std::move(operation->wire));
+        leave_with_mpi(*operation, now);
         layer.requests().buffered -= operation->buffered;
         return;
     }

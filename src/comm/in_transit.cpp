@@ -11,6 +11,10 @@ void LeftWithMpi::take(Transfer transfer, MPI_Request request, engine::Buffer wi
     const auto& mpi = interpose::native();
     const std::lock_guard hold(lock_);
     if (transfer == Transfer::receive) mpi.Cancel(&request);
+    // MPI is mostly done at once with what is cancelled: then `wire` goes back to the pool here.
+    int done = 0;
+    mpi.Test(&request, &done, MPI_STATUS_IGNORE);
+    if (request == MPI_REQUEST_NULL) return;
     all_.push_back({request, std::move(wire)});
     count_ = all_.size();
 }

@@ -17,7 +17,8 @@ namespace cryptmpi::comm {
 
 enum class Transfer : std::uint8_t { send, receive };
 
-/// What nobody waits for any more, after an error, but MPI still has. One for the process, never destroyed.
+/// What nobody waits for any more, after an error or because it is not needed, but MPI still has. One for the process,
+/// never destroyed.
 class LeftWithMpi {
 public:
     static LeftWithMpi& get();
@@ -25,7 +26,8 @@ public:
     LeftWithMpi(const LeftWithMpi&) = delete;
     LeftWithMpi& operator=(const LeftWithMpi&) = delete;
 
-    /// A receive is cancelled, so that it takes no message that is meant for another one.
+    /// A receive is cancelled, so that it takes no message that is meant for another one. Nobody may have cancelled it
+    /// before: Open MPI 4.1.4 crashes in the second Cancel of a request.
     void take(Transfer transfer, MPI_Request request, engine::Buffer wire);
     /// Gives back what MPI is done with.
     void look();

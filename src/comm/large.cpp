@@ -186,6 +186,11 @@ Result<int> Outgoing::send_rest() {
 }
 
 Result<int> Outgoing::send(Amount amount) {
+    if (result_ && *result_ == MPI_SUCCESS) result_ = send_more(amount);
+    return result_;
+}
+
+Result<int> Outgoing::send_more(Amount amount) {
     for (std::uint32_t count = next_chunk(); count != 0; count = next_chunk()) {
         auto code = send_chunk(count);
         if (!code || *code != MPI_SUCCESS) return code;
@@ -317,14 +322,11 @@ void Incoming::receive_rest(MPI_Message& message, std::size_t size) {
     receive_no_more_than(first);
 }
 
-/// The receives for what comes with the rest.
+/// The receives for what comes with the rest go: each is cancelled as it is left with MPI.
 void Incoming::receive_no_more_than(std::uint32_t count) {
     alone_ = count;
     for (; posted_ > alone_; --posted_) {
-        InTransit& last = travelling_.back();
-        ways_.mpi.Cancel(&last.request);
-        ways_.mpi.Wait(&last.request, MPI_STATUS_IGNORE);
-        ways_.traffic.in -= last.wire.size();
+        ways_.traffic.in -= travelling_.back().wire.size();
         travelling_.pop_back();
     }
 }

@@ -66,7 +66,8 @@ public:
 
     /// `without_receiver`: all, if it was waited for long enough that nobody takes segments.
     enum class Amount : std::uint8_t { what_has_room, without_receiver, all };
-    /// Seals segments and hands them to MPI. Returns MPI's code, or the error of sealing.
+    /// Seals segments and hands them to MPI. Returns MPI's code, or the error of sealing: after one, the same each
+    /// time, as what was not handed over never comes.
     Result<int> send(Amount amount);
     bool all_sent() const { return next_ == segments_.count(); }
 
@@ -100,6 +101,7 @@ private:
     bool may_send_rest(Amount amount);
     bool has_room(std::uint32_t position, std::size_t bytes) const;
     std::uint32_t next_chunk() const;
+    Result<int> send_more(Amount amount);
     Result<int> send_chunk(std::uint32_t count);
     Result<int> send_rest();
     Result<void> seal(std::uint32_t position, std::uint8_t* wire, std::size_t thread, const Scratch& scratch) const;
@@ -113,6 +115,7 @@ private:
     std::deque<Travelling> travelling_;
     std::uint32_t telling_ = 0;  // those of them that tell what was asked for
     std::optional<std::chrono::steady_clock::time_point> waits_since_;
+    Result<int> result_ = MPI_SUCCESS;
 };
 
 /// The segments of one message on their way from a rank.

@@ -13,11 +13,14 @@ from lab import stacks
 
 SYSTEM = REPOSITORY / "tests" / "system"
 MODULES = tested_command().parents[1] / "lib" / "cryptmpi"
-# FAULTS=all makes each call fail, not some of those that are made often.
+# FAULTS=all makes each call fail, not some of those that are made often; FAULTS=0:Wait:20,1:open:127 those of these ranks and numbers.
 MPIS = pytest.mark.parametrize("name", ["mpich-5.0.2-ofi", "openmpi-4.1.4"])
 CALLS = ["Isend", "Issend", "Irecv", "Send", "Ssend", "Recv", "Wait", "Test", "Waitall", "Testall", "Waitany", "Testany", "Ibcast", "Bcast", "Imrecv",
          "Mrecv", "Send_init", "Start", "Request_get_status", "seal", "open"]
-MOST = 400 if os.environ.get("FAULTS") == "all" else 6
+ASKED = os.environ.get("FAULTS", "")
+MOST = 400 if ASKED == "all" else 6
+# Played always: with Open MPI 4.1.4 they ended in a hang (a failure before a wait was forgotten) and in a crash (a request was cancelled twice).
+FOUND = [(0, "Issend", 32), (1, "Issend", 33), (0, "Wait", 20)]
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +56,14 @@ def numbers(made):
     return sorted({1 + i * (made - 1) // max(min(made, MOST) - 1, 1) for i in range(min(made, MOST))})
 
 
+def points(made):
+    """Rank, call and number of each fault."""
+    if ":" in ASKED:
+        return [(int(rank), call, int(number)) for rank, call, number in (one.split(":") for one in ASKED.split(","))]
+    spread = [(rank, call, number) for call in CALLS for rank in (0, 1) for number in numbers(made.get((rank, call), 0))]
+    return FOUND + [one for one in spread if one not in FOUND]
+
+
 @MPIS
 def test_calls_that_fail(name, build, modules, nodes, tmp_path):  # noqa: F811
     job = Job(stacks.stack(name), build, modules, nodes, tmp_path)
@@ -60,11 +71,9 @@ def test_calls_that_fail(name, build, modules, nodes, tmp_path):  # noqa: F811
     assert clean.ok and clean.output.count("no error") == 2 and "WRONG" not in clean.output, clean.output
     made = {(int(rank), call): int(count) for rank, count, call in re.findall(r"faults: rank (\d) made (\d+) of (\w+)", clean.output)}
     wrong = []
-    for call in CALLS:
-        for rank in (0, 1):
-            # Of those that only ask, most are made in vain, now more and now fewer of them.
-            for number in numbers(made.get((rank, call), 0)):
-                done = job.run(rank=rank, call=call, at=number)
-                if done.timed_out or "WRONG" in done.output or "signal" in done.output.lower():
-                    wrong.append((rank, call, number, done.why(), done.output[-2000:]))
-    assert not wrong, "\n".join(map(str, wrong))
+    for rank, call, number in points(made):
+        # Of those that only ask, most are made in vain, now more and now fewer of them.
+        done = job.run(rank=rank, call=call, at=number)
+        if done.timed_out or "WRONG" in done.output or "signal" in done.output.lower():
+            wrong.append((rank, call, number, done.why(), done.output[-6000:]))
+    assert not wrong, "\n".join(f"{rank} {call} {number}: {why}\n{output}" for rank, call, number, why, output in wrong)
