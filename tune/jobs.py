@@ -126,7 +126,8 @@ class Jobs:
         status, output = finish(line, {**os.environ, **settings}, self.folder / "output", self.options.timeout)
         results = read_results(output)
         if not is_whole(output) or status not in (0, None):
-            own = [said for said in output.splitlines() if said.startswith("cryptmpi:") and "part of its report" not in said]
+            own = [said for said in output.splitlines() if said.startswith("cryptmpi:")
+                   and "part of its report" not in said and "made the key file" not in said]
             why = "no end in time" if status is None else f"exit status {status}"
             raise TuneError(f"a job did not run ({why}): {own[0].removeprefix('cryptmpi: ') if own else last_lines(output)}")
         return {size: results[f"{LABEL} {size}"]["us"] * 1e-6 for size in sizes}

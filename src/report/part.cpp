@@ -370,7 +370,9 @@ Result<Json> merge(const fs::path& report_file, const Started& started, const Si
         if (!part) {
             problems.push_back(part.error().line);
         } else if (sign && !is_signed(kPartKind, *part, sign)) {
-            problems.push_back("part " + entry->path().string() + (has_fresh_key(folder) ? kFreshGone : kNotSigned));
+            // Who merges a job that it started has the job's own key.
+            const bool gone = started.job_id.empty() && has_fresh_key(folder);
+            problems.push_back("part " + entry->path().string() + (gone ? kFreshGone : kNotSigned));
         } else if (!started.job_id.empty() && part->value("job_id", "") != started.job_id) {
             problems.push_back("part " + entry->path().string() + " is of another job: it is not believed");
         } else {

@@ -197,6 +197,6 @@ def test_what_is_missing_is_one_line(tuned, nodes, tmp_path):
     sealing = sealing_of(tmp_path, nodes)
     (tmp_path / "config" / "cryptmpi" / "job.key").unlink()
     done = cryptmpi(nodes, sealing, "tune", "--quick", "--hosts", "node1,node2", "--mpi", MPI.mpiexec, "--rsh", nodes.rsh,
-                    "--folder", tmp_path / "work", "-o", output, status=1)
+                    "--folder", tmp_path / "work", "-o", output, status=1, job_key="file")
     assert "keygen" in done.stderr.splitlines()[-1] and done.stderr.splitlines()[-1].startswith("cryptmpi: tune: ")
     assert not output.exists()

@@ -60,10 +60,16 @@ private:
     static constexpr std::uint8_t kMask = 0x5c;
 
     bool is_in(const std::uint8_t* bytes, std::size_t size) const {
-        for (std::size_t at = 0; at + masked_.size() <= size; ++at) {
-            std::size_t same = 0;
-            while (same < masked_.size() && (bytes[at + same] ^ kMask) == masked_[same]) ++same;
+        const std::uint8_t* const end = bytes + size;
+        const std::uint8_t* at = bytes;
+        while (static_cast<std::size_t>(end - at) >= masked_.size()) {
+            const std::size_t left = static_cast<std::size_t>(end - at) - masked_.size() + 1;
+            at = static_cast<const std::uint8_t*>(std::memchr(at, masked_[0] ^ kMask, left));
+            if (at == nullptr) return false;
+            std::size_t same = 1;
+            while (same < masked_.size() && (at[same] ^ kMask) == masked_[same]) ++same;
             if (same == masked_.size()) return true;
+            ++at;
         }
         return false;
     }
