@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "base/endian.hpp"
 #include "fabric/libfabric/objects.hpp"
@@ -373,6 +374,13 @@ void Endpoint::close() {
         std::this_thread::yield();
     }
     around().end(*party);
+}
+
+void Domain::close_regions() {
+    for (const auto& operation : orphans) {
+        fid_mr* const region = std::exchange(operation->region, nullptr);
+        if (region != nullptr) region->fid.ops->close(&region->fid);
+    }
 }
 
 void Endpoint::leave() {

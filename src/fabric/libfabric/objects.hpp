@@ -49,6 +49,9 @@ struct Domain : Object<fid_domain> {
     std::uint64_t regions = 0;  // handles that the program got
     // Of endpoints that are closed: a queue that others share may still tell of them.
     std::vector<std::unique_ptr<Operation>> orphans;
+
+    /// Of orphans: a provider closes no domain that has a region left.
+    void close_regions();
 };
 
 /// Which share belongs to an address.

@@ -159,6 +159,7 @@ int close(fid* object) {
         const std::lock_guard hold(endpoint.domain->lock);
         endpoint.close();
     }
+    if (object->fclass == FI_CLASS_DOMAIN) mine<Domain>(as<fid_domain>(object)).close_regions();
     const int code = real->ops->close(real);
     if (code != 0) return code;
     switch (object->fclass) {

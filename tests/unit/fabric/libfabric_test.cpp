@@ -78,6 +78,22 @@ protected:
     };
 
     void SetUp() override { open(0); }
+    void TearDown() override { close(); }
+
+    void close() {
+        for (End& end : ends) {
+            close(end.ep);
+            close(end.av);
+            close(end.cq);
+            close(end.domain);
+        }
+        close(fabric);
+    }
+    template <class Object>
+    static void close(Object*& object) {
+        if (object != nullptr) fi_close(&object->fid);
+        object = nullptr;
+    }
 
     void open(int mr_mode) {
         given.domain.mr_mode = mr_mode;
@@ -410,6 +426,7 @@ TEST_F(Libfabric, AClosedEndpointLeavesAQueueThatCanBeRead) {
     ASSERT_EQ(send(1, random_bytes(10)), 0);
     provider.deliver();
     ASSERT_EQ(fi_close(&ends[1].ep->fid), 0);
+    ends[1].ep = nullptr;
     EXPECT_TRUE(completions(ends[1]).empty());
     EXPECT_EQ(got, Bytes(10));
 }

@@ -222,7 +222,9 @@ TEST(FlowSecrets, ARankThatIsLostLaterDoesNotGiveWhatItHadTaken) {
         EXPECT_TRUE(secrets->take(0, 1, Use::messages, kWorld, out));
         return test::Hidden(out.data(), 32);
     }();
+#ifndef CRYPTMPI_SANITIZED  // ASan keeps what libcrypto has freed of a share, which is no secret to libcrypto
     EXPECT_FALSE(shares[1].is_in_memory());
+#endif
     EXPECT_FALSE(pairs[0].is_in_memory());
     EXPECT_FALSE(flow.is_in_memory());
     EXPECT_TRUE(private_key.is_in_memory());
@@ -231,7 +233,9 @@ TEST(FlowSecrets, ARankThatIsLostLaterDoesNotGiveWhatItHadTaken) {
         Secret<32> out;
         EXPECT_TRUE(secrets->take(2, 0, Use::collective, kWorld, out));
     }
+#ifndef CRYPTMPI_SANITIZED
     EXPECT_FALSE(shares[2].is_in_memory());
+#endif
     EXPECT_FALSE(pairs[1].is_in_memory());
     EXPECT_FALSE(private_key.is_in_memory());  // it was for those two only
 }
