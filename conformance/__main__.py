@@ -11,11 +11,11 @@ from pathlib import Path
 from conformance.suites import LEFT_OUT, LEFT_OUT_REFUSED, REFUSED, SUITES, refused_only
 from lab.nodes import REPOSITORY, Lab, LabError, acquire_namespaces, end_on_signals
 from lab.sealing import COMMAND, Sealing, alone
-from lab.stacks import STACKS, STANDARD_ABI, abi_environment
+from lab.stacks import FABRIC, STACKS, STANDARD_ABI, abi_environment
 
 BEGAN = time.monotonic()
 END = "the run comes to its end"
-EVERY = [*STACKS, *STANDARD_ABI]
+EVERY = {"channel": [*STACKS, *STANDARD_ABI], "mpi": [*STACKS, *STANDARD_ABI], "fabric": FABRIC}
 
 
 def say(line):
@@ -104,8 +104,8 @@ def one(lab, mpi, suite, ranks, sealing, folder, options):
 
 def main():
     parser = argparse.ArgumentParser(prog="make conformance", description=__doc__)
-    parser.add_argument("--layer", choices=["channel", "mpi"], default="channel")
-    parser.add_argument("--stack", action="append", choices=[mpi.name for mpi in EVERY])
+    parser.add_argument("--layer", choices=EVERY, default="channel")
+    parser.add_argument("--stack", action="append", choices=sorted({mpi.name for every in EVERY.values() for mpi in every}))
     parser.add_argument("--suite", action="append", choices=sorted({suite.name for suite in SUITES}))
     parser.add_argument("--ranks", type=int, action="append")
     parser.add_argument("--attempts", type=int, default=2, help="plain runs of a suite that does not come to its end")
@@ -126,11 +126,11 @@ def main():
         earlier = json.loads((folder / "report.json").read_text())["results"]
     with Lab(isolated=why_not is None) as lab:
         sealing = None if options.plain_only else Sealing(folder / "config", lab, options.cryptmpi, {"layer": options.layer, **alone(options.layer)})
-        for mpi in EVERY:
+        for mpi in EVERY[options.layer]:
             if options.stack and mpi.name not in options.stack:
                 continue
             for suite in SUITES:
-                if mpi.name not in suite.mpis or (options.suite and suite.name not in options.suite):
+                if mpi.base not in suite.mpis or (options.suite and suite.name not in options.suite):
                     continue
                 for ranks in options.ranks or suite.ranks:
                     row = one(lab, mpi, suite, ranks, sealing, folder / f"{mpi.name}-{suite.name}-{ranks}", options)

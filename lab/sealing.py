@@ -12,12 +12,13 @@ from lab.nodes import BUILD, IN_SOURCES, REPOSITORY, LabError
 COMMAND = (BUILD / "release" if IN_SOURCES else REPOSITORY.parents[2]) / "bin" / "cryptmpi"
 
 
-# Settings of what has to see the MPI layer alone: the sockets below it are not sealed again.
+# Settings of what has to see one layer alone: the sockets below it are not sealed again.
 ALONE = {"seal_sockets": "false"}
 
 
 def alone(layer):
-    return ALONE if layer == "mpi" else {}
+    """The fabric layer's networks need not be sockets that the channel layer knows: they are not confined either."""
+    return {"channel": {}, "mpi": ALONE, "fabric": {**ALONE, "network": "any"}}[layer]
 
 
 class Sealing:

@@ -35,9 +35,14 @@ class Stack:
     options: tuple = ()
     btl: str = ""            # Open MPI: the transports between ranks
     built_with: str = ""  # the stack whose compiler builds for this one, if not its own
+    variant_of: str = ""  # the stack that this one is by another road: what runs on that runs on this
 
     def present(self):
         return self.mpiexec.exists()
+
+    @property
+    def base(self):
+        return self.variant_of or self.name
 
     def launcher_options(self, lab):
         """What an MPI's own launcher needs to be told on the nodes of this lab, ranks and hosts excepted."""
@@ -53,7 +58,7 @@ class Stack:
         per_node = per_node or -(-ranks // len(hosts))
         if self.family == "hydra":
             where = ["-launcher", "ssh", "-launcher-exec", lab.rsh, "-hosts", ",".join(hosts), "-ppn", per_node] if lab.isolated else []
-            if self.name.startswith("impi") and lab.isolated:
+            if self.base.startswith("impi") and lab.isolated:
                 where = ["-bootstrap", "ssh", "-bootstrap-exec", lab.rsh, "-hosts", ",".join(hosts), "-ppn", per_node]
             line = [self.mpiexec, *where, *self.launcher_options(lab), "-n", ranks, *program]
         else:
@@ -106,11 +111,31 @@ STANDARD_ABI = [
         (STACKS[5], "impi-2021.19-abi", None, "mpich-5.0.2-abi"))
 ]
 
+def _by(base, road, transport, environment, options=None):
+    """The same MPI by another road between nodes."""
+    return replace(base, name=f"{base.name.removesuffix('-ofi')}-{road}", transport=transport, variant_of=base.name,
+                   environment={**base.environment, **environment}, options=base.options if options is None else options)
+
+
+def _pml(*words):
+    return (*words, "--mca", "mpi_yield_when_idle", "1")
+
+
+# Where MPI hands its messages to UCX or to libfabric, on what these offer over sockets. `UDP` has no TCP between ranks at all.
+UDP = _by(STACKS[2], "ofi-udp", "libfabric udp;ofi_rxd", {"FI_PROVIDER": "udp;ofi_rxd"})
+OPENMPI4_UCX = _by(STACKS[3], "pml-ucx", "UCX tcp", {"UCX_TLS": "tcp,self"}, _pml("--mca", "pml", "ucx"))
+OPENMPI4_OFI = _by(STACKS[3], "mtl-ofi", "libfabric tcp;ofi_rxm", {"OMPI_MCA_mtl_ofi_provider_include": "tcp;ofi_rxm"},
+                   _pml("--mca", "pml", "cm", "--mca", "mtl", "ofi"))
+OPENMPI5_UCX = _by(STACKS[4], "pml-ucx", "UCX tcp", {"UCX_TLS": "tcp,self"}, _pml("--mca", "pml", "ucx"))
+OPENMPI5_OFI = _by(STACKS[4], "mtl-ofi", "libfabric tcp;ofi_rxm", {"OMPI_MCA_mtl_ofi_provider_include": "tcp;ofi_rxm"},
+                   _pml("--mca", "pml", "cm", "--mca", "mtl", "ofi"))
+FABRIC = [STACKS[0], STACKS[1], STACKS[2], UDP, OPENMPI4_UCX, OPENMPI4_OFI, OPENMPI5_UCX, OPENMPI5_OFI, STACKS[5]]
+
 # MPICH's device before release 4, and MVAPICH's: its packets carry memory that was never written.
 CH3 = Stack("mpich-3.4.3-ch3", "hydra", _pypi("mpich-3.4.3/bin/mpiexec"), _pypi("mpich-3.4.3/bin/mpicc"), "MPICH 3.4.3", "nemesis tcp",
             _pypi("mpich-3.4.3"), {}, _NO_LOCAL)
 
-EVERY = [*STACKS, *STANDARD_ABI, CH3]
+EVERY = [*STACKS, *STANDARD_ABI, CH3, *(one for one in FABRIC if one.variant_of)]
 
 
 def stack(name):
