@@ -16,7 +16,7 @@ from bench.targets import TARGETS
 from bench.turns import BEGAN, Turns, say
 from lab.nodes import LabError, acquire_namespaces, end_on_signals
 from lab.sealing import COMMAND, Sealing
-from lab.stacks import STACKS, stack
+from lab.stacks import stack
 
 QUICK_MINUTES = 8
 QUICK_TURNS, FULL_TURNS = 7, 15
@@ -61,7 +61,8 @@ def parse(words):
     benchmarks = sorted({target.benchmark for target in TARGETS})
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("--full", action="store_true", help="everything on every MPI; else what takes less than ten minutes")
-    parser.add_argument("--stack", action="append", choices=[mpi.name for mpi in STACKS], help="only this MPI (several allowed, as in the next ones)")
+    parser.add_argument("--stack", action="append", choices=[mpi.name for mpi in parts.EVERY],
+                        help="only this MPI (several allowed, as in the next ones)")
     parser.add_argument("--layer", action="append", choices=parts.LAYERS)
     parser.add_argument("--network", action="append", choices=parts.NETWORKS)
     parser.add_argument("--benchmark", action="append", choices=benchmarks)

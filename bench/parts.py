@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 from bench.targets import GCM
 from lab.sealing import alone
-from lab.stacks import STACKS, stack
+from lab.stacks import FABRIC, STACKS, UDP, stack
 
 KB, MB = 1 << 10, 1 << 20
-LAYERS = ("channel", "mpi")
+LAYERS = ("channel", "mpi", "fabric")
 CIPHERS = (GCM, "AEGIS-128X4")
 UNSHAPED, SHAPED = ("loopback", "veth"), ("veth-10g", "veth-40g")
 NETWORKS = (*UNSHAPED, *SHAPED)
@@ -24,7 +24,8 @@ OPEN_MPI = ("openmpi-4.1.4", "openmpi-5.0.11")  # the MPIs that HPCC and LAMMPS 
 
 # The MPI of each layer that the quick benchmark takes for what it does not do on all of them: the first that is installed. Its ranks yield while
 # they wait: some of it has more ranks than a machine may have cores.
-ONE = {"channel": OPEN_MPI[::-1], "mpi": OPEN_MPI[::-1]}
+ONE = {"channel": OPEN_MPI[::-1], "mpi": OPEN_MPI[::-1], "fabric": ("mpich-5.0.2-ucx", "mpich-5.0.2-ofi")}
+EVERY = (*STACKS, *(mpi for mpi in FABRIC if mpi not in STACKS))
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,13 @@ def variants_of(layers, ciphers):
     return (PLAIN, *(sealed(layer, cipher) for layer in layers for cipher in ciphers))
 
 
+def layers_on(mpi):
+    """Those that are measured on this MPI, plain among them for all."""
+    if mpi in STACKS:
+        return LAYERS if mpi in FABRIC else ("channel", "mpi")
+    return ("fabric",) if mpi == UDP else ("channel", "fabric")
+
+
 def ping_pong(network, mpi, variants):
     return Part("pingpong", network, variants, mpi, tests=tuple(("ping-pong", size) for size in SIZES))
 
@@ -156,7 +164,7 @@ def ones(wanted):
 
 def quick(wanted, cores):
     """Every MPI and both layers by ping-pong, the rest on one MPI a layer with the first cipher; what matters most comes first."""
-    parts = [ping_pong(network, mpi.name, variants_of(LAYERS, wanted.ciphers)) for network in UNSHAPED for mpi in STACKS]
+    parts = [ping_pong(network, mpi.name, variants_of(layers_on(mpi), wanted.ciphers)) for network in UNSHAPED for mpi in EVERY]
     first = wanted.ciphers[:1]
     for mpi, layers in ones(wanted):
         variants = variants_of(layers, first)
@@ -171,18 +179,22 @@ def quick(wanted, cores):
 
 def full(wanted, cores):
     """Everything, on every MPI that can do it."""
-    parts, every, first = [], variants_of(LAYERS, wanted.ciphers), variants_of(LAYERS, wanted.ciphers[:1])
+    parts = []
     for network in NETWORKS:
-        parts += [ping_pong(network, mpi.name, every) for mpi in STACKS]
-        parts += [more_windows(network, mpi.name, every) for mpi in STACKS]
-        for mpi in STACKS:
+        parts += [ping_pong(network, mpi.name, variants_of(layers_on(mpi), wanted.ciphers)) for mpi in EVERY]
+        parts += [more_windows(network, mpi.name, variants_of(layers_on(mpi), wanted.ciphers)) for mpi in EVERY]
+        for mpi in EVERY:
             if has_room(mpi, 4, cores):
+                every = variants_of(layers_on(mpi), wanted.ciphers)
                 parts += [pairs(network, mpi.name, every), collectives(network, mpi.name, every)]
-    for mpi in STACKS:
-        parts += [security_off("veth", mpi.name, LAYERS), one_node(mpi.name, first)]
+    for mpi in EVERY:
+        first = variants_of(layers_on(mpi), wanted.ciphers[:1])
+        parts += [security_off("veth", mpi.name, layers_on(mpi)), one_node(mpi.name, first)]
         parts += [start_up(mpi.name, first, ranks) for ranks in (2, 8, 32) if has_room(mpi, ranks, cores)]
     for name in ("hpcc", "lammps"):
-        parts += [application(name, network, mpi, first) for network in QUICK_NETWORKS for mpi in OPEN_MPI]
+        for mpi in OPEN_MPI:
+            first = variants_of(layers_on(stack(mpi)), wanted.ciphers[:1])
+            parts += [application(name, network, mpi, first) for network in QUICK_NETWORKS]
     return _chosen([*parts, connections("veth", wanted.ciphers[:1])], wanted)
 
 

@@ -63,7 +63,7 @@ def _above(value, limit):
     return value is None or value > limit
 
 
-BOTH, CHANNEL, MPI = ("channel", "mpi"), ("channel",), ("mpi",)
+BOTH, CHANNEL, MPI, FABRIC = ("channel", "mpi"), ("channel",), ("mpi",), ("fabric",)
 VETH, TEN, FORTY = ("veth",), ("veth-10g",), ("veth-40g",)
 
 
@@ -90,6 +90,10 @@ TARGETS = [
     *_ping_pong(64 * KB, (35, 20), (35, 20), 10, 20),
     *_ping_pong(1 * MB, (28, 18), (60, 40), 5, 15),
     *_ping_pong(4 * MB, (20, 12), (45, 30), 2, 10),
+    Target("ping-pong", FABRIC, VETH, smallest=1, largest=256, pct=6, us=0.3),
+    *(Target("ping-pong", FABRIC, VETH, smallest=size, largest=size, pct=pct)
+      for size, pct in ((16 * KB, 30), (64 * KB, 35), (1 * MB, 106), (4 * MB, 83))),
+    *(Target("ping-pong", FABRIC, TEN, smallest=size, largest=size, pct=2) for size in (1 * MB, 4 * MB)),
     *_streams("streaming", 4 * MB, 25, 45, 1, 5),
     *_streams("pairs", 2 * MB, 25, 45, 1, 5),
     *_streams("message-rate", 1, 15, 15, 15, 15),

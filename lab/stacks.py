@@ -111,6 +111,7 @@ STANDARD_ABI = [
         (STACKS[5], "impi-2021.19-abi", None, "mpich-5.0.2-abi"))
 ]
 
+
 def _by(base, road, transport, environment, options=None):
     """The same MPI by another road between nodes."""
     return replace(base, name=f"{base.name.removesuffix('-ofi')}-{road}", transport=transport, variant_of=base.name,
