@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lab.nodes import REPOSITORY, Lab, LabError, acquire_namespaces, end_on_signals
-from lab.sealing import ALONE, COMMAND, Sealing
-from lab.stacks import STACKS, abi_environment, stack
+from lab.sealing import COMMAND, Sealing, alone
+from lab.stacks import EVERY, FABRIC, STACKS, abi_environment, stack
 
 BEGAN = time.monotonic()
 SOURCES = sorted((REPOSITORY / "torture").glob("*.c"))
@@ -113,12 +113,12 @@ class Way:
 
 
 def way_of(seed, mpi, ranks):
-    mode = (SINGLE, SINGLE, ONE_THREAD, ONE_THREAD if mpi.name in NO_THREADS else THREADS)[seed % 4]
+    mode = (SINGLE, SINGLE, ONE_THREAD, ONE_THREAD if mpi.base in NO_THREADS else THREADS)[seed % 4]
     # More ranks than cores only where ranks yield.
     often, now_and_then = (4, 2) if mpi.family.startswith("openmpi") else (2, 3)
     if mode == THREADS:  # Open MPI with 3 threads on each of 4 ranks now and then hangs, plain
         often = now_and_then = 2
-    return Way(mpi, ranks or (often if seed // 4 % 5 < 3 else now_and_then), mode, mpi.name in LARGE_COUNTS and seed // 20 % 2 == 1)
+    return Way(mpi, ranks or (often if seed // 4 % 5 < 3 else now_and_then), mode, mpi.base in LARGE_COUNTS and seed // 20 % 2 == 1)
 
 
 @dataclass
@@ -160,8 +160,8 @@ class Torturer:
         """One job that plays `seeds`. Its logs are in `place`. Its limit is for a machine that does little else, or `least_s` where that is more."""
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)
-        in_threads = WITHOUT_IN_THREADS.get(way.mpi.name, {}) if way.mode == THREADS else {}
-        without = ",".join([*WITHOUT.get(way.mpi.name, {}), *in_threads, *self.without]) or "nothing"
+        in_threads = WITHOUT_IN_THREADS.get(way.mpi.base, {}) if way.mode == THREADS else {}
+        without = ",".join([*WITHOUT.get(way.mpi.base, {}), *in_threads, *self.without]) or "nothing"
         program = [self.player(way), place, self.steps, way.mode, self.only, without, *seeds]
         program = [str(word) for word in program]
         env = {**way.mpi.env(self.lab), **abi_environment(way.mpi)}
@@ -292,7 +292,8 @@ def main():
     parser = argparse.ArgumentParser(prog="make torture", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of the first program (default: the clock)")
     parser.add_argument("--count", type=int, default=20, help="how many programs for each MPI")
-    parser.add_argument("--stack", action="append", choices=[mpi.name for mpi in STACKS])
+    parser.add_argument("--stack", action="append", choices=[mpi.name for mpi in EVERY])
+    parser.add_argument("--layer", default="mpi", choices=["mpi", "fabric"])
     parser.add_argument("--ranks", type=int, help="default: by the seed")
     parser.add_argument("--steps", type=int, default=STEPS, help="of each program")
     parser.add_argument("--step", type=int, default=-1, help="plays this step alone")
@@ -313,10 +314,10 @@ def main():
 
     rows = []
     with Lab(isolated=why_not is None) as lab:
-        settings = {"layer": "mpi", "handshake_timeout_s": 20, **ALONE, **({"scope": "all"} if options.scope == "all" else {})}
+        settings = {"layer": options.layer, "handshake_timeout_s": 20, **alone(options.layer), **({"scope": "all"} if options.scope == "all" else {})}
         sealing = Sealing(options.folder / "config", lab, options.cryptmpi, settings)
         torturer = Torturer(lab, sealing, options.steps, options.step, options.without, options.folder)
-        for mpi in STACKS:
+        for mpi in FABRIC if options.layer == "fabric" else STACKS:
             if options.stack and mpi.name not in options.stack:
                 continue
             if not mpi.present():

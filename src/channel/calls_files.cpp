@@ -48,6 +48,10 @@ bool device_refused(const char* path) {
     if (path == nullptr || path[0] != '/' || !Policy::is_network_device(path)) return false;
     Process& process = Process::get();
     if (!process.enabled() || process.roads_open()) return false;
+    if (process.doors().is_opening()) {
+        process.doors().opened(path);
+        return false;
+    }
     process.refuse_road(
         std::string("device ") + path,
         std::string(path) +

@@ -153,12 +153,19 @@ std::optional<Address> peer_of_accepted(int fd, const sockaddr_storage& address,
     return peer ? peer : Address{};  // which nobody has
 }
 
+bool is_carrier(Process& process, int fd) {
+    const Entry* entry = process.table().find(fd);
+    return entry != nullptr && entry->kind.load() == Kind::carrier;
+}
+
 int accept_connection(int listener, sockaddr* address, socklen_t* size, int flags) {
     Process& process = Process::get();
     if (!process.enabled()) return real::accept4(listener, address, size, flags);
     sockaddr_storage from{};
     socklen_t from_size = sizeof from;
-    const int fd = real::accept4(listener, reinterpret_cast<sockaddr*>(&from), &from_size, flags);
+    const bool carries = is_carrier(process, listener);
+    const int more = carries ? SOCK_CLOEXEC : 0;
+    const int fd = real::accept4(listener, reinterpret_cast<sockaddr*>(&from), &from_size, flags | more);
     if (fd < 0) return fd;
     if (address != nullptr && size != nullptr) {
         std::memcpy(address, &from, std::min(*size, from_size));
@@ -167,6 +174,10 @@ int accept_connection(int listener, sockaddr* address, socklen_t* size, int flag
     const auto peer = peer_of_accepted(fd, from, std::min<socklen_t>(from_size, sizeof from));
     if (!peer) return fd;
     std::string why;
+    if (carries) {
+        process.table().add(fd, Kind::carrier);
+        return fd;
+    }
     const Verdict verdict = process.policy().decide(fd, *peer, why);
     process.count(verdict, why);
     if (verdict != Verdict::seal) {
@@ -187,6 +198,13 @@ int accept_connection(int listener, sockaddr* address, socklen_t* size, int flag
     return fd;
 }
 
+/// Closed for programs that are started by this one: there nothing is sealed for it.
+int carrier_socket(int family, int type, int protocol) {
+    const int fd = real::socket(family, type | SOCK_CLOEXEC, protocol);
+    if (fd >= 0) Process::get().table().add(fd, Kind::carrier);
+    return fd;
+}
+
 int refuse_option(const char* name, const char* mend) {
     Process::get().refuse_road(name,
                                std::string("setsockopt ") + name + " is refused: it goes around the sealing; " + mend);
@@ -199,6 +217,8 @@ int refuse_option(const char* name, const char* mend) {
 CRYPTMPI_CALL int socket(int family, int type, int protocol) {
     Process& process = Process::get();
     if (!process.enabled()) return real::socket(family, type, protocol);
+    const bool internet = family == AF_INET || family == AF_INET6;
+    if (internet && process.doors().carries(__builtin_return_address(0))) return carrier_socket(family, type, protocol);
     const auto line = process.roads_open() ? std::nullopt : Policy::refuse_socket(family, type, protocol);
     if (line) {
         process.refuse_road("socket family " + std::to_string(family) + " type " + std::to_string(type & 0xf) +
@@ -208,7 +228,7 @@ CRYPTMPI_CALL int socket(int family, int type, int protocol) {
         return -1;
     }
     const int fd = real::socket(family, type, protocol);
-    if (fd < 0 || (family != AF_INET && family != AF_INET6)) return fd;
+    if (fd < 0 || !internet) return fd;
     const bool stream = (type & 0xf) == SOCK_STREAM;
     if (!stream && !process.guard_datagrams(fd)) {
         real::close(fd);
@@ -283,12 +303,14 @@ CRYPTMPI_CALL int getsockopt(int fd, int level, int option, void* value, socklen
 }
 
 CRYPTMPI_CALL int setsockopt(int fd, int level, int option, const void* value, socklen_t size) {
-    if (known(fd) != nullptr && level == SOL_SOCKET && known(fd)->kind.load() != Kind::native) {
+    if (known(fd) != nullptr && level == SOL_SOCKET && known(fd)->kind.load() != Kind::native &&
+        known(fd)->kind.load() != Kind::carrier) {
         if (option == SO_ZEROCOPY) return refuse_option("SO_ZEROCOPY", "switch the transport's zero-copy sends off");
         if (option == SO_TIMESTAMPING)
             return refuse_option("SO_TIMESTAMPING", "switch the program's packet time stamps off");
     }
-    if (known(fd) != nullptr && level == IPPROTO_TCP && option == TCP_FASTOPEN_CONNECT) {
+    if (known(fd) != nullptr && level == IPPROTO_TCP && option == TCP_FASTOPEN_CONNECT &&
+        known(fd)->kind.load() != Kind::carrier) {
         errno = EOPNOTSUPP;  // as MSG_FASTOPEN
         return -1;
     }

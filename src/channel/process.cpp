@@ -121,6 +121,7 @@ Process::Process() : pid_(getpid()) {
     roads_open_ = settings_.roads_open() && !config::is_of_launcher(environment);
     policy_ = std::make_unique<Policy>(settings_, environment);
     covering_ = std::make_unique<Covering>(settings_, environment);
+    doors_ = std::make_unique<Doors>(settings_.doors_open() && !config::is_of_launcher(environment));
     part_.job_id = settings_.job_id;
     part_.layer =
         config::name_of(settings_.layer == config::Layer::automatic ? config::Layer::channel : settings_.layer);
@@ -323,7 +324,9 @@ void Process::check_roads() {
         char path[PATH_MAX] = {};
         const std::string link = "/proc/self/fd/" + std::to_string(fd);
         const ssize_t n = readlink(link.c_str(), path, sizeof path - 1);
-        if (n > 0 && Policy::is_network_device({path, static_cast<std::size_t>(n)})) device = path;
+        if (n <= 0) return;
+        const std::string file(path, static_cast<std::size_t>(n));
+        if (Policy::is_network_device(file) && !doors_->has_opened(file)) device = file;
     });
     if (device.empty()) return;
     complain("MPI's transport uses " + device +

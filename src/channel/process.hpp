@@ -16,6 +16,7 @@
 #include "channel/arena.hpp"
 #include "channel/courier.hpp"
 #include "channel/covering.hpp"
+#include "channel/doors.hpp"
 #include "channel/policy.hpp"
 #include "channel/table.hpp"
 #include "config/settings.hpp"
@@ -41,6 +42,7 @@ public:
     const config::Settings& settings() const { return settings_; }
     const Policy& policy() const { return *policy_; }
     const Covering& covering() const { return *covering_; }
+    Doors& doors() { return *doors_; }
     Table& table() { return table_; }
     Arena& arena() { return arena_; }
     Courier& courier() { return courier_; }
@@ -134,6 +136,7 @@ private:
     config::Settings settings_;
     std::unique_ptr<Policy> policy_;
     std::unique_ptr<Covering> covering_;
+    std::unique_ptr<Doors> doors_;
     Table table_;
     Arena arena_{table_};
     Courier courier_;

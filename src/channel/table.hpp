@@ -23,6 +23,7 @@ enum class Kind : std::uint8_t {
     native,    // connected, by the policy not sealed
     sealed,    // connected, sealed
     datagram,  // an internet datagram socket: may not send to other nodes
+    carrier,   // of UCX or libfabric, for what the fabric layer has sealed
     foreign,   // connected to another node before we were there: refused
     ended,     // closed, or this process is at its end: nothing goes in or out, least of all in clear
     own,       // the library's: the program, which does not know of it, cannot close it

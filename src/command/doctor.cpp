@@ -184,6 +184,7 @@ void look_at_library(Findings& findings, const std::string& label, const fs::pat
 void look_at_layers(Findings& findings, const config::Settings& settings) {
     findings.heading("Layers in " + settings.module_folder.string());
     look_at_library(findings, "channel", library_file(settings, config::Layer::channel));
+    look_at_library(findings, "fabric", library_file(settings, config::Layer::fabric));
     look_at_library(findings, "mpi", library_file(settings, config::Layer::mpi));
     for (const char* abi : {"standard", "mpich", "openmpi"}) {
         std::error_code ignored;
@@ -235,9 +236,9 @@ void look_at_mpi(Findings& findings, Json& json, const config::Settings& setting
     as_auto.layer = config::Layer::automatic;
     const LayerChoice choice = choose_layer(as_auto, environment, {library, {}, {}});
     findings.row("  layer auto", text(choice).substr(6));
-    json["auto_layer"] = choice.layer == config::Layer::mpi ? "mpi" : "channel";
+    json["auto_layer"] = config::name_of(choice.layer);
     json["auto_reason"] = choice.reason;
-    if (settings.layer == config::Layer::channel && choice.layer == config::Layer::mpi) {
+    if (settings.layer == config::Layer::channel && choice.layer != config::Layer::channel) {
         findings.problems.push_back(std::string("the setting layer is channel, but ") + choice.reason +
                                     "; that network is closed to sealed jobs: leave layer at auto, or tell " +
                                     name(library.mpi) + " to use TCP (" + how_to_take_tcp(library.mpi) + ")");

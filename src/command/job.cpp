@@ -72,8 +72,35 @@ Result<void> check_library(const config::Settings& settings, config::Layer layer
 }
 
 LayerChoice choice_by_network(config::Network network) {
-    if (network == config::Network::tcp) return {config::Layer::channel, "the setting network is tcp", true};
-    return {config::Layer::mpi, "the setting network is any", false};
+    const std::string reason = "the setting network is " + std::string(config::name_of(network));
+    switch (network) {
+        case config::Network::tcp:
+            return {config::Layer::channel, reason, network};
+        case config::Network::fabric:
+            return {config::Layer::fabric, reason, network};
+        default:
+            return {config::Layer::mpi, reason, network};
+    }
+}
+
+/// What carries MPI under a layer that somebody asked for, where `automatic` would be this choice.
+config::Network network_under(config::Layer layer, config::Network asked_for, const LayerChoice& automatic) {
+    using config::Network;
+    if (layer == config::Layer::channel) return Network::tcp;
+    if (asked_for != Network::automatic) return asked_for;
+    if (layer == config::Layer::fabric) return Network::fabric;
+    return automatic.network == Network::tcp ? Network::tcp : Network::any;
+}
+
+/// Does the MPI drive the network itself, past UCX and libfabric (MVAPICH2)?
+bool has_own_door(const fs::path& library) {
+    const auto elf = read_elf(library);
+    if (!elf) return false;
+    const auto needs = [&](std::string_view name) {
+        return std::any_of(elf->needed.begin(), elf->needed.end(),
+                           [&](const std::string& needed) { return needed.starts_with(name); });
+    };
+    return (needs("libibverbs.") || needs("libpsm2.")) && !needs("libucp.") && !needs("libfabric.");
 }
 
 }  // namespace
@@ -86,19 +113,20 @@ LayerChoice choose_layer(const config::Settings& settings, const config::Environ
     for (const auto& [name, value] : evidence.variables) circumstances.parameters.add_variable(name, value);
     circumstances.parameters.add_arguments(evidence.launcher_arguments);
     circumstances.networks = networks_around_tcp();
+    circumstances.own_door = evidence.library && has_own_door(evidence.library->file);
     LayerChoice choice = settings.network == config::Network::automatic ? choose_layer(circumstances)
                                                                         : choice_by_network(settings.network);
     if (settings.layer == config::Layer::automatic) return choice;
     // cryptmpi run has chosen for all nodes, and passes on why.
     const auto reason = config::layer_reason(environment, config::name_of(settings.layer));
-    return {settings.layer, reason.empty() ? "asked for by --layer or the setting layer" : reason, choice.tcp};
+    return {settings.layer, reason.empty() ? "asked for by --layer or the setting layer" : reason,
+            network_under(settings.layer, settings.network, choice)};
 }
 
 void pass_on(const LayerChoice& choice) {
-    const bool tcp = choice.tcp || choice.layer == config::Layer::channel;
     const std::string layer(config::name_of(choice.layer));
     set_variable("CRYPTMPI_LAYER", layer);
-    set_variable("CRYPTMPI_NETWORK", tcp ? "tcp" : "any");
+    set_variable("CRYPTMPI_NETWORK", std::string(config::name_of(choice.network)));
     set_variable(kReasonVariable, layer + ": " + choice.reason);
 }
 

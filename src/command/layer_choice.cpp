@@ -13,7 +13,12 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Where the MPI was told to go between nodes.
-enum class Road { unsaid, tcp, other };
+enum class Road {
+    unsaid,
+    tcp,
+    fabric,  // another network, through UCX or libfabric
+    own,     // another network, by what is neither
+};
 struct Said {
     Road road = Road::unsaid;
     std::string by;
@@ -45,9 +50,10 @@ bool one_of(std::string_view name, std::initializer_list<std::string_view> names
     return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-/// What a list of names says, each of which is TCP's, stays inside the node or says nothing, or is another network's.
+/// What a list of names says, each of which is TCP's, stays inside the node or says nothing, or leads to another
+/// network by `other`.
 Said said_by(const Parameters::Told& told, std::initializer_list<std::string_view> tcp,
-             std::initializer_list<std::string_view> inside) {
+             std::initializer_list<std::string_view> inside, Road other) {
     const List list = parse_list(told.value);
     if (list.excluded) return {};
     bool some_tcp = false;
@@ -55,7 +61,7 @@ Said said_by(const Parameters::Told& told, std::initializer_list<std::string_vie
         if (one_of(name, tcp)) {
             some_tcp = true;
         } else if (!one_of(name, inside)) {
-            return {Road::other, told.by};
+            return {other, told.by};
         }
     }
     return {some_tcp ? Road::tcp : Road::unsaid, told.by};
@@ -70,14 +76,15 @@ Said said_by_ucx_transports(const Parameters& parameters) {
     if (list.has("all")) return {};
     return said_by(*told, {"tcp"},
                    {"self", "sm", "shm", "mm", "posix", "sysv", "xpmem", "cma", "knem", "cuda", "cuda_copy", "cuda_ipc",
-                    "gdr_copy", "rocm", "rocm_copy", "rocm_ipc", "ze", "ze_copy", "ze_ipc"});
+                    "gdr_copy", "rocm", "rocm_copy", "rocm_ipc", "ze", "ze_copy", "ze_ipc"},
+                   Road::fabric);
 }
 
 /// A verbs device is named with its port, mlx5_0:1; anything else is an interface of the kernel's, eth0.
 Said said_by_ucx_devices(const Parameters& parameters) {
     const auto* told = parameters("UCX_NET_DEVICES");
     if (told == nullptr || told->value.empty() || told->value == "all" || told->value.starts_with('^')) return {};
-    return {told->value.find(':') == std::string::npos ? Road::tcp : Road::other, told->by};
+    return {told->value.find(':') == std::string::npos ? Road::tcp : Road::fabric, told->by};
 }
 
 Said said_to_ucx(const Parameters& parameters) {
@@ -91,19 +98,22 @@ Said said_to_ucx(const Parameters& parameters) {
 Said said_to_libfabric(const Parameters& parameters, std::initializer_list<const char*> variables) {
     for (const char* variable : variables) {
         if (const auto* told = parameters(variable); told != nullptr && !told->value.empty()) {
-            return said_by(*told, {"tcp", "sockets", "net"}, {"shm", "sm2", "ofi_rxm", "ofi_mrail", "lnx"});
+            return said_by(*told, {"tcp", "sockets", "net"}, {"shm", "sm2", "ofi_rxm", "ofi_mrail", "lnx"},
+                           Road::fabric);
         }
     }
     return {};
 }
 
-/// What is said in several places, where it is not known which of them counts: another network beats TCP.
+/// What is said in several places, where it is not known which of them counts: another network beats TCP, and
+/// what the fabric layer cannot seal beats what it can.
 Said either(const Said& one, const Said& another) {
     return one.road >= another.road ? one : another;
 }
 
 Said said_to_mpich(const Parameters& parameters) {
-    if (const auto* told = parameters("MPIR_CVAR_NEMESIS_NETMOD")) return said_by(*told, {"tcp"}, {});  // ch3
+    if (const auto* told = parameters("MPIR_CVAR_NEMESIS_NETMOD"))
+        return said_by(*told, {"tcp"}, {}, Road::own);  // ch3
     Said ucx = said_to_ucx(parameters);
     Said libfabric = said_to_libfabric(parameters, {"MPIR_CVAR_OFI_USE_PROVIDER", "FI_PROVIDER"});
     for (const char* variable : {"MPIR_CVAR_CH4_NETMOD", "MPIR_CVAR_NETMOD", "MPICH_CH4_NETMOD"}) {
@@ -119,7 +129,7 @@ Said said_to_intel(const Parameters& parameters) {
         const auto& fabrics = told->value;
         // Before 2019 the fabric itself was named: shm:tcp, shm:dapl, ofa, tmi.
         if (fabrics.ends_with("tcp")) return {Road::tcp, told->by};
-        if (!fabrics.ends_with("ofi") && fabrics != "shm") return {Road::other, told->by};
+        if (!fabrics.ends_with("ofi") && fabrics != "shm") return {Road::own, told->by};
     }
     return said_to_libfabric(parameters, {"I_MPI_OFI_PROVIDER", "FI_PROVIDER"});
 }
@@ -132,14 +142,14 @@ Said said_to_open_mpi(const Parameters& parameters) {
     if (pml->value == "ucx") return said_to_ucx(parameters);
     if (pml->value == "ob1") {
         const auto* btl = parameters("OMPI_MCA_btl");
-        return btl == nullptr ? Said{} : said_by(*btl, {"tcp"}, {"self", "vader", "sm", "smcuda"});
+        return btl == nullptr ? Said{} : said_by(*btl, {"tcp"}, {"self", "vader", "sm", "smcuda"}, Road::own);
     }
-    if (pml->value != "cm") return {Road::other, pml->by};
+    if (pml->value != "cm") return {Road::own, pml->by};
     const auto* mtl = parameters("OMPI_MCA_mtl");
     if (mtl == nullptr || mtl->value == "ofi") {
         return said_to_libfabric(parameters, {"OMPI_MCA_mtl_ofi_provider_include", "FI_PROVIDER"});
     }
-    return mtl->value.starts_with('^') ? Said{} : Said{Road::other, mtl->by};
+    return mtl->value.starts_with('^') ? Said{} : Said{Road::own, mtl->by};
 }
 
 Said said_to(std::optional<Mpi> mpi, const Parameters& parameters) {
@@ -251,18 +261,23 @@ Parameters parameters_of(const std::optional<MpiLibrary>& library, const config:
 }
 
 LayerChoice choose_layer(const Circumstances& circumstances) {
+    using config::Layer;
+    using config::Network;
     const std::string mpi = circumstances.mpi ? name(*circumstances.mpi) : "the MPI";
     const Said said = said_to(circumstances.mpi, circumstances.parameters);
-    if (said.road == Road::other)
-        return {config::Layer::mpi, said.by + " leads " + mpi + " to another network than TCP", false};
     if (said.road == Road::tcp)
-        return {config::Layer::channel, said.by + " confines " + mpi + " to TCP between nodes", true};
-    if (circumstances.networks.empty()) {
-        return {config::Layer::channel, "this node has no network but TCP's, and nothing leads " + mpi + " to another",
-                true};
+        return {Layer::channel, said.by + " confines " + mpi + " to TCP between nodes", Network::tcp};
+    const bool said_nothing = said.road == Road::unsaid;
+    if (said_nothing && circumstances.networks.empty()) {
+        return {Layer::channel, "this node has no network but TCP's, and nothing leads " + mpi + " to another",
+                Network::tcp};
     }
-    return {config::Layer::mpi,
-            "this node has " + joined(circumstances.networks) + ", and nothing confines " + mpi + " to TCP", false};
+    const std::string why =
+        said_nothing ? "this node has " + joined(circumstances.networks) + ", and nothing confines " + mpi + " to TCP"
+                     : said.by + " leads " + mpi + " to another network than TCP";
+    if (circumstances.own_door) return {Layer::mpi, why + ", which its library drives itself", Network::any};
+    if (said.road == Road::own) return {Layer::mpi, why + ", past UCX and libfabric", Network::any};
+    return {Layer::fabric, why, Network::fabric};
 }
 
 const char* how_to_take_tcp(Mpi mpi) {

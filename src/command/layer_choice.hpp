@@ -42,16 +42,18 @@ struct Circumstances {
     std::optional<Mpi> mpi;  // nullopt: not known, as for a script
     Parameters parameters;
     std::vector<std::string> networks;  // of this node, around TCP
+    bool own_door = false;              // the MPI drives these itself, past UCX and libfabric
 };
 
 /// A layer for a job, and why this one.
 struct LayerChoice {
     config::Layer layer;  // never automatic
     std::string reason;
-    bool tcp;  // nothing but TCP carries MPI between nodes: the other roads can be closed
+    config::Network network;  // what carries MPI between nodes: other roads are closed
 };
 
-/// Channel where the job's transport between nodes is TCP, the MPI layer where it is or may be another.
+/// Channel where the job's transport between nodes is TCP. Where it is or may be another, the fabric layer, and the MPI
+/// layer for an MPI that reaches that network neither through UCX nor through libfabric.
 LayerChoice choose_layer(const Circumstances& circumstances);
 
 /// What a user tells this MPI so that it takes TCP.

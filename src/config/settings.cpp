@@ -213,12 +213,13 @@ Result<void> set_layer(Settings& settings, const Given& given, const Environment
 Result<void> set_network(Settings& settings, const Given& given, const Environment&) {
     if (const auto* text = std::get_if<std::string>(&given.value)) {
         const std::string word = lower(trim(*text));
-        if (word == "auto" || word == "tcp" || word == "any") {
-            settings.network = word == "tcp" ? Network::tcp : word == "any" ? Network::any : Network::automatic;
+        for (const Network network : {Network::automatic, Network::tcp, Network::fabric, Network::any}) {
+            if (word != name_of(network)) continue;
+            settings.network = network;
             return {};
         }
     }
-    return refuse(given, as_text(given.value) + " is not allowed; allowed: auto, tcp, any");
+    return refuse(given, as_text(given.value) + " is not allowed; allowed: auto, tcp, fabric, any");
 }
 
 Result<void> set_threads(Settings& settings, const Given& given, const Environment&) {
@@ -690,6 +691,20 @@ std::string_view name_of(Layer layer) {
             return "mpi";
         case Layer::fabric:
             return "fabric";
+    }
+    return "";
+}
+
+std::string_view name_of(Network network) {
+    switch (network) {
+        case Network::automatic:
+            return "auto";
+        case Network::tcp:
+            return "tcp";
+        case Network::fabric:
+            return "fabric";
+        case Network::any:
+            return "any";
     }
     return "";
 }

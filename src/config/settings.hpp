@@ -32,12 +32,15 @@ enum class Layer {
 /// As the setting has it.
 std::string_view name_of(Layer layer);
 
-/// What carries MPI between nodes, under the MPI layer. The channel layer knows TCP only.
+/// What carries MPI between nodes, under the layers above sockets. The channel layer knows TCP only.
 enum class Network {
-    automatic,  // by what the MPI is told and what the node has
+    automatic,  // by the layer, and under the MPI layer by what the MPI is told and what the node has
     tcp,        // every other road is closed
+    fabric,     // what UCX and libfabric open for the fabric layer is open, every other road is closed
     any,        // other roads are open, and MPI's own packets on them go in clear
 };
+/// As the setting has it.
+std::string_view name_of(Network network);
 
 /// What a job that cryptmpi run starts has as its key.
 enum class JobKeyFrom {
@@ -69,7 +72,7 @@ struct Settings {
     std::string module = "auto";                   // module = "auto" | "openssl" | "ipsec-mb" | ...
     Scope scope = Scope::automatic;                // scope = "auto" | "between-nodes" | "all"
     Layer layer = Layer::automatic;                // layer = "auto" | "channel" | "mpi" | "fabric"
-    Network network = Network::automatic;          // network = "auto" | "tcp" | "any"
+    Network network = Network::automatic;          // network = "auto" | "tcp" | "fabric" | "any"
     bool seal_sockets = true;                      // seal_sockets: off for measurements of a layer above them
     int threads = 0;                               // threads = "auto" (0) | 1 to 64: that seal and open, of a rank
     std::vector<std::string> allow;                // allow = ["MPI_Put", ...]: refused procedures that pass in clear
@@ -103,6 +106,10 @@ struct Settings {
 
     /// Other networks than TCP are open to ranks.
     bool roads_open() const { return seals_above_sockets() && network == Network::any; }
+    /// What UCX and libfabric open is theirs: they carry what the fabric layer has sealed.
+    bool doors_open() const {
+        return layer == Layer::fabric && (network == Network::fabric || network == Network::automatic);
+    }
     /// The job's data are sealed above its sockets; these are sealed, too.
     bool seals_above_sockets() const { return layer == Layer::mpi || layer == Layer::fabric; }
     /// Sockets inside a node are sealed. Under the MPI layer ranks whose sockets are not sealed must find their

@@ -509,6 +509,21 @@ def test_agent_wraps_the_remote_command(home):
 # doctor and report
 
 
+def coverage(home, *words):
+    return json.loads(cryptmpi(home, "coverage", "--json", *words).stdout)
+
+
+def test_coverage_of_the_layers(home):
+    mpi, fabric = coverage(home), coverage(home, "--layer", "fabric")
+    assert mpi["counts"]["refused"] > 200
+    assert fabric["counts"]["refused"] == 0 and len(fabric["procedures"]) == len(mpi["procedures"])
+    assert fabric["counts"]["local"] == mpi["counts"]["local"]
+    functions = {row["name"]: row["class"] for door in fabric["doors"] for row in door["functions"]}
+    assert functions["ucp_tag_send_nbx"] == functions["fi_ops_tagged.send"] == "sealed"
+    assert functions["ucp_stream_send_nb"] == functions["fi_ops_rma.read"] == "refused"
+    assert [door["counts"]["unclassified"] for door in fabric["doors"]] == [0, 0]
+
+
 def test_doctor(home):
     done = cryptmpi(home, "doctor", "--json")
     found = json.loads(done.stdout)
@@ -522,7 +537,7 @@ def test_doctor(home):
     assert set(found["layers"]["mpi"]["abis"]) == {"standard", "mpich", "openmpi"} and found["layers"]["mpi"]["abis"]["standard"]
     for mpi in found["mpis"]:
         if mpi["library"]:
-            assert mpi["auto_layer"] in ("channel", "mpi") and mpi["auto_reason"]
+            assert mpi["auto_layer"] in ("channel", "fabric", "mpi") and mpi["auto_reason"]
             assert not mpi["mpi_layer"] or mpi["procedures"]["sealed"] > 50, mpi
     key_file(home).chmod(0o644)
     done = cryptmpi(home, "doctor")
@@ -546,7 +561,7 @@ def test_doctor_of_a_broken_layer(home, tmp_path):
     assert not found["layers"]["channel"]["usable"] and not found["layers"]["mpi"]["usable"]
     for mpi in filter(lambda mpi: mpi["library"], found["mpis"]):
         assert not mpi["mpi_layer"] and any(f"cryptmpi-mpi-{mpi['abi']}.so is missing" in problem for problem in found["problems"])
-        assert mpi["auto_layer"] == "mpi" and any(mpi["auto_reason"] in problem and "TCP" in problem for problem in found["problems"])
+        assert mpi["auto_layer"] == "fabric" and any(mpi["auto_reason"] in problem and "TCP" in problem for problem in found["problems"])
 
 
 def test_report(home):

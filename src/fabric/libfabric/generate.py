@@ -33,6 +33,9 @@ def function(table, operation, kind, index):
 def main():
     source, folder = map(Path, sys.argv[1:])
     tables = read(source)
+    (folder / "ofi_operations.inc").write_text("".join(
+        f'OPERATION("{table}.{operation}", "{"local" if kind == "own" else kind}")\n' for table, all_of_it in tables.items()
+        for operation, kind in all_of_it))
     names = [f"{table}.{operation}" for table, operations in tables.items() for operation, _ in operations]
     (folder / "names.inc").write_text("\n".join([*(f'"{name}",' for name in names), '"an operation that this CryptMPI does not know"\n']))
     lines = ["// Made by generate.py from operations.txt."]

@@ -14,6 +14,7 @@
 
 #include "fabric/libfabric/information.hpp"
 #include "fabric/libfabric/objects.hpp"
+#include "fabric/opening.hpp"
 
 namespace cryptmpi::fabric::libfabric {
 
@@ -272,6 +273,7 @@ int domain(fid_fabric* shown, fi_info* info, fid_domain** made, void* context) {
     fid_domain* real = nullptr;
     {
         const AsGiven given(*info);
+        const Opening opening;
         const int code = fabric.real->ops->domain(fabric.real, info, &real, context);
         if (code != 0) return code;
     }
@@ -364,6 +366,7 @@ int endpoint(fid_domain* shown, fi_info* info, fid_ep** made, void* context) {
     fid_ep* real = nullptr;
     {
         const AsGiven given(*info);
+        const Opening opening;
         const int code = domain.real->ops->endpoint(domain.real, info, &real, context);
         if (code != 0) return code;
     }

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "fabric/opening.hpp"
 #include "fabric/ucx/blob.hpp"
 
 namespace cryptmpi::fabric::ucx {
@@ -80,6 +81,7 @@ using namespace cryptmpi::fabric::ucx;
 
 ENTRY ucs_status_t ucp_init_version(unsigned major, unsigned minor, const ucp_params_t* params,
                                     const ucp_config_t* config, ucp_context_h* context) {
+    const cryptmpi::fabric::Opening opening;
     return real().ucp_init_version(major, minor, params, config, context);
 }
 
@@ -89,6 +91,7 @@ ENTRY ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_par
     if (!job) around().end(job.error().line);
     auto party = cryptmpi::fabric::Party::make(**job);
     if (!party) around().end(party.error().line);
+    const cryptmpi::fabric::Opening opening;
     const ucs_status_t status = real().ucp_worker_create(context, params, handle);
     if (status != UCS_OK) return status;
     auto worker = std::make_unique<Worker>();

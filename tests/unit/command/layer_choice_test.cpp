@@ -27,14 +27,17 @@ void expect(Layer layer, const LayerChoice& choice, const char* word) {
     EXPECT_EQ(choice.layer, layer) << choice.reason;
     EXPECT_NE(choice.reason.find(word), std::string::npos) << choice.reason << " lacks " << word;
     EXPECT_EQ(choice.reason.find('\n'), std::string::npos);
-    EXPECT_EQ(choice.tcp, layer == Layer::channel) << "auto never seals above what it seals below";
+    const auto network = layer == Layer::channel  ? config::Network::tcp
+                         : layer == Layer::fabric ? config::Network::fabric
+                                                  : config::Network::any;
+    EXPECT_EQ(choice.network, network);
 }
 
 TEST(ChooseLayer, LooksAtTheNodeWhereNothingIsSaid) {
     for (const std::optional<Mpi> mpi :
          {std::optional<Mpi>(), std::optional(Mpi::mpich), std::optional(Mpi::intel), std::optional(Mpi::open_mpi)}) {
         expect(Layer::channel, choice(mpi, {}, kNone), "no network but TCP's");
-        expect(Layer::mpi, choice(mpi, {}, kVerbs), "mlx5_0");
+        expect(Layer::fabric, choice(mpi, {}, kVerbs), "mlx5_0");
     }
 }
 
@@ -46,16 +49,16 @@ TEST(ChooseLayer, Ucx) {
     expect(Layer::channel, with("tcp,sm,self,cuda_copy", kVerbs), "UCX_TLS");
     expect(Layer::channel, with("^ib", kVerbs), "UCX_TLS=^ib");
     expect(Layer::channel, with("^rc,ud,dc", kVerbs), "UCX_TLS");
-    expect(Layer::mpi, with("^ud", kVerbs), "mlx5_0");
-    expect(Layer::mpi, with("all", kVerbs), "mlx5_0");
+    expect(Layer::fabric, with("^ud", kVerbs), "mlx5_0");
+    expect(Layer::fabric, with("all", kVerbs), "mlx5_0");
     expect(Layer::channel, with("all", kNone), "no network but TCP's");
     for (const char* other :
          {"rc", "tcp,rc_x", "\\rc_mlx5,self", "ud:aux,tcp", "dc", "ib,tcp", "ugni", "srd,tcp", "new_one"}) {
         // The nodes of the job may have what the one where it is started has not.
-        expect(Layer::mpi, with(other, kNone), "UCX_TLS");
+        expect(Layer::fabric, with(other, kNone), "UCX_TLS");
     }
     expect(Layer::channel, choice(Mpi::mpich, {{"UCX_NET_DEVICES", "eth0"}}, kVerbs), "UCX_NET_DEVICES=eth0");
-    expect(Layer::mpi, choice(Mpi::mpich, {{"UCX_NET_DEVICES", "mlx5_0:1"}}, kNone), "UCX_NET_DEVICES");
+    expect(Layer::fabric, choice(Mpi::mpich, {{"UCX_NET_DEVICES", "mlx5_0:1"}}, kNone), "UCX_NET_DEVICES");
     expect(Layer::channel, choice(Mpi::mpich, {{"UCX_NET_DEVICES", "mlx5_0:1"}, {"UCX_TLS", "tcp"}}, kVerbs),
            "UCX_TLS=tcp");
     expect(Layer::channel, choice(Mpi::mpich, {{"UCX_NET_DEVICES", "eth0"}, {"UCX_TLS", "rc,tcp"}}, kVerbs), "eth0");
@@ -67,32 +70,32 @@ TEST(ChooseLayer, Libfabric) {
         expect(Layer::channel, with(tcp), "FI_PROVIDER");
     for (const char* other :
          {"verbs", "verbs;ofi_rxm", "tcp,verbs", "psm3", "efa", "cxi", "opx", "udp;ofi_rxd", "mlx"}) {
-        expect(Layer::mpi, with(other), "FI_PROVIDER");
+        expect(Layer::fabric, with(other), "FI_PROVIDER");
     }
-    expect(Layer::mpi, with("^psm3"), "mlx5_0");
-    expect(Layer::mpi, with(""), "mlx5_0");
+    expect(Layer::fabric, with("^psm3"), "mlx5_0");
+    expect(Layer::fabric, with(""), "mlx5_0");
 }
 
 TEST(ChooseLayer, IntelMpi) {
     const auto with = [](const Variables& variables) { return choice(Mpi::intel, variables, kVerbs); };
     expect(Layer::channel, with({{"I_MPI_OFI_PROVIDER", "tcp"}, {"FI_PROVIDER", "verbs"}}), "I_MPI_OFI_PROVIDER=tcp");
-    expect(Layer::mpi, with({{"I_MPI_OFI_PROVIDER", "verbs"}, {"FI_PROVIDER", "tcp"}}), "I_MPI_OFI_PROVIDER");
+    expect(Layer::fabric, with({{"I_MPI_OFI_PROVIDER", "verbs"}, {"FI_PROVIDER", "tcp"}}), "I_MPI_OFI_PROVIDER");
     expect(Layer::channel, with({{"I_MPI_FABRICS", "shm:ofi"}, {"FI_PROVIDER", "tcp"}}), "FI_PROVIDER=tcp");
-    expect(Layer::mpi, with({{"I_MPI_FABRICS", "shm:ofi"}}), "mlx5_0");
+    expect(Layer::fabric, with({{"I_MPI_FABRICS", "shm:ofi"}}), "mlx5_0");
     expect(Layer::channel, with({{"I_MPI_FABRICS", "shm:tcp"}}), "I_MPI_FABRICS");
     expect(Layer::mpi, with({{"I_MPI_FABRICS", "shm:dapl"}, {"FI_PROVIDER", "tcp"}}), "I_MPI_FABRICS");
-    expect(Layer::mpi, with({{"UCX_TLS", "tcp"}}), "mlx5_0");  // not Intel MPI's affair
+    expect(Layer::fabric, with({{"UCX_TLS", "tcp"}}), "mlx5_0");  // not Intel MPI's affair
 }
 
 TEST(ChooseLayer, MpichAsksItsNetmod) {
     const auto with = [](const Variables& variables) { return choice(Mpi::mpich, variables, kVerbs); };
     expect(Layer::channel, with({{"MPIR_CVAR_CH4_NETMOD", "ucx"}, {"UCX_TLS", "tcp"}, {"FI_PROVIDER", "verbs"}}),
            "UCX_TLS");
-    expect(Layer::mpi, with({{"MPIR_CVAR_CH4_NETMOD", "ofi"}, {"UCX_TLS", "tcp"}}), "mlx5_0");
+    expect(Layer::fabric, with({{"MPIR_CVAR_CH4_NETMOD", "ofi"}, {"UCX_TLS", "tcp"}}), "mlx5_0");
     expect(Layer::channel, with({{"MPIR_CVAR_CH4_NETMOD", "ofi"}, {"FI_PROVIDER", "tcp"}}), "FI_PROVIDER");
     expect(Layer::channel, with({{"MPIR_CVAR_OFI_USE_PROVIDER", "tcp"}}), "MPIR_CVAR_OFI_USE_PROVIDER");
     expect(Layer::channel, with({{"MPIR_CVAR_NEMESIS_NETMOD", "tcp"}}), "MPIR_CVAR_NEMESIS_NETMOD");
-    expect(Layer::mpi, with({{"UCX_TLS", "tcp"}, {"FI_PROVIDER", "verbs"}}), "FI_PROVIDER=verbs");
+    expect(Layer::fabric, with({{"UCX_TLS", "tcp"}, {"FI_PROVIDER", "verbs"}}), "FI_PROVIDER=verbs");
 }
 
 TEST(ChooseLayer, OpenMpiAsksItsPml) {
@@ -100,37 +103,38 @@ TEST(ChooseLayer, OpenMpiAsksItsPml) {
     const auto list = [&](const char* btl) { return with({{"OMPI_MCA_pml", "ob1"}, {"OMPI_MCA_btl", btl}}); };
     expect(Layer::channel, list("tcp,self,vader"), "OMPI_MCA_btl=tcp,self,vader");
     expect(Layer::mpi, list("tcp,openib,self"), "OMPI_MCA_btl");
-    expect(Layer::mpi, list("^openib"), "mlx5_0");
-    expect(Layer::mpi, list("self,vader"), "mlx5_0");
-    expect(Layer::mpi, with({{"OMPI_MCA_btl", "tcp,self"}}), "mlx5_0");  // the pml may still be ucx
-    expect(Layer::mpi, with({{"OMPI_MCA_pml", "^ucx"}, {"OMPI_MCA_btl", "tcp,self"}}), "mlx5_0");
-    expect(Layer::mpi, with({{"OMPI_MCA_pml", "ob1"}}), "mlx5_0");
-    expect(Layer::mpi, with({{"OMPI_MCA_pml", "ucx"}}), "mlx5_0");
+    expect(Layer::fabric, list("^openib"), "mlx5_0");
+    expect(Layer::fabric, list("self,vader"), "mlx5_0");
+    expect(Layer::fabric, with({{"OMPI_MCA_btl", "tcp,self"}}), "mlx5_0");  // the pml may still be ucx
+    expect(Layer::fabric, with({{"OMPI_MCA_pml", "^ucx"}, {"OMPI_MCA_btl", "tcp,self"}}), "mlx5_0");
+    expect(Layer::fabric, with({{"OMPI_MCA_pml", "ob1"}}), "mlx5_0");
+    expect(Layer::fabric, with({{"OMPI_MCA_pml", "ucx"}}), "mlx5_0");
     expect(Layer::channel, with({{"OMPI_MCA_pml", "ucx"}, {"UCX_TLS", "tcp,sm"}}), "UCX_TLS");
     expect(Layer::mpi, with({{"OMPI_MCA_pml", "cm"}, {"OMPI_MCA_mtl", "psm2"}}), "OMPI_MCA_mtl=psm2");
     expect(Layer::channel, with({{"OMPI_MCA_pml", "cm"}, {"OMPI_MCA_mtl", "ofi"}, {"FI_PROVIDER", "tcp"}}),
            "FI_PROVIDER");
-    expect(Layer::mpi, with({{"OMPI_MCA_pml", "cm"}, {"OMPI_MCA_mtl", "^ofi"}}), "mlx5_0");
+    expect(Layer::fabric, with({{"OMPI_MCA_pml", "cm"}, {"OMPI_MCA_mtl", "^ofi"}}), "mlx5_0");
     expect(Layer::mpi, with({{"OMPI_MCA_pml", "yalla"}}), "OMPI_MCA_pml");
-    expect(Layer::mpi, with({{"UCX_TLS", "tcp"}, {"FI_PROVIDER", "tcp"}}), "mlx5_0");
+    expect(Layer::fabric, with({{"UCX_TLS", "tcp"}, {"FI_PROVIDER", "tcp"}}), "mlx5_0");
 }
 
 TEST(ChooseLayer, UnknownMpiTakesWhatIsSaidToAny) {
     expect(Layer::channel, choice({}, {{"UCX_TLS", "tcp"}}, kVerbs), "UCX_TLS");
     expect(Layer::channel, choice({}, {{"OMPI_MCA_pml", "ob1"}, {"OMPI_MCA_btl", "tcp,self"}}, kVerbs), "OMPI_MCA_btl");
-    expect(Layer::mpi, choice({}, {{"UCX_TLS", "tcp"}, {"I_MPI_OFI_PROVIDER", "psm3"}}, kVerbs), "I_MPI_OFI_PROVIDER");
+    expect(Layer::fabric, choice({}, {{"UCX_TLS", "tcp"}, {"I_MPI_OFI_PROVIDER", "psm3"}}, kVerbs),
+           "I_MPI_OFI_PROVIDER");
 }
 
 TEST(ChooseLayer, CommandLineBeatsEnvironment) {
     const Variables verbs = {{"OMPI_MCA_pml", "ucx"}, {"UCX_TLS", "rc"}};
-    expect(Layer::mpi, choice(Mpi::open_mpi, verbs, kNone), "UCX_TLS=rc");
+    expect(Layer::fabric, choice(Mpi::open_mpi, verbs, kNone), "UCX_TLS=rc");
     expect(
         Layer::channel,
         choice(Mpi::open_mpi, verbs, kVerbs, {"--mca", "pml", "ob1", "--bind-to", "none", "-mca", "btl", "tcp,self"}),
         "-mca btl tcp,self");
     expect(Layer::channel, choice(Mpi::open_mpi, verbs, kVerbs, {"-x", "UCX_TLS=tcp", "-x", "HOME"}), "UCX_TLS=tcp");
     expect(Layer::channel, choice(Mpi::mpich, verbs, kVerbs, {"-genv", "UCX_TLS", "tcp"}), "UCX_TLS");
-    expect(Layer::mpi, choice(Mpi::open_mpi, verbs, kVerbs, {"--mca"}), "UCX_TLS=rc");
+    expect(Layer::fabric, choice(Mpi::open_mpi, verbs, kVerbs, {"--mca"}), "UCX_TLS=rc");
 }
 
 class ParametersTest : public FolderTest {};

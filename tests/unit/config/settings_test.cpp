@@ -199,7 +199,7 @@ TEST_F(SettingsTest, MistakesInTheFileAreOneLineWithPlace) {
     write("scope = 3\n");
     expect_one_line_with(error_with(), {"config.toml:1: scope: 3", "auto, between-nodes, all"});
     write("network = \"udp\"\n");
-    expect_one_line_with(error_with(), {"config.toml:1: network: ", "auto, tcp, any"});
+    expect_one_line_with(error_with(), {"config.toml:1: network: ", "auto, tcp, fabric, any"});
     write("key_on_network = \"no\"\n");
     expect_one_line_with(error_with(), {"config.toml:1: key_on_network: ", "warn, refuse, allow"});
     write("module = \"../evil\"\n");
