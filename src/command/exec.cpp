@@ -95,7 +95,8 @@ int exec(const Options& options, const Words& program) {
         return complain(prepared.error().line, kRefused);
     const bool first = config::identify(environment).rank.value_or(0) == 0 && options.role.empty();
     const bool speaks = first && !environment(kSealedLauncherVariable);  // cryptmpi run has spoken
-    if (auto checked = check_key_storage(*settings, speaks); !checked) return complain(checked.error().line, kRefused);
+    if (auto checked = check_key_storage(*settings, KeyUse::protects_jobs, speaks); !checked)
+        return complain(checked.error().line, kRefused);
     auto file = coverable(program.front(), environment);
     if (!file) return complain(file.error().line, file.error().status);
     const auto library = library_of(*file, environment);

@@ -278,7 +278,8 @@ int run(const Options& options, const Words& program) {
             if (auto made = prepare_lasting_key(*settings); !made) return refuse(made.error().line);
         }
         if (auto checked = check_key_and_module(*settings); !checked) return refuse(checked.error().line);
-        if (auto checked = check_key_storage(*settings, true); !checked) return refuse(checked.error().line);
+        const auto use = fresh ? KeyUse::signs_reports : KeyUse::protects_jobs;
+        if (auto checked = check_key_storage(*settings, use, true); !checked) return refuse(checked.error().line);
     }
 
     Launch launch;
