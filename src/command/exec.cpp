@@ -66,8 +66,17 @@ Result<void> check_key_reached(const config::Settings& settings, const config::E
                             "job_key = \"file\" takes the key file instead");
 }
 
+/// What this node's login shell sets: a job of cryptmpi run has its settings from there alone.
+void forget_settings() {
+    const auto environment = config::process_environment();
+    for (const auto& [name, value] : environment.variables()) {
+        if (name.starts_with("CRYPTMPI_")) unsetenv(name.c_str());
+    }
+}
+
 int exec(const Options& options, const Words& program) {
     if (program.empty()) return complain("exec: no program given; see cryptmpi exec --help", kRefused);
+    if (!options.forwarded.empty()) forget_settings();
     for (const auto& setting : options.forwarded) {
         const auto equals = setting.find('=');
         if (equals == std::string::npos) return complain("exec: --set " + setting + ": expected NAME=VALUE", kRefused);
