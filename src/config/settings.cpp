@@ -163,7 +163,7 @@ std::optional<std::string> joined(const std::vector<std::string>& texts) {
 
 /// A path that means the same in every folder. "~/" is for each node to resolve, and "none" no path.
 std::string whole_path(const Given& given, const std::string& text) {
-    const std::string path(trim(text));
+    std::string path(trim(text));
     if (path.empty() || path == "none" || path.starts_with("~/")) return path;
     return (given.base / path).lexically_normal().string();
 }
