@@ -94,9 +94,9 @@ Covering::Covering(const config::Settings& settings, const config::Environment& 
         if (name.starts_with("CRYPTMPI_") && name != kArena && name != kRole) variables_.push_back(name + "=" + value);
     }
     if (!environment("CRYPTMPI_KEY_FILE")) places_.push_back("CRYPTMPI_KEY_FILE=" + settings.key_file.string());
-    const auto file = config::config_folder(environment) / "config.toml";
-    if (!environment("CRYPTMPI_CONFIG") && access(file.c_str(), F_OK) == 0)
-        places_.push_back("CRYPTMPI_CONFIG=" + file.string());
+    const auto file = config::settings_file(environment);
+    if (!environment("CRYPTMPI_CONFIG") && file && access(file->c_str(), F_OK) == 0)
+        places_.push_back("CRYPTMPI_CONFIG=" + file->string());
     for (const char* name : {"HOME", "XDG_CONFIG_HOME"}) {
         if (const auto value = environment(name)) homes_.push_back(std::string(name) + "=" + *value);
     }

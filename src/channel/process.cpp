@@ -479,6 +479,14 @@ void Process::report_early() {
     if (policy_ != nullptr && !finished_.load()) write_part(false);
 }
 
+void Process::report_abort() {
+    {
+        const std::lock_guard guard(report_lock_);
+        if (part_.role != "rank" || std::exchange(part_.mpi_aborted, true)) return;
+    }
+    report_early();
+}
+
 void Process::write_part(bool ended) {
     if (settings_.report_file.empty()) return;
     // One at a time, and the last one stays. What goes wrong with an early one would come back here.
@@ -496,7 +504,7 @@ void Process::write_part(bool ended) {
         // The shells and tools of a job that never spoke to anybody are not worth a page each, also not those that a
         // launcher started in a rank's place.
         const bool spoke = part_.sealed_connections + part_.native_connections + part_.refused_handshakes > 0;
-        const bool idle = part_.role == "process" || (part_.role == "rank" && !mpi);
+        const bool idle = part_.role == "process" || (part_.role == "rank" && !mpi && !part_.mpi_aborted);
         if (idle && !spoke && unsealed_.empty() && part_.errors.empty() && part_.refused_roads.empty()) return;
         part = part_;
         part.mpi_initialized = mpi;

@@ -82,6 +82,8 @@ public:
     void count_native();
     /// `allowed`: a setting of the user's says that it may be.
     void count_unsealed(const std::string& why, bool allowed);
+    /// The program calls MPI_Abort, after which it may be killed at any time.
+    void report_abort();
     /// A connection that is not sealed; nothing for one that is.
     void count(Verdict verdict, const std::string& why);
     void count_sealed();

@@ -287,11 +287,13 @@ void look_at_key(Findings& findings, const config::Settings& settings) {
 }
 
 void look_at_settings(Findings& findings, const config::Settings& settings, const config::Environment& environment) {
-    const auto file =
-        environment("CRYPTMPI_CONFIG").value_or((config::config_folder(environment) / "config.toml").string());
+    const auto read = config::settings_file(environment);
+    const std::string file = read ? read->string() : "";
     std::error_code ignored;
     findings.heading("Settings");
-    findings.row("file", file + (fs::exists(file, ignored) ? "" : " (none: defaults)"));
+    findings.row("file", !read                        ? "none read: cryptmpi run gave this job its settings"
+                         : fs::exists(*read, ignored) ? file
+                                                      : file + " (none: defaults)");
     findings.row("enabled", settings.enabled ? "true" : "false: programs run in clear");
     constexpr const char* kAutomatic = "auto: between-nodes; all under the MPI layer where strangers can reach MPI";
     findings.row("scope", settings.scope == config::Scope::all         ? "all"

@@ -66,8 +66,17 @@ Result<void> check_key_reached(const config::Settings& settings, const config::E
                             "job_key = \"file\" takes the key file instead");
 }
 
+/// What this node's login shell sets: a job of cryptmpi run has its settings from there alone.
+void forget_settings() {
+    const auto environment = config::process_environment();
+    for (const auto& [name, value] : environment.variables()) {
+        if (name.starts_with("CRYPTMPI_")) unsetenv(name.c_str());
+    }
+}
+
 int exec(const Options& options, const Words& program) {
     if (program.empty()) return complain("exec: no program given; see cryptmpi exec --help", kRefused);
+    if (!options.forwarded.empty()) forget_settings();
     for (const auto& setting : options.forwarded) {
         const auto equals = setting.find('=');
         if (equals == std::string::npos) return complain("exec: --set " + setting + ": expected NAME=VALUE", kRefused);
@@ -95,7 +104,8 @@ int exec(const Options& options, const Words& program) {
         return complain(prepared.error().line, kRefused);
     const bool first = config::identify(environment).rank.value_or(0) == 0 && options.role.empty();
     const bool speaks = first && !environment(kSealedLauncherVariable);  // cryptmpi run has spoken
-    if (auto checked = check_key_storage(*settings, speaks); !checked) return complain(checked.error().line, kRefused);
+    if (auto checked = check_key_storage(*settings, KeyUse::protects_jobs, speaks); !checked)
+        return complain(checked.error().line, kRefused);
     auto file = coverable(program.front(), environment);
     if (!file) return complain(file.error().line, file.error().status);
     const auto library = library_of(*file, environment);

@@ -88,14 +88,20 @@ std::string clear_network_of(const std::filesystem::path& file) {
     return known && network != kNetworks.end() && !is_encrypted(status.st_dev) ? network->name : "";
 }
 
-Result<void> check_key_storage(const config::Settings& settings, bool speak) {
+Result<void> check_key_storage(const config::Settings& settings, KeyUse use, bool speak) {
     const bool refuse = settings.key_on_network == config::KeyOnNetwork::refuse;
     if (settings.key_on_network == config::KeyOnNetwork::allow || (!refuse && !speak)) return {};
     const std::string network = clear_network_of(settings.key_file);
     if (network.empty()) return {};
-    const std::string line = "job key file " + settings.key_file.string() + " is on a network file system (" + network +
-                             "), which may have carried it in clear: keep it on each node's own disk, or mount that "
-                             "one encrypted (NFS: sec=krb5p)";
+    const std::string place = "key file " + settings.key_file.string() + " is on a network file system (" + network +
+                              "), which may have carried it in clear: ";
+    const std::string line =
+        use == KeyUse::protects_jobs
+            ? "job " + place + "keep it on each node's own disk, or mount that one encrypted (NFS: sec=krb5p)"
+            : "report " + place +
+                  "whoever read it there can forge reports of your jobs, but not read this job, which has a fresh key; "
+                  "name a key_file on this node's own disk with job_key = \"fresh\", or mount that one encrypted "
+                  "(NFS: sec=krb5p)";
     if (refuse) return fail(EPERM, line + " (key_on_network = \"refuse\")");
     complain("warning: " + line + "; key_on_network = \"allow\" says that it is safe", 0);
     return {};

@@ -37,8 +37,8 @@ namespace {
 namespace fs = std::filesystem;
 
 // Of the internal variables, those that concern each process of the job.
-constexpr std::array<std::string_view, 3> kForAll = {kReasonVariable, kLastingKeyVariable,
-                                                     config::kReportTokenVariable};
+constexpr std::array<std::string_view, 4> kForAll = {kReasonVariable, kLastingKeyVariable, config::kReportTokenVariable,
+                                                     config::kSettingsGivenVariable};
 
 struct Options {
     std::string program_for_help;
@@ -260,6 +260,22 @@ Result<void> prepare_lasting_key(const config::Settings& settings) {
     return {};
 }
 
+/// On other nodes the settings file is another or none, and the working folder another: what this node's gave holds on
+/// all of them, and nothing else.
+Result<void> pass_on_settings(const config::Settings& settings) {
+    for (const auto& given : settings.given) {
+        if (!given.value) {
+            return fail(EINVAL, given.where +
+                                    ": cannot be passed on to the job's nodes: no text of a list may be empty, or have "
+                                    "a comma, or blanks at its ends, and none a null character");
+        }
+        set_variable(given.variable, *given.value);
+    }
+    unsetenv("CRYPTMPI_CONFIG");
+    set_variable(config::kSettingsGivenVariable, "1");
+    return {};
+}
+
 int run(const Options& options, const Words& program) {
     const auto refuse = [](const std::string& line) { return complain(line, kRefused); };
     if (program.empty()) return refuse("run: no program given; see cryptmpi run --help");
@@ -278,7 +294,8 @@ int run(const Options& options, const Words& program) {
             if (auto made = prepare_lasting_key(*settings); !made) return refuse(made.error().line);
         }
         if (auto checked = check_key_and_module(*settings); !checked) return refuse(checked.error().line);
-        if (auto checked = check_key_storage(*settings, true); !checked) return refuse(checked.error().line);
+        const auto use = fresh ? KeyUse::signs_reports : KeyUse::protects_jobs;
+        if (auto checked = check_key_storage(*settings, use, true); !checked) return refuse(checked.error().line);
     }
 
     Launch launch;
@@ -343,12 +360,11 @@ int run(const Options& options, const Words& program) {
     const fs::path report_file = !options.report.empty() ? fs::absolute(options.report)
                                  : report_asked          ? settings->report_file
                                                          : cache_file(environment, job);
+    if (auto passed = pass_on_settings(*settings); !passed) return refuse(passed.error().line);
     if (auto prepared = prepare_report(report_file, !report_asked, *token, fresh); !prepared)
         return refuse(prepared.error().line);
     set_variable("CRYPTMPI_REPORT_FILE", report_file.string());
     set_variable(config::kReportTokenVariable, *token);
-    // Daemons on other nodes start in another folder, so relative paths must not reach them.
-    if (auto given = environment("CRYPTMPI_CONFIG")) set_variable("CRYPTMPI_CONFIG", fs::absolute(*given).string());
     std::optional<FreshKey> key;
     if (fresh) {
         auto drawn = draw_fresh_key(*settings);
@@ -359,10 +375,7 @@ int run(const Options& options, const Words& program) {
     const fs::path job_key = key ? key->file : settings->key_file;
     const auto signing = report_keys(job_key, *settings);
     if (!signing) return refuse(signing.error().line);
-    if (key || environment("CRYPTMPI_KEY_FILE")) set_variable("CRYPTMPI_KEY_FILE", job_key.string());
-    if (environment("CRYPTMPI_MODULE_FOLDER")) set_variable("CRYPTMPI_MODULE_FOLDER", settings->module_folder.string());
-    if (environment("CRYPTMPI_PROFILE") && !settings->profile.empty())
-        set_variable("CRYPTMPI_PROFILE", settings->profile.string());
+    if (key || outer) set_variable("CRYPTMPI_KEY_FILE", job_key.string());
     set_variable("CRYPTMPI_JOB_ID", job);
     pass_on(choice);  // chosen once for all nodes
     // Whoever could edit what the launcher says would choose the program that a node starts: whatever seals MPI's data,

@@ -148,7 +148,38 @@ Result<void> store(Result<T> read, Target& target) {
 struct Key {
     std::string_view name;
     Result<void> (*set)(Settings&, const Given&, const Environment&);
+    bool is_path = false;
 };
+
+/// As read_list() takes it apart again.
+std::optional<std::string> joined(const std::vector<std::string>& texts) {
+    std::string all;
+    for (const auto& text : texts) {
+        if (text.empty() || text != trim(text) || text.find(',') != std::string::npos) return std::nullopt;
+        all += (all.empty() ? "" : ",") + text;
+    }
+    return all;
+}
+
+/// A path that means the same in every folder. "~/" is for each node to resolve, and "none" no path.
+std::string whole_path(const Given& given, const std::string& text) {
+    std::string path(trim(text));
+    if (path.empty() || path == "none" || path.starts_with("~/")) return path;
+    return (given.base / path).lexically_normal().string();
+}
+
+/// The value of a variable that gives what was given; nullopt: none does.
+std::optional<std::string> variable_value(const Given& given, bool is_path) {
+    std::optional<std::string> value;
+    if (const auto* list = std::get_if<std::vector<std::string>>(&given.value)) {
+        value = joined(*list);
+    } else if (const auto* text = std::get_if<std::string>(&given.value)) {
+        value = is_path ? whole_path(given, *text) : *text;
+    } else {
+        value = as_text(given.value);
+    }
+    return value && value->find('\0') == std::string::npos ? value : std::nullopt;
+}
 
 Result<void> set_cipher(Settings& settings, const Given& given, const Environment&) {
     if (const auto* text = std::get_if<std::string>(&given.value)) {
@@ -323,13 +354,13 @@ constexpr std::array<Key, 23> kKeys = {{
     {"threads", set_threads},
     {"allow", set_allow},
     {"allow_programs", set_allow_programs},
-    {"key_file", set_key_file},
+    {"key_file", set_key_file, true},
     {"job_key", set_job_key},
     {"key_on_network", set_key_on_network},
     {"plaintext_peers",
      [](Settings& s, const Given& g, const Environment&) { return store(read_peers(g), s.plaintext_peers); }},
     {"report_file",
-     [](Settings& s, const Given& g, const Environment& e) { return store(read_path(g, e), s.report_file); }},
+     [](Settings& s, const Given& g, const Environment& e) { return store(read_path(g, e), s.report_file); }, true},
     {"handshake_timeout_s", [](Settings& s, const Given& g,
                                const Environment&) { return store(read_seconds(g, false), s.handshake_timeout); }},
     {"agreement_timeout_s", [](Settings& s, const Given& g,
@@ -340,14 +371,22 @@ constexpr std::array<Key, 23> kKeys = {{
      [](Settings& s, const Given& g, const Environment&) { return store(read_seconds(g, true), s.abort_after); }},
     {"job_id", [](Settings& s, const Given& g, const Environment&) { return store(read_text(g), s.job_id); }},
     {"module_folder",
-     [](Settings& s, const Given& g, const Environment& e) { return store(read_path(g, e), s.module_folder); }},
-    {"profile", set_profile},
+     [](Settings& s, const Given& g, const Environment& e) { return store(read_path(g, e), s.module_folder); }, true},
+    {"profile", set_profile, true},
 }};
 
 std::string variable_of(const Key& key) {
     std::string name(kVariablePrefix);
     for (const unsigned char letter : key.name) name += static_cast<char>(std::toupper(letter));
     return name;
+}
+
+Result<void> apply(const Key& key, Settings& settings, const Given& given, const Environment& environment) {
+    if (auto set = key.set(settings, given, environment); !set) return set;
+    const std::string variable = variable_of(key);
+    std::erase_if(settings.given, [&](const GivenSetting& earlier) { return earlier.variable == variable; });
+    settings.given.push_back({variable, variable_value(given, key.is_path), given.where});
+    return {};
 }
 
 std::string unknown_name(const std::string& where, const std::string& what, std::string_view wrong,
@@ -371,7 +410,7 @@ Result<void> apply_file(Settings& settings, const fs::path& file, const Environm
             return fail(EINVAL, unknown_name(where, "unknown setting", entry.key, names));
         }
         const Given given{std::move(entry.value), false, where + entry.key, file.parent_path()};
-        if (auto set = key->set(settings, given, environment); !set) return set;
+        if (auto applied = apply(*key, settings, given, environment); !applied) return applied;
     }
     return {};
 }
@@ -387,9 +426,8 @@ Result<void> apply_variables(Settings& settings, const Environment& environment)
         const auto found = std::find(names.begin(), names.end(), name);
         if (found == names.end()) return fail(EINVAL, unknown_name("", "unknown environment variable", name, names));
         const Given given{value, true, "environment variable " + name, fs::current_path()};
-        if (auto set = kKeys[static_cast<std::size_t>(found - names.begin())].set(settings, given, environment); !set) {
-            return set;
-        }
+        const auto& key = kKeys[static_cast<std::size_t>(found - names.begin())];
+        if (auto applied = apply(key, settings, given, environment); !applied) return applied;
     }
     return {};
 }
@@ -443,8 +481,8 @@ Result<Settings> load_unguarded(const Environment& environment) {
     if (named && named->empty()) {
         return fail(EINVAL, "environment variable CRYPTMPI_CONFIG: is empty; name a settings file, or unset it");
     }
-    const fs::path file = named ? fs::absolute(*named) : config_folder(environment) / "config.toml";
-    if (auto applied = apply_file(settings, file, environment); !applied) {
+    const auto file = settings_file(environment);
+    if (auto applied = file ? apply_file(settings, *file, environment) : Result<void>{}; !applied) {
         const bool may_be_missing = !named && (applied.error().code == ENOENT || applied.error().code == ENOTDIR);
         if (!may_be_missing) {
             Error error = applied.error();
@@ -617,6 +655,12 @@ fs::path config_folder(const Environment& environment) {
         return fs::path(found->pw_dir) / ".config/cryptmpi";
     }
     return "/etc/cryptmpi";
+}
+
+std::optional<fs::path> settings_file(const Environment& environment) {
+    if (const auto named = environment(kConfigVariable)) return fs::absolute(*named);
+    if (environment(kSettingsGivenVariable)) return std::nullopt;
+    return config_folder(environment) / "config.toml";
 }
 
 Result<Settings> load(const Environment& environment) {

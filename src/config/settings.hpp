@@ -63,6 +63,14 @@ struct PlaintextPeer {
 };
 Result<PlaintextPeer> parse_plaintext_peer(std::string_view text);
 
+/// A setting that the file or a variable gave, as the variable that gives the same in any process: lists joined, paths
+/// whole but for "~/". No value: no variable can say it.
+struct GivenSetting {
+    std::string variable;
+    std::optional<std::string> value;
+    std::string where;
+};
+
 /// Key in the file -> environment variable CRYPTMPI_<KEY in capitals>; a variable beats the file.
 struct Settings {
     bool enabled = true;                           // enabled
@@ -97,6 +105,7 @@ struct Settings {
     std::filesystem::path module_folder;  // module_folder; default: beside the library
     std::filesystem::path profile;        // profile; default: <config folder>/profile.json; "none": empty
     bool profile_named = false;           // else it may be missing
+    std::vector<GivenSetting> given;      // by the file or a variable, each setting once
 
     /// A job that cryptmpi run starts under these settings gets a key of its own.
     bool fresh_key() const {
@@ -135,6 +144,11 @@ Environment process_environment();
 
 /// $XDG_CONFIG_HOME/cryptmpi or ~/.config/cryptmpi (the password database's home if HOME is unset).
 std::filesystem::path config_folder(const Environment& environment);
+
+/// Set in a job of cryptmpi run, whose settings are all in variables: a node's own settings file says nothing there.
+inline constexpr const char* kSettingsGivenVariable = "CRYPTMPI_INTERNAL_SETTINGS_GIVEN";
+/// The settings file that a process with this environment reads, which may be missing; nullopt: none.
+std::optional<std::filesystem::path> settings_file(const Environment& environment);
 
 /// Reads CRYPTMPI_CONFIG or <config folder>/config.toml (which may be missing), then CRYPTMPI_*. Unknown keys, unknown
 /// values and unknown CRYPTMPI_* variables (but for the internal CRYPTMPI_INTERNAL_*) are errors of one line:

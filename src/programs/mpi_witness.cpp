@@ -44,12 +44,12 @@ bool says_yes(Question question) {
 }
 
 /// Its own one, not that of whoever stands before it in the loader's order.
-bool library_says_yes(const std::string& file, const std::string& call) {
+void* function_of(const std::string& file, const std::string& name) {
     void* const library = dlopen(file.c_str(), RTLD_LAZY | RTLD_NOLOAD);
-    if (library == nullptr) return false;
-    const bool yes = says_yes(reinterpret_cast<Question>(dlsym(library, call.c_str())));
+    if (library == nullptr) return nullptr;
+    void* const function = dlsym(library, name.c_str());
     dlclose(library);
-    return yes;
+    return function;
 }
 
 /// The program's own file, mapped for reading; every access is checked against its size.
@@ -130,9 +130,18 @@ bool mpi_says(std::string_view what, int (*open_file)(const char*), int (*close_
     Objects objects;
     dl_iterate_phdr(collect, &objects);
     for (const auto& library : objects.libraries) {
-        if (library_says_yes(library, call)) return true;
+        if (says_yes(reinterpret_cast<Question>(function_of(library, call)))) return true;
     }
     return objects.libraries.empty() && program_says_yes(objects.program, call, ProgramFile(open_file, close_file));
+}
+
+void* mpi_function(const std::string& name) {
+    Objects objects;
+    dl_iterate_phdr(collect, &objects);
+    for (const auto& library : objects.libraries) {
+        if (void* const function = function_of(library, name)) return function;
+    }
+    return nullptr;
 }
 
 }  // namespace cryptmpi::programs

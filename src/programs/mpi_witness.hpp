@@ -1,6 +1,7 @@
-// Whether MPI was initialised in this process, and ended in order.
+// The MPI in this process: whether it was initialised, and ended in order; its own functions.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 namespace cryptmpi::programs {
@@ -11,5 +12,8 @@ namespace cryptmpi::programs {
 /// takes the loader's lock: not for signal handlers, nor for a child of vfork.
 /// `open_file` opens for reading, `close_file` closes: a library that stands before libc's has its own.
 bool mpi_says(std::string_view what, int (*open_file)(const char*), int (*close_file)(int));
+
+/// A function of the MPI library that is loaded into this process, however; null: none is, or it has none of that name.
+void* mpi_function(const std::string& name);
 
 }  // namespace cryptmpi::programs

@@ -31,15 +31,34 @@ std::string exception_text(const Json& entry) {
            (reason.starts_with("allow_programs") ? " times)" : " connection ends)");
 }
 
+template <class Condition>
+std::string ranks_whose(const Json& job, const Condition& condition) {
+    std::set<int> ranks;
+    for (const auto& part : job.at("processes")) {
+        if (const int rank = part.value("rank", -1); rank >= 0 && condition(part)) ranks.insert(rank);
+    }
+    std::string text;
+    for (const int rank : ranks) text += " " + std::to_string(rank);
+    return text;
+}
+
+/// The ranks by which the program ended the job before its time; empty: none did. Who calls MPI_Abort may be killed
+/// before it has more to say, and may come to MPI_Finalize, where its MPI lets that call return.
+std::string abort_text(const Json& job) {
+    const std::string called = ranks_whose(job, [](const Json& part) { return part.value("mpi_aborted", false); });
+    const std::string left =
+        ranks_whose(job, [](const Json& part) { return counts_as_rank(part) && !part.value("mpi_finalized", true); });
+    if (called.empty() && left.empty()) return {};
+    return "program aborted the job:" + (called.empty() ? "" : " rank(s)" + called + " called MPI_Abort") +
+           (called.empty() || left.empty() ? "" : ",") +
+           (left.empty() ? "" : " rank(s)" + left + " ended without MPI_Finalize");
+}
+
 /// How the job ended, where that was not in order: by MPI_Abort, by an exit without MPI_Finalize, with a status.
 std::string ending_text(const Json& job) {
-    std::string ranks;
-    for (const auto& part : job.at("processes")) {
-        if (counts_as_rank(part) && !part.value("mpi_finalized", true))
-            ranks += " " + std::to_string(part.value("rank", -1));
-    }
+    const std::string aborted = abort_text(job);
     const int status = job.value("status", 0);
-    return (ranks.empty() ? "" : " The program aborted the job: rank(s)" + ranks + " ended without MPI_Finalize.") +
+    return (aborted.empty() ? "" : " The " + aborted + ".") +
            (status == 0 ? "" : " The job ended with status " + std::to_string(status) + ".");
 }
 
@@ -47,6 +66,7 @@ std::string ending_text(const Json& job) {
 std::string incomplete_line(const Json& job) {
     std::string line = "INCOMPLETE: " + ranks_text(job);
     const int status = job.value("status", 0);
+    if (const auto aborted = abort_text(job); !aborted.empty()) line += "; the " + aborted;
     if (const auto why = job.value("unfetched", ""); !why.empty()) {
         return line + "; " + why + (status == 0 ? "." : "; the job ended with status " + std::to_string(status) + ".");
     }

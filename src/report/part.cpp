@@ -65,6 +65,7 @@ Json to_json(const Part& part) {
             {"group", part.group},
             {"mpi_initialized", part.mpi_initialized},
             {"mpi_finalized", part.mpi_finalized},
+            {"mpi_aborted", part.mpi_aborted},
             {"ended", part.ended},
             {"program", part.program},
             {"suite", part.suite},

@@ -47,6 +47,7 @@ struct Part {
     std::string group;             // of ranks that the job has spawned; empty: those that its launcher started
     bool mpi_initialized = false;  // in this very process, under us: else it is no rank, whatever its environment says
     bool mpi_finalized = true;     // false: MPI was initialised, and the process ended without MPI_Finalize
+    bool mpi_aborted = false;      // the program called MPI_Abort
     bool ended = true;             // false: written early, for what must not be lost if the process is killed
     std::string program;           // argv[0]
     std::string suite;             // "AES-256-GCM"

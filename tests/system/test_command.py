@@ -414,6 +414,18 @@ def test_key_on_a_network_file_system(home, launcher, command, magic, name):
     assert on_network(home, launcher, command, magic, CRYPTMPI_KEY_ON_NETWORK="allow").stderr == ""
 
 
+def test_under_a_fresh_key_only_reports_are_at_stake(home, launcher):
+    """The user's own key on a network file system; the job's data have another. Here the memory that this one is in says that it is NFS, too:
+    that would be named by who looks at it."""
+    warned = on_network(home, launcher, "run", "6969", CRYPTMPI_JOB_KEY="fresh")
+    lines = [line for line in warned.stderr.splitlines() if str(key_file(home)) in line]
+    assert len(lines) == 1 and "(NFS)" in lines[0] and "forge reports" in lines[0] and "not read this job" in lines[0], warned.stderr
+    assert "job key file" not in lines[0]
+    refused = on_network(home, launcher, "run", "6969", CRYPTMPI_JOB_KEY="fresh", CRYPTMPI_KEY_ON_NETWORK="refuse")
+    assert_refused(refused, str(key_file(home)), "forge reports", "refuse")
+    assert "forge" not in on_network(home, launcher, "run", "6969").stderr  # job_key = "file"
+
+
 def test_key_on_a_network_file_system_is_named_by_one_rank_and_refused_by_all(home, launcher):
     assert on_network(home, launcher, "exec", "6969", **OF_RANK_1).stderr == ""
     assert_refused(on_network(home, launcher, "exec", "6969", CRYPTMPI_KEY_ON_NETWORK="refuse", **OF_RANK_1), "NFS")

@@ -171,6 +171,48 @@ def test_a_newcomer_on_nodes_that_share_no_home(mpi, cluster, canary, tmp_path):
 
 
 @MPIS
+@pytest.mark.parametrize("there", ["none", "another"])
+def test_the_settings_file_holds_on_every_node(mpi, there, cluster, canary, tmp_path):
+    """As its user wrote it where the job was started; what another node's file says, and its login shell, is not asked."""
+    folders = [home / ".config" / "cryptmpi" for home in cluster.homes]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    (folders[0] / "config.toml").write_text('cipher = "AES-128-GCM"\nscope = "all"\nabort_after_s = 7\ncheck_addresses = false\n'
+                                            'allow_programs = ["/sbin/one", "/sbin/two"]\nkey_file = "~/mine.key"\njob_key = "fresh"\n')
+    # The others' homes are to be seen on their own nodes alone.
+    theirs = 'enabled = false\nplaintext_peers = ["10.77.0.0/24"]\ncheck_addresses = true\n'
+    if there == "another":
+        cluster.within(cluster.lab.nodes[1], "sh", "-c", f"mkdir -p {folders[1]}; printf '%s' '{theirs}' >{folders[1]}/config.toml")
+        rsh = cluster.rsh.read_text()
+        cluster.rsh.write_text(rsh.replace("exec env -i ", "exec env -i CRYPTMPI_PLAINTEXT_PEERS=10.77.0.0/24 "))
+    names = "CIPHER SCOPE ABORT_AFTER_S CHECK_ADDRESSES ALLOW_PROGRAMS JOB_KEY PLAINTEXT_PEERS CONFIG"
+    script = tmp_path / "tells"
+    script.write_text(f'#!/bin/sh\nfor name in {names}; do eval "value=\\$CRYPTMPI_$name"; told="$told$name=$value "; done\n'
+                      f'echo "$told" >{tmp_path}/told.$(hostname)\nexec "$@"\n')
+    script.chmod(0o755)
+    with cluster.lab.capture(tmp_path / "wire.pcap"):
+        done = cluster.run(mpi, [str(script), *canary(mpi)])
+    assert done.returncode == 0, done.output
+    told = {file.read_text() for file in tmp_path.glob("told.*")}
+    assert len(list(tmp_path.glob("told.*"))) == 2
+    assert told == {"CIPHER=AES-128-GCM SCOPE=all ABORT_AFTER_S=7 CHECK_ADDRESSES=false ALLOW_PROGRAMS=/sbin/one,/sbin/two JOB_KEY=fresh "
+                    "PLAINTEXT_PEERS= CONFIG= \n"}, told
+    form = (tmp_path / "canary.bin").read_bytes()
+    assert count(tmp_path / "wire.pcap", [form])[0] == {form: 0}
+    checked = cluster.check("--check", *cluster.reports())
+    assert checked.returncode == 0 and checked.stdout.startswith("SEALED:"), checked
+
+
+def test_a_setting_that_cannot_be_passed_on_is_refused(cluster, canary):
+    folder = cluster.homes[0] / ".config" / "cryptmpi"
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text('allow_programs = ["/sbin/one,/sbin/two"]\n')
+    mpi = FAMILIES[0]
+    done = cluster.run(mpi, canary(mpi))
+    assert done.returncode == REFUSED and "config.toml:1: allow_programs: cannot be passed on" in done.output, done.output
+
+
+@MPIS
 def test_two_jobs_have_two_keys_and_one_lasting_one(mpi, cluster, canary, tmp_path):
     keys = []
     for _ in range(2):

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import secrets
 import shutil
 import subprocess
@@ -123,19 +124,28 @@ int main(int argc, char** argv) {
 @LAYERS
 @pytest.mark.parametrize("how", ["one", "all", "exit"])
 def test_a_job_that_its_program_aborts(mpi, layer, how, nodes, tmp_path):
-    """Ranks that the launcher kills then say nothing. Where all have come to speak, the verdict says how the job ended: by ranks that never came to
-    MPI_Finalize. (MPICH's MPI_Abort now and then returns, and they come there.)"""
+    """Whoever calls MPI_Abort says so before. Ranks that the launcher kills then say nothing more. Where all have come to speak, the verdict names those
+    that never came to MPI_Finalize, too. (MPICH's MPI_Abort now and then returns, and they come there.)"""
     job = Job(mpi, nodes, tmp_path, layer)
     (tmp_path / "aborts.c").write_text(ABORTS)
     done = job.run([str(job.compiled(tmp_path / "aborts.c")), how])
     assert done.returncode not in (0, NOT_SEALED, REFUSED), done.output
     ended = f"The job ended with status {done.returncode}."
+    called = "rank(s) 1 called MPI_Abort"
+    if how != "exit":
+        assert called in job.verdict or (how == "all" and re.search(r"rank\(s\) 0(?: 1)? called MPI_Abort", job.verdict)), job.verdict
+        assert called in job.report().stdout or how == "all", job.report().stdout
+    else:
+        assert "MPI_Abort" not in job.verdict, job.verdict
     if job.verdict.startswith("INCOMPLETE:"):
         return
     parts = json.loads(job.report_file.read_text())["processes"]
     aborted = [part["rank"] for part in parts if part["mpi_initialized"] and part["library"] == part["layer"] and not part["mpi_finalized"]]
-    assert aborted or (how != "exit" and mpi.family == "hydra"), parts
-    why = f" The program aborted the job: rank(s) {' '.join(map(str, sorted(aborted)))} ended without MPI_Finalize." if aborted else ""
+    callers = sorted({str(part["rank"]) for part in parts if part["mpi_aborted"]})
+    reasons = [f" rank(s) {' '.join(callers)} called MPI_Abort"] if callers else []
+    reasons += [f" rank(s) {' '.join(map(str, sorted(aborted)))} ended without MPI_Finalize"] if aborted else []
+    assert reasons, parts
+    why = f" The program aborted the job:{','.join(reasons)}."
     assert job.verdict.startswith(f"SEALED: all traffic between the nodes was encrypted and authenticated.{why} {ended} Report:"), job.verdict
 
 

@@ -232,6 +232,48 @@ TEST_F(SettingsTest, NamedFileMustExist) {
                          {"/nowhere/config.toml", "CRYPTMPI_CONFIG"});
 }
 
+TEST_F(SettingsTest, WhatIsGivenReadsTheSameAsVariables) {
+    write(
+        "cipher = \"AES-128-GCM\"\nallow = [\"MPI_Put\", \"MPI_Get\"]\nplaintext_peers = []\nabort_after_s = 2.5\n"
+        "threads = 3\ncheck_addresses = false\nkey_file = \"~/a.key\"\nmodule_folder = \"modules\"\n"
+        "profile = \"none\"\nallow_programs = [\"/a b\"]\nscope = \" all \"\n");
+    const auto given = load_with({{"CRYPTMPI_SCOPE", "between-nodes"}, {"CRYPTMPI_PROFILE", "fast.json"}}).value();
+    Variables variables{{kSettingsGivenVariable, "1"}, {"HOME", "/elsewhere"}};
+    for (const auto& one : given.given) {
+        ASSERT_TRUE(one.value) << one.where;
+        EXPECT_TRUE(variables.emplace(one.variable, *one.value).second) << one.variable;
+    }
+    const auto settings = load(Environment(variables)).value();
+    EXPECT_EQ(settings.suite, aead::Suite::aes_128_gcm);
+    EXPECT_EQ(settings.allow, (std::vector<std::string>{"MPI_Put", "MPI_Get"}));
+    EXPECT_TRUE(settings.plaintext_peers.empty());
+    EXPECT_EQ(settings.abort_after, std::chrono::milliseconds(2500));
+    EXPECT_EQ(settings.threads, 3);
+    EXPECT_FALSE(settings.check_addresses);
+    EXPECT_EQ(settings.key_file, "/elsewhere/a.key");
+    EXPECT_EQ(settings.module_folder, file().parent_path() / "modules");
+    EXPECT_EQ(settings.profile, fs::current_path() / "fast.json");
+    EXPECT_EQ(settings.allow_programs, std::vector<fs::path>{"/a b"});
+    EXPECT_EQ(settings.scope, Scope::between_nodes);
+}
+
+TEST_F(SettingsTest, AListThatNoVariableCanSayIsNotCutInPieces) {
+    for (const char* path : {"/a,/b", "/a ", "/a\\u0000b"}) {
+        write(std::string("allow_programs = [\"") + path + "\"]\n");
+        const auto settings = load_with();
+        ASSERT_TRUE(settings) << settings.error().line;
+        ASSERT_EQ(settings->given.size(), 1U);
+        EXPECT_FALSE(settings->given.front().value) << path;
+        expect_one_line_with(settings->given.front().where, {"config.toml:1: allow_programs"});
+    }
+}
+
+TEST_F(SettingsTest, AFileIsNotReadWhereAllIsGiven) {
+    write("enabled = false\n");
+    EXPECT_TRUE(load_with({{kSettingsGivenVariable, "1"}}).value().enabled);
+    EXPECT_FALSE(load_with({{kSettingsGivenVariable, "1"}, {"CRYPTMPI_CONFIG", file().string()}}).value().enabled);
+}
+
 TEST_F(SettingsTest, JobIdFromTheLauncher) {
     const auto job = [&](Variables variables) { return load_with(std::move(variables)).value().job_id; };
     EXPECT_EQ(job({{"PMIX_NAMESPACE", "prterun-node-42@1"}}), "prterun-node-42");

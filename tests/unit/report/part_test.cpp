@@ -307,6 +307,33 @@ TEST_F(ReportTest, AJobThatItsProgramAbortedSaysSo) {
               "rank(s) 1 ended without MPI_Finalize. The job ended with status 3.");
 }
 
+TEST_F(ReportTest, WhoCalledAbortIsNamedHoweverItEnded) {
+    Part part = rank(0, 2);
+    ASSERT_TRUE(write_part(file_, part, kSign));
+    part = rank(1, 2);
+    part.mpi_aborted = true;
+    ASSERT_TRUE(write_part(file_, part, kSign));
+    EXPECT_EQ(finished(2, 3).line,
+              "SEALED: all traffic between the nodes was encrypted and authenticated. The program aborted the job: "
+              "rank(s) 1 called MPI_Abort. The job ended with status 3.");
+}
+
+TEST_F(ReportTest, WhoCalledAbortAndWasKilledIsNamedAndDoesNotCount) {
+    Part part = rank(0, 2);
+    part.mpi_finalized = false;
+    ASSERT_TRUE(write_part(file_, part, kSign));
+    part = rank(1, 2);
+    part.mpi_aborted = true;
+    part.ended = false;
+    ASSERT_TRUE(write_part(file_, part, kSign));
+    const auto verdict = finished(2, 3);
+    EXPECT_EQ(verdict.outcome, Outcome::incomplete);
+    EXPECT_NE(verdict.line.find("; the program aborted the job: rank(s) 1 called MPI_Abort, rank(s) 0 ended without "
+                                "MPI_Finalize; the job ended with status 3."),
+              std::string::npos)
+        << verdict.line;
+}
+
 TEST_F(ReportTest, AMistakeOfTheProgramIsNotCalledAnAttackAlone) {
     Part part = rank(0, 1);
     part.failed_opens = 1;
