@@ -1,5 +1,5 @@
-// What becomes of each MPI procedure under a layer: all that the MPI layer knows, or those that one MPI library exports;
-// and of each function of UCX and libfabric by which the fabric layer seals them.
+// What becomes of each MPI procedure under a layer: all that the MPI layer knows, or those that one MPI library
+// exports; and of each function of UCX and libfabric by which the fabric layer seals them.
 #include "command/coverage.hpp"
 
 #include <CLI/CLI.hpp>
