@@ -36,7 +36,6 @@ struct Operation {
     // Of a receive.
     Posted posted;
     std::unique_ptr<Data> data;
-    ucp_tag_recv_info_t probed = {};  // what a probe told of its message, on the wire
 };
 
 /// A handler of active messages; kept as long as its worker, since UCX may be calling it when another takes its place.

@@ -47,6 +47,13 @@ struct FakeWorker {
     std::map<unsigned, ucp_am_handler_param_t> handlers;
 };
 
+/// A receive that is over.
+struct FakeRequest {
+    ucs_status_t status;
+    ucp_tag_recv_info_t info;
+};
+int requests = 0;  // that nobody has freed
+
 std::deque<Message> wire, active;
 
 FakeWorker* fake(ucp_worker_h handle) {
@@ -92,13 +99,32 @@ Real fakes() {
         auto& queue = fake(handle)->tagged;
         for (auto one = queue.begin(); one != queue.end(); ++one) {
             if (((one->tag ^ tag) & mask) != 0) continue;
-            *params->recv_info.tag_info = {one->tag, one->bytes.size()};
+            const ucp_tag_recv_info_t info = {one->tag, one->bytes.size()};
             const bool fits = one->bytes.size() <= size;
             if (fits) std::memcpy(at, one->bytes.data(), one->bytes.size());
             queue.erase(one);
-            return UCS_STATUS_PTR(fits ? UCS_OK : UCS_ERR_MESSAGE_TRUNCATED);
+            const ucs_status_t status = fits ? UCS_OK : UCS_ERR_MESSAGE_TRUNCATED;
+            const bool own = (params->op_attr_mask & UCP_OP_ATTR_FIELD_REQUEST) != 0;
+            auto* const request = own ? static_cast<FakeRequest*>(params->request) : new FakeRequest;
+            *request = {status, info};
+            if ((params->op_attr_mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL) == 0) {
+                if (!own) delete request;
+                return UCS_STATUS_PTR(status);  // UCX 1.13 tells nothing of the message here
+            }
+            ++requests;
+            params->cb.recv(request, status, &info, params->user_data);
+            return request;
         }
         return UCS_STATUS_PTR(UCS_ERR_NO_MESSAGE);
+    };
+    real.ucp_request_check_status = [](void* request) { return static_cast<FakeRequest*>(request)->status; };
+    real.ucp_request_test = [](void* request, ucp_tag_recv_info_t* info) {
+        *info = static_cast<FakeRequest*>(request)->info;
+        return static_cast<FakeRequest*>(request)->status;
+    };
+    real.ucp_request_free = [](void* request) {
+        --requests;
+        delete static_cast<FakeRequest*>(request);
     };
     real.ucp_worker_set_am_recv_handler = [](ucp_worker_h handle, const ucp_am_handler_param_t* params) {
         fake(handle)->handlers[params->id] = *params;
@@ -284,6 +310,52 @@ TEST_F(Door, TruncatesAsUcxDoes) {
     deliver();
     EXPECT_EQ(receive(5, 4), ucs_status_string_of(UCS_ERR_MESSAGE_TRUNCATED));
     EXPECT_EQ(receive(5), "fits");
+}
+
+/// Open MPI 4.1.4 receives so, and UCX 1.13 tells what came in the request alone.
+TEST_F(Door, TellsOfAReceiveInARequestOfTheProgram) {
+    send(5, "one");
+    deliver();
+    FakeRequest request = {};
+    ucp_request_param_t params = {};
+    params.op_attr_mask = UCP_OP_ATTR_FIELD_REQUEST;
+    params.request = &request;
+    char text[8] = {};
+    EXPECT_EQ(ucp_tag_recv_nbx(b_, text, sizeof text, 5, ~ucp_tag_t{0}, &params), nullptr);
+    EXPECT_STREQ(text, "one");
+    ucp_tag_recv_info_t info = {};
+    EXPECT_EQ(ucp_request_test(&request, &info), UCS_OK);
+    EXPECT_EQ(info.sender_tag, 5U);
+    EXPECT_EQ(info.length, 3U);
+}
+
+TEST_F(Door, KeepsNoRequestOfWhatItTellsAtOnce) {
+    const int before = requests;
+    send(5, "one");
+    send(5, "longer than it");
+    deliver();
+    EXPECT_EQ(receive(5), "one");
+    EXPECT_EQ(receive(5, 4), ucs_status_string_of(UCS_ERR_MESSAGE_TRUNCATED));
+    EXPECT_EQ(requests, before);
+}
+
+TEST_F(Door, CallsBackOnceWhereTheProgramIsNotToldAtOnce) {
+    send(5, "one");
+    deliver();
+    std::vector<ucp_tag_recv_info_t> told;
+    ucp_request_param_t params = {};
+    params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+    params.user_data = &told;
+    params.cb.recv = [](void*, ucs_status_t, const ucp_tag_recv_info_t* info, void* data) {
+        static_cast<std::vector<ucp_tag_recv_info_t>*>(data)->push_back(*info);
+    };
+    char text[8] = {};
+    void* const request = ucp_tag_recv_nbx(b_, text, sizeof text, 5, ~ucp_tag_t{0}, &params);
+    ASSERT_TRUE(UCS_PTR_IS_PTR(request));
+    ASSERT_EQ(told.size(), 1U);
+    EXPECT_EQ(told[0].length, 3U);
+    EXPECT_STREQ(text, "one");
+    ucp_request_free(request);
 }
 
 TEST_F(Door, CarriesActiveMessagesAndHidesThem) {
