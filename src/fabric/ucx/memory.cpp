@@ -7,6 +7,10 @@
 #include <cstring>
 #include <new>
 
+#include "fabric/ucx/door.hpp"
+
+using namespace cryptmpi::fabric::ucx;
+
 namespace {
 
 constexpr std::size_t kPage = 4096;
@@ -19,8 +23,6 @@ struct Mapped {
 };
 
 }  // namespace
-
-#define ENTRY extern "C" [[gnu::visibility("default")]]
 
 ENTRY ucs_status_t ucp_mem_map(ucp_context_h, const ucp_mem_map_params_t* params, ucp_mem_h* handle) {
     const auto given = [&](std::uint64_t field) { return (params->field_mask & field) != 0; };
@@ -71,6 +73,10 @@ ENTRY void ucp_rkey_buffer_release(void* buffer) {
     std::free(buffer);
 }
 
-ENTRY ucs_status_t ucp_ep_rkey_unpack(ucp_ep_h, const void*, ucp_rkey_h*) {
+ENTRY ucs_status_t ucp_ep_rkey_unpack(ucp_ep_h ep, const void*, ucp_rkey_h*) {
+    if (endpoint_of(ep).worker->needs_remote_memory) {
+        around().refuse("access to remote memory (ucp_ep_rkey_unpack)",
+                        "it is not sealed yet, and MPI has no other way here: set OMPI_MCA_osc=^ucx for Open MPI");
+    }
     return UCS_ERR_UNREACHABLE;
 }

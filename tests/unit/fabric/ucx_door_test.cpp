@@ -70,6 +70,10 @@ Bytes copy(const void* at, std::size_t size) {
 
 Real fakes() {
     Real real;
+    real.ucp_init_version = [](unsigned, unsigned, const ucp_params_t*, const ucp_config_t*, ucp_context_h* out) {
+        *out = reinterpret_cast<ucp_context_h>(new int);
+        return UCS_OK;
+    };
     real.ucp_worker_create = [](ucp_context_h, const ucp_worker_params_t*, ucp_worker_h* out) {
         *out = reinterpret_cast<ucp_worker_h>(new FakeWorker);
         return UCS_OK;
@@ -412,6 +416,35 @@ TEST_F(Door, OpensNoMemoryAndRefusesRemoteAccess) {
     EXPECT_EQ(process.refused.back(), "ucp_put_nbx");
     ucp_rkey_buffer_release(key);
     EXPECT_EQ(ucp_mem_unmap(nullptr, handle), UCS_OK);
+}
+
+/// What an endpoint of a context with these features says of a remote key.
+ucs_status_t unpack_with(std::uint64_t features, const Bytes& address) {
+    ucp_params_t params = {};
+    params.field_mask = UCP_PARAM_FIELD_FEATURES;
+    params.features = features;
+    ucp_context_h context = nullptr;
+    EXPECT_EQ(ucp_init_version(1, 13, &params, nullptr, &context), UCS_OK);
+    ucp_worker_h worker = nullptr;
+    const ucp_worker_params_t none = {};
+    EXPECT_EQ(ucp_worker_create(context, &none, &worker), UCS_OK);
+    ucp_ep_params_t to = {};
+    to.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
+    to.address = reinterpret_cast<const ucp_address_t*>(address.data());
+    ucp_ep_h ep = nullptr;
+    EXPECT_EQ(ucp_ep_create(worker, &to, &ep), UCS_OK);
+    ucp_rkey_h key = nullptr;
+    const ucs_status_t status = ucp_ep_rkey_unpack(ep, "no rkey", &key);
+    ucp_worker_destroy(worker);
+    return status;
+}
+
+TEST_F(Door, SaysThatAnMpiHasNoOtherWayThanRemoteMemory) {
+    const std::size_t before = process.refused.size();
+    EXPECT_EQ(unpack_with(UCP_FEATURE_TAG | UCP_FEATURE_RMA | UCP_FEATURE_AM, address_of(b_)), UCS_ERR_UNREACHABLE);
+    EXPECT_EQ(process.refused.size(), before) << "MPICH sends messages then";
+    EXPECT_EQ(unpack_with(UCP_FEATURE_RMA | UCP_FEATURE_AMO64, address_of(b_)), UCS_ERR_UNREACHABLE);
+    EXPECT_EQ(process.refused.size(), before + 1);
 }
 
 }  // namespace
