@@ -31,9 +31,11 @@ ENTRY ucs_status_t ucp_mem_map(ucp_context_h, const ucp_mem_map_params_t* params
     const bool allocate = given(UCP_MEM_MAP_PARAM_FIELD_FLAGS) && (params->flags & UCP_MEM_MAP_ALLOCATE) != 0;
     const bool fixed = given(UCP_MEM_MAP_PARAM_FIELD_FLAGS) && (params->flags & UCP_MEM_MAP_FIXED) != 0;
     if (fixed) return UCS_ERR_UNSUPPORTED;
-    if (allocate) {
+    // Nothing has no address, as in UCX: MPICH frees what it is told of an empty window.
+    if (mapped.length == 0) mapped.at = nullptr;
+    if (allocate && mapped.length != 0) {
         mapped.own = true;
-        if (posix_memalign(&mapped.at, kPage, mapped.length == 0 ? 1 : mapped.length) != 0) return UCS_ERR_NO_MEMORY;
+        if (posix_memalign(&mapped.at, kPage, mapped.length) != 0) return UCS_ERR_NO_MEMORY;
         std::memset(mapped.at, 0, mapped.length);
     }
     *handle = reinterpret_cast<ucp_mem_h>(new Mapped(mapped));

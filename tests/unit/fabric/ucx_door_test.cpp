@@ -418,6 +418,24 @@ TEST_F(Door, OpensNoMemoryAndRefusesRemoteAccess) {
     EXPECT_EQ(ucp_mem_unmap(nullptr, handle), UCS_OK);
 }
 
+/// MPICH 5 frees the address of an empty window itself.
+TEST_F(Door, AllocatesNothingForNothing) {
+    ucp_mem_map_params_t params = {};
+    params.field_mask = UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS;
+    params.flags = UCP_MEM_MAP_ALLOCATE;
+    for (const std::size_t length : {std::size_t{0}, std::size_t{64}}) {
+        params.length = length;
+        ucp_mem_h handle = nullptr;
+        ASSERT_EQ(ucp_mem_map(nullptr, &params, &handle), UCS_OK);
+        ucp_mem_attr_t told = {};
+        told.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS | UCP_MEM_ATTR_FIELD_LENGTH;
+        EXPECT_EQ(ucp_mem_query(handle, &told), UCS_OK);
+        EXPECT_EQ(told.address == nullptr, length == 0);
+        EXPECT_EQ(told.length, length);
+        EXPECT_EQ(ucp_mem_unmap(nullptr, handle), UCS_OK);
+    }
+}
+
 /// What an endpoint of a context with these features says of a remote key.
 ucs_status_t unpack_with(std::uint64_t features, const Bytes& address) {
     ucp_params_t params = {};
