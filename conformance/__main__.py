@@ -130,7 +130,7 @@ def main():
             if options.stack and mpi.name not in options.stack:
                 continue
             for suite in SUITES:
-                if mpi.base not in suite.mpis or (options.suite and suite.name not in options.suite):
+                if options.layer not in suite.layers or mpi.base not in suite.mpis or (options.suite and suite.name not in options.suite):
                     continue
                 for ranks in options.ranks or suite.ranks:
                     row = one(lab, mpi, suite, ranks, sealing, folder / f"{mpi.name}-{suite.name}-{ranks}", options)

@@ -61,6 +61,7 @@ class Suite:
     alone: Callable | None = None  # (test) -> the words that make the command run it alone, where the first refused call ends the run
     left_out_refused: dict = field(default_factory=dict)  # as LEFT_OUT_REFUSED
     leave_out: Callable = lambda tests: []  # (tests) -> the words that make the command leave them out
+    layers: tuple = ("channel", "mpi", "fabric")
 
 
 def numbered(names):
@@ -123,6 +124,11 @@ def mpi4py_command(mpi, ranks):
             "-e", "spawn", "-e", "dynproc", "-e", "mpiabi", *left_out]
 
 
+def mpi4py_dynproc_command(mpi, ranks):
+    # Spawned ranks are started past `exec`, so that the spawn tests need `cryptmpi run`: tests/system/test_fabric.py has one.
+    return ["/usr/bin/python3", HERE / "mpi4py_recorder.py", MPI4PY / "test" / "main.py", "-q", "-i", "dynproc"]
+
+
 def mpi4py_without(patterns):
     return [word for pattern in patterns for word in ("-x", pattern)]
 
@@ -180,4 +186,7 @@ SUITES = [
     Suite("imb-p2p", MPICH_ABI, (2,), 400, imb("IMB-P2P"), read_imb, environment=yielding, alone=imb_alone),
     Suite("mpi4py", OPEN_MPI + MPICH_ABI + STANDARD_ABI, (2, 4), 900, mpi4py_command, read_mpi4py,
           environment=mpi4py_environment, ended=mpi4py_ended, left_out_refused=LEFT_OUT_REFUSED, leave_out=mpi4py_without),
+    # mpi4py skips these tests under MPICH before 4.3.
+    Suite("mpi4py-dynproc", ("mpich-5.0.2-ucx",), (2, 4), 120, mpi4py_dynproc_command, read_mpi4py,
+          environment=mpi4py_environment, ended=mpi4py_ended, layers=("fabric",)),
 ]

@@ -116,7 +116,7 @@ int exec(const Options& options, const Words& program) {
 
     pass_on(choice);
     set_variable("LD_PRELOAD", options.role.empty() ? preload_of_rank(*settings, choice.layer, environment)
-                                                    : preload_of_launcher(*settings, environment));
+                                                    : preload_of_launcher(*settings, choice.layer, environment));
     hold_more_messages(choice.layer, environment);
     if (!settings->job_id.empty()) set_variable("CRYPTMPI_JOB_ID", settings->job_id);
     // A launcher's children inherit its role; a rank that is started by exec is none.

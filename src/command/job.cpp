@@ -186,8 +186,13 @@ std::string preload_without(const config::Environment& environment) {
     return joined(preloaded_by_user(environment));
 }
 
-std::string preload_of_launcher(const config::Settings& settings, const config::Environment& environment) {
-    return preload_of_rank(settings, config::Layer::channel, environment);
+std::string preload_of_launcher(const config::Settings& settings, config::Layer layer,
+                                const config::Environment& environment) {
+    std::vector<std::string> all = preloaded_by_user(environment);
+    // A rank that MPI_Comm_spawn asks for is started by the launcher's processes, past `exec`.
+    if (layer == config::Layer::fabric) all.insert(all.begin(), library_file(settings, layer).string());
+    all.insert(all.begin(), library_file(settings, config::Layer::channel).string());
+    return joined(all);
 }
 
 std::string preload_of_rank(const config::Settings& settings, config::Layer layer,

@@ -59,7 +59,8 @@ Result<void> check_allow(const config::Settings& settings, const std::optional<M
 std::string preload_of_rank(const config::Settings& settings, config::Layer layer,
                             const config::Environment& environment);
 /// LD_PRELOAD of a launcher and its daemons: the channel library, whatever seals MPI's data.
-std::string preload_of_launcher(const config::Settings& settings, const config::Environment& environment);
+std::string preload_of_launcher(const config::Settings& settings, config::Layer layer,
+                                const config::Environment& environment);
 /// LD_PRELOAD without any of ours; empty when nothing else was there.
 std::string preload_without(const config::Environment& environment);
 

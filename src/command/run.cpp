@@ -384,7 +384,7 @@ int run(const Options& options, const Words& program) {
     set_variable(kSealedLauncherVariable, "1");  // its ranks reach it under scope "all", too
     const std::string rsh = options.rsh.empty() ? "ssh" : options.rsh;
     set_variable("CRYPTMPI_INTERNAL_AGENT_RSH", rsh);
-    set_variable("LD_PRELOAD", preload_of_launcher(*settings, environment));
+    set_variable("LD_PRELOAD", preload_of_launcher(*settings, choice.layer, environment));
     launch.agent = agent_file(*settings).string();
 
     environment = config::process_environment();

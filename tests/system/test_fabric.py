@@ -1,6 +1,7 @@
 """Jobs under the fabric layer, through the door of UCX: right results, nothing of the program on the wire."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,10 @@ PROGRAM = HERE / "fabric.c"
 NOT_SEALED = 123
 CANARY = b"fabric canary 7c1e"
 CASES = ["talk", "unexpected", "many", "mixed", "datatypes", "one_sided", "collectives"]
-UCX = [stacks.stack("mpich-5.0.2-ucx"), stacks.stack("mpich-4.0.2-ucx")]
-ALL = pytest.mark.parametrize("mpi", UCX, ids=lambda mpi: mpi.name)
-NEWEST = UCX[0]
+MPICH = [stacks.stack("mpich-5.0.2-ucx"), stacks.stack("mpich-4.0.2-ucx")]
+OPEN_MPI = [stacks.stack("openmpi-4.1.4-pml-ucx"), stacks.stack("openmpi-5.0.11-pml-ucx")]
+ALL = pytest.mark.parametrize("mpi", [*MPICH, *OPEN_MPI], ids=lambda mpi: mpi.name)
+NEWEST = MPICH[0]
 
 
 def sealing_of(tmp_path, nodes, **settings):
@@ -49,9 +51,58 @@ def test_nothing_of_the_program_is_on_the_wire(nodes, tmp_path, build, mpi):  # 
 @ALL
 @pytest.mark.parametrize("case", CASES)
 def test_results_are_right(nodes, tmp_path, build, mpi, case):  # noqa: F811
+    if case == "one_sided" and mpi in OPEN_MPI:
+        pytest.skip("Open MPI 4.1.4 waits for ever in MPI_Win_free of osc pt2pt, plain too; 5.0.11's osc ucx is refused (below)")
     done = run(mpi, nodes, sealing_of(tmp_path, nodes), [build(mpi, PROGRAM), case])
     assert done.ok and f"{case} ok" in done.output, done.output
     assert not error_lines(done.output), done.output
+
+
+def test_an_mpi_without_another_way_to_remote_memory_is_told_of_one(nodes, tmp_path, build):  # noqa: F811
+    mpi = OPEN_MPI[1]
+    program = build(mpi, PROGRAM)
+    done = run(mpi, nodes, sealing_of(tmp_path, nodes), [program, "one_sided"])
+    assert not done.ok and "set OMPI_MCA_osc=^ucx for Open MPI" in done.output, done.output
+    done = run(replace(mpi, environment={**mpi.environment, "OMPI_MCA_osc": "^ucx"}), nodes, sealing_of(tmp_path, nodes),
+               [program, "one_sided"])
+    assert done.ok and "one_sided ok" in done.output, done.output
+
+
+SPAWNING = """
+#include <mpi.h>
+#include <stdio.h>
+int main(int argc, char** argv) {
+    MPI_Init(&argc, &argv);
+    MPI_Comm parent, child;
+    MPI_Comm_get_parent(&parent);
+    int number = 42;
+    if (parent == MPI_COMM_NULL) {
+        MPI_Comm_spawn(argv[0], MPI_ARGV_NULL, 1, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &child, MPI_ERRCODES_IGNORE);
+        int rank;
+        MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+        if (rank == 0) MPI_Send(&number, 1, MPI_INT, 0, 7, child);
+        MPI_Barrier(child);  // MPICH 5.0.2 over UCX does not wait in MPI_Comm_disconnect, plain too
+        MPI_Comm_disconnect(&child);
+    } else {
+        number = 0;
+        MPI_Recv(&number, 1, MPI_INT, 0, 7, parent, MPI_STATUS_IGNORE);
+        if (number == 42) printf("spawned ok\\n");
+        fflush(stdout);
+        MPI_Barrier(parent);
+        MPI_Comm_disconnect(&parent);
+    }
+    MPI_Finalize();
+    return 0;
+}
+"""
+
+
+def test_a_spawned_rank_is_under_the_layer(nodes, tmp_path, build):  # noqa: F811
+    """The launcher's processes start it, past `cryptmpi exec`."""
+    (tmp_path / "spawning.c").write_text(SPAWNING)
+    sealing = sealing_of(tmp_path, nodes)
+    done = run_job(nodes, sealing, NEWEST, [build(NEWEST, tmp_path / "spawning.c")], tmp_path / "report.json")
+    assert done.ok and "spawned ok" in done.output and "cryptmpi: SEALED: " in done.output, done.output
 
 
 def run_job(nodes, sealing, mpi, program, report):

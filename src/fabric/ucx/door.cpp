@@ -82,7 +82,10 @@ using namespace cryptmpi::fabric::ucx;
 ENTRY ucs_status_t ucp_init_version(unsigned major, unsigned minor, const ucp_params_t* params,
                                     const ucp_config_t* config, ucp_context_h* context) {
     const cryptmpi::fabric::Opening opening;
-    return real().ucp_init_version(major, minor, params, config, context);
+    const ucs_status_t status = real().ucp_init_version(major, minor, params, config, context);
+    const bool given = (params->field_mask & UCP_PARAM_FIELD_FEATURES) != 0;
+    if (status == UCS_OK) Ends::get().note(*context, given ? params->features : 0);
+    return status;
 }
 
 ENTRY ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_params_t* params, ucp_worker_h* handle) {
@@ -99,6 +102,8 @@ ENTRY ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_par
     worker->party = std::move(*party);
     worker->several_threads =
         (params->field_mask & UCP_WORKER_PARAM_FIELD_THREAD_MODE) != 0 && params->thread_mode == UCS_THREAD_MODE_MULTI;
+    const std::uint64_t features = Ends::get().features_of(context);
+    worker->needs_remote_memory = (features & UCP_FEATURE_RMA) != 0 && (features & UCP_FEATURE_AM) == 0;
     around().begin(*worker->party);
     Ends::get().add(*handle, std::move(worker));
     return status;

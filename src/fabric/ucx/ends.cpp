@@ -53,6 +53,17 @@ Ends& Ends::get() {
     return one;
 }
 
+void Ends::note(ucp_context_h context, std::uint64_t features) {
+    const std::unique_lock guard(lock_);
+    features_[context] = features;
+}
+
+std::uint64_t Ends::features_of(ucp_context_h context) const {
+    const std::shared_lock guard(lock_);
+    const auto found = features_.find(context);
+    return found == features_.end() ? 0 : found->second;
+}
+
 void Ends::add(ucp_worker_h handle, std::unique_ptr<Worker> worker) {
     const std::unique_lock guard(lock_);
     workers_[handle] = std::move(worker);

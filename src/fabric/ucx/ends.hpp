@@ -36,7 +36,6 @@ struct Operation {
     // Of a receive.
     Posted posted;
     std::unique_ptr<Data> data;
-    ucp_tag_recv_info_t probed = {};  // what a probe told of its message, on the wire
 };
 
 /// A handler of active messages; kept as long as its worker, since UCX may be calling it when another takes its place.
@@ -52,7 +51,8 @@ struct Worker {
     ucp_worker_h handle = nullptr;
     std::unique_ptr<Party> party;
     bool several_threads = false;
-    std::mutex lock;   // of the party and the operations
+    bool needs_remote_memory = false;  // the program asked for remote memory, and not for active messages
+    std::mutex lock;                   // of the party and the operations
     std::mutex order;  // with several threads: numbers are given in the order in which UCX gets the calls
     Operation* first = nullptr;
     std::vector<std::unique_ptr<Handler>> handlers;
@@ -70,6 +70,10 @@ struct Endpoint {
 class Ends {
 public:
     static Ends& get();
+
+    /// The features that the program asked of UCX for a context.
+    void note(ucp_context_h context, std::uint64_t features);
+    std::uint64_t features_of(ucp_context_h context) const;
 
     void add(ucp_worker_h handle, std::unique_ptr<Worker> worker);
     /// Null: not made under us.
@@ -100,6 +104,7 @@ private:
     Ends() { pool_.share(); }
 
     mutable std::shared_mutex lock_;
+    std::unordered_map<ucp_context_h, std::uint64_t> features_;
     std::unordered_map<ucp_worker_h, std::unique_ptr<Worker>> workers_;
     std::unordered_map<ucp_ep_h, Endpoint> endpoints_;
     std::unordered_map<ucp_tag_message_h, std::unique_ptr<Operation>> held_;

@@ -7,6 +7,10 @@
 #include <cstring>
 #include <new>
 
+#include "fabric/ucx/door.hpp"
+
+using namespace cryptmpi::fabric::ucx;
+
 namespace {
 
 constexpr std::size_t kPage = 4096;
@@ -20,8 +24,6 @@ struct Mapped {
 
 }  // namespace
 
-#define ENTRY extern "C" [[gnu::visibility("default")]]
-
 ENTRY ucs_status_t ucp_mem_map(ucp_context_h, const ucp_mem_map_params_t* params, ucp_mem_h* handle) {
     const auto given = [&](std::uint64_t field) { return (params->field_mask & field) != 0; };
     Mapped mapped{given(UCP_MEM_MAP_PARAM_FIELD_ADDRESS) ? params->address : nullptr,
@@ -29,9 +31,11 @@ ENTRY ucs_status_t ucp_mem_map(ucp_context_h, const ucp_mem_map_params_t* params
     const bool allocate = given(UCP_MEM_MAP_PARAM_FIELD_FLAGS) && (params->flags & UCP_MEM_MAP_ALLOCATE) != 0;
     const bool fixed = given(UCP_MEM_MAP_PARAM_FIELD_FLAGS) && (params->flags & UCP_MEM_MAP_FIXED) != 0;
     if (fixed) return UCS_ERR_UNSUPPORTED;
-    if (allocate) {
+    // Nothing has no address, as in UCX: MPICH frees what it is told of an empty window.
+    if (mapped.length == 0) mapped.at = nullptr;
+    if (allocate && mapped.length != 0) {
         mapped.own = true;
-        if (posix_memalign(&mapped.at, kPage, mapped.length == 0 ? 1 : mapped.length) != 0) return UCS_ERR_NO_MEMORY;
+        if (posix_memalign(&mapped.at, kPage, mapped.length) != 0) return UCS_ERR_NO_MEMORY;
         std::memset(mapped.at, 0, mapped.length);
     }
     *handle = reinterpret_cast<ucp_mem_h>(new Mapped(mapped));
@@ -71,6 +75,10 @@ ENTRY void ucp_rkey_buffer_release(void* buffer) {
     std::free(buffer);
 }
 
-ENTRY ucs_status_t ucp_ep_rkey_unpack(ucp_ep_h, const void*, ucp_rkey_h*) {
+ENTRY ucs_status_t ucp_ep_rkey_unpack(ucp_ep_h ep, const void*, ucp_rkey_h*) {
+    if (endpoint_of(ep).worker->needs_remote_memory) {
+        around().refuse("access to remote memory (ucp_ep_rkey_unpack)",
+                        "it is not sealed yet, and MPI has no other way here: set OMPI_MCA_osc=^ucx for Open MPI");
+    }
     return UCS_ERR_UNREACHABLE;
 }

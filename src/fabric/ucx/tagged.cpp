@@ -95,13 +95,6 @@ ucs_status_t take_in(Operation& operation, ucs_status_t status, ucp_tag_recv_inf
         operation.posted.withdraw();
         return status;
     }
-    // UCX does not always say what it has given at once: nothing that is sealed has no bytes.
-    const bool unsaid = info.length == 0;
-    if (unsaid && operation.probed.length != 0) {
-        info = operation.probed;
-    } else if (unsaid && status == UCS_ERR_MESSAGE_TRUNCATED && operation.posted.wanted().names_lane) {
-        info = {operation.posted.wanted().tag, kOverhead};
-    }
     if (info.length < kOverhead) around().end(named(info) + "is shorter than any sealed one");
     const std::size_t size = info.length - kOverhead;
     if (status == UCS_ERR_MESSAGE_TRUNCATED || info.length > operation.wire.size()) {
@@ -126,7 +119,20 @@ ucs_status_t take_in(Operation& operation, ucs_status_t status, ucp_tag_recv_inf
     return data.is_unpacked() ? data.unpack(room.data(), size) : UCS_OK;
 }
 
+/// What UCX tells of a receive that it completes inside the call that begins it.
+struct AtOnce {
+    const Operation* operation;
+    bool came = false;
+    ucs_status_t status = UCS_OK;
+    ucp_tag_recv_info_t info = {};
+};
+thread_local AtOnce* at_once = nullptr;
+
 void when_received(void* request, ucs_status_t status, const ucp_tag_recv_info_t* info, void* data) {
+    if (at_once != nullptr && at_once->operation == data) {
+        *at_once = {at_once->operation, true, status, *info};
+        return;
+    }
     const InOrder::Callback callback;
     const auto operation = completed(data);
     ucp_tag_recv_info_t own = *info;
@@ -136,6 +142,16 @@ void when_received(void* request, ucs_status_t status, const ucp_tag_recv_info_t
     } else if (operation->callback.received != nullptr) {
         operation->callback.received(request, opened, &own, operation->user_data);
     }
+}
+
+/// The program may be told at once, and is not called back.
+ucs_status_ptr_t end_at_once(Operation& operation, AtOnce& told, const ucp_request_param_t& given, void* request) {
+    const ucs_status_t status = take_in(operation, told.status, told.info);
+    if (status == UCS_OK && (given.op_attr_mask & UCP_OP_ATTR_FIELD_RECV_INFO) != 0) {
+        *given.recv_info.tag_info = told.info;
+    }
+    if ((given.op_attr_mask & UCP_OP_ATTR_FIELD_REQUEST) == 0) real().ucp_request_free(request);
+    return UCS_STATUS_PTR(status);
 }
 
 /// `post` calls UCX with the buffer of our own.
@@ -148,25 +164,30 @@ ucs_status_ptr_t receive(Worker& worker, void* at, std::size_t count, const Want
     if (!operation->data->is_known()) return failed(UCS_ERR_UNSUPPORTED);
     operation->worker = &worker;
     operation->wire = Ends::get().pool().take(operation->data->size() + kOverhead);
-    ucp_tag_recv_info_t info = {};
     auto own = parameters_of(given, *operation);
-    // Where the callback is always called, UCX 1.13 would tell it nothing that it has told here.
-    if ((own.op_attr_mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL) == 0) own.op_attr_mask |= UCP_OP_ATTR_FIELD_RECV_INFO;
+    // UCX 1.13 says nothing of a message that it gives at once, but to a callback.
+    own.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
     own.cb.recv = when_received;
-    own.recv_info.tag_info = &info;
     const InOrder order(worker);
     if (wanted != nullptr) {
         const std::lock_guard guard(worker.lock);
         worker.party->post(operation->posted, *wanted);
     }
     Operation& same = *operation;
+    AtOnce told{&same};
+    const bool may_be_told_at_once = (given.op_attr_mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL) == 0;
     return start(
-        std::move(operation), [&] { return post(same.wire.data(), same.wire.size(), &own); },
+        std::move(operation),
+        [&] {
+            at_once = may_be_told_at_once ? &told : nullptr;
+            ucs_status_ptr_t const answer = post(same.wire.data(), same.wire.size(), &own);
+            at_once = nullptr;
+            return told.came ? end_at_once(same, told, given, answer) : answer;
+        },
         [&](ucs_status_ptr_t answer) {
-            const ucs_status_t status = take_in(same, UCS_PTR_STATUS(answer), info);
-            const bool asked = (given.op_attr_mask & UCP_OP_ATTR_FIELD_RECV_INFO) != 0;
-            if (status == UCS_OK && asked) *given.recv_info.tag_info = info;
-            return UCS_STATUS_PTR(status);
+            const std::lock_guard guard(worker.lock);
+            same.posted.withdraw();
+            return answer;
         });
 }
 
@@ -274,7 +295,6 @@ ENTRY ucp_tag_message_h ucp_tag_probe_nb(ucp_worker_h handle, ucp_tag_t tag, ucp
     if (message == nullptr) return message;
     if (info->length < cryptmpi::fabric::kOverhead) around().end(named(*info) + "is shorter than any sealed one");
     auto operation = std::make_unique<Operation>();
-    operation->probed = *info;
     info->length -= cryptmpi::fabric::kOverhead;
     if (remove == 0) return message;
     operation->worker = &worker;

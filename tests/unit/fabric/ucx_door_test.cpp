@@ -47,6 +47,13 @@ struct FakeWorker {
     std::map<unsigned, ucp_am_handler_param_t> handlers;
 };
 
+/// A receive that is over.
+struct FakeRequest {
+    ucs_status_t status;
+    ucp_tag_recv_info_t info;
+};
+int requests = 0;  // that nobody has freed
+
 std::deque<Message> wire, active;
 
 FakeWorker* fake(ucp_worker_h handle) {
@@ -63,6 +70,10 @@ Bytes copy(const void* at, std::size_t size) {
 
 Real fakes() {
     Real real;
+    real.ucp_init_version = [](unsigned, unsigned, const ucp_params_t*, const ucp_config_t*, ucp_context_h* out) {
+        *out = reinterpret_cast<ucp_context_h>(new int);
+        return UCS_OK;
+    };
     real.ucp_worker_create = [](ucp_context_h, const ucp_worker_params_t*, ucp_worker_h* out) {
         *out = reinterpret_cast<ucp_worker_h>(new FakeWorker);
         return UCS_OK;
@@ -92,13 +103,32 @@ Real fakes() {
         auto& queue = fake(handle)->tagged;
         for (auto one = queue.begin(); one != queue.end(); ++one) {
             if (((one->tag ^ tag) & mask) != 0) continue;
-            *params->recv_info.tag_info = {one->tag, one->bytes.size()};
+            const ucp_tag_recv_info_t info = {one->tag, one->bytes.size()};
             const bool fits = one->bytes.size() <= size;
             if (fits) std::memcpy(at, one->bytes.data(), one->bytes.size());
             queue.erase(one);
-            return UCS_STATUS_PTR(fits ? UCS_OK : UCS_ERR_MESSAGE_TRUNCATED);
+            const ucs_status_t status = fits ? UCS_OK : UCS_ERR_MESSAGE_TRUNCATED;
+            const bool own = (params->op_attr_mask & UCP_OP_ATTR_FIELD_REQUEST) != 0;
+            auto* const request = own ? static_cast<FakeRequest*>(params->request) : new FakeRequest;
+            *request = {status, info};
+            if ((params->op_attr_mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL) == 0) {
+                if (!own) delete request;
+                return UCS_STATUS_PTR(status);  // UCX 1.13 tells nothing of the message here
+            }
+            ++requests;
+            params->cb.recv(request, status, &info, params->user_data);
+            return request;
         }
         return UCS_STATUS_PTR(UCS_ERR_NO_MESSAGE);
+    };
+    real.ucp_request_check_status = [](void* request) { return static_cast<FakeRequest*>(request)->status; };
+    real.ucp_request_test = [](void* request, ucp_tag_recv_info_t* info) {
+        *info = static_cast<FakeRequest*>(request)->info;
+        return static_cast<FakeRequest*>(request)->status;
+    };
+    real.ucp_request_free = [](void* request) {
+        --requests;
+        delete static_cast<FakeRequest*>(request);
     };
     real.ucp_worker_set_am_recv_handler = [](ucp_worker_h handle, const ucp_am_handler_param_t* params) {
         fake(handle)->handlers[params->id] = *params;
@@ -286,6 +316,52 @@ TEST_F(Door, TruncatesAsUcxDoes) {
     EXPECT_EQ(receive(5), "fits");
 }
 
+/// Open MPI 4.1.4 receives so, and UCX 1.13 tells what came in the request alone.
+TEST_F(Door, TellsOfAReceiveInARequestOfTheProgram) {
+    send(5, "one");
+    deliver();
+    FakeRequest request = {};
+    ucp_request_param_t params = {};
+    params.op_attr_mask = UCP_OP_ATTR_FIELD_REQUEST;
+    params.request = &request;
+    char text[8] = {};
+    EXPECT_EQ(ucp_tag_recv_nbx(b_, text, sizeof text, 5, ~ucp_tag_t{0}, &params), nullptr);
+    EXPECT_STREQ(text, "one");
+    ucp_tag_recv_info_t info = {};
+    EXPECT_EQ(ucp_request_test(&request, &info), UCS_OK);
+    EXPECT_EQ(info.sender_tag, 5U);
+    EXPECT_EQ(info.length, 3U);
+}
+
+TEST_F(Door, KeepsNoRequestOfWhatItTellsAtOnce) {
+    const int before = requests;
+    send(5, "one");
+    send(5, "longer than it");
+    deliver();
+    EXPECT_EQ(receive(5), "one");
+    EXPECT_EQ(receive(5, 4), ucs_status_string_of(UCS_ERR_MESSAGE_TRUNCATED));
+    EXPECT_EQ(requests, before);
+}
+
+TEST_F(Door, CallsBackOnceWhereTheProgramIsNotToldAtOnce) {
+    send(5, "one");
+    deliver();
+    std::vector<ucp_tag_recv_info_t> told;
+    ucp_request_param_t params = {};
+    params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+    params.user_data = &told;
+    params.cb.recv = [](void*, ucs_status_t, const ucp_tag_recv_info_t* info, void* data) {
+        static_cast<std::vector<ucp_tag_recv_info_t>*>(data)->push_back(*info);
+    };
+    char text[8] = {};
+    void* const request = ucp_tag_recv_nbx(b_, text, sizeof text, 5, ~ucp_tag_t{0}, &params);
+    ASSERT_TRUE(UCS_PTR_IS_PTR(request));
+    ASSERT_EQ(told.size(), 1U);
+    EXPECT_EQ(told[0].length, 3U);
+    EXPECT_STREQ(text, "one");
+    ucp_request_free(request);
+}
+
 TEST_F(Door, CarriesActiveMessagesAndHidesThem) {
     send_active("header", "a secret");
     const Bytes& bytes = active.front().bytes;
@@ -340,6 +416,53 @@ TEST_F(Door, OpensNoMemoryAndRefusesRemoteAccess) {
     EXPECT_EQ(process.refused.back(), "ucp_put_nbx");
     ucp_rkey_buffer_release(key);
     EXPECT_EQ(ucp_mem_unmap(nullptr, handle), UCS_OK);
+}
+
+/// MPICH 5 frees the address of an empty window itself.
+TEST_F(Door, AllocatesNothingForNothing) {
+    ucp_mem_map_params_t params = {};
+    params.field_mask = UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS;
+    params.flags = UCP_MEM_MAP_ALLOCATE;
+    for (const std::size_t length : {std::size_t{0}, std::size_t{64}}) {
+        params.length = length;
+        ucp_mem_h handle = nullptr;
+        ASSERT_EQ(ucp_mem_map(nullptr, &params, &handle), UCS_OK);
+        ucp_mem_attr_t told = {};
+        told.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS | UCP_MEM_ATTR_FIELD_LENGTH;
+        EXPECT_EQ(ucp_mem_query(handle, &told), UCS_OK);
+        EXPECT_EQ(told.address == nullptr, length == 0);
+        EXPECT_EQ(told.length, length);
+        EXPECT_EQ(ucp_mem_unmap(nullptr, handle), UCS_OK);
+    }
+}
+
+/// What an endpoint of a context with these features says of a remote key.
+ucs_status_t unpack_with(std::uint64_t features, const Bytes& address) {
+    ucp_params_t params = {};
+    params.field_mask = UCP_PARAM_FIELD_FEATURES;
+    params.features = features;
+    ucp_context_h context = nullptr;
+    EXPECT_EQ(ucp_init_version(1, 13, &params, nullptr, &context), UCS_OK);
+    ucp_worker_h worker = nullptr;
+    const ucp_worker_params_t none = {};
+    EXPECT_EQ(ucp_worker_create(context, &none, &worker), UCS_OK);
+    ucp_ep_params_t to = {};
+    to.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
+    to.address = reinterpret_cast<const ucp_address_t*>(address.data());
+    ucp_ep_h ep = nullptr;
+    EXPECT_EQ(ucp_ep_create(worker, &to, &ep), UCS_OK);
+    ucp_rkey_h key = nullptr;
+    const ucs_status_t status = ucp_ep_rkey_unpack(ep, "no rkey", &key);
+    ucp_worker_destroy(worker);
+    return status;
+}
+
+TEST_F(Door, SaysThatAnMpiHasNoOtherWayThanRemoteMemory) {
+    const std::size_t before = process.refused.size();
+    EXPECT_EQ(unpack_with(UCP_FEATURE_TAG | UCP_FEATURE_RMA | UCP_FEATURE_AM, address_of(b_)), UCS_ERR_UNREACHABLE);
+    EXPECT_EQ(process.refused.size(), before) << "MPICH sends messages then";
+    EXPECT_EQ(unpack_with(UCP_FEATURE_RMA | UCP_FEATURE_AMO64, address_of(b_)), UCS_ERR_UNREACHABLE);
+    EXPECT_EQ(process.refused.size(), before + 1);
 }
 
 }  // namespace
