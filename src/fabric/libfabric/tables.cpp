@@ -78,7 +78,7 @@ struct Refused<R (*)(A...), Index> {
         if (surroundings != nullptr) surroundings->refuse(kOperations[Index], "it is not sealed");
         // An MPI that reads and writes memory although no provider shows it can waits for it for ever.
         if (surroundings != nullptr && (kName.starts_with("fi_ops_rma.") || kName.starts_with("fi_ops_atomic."))) {
-            surroundings->end("MPI insists on " + std::string(kName) +
+            surroundings->give_up("MPI insists on " + std::string(kName) +
                               ", which the fabric layer does not seal: take another layer for this program");
         }
         if constexpr (std::is_pointer_v<R>) return nullptr;
@@ -358,9 +358,9 @@ int endpoint(fid_domain* shown, fi_info* info, fid_ep** made, void* context) {
         return -FI_EOPNOTSUPP;
     }
     const auto job = around.job();
-    if (!job) around.end(job.error().line);
+    if (!job) around.give_up(job.error().line);
     auto party = Party::make(**job);
-    if (!party) around.end(party.error().line);
+    if (!party) around.give_up(party.error().line);
     fid_ep* real = nullptr;
     {
         const AsGiven given(*info);
