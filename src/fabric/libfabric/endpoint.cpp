@@ -56,7 +56,17 @@ std::array<std::uint8_t, 9> Endpoint::bound_of(bool has_data, std::uint64_t data
     return bound;
 }
 
-/// Null: nobody of that address was inserted.
+/// Of whom a message may have come that we never sent anything to.
+fi_addr_t Endpoint::address_of(const Peer* peer) {
+    const auto known = addresses_of_.find(peer);
+    if (known != addresses_of_.end()) return known->second;
+    if (addresses == nullptr) return FI_ADDR_NOTAVAIL;
+    for (const auto& [address, share] : addresses->shares) {
+        if (peer_of(address) == peer) return address;
+    }
+    return FI_ADDR_NOTAVAIL;
+}
+
 Peer* Endpoint::peer_of(fi_addr_t address) {
     if (addresses == nullptr) return nullptr;
     if (removals_seen_ != addresses->removals) {
@@ -123,12 +133,17 @@ ssize_t Endpoint::send(const Outgoing& message) {
         around().refuse("a send with flags of libfabric's that CryptMPI does not know", "flags in question");
         return -FI_EOPNOTSUPP;
     }
+    if (message.kind == Kind::message && is_our_data(message.flags, message.data)) {
+        around().refuse("an untagged message with the immediate data of CryptMPI's own", "it would be taken for one");
+        return -FI_EOPNOTSUPP;
+    }
     const std::size_t size = total(message.parts);
     if (size > message_size || (message.inject && size > inject_size)) return -FI_EMSGSIZE;
     if (!flush()) return -FI_EAGAIN;
     Peer* const peer = peer_of(message.to);
     if (peer == nullptr) return -FI_EINVAL;
-    const bool wanted = !message.inject && (!selective_sends || (message.flags & FI_COMPLETION) != 0);
+    const bool is_ours = message.kind == Kind::active;
+    const bool wanted = !is_ours && !message.inject && (!selective_sends || (message.flags & FI_COMPLETION) != 0);
     Operation& operation = take(Operation::Work::send, message.context, wanted);
     if (const int error = make_wire(operation, size + kOverhead, FI_SEND); error != 0) {
         give_back(operation);
@@ -215,6 +230,7 @@ ssize_t Endpoint::receive(const Incoming& wanted) {
 }
 
 ssize_t Endpoint::post(Operation& operation, const Incoming& wanted, std::uint64_t flags) {
+    operation.to = wanted.from;
     const bool names_source = directed && wanted.from != FI_ADDR_UNSPEC;
     iovec part = {operation.wire.data(), operation.wire_size};
     void* descriptor = operation.region != nullptr ? operation.region->mem_desc : nullptr;
@@ -280,8 +296,8 @@ ssize_t Endpoint::cancel(void* context) {
     return real->ops->cancel(&real->fid, found->get());
 }
 
-/// Opens what came to the operation into the program's memory. What does not open ends the job.
-Peer* Endpoint::open_into(Operation& operation, const fi_cq_tagged_entry& entry) {
+/// Where a message lies that came to the operation.
+const std::uint8_t* Endpoint::wire_of(const Operation& operation, const fi_cq_tagged_entry& entry) const {
     const bool several = operation.work == Operation::Work::several;
     const std::uint8_t* const wire = several ? static_cast<const std::uint8_t*>(entry.buf) : operation.wire.data();
     const std::uint8_t* const begin = operation.wire.data();
@@ -291,6 +307,13 @@ Peer* Endpoint::open_into(Operation& operation, const fi_cq_tagged_entry& entry)
     if (several && (wire < begin || wire + entry.len > begin + operation.wire_size)) {
         end("the provider names a message outside of the buffer that it got");
     }
+    return wire;
+}
+
+/// Opens what came to the operation into the program's memory. What does not open ends the job.
+Peer* Endpoint::open_into(Operation& operation, const fi_cq_tagged_entry& entry) {
+    const bool several = operation.work == Operation::Work::several;
+    const std::uint8_t* const wire = wire_of(operation, entry);
     const std::size_t size = entry.len - kOverhead;
     const auto bound = bound_of((entry.flags & FI_REMOTE_CQ_DATA) != 0, entry.data);
     std::vector<iovec> into;
@@ -311,12 +334,43 @@ Peer* Endpoint::open_into(Operation& operation, const fi_cq_tagged_entry& entry)
     return *sender;
 }
 
+bool Endpoint::is_our_data(std::uint64_t flags, std::uint64_t data) const {
+    return (flags & FI_REMOTE_CQ_DATA) != 0 && bound_of(true, data) == bound_of(true, kOurData);
+}
+
+/// A message of ours came in a buffer of the program's.
+void Endpoint::take_ours(Operation& operation, const fi_cq_tagged_entry& entry) {
+    const std::uint8_t* const wire = wire_of(operation, entry);
+    const std::size_t size = entry.len - kOverhead;
+    engine::Buffer scratch = domain->pool.take(size + 1);
+    const iovec into = {scratch.data(), size};
+    const auto sender =
+        party->open({Kind::active, 0, bound_of(true, kOurData)}, wire, entry.len, {&into, size == 0 ? 0U : 1U});
+    if (!sender) end("a message of " + std::to_string(size) + " bytes " + sender.error().line);
+    reads.came(*sender, {scratch.data(), size});
+}
+
+/// The program's buffer waits on for a message of the program's; of one for several it may have to know that it is
+/// full.
+bool Endpoint::pass_by(Operation& operation, fi_cq_tagged_entry& entry) {
+    if (operation.work == Operation::Work::several) {
+        if ((entry.flags & FI_MULTI_RECV) == 0) return false;
+        entry = {operation.context, FI_MULTI_RECV | FI_MSG, 0, nullptr, 0, 0};
+        give_back(operation);
+        return true;
+    }
+    const ssize_t code = post(operation, {Kind::message, {}, operation.to, 0, 0, 0, operation.context}, 0);
+    if (code != 0) end("a receive could not be posted again: " + std::string(std::strerror(static_cast<int>(-code))));
+    return false;
+}
+
 // HOT PATH
 bool Endpoint::complete(Operation& operation, fi_cq_tagged_entry& entry, fi_addr_t& from) {
     entry.op_context = operation.context;
     const bool wanted = operation.wanted;
     switch (operation.work) {
         case Operation::Work::send:
+            if (operation.kind == Kind::active) reads.sent();
             give_back(operation);
             return wanted;
         case Operation::Work::peek:
@@ -335,7 +389,12 @@ bool Endpoint::complete(Operation& operation, fi_cq_tagged_entry& entry, fi_addr
         case Operation::Work::unused:
             end("the provider completes a call twice");
     }
-    if ((entry.flags & FI_RECV) != 0 || operation.work != Operation::Work::several) {
+    const bool came = (entry.flags & FI_RECV) != 0 || operation.work != Operation::Work::several;
+    if (came && operation.work != Operation::Work::tagged && is_our_data(entry.flags, entry.data)) {
+        take_ours(operation, entry);
+        return pass_by(operation, entry);
+    }
+    if (came) {
         const std::size_t at = operation.filled;
         const Peer* const sender = open_into(operation, entry);
         entry.len = operation.discard ? 0 : entry.len - kOverhead;
@@ -374,6 +433,15 @@ void Endpoint::close() {
         std::this_thread::yield();
     }
     around().end(*party);
+}
+
+const Region* Domain::readable(std::uint64_t key, std::uint64_t address, std::size_t size) const {
+    const auto found = shown_regions.find(key);
+    if (found == shown_regions.end()) return nullptr;
+    const Region& region = *found->second;
+    const bool inside = address >= region.begin && address - region.begin <= region.size &&
+                        size <= region.size - (address - region.begin);
+    return region.readable && inside ? &region : nullptr;
 }
 
 void Domain::close_regions() {
