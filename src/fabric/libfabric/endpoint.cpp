@@ -22,12 +22,6 @@ constexpr std::size_t kAlignment = 8;
 // What an endpoint that is closed still owes, it tries to hand over so many times.
 constexpr int kLastTries = 100'000;
 
-std::size_t total(std::span<const iovec> parts) {
-    std::size_t size = 0;
-    for (const iovec& part : parts) size += part.iov_len;
-    return size;
-}
-
 /// The first `size` bytes of the parts.
 std::vector<iovec> first(std::span<const iovec> parts, std::size_t size) {
     std::vector<iovec> cut;
@@ -188,7 +182,7 @@ ssize_t Endpoint::hand_over(Operation& operation) {
     iovec part = {operation.wire.data(), operation.wire_size};
     void* descriptor = operation.region != nullptr ? operation.region->mem_desc : nullptr;
     const std::uint64_t flags = (operation.flags & ~FI_INJECT) | FI_COMPLETION;
-    if (operation.kind == Kind::tagged) {
+    if (operation.kind == Kind::tagged || operation.tag != 0) {
         const fi_msg_tagged message = {&part,         &descriptor, 1,          operation.to,
                                        operation.tag, 0,           &operation, operation.data};
         return real->tagged->sendmsg(real, &message, flags);
@@ -238,7 +232,8 @@ ssize_t Endpoint::post(Operation& operation, const Incoming& wanted, std::uint64
     const std::uint64_t real_flags = flags | FI_COMPLETION;
     ssize_t code = 0;
     if (wanted.kind == Kind::tagged) {
-        if (operation.work != Operation::Work::peek && !operation.posted.waits()) {
+        const bool has_place = operation.work == Operation::Work::tagged || operation.work == Operation::Work::claimed;
+        if (has_place && !operation.posted.waits()) {
             const Peer* const from = names_source ? peer_of(wanted.from) : nullptr;
             if (names_source && from == nullptr) {
                 give_back(operation);
@@ -289,7 +284,8 @@ ssize_t Endpoint::claim(const Incoming& wanted) {
 ssize_t Endpoint::cancel(void* context) {
     const auto found = std::find_if(all_.begin(), all_.end(), [&](const auto& operation) {
         const auto work = operation->work;
-        return operation->context == context && work != Operation::Work::unused && work != Operation::Work::send;
+        return operation->context == context && work != Operation::Work::unused && work != Operation::Work::send &&
+               work != Operation::Work::read;
     });
     if (found == all_.end()) return -FI_ENOENT;
     (*found)->posted.ask_to_cancel();
@@ -338,16 +334,45 @@ bool Endpoint::is_our_data(std::uint64_t flags, std::uint64_t data) const {
     return (flags & FI_REMOTE_CQ_DATA) != 0 && bound_of(true, data) == bound_of(true, kOurData);
 }
 
-/// A message of ours came in a buffer of the program's.
-void Endpoint::take_ours(Operation& operation, const fi_cq_tagged_entry& entry) {
+/// A question came in a buffer of the program's.
+void Endpoint::take_question(Operation& operation, const fi_cq_tagged_entry& entry) {
     const std::uint8_t* const wire = wire_of(operation, entry);
     const std::size_t size = entry.len - kOverhead;
     engine::Buffer scratch = domain->pool.take(size + 1);
     const iovec into = {scratch.data(), size};
     const auto sender =
         party->open({Kind::active, 0, bound_of(true, kOurData)}, wire, entry.len, {&into, size == 0 ? 0U : 1U});
-    if (!sender) end("a message of " + std::to_string(size) + " bytes " + sender.error().line);
-    reads.came(*sender, {scratch.data(), size});
+    if (!sender) end("a question for memory, of " + std::to_string(size) + " bytes, " + sender.error().line);
+    reads.asked(*sender, {scratch.data(), size});
+}
+
+ssize_t Endpoint::expect_answer(const Wish& wish, std::uint64_t id) {
+    Operation& operation = take(Operation::Work::read, wish.context, wish.wanted);
+    operation.into.assign(wish.into.begin(), wish.into.end());
+    if (const int error = make_wire(operation, kAnswerHeader + total(wish.into) + kOverhead, FI_RECV); error != 0) {
+        give_back(operation);
+        return error;
+    }
+    operation.tag = answer_tag(id);
+    const ssize_t code = post(operation, {Kind::tagged, {}, FI_ADDR_UNSPEC, operation.tag, 0, 0, wish.context}, 0);
+    operation.to = wish.from;
+    return code;
+}
+
+/// Into the memory that the program named when it asked.
+void Endpoint::take_answer(Operation& operation, const fi_cq_tagged_entry& entry) {
+    const std::uint8_t* const wire = wire_of(operation, entry);
+    const std::size_t size = entry.len - kOverhead;
+    if (size < kAnswerHeader) end("an answer to a read is shorter than any");
+    std::array<std::uint8_t, kAnswerHeader> header;
+    std::vector<iovec> into = first(operation.into, size - kAnswerHeader);
+    into.insert(into.begin(), {header.data(), header.size()});
+    const auto bound = bound_of((entry.flags & FI_REMOTE_CQ_DATA) != 0, entry.data);
+    const auto sender = party->open({Kind::active, operation.tag, bound}, wire, entry.len, into);
+    if (!sender) end("an answer to a read, of " + std::to_string(size) + " bytes, " + sender.error().line);
+    if (*sender != peer_of(operation.to)) end("a read is answered by another peer than was asked");
+    if (header[0] != 1) around().give_up("MPI reads memory that the peer has not registered for it");
+    if (entry.len != operation.wire_size) end("an answer to a read has another length than was asked for");
 }
 
 /// The program's buffer waits on for a message of the program's; of one for several it may have to know that it is
@@ -382,6 +407,13 @@ bool Endpoint::complete(Operation& operation, fi_cq_tagged_entry& entry, fi_addr
             operation.filled = entry.len;
             if (operation.work == Operation::Work::peek) give_back(operation);
             return true;
+        case Operation::Work::read:
+            take_answer(operation, entry);
+            entry = {operation.context, FI_RMA | FI_READ, 0, nullptr, 0, 0};
+            give_back(operation);
+            if (!wanted || sent == received) return wanted;
+            sent->ready.push_back(entry);
+            return false;
         case Operation::Work::tagged:
         case Operation::Work::message:
         case Operation::Work::several:
@@ -391,7 +423,7 @@ bool Endpoint::complete(Operation& operation, fi_cq_tagged_entry& entry, fi_addr
     }
     const bool came = (entry.flags & FI_RECV) != 0 || operation.work != Operation::Work::several;
     if (came && operation.work != Operation::Work::tagged && is_our_data(entry.flags, entry.data)) {
-        take_ours(operation, entry);
+        take_question(operation, entry);
         return pass_by(operation, entry);
     }
     if (came) {
@@ -417,6 +449,9 @@ void Endpoint::fail(Operation& operation, fi_cq_err_entry& entry) {
         const auto cut = came ? party->cut_off(operation.posted, entry.tag, wire, operation.wire_size)
                               : party->cut_off(operation.posted, entry.tag);
         if (!cut) end("a message that was cut off " + cut.error().line);
+    }
+    if (operation.work == Operation::Work::read && entry.err != FI_ECANCELED) {
+        end("an answer to a read cannot be received: " + std::string(std::strerror(entry.err)));
     }
     if (entry.err == FI_ETRUNC) {
         entry.len -= std::min(entry.len, kOverhead);

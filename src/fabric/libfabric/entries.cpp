@@ -63,7 +63,7 @@ Function real(const char* name, const char* version) {
     void* const found = look_up(name, version);
     if (found == nullptr) {
         surroundings_of_process().give_up("no " + std::string(name) + " of version " + version +
-                                      " in this process's libfabric");
+                                          " in this process's libfabric");
     }
     return reinterpret_cast<Function>(found);
 }
@@ -258,7 +258,7 @@ void* entry_for(const char* name, void* found) {
     }
     if (is_ours) {
         surroundings_of_process().give_up("a program asks dlsym for " + std::string(name) +
-                                      " of a version of libfabric that CryptMPI does not know");
+                                          " of a version of libfabric that CryptMPI does not know");
     }
     return nullptr;
 }

@@ -49,9 +49,9 @@ struct Domain : Object<fid_domain> {
     std::size_t name_size = 0;  // of the provider's names; 0: not known yet
     std::size_t data_size = 8;  // of immediate data that the provider carries
     bool registers_local = false;
-    std::uint64_t regions = 0;      // of ours
-    bool makes_keys = false;        // FI_MR_PROV_KEY: the program takes the key that it gets
-    bool names_by_address = false;  // FI_MR_VIRT_ADDR: not by the offset in the region
+    std::uint64_t regions = 0;                                 // of ours
+    bool makes_keys = false;                                   // FI_MR_PROV_KEY: the program takes the key that it gets
+    bool names_by_address = false;                             // FI_MR_VIRT_ADDR: not by the offset in the region
     std::unordered_map<std::uint64_t, Region*> shown_regions;  // by the key of the handle that the program has
     // Of endpoints that are closed: a queue that others share may still tell of them.
     std::vector<std::unique_ptr<Operation>> orphans;
@@ -92,7 +92,8 @@ struct Queue : Object<fid_cq> {
 /// What one call of the program has in the provider's hands.
 struct Operation {
     /// several: messages in one buffer. claimed: a message that was found, and is held for the receive that names it.
-    enum class Work : std::uint8_t { unused, send, tagged, message, several, peek, claimed };
+    /// read: what a peer answers to a question for its memory.
+    enum class Work : std::uint8_t { unused, send, tagged, message, several, peek, claimed, read };
 
     fi_context2 providers = {};    // first: the provider gets this address as the call's context, and writes here
     Endpoint* endpoint = nullptr;  // null: closed
@@ -107,7 +108,7 @@ struct Operation {
     std::vector<iovec> into;
     std::size_t filled = 0;  // of a buffer for several messages
     Posted posted;
-    // A send that the provider has not taken yet.
+    // A send that the provider has not taken yet; or who was asked, and which tag its answer has.
     Kind kind = Kind::tagged;
     std::uint64_t tag = 0;
     fi_addr_t to = FI_ADDR_UNSPEC;
@@ -151,7 +152,6 @@ struct Endpoint : Object<fid_ep> {
     std::uint64_t receive_flags = 0;
     std::size_t inject_size = 0;  // of the program's bytes
     std::size_t message_size = 0;
-    std::size_t least_room = 0;  // that the program keeps in a buffer of several messages
     Reads reads{*this};
 
     // All under the domain's lock.
@@ -171,6 +171,8 @@ struct Endpoint : Object<fid_ep> {
     /// Null: nobody of that address was inserted.
     Peer* peer_of(fi_addr_t address);
     fi_addr_t address_of(const Peer* peer);
+    /// A receive for what the peer will answer to the question `id`.
+    ssize_t expect_answer(const Wish& wish, std::uint64_t id);
 
     [[noreturn]] void end(const std::string& what) const;
     Surroundings& around() const { return *domain->fabric->around; }
@@ -187,7 +189,8 @@ private:
     const std::uint8_t* wire_of(const Operation& operation, const fi_cq_tagged_entry& entry) const;
     Peer* open_into(Operation& operation, const fi_cq_tagged_entry& entry);
     bool is_our_data(std::uint64_t flags, std::uint64_t data) const;
-    void take_ours(Operation& operation, const fi_cq_tagged_entry& entry);
+    void take_question(Operation& operation, const fi_cq_tagged_entry& entry);
+    void take_answer(Operation& operation, const fi_cq_tagged_entry& entry);
     bool pass_by(Operation& operation, fi_cq_tagged_entry& entry);
     std::array<std::uint8_t, 9> bound_of(bool has_data, std::uint64_t data) const;
 

@@ -79,7 +79,7 @@ struct Refused<R (*)(A...), Index> {
         // An MPI that reads and writes memory although no provider shows it can waits for it for ever.
         if (surroundings != nullptr && (kName.starts_with("fi_ops_rma.") || kName.starts_with("fi_ops_atomic."))) {
             surroundings->give_up("MPI insists on " + std::string(kName) +
-                              ", which the fabric layer does not seal: take another layer for this program");
+                                  ", which the fabric layer does not seal: take another layer for this program");
         }
         if constexpr (std::is_pointer_v<R>) return nullptr;
         if constexpr (std::is_integral_v<R>) return static_cast<R>(-FI_ENOSYS);
@@ -597,9 +597,6 @@ int setopt(fid* shown, int level, int option, const void* value, std::size_t siz
     if (level != FI_OPT_ENDPOINT || (!is_size(option) && !is_harmless(option))) return -FI_ENOPROTOOPT;
     if (!is_size(option)) return endpoint.real->ops->setopt(&endpoint.real->fid, level, option, value, size);
     if (size != sizeof(std::size_t)) return -FI_EINVAL;
-    if (option == FI_OPT_MIN_MULTI_RECV) {
-        mine<Endpoint>(as<fid_ep>(shown)).least_room = *static_cast<const std::size_t*>(value);
-    }
     const std::size_t bytes = *static_cast<const std::size_t*>(value) + kOverhead;
     return endpoint.real->ops->setopt(&endpoint.real->fid, level, option, &bytes, sizeof bytes);
 }
