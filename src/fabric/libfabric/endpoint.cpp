@@ -326,7 +326,12 @@ Peer* Endpoint::open_into(Operation& operation, const fi_cq_tagged_entry& entry)
     const auto sender = operation.work == Operation::Work::tagged
                             ? party->open(operation.posted, entry.tag, bound, wire, entry.len, into)
                             : party->open({Kind::message, 0, bound}, wire, entry.len, into);
-    if (!sender) end("a message of " + std::to_string(size) + " bytes " + sender.error().line);
+    if (!sender) {
+        // Without its end nothing of a message can be authentic, not even that it was longer.
+        const bool may_be_cut = !several && entry.len == operation.wire_size;
+        end("a message of " + std::to_string(size) + " bytes " + sender.error().line +
+            (may_be_cut ? ", or longer than its receive, which some providers do not tell" : ""));
+    }
     return *sender;
 }
 

@@ -356,6 +356,20 @@ TEST_F(Libfabric, TruncationIsToldWithTheProgramsLengths) {
     EXPECT_EQ(next, plain);            // and the lane goes on
 }
 
+TEST_F(Libfabric, WhatAProviderCutsOffSilentlyMayBeTruncationAndSaysSo) {
+    Bytes small(4);
+    ASSERT_EQ(receive(1, small), 0);
+    ASSERT_EQ(send(1, random_bytes(10)), 0);
+    provider.deliver(0, [](Wire& wire) { wire.bytes.resize(4 + kOverhead); });
+    try {
+        completions(ends[1]);
+        ADD_FAILURE() << "it was opened";
+    } catch (const Ended& ended) {
+        EXPECT_NE(std::string(ended.what()).find("longer than its receive"), std::string::npos) << ended.what();
+    }
+    EXPECT_EQ(small, Bytes(4));
+}
+
 TEST_F(Libfabric, ACancelledReceiveIsTheProgramsOwn) {
     Bytes got(10);
     int mark = 0;
