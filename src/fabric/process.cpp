@@ -117,12 +117,20 @@ void Process::complain(const std::string& line) {
 }
 
 void Process::end(const std::string& line) {
-    {
-        const std::lock_guard guard(lock_);
-        ++part_.failed_opens;
-        complain(line);
-        write_part(false);
-    }
+    const std::lock_guard guard(lock_);
+    ++part_.failed_opens;
+    stop(line);
+}
+
+void Process::give_up(const std::string& line) {
+    const std::lock_guard guard(lock_);
+    stop(line);
+}
+
+/// Under the lock.
+void Process::stop(const std::string& line) {
+    complain(line);
+    write_part(false);
     // By a signal: Hydra lets the other ranks of one that exits wait for it for ever. By this one: it leaves no core
     // file.
     kill(getpid(), SIGKILL);

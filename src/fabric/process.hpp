@@ -22,6 +22,7 @@ public:
 
     Result<const Job*> job() override;
     [[noreturn]] void end(const std::string& line) override;
+    [[noreturn]] void give_up(const std::string& line) override;
     void refuse(const std::string& operation, const std::string& why) override;
     void begin(const Party& party) override;
     void end(const Party& party) override;
@@ -32,6 +33,7 @@ public:
 private:
     Process();
     void complain(const std::string& line);
+    [[noreturn]] void stop(const std::string& line);
     void expect_whole(const Party& party);
     void count(const Counters& counters);
     void write_part(bool ended);

@@ -5,26 +5,23 @@ to see."""
 
 import secrets
 import subprocess
-from dataclasses import replace
+import sys
 
 import pytest
-from conftest import BUILD, REPOSITORY
+from conftest import BUILD, REPOSITORY, needs
 from jobs import build, sealing_of  # noqa: F401
+from test_mitm import Man
 
 from lab import stacks
 
 LIBRARY = BUILD / "lib" / "cryptmpi" / "libcryptmpi-fabric.so"
 SOURCES = REPOSITORY / "tests" / "system"
 TCP = stacks.stack("mpich-5.0.2-ofi")
-# No TCP between ranks at all.
-UDP = replace(TCP, name="mpich-5.0.2-ofi-udp", transport="libfabric udp;ofi_rxd",
-              environment={**TCP.environment, "FI_PROVIDER": "udp;ofi_rxd"})
+UDP = stacks.UDP
 # It finds libfabric by dlopen and dlvsym.
 INTEL = stacks.stack("impi-2021.19-ofi")
 # Debian's libfabric 1.17, found by a component that is loaded privately.
-OPENMPI = replace(stacks.stack("openmpi-4.1.4"), name="openmpi-4.1.4-mtl-ofi", transport="libfabric tcp;ofi_rxm",
-                  environment={"OMPI_MCA_mtl_ofi_provider_include": "tcp;ofi_rxm", "OMPI_MCA_osc": "pt2pt"},
-                  options=("--mca", "pml", "cm", "--mca", "mtl", "ofi", "--mca", "mpi_yield_when_idle", "1"))
+OPENMPI = stacks.OPENMPI4_OFI
 EVERY = pytest.mark.parametrize("mpi", [TCP, UDP, INTEL, OPENMPI], ids=lambda mpi: mpi.name)
 HYDRA = pytest.mark.parametrize("mpi", [TCP, UDP], ids=lambda mpi: mpi.name)
 
@@ -108,6 +105,30 @@ def test_an_attack_beneath_ends_the_job(attack, mpi, build, nodes, key, below): 
     assert "all as sent" not in done.output and "is wrong" not in done.output
 
 
+@needs("nft")
+@pytest.mark.parametrize("attack", ["none", "flip", "drop", "replay", "truncate"])
+def test_attacks_on_datagrams_of_rxd(attack, middle, build, key):  # noqa: F811
+    """What rxd repairs (a loss, a copy) arrives as sent; whatever else he does ends the job."""
+    one, two, _ = middle.nodes
+    line = [sys.executable, SOURCES / "datagrams.py", "--attack", attack, "--from", one.address, "--to", two.address]
+    man = middle.start(line, node=2, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert man.stdout.readline() == "ready\n", man.stderr.read()
+        with Man(middle, "none"):  # for the launcher's connections
+            done = run(UDP, middle, key, [build(UDP, SOURCES / "fabric_talk.c")])
+    finally:
+        man.terminate()
+        said, complaints = man.communicate(timeout=20)
+        middle.end_processes()
+    assert ("done" in said) == (attack != "none"), said + complaints
+    assert not done.timed_out and "is wrong" not in done.output, done.output
+    assert done.ok == ("all as sent" in done.output), done.output
+    if attack in ("none", "drop", "replay"):
+        assert done.ok, done.output
+    else:  # a message that rxd says was cut off is an error of MPI's
+        assert not done.ok and ("does not open" in done.output or "Message truncated" in done.output), done.output
+
+
 def test_a_rank_without_the_job_key_gets_nothing(build, nodes, key, tmp_path):  # noqa: F811
     other = tmp_path / "other.key"
     other.touch(mode=0o600)
@@ -119,6 +140,12 @@ def test_a_rank_without_the_job_key_gets_nothing(build, nodes, key, tmp_path):  
     done = run(TCP, nodes, key, [script])
     assert not done.ok and not done.timed_out, done.output
     assert "does not open" in done.output and "all as sent" not in done.output
+
+
+def test_one_sided_operations_of_intel_mpi(build, nodes, key):  # noqa: F811
+    """It reads long active messages from the peer's memory, whatever the provider shows: messages of ours carry that."""
+    done = run(INTEL, nodes, key, [build(INTEL, SOURCES / "fabric_onesided.c")])
+    assert done.ok and "all as put and got" in done.output, done.output
 
 
 @EVERY

@@ -22,12 +22,6 @@ constexpr std::size_t kAlignment = 8;
 // What an endpoint that is closed still owes, it tries to hand over so many times.
 constexpr int kLastTries = 100'000;
 
-std::size_t total(std::span<const iovec> parts) {
-    std::size_t size = 0;
-    for (const iovec& part : parts) size += part.iov_len;
-    return size;
-}
-
 /// The first `size` bytes of the parts.
 std::vector<iovec> first(std::span<const iovec> parts, std::size_t size) {
     std::vector<iovec> cut;
@@ -56,7 +50,17 @@ std::array<std::uint8_t, 9> Endpoint::bound_of(bool has_data, std::uint64_t data
     return bound;
 }
 
-/// Null: nobody of that address was inserted.
+/// Of whom a message may have come that we never sent anything to.
+fi_addr_t Endpoint::address_of(const Peer* peer) {
+    const auto known = addresses_of_.find(peer);
+    if (known != addresses_of_.end()) return known->second;
+    if (addresses == nullptr) return FI_ADDR_NOTAVAIL;
+    for (const auto& [address, share] : addresses->shares) {
+        if (peer_of(address) == peer) return address;
+    }
+    return FI_ADDR_NOTAVAIL;
+}
+
 Peer* Endpoint::peer_of(fi_addr_t address) {
     if (addresses == nullptr) return nullptr;
     if (removals_seen_ != addresses->removals) {
@@ -123,12 +127,17 @@ ssize_t Endpoint::send(const Outgoing& message) {
         around().refuse("a send with flags of libfabric's that CryptMPI does not know", "flags in question");
         return -FI_EOPNOTSUPP;
     }
+    if (message.kind == Kind::message && is_our_data(message.flags, message.data)) {
+        around().refuse("an untagged message with the immediate data of CryptMPI's own", "it would be taken for one");
+        return -FI_EOPNOTSUPP;
+    }
     const std::size_t size = total(message.parts);
     if (size > message_size || (message.inject && size > inject_size)) return -FI_EMSGSIZE;
     if (!flush()) return -FI_EAGAIN;
     Peer* const peer = peer_of(message.to);
     if (peer == nullptr) return -FI_EINVAL;
-    const bool wanted = !message.inject && (!selective_sends || (message.flags & FI_COMPLETION) != 0);
+    const bool is_ours = message.kind == Kind::active;
+    const bool wanted = !is_ours && !message.inject && (!selective_sends || (message.flags & FI_COMPLETION) != 0);
     Operation& operation = take(Operation::Work::send, message.context, wanted);
     if (const int error = make_wire(operation, size + kOverhead, FI_SEND); error != 0) {
         give_back(operation);
@@ -173,7 +182,7 @@ ssize_t Endpoint::hand_over(Operation& operation) {
     iovec part = {operation.wire.data(), operation.wire_size};
     void* descriptor = operation.region != nullptr ? operation.region->mem_desc : nullptr;
     const std::uint64_t flags = (operation.flags & ~FI_INJECT) | FI_COMPLETION;
-    if (operation.kind == Kind::tagged) {
+    if (operation.kind == Kind::tagged || operation.tag != 0) {
         const fi_msg_tagged message = {&part,         &descriptor, 1,          operation.to,
                                        operation.tag, 0,           &operation, operation.data};
         return real->tagged->sendmsg(real, &message, flags);
@@ -215,6 +224,7 @@ ssize_t Endpoint::receive(const Incoming& wanted) {
 }
 
 ssize_t Endpoint::post(Operation& operation, const Incoming& wanted, std::uint64_t flags) {
+    operation.to = wanted.from;
     const bool names_source = directed && wanted.from != FI_ADDR_UNSPEC;
     iovec part = {operation.wire.data(), operation.wire_size};
     void* descriptor = operation.region != nullptr ? operation.region->mem_desc : nullptr;
@@ -222,7 +232,8 @@ ssize_t Endpoint::post(Operation& operation, const Incoming& wanted, std::uint64
     const std::uint64_t real_flags = flags | FI_COMPLETION;
     ssize_t code = 0;
     if (wanted.kind == Kind::tagged) {
-        if (operation.work != Operation::Work::peek && !operation.posted.waits()) {
+        const bool has_place = operation.work == Operation::Work::tagged || operation.work == Operation::Work::claimed;
+        if (has_place && !operation.posted.waits()) {
             const Peer* const from = names_source ? peer_of(wanted.from) : nullptr;
             if (names_source && from == nullptr) {
                 give_back(operation);
@@ -273,15 +284,16 @@ ssize_t Endpoint::claim(const Incoming& wanted) {
 ssize_t Endpoint::cancel(void* context) {
     const auto found = std::find_if(all_.begin(), all_.end(), [&](const auto& operation) {
         const auto work = operation->work;
-        return operation->context == context && work != Operation::Work::unused && work != Operation::Work::send;
+        return operation->context == context && work != Operation::Work::unused && work != Operation::Work::send &&
+               work != Operation::Work::read;
     });
     if (found == all_.end()) return -FI_ENOENT;
     (*found)->posted.ask_to_cancel();
     return real->ops->cancel(&real->fid, found->get());
 }
 
-/// Opens what came to the operation into the program's memory. What does not open ends the job.
-Peer* Endpoint::open_into(Operation& operation, const fi_cq_tagged_entry& entry) {
+/// Where a message lies that came to the operation.
+const std::uint8_t* Endpoint::wire_of(const Operation& operation, const fi_cq_tagged_entry& entry) const {
     const bool several = operation.work == Operation::Work::several;
     const std::uint8_t* const wire = several ? static_cast<const std::uint8_t*>(entry.buf) : operation.wire.data();
     const std::uint8_t* const begin = operation.wire.data();
@@ -291,6 +303,13 @@ Peer* Endpoint::open_into(Operation& operation, const fi_cq_tagged_entry& entry)
     if (several && (wire < begin || wire + entry.len > begin + operation.wire_size)) {
         end("the provider names a message outside of the buffer that it got");
     }
+    return wire;
+}
+
+/// Opens what came to the operation into the program's memory. What does not open ends the job.
+Peer* Endpoint::open_into(Operation& operation, const fi_cq_tagged_entry& entry) {
+    const bool several = operation.work == Operation::Work::several;
+    const std::uint8_t* const wire = wire_of(operation, entry);
     const std::size_t size = entry.len - kOverhead;
     const auto bound = bound_of((entry.flags & FI_REMOTE_CQ_DATA) != 0, entry.data);
     std::vector<iovec> into;
@@ -307,8 +326,72 @@ Peer* Endpoint::open_into(Operation& operation, const fi_cq_tagged_entry& entry)
     const auto sender = operation.work == Operation::Work::tagged
                             ? party->open(operation.posted, entry.tag, bound, wire, entry.len, into)
                             : party->open({Kind::message, 0, bound}, wire, entry.len, into);
-    if (!sender) end("a message of " + std::to_string(size) + " bytes " + sender.error().line);
+    if (!sender) {
+        // Without its end nothing of a message can be authentic, not even that it was longer.
+        const bool may_be_cut = !several && entry.len == operation.wire_size;
+        end("a message of " + std::to_string(size) + " bytes " + sender.error().line +
+            (may_be_cut ? ", or longer than its receive, which some providers do not tell" : ""));
+    }
     return *sender;
+}
+
+bool Endpoint::is_our_data(std::uint64_t flags, std::uint64_t data) const {
+    return (flags & FI_REMOTE_CQ_DATA) != 0 && bound_of(true, data) == bound_of(true, kOurData);
+}
+
+/// A question came in a buffer of the program's.
+void Endpoint::take_question(Operation& operation, const fi_cq_tagged_entry& entry) {
+    const std::uint8_t* const wire = wire_of(operation, entry);
+    const std::size_t size = entry.len - kOverhead;
+    engine::Buffer scratch = domain->pool.take(size + 1);
+    const iovec into = {scratch.data(), size};
+    const auto sender =
+        party->open({Kind::active, 0, bound_of(true, kOurData)}, wire, entry.len, {&into, size == 0 ? 0U : 1U});
+    if (!sender) end("a question for memory, of " + std::to_string(size) + " bytes, " + sender.error().line);
+    reads.asked(*sender, {scratch.data(), size});
+}
+
+ssize_t Endpoint::expect_answer(const Wish& wish, std::uint64_t id) {
+    Operation& operation = take(Operation::Work::read, wish.context, wish.wanted);
+    operation.into.assign(wish.into.begin(), wish.into.end());
+    if (const int error = make_wire(operation, kAnswerHeader + total(wish.into) + kOverhead, FI_RECV); error != 0) {
+        give_back(operation);
+        return error;
+    }
+    operation.tag = answer_tag(id);
+    const ssize_t code = post(operation, {Kind::tagged, {}, FI_ADDR_UNSPEC, operation.tag, 0, 0, wish.context}, 0);
+    operation.to = wish.from;
+    return code;
+}
+
+/// Into the memory that the program named when it asked.
+void Endpoint::take_answer(Operation& operation, const fi_cq_tagged_entry& entry) {
+    const std::uint8_t* const wire = wire_of(operation, entry);
+    const std::size_t size = entry.len - kOverhead;
+    if (size < kAnswerHeader) end("an answer to a read is shorter than any");
+    std::array<std::uint8_t, kAnswerHeader> header;
+    std::vector<iovec> into = first(operation.into, size - kAnswerHeader);
+    into.insert(into.begin(), {header.data(), header.size()});
+    const auto bound = bound_of((entry.flags & FI_REMOTE_CQ_DATA) != 0, entry.data);
+    const auto sender = party->open({Kind::active, operation.tag, bound}, wire, entry.len, into);
+    if (!sender) end("an answer to a read, of " + std::to_string(size) + " bytes, " + sender.error().line);
+    if (*sender != peer_of(operation.to)) end("a read is answered by another peer than was asked");
+    if (header[0] != 1) around().give_up("MPI reads memory that the peer has not registered for it");
+    if (entry.len != operation.wire_size) end("an answer to a read has another length than was asked for");
+}
+
+/// The program's buffer waits on for a message of the program's; of one for several it may have to know that it is
+/// full.
+bool Endpoint::pass_by(Operation& operation, fi_cq_tagged_entry& entry) {
+    if (operation.work == Operation::Work::several) {
+        if ((entry.flags & FI_MULTI_RECV) == 0) return false;
+        entry = {operation.context, FI_MULTI_RECV | FI_MSG, 0, nullptr, 0, 0};
+        give_back(operation);
+        return true;
+    }
+    const ssize_t code = post(operation, {Kind::message, {}, operation.to, 0, 0, 0, operation.context}, 0);
+    if (code != 0) end("a receive could not be posted again: " + std::string(std::strerror(static_cast<int>(-code))));
+    return false;
 }
 
 // HOT PATH
@@ -317,6 +400,7 @@ bool Endpoint::complete(Operation& operation, fi_cq_tagged_entry& entry, fi_addr
     const bool wanted = operation.wanted;
     switch (operation.work) {
         case Operation::Work::send:
+            if (operation.kind == Kind::active) reads.sent();
             give_back(operation);
             return wanted;
         case Operation::Work::peek:
@@ -328,6 +412,13 @@ bool Endpoint::complete(Operation& operation, fi_cq_tagged_entry& entry, fi_addr
             operation.filled = entry.len;
             if (operation.work == Operation::Work::peek) give_back(operation);
             return true;
+        case Operation::Work::read:
+            take_answer(operation, entry);
+            entry = {operation.context, FI_RMA | FI_READ, 0, nullptr, 0, 0};
+            give_back(operation);
+            if (!wanted || sent == received) return wanted;
+            sent->ready.push_back(entry);
+            return false;
         case Operation::Work::tagged:
         case Operation::Work::message:
         case Operation::Work::several:
@@ -335,7 +426,12 @@ bool Endpoint::complete(Operation& operation, fi_cq_tagged_entry& entry, fi_addr
         case Operation::Work::unused:
             end("the provider completes a call twice");
     }
-    if ((entry.flags & FI_RECV) != 0 || operation.work != Operation::Work::several) {
+    const bool came = (entry.flags & FI_RECV) != 0 || operation.work != Operation::Work::several;
+    if (came && operation.work != Operation::Work::tagged && is_our_data(entry.flags, entry.data)) {
+        take_question(operation, entry);
+        return pass_by(operation, entry);
+    }
+    if (came) {
         const std::size_t at = operation.filled;
         const Peer* const sender = open_into(operation, entry);
         entry.len = operation.discard ? 0 : entry.len - kOverhead;
@@ -359,6 +455,9 @@ void Endpoint::fail(Operation& operation, fi_cq_err_entry& entry) {
                               : party->cut_off(operation.posted, entry.tag);
         if (!cut) end("a message that was cut off " + cut.error().line);
     }
+    if (operation.work == Operation::Work::read && entry.err != FI_ECANCELED) {
+        end("an answer to a read cannot be received: " + std::string(std::strerror(entry.err)));
+    }
     if (entry.err == FI_ETRUNC) {
         entry.len -= std::min(entry.len, kOverhead);
         entry.buf = operation.into.empty() ? nullptr : operation.into[0].iov_base;
@@ -374,6 +473,15 @@ void Endpoint::close() {
         std::this_thread::yield();
     }
     around().end(*party);
+}
+
+const Region* Domain::readable(std::uint64_t key, std::uint64_t address, std::size_t size) const {
+    const auto found = shown_regions.find(key);
+    if (found == shown_regions.end()) return nullptr;
+    const Region& region = *found->second;
+    const bool inside = address >= region.begin && address - region.begin <= region.size &&
+                        size <= region.size - (address - region.begin);
+    return region.readable && inside ? &region : nullptr;
 }
 
 void Domain::close_regions() {

@@ -46,7 +46,7 @@ void expect_one() {
         },
         &count);
     if (count > 1)
-        surroundings_of_process().end("this process has loaded two different libfabric.so.1; let it have one");
+        surroundings_of_process().give_up("this process has loaded two different libfabric.so.1; let it have one");
 }
 
 /// The function that would have been called without us: of a libfabric that is loaded for all, or for its caller alone.
@@ -63,8 +63,8 @@ template <class Function>
 Function real(const char* name, const char* version) {
     void* const found = look_up(name, version);
     if (found == nullptr) {
-        surroundings_of_process().end("no " + std::string(name) + " of version " + version +
-                                      " in this process's libfabric");
+        surroundings_of_process().give_up("no " + std::string(name) + " of version " + version +
+                                          " in this process's libfabric");
     }
     return reinterpret_cast<Function>(found);
 }
@@ -89,7 +89,7 @@ bool is_inside(const void* caller) {
     const void* const base = information.dli_fbase;
     const bool is_inside = defines(object, base, "fi_getinfo") || defines(object, base, "fi_prov_ini");
     if (is_inside && defines(object, base, "PMPI_Init")) {
-        surroundings_of_process().end(
+        surroundings_of_process().give_up(
             "libfabric is a part of " + std::string(information.dli_fname) +
             ": MPI's calls of it cannot be told from its own; take an MPI with libfabric.so.1");
     }
@@ -261,8 +261,8 @@ void* entry_for(const char* name, void* found) {
         if (found == look_up(name, entry.version)) return entry.ours;
     }
     if (is_ours) {
-        surroundings_of_process().end("a program asks dlsym for " + std::string(name) +
-                                      " of a version of libfabric that CryptMPI does not know");
+        surroundings_of_process().give_up("a program asks dlsym for " + std::string(name) +
+                                          " of a version of libfabric that CryptMPI does not know");
     }
     return nullptr;
 }

@@ -10,6 +10,7 @@
 #include <rdma/fi_tagged.h>
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -18,6 +19,7 @@
 
 #include "engine/buffer_pool.hpp"
 #include "fabric/flows.hpp"
+#include "fabric/libfabric/reads.hpp"
 #include "fabric/libfabric/surroundings.hpp"
 
 namespace cryptmpi::fabric::libfabric {
@@ -31,6 +33,7 @@ struct Object : Fid {
 };
 
 struct Operation;
+struct Region;
 
 struct Fabric : Object<fid_fabric> {
     Surroundings* around = nullptr;
@@ -46,12 +49,17 @@ struct Domain : Object<fid_domain> {
     std::size_t name_size = 0;  // of the provider's names; 0: not known yet
     std::size_t data_size = 8;  // of immediate data that the provider carries
     bool registers_local = false;
-    std::uint64_t regions = 0;  // handles that the program got
+    std::uint64_t regions = 0;                                 // of ours
+    bool makes_keys = false;                                   // FI_MR_PROV_KEY: the program takes the key that it gets
+    bool names_by_address = false;                             // FI_MR_VIRT_ADDR: not by the offset in the region
+    std::unordered_map<std::uint64_t, Region*> shown_regions;  // by the key of the handle that the program has
     // Of endpoints that are closed: a queue that others share may still tell of them.
     std::vector<std::unique_ptr<Operation>> orphans;
 
     /// Of orphans: a provider closes no domain that has a region left.
     void close_regions();
+    /// The program's region in which a peer may read this; nullptr: there is none.
+    const Region* readable(std::uint64_t key, std::uint64_t address, std::size_t size) const;
 };
 
 /// Which share belongs to an address.
@@ -62,19 +70,30 @@ struct AddressVector : Object<fid_av> {
 };
 
 struct Counter : Object<fid_cntr> {};
-struct Region : fid_mr {};
+
+/// Memory that the program has registered: known to us, not to the network.
+struct Region : fid_mr {
+    Domain* domain = nullptr;
+    std::uint8_t* memory = nullptr;
+    std::size_t size = 0;
+    std::uint64_t begin = 0;  // how a peer names its first byte
+    bool readable = false;    // by peers
+};
+
 struct Endpoint;
 
 struct Queue : Object<fid_cq> {
     Domain* domain = nullptr;
     fi_cq_format format = FI_CQ_FORMAT_CONTEXT;
     std::vector<Endpoint*> endpoints;
+    std::deque<fi_cq_tagged_entry> ready;  // completions that the provider knows nothing of
 };
 
 /// What one call of the program has in the provider's hands.
 struct Operation {
     /// several: messages in one buffer. claimed: a message that was found, and is held for the receive that names it.
-    enum class Work : std::uint8_t { unused, send, tagged, message, several, peek, claimed };
+    /// read: what a peer answers to a question for its memory.
+    enum class Work : std::uint8_t { unused, send, tagged, message, several, peek, claimed, read };
 
     fi_context2 providers = {};    // first: the provider gets this address as the call's context, and writes here
     Endpoint* endpoint = nullptr;  // null: closed
@@ -89,7 +108,7 @@ struct Operation {
     std::vector<iovec> into;
     std::size_t filled = 0;  // of a buffer for several messages
     Posted posted;
-    // A send that the provider has not taken yet.
+    // A send that the provider has not taken yet; or who was asked, and which tag its answer has.
     Kind kind = Kind::tagged;
     std::uint64_t tag = 0;
     fi_addr_t to = FI_ADDR_UNSPEC;
@@ -133,6 +152,7 @@ struct Endpoint : Object<fid_ep> {
     std::uint64_t receive_flags = 0;
     std::size_t inject_size = 0;  // of the program's bytes
     std::size_t message_size = 0;
+    Reads reads{*this};
 
     // All under the domain's lock.
     ssize_t send(const Outgoing& message);
@@ -148,11 +168,16 @@ struct Endpoint : Object<fid_ep> {
     /// After that: nobody writes to its operations any more.
     void leave();
 
+    /// Null: nobody of that address was inserted.
+    Peer* peer_of(fi_addr_t address);
+    fi_addr_t address_of(const Peer* peer);
+    /// A receive for what the peer will answer to the question `id`.
+    ssize_t expect_answer(const Wish& wish, std::uint64_t id);
+
     [[noreturn]] void end(const std::string& what) const;
     Surroundings& around() const { return *domain->fabric->around; }
 
 private:
-    Peer* peer_of(fi_addr_t address);
     Operation& take(Operation::Work work, void* context, bool wanted);
     void give_back(Operation& operation);
     int make_wire(Operation& operation, std::size_t size, std::uint64_t access);
@@ -161,7 +186,12 @@ private:
     ssize_t peek(const Incoming& wanted);
     ssize_t claim(const Incoming& wanted);
     ssize_t post(Operation& operation, const Incoming& wanted, std::uint64_t flags);
+    const std::uint8_t* wire_of(const Operation& operation, const fi_cq_tagged_entry& entry) const;
     Peer* open_into(Operation& operation, const fi_cq_tagged_entry& entry);
+    bool is_our_data(std::uint64_t flags, std::uint64_t data) const;
+    void take_question(Operation& operation, const fi_cq_tagged_entry& entry);
+    void take_answer(Operation& operation, const fi_cq_tagged_entry& entry);
+    bool pass_by(Operation& operation, fi_cq_tagged_entry& entry);
     std::array<std::uint8_t, 9> bound_of(bool has_data, std::uint64_t data) const;
 
     std::unordered_map<fi_addr_t, Peer*> met_;

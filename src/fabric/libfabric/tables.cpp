@@ -79,8 +79,8 @@ struct Refused<R (*)(A...), Index> {
         if (surroundings != nullptr) surroundings->refuse(kOperations[Index], "it is not sealed");
         // An MPI that reads and writes memory although no provider shows it can waits for it for ever.
         if (surroundings != nullptr && (kName.starts_with("fi_ops_rma.") || kName.starts_with("fi_ops_atomic."))) {
-            surroundings->end("MPI insists on " + std::string(kName) +
-                              ", which the fabric layer does not seal: take another layer for this program");
+            surroundings->give_up("MPI insists on " + std::string(kName) +
+                                  ", which the fabric layer does not seal: take another layer for this program");
         }
         if constexpr (std::is_pointer_v<R>) return nullptr;
         if constexpr (std::is_integral_v<R>) return static_cast<R>(-FI_ENOSYS);
@@ -151,7 +151,12 @@ namespace on_fi_ops {
 int close(fid* object) {
     fid* const real = real_behind(object);
     if (object->fclass == FI_CLASS_MR) {
-        delete static_cast<Region*>(as<fid_mr>(object));
+        auto* const region = static_cast<Region*>(as<fid_mr>(object));
+        if (region->domain != nullptr) {
+            const std::lock_guard hold(region->domain->lock);
+            region->domain->shown_regions.erase(region->key);
+        }
+        delete region;
         return 0;
     }
     if (real == nullptr) return -FI_EINVAL;
@@ -168,6 +173,9 @@ int close(fid* object) {
             delete &mine<Fabric>(as<fid_fabric>(object));
             break;
         case FI_CLASS_DOMAIN:
+            for (const auto& [key, region] : mine<Domain>(as<fid_domain>(object)).shown_regions) {
+                region->domain = nullptr;
+            }
             delete &mine<Domain>(as<fid_domain>(object));
             break;
         case FI_CLASS_EP: {
@@ -285,7 +293,10 @@ int domain(fid_fabric* shown, fi_info* info, fid_domain** made, void* context) {
     show_base(domain->fid, real->fid, context);
     if (info->domain_attr != nullptr) {
         domain->data_size = std::min<std::size_t>(info->domain_attr->cq_data_size, 8);
-        domain->registers_local = (info->domain_attr->mr_mode & FI_MR_LOCAL) != 0;
+        const auto mode = static_cast<unsigned>(info->domain_attr->mr_mode);
+        domain->registers_local = (mode & FI_MR_LOCAL) != 0;
+        domain->makes_keys = (mode & (FI_MR_PROV_KEY | FI_MR_BASIC)) != 0;
+        domain->names_by_address = (mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC)) != 0;
     }
     if ((info->mode & FI_LOCAL_MR) != 0) domain->registers_local = true;
     domain->pool.share();
@@ -360,9 +371,9 @@ int endpoint(fid_domain* shown, fi_info* info, fid_ep** made, void* context) {
         return -FI_EOPNOTSUPP;
     }
     const auto job = around.job();
-    if (!job) around.end(job.error().line);
+    if (!job) around.give_up(job.error().line);
     auto party = Party::make(**job);
-    if (!party) around.end(party.error().line);
+    if (!party) around.give_up(party.error().line);
     fid_ep* real = nullptr;
     {
         const AsGiven given(*info);
@@ -422,30 +433,51 @@ int query_collective(fid_domain*, fi_collective_op, fi_collective_attr*, std::ui
 
 }  // namespace on_fi_ops_domain
 
-// No memory of the program is registered with the network: what the program gets for it is a handle of ours, whose key
-// opens nothing.
+// No memory of the program is registered with the network: what the program gets for it is a handle of ours. Its key
+// opens nothing on the wire; peers of the job read by messages of ours (reads.hpp).
 namespace on_fi_ops_mr {
 
-int reg(fid* shown, const void*, std::size_t, std::uint64_t, std::uint64_t, std::uint64_t key, std::uint64_t,
-        fid_mr** made, void* context) {
+int make_region(fid* shown, std::span<const iovec> parts, std::uint64_t access, std::uint64_t key, void* context,
+                fid_mr** made) {
     auto& domain = mine<Domain>(as<fid_domain>(shown));
+    const std::lock_guard hold(domain.lock);
+    if (domain.makes_keys) {
+        do key = ++domain.regions;
+        while (domain.shown_regions.contains(key));
+    } else if (domain.shown_regions.contains(key)) {
+        return -FI_ENOKEY;
+    }
     auto* const region = new Region{};
     region->fid.fclass = FI_CLASS_MR;
     region->fid.context = context;
     region->fid.ops = table<fi_ops>();
-    const std::lock_guard hold(domain.lock);
-    region->key = key != 0 ? key : ++domain.regions;
+    region->key = key;
+    region->domain = &domain;
+    if (parts.size() == 1) {
+        region->memory = static_cast<std::uint8_t*>(parts[0].iov_base);
+        region->size = parts[0].iov_len;
+        region->begin = domain.names_by_address ? reinterpret_cast<std::uint64_t>(region->memory) : 0;
+        region->readable = (access & FI_REMOTE_READ) != 0;
+    }
+    domain.shown_regions.emplace(key, region);
     *made = region;
     return 0;
 }
 
-int regv(fid* shown, const iovec*, std::size_t, std::uint64_t, std::uint64_t, std::uint64_t key, std::uint64_t,
-         fid_mr** made, void* context) {
-    return reg(shown, nullptr, 0, 0, 0, key, 0, made, context);
+int reg(fid* shown, const void* memory, std::size_t size, std::uint64_t access, std::uint64_t, std::uint64_t key,
+        std::uint64_t, fid_mr** made, void* context) {
+    const iovec one = {const_cast<void*>(memory), size};
+    return make_region(shown, {&one, 1}, access, key, context, made);
 }
 
-int regattr(fid* shown, const fi_mr_attr* attributes, std::uint64_t, fid_mr** made) {
-    return reg(shown, nullptr, 0, 0, 0, attributes->requested_key, 0, made, attributes->context);
+int regv(fid* shown, const iovec* parts, std::size_t count, std::uint64_t access, std::uint64_t, std::uint64_t key,
+         std::uint64_t, fid_mr** made, void* context) {
+    return make_region(shown, {parts, count}, access, key, context, made);
+}
+
+int regattr(fid* shown, const fi_mr_attr* wanted, std::uint64_t, fid_mr** made) {
+    return make_region(shown, {wanted->mr_iov, wanted->iov_count}, wanted->access, wanted->requested_key,
+                       wanted->context, made);
 }
 
 }  // namespace on_fi_ops_mr
@@ -688,6 +720,38 @@ ssize_t injectdata(fid_ep* ep, const void* bytes, std::size_t size, std::uint64_
 
 }  // namespace on_fi_ops_tagged
 
+/// Reads alone are carried: of the operations on a peer's memory no MPI is known to insist on another.
+namespace on_fi_ops_rma {
+
+ssize_t readmsg(fid_ep* ep, const fi_msg_rma* message, std::uint64_t flags) {
+    if (message->rma_iov_count != 1 || (flags & FI_INJECT) != 0) {
+        surroundings->refuse("fi_readmsg of several regions", "MPIs name one");
+        return -FI_EOPNOTSUPP;
+    }
+    auto& endpoint = mine<Endpoint>(ep);
+    const std::lock_guard hold(endpoint.domain->lock);
+    const bool wanted = !endpoint.selective_sends || (flags & FI_COMPLETION) != 0;
+    return endpoint.reads.ask({message->addr,
+                               {message->msg_iov, message->iov_count},
+                               message->rma_iov[0].key,
+                               message->rma_iov[0].addr,
+                               message->context,
+                               wanted});
+}
+ssize_t readv(fid_ep* ep, const iovec* parts, void**, std::size_t count, fi_addr_t from, std::uint64_t address,
+              std::uint64_t key, void* context) {
+    const fi_rma_iov region = {address, 0, key};
+    const fi_msg_rma message = {parts, nullptr, count, from, &region, 1, context, 0};
+    return readmsg(ep, &message, send_flags(ep));
+}
+ssize_t read(fid_ep* ep, void* bytes, std::size_t size, void*, fi_addr_t from, std::uint64_t address, std::uint64_t key,
+             void* context) {
+    const iovec one = part(bytes, size);
+    return readv(ep, &one, nullptr, 1, from, address, key, context);
+}
+
+}  // namespace on_fi_ops_rma
+
 namespace on_fi_ops_cq {
 
 constexpr std::size_t kBatch = 64;
@@ -705,24 +769,42 @@ std::size_t size_of(fi_cq_format format) {
     }
 }
 
+void give(const fi_cq_tagged_entry& entry, fi_cq_format format, void* entries, std::size_t place) {
+    const std::size_t size = size_of(format);
+    std::memcpy(static_cast<char*>(entries) + place * size, &entry, size);
+}
+
+/// What is complete without the provider: how many it were.
+std::size_t give_ready(Queue& queue, void* entries, std::size_t count, fi_addr_t* sources, std::size_t given) {
+    for (; given < count && !queue.ready.empty(); ++given, queue.ready.pop_front()) {
+        give(queue.ready.front(), queue.format, entries, given);
+        if (sources != nullptr) sources[given] = FI_ADDR_NOTAVAIL;
+    }
+    return given;
+}
+
 /// HOT PATH. What the provider has completed, opened. Each smaller format is the beginning of the largest.
 ssize_t readfrom(fid_cq* shown, void* entries, std::size_t count, fi_addr_t* sources) {
     auto& queue = mine<Queue>(shown);
     const std::lock_guard hold(queue.domain->lock);
-    for (Endpoint* endpoint : queue.endpoints) endpoint->flush();
-    const std::size_t size = size_of(queue.format);
+    for (Endpoint* endpoint : queue.endpoints) {
+        if (endpoint->flush()) endpoint->reads.go_on();
+    }
     std::size_t given = 0;
     while (given < count || count == 0) {
         std::array<fi_cq_tagged_entry, kBatch> real;
         const ssize_t got = queue.real->ops->read(queue.real, real.data(), std::min(count - given, kBatch));
-        if (got <= 0) return given > 0 ? static_cast<ssize_t>(given) : got;
+        if (got <= 0) {
+            given = give_ready(queue, entries, count, sources, given);
+            return given > 0 ? static_cast<ssize_t>(given) : got;
+        }
         for (ssize_t i = 0; i < got; ++i) {
             if (real[i].op_context == nullptr) continue;  // of none of our calls
             auto& operation = *static_cast<Operation*>(real[i].op_context);
             if (operation.endpoint == nullptr) continue;
             fi_addr_t from = FI_ADDR_NOTAVAIL;
             if (!operation.endpoint->complete(operation, real[i], from)) continue;
-            std::memcpy(static_cast<char*>(entries) + given * size, &real[i], size);
+            give(real[i], queue.format, entries, given);
             if (sources != nullptr) sources[given] = from;
             ++given;
         }

@@ -24,6 +24,10 @@ struct Ended : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
+struct GaveUp : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
 struct Around final : Surroundings {
     Around() {
         keys::JobKey key;
@@ -34,6 +38,7 @@ struct Around final : Surroundings {
     }
     Result<const Job*> job() override { return &*job_; }
     [[noreturn]] void end(const std::string& line) override { throw Ended(line); }
+    [[noreturn]] void give_up(const std::string& line) override { throw GaveUp(line); }
     void refuse(const std::string& operation, const std::string&) override { refused.push_back(operation); }
     void begin(const Party&) override {}
     void end(const Party& party) override { sent += party.counters().sent[0].messages; }
@@ -351,6 +356,20 @@ TEST_F(Libfabric, TruncationIsToldWithTheProgramsLengths) {
     EXPECT_EQ(next, plain);            // and the lane goes on
 }
 
+TEST_F(Libfabric, WhatAProviderCutsOffSilentlyMayBeTruncationAndSaysSo) {
+    Bytes small(4);
+    ASSERT_EQ(receive(1, small), 0);
+    ASSERT_EQ(send(1, random_bytes(10)), 0);
+    provider.deliver(0, [](Wire& wire) { wire.bytes.resize(4 + kOverhead); });
+    try {
+        completions(ends[1]);
+        ADD_FAILURE() << "it was opened";
+    } catch (const Ended& ended) {
+        EXPECT_NE(std::string(ended.what()).find("longer than its receive"), std::string::npos) << ended.what();
+    }
+    EXPECT_EQ(small, Bytes(4));
+}
+
 TEST_F(Libfabric, ACancelledReceiveIsTheProgramsOwn) {
     Bytes got(10);
     int mark = 0;
@@ -399,6 +418,157 @@ TEST_F(Libfabric, NoMemoryOfTheProgramIsRegistered) {
     EXPECT_EQ(fi_close(&region->fid), 0);
 }
 
+/// The first endpoint reads memory of the second; both have a buffer for untagged messages.
+class Reading : public Libfabric {
+protected:
+    void SetUp() override {
+        Libfabric::SetUp();
+        for (std::size_t i = 0; i < 2; ++i) {
+            const std::size_t least = 600;
+            ASSERT_EQ(fi_setopt(&ends[i].ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &least, sizeof least), 0);
+        }
+        ASSERT_EQ(fi_mr_reg(ends[1].domain, memory.data(), memory.size(), FI_REMOTE_READ, 0, kKey, 0, &region, nullptr),
+                  0);
+    }
+    void TearDown() override {
+        close(region);
+        Libfabric::TearDown();
+    }
+    void post(std::size_t end, std::size_t size) {
+        rooms[end].resize(size);
+        const iovec all = {rooms[end].data(), size};
+        const fi_msg message = {&all, nullptr, 1, FI_ADDR_UNSPEC, &rooms[end], 0};
+        ASSERT_EQ(fi_recvmsg(ends[end].ep, &message, FI_MULTI_RECV), 0);
+    }
+    ssize_t read(std::uint64_t at, std::size_t size, std::uint64_t key = kKey) {
+        got.resize(size);
+        return fi_read(ends[0].ep, got.data(), size, nullptr, 1, at, key, &got);
+    }
+
+    static constexpr std::uint64_t kKey = 9;
+    const Bytes memory = random_bytes(3000);
+    fid_mr* region = nullptr;
+    std::array<Bytes, 2> rooms;
+    Bytes got;
+};
+
+TEST_F(Reading, IsCarriedBySealedMessagesAndToldAsARead) {
+    post(0, 10'000);
+    post(1, 10'000);
+    ASSERT_EQ(read(100, 2000), 0);
+    provider.deliver();
+    EXPECT_TRUE(completions(ends[1]).empty());
+    ASSERT_EQ(provider.under_way.size(), 1U);
+    EXPECT_TRUE(provider.under_way[0].tagged);  // it takes no buffer of the program's
+    EXPECT_FALSE(holds(provider.under_way[0].bytes, Bytes(memory.begin() + 100, memory.begin() + 116)));
+    provider.deliver_all();
+    const auto done = completions(ends[0]);
+    ASSERT_EQ(done.size(), 1U);
+    EXPECT_EQ(done[0].op_context, &got);
+    EXPECT_EQ(done[0].flags, std::uint64_t{FI_RMA | FI_READ});
+    EXPECT_EQ(got, Bytes(memory.begin() + 100, memory.begin() + 2100));
+}
+
+TEST_F(Reading, AsksAndAnswersAgainWhenTheProviderIsFull) {
+    post(0, 10'000);
+    post(1, 10'000);
+    provider.refusals = 1;
+    ASSERT_EQ(read(0, 3000), 0);
+    EXPECT_TRUE(provider.under_way.empty());
+    completions(ends[0]);
+    provider.deliver();
+    provider.refusals = 3;
+    completions(ends[1]);
+    for (int i = 0; i < 6; ++i) completions(ends[1]);
+    provider.deliver_all();
+    EXPECT_EQ(completions(ends[0]).size(), 1U);
+    EXPECT_EQ(got, memory);
+}
+
+TEST_F(Reading, TakesNoReceiveOfTheProgram) {
+    Bytes into(600 + 40);
+    ASSERT_EQ(fi_recv(ends[1].ep, into.data(), into.size(), nullptr, FI_ADDR_UNSPEC, &into), 0);
+    post(0, 10'000);
+    ASSERT_EQ(read(0, 10), 0);
+    provider.deliver();
+    EXPECT_TRUE(completions(ends[1]).empty());
+    const Bytes plain = random_bytes(20);
+    ASSERT_EQ(fi_send(ends[0].ep, plain.data(), plain.size(), nullptr, 1, nullptr), 0);
+    provider.deliver(1);
+    const auto received = completions(ends[1]);
+    ASSERT_EQ(received.size(), 1U);
+    EXPECT_EQ(received[0].op_context, &into);
+    EXPECT_EQ(Bytes(into.begin(), into.begin() + 20), plain);
+}
+
+TEST_F(Reading, TellsTheProgramThatItsBufferIsFull) {
+    post(1, 600);  // the question leaves less than a message's room of it
+    ASSERT_EQ(read(0, 10), 0);
+    provider.deliver();
+    const auto told = completions(ends[1]);
+    ASSERT_EQ(told.size(), 1U);
+    EXPECT_EQ(told[0].op_context, &rooms[1]);
+    EXPECT_EQ(told[0].flags & (FI_MULTI_RECV | FI_RECV), std::uint64_t{FI_MULTI_RECV});
+    EXPECT_EQ(told[0].len, 0U);
+}
+
+TEST_F(Reading, OfWhatIsNotOpenToItFailsAndIsNoAttack) {
+    post(0, 10'000);
+    post(1, 10'000);
+    const auto answered = [&] {
+        provider.deliver();
+        completions(ends[1]);
+        provider.deliver_all();
+    };
+    ASSERT_EQ(read(0, 10, kKey + 1), 0);  // no such region
+    answered();
+    EXPECT_THROW(completions(ends[0]), GaveUp);
+    ASSERT_EQ(read(2991, 10), 0);  // behind its end
+    answered();
+    EXPECT_THROW(completions(ends[0]), GaveUp);
+    ASSERT_EQ(read(~std::uint64_t{0}, 10), 0);  // an overflow
+    answered();
+    EXPECT_THROW(completions(ends[0]), GaveUp);
+    Bytes local(10);
+    fid_mr* other = nullptr;
+    ASSERT_EQ(fi_mr_reg(ends[1].domain, local.data(), 10, FI_REMOTE_WRITE, 0, 11, 0, &other, nullptr), 0);
+    ASSERT_EQ(read(0, 10, 11), 0);
+    answered();
+    EXPECT_THROW(completions(ends[0]), GaveUp);
+    EXPECT_EQ(fi_close(&other->fid), 0);
+}
+
+TEST_F(Reading, AlteredMessagesOfOursEndTheJob) {
+    post(0, 10'000);
+    post(1, 10'000);
+    ASSERT_EQ(read(0, 10), 0);
+    const Wire question = provider.under_way[0];
+    provider.deliver(0, [](Wire& wire) { wire.bytes.back() ^= 1; });
+    EXPECT_THROW(completions(ends[1]), Ended);
+    provider.deliver_copy(question);
+    completions(ends[1]);
+    provider.deliver_copy(question);  // replayed
+    EXPECT_THROW(completions(ends[1]), Ended);
+    provider.deliver_copy([&] {
+        Wire wire = question;
+        wire.has_data = false;  // passed off as the program's
+        return wire;
+    }());
+    EXPECT_THROW(completions(ends[1]), Ended);
+    provider.deliver(0, [](Wire& wire) { wire.bytes[kPrefixSize] ^= 1; });  // the answer
+    EXPECT_THROW(completions(ends[0]), Ended);
+    EXPECT_EQ(got, Bytes(10));
+}
+
+TEST_F(Reading, TheProgramsMessagesCannotPassForOurs) {
+    const Bytes plain = random_bytes(40);
+    EXPECT_EQ(fi_senddata(ends[0].ep, plain.data(), plain.size(), nullptr, kOurData, 1, nullptr), -FI_EOPNOTSUPP);
+    post(1, 10'000);
+    ASSERT_EQ(fi_senddata(ends[0].ep, plain.data(), plain.size(), nullptr, kOurData + 1, 1, nullptr), 0);
+    provider.deliver(0, [](Wire& wire) { wire.data = kOurData; });
+    EXPECT_THROW(completions(ends[1]), Ended);
+}
+
 class LocalMemory : public Libfabric {
 protected:
     void SetUp() override { open(FI_MR_LOCAL); }
@@ -433,7 +603,8 @@ TEST_F(Libfabric, AClosedEndpointLeavesAQueueThatCanBeRead) {
 
 TEST_F(Libfabric, WhatIsNotSealedIsRefused) {
     Bytes some(8);
-    EXPECT_THROW(ends[0].ep->rma->write(ends[0].ep, some.data(), 8, nullptr, 1, 0, 0, nullptr), Ended);
+    // Not as if a message did not open: that reads as an attack.
+    EXPECT_THROW(ends[0].ep->rma->write(ends[0].ep, some.data(), 8, nullptr, 1, 0, 0, nullptr), GaveUp);
     EXPECT_EQ(ends[0].ep->cm->connect(ends[0].ep, nullptr, nullptr, 0), -FI_ENOSYS);
     EXPECT_EQ(around.refused.size(), 2U);
 }

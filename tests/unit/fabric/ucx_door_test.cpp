@@ -27,6 +27,7 @@ public:
         return &one;
     }
     [[noreturn]] void end(const std::string& line) override { throw std::runtime_error(line); }
+    [[noreturn]] void give_up(const std::string& line) override { throw std::runtime_error(line); }
     void refuse(const std::string& operation, const std::string&) override { refused.push_back(operation); }
     void begin(const Party&) override {}
     void end(const Party&) override {}
