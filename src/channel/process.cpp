@@ -121,7 +121,9 @@ Process::Process() : pid_(getpid()) {
     roads_open_ = settings_.roads_open() && !config::is_of_launcher(environment);
     policy_ = std::make_unique<Policy>(settings_, environment);
     covering_ = std::make_unique<Covering>(settings_, environment);
-    doors_ = std::make_unique<Doors>(settings_.doors_open() && !config::is_of_launcher(environment));
+    // Ranks that MPI_Comm_spawn asks for are started by the launcher's processes, with their environment.
+    const bool is_launcher = config::is_of_launcher(environment) && !identity_.rank;
+    doors_ = std::make_unique<Doors>(settings_.doors_open() && !is_launcher);
     part_.job_id = settings_.job_id;
     part_.layer =
         config::name_of(settings_.layer == config::Layer::automatic ? config::Layer::channel : settings_.layer);

@@ -51,8 +51,8 @@ def test_nothing_of_the_program_is_on_the_wire(nodes, tmp_path, build, mpi):  # 
 @ALL
 @pytest.mark.parametrize("case", CASES)
 def test_results_are_right(nodes, tmp_path, build, mpi, case):  # noqa: F811
-    if case == "one_sided" and mpi in OPEN_MPI:
-        pytest.skip("Open MPI 4.1.4 waits for ever in MPI_Win_free of osc pt2pt, plain too; 5.0.11's osc ucx is refused (below)")
+    if case == "one_sided" and mpi == OPEN_MPI[0]:
+        pytest.skip("Open MPI 4.1.4 waits for ever in MPI_Win_free of osc pt2pt, plain too")
     done = run(mpi, nodes, sealing_of(tmp_path, nodes), [build(mpi, PROGRAM), case])
     assert done.ok and f"{case} ok" in done.output, done.output
     assert not error_lines(done.output), done.output
@@ -61,11 +61,9 @@ def test_results_are_right(nodes, tmp_path, build, mpi, case):  # noqa: F811
 def test_an_mpi_without_another_way_to_remote_memory_is_told_of_one(nodes, tmp_path, build):  # noqa: F811
     mpi = OPEN_MPI[1]
     program = build(mpi, PROGRAM)
+    mpi = replace(mpi, environment={**mpi.environment, "OMPI_MCA_osc": "ucx"})  # else cryptmpi exec says ^ucx
     done = run(mpi, nodes, sealing_of(tmp_path, nodes), [program, "one_sided"])
     assert not done.ok and "set OMPI_MCA_osc=^ucx for Open MPI" in done.output, done.output
-    done = run(replace(mpi, environment={**mpi.environment, "OMPI_MCA_osc": "^ucx"}), nodes, sealing_of(tmp_path, nodes),
-               [program, "one_sided"])
-    assert done.ok and "one_sided ok" in done.output, done.output
 
 
 SPAWNING = """
