@@ -328,11 +328,15 @@ def preloads(layer, sockets=True):
 
 
 @pytest.mark.parametrize("options, variables, layer, network, reason", [
-    ([], {"FI_PROVIDER": "psm3"}, "mpi", "any", "FI_PROVIDER=psm3"),
+    ([], {"FI_PROVIDER": "psm3"}, "fabric", "fabric", "FI_PROVIDER=psm3"),
+    ([], {"MPIR_CVAR_NEMESIS_NETMOD": "mxm"}, "mpi", "any", "MPIR_CVAR_NEMESIS_NETMOD=mxm"),
+    ([], {"CRYPTMPI_NETWORK": "fabric"}, "fabric", "fabric", "network is fabric"),
     ([], {"FI_PROVIDER": "tcp"}, "channel", "tcp", "FI_PROVIDER=tcp"),
     ([], {"CRYPTMPI_NETWORK": "any"}, "mpi", "any", "network is any"),
     ([], {"FI_PROVIDER": "psm3", "CRYPTMPI_NETWORK": "tcp"}, "channel", "tcp", "network is tcp"),
-    (["--env", "UCX_TLS=rc"], {}, "mpi", "any", "UCX_TLS=rc"),
+    (["--env", "UCX_TLS=rc"], {}, "fabric", "fabric", "UCX_TLS=rc"),
+    (["--layer", "fabric"], {"UCX_TLS": "tcp"}, "fabric", "fabric", "--layer"),
+    (["--layer", "fabric"], {"CRYPTMPI_NETWORK": "tcp"}, "fabric", "tcp", "--layer"),
     (["--launcher-args", "-genv UCX_TLS tcp"], {"UCX_TLS": "rc"}, "channel", "tcp", "UCX_TLS"),
     (["--layer", "mpi"], {"UCX_TLS": "tcp"}, "mpi", "tcp", "--layer"),
     (["--layer", "mpi"], {"UCX_TLS": "rc"}, "mpi", "any", "--layer"),
@@ -532,7 +536,7 @@ def test_coverage_of_the_layers(home):
     assert fabric["counts"]["local"] == mpi["counts"]["local"]
     functions = {row["name"]: row["class"] for door in fabric["doors"] for row in door["functions"]}
     assert functions["ucp_tag_send_nbx"] == functions["fi_ops_tagged.send"] == "sealed"
-    assert functions["ucp_stream_send_nb"] == functions["fi_ops_rma.read"] == "refused"
+    assert functions["ucp_stream_send_nb"] == functions["fi_ops_rma.write"] == "refused"
     assert [door["counts"]["unclassified"] for door in fabric["doors"]] == [0, 0]
 
 
@@ -564,7 +568,7 @@ def test_doctor_of_a_broken_layer(home, tmp_path):
     (libraries / "libcryptmpi-mpi.so").unlink()
     for abi in ("mpich", "openmpi"):
         (libraries / f"cryptmpi-mpi-{abi}.so").unlink(missing_ok=True)
-    done = cryptmpi(home, "doctor", "--json", CRYPTMPI_MODULE_FOLDER=libraries, FI_PROVIDER="verbs", UCX_TLS="rc", OMPI_MCA_pml="v",
+    done = cryptmpi(home, "doctor", "--json", CRYPTMPI_MODULE_FOLDER=libraries, FI_PROVIDER="verbs", UCX_TLS="rc", OMPI_MCA_pml="ucx",
                     CRYPTMPI_LAYER="channel")
     found = json.loads(done.stdout)
     assert done.returncode == 1
