@@ -323,8 +323,8 @@ REASON = "CRYPTMPI_INTERNAL_LAYER_REASON"
 
 def preloads(layer, sockets=True):
     """Sockets are sealed whatever seals MPI's data."""
-    mpi = str(LIBRARY.parent / "libcryptmpi-mpi.so")
-    return str(LIBRARY) if layer == "channel" else f"{LIBRARY}:{mpi}" if sockets else mpi
+    above = str(LIBRARY.parent / f"libcryptmpi-{layer}.so")
+    return str(LIBRARY) if layer == "channel" else f"{LIBRARY}:{above}" if sockets else above
 
 
 @pytest.mark.parametrize("options, variables, layer, network, reason", [

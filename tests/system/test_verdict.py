@@ -124,8 +124,8 @@ int main(int argc, char** argv) {
 @LAYERS
 @pytest.mark.parametrize("how", ["one", "all", "exit"])
 def test_a_job_that_its_program_aborts(mpi, layer, how, nodes, tmp_path):
-    """Whoever calls MPI_Abort says so before. Ranks that the launcher kills then say nothing more. Where all have come to speak, the verdict names those
-    that never came to MPI_Finalize, too. (MPICH's MPI_Abort now and then returns, and they come there.)"""
+    """Whoever calls MPI_Abort says so before. Ranks that the launcher kills then say nothing more. Where all have come to speak, the verdict
+    names those that never came to MPI_Finalize, too. (MPICH's MPI_Abort now and then returns, and they come there.)"""
     job = Job(mpi, nodes, tmp_path, layer)
     (tmp_path / "aborts.c").write_text(ABORTS)
     done = job.run([str(job.compiled(tmp_path / "aborts.c")), how])
