@@ -222,7 +222,16 @@ ENTRY void ucp_request_free(void* request) {
     is_ours ? real().ucp_request_release(request) : real().ucp_request_free(request);
 }
 
+ENTRY ucs_status_t ucp_request_check_status(void* request) {
+    return Ends::get().awaits_opening(request) ? UCS_INPROGRESS : real().ucp_request_check_status(request);
+}
+
+ENTRY int ucp_request_is_completed(void* request) {
+    return ucp_request_check_status(request) != UCS_INPROGRESS ? 1 : 0;
+}
+
 ENTRY ucs_status_t ucp_request_test(void* request, ucp_tag_recv_info_t* info) {
+    if (Ends::get().awaits_opening(request)) return UCS_INPROGRESS;
     ucp_tag_recv_info_t own = {};
     const ucs_status_t status = real().ucp_request_test(request, &own);
     if (status != UCS_INPROGRESS && own.length >= cryptmpi::fabric::kOverhead) {
@@ -232,6 +241,7 @@ ENTRY ucs_status_t ucp_request_test(void* request, ucp_tag_recv_info_t* info) {
 }
 
 ENTRY ucs_status_t ucp_tag_recv_request_test(void* request, ucp_tag_recv_info_t* info) {
+    if (Ends::get().awaits_opening(request)) return UCS_INPROGRESS;
     ucp_tag_recv_info_t own = {};
     const ucs_status_t status = real().ucp_tag_recv_request_test(request, &own);
     if (status == UCS_INPROGRESS || info == nullptr) return status;

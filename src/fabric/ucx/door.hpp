@@ -28,12 +28,17 @@ template <class Call, class AtOnce>
 ucs_status_ptr_t start(std::unique_ptr<Operation> operation, const Call& call, const AtOnce& at_once) {
     Worker& worker = *operation->worker;
     bool over = false;
-    // Another thread may complete it while this one is here: then nothing of it is touched after the call.
-    if (!worker.several_threads) operation->over = &over;
+    const bool receives = operation->data != nullptr;
+    // Another thread may complete a send while this one is here: then nothing of it is touched after the call.
+    if (!worker.several_threads || receives) operation->over = &over;
     ucs_status_ptr_t answer = call();
     if (!UCS_PTR_IS_PTR(answer)) return at_once(answer);
     Operation* const goes_on = operation.release();
-    if (worker.several_threads || over) return answer;
+    if (worker.several_threads) {
+        if (receives) Ends::get().await_opening(answer, *goes_on, over);
+        return answer;
+    }
+    if (over) return answer;
     goes_on->over = nullptr;
     goes_on->request = answer;
     worker.add(*goes_on);

@@ -48,6 +48,27 @@ Operation* Worker::find(const void* request) const {
     return nullptr;
 }
 
+void Ends::await_opening(const void* request, Operation& operation, const bool& over) {
+    const std::lock_guard guard(unopened_lock_);
+    if (over) return;  // the operation is no more
+    operation.over = nullptr;
+    unopened_.insert(request);
+    unopened_count_.store(unopened_.size());
+}
+
+void Ends::opened(const void* request, Operation& operation) {
+    const std::lock_guard guard(unopened_lock_);
+    if (operation.over != nullptr) *operation.over = true;
+    unopened_.erase(request);
+    unopened_count_.store(unopened_.size());
+}
+
+bool Ends::awaits_opening(const void* request) const {
+    if (unopened_count_.load() == 0) return false;
+    const std::lock_guard guard(unopened_lock_);
+    return unopened_.contains(request);
+}
+
 Ends& Ends::get() {
     static auto& one = *new Ends;
     return one;

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <shared_mutex>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "engine/buffer_pool.hpp"
@@ -22,7 +23,7 @@ struct Operation {
     Operation* after = nullptr;
     struct Worker* worker = nullptr;
     void* request = nullptr;  // null: not known yet, or several threads may complete it
-    bool* over = nullptr;     // of the call that starts it: UCX may complete it before that returns
+    bool* over = nullptr;     // of the call that starts it: UCX may complete it before that returns, in any thread
     engine::Buffer wire;
     // What the program gave.
     union {
@@ -93,6 +94,12 @@ public:
     void hold(ucp_tag_message_h message, std::unique_ptr<Operation> operation);
     std::unique_ptr<Operation> take(ucp_tag_message_h message);
 
+    /// With several threads: a receive whose call has returned this request. Until it has been opened, UCX may say that
+    /// it is complete, since it does so before it calls us back.
+    void await_opening(const void* request, Operation& operation, const bool& over);
+    void opened(const void* request, Operation& operation);
+    bool awaits_opening(const void* request) const;
+
     /// Data of active messages that the program keeps.
     void keep(void* data, engine::Buffer buffer);
     bool release(void* data);
@@ -109,6 +116,9 @@ private:
     std::unordered_map<ucp_ep_h, Endpoint> endpoints_;
     std::unordered_map<ucp_tag_message_h, std::unique_ptr<Operation>> held_;
     std::unordered_map<void*, engine::Buffer> kept_;
+    mutable std::mutex unopened_lock_;
+    std::atomic<std::size_t> unopened_count_{0};
+    std::unordered_set<const void*> unopened_;
     GenericTypes types_;
     engine::BufferPool pool_{std::size_t{64} << 20};
 };

@@ -137,6 +137,7 @@ void when_received(void* request, ucs_status_t status, const ucp_tag_recv_info_t
     const auto operation = completed(data);
     ucp_tag_recv_info_t own = *info;
     const ucs_status_t opened = take_in(*operation, status, own);
+    if (operation->worker->several_threads) Ends::get().opened(request, *operation);
     if (operation->is_nb) {
         if (operation->callback.received_nb != nullptr) operation->callback.received_nb(request, opened, &own);
     } else if (operation->callback.received != nullptr) {

@@ -57,6 +57,16 @@ int requests = 0;  // that nobody has freed
 
 std::deque<Message> wire, active;
 
+/// A receive that is completed later, by another thread: first its status, then its callback.
+struct Later {
+    FakeWorker* worker = nullptr;
+    void* at = nullptr;
+    FakeRequest request = {UCS_INPROGRESS, {}};
+    ucp_tag_recv_nbx_callback_t callback = nullptr;
+    void* data = nullptr;
+};
+Later* later = nullptr;  // where a receive is to be so
+
 FakeWorker* fake(ucp_worker_h handle) {
     return reinterpret_cast<FakeWorker*>(handle);
 }
@@ -102,6 +112,10 @@ Real fakes() {
     real.ucp_tag_recv_nbx = [](ucp_worker_h handle, void* at, size_t size, ucp_tag_t tag, ucp_tag_t mask,
                                const ucp_request_param_t* params) -> ucs_status_ptr_t {
         auto& queue = fake(handle)->tagged;
+        if (later != nullptr) {
+            *later = {fake(handle), at, {UCS_INPROGRESS, {}}, params->cb.recv, params->user_data};
+            return &later->request;
+        }
         for (auto one = queue.begin(); one != queue.end(); ++one) {
             if (((one->tag ^ tag) & mask) != 0) continue;
             const ucp_tag_recv_info_t info = {one->tag, one->bytes.size()};
@@ -361,6 +375,40 @@ TEST_F(Door, CallsBackOnceWhereTheProgramIsNotToldAtOnce) {
     EXPECT_EQ(told[0].length, 3U);
     EXPECT_STREQ(text, "one");
     ucp_request_free(request);
+}
+
+TEST_F(Door, TellsNoThreadOfAMessageThatIsNotOpen) {
+    ucp_worker_params_t several = {};
+    several.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+    several.thread_mode = UCS_THREAD_MODE_MULTI;
+    ucp_worker_h worker = nullptr;
+    ASSERT_EQ(ucp_worker_create(nullptr, &several, &worker), UCS_OK);
+    const ucp_ep_h there = connect(a_, address_of(worker));
+    const ucp_request_param_t plain = {};
+    ASSERT_EQ(ucp_tag_send_nbx(there, "hello", 5, 9, &plain), nullptr);
+
+    Later one;
+    later = &one;
+    std::string text(5, '?');
+    ucs_status_ptr_t const request = ucp_tag_recv_nbx(worker, text.data(), text.size(), 9, ~ucp_tag_t{0}, &plain);
+    later = nullptr;
+    ASSERT_EQ(request, &one.request);
+    const Bytes& bytes = wire.front().bytes;
+    std::memcpy(one.at, bytes.data(), bytes.size());
+    one.request = {UCS_OK, {9, bytes.size()}};
+    // UCX says so, and has not called us.
+    ucp_tag_recv_info_t info = {};
+    EXPECT_EQ(ucp_request_check_status(request), UCS_INPROGRESS);
+    EXPECT_EQ(ucp_request_is_completed(request), 0);
+    EXPECT_EQ(ucp_request_test(request, &info), UCS_INPROGRESS);
+    EXPECT_EQ(text, "?????");
+    one.callback(request, UCS_OK, &one.request.info, one.data);
+    EXPECT_EQ(ucp_request_check_status(request), UCS_OK);
+    EXPECT_EQ(ucp_request_is_completed(request), 1);
+    EXPECT_EQ(ucp_request_test(request, &info), UCS_OK);
+    EXPECT_EQ(info.length, 5U);
+    EXPECT_EQ(text, "hello");
+    ucp_worker_destroy(worker);
 }
 
 TEST_F(Door, CarriesActiveMessagesAndHidesThem) {
