@@ -100,7 +100,7 @@ def test_roads_around_tcp_are_open_to_ranks_where_another_network_carries_mpi(bu
     """UDP, which stands for all that is not TCP. Strangers can speak to MPI there, so nothing is taken unsealed; the launcher has no such road."""
     mpi = stacks.stack("mpich-5.0.2-ofi")
     program = build(mpi, REPOSITORY / "tests" / "system" / "forged.c")
-    sealing = sealing_of(tmp_path, middle, layer="auto")
+    sealing = sealing_of(tmp_path, middle, layer="mpi")
     done = run(mpi, middle, sealing, 3, [program, "any"], tmp_path / "report.json", FI_PROVIDER="udp")
     assert "from rank 1 64 bytes: of rank 1" in done.output and not done.timed_out, done.output
     facts = sealing.report(tmp_path / "report.json")
