@@ -6,6 +6,7 @@
 #include <array>
 #include <string_view>
 
+#include "fabric/opening.hpp"
 #include "fabric/process.hpp"
 #include "interpose/loaded.hpp"
 
@@ -37,11 +38,14 @@ bool carries(const void* caller) {
     return object != nullptr && is_carrier(*object);
 }
 
-/// UCX's own function; null, after a line, where it is not UCX that calls.
+/// UCX's own function; null, after a line, where it is not UCX that calls, or where UCX was not called through the
+/// door: who found ucp's functions by dlsym, say, would open a network for what nobody has sealed.
 template <class Function>
 Function* for_ucx(const char* name, const void* caller) {
-    if (!carries(caller)) {
-        Process::get().refuse(name, "the transports of UCX are sealed below ucp only; keep MPI off them (btl ^uct)");
+    if (!carries(caller) || cryptmpi_fabric_is_opening() == 0) {
+        Process::get().refuse(
+            name,
+            "the transports of UCX are open to MPI through ucp only; keep other users off them (Open MPI: btl ^uct)");
         return nullptr;
     }
     for (const auto& object : LoadedObject::all()) {
@@ -53,9 +57,10 @@ Function* for_ucx(const char* name, const void* caller) {
 }  // namespace
 }  // namespace cryptmpi::fabric
 
-/// Asked by the channel library in the same process.
+/// Asked by the channel library in the same process. Who uses them, and never came through a door, is not sealed by it:
+/// then their sockets are like all others.
 extern "C" [[gnu::visibility("default")]] int cryptmpi_fabric_carries(const void* caller) {
-    return cryptmpi::fabric::carries(caller) ? 1 : 0;
+    return cryptmpi::fabric::Opening::has_been() && cryptmpi::fabric::carries(caller) ? 1 : 0;
 }
 
 using cryptmpi::fabric::for_ucx;

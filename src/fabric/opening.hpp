@@ -9,6 +9,9 @@ public:
     ~Opening();
     Opening(const Opening&) = delete;
     Opening& operator=(const Opening&) = delete;
+
+    /// Was there one in this process?
+    static bool has_been();
 };
 
 }  // namespace cryptmpi::fabric

@@ -1,5 +1,6 @@
 // What goes past the doors of the fabric layer, and what goes through them: a line for each.
 #include <arpa/inet.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
@@ -8,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <ucp/api/ucp.h>
 #include <uct/api/uct.h>
 #include <unistd.h>
 
@@ -20,6 +22,19 @@ static void say(const char* what, int error) {
 static void open_device(void) {
     const int fd = open(DEVICE, O_RDWR);
     say("device", fd < 0 ? errno : 0);
+}
+
+/// What UCX's library of services exports: no door was opened for it.
+ucs_status_t ucs_socket_create(int domain, int type, int* fd);
+
+static void send_datagram_of_ucx(const char* to) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(9)};
+    inet_pton(AF_INET, to, &address.sin_addr);
+    int fd = -1;
+    (void)ucs_socket_create(AF_INET, SOCK_DGRAM, &fd);
+    const long sent = sendto(fd, "x", 1, 0, (struct sockaddr*)&address, sizeof address);
+    say("datagram of UCX", sent < 0 ? errno : 0);
+    close(fd);
 }
 
 static int is_asking;
@@ -74,11 +89,24 @@ static void open_transport(void) {
     uct_release_component_list(components);
 }
 
+/// ucp as a plugin finds it: past whatever stands before it.
+static void open_hidden_ucp(void) {
+    void* const library = dlopen("libucp.so.0", RTLD_LAZY);
+    ucs_status_t (*const init)(unsigned, unsigned, const ucp_params_t*, const ucp_config_t*, ucp_context_h*) =
+        (void*)dlsym(library, "ucp_init_version");
+    const ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES, .features = UCP_FEATURE_TAG};
+    ucp_context_h context = NULL;
+    const ucs_status_t status = init(UCP_API_MAJOR, UCP_API_MINOR, &params, NULL, &context);
+    printf("hidden ucp: %s\n", status == UCS_OK ? "done" : "no network");
+}
+
 int main(int count, char** words) {
     if (count < 2) return 2;
+    send_datagram_of_ucx(words[1]);
     open_device();
     ask_libfabric();
     send_datagram(words[1]);
     open_transport();
+    open_hidden_ucp();
     return 0;
 }

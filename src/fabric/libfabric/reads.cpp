@@ -50,7 +50,7 @@ void Reads::asked(const Peer* peer, std::span<const std::uint8_t> question) {
     go_on();
 }
 
-/// The region is looked for now: the program may have closed it.
+/// Looks for the region when the answer is due, since the program may have closed it after the question came.
 std::int64_t Reads::answer(const Question& one) {
     const Region* const region = endpoint_.domain->readable(one.key, one.address, one.size);
     std::array<std::uint8_t, kAnswerHeader> header = {};
