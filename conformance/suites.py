@@ -23,7 +23,8 @@ REFUSED = "refused"
 ENDED = "ended"  # the recorder's last line
 OPEN_MPI = ("openmpi-4.1.4", "openmpi-5.0.11")
 MPICH_ABI = ("mpich-4.0.2-ucx", "mpich-5.0.2-ucx", "mpich-5.0.2-ofi", "impi-2021.19-ofi")
-STANDARD_ABI = ("mpich-5.0.2-abi", "impi-2021.19-abi")
+# Intel MPI 2021.19's libmpi_abi, plain, refuses a datatype at mpi4py's import: "MPI_Type_size_c(MPI_DATATYPE_NULL) failed".
+STANDARD_ABI = ("mpich-5.0.2-abi",)
 
 # Tests left out, each with where it is left out and the reason.
 LEFT_OUT = [
@@ -164,7 +165,7 @@ def make_room():
 
 def refused_only(output):
     """Did CryptMPI refuse a procedure, and complain of nothing else?"""
-    complaints = re.findall(r"cryptmpi: .*", output)
+    complaints = [line for line in re.findall(r"cryptmpi: .*", output) if not re.match(r"cryptmpi: (rank \d+ on \S+: )?note: ", line)]
     return bool(complaints) and all(re.search(r": MPI_\w+ is refused: ", line) for line in complaints)
 
 
