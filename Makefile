@@ -66,8 +66,8 @@ torture: build mpis
 bench-quick bench: build mpis
 	@scripts/install-packages model bench
 	@cmake --build --preset release --target cryptmpi-bench-cipher
-	@$(PYTHON) -m bench $(if $(filter bench,$@),--full) $(if $(STACK),--stack $(STACK)) $(ARGS)
-	@$(if $(ARGS)$(STACK),:,$(PYTHON) -m bench.one_node --turns 6)
+	@$(PYTHON) -m bench $(if $(filter bench,$@),--full) $(if $(STACK),--stack $(STACK)) $(ARGS); measured=$$?; \
+		$(if $(ARGS)$(STACK),:,$(PYTHON) -m bench.one_node --turns 6) && exit $$measured
 
 # What a small message costs in instructions of ours, which a busy machine does not change.
 bench-instructions: build
