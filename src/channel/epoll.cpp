@@ -107,6 +107,13 @@ epoll_event kernel_event(Registration& registration) {
 }  // namespace
 
 int Epoll::control(int operation, int fd, Entry& entry, const epoll_event* event) {
+    const int status = change(operation, fd, entry, event);
+    // Instances that watch this one are told as in announce(): the kernel, which would wake them, does not know.
+    if (status == 0 && self_ != nullptr && pending_count_.load() > 0) ::cryptmpi::channel::announce(*self_);
+    return status;
+}
+
+int Epoll::change(int operation, int fd, Entry& entry, const epoll_event* event) {
     const std::lock_guard guard(lock_);
     const auto found = registrations_.find(fd);
     Registration* registration = found == registrations_.end() ? nullptr : found->second;
@@ -211,14 +218,21 @@ void Epoll::renew(Registration& registration) {
 void Epoll::announce(Registration& registration) {
     {
         const std::lock_guard guard(lock_);
-        if (registration.waiting || registration.entry == nullptr) return;
-        registration.waiting = true;
-        pending_.push_back(&registration);
-        pending_count_.fetch_add(1);
-        if (waiters_.load() > 0 && registration.entry->kind.load() != Kind::epoll) kick();  // else: see kNestedMs
+        if (registration.entry == nullptr) return;
+        if (!registration.waiting) {
+            registration.waiting = true;
+            pending_.push_back(&registration);
+            pending_count_.fetch_add(1);
+            if (waiters_.load() > 0 && registration.entry->kind.load() != Kind::epoll) kick();  // else: see kNestedMs
+        }
     }
     // Instances that watch this one; not under our lock, because they look into us under theirs.
     if (self_ != nullptr) ::cryptmpi::channel::announce(*self_);
+}
+
+bool Epoll::must_hear_of(const Registration& registration) const {
+    // One that waits already may have been read since, unseen by this instance, and those above it have seen that.
+    return !registration.waiting || (self_ != nullptr && self_->registration_count.load(std::memory_order_acquire) > 0);
 }
 
 /// Another thread sleeps in the kernel, which will not wake it for bytes that we took out. Called with lock_ held.
@@ -424,9 +438,9 @@ void announce(Entry& entry) {
             several = entry.registrations;
         }
     }
-    if (only != nullptr && !only->waiting) only->owner->announce(*only);
+    if (only != nullptr && only->owner->must_hear_of(*only)) only->owner->announce(*only);
     for (Registration* registration : several) {
-        if (!registration->waiting) registration->owner->announce(*registration);
+        if (registration->owner->must_hear_of(*registration)) registration->owner->announce(*registration);
     }
 }
 

@@ -46,6 +46,8 @@ public:
 
     /// The entry has bytes that the kernel does not know of.
     void announce(Registration& registration);
+    /// False: announce() would change nothing.
+    bool must_hear_of(const Registration& registration) const;
     /// Asks the kernel for what the entry's state needs.
     void rearm(Registration& registration);
     void renew(Registration& registration);
@@ -54,6 +56,7 @@ public:
     void close();
 
 private:
+    int change(int operation, int fd, Entry& entry, const epoll_event* event);
     bool deliver(Process& process, Registration& registration, epoll_event& event);
     int deliver_all(Process& process, epoll_event* events, int pending, int from_kernel);
     int wait_once(Process& process, epoll_event* events, int most, int timeout_ms, const sigset_t* mask);

@@ -370,6 +370,34 @@ SOCKETS_CASE(epoll_nested) {
     show("outer, none left", outer, kQuiet);
 }
 
+SOCKETS_CASE(epoll_nested_over_a_socket_that_is_readable) {
+    Pair pair = connected_pair();
+    send_all(pair.client, text("0123456789"));
+    note("poll: %s", event_names(wait_for(pair.server, POLLIN)).c_str());
+    const Descriptor inner(::epoll_create1(0)), outer(::epoll_create1(0));
+    add(outer, inner, EPOLLIN, 2);
+    add(inner, pair.server, EPOLLIN, 1);
+    show("outer", outer, 10000);
+    modify(inner, pair.server, 0, 1);
+    show("outer, nothing asked", outer, kQuiet);
+    modify(inner, pair.server, EPOLLIN, 1);
+    show("outer, asked again", outer, 10000);
+}
+
+SOCKETS_CASE(epoll_nested_and_read_without_it) {
+    Pair pair = connected_pair();
+    const Descriptor inner(::epoll_create1(0)), outer(::epoll_create1(0));
+    add(inner, pair.server, EPOLLIN, 1);
+    add(outer, inner, EPOLLIN, 2);
+    for (int round = 0; round < 3; ++round) {
+        send_all(pair.client, text("0123456789"));
+        note("poll: %s", event_names(wait_for(pair.server, POLLIN)).c_str());
+        show("outer", outer, 10000);
+        note("received %zu", receive(pair.server, 10).size());
+        show("outer, none left", outer, kQuiet);
+    }
+}
+
 SOCKETS_CASE(epoll_two_instances) {
     Pair pair = connected_pair();
     const Descriptor one(::epoll_create1(0)), two(::epoll_create1(0));
