@@ -17,7 +17,7 @@ constexpr std::uint32_t kAsksForReply = std::uint32_t{1} << 31;
 
 void when_sent(void* request, ucs_status_t status, void* data) {
     const InOrder::Callback callback;
-    const auto operation = completed(data);
+    const auto operation = completed(data, request);
     call_back_sent(*operation, request, status);
 }
 

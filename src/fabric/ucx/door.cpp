@@ -50,9 +50,13 @@ ucp_request_param_t parameters_of(const ucp_request_param_t& given, Operation& o
     return own;
 }
 
-std::unique_ptr<Operation> completed(void* operation) {
+std::unique_ptr<Operation> completed(void* operation, const void* request) {
     std::unique_ptr<Operation> done(static_cast<Operation*>(operation));
-    if (done->worker->several_threads) return done;
+    if (done->worker->several_threads) {
+        const bool receives = done->data != nullptr;
+        if (!receives) Ends::get().end(request, *done);
+        return done;
+    }
     if (done->over != nullptr) *done->over = true;
     done->worker->remove(*done);
     return done;
@@ -208,11 +212,11 @@ ENTRY void ucp_request_cancel(ucp_worker_h handle, void* request) {
 
 /// UCX would not tell us of the end of a request that is freed before; the program is not told.
 ENTRY void ucp_request_free(void* request) {
-    if (real().ucp_request_check_status(request) != UCS_INPROGRESS) {
+    bool is_ours = Ends::get().abandon(request);
+    if (!is_ours && real().ucp_request_check_status(request) != UCS_INPROGRESS) {
         real().ucp_request_free(request);
         return;
     }
-    bool is_ours = false;
     Ends::get().each_worker([&](Worker& worker) {
         Operation* const operation = worker.several_threads ? nullptr : worker.find(request);
         if (operation == nullptr) return;
@@ -223,7 +227,7 @@ ENTRY void ucp_request_free(void* request) {
 }
 
 ENTRY ucs_status_t ucp_request_check_status(void* request) {
-    return Ends::get().awaits_opening(request) ? UCS_INPROGRESS : real().ucp_request_check_status(request);
+    return Ends::get().is_under_way(request) ? UCS_INPROGRESS : real().ucp_request_check_status(request);
 }
 
 ENTRY int ucp_request_is_completed(void* request) {
@@ -231,7 +235,7 @@ ENTRY int ucp_request_is_completed(void* request) {
 }
 
 ENTRY ucs_status_t ucp_request_test(void* request, ucp_tag_recv_info_t* info) {
-    if (Ends::get().awaits_opening(request)) return UCS_INPROGRESS;
+    if (Ends::get().is_under_way(request)) return UCS_INPROGRESS;
     ucp_tag_recv_info_t own = {};
     const ucs_status_t status = real().ucp_request_test(request, &own);
     if (status != UCS_INPROGRESS && own.length >= cryptmpi::fabric::kOverhead) {
@@ -241,7 +245,7 @@ ENTRY ucs_status_t ucp_request_test(void* request, ucp_tag_recv_info_t* info) {
 }
 
 ENTRY ucs_status_t ucp_tag_recv_request_test(void* request, ucp_tag_recv_info_t* info) {
-    if (Ends::get().awaits_opening(request)) return UCS_INPROGRESS;
+    if (Ends::get().is_under_way(request)) return UCS_INPROGRESS;
     ucp_tag_recv_info_t own = {};
     const ucs_status_t status = real().ucp_tag_recv_request_test(request, &own);
     if (status == UCS_INPROGRESS || info == nullptr) return status;

@@ -28,14 +28,13 @@ template <class Call, class AtOnce>
 ucs_status_ptr_t start(std::unique_ptr<Operation> operation, const Call& call, const AtOnce& at_once) {
     Worker& worker = *operation->worker;
     bool over = false;
-    const bool receives = operation->data != nullptr;
-    // Another thread may complete a send while this one is here: then nothing of it is touched after the call.
-    if (!worker.several_threads || receives) operation->over = &over;
+    operation->over = &over;
     ucs_status_ptr_t answer = call();
     if (!UCS_PTR_IS_PTR(answer)) return at_once(answer);
     Operation* const goes_on = operation.release();
     if (worker.several_threads) {
-        if (receives) Ends::get().await_opening(answer, *goes_on, over);
+        // Another thread may have completed it while this one was here.
+        Ends::get().begin(answer, *goes_on, over);
         return answer;
     }
     if (over) return answer;
@@ -44,8 +43,8 @@ ucs_status_ptr_t start(std::unique_ptr<Operation> operation, const Call& call, c
     worker.add(*goes_on);
     return answer;
 }
-/// In a callback of ours.
-std::unique_ptr<Operation> completed(void* operation);
+/// In a callback of ours. A receive with several threads is under way until it has been opened.
+std::unique_ptr<Operation> completed(void* operation, const void* request);
 
 /// Numbers are given in the order in which UCX gets the calls. Not taken in a callback: UCX has a lock there that other
 /// threads wait for.

@@ -48,25 +48,33 @@ Operation* Worker::find(const void* request) const {
     return nullptr;
 }
 
-void Ends::await_opening(const void* request, Operation& operation, const bool& over) {
-    const std::lock_guard guard(unopened_lock_);
+void Ends::begin(const void* request, Operation& operation, const bool& over) {
+    const std::lock_guard guard(under_way_lock_);
     if (over) return;  // the operation is no more
     operation.over = nullptr;
-    unopened_.insert(request);
-    unopened_count_.store(unopened_.size());
+    under_way_[request] = &operation;
+    under_way_count_.store(under_way_.size());
 }
 
-void Ends::opened(const void* request, Operation& operation) {
-    const std::lock_guard guard(unopened_lock_);
+void Ends::end(const void* request, Operation& operation) {
+    const std::lock_guard guard(under_way_lock_);
     if (operation.over != nullptr) *operation.over = true;
-    unopened_.erase(request);
-    unopened_count_.store(unopened_.size());
+    under_way_.erase(request);
+    under_way_count_.store(under_way_.size());
 }
 
-bool Ends::awaits_opening(const void* request) const {
-    if (unopened_count_.load() == 0) return false;
-    const std::lock_guard guard(unopened_lock_);
-    return unopened_.contains(request);
+bool Ends::is_under_way(const void* request) const {
+    if (under_way_count_.load() == 0) return false;
+    const std::lock_guard guard(under_way_lock_);
+    return under_way_.contains(request);
+}
+
+bool Ends::abandon(const void* request) {
+    const std::lock_guard guard(under_way_lock_);
+    const auto found = under_way_.find(request);
+    if (found == under_way_.end()) return false;
+    found->second->callback = {nullptr};
+    return true;
 }
 
 Ends& Ends::get() {

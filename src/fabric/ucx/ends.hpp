@@ -8,7 +8,6 @@
 #include <mutex>
 #include <shared_mutex>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "engine/buffer_pool.hpp"
@@ -94,11 +93,14 @@ public:
     void hold(ucp_tag_message_h message, std::unique_ptr<Operation> operation);
     std::unique_ptr<Operation> take(ucp_tag_message_h message);
 
-    /// With several threads: a receive whose call has returned this request. Until it has been opened, UCX may say that
-    /// it is complete, since it does so before it calls us back.
-    void await_opening(const void* request, Operation& operation, const bool& over);
-    void opened(const void* request, Operation& operation);
-    bool awaits_opening(const void* request) const;
+    /// With several threads: an operation whose call has returned this request; `over`: unless it has ended since.
+    void begin(const void* request, Operation& operation, const bool& over);
+    /// It has been sent, or opened.
+    void end(const void* request, Operation& operation);
+    /// UCX may say that such a request is complete before we have opened what came, since it calls us back after that.
+    bool is_under_way(const void* request) const;
+    /// The program frees its request before it has ended, and is not called back. False: it is not under way.
+    bool abandon(const void* request);
 
     /// Data of active messages that the program keeps.
     void keep(void* data, engine::Buffer buffer);
@@ -116,9 +118,9 @@ private:
     std::unordered_map<ucp_ep_h, Endpoint> endpoints_;
     std::unordered_map<ucp_tag_message_h, std::unique_ptr<Operation>> held_;
     std::unordered_map<void*, engine::Buffer> kept_;
-    mutable std::mutex unopened_lock_;
-    std::atomic<std::size_t> unopened_count_{0};
-    std::unordered_set<const void*> unopened_;
+    mutable std::mutex under_way_lock_;
+    std::atomic<std::size_t> under_way_count_{0};
+    std::unordered_map<const void*, Operation*> under_way_;
     GenericTypes types_;
     engine::BufferPool pool_{std::size_t{64} << 20};
 };

@@ -32,7 +32,7 @@ std::string named(const ucp_tag_recv_info_t& info) {
 
 void when_sent(void* request, ucs_status_t status, void* data) {
     const InOrder::Callback callback;
-    const auto operation = completed(data);
+    const auto operation = completed(data, request);
     call_back_sent(*operation, request, status);
 }
 
@@ -134,10 +134,10 @@ void when_received(void* request, ucs_status_t status, const ucp_tag_recv_info_t
         return;
     }
     const InOrder::Callback callback;
-    const auto operation = completed(data);
+    const auto operation = completed(data, request);
     ucp_tag_recv_info_t own = *info;
     const ucs_status_t opened = take_in(*operation, status, own);
-    if (operation->worker->several_threads) Ends::get().opened(request, *operation);
+    if (operation->worker->several_threads) Ends::get().end(request, *operation);
     if (operation->is_nb) {
         if (operation->callback.received_nb != nullptr) operation->callback.received_nb(request, opened, &own);
     } else if (operation->callback.received != nullptr) {

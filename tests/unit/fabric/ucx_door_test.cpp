@@ -53,7 +53,8 @@ struct FakeRequest {
     ucs_status_t status;
     ucp_tag_recv_info_t info;
 };
-int requests = 0;                   // that nobody has freed
+int requests = 0;  // that nobody has freed
+std::vector<void*> released;
 std::deque<FakeRequest> allocated;  // since a job that ends frees none
 
 std::deque<Message> wire, active;
@@ -142,6 +143,7 @@ Real fakes() {
         return static_cast<FakeRequest*>(request)->status;
     };
     real.ucp_request_free = [](void*) { --requests; };
+    real.ucp_request_release = [](void* request) { released.push_back(request); };
     real.ucp_worker_set_am_recv_handler = [](ucp_worker_h handle, const ucp_am_handler_param_t* params) {
         fake(handle)->handlers[params->id] = *params;
         return UCS_OK;
@@ -406,6 +408,40 @@ TEST_F(Door, TellsNoThreadOfAMessageThatIsNotOpen) {
     EXPECT_EQ(ucp_request_test(request, &info), UCS_OK);
     EXPECT_EQ(info.length, 5U);
     EXPECT_EQ(text, "hello");
+    ucp_worker_destroy(worker);
+}
+
+TEST_F(Door, OpensWhatComesForARequestThatAThreadFreedBefore) {
+    ucp_worker_params_t several = {};
+    several.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+    several.thread_mode = UCS_THREAD_MODE_MULTI;
+    ucp_worker_h worker = nullptr;
+    ASSERT_EQ(ucp_worker_create(nullptr, &several, &worker), UCS_OK);
+    const ucp_ep_h there = connect(a_, address_of(worker));
+    const ucp_request_param_t plain = {};
+    ASSERT_EQ(ucp_tag_send_nbx(there, "hello", 5, 9, &plain), nullptr);
+
+    Later one;
+    later = &one;
+    int called = 0;
+    ucp_request_param_t params = {};
+    params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+    params.user_data = &called;
+    params.cb.recv = [](void*, ucs_status_t, const ucp_tag_recv_info_t*, void* data) { ++*static_cast<int*>(data); };
+    std::string text(5, '?');
+    ucs_status_ptr_t const request = ucp_tag_recv_nbx(worker, text.data(), text.size(), 9, ~ucp_tag_t{0}, &params);
+    later = nullptr;
+    ASSERT_EQ(request, &one.request);
+    ucp_request_free(request);
+    EXPECT_EQ(released, std::vector<void*>{request}) << "UCX would not call back what was freed";
+    const Bytes& bytes = wire.front().bytes;
+    std::memcpy(one.at, bytes.data(), bytes.size());
+    one.request = {UCS_OK, {9, bytes.size()}};
+    one.callback(request, UCS_OK, &one.request.info, one.data);
+    EXPECT_EQ(text, "hello");
+    EXPECT_EQ(called, 0);
+    // UCX may give the same request for another operation.
+    EXPECT_EQ(ucp_request_check_status(request), UCS_OK);
     ucp_worker_destroy(worker);
 }
 
