@@ -148,7 +148,7 @@ Result<const keys::Local*> Process::local() {
     if (!module) return fail(ENOPKG, module.error().line);
     auto kex = aead::load_kex(settings_.module_folder);
     if (!kex) return fail(ENOPKG, kex.error().line);
-    auto job_key = keys::read_job_key(settings_.key_file);
+    auto job_key = keys::read_job_key(settings_.key_file, settings_.key_readers());
     if (!job_key) return fail(ENOKEY, job_key.error().line);
     job_key_ = std::move(*job_key);
     workers_ = engine::Workers(workers());
@@ -471,7 +471,7 @@ Result<keys::ReportKey> Process::report_key() const {
     // It never came to a handshake.
     auto kex = aead::load_kex(settings_.module_folder);
     if (!kex) return tl::unexpected<Error>(kex.error());
-    auto job_key = keys::read_job_key(settings_.key_file);
+    auto job_key = keys::read_job_key(settings_.key_file, settings_.key_readers());
     if (!job_key) return tl::unexpected<Error>(job_key.error());
     return keys::ReportKey::derive(*kex->api->kex, **job_key);
 }

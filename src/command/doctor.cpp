@@ -271,7 +271,7 @@ void look_at_key(Findings& findings, const config::Settings& settings) {
     struct stat status {};
     const bool there = stat(settings.key_file.c_str(), &status) == 0;
     if (there) std::snprintf(mode.data(), mode.size(), "%04o", static_cast<unsigned>(status.st_mode & 07777U));
-    const auto key = keys::read_job_key(settings.key_file);
+    const auto key = keys::read_job_key(settings.key_file, settings.key_readers());
     findings.heading("Job key");
     findings.row("file",
                  settings.key_file.string() + (there ? std::string(" (mode ") + mode.data() + ")" : " (missing)"));

@@ -161,7 +161,7 @@ Result<void> check_key_and_module(const config::Settings& settings) {
         auto module = aead::choose(settings.module_folder.string(), settings.module, settings.suite);
         if (!module) return tl::unexpected<Error>(module.error());
     }
-    auto key = keys::read_job_key(settings.key_file);
+    auto key = keys::read_job_key(settings.key_file, settings.key_readers());
     if (!key) return tl::unexpected<Error>(key.error());
     return {};
 }
@@ -169,7 +169,7 @@ Result<void> check_key_and_module(const config::Settings& settings) {
 Result<keys::ReportKey> report_key(const config::Settings& settings) {
     auto kex = aead::load_kex(settings.module_folder.string());
     if (!kex) return tl::unexpected<Error>(kex.error());
-    auto key = keys::read_job_key(settings.key_file);
+    auto key = keys::read_job_key(settings.key_file, settings.key_readers());
     if (!key) return tl::unexpected<Error>(key.error());
     return keys::ReportKey::derive(*kex->api->kex, **key);
 }

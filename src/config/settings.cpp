@@ -340,7 +340,7 @@ Result<void> set_profile(Settings& settings, const Given& given, const Environme
     return *text == "none" ? Result<void>{} : store(read_path(given, environment), settings.profile);
 }
 
-constexpr std::array<Key, 23> kKeys = {{
+constexpr std::array<Key, 24> kKeys = {{
     {"enabled", [](Settings& s, const Given& g, const Environment&) { return store(read_bool(g), s.enabled); }},
     {"cipher", set_cipher},
     {"allow_legacy_cipher",
@@ -355,6 +355,8 @@ constexpr std::array<Key, 23> kKeys = {{
     {"allow", set_allow},
     {"allow_programs", set_allow_programs},
     {"key_file", set_key_file, true},
+    {"allow_group_key",
+     [](Settings& s, const Given& g, const Environment&) { return store(read_bool(g), s.allow_group_key); }},
     {"job_key", set_job_key},
     {"key_on_network", set_key_on_network},
     {"plaintext_peers",

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "aead/suite.hpp"
+#include "base/key_readers.hpp"
 #include "base/result.hpp"
 
 namespace cryptmpi::config {
@@ -89,6 +90,7 @@ struct Settings {
     std::vector<std::filesystem::path> allow_programs;
     std::filesystem::path key_file;                    // key_file; default: <config folder>/job.key
     bool key_file_named = false;                       // else it is the default
+    bool allow_group_key = false;                      // allow_group_key: root's file may be the process's group's, too
     JobKeyFrom job_key = JobKeyFrom::automatic;        // job_key = "auto" | "fresh" | "file"
     KeyOnNetwork key_on_network = KeyOnNetwork::warn;  // key_on_network = "warn" | "refuse" | "allow"
     std::vector<PlaintextPeer> plaintext_peers;        // plaintext_peers = [ ... ]; in the environment comma-separated
@@ -111,6 +113,8 @@ struct Settings {
     bool fresh_key() const {
         return job_key == JobKeyFrom::fresh || (job_key == JobKeyFrom::automatic && !key_file_named);
     }
+    /// Who but its owner may read the key file.
+    KeyReaders key_readers() const { return allow_group_key ? KeyReaders::group : KeyReaders::owner; }
     bool plaintext_allowed(const std::uint8_t (&peer)[16], std::uint16_t port) const;
 
     /// Other networks than TCP are open to ranks.

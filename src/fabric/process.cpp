@@ -88,7 +88,7 @@ Result<void> Process::load_keys() {
     if (!module) return tl::unexpected(module.error());
     auto kex = aead::load_kex(settings_.module_folder);
     if (!kex) return tl::unexpected(kex.error());
-    auto job_key = keys::read_job_key(settings_.key_file);
+    auto job_key = keys::read_job_key(settings_.key_file, settings_.key_readers());
     if (!job_key) return tl::unexpected(job_key.error());
     wipe_secret_memory_in_children();
     auto joined = Job::join({module->api->aead, kex->api->kex, settings_.suite}, **job_key, settings_.job_id);

@@ -2,13 +2,16 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace cryptmpi::keys {
 namespace {
@@ -103,6 +106,33 @@ Result<void> make_folders(const std::filesystem::path& folder) {
     return {};
 }
 
+bool is_our_group(gid_t group) {
+    if (group == ::getegid()) {
+        return true;
+    }
+    const int count = ::getgroups(0, nullptr);
+    std::vector<gid_t> groups(static_cast<std::size_t>(std::max(count, 0)));
+    const int got = ::getgroups(count, groups.data());
+    return got > 0 && std::find(groups.begin(), groups.begin() + got, group) != groups.begin() + got;
+}
+
+/// Only root can write it, and nobody but root and a group of this process can read it. The mode does not say whom an
+/// access control list lets in, so there must be none.
+bool is_roots_for_our_group(int fd, const struct stat& found) {
+    constexpr mode_t kForbidden = 07777 & ~(S_IRUSR | S_IWUSR | S_IRGRP);
+    const bool has_list =
+        ::fgetxattr(fd, "system.posix_acl_access", nullptr, 0) >= 0 || (errno != ENODATA && errno != ENOTSUP);
+    return found.st_uid == 0 && (found.st_mode & kForbidden) == 0 && !has_list && is_our_group(found.st_gid);
+}
+
+/// What else mends a file of root's, on which a user cannot run chmod.
+std::string hint_of_group(KeyReaders readers) {
+    if (readers == KeyReaders::owner) {
+        return "; where it is a Secret of Kubernetes, set allow_group_key = true and its defaultMode to 0440";
+    }
+    return "; allow_group_key takes mode 0440 or 0640, a group of this process, and no access control list";
+}
+
 }  // namespace
 
 Result<void> parse_job_key(std::span<const std::uint8_t> content, JobKey& key) {
@@ -156,7 +186,7 @@ void write_key_line(const JobKey& key, Secret<kJobKeyLineSize>& line) {
     line.bytes[kJobKeyLineSize - 1] = '\n';
 }
 
-Result<std::unique_ptr<JobKey>> read_job_key(const std::filesystem::path& file) {
+Result<std::unique_ptr<JobKey>> read_job_key(const std::filesystem::path& file, KeyReaders readers) {
     // Non-blocking: a FIFO by this name must not stop us before it is refused.
     const Descriptor fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
     if (fd.get() < 0) {
@@ -178,12 +208,13 @@ Result<std::unique_ptr<JobKey>> read_job_key(const std::filesystem::path& file) 
                      "belongs to user " + std::to_string(found.st_uid) +
                          ", who could read and replace it: make it yours with chown");
     }
-    if ((found.st_mode & 077) != 0) {
+    if ((found.st_mode & 077) != 0 && !(readers == KeyReaders::group && is_roots_for_our_group(fd.get(), found))) {
         char mode[8];
         std::snprintf(mode, sizeof mode, "%04o", static_cast<unsigned>(found.st_mode & 07777));
         return wrong(file, EACCES,
                      std::string("is open to others (mode ") + mode +
-                         "): run chmod 600 on it, and make a new key if others may have read it");
+                         "): run chmod 600 on it, and make a new key if others may have read it" +
+                         (found.st_uid == 0 ? hint_of_group(readers) : ""));
     }
     Secret<kJobKeyLineSize + 1> content;  // room for one byte too many
     const ssize_t size = read_up_to(fd.get(), content.data(), content.size());

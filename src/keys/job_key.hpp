@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 
+#include "base/key_readers.hpp"
 #include "base/result.hpp"
 #include "base/secret.hpp"
 
@@ -32,8 +33,9 @@ Result<void> parse_job_key(std::span<const std::uint8_t> content, JobKey& key);
 
 /// Reads and checks the key file. Each error is one line with its mend: missing (cryptmpi keygen), not a regular file,
 /// unreadable, owned by somebody else (neither us nor root), mode open to group or others (chmod 600), malformed (what
-/// was expected).
-Result<std::unique_ptr<JobKey>> read_job_key(const std::filesystem::path& file);
+/// was expected). With KeyReaders::group a file of root's may be readable for a group of this process: a Secret of
+/// Kubernetes is such a file, and nobody in its container can run chmod on it.
+Result<std::unique_ptr<JobKey>> read_job_key(const std::filesystem::path& file, KeyReaders readers = KeyReaders::owner);
 
 /// Writes a fresh random key, mode 0600, atomically, folders made as 0700. Error when the file exists and `replace` is
 /// false.

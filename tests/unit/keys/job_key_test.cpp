@@ -1,6 +1,8 @@
 #include "keys/job_key.hpp"
 
+#include <grp.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -107,8 +109,9 @@ TEST_F(JobKeyFile, OpenToOthers) {
         put(kLine, mode);
         char text[8];
         std::snprintf(text, sizeof text, "%04o", static_cast<unsigned>(mode));
-        EXPECT_EQ(refusal(EACCES), std::string("is open to others (mode ") + text +
-                                       "): run chmod 600 on it, and make a new key if others may have read it");
+        const std::string line = std::string("is open to others (mode ") + text +
+                                 "): run chmod 600 on it, and make a new key if others may have read it";
+        EXPECT_TRUE(refusal(EACCES).starts_with(line)) << refusal(EACCES);
     }
 }
 
@@ -119,6 +122,66 @@ TEST_F(JobKeyFile, SomebodyElses) {
     put(kLine);
     ASSERT_EQ(chown(file_.c_str(), 12345, 12345), 0);
     EXPECT_EQ(refusal(EACCES), "belongs to user 12345, who could read and replace it: make it yours with chown");
+}
+
+TEST_F(JobKeyFile, OfRootsForOurGroup) {
+    if (geteuid() != 0) {
+        GTEST_SKIP() << "only root can make a file of root's";
+    }
+    constexpr gid_t kGroup = 23456;
+    const auto taken = [&](mode_t mode, KeyReaders readers, bool in_group = true) {
+        put(kLine, mode);
+        EXPECT_EQ(chown(file_.c_str(), 0, kGroup), 0);
+        EXPECT_EQ(chmod(file_.c_str(), mode), 0);  // chown takes some bits away
+        EXPECT_EQ(chmod(folder_.c_str(), 0755), 0);
+        // As a container with a Secret: an ordinary user, the Secret's group among the supplementary ones.
+        const gid_t groups[] = {34567, in_group ? kGroup : gid_t{34568}};
+        EXPECT_EQ(setgroups(2, groups), 0);
+        EXPECT_EQ(setegid(12345), 0);
+        EXPECT_EQ(seteuid(12345), 0);
+        const bool read = read_job_key(file_, readers).has_value();
+        EXPECT_EQ(seteuid(0), 0);
+        EXPECT_EQ(setegid(0), 0);
+        EXPECT_EQ(setgroups(0, nullptr), 0);
+        return read;
+    };
+    EXPECT_TRUE(taken(0440, KeyReaders::group));
+    EXPECT_TRUE(taken(0640, KeyReaders::group));
+    EXPECT_FALSE(taken(0440, KeyReaders::owner)) << "the default";
+    EXPECT_FALSE(taken(0640, KeyReaders::owner));
+    for (const mode_t mode : {0444, 0644, 0460, 0660, 0450, 0441, 0442, 02440, 04440})
+        EXPECT_FALSE(taken(mode, KeyReaders::group)) << std::oct << mode;
+    EXPECT_FALSE(taken(0440, KeyReaders::group, false)) << "cannot even be read";
+
+    put(kLine, 0440);
+    ASSERT_EQ(chown(file_.c_str(), 0, kGroup), 0);
+    EXPECT_FALSE(read_job_key(file_, KeyReaders::group)) << "root can read it, but whose group is that?";
+    ASSERT_EQ(chown(file_.c_str(), 12345, 0), 0);
+    EXPECT_FALSE(read_job_key(file_, KeyReaders::group)) << "user 12345 can write it";
+    ASSERT_EQ(chown(file_.c_str(), 0, 0), 0);
+    EXPECT_TRUE(read_job_key(file_, KeyReaders::group));
+}
+
+TEST_F(JobKeyFile, OfRootsWithAListOfReadersIsOpenToThem) {
+    if (geteuid() != 0) {
+        GTEST_SKIP() << "only root can make a file of root's";
+    }
+    put(kLine, 0440);
+    // user::r-- user:12345:r-- group::--- mask::r-- other::---: the mode reads 0440.
+    const auto list = test::from_hex(
+        "02000000"
+        "01000400ffffffff"
+        "0200040039300000"
+        "04000000ffffffff"
+        "10000400ffffffff"
+        "20000000ffffffff");
+    if (setxattr(file_.c_str(), "system.posix_acl_access", list.data(), list.size(), 0) != 0) {
+        GTEST_SKIP() << "this file system has no access control lists";
+    }
+    ASSERT_EQ(mode_of(file_), 0440);
+    const auto key = read_job_key(file_, KeyReaders::group);
+    ASSERT_FALSE(key);
+    EXPECT_NE(key.error().line.find("no access control list"), std::string::npos) << key.error().line;
 }
 
 TEST_F(JobKeyFile, Malformed) {
