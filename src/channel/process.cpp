@@ -24,6 +24,7 @@
 #include "engine/node_ranks.hpp"
 #include "engine/rank_threads.hpp"
 #include "programs/mpi_witness.hpp"
+#include "programs/program_digest.hpp"
 
 namespace cryptmpi::channel {
 
@@ -61,10 +62,16 @@ bool may_be_rank(pid_t process) {
     return !environment || config::identify(*environment).rank.has_value();
 }
 
+int open_to_read(const char* file) {
+    return real::open(file, O_RDONLY | O_CLOEXEC, 0);
+}
+
+int close_file(int file) {
+    return real::close(file);
+}
+
 bool mpi_says(std::string_view what) {
-    return programs::mpi_says(
-        what, [](const char* file) { return real::open(file, O_RDONLY | O_CLOEXEC, 0); },
-        [](int file) { return real::close(file); });
+    return programs::mpi_says(what, open_to_read, close_file);
 }
 
 /// Descriptors of this process, without allocating in a child of vfork.
@@ -136,6 +143,8 @@ Process::Process() : pid_(getpid()) {
     part_.ranks = identity_.ranks.value_or(-1);
     part_.group = identity_.group;
     part_.program = program_name();
+    part_.user = geteuid();
+    part_.settings = settings_.told();
     part_.suite = aead::name(settings_.suite);
     part_.scope = settings_.loopback_sealed() ? "all" : "between-nodes";
 }
@@ -437,6 +446,7 @@ void Process::become_child() {
     }
     const std::lock_guard guard(report_lock_);
     part_.pid = pid_;
+    part_.began = report::seconds_now();
     part_.sealed_connections = part_.native_connections = 0;
     part_.sealed_bytes_sent = part_.sealed_bytes_received = 0;
     part_.sealed_records_sent = part_.sealed_records_received = 0;
@@ -474,6 +484,11 @@ Result<keys::ReportKey> Process::report_key() const {
     auto job_key = keys::read_job_key(settings_.key_file, settings_.key_readers());
     if (!job_key) return tl::unexpected<Error>(job_key.error());
     return keys::ReportKey::derive(*kex->api->kex, **job_key);
+}
+
+std::string Process::program_digest() const {
+    const auto kex = aead::load_kex(settings_.module_folder);
+    return kex ? programs::program_digest(*kex->api->kex, open_to_read, close_file) : "";
 }
 
 void Process::report_early() {
@@ -515,6 +530,8 @@ void Process::write_part(bool ended) {
         part.records_by_workers = records_by_workers_.load();
         for (const auto& [reason, unsealed] : unsealed_) part.not_sealed.push_back(unsealed);
     }
+    // A layer above tells which program its rank ran.
+    if (mpi && !settings_.seals_above_sockets()) part.program_sha256 = program_digest();
     auto key = report_key();
     Result<void> written;
     if (key) {

@@ -123,6 +123,7 @@ private:
     /// What nobody may miss in the job's report, should this process be killed: the part as it is by now.
     void report_early();
     void write_part(bool ended);
+    std::string program_digest() const;
     Result<keys::ReportKey> report_key() const;
     engine::Workers::Settings workers() const;
     template <class Work>

@@ -1,6 +1,7 @@
 #include "comm/layer.hpp"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,6 +24,7 @@
 #include "keys/agreement.hpp"
 #include "keys/job_key.hpp"
 #include "keys/node_token.hpp"
+#include "programs/program_digest.hpp"
 #include "seal/own_process.hpp"
 
 namespace cryptmpi::comm {
@@ -90,6 +92,8 @@ Layer::Layer()
     part_.pid = getpid();
     part_.role = identity_.role;
     part_.program = program_name();
+    part_.user = geteuid();
+    part_.settings = settings_.told();
     part_.suite = aead::name(settings_.suite);
     for (const std::string& procedure : settings_.allow)
         part_.not_sealed.push_back({"allow: " + procedure, 0, 0, true});
@@ -326,6 +330,8 @@ void Layer::report() {
         communicator->free_own_traffic(mpi);
     }
     if (settings_.report_file.empty()) return;
+    part_.program_sha256 = programs::program_digest(
+        *local_.crypto.kex, [](const char* file) { return open(file, O_RDONLY | O_CLOEXEC); }, close);
     const auto sign = [&](std::string_view text) { return report_key_.sign(text); };
     if (auto done = report::write_part(settings_.report_file, part_, sign); !done) complain(done.error().line);
 }

@@ -20,6 +20,7 @@
 #include "command/subcommands.hpp"
 #include "engine/profile.hpp"
 #include "keys/job_key.hpp"
+#include "report/part.hpp"
 
 namespace cryptmpi::command {
 namespace {
@@ -266,6 +267,13 @@ void look_at_mpis(Findings& findings, const config::Settings& settings, const co
     findings.json["mpis"] = std::move(mpis);
 }
 
+/// Empty: the module that would make it cannot be loaded, which another line says.
+std::string fingerprint_of_key(const config::Settings& settings) {
+    const auto key = report_key(settings);
+    if (!key) return {};
+    return report::fingerprint([&](std::string_view text) { return key->sign(text); }).value_or("");
+}
+
 void look_at_key(Findings& findings, const config::Settings& settings) {
     std::array<char, 8> mode{};
     struct stat status {};
@@ -277,6 +285,12 @@ void look_at_key(Findings& findings, const config::Settings& settings) {
                  settings.key_file.string() + (there ? std::string(" (mode ") + mode.data() + ")" : " (missing)"));
     findings.json["key_file"] = {
         {"path", settings.key_file.string()}, {"mode", mode.data()}, {"usable", key.has_value()}};
+    if (key) {
+        if (const auto text = fingerprint_of_key(settings); !text.empty()) {
+            findings.row("fingerprint", text + ", as reports name it");
+            findings.json["key_file"]["fingerprint"] = text;
+        }
+    }
     if (!key && there) findings.problems.push_back(key.error().line);
     const bool fresh = settings.fresh_key();
     if (!there && !fresh) findings.problems.push_back(key.error().line);

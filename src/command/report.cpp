@@ -1,5 +1,7 @@
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 
 #include "command/job.hpp"
@@ -13,6 +15,7 @@ namespace {
 struct Options {
     std::string file;
     bool json = false;
+    bool html = false;
     bool check = false;
     bool allow_exceptions = false;
 };
@@ -33,7 +36,10 @@ int show(const Options& options) {
     const auto sign = signing(options);
     const auto reading = report::Reading::of(options.file, sign);
     if (!reading) return complain(reading.error().line, options.check ? kNotSealed : 1);
-    std::fputs((options.json ? reading->json() : reading->summary()).c_str(), stdout);
+    const std::string& text = options.json ? reading->json() : options.html ? reading->html() : reading->summary();
+    if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0)
+        return complain("report: it could not be written: " + std::string(std::strerror(errno)),
+                        options.check ? kNotSealed : 1);
     if (!options.check) return 0;
     const auto& verdict = reading->verdict();
     const bool exceptions = verdict.outcome == report::Outcome::exceptions;
@@ -47,7 +53,8 @@ void add_report(CLI::App& app, int& status) {
     auto options = std::make_shared<Options>();
     auto* sub = app.add_subcommand("report", "Show a job's report");
     sub->add_option("FILE", options->file, "The report file, as --report or report_file named it")->required();
-    sub->add_flag("--json", options->json, "The whole report as JSON");
+    auto* json = sub->add_flag("--json", options->json, "The whole report as JSON");
+    sub->add_flag("--html", options->html, "One page to show or to print, which needs no other file")->excludes(json);
     sub->add_flag("--check", options->check,
                   "Exit status 0 only if the verdict is SEALED or NOTHING TO SEAL, else 123");
     sub->add_flag("--allow-exceptions", options->allow_exceptions,

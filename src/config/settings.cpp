@@ -502,6 +502,22 @@ Result<Settings> load_unguarded(const Environment& environment) {
     return settings;
 }
 
+}  // namespace
+
+std::vector<std::string> Settings::told() const {
+    constexpr std::array kOfThisJob = {"CRYPTMPI_KEY_FILE", "CRYPTMPI_REPORT_FILE", "CRYPTMPI_JOB_ID",
+                                       "CRYPTMPI_MODULE_FOLDER"};
+    std::vector<std::string> lines;
+    for (const auto& one : given) {
+        if (std::find(kOfThisJob.begin(), kOfThisJob.end(), one.variable) != kOfThisJob.end()) continue;
+        lines.push_back(lower(std::string_view(one.variable).substr(kVariablePrefix.size())) + " = " +
+                        one.value.value_or("(" + one.where + ")"));
+    }
+    return lines;
+}
+
+namespace {
+
 std::optional<int> number_in(const Environment& environment, std::initializer_list<const char*> names) {
     for (const char* name : names) {
         const auto text = environment(name);

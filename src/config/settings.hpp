@@ -117,6 +117,9 @@ struct Settings {
     KeyReaders key_readers() const { return allow_group_key ? KeyReaders::group : KeyReaders::owner; }
     bool plaintext_allowed(const std::uint8_t (&peer)[16], std::uint16_t port) const;
 
+    /// What was set, as lines of the settings file, for a report: without paths of this job's own files.
+    std::vector<std::string> told() const;
+
     /// Other networks than TCP are open to ranks.
     bool roads_open() const { return seals_above_sockets() && network == Network::any; }
     /// What UCX and libfabric open is theirs: they carry what the fabric layer has sealed.

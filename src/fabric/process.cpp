@@ -14,6 +14,7 @@
 #include "config/checkpoint.hpp"
 #include "keys/job_key.hpp"
 #include "programs/mpi_witness.hpp"
+#include "programs/program_digest.hpp"
 
 namespace cryptmpi::fabric {
 namespace {
@@ -41,6 +42,13 @@ std::optional<bool> confined_by_channel() {
 bool mpi_says(std::string_view what) {
     return programs::mpi_says(
         what, [](const char* file) { return open(file, O_RDONLY | O_CLOEXEC); }, close);
+}
+
+std::string program_digest(const config::Settings& settings) {
+    const auto kex = aead::load_kex(settings.module_folder);
+    if (!kex) return {};
+    return programs::program_digest(
+        *kex->api->kex, [](const char* file) { return open(file, O_RDONLY | O_CLOEXEC); }, close);
 }
 
 [[gnu::destructor]] void at_the_end() {
@@ -79,6 +87,8 @@ Process::Process() {
     part_.ranks = identity_.ranks.value_or(-1);
     part_.group = identity_.group;
     part_.program = program_name();
+    part_.user = geteuid();
+    part_.settings = settings_.told();
     part_.suite = aead::name(settings_.suite);
     part_.scope = "all";
 }
@@ -212,6 +222,7 @@ void Process::write_part(bool ended) {
         }
     }
     part.module = part_.module;
+    if (part.mpi_initialized) part.program_sha256 = program_digest(settings_);
     auto written =
         report::write_part(settings_.report_file, part, [&](std::string_view text) { return report_key_->sign(text); });
     if (!written) complain(written.error().line);

@@ -5,6 +5,8 @@
 #include <map>
 #include <set>
 
+#include "report/printable.hpp"
+
 namespace cryptmpi::report {
 namespace {
 
@@ -18,17 +20,12 @@ struct Group {
     bool is_whole() const { return expected > 0 && static_cast<int>(counted.size()) == expected; }
 };
 
-/// Loopback never leaves the node, so it does not spoil the verdict; whatever else went in clear does.
-bool left_the_node(const Json& entry) {
-    return !entry.value("reason", "").starts_with("loopback");
-}
-
 std::string exception_text(const Json& entry) {
     const auto times = entry.value("connections", std::uint64_t{0});
     auto reason = entry.value("reason", "");
     if (times == 0) return reason;
     return reason + " (" + std::to_string(times) +
-           (reason.starts_with("allow_programs") ? " times)" : " connection ends)");
+           (reason.starts_with("allow_programs") ? " times)" : " connections, counted at each end)");
 }
 
 template <class Condition>
@@ -80,6 +77,10 @@ std::string incomplete_line(const Json& job) {
 
 }  // namespace
 
+bool left_the_node(const Json& entry) {
+    return !entry.value("reason", "").starts_with("loopback");
+}
+
 bool is_of_the_layer(const Json& part) {
     return !part.contains("library") || part["library"] == part.value("layer", "");
 }
@@ -117,7 +118,9 @@ std::string ranks_text(const Json& job) {
            nodes + " node(s)";
 }
 
-Verdict verdict_of(const Json& job) {
+namespace {
+
+Verdict judged(const Json& job) {
     const auto& totals = job.at("totals");
     const std::string ended = ending_text(job);
     if (const auto failed = totals.value("failed_opens", std::uint64_t{0}); failed != 0) {
@@ -148,6 +151,14 @@ Verdict verdict_of(const Json& job) {
         return {Outcome::nothing_to_seal, false, "NOTHING TO SEAL: no connection between nodes was made." + ended};
     }
     return {Outcome::sealed, false, "SEALED: all traffic between the nodes was encrypted and authenticated." + ended};
+}
+
+}  // namespace
+
+Verdict verdict_of(const Json& job) {
+    Verdict verdict = judged(job);
+    verdict.line = printable(verdict.line);
+    return verdict;
 }
 
 }  // namespace cryptmpi::report

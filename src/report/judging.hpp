@@ -28,6 +28,10 @@ bool is_of_the_layer(const nlohmann::ordered_json& part);
 /// Did this part's process count as its rank?
 bool counts_as_rank(const nlohmann::ordered_json& part);
 
+/// Of what was not sealed: loopback never leaves the node, so it does not spoil the verdict; whatever else went in
+/// clear does.
+bool left_the_node(const nlohmann::ordered_json& entry);
+
 /// "2 of 4 ranks reported, on 2 node(s)".
 std::string ranks_text(const nlohmann::ordered_json& job);
 

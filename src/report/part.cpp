@@ -1,5 +1,6 @@
 #include "report/part.hpp"
 
+#include <pwd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include <tuple>
 
 #include "report/judging.hpp"
+#include "report/summary.hpp"
 
 namespace cryptmpi::report {
 namespace {
@@ -54,6 +56,10 @@ Json to_json(const Part& part) {
     for (const auto& entry : part.not_sealed) not_sealed.push_back(to_json(entry));
     Json profile = {{"file", part.profile.file}, {"digest", part.profile.digest}, {"unused", part.profile.unused}};
     return {{"job_id", part.job_id},
+            {"version", CRYPTMPI_VERSION},
+            {"user", part.user},
+            {"began", part.began},
+            {"until", seconds_now()},
             {"layer", part.layer},
             {"layer_reason", part.layer_reason},
             {"library", part.library.empty() ? part.layer : part.library},
@@ -68,6 +74,8 @@ Json to_json(const Part& part) {
             {"mpi_aborted", part.mpi_aborted},
             {"ended", part.ended},
             {"program", part.program},
+            {"program_sha256", part.program_sha256},
+            {"settings", part.settings},
             {"suite", part.suite},
             {"module", part.module},
             {"scope", part.scope},
@@ -99,12 +107,19 @@ std::string to_text(const Json& json) {
     return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+/// For people's terminals, which obey control characters.
+std::string to_ascii(const Json& json) {
+    return json.dump(2, ' ', true, Json::error_handler_t::replace) + "\n";
+}
+
 constexpr const char* kNote = ".host";
 constexpr const char* kSignature = "signature";
 // What is signed begins with what it is, so that a part is no report.
 constexpr std::string_view kPartKind = "part of a report\n";
 constexpr std::string_view kReportKind = "report\n";
 constexpr std::string_view kNoteKind = "host of a job\n";
+// Names a key, and tells nothing of it: an HMAC under a key that is expanded from it.
+constexpr std::string_view kFingerprintKind = "fingerprint of a key\n";
 
 /// The text with the signature of all the rest as its last entry.
 Result<std::string> signed_text(std::string_view kind, Json json, const Sign& sign) {
@@ -113,6 +128,13 @@ Result<std::string> signed_text(std::string_view kind, Json json, const Sign& si
     if (!tag) return tl::unexpected<Error>(tag.error());
     json[kSignature] = *tag;
     return to_text(json);
+}
+
+Result<std::string> fingerprint_text(const Sign& sign) {
+    constexpr std::size_t kDigits = 32;
+    auto tag = sign(std::string(kFingerprintKind));
+    if (tag && tag->size() > kDigits) tag->resize(kDigits);
+    return tag;
 }
 
 /// What is verified is what was parsed, written again: nothing that a parser may overlook goes unsigned.
@@ -157,10 +179,6 @@ std::string joined(const std::vector<std::string>& names, const char* separator 
     return text;
 }
 
-std::vector<std::string> names_in(const Json& array) {
-    return array.get<std::vector<std::string>>();
-}
-
 /// What the parts say under `key`, each value once, sorted; empty ones left out.
 std::vector<std::string> distinct(const std::vector<Json>& parts, const char* key) {
     std::set<std::string> values;
@@ -190,6 +208,47 @@ std::vector<std::string> profiles_of(const std::vector<Json>& parts) {
                      (unused.empty() ? "" : ", not used: " + unused));
     }
     return {texts.begin(), texts.end()};
+}
+
+/// "alice (1000)" of each user whose processes these were.
+std::vector<std::string> users_of(const std::vector<Json>& parts) {
+    std::set<std::int64_t> numbers;
+    for (const auto& part : parts) {
+        if (const auto number = part.value("user", std::int64_t{-1}); number >= 0) numbers.insert(number);
+    }
+    std::vector<std::string> texts;
+    for (const auto number : numbers) {
+        const passwd* entry = getpwuid(static_cast<uid_t>(number));
+        texts.push_back(entry == nullptr ? std::to_string(number)
+                                         : std::string(entry->pw_name) + " (" + std::to_string(number) + ")");
+    }
+    return texts;
+}
+
+/// What the ranks ran, each file once.
+Json programs_of(const std::vector<Json>& parts) {
+    std::map<std::pair<std::string, std::string>, std::set<int>> ranks;
+    for (const auto& part : parts) {
+        if (!counts_as_rank(part)) continue;
+        ranks[{part.value("program", ""), part.value("program_sha256", "")}].insert(part.value("rank", -1));
+    }
+    Json list = Json::array();
+    for (const auto& [program, of] : ranks) {
+        list.push_back({{"file", program.first}, {"sha256", program.second}, {"ranks", of}});
+    }
+    return list;
+}
+
+/// When the first of the processes began, and when the last one wrote its part; 0: none says.
+std::pair<std::int64_t, std::int64_t> times_of(const std::vector<Json>& parts) {
+    std::int64_t began = 0;
+    std::int64_t until = 0;
+    for (const auto& part : parts) {
+        const auto from = part.value("began", std::int64_t{0});
+        if (from != 0 && (began == 0 || from < began)) began = from;
+        until = std::max(until, part.value("until", std::int64_t{0}));
+    }
+    return {began, until};
 }
 
 std::vector<Json> of_the_layer(const std::vector<Json>& parts) {
@@ -323,10 +382,17 @@ Json merged(std::vector<Json> parts, std::vector<std::string> problems, const St
     Json not_sealed = not_sealed_of(parts);
     add_what_is_left(not_sealed, parts);
     Json sockets = sockets_of(parts);
+    const auto [began, until] = times_of(parts);
     Json errors = collected(parts, "errors");
     for (auto& problem : problems) errors.push_back(std::move(problem));
     return {{"job_id", started.job_id.empty() ? joined(jobs) : started.job_id},
             {"complete", complete},
+            {"began", began},
+            {"until", until},
+            {"users", users_of(parts)},
+            {"versions", distinct(parts, "version")},
+            {"programs", programs_of(parts)},
+            {"settings", collected(parts, "settings")},
             {"layer", joined(layers)},
             {"layer_reason", joined(distinct(parts, "layer_reason"), "; ")},
             {"nodes", nodes_of(parts)},
@@ -390,95 +456,6 @@ Result<Json> merge(const fs::path& report_file, const Started& started, const Si
     return merged(std::move(parts), std::move(problems), started);
 }
 
-std::string readable_bytes(std::uint64_t bytes) {
-    constexpr std::array kUnits = {"B", "KB", "MB", "GB", "TB", "PB"};
-    auto value = static_cast<double>(bytes);
-    std::size_t unit = 0;
-    while (value >= 1000 && unit + 1 < kUnits.size()) {
-        value /= 1000;
-        ++unit;
-    }
-    std::array<char, 32> text{};
-    std::snprintf(text.data(), text.size(), unit == 0 ? "%.0f %s" : "%.2f %s", value, kUnits[unit]);
-    return text.data();
-}
-
-/// "12 of up to 256 B, 300 of up to 4 KiB, 7 of more".
-std::string sizes_text(const Json& sizes) {
-    constexpr std::array<std::pair<std::uint64_t, const char*>, 5> kShown = {{{256, "256 B"},
-                                                                              {std::uint64_t{4} << 10, "4 KiB"},
-                                                                              {std::uint64_t{64} << 10, "64 KiB"},
-                                                                              {std::uint64_t{1} << 20, "1 MiB"},
-                                                                              {UINT64_MAX, "more"}}};
-    std::string text;
-    std::uint64_t above = 0;
-    for (std::size_t i = 0; i < kShown.size(); ++i) {
-        const auto [limit, name] = kShown[i];
-        std::uint64_t messages = 0;
-        for (const auto& entry : sizes) {
-            const auto up_to = entry.value("up_to", std::uint64_t{0});
-            if ((i == 0 || up_to > above) && up_to <= limit) messages += entry.value("messages", std::uint64_t{0});
-        }
-        above = limit;
-        if (messages == 0) continue;
-        text += (text.empty() ? "" : ", ") + std::to_string(messages) +
-                (i + 1 < kShown.size() ? " of up to " : " of ") + name;
-    }
-    return text;
-}
-
-std::string summary_of(const Json& job, const Verdict& verdict) {
-    const auto& totals = job.at("totals");
-    const auto count = [&](const char* key) { return totals.value(key, std::uint64_t{0}); };
-    const auto sealed_text = [](const Json& sums) {
-        const auto of = [&](const char* key) { return sums.value(key, std::uint64_t{0}); };
-        return readable_bytes(of("sealed_bytes_sent")) + " (" + std::to_string(of("sealed_bytes_sent")) +
-               " bytes) in " + std::to_string(of("sealed_records_sent")) + " records; " +
-               std::to_string(of("sealed_connections")) + " connection ends";
-    };
-    std::string text = verdict.line + "\n";
-    const auto row = [&](std::string_view label, const std::string& value) {
-        text += "  " + std::string(label) + std::string(label.size() < 18 ? 18 - label.size() : 1, ' ') + value + "\n";
-    };
-    const auto name = job.value("job_id", "");
-    row("job", name.empty() ? "(no id)" : name);
-    row("ranks", ranks_text(job));
-    for (const auto& node : job.at("nodes")) {
-        std::string ranks;
-        for (const auto& rank : node.at("ranks")) ranks += (ranks.empty() ? "" : " ") + std::to_string(rank.get<int>());
-        row("node " + node.value("name", ""),
-            "ranks " + (ranks.empty() ? "none" : ranks) + "; sealed out " +
-                readable_bytes(node.value("sealed_bytes_sent", std::uint64_t{0})) + ", in " +
-                readable_bytes(node.value("sealed_bytes_received", std::uint64_t{0})));
-    }
-    row("cipher", joined(names_in(job.at("suites"))));
-    row("module", joined(names_in(job.at("modules"))));
-    const auto reason = job.value("layer_reason", "");
-    row("layer", job.value("layer", "") + (reason.empty() ? "" : " (" + reason + ")"));
-    row("scope", job.value("scope", ""));
-    if (const auto profiles = job.value("profiles", std::vector<std::string>{}); !profiles.empty())
-        row("profile", joined(profiles, "; "));
-    row("sealed", sealed_text(totals));
-    if (const auto sockets = job.value("sockets", Json::object()); !sockets.empty())
-        row("sockets", sealed_text(sockets) + ", the launcher's and MPI's, whose messages are sealed already");
-    if (const auto sizes = totals.value("sizes_sent", Json::array()); !sizes.empty()) row("sizes", sizes_text(sizes));
-    row("native", std::to_string(count("native_connections")) + " connection ends inside a node");
-    row("rekeys", std::to_string(count("rekeys")));
-    row("failed opens", std::to_string(count("failed_opens")));
-    row("refused", std::to_string(count("refused_handshakes")) + " handshakes");
-    for (const auto& road : job.at("refused_roads")) row("closed road", road.get<std::string>());
-    for (const auto& entry : job.at("not_sealed")) {
-        const auto connections = entry.value("connections", std::uint64_t{0});
-        const auto bytes = entry.value("bytes", std::uint64_t{0});
-        row("not sealed", entry.value("reason", "") +
-                              (connections != 0 ? ": " + std::to_string(connections) + " connection ends" : "") +
-                              (bytes != 0 ? ", " + readable_bytes(bytes) : ""));
-    }
-    if (job.at("not_sealed").empty()) row("not sealed", "nothing");
-    for (const auto& line : job.at("errors")) row("error", line.get<std::string>());
-    return text;
-}
-
 /// Tells what a process runs from what it ran before an exec, which keeps its number: a part of a shell that has
 /// something to tell must outlive the program that takes its place.
 const std::string& image() {
@@ -501,6 +478,15 @@ auto guarded(const fs::path& report_file, Work work) -> decltype(work()) {
 }
 
 }  // namespace
+
+std::int64_t seconds_now() {
+    return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
+        .count();
+}
+
+Result<std::string> fingerprint(const Sign& sign) {
+    return fingerprint_text(sign);
+}
 
 Result<void> write_part(const fs::path& report_file, const Part& part, const Sign& sign) {
     return guarded(report_file, [&]() -> Result<void> {
@@ -541,6 +527,12 @@ Result<Verdict> finish_job(const fs::path& report_file, const Started& started, 
         if (!job) return tl::unexpected<Error>(job.error());
         // Of what was merged, not of the file, which somebody else may write.
         Verdict verdict = verdict_of(*job);
+        const auto key_of_job = fingerprint_text(sign_of_parts);
+        const auto key_of_report = fingerprint_text(sign_of_report);
+        if (!key_of_job) return tl::unexpected<Error>(key_of_job.error());
+        if (!key_of_report) return tl::unexpected<Error>(key_of_report.error());
+        (*job)["job_key"] = *key_of_job;
+        (*job)["report_key"] = *key_of_report;
         auto text = signed_text(kReportKind, std::move(*job), sign_of_report);
         if (!text) return tl::unexpected<Error>(text.error());
         if (auto written = write_whole(report_file, *text); !written) return tl::unexpected<Error>(written.error());
@@ -631,8 +623,10 @@ Result<Reading> Reading::of(const fs::path& report_file, const Sign& sign) {
                 Outcome::failed, false,
                 "FAILED: the report is not signed with this job key; it would say: " + reading.verdict_.line};
         }
-        reading.summary_ = summary_of(*job, reading.verdict_);
-        reading.json_ = to_text(*job);
+        const Summary summary = summary_of(*job, reading.verdict_);
+        reading.summary_ = text_of(summary);
+        reading.html_ = html_of(summary);
+        reading.json_ = to_ascii(*job);
         return reading;
     });
 }

@@ -33,6 +33,9 @@ struct TunedBy {
     std::string unused;  // why its plans were not used; empty: they were
 };
 
+/// Of the calendar, since 1970.
+std::int64_t seconds_now();
+
 /// Everything that a process's part holds. Filled at exit by the layer, written by write_part.
 struct Part {
     std::string job_id;
@@ -49,9 +52,13 @@ struct Part {
     bool mpi_finalized = true;     // false: MPI was initialised, and the process ended without MPI_Finalize
     bool mpi_aborted = false;      // the program called MPI_Abort
     bool ended = true;             // false: written early, for what must not be lost if the process is killed
-    std::string program;           // argv[0]
-    std::string suite;             // "AES-256-GCM"
-    std::string module;            // "ipsec-mb 1.3"
+    std::int64_t user = -1;        // the process's effective user; -1: not known
+    std::int64_t began = seconds_now();
+    std::string program;                // the file that this process runs
+    std::string program_sha256;         // of its content; empty: nobody asked, as of processes that are no ranks
+    std::vector<std::string> settings;  // that the settings file or a variable gave, as lines of that file
+    std::string suite;                  // "AES-256-GCM"
+    std::string module;                 // "ipsec-mb 1.3"
     std::string scope;
     std::string clear_packets;  // why MPI's own packets may travel in clear; empty: they do not
     // Of processes under the MPI layer; what plans are tuned for, with the suite and the module.
@@ -78,6 +85,9 @@ struct Part {
 
 /// A tag of the text that only who holds the job key can make (keys::ReportKey).
 using Sign = std::function<Result<std::string>(std::string_view text)>;
+
+/// 32 hexadecimal digits by which people tell keys apart. They tell nothing of the key.
+Result<std::string> fingerprint(const Sign& sign);
 
 /// Writes `<report_file>.parts/<node>.<pid>.<library>.<image>.json`, signed, atomically. Never throws; an error is one
 /// line.
@@ -130,12 +140,15 @@ public:
     const Verdict& verdict() const { return verdict_; }
     /// The verdict and what it rests on, readable.
     const std::string& summary() const { return summary_; }
+    /// The same as one page, which needs nothing else to be shown or printed.
+    const std::string& html() const { return html_; }
     /// The whole report.
     const std::string& json() const { return json_; }
 
 private:
     Verdict verdict_;
     std::string summary_;
+    std::string html_;
     std::string json_;
 };
 

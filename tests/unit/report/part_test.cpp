@@ -134,8 +134,10 @@ TEST_F(ReportTest, MessagesAndTheSocketsThatCarryThemAreCountedApart) {
     }
     EXPECT_TRUE(verdict().starts_with("FAILED: 1 record(s) did not open")) << verdict();
     const auto text = summary();
-    EXPECT_NE(text.find("4.00 KB (4000 bytes) in 40 records; 8 connection ends"), std::string::npos) << text;
-    EXPECT_NE(text.find("4.50 KB (4500 bytes) in 30 records; 8 connection ends, the launcher's"), std::string::npos)
+    EXPECT_NE(text.find("4.00 KB (4000 bytes) in 40 records; 8 connections, counted at each end"), std::string::npos)
+        << text;
+    EXPECT_NE(text.find("4.50 KB (4500 bytes) in 30 records; 8 connections, counted at each end, the launcher's"),
+              std::string::npos)
         << text;
     EXPECT_NE(text.find("4 of 4 ranks reported"), std::string::npos) << text;
     ASSERT_TRUE(finish(4));
@@ -241,7 +243,8 @@ TEST_F(ReportTest, TrafficInClearIsAnException) {
     EXPECT_TRUE(verdict().starts_with("SEALED:")) << verdict();
     part.not_sealed = {{"plaintext_peers allows 10.0.0.7", 3, 10, true}};
     ASSERT_TRUE(write_part(file_, part, kSign));
-    EXPECT_EQ(verdict(), "SEALED WITH EXCEPTIONS: plaintext_peers allows 10.0.0.7 (3 connection ends).");
+    EXPECT_EQ(verdict(),
+              "SEALED WITH EXCEPTIONS: plaintext_peers allows 10.0.0.7 (3 connections, counted at each end).");
     EXPECT_TRUE(is_good(finished(4)));
 }
 
@@ -486,6 +489,92 @@ TEST_F(ReportTest, PartsOfAKeyThatIsGoneSaySo) {
     ASSERT_TRUE(reading);
     EXPECT_EQ(reading->verdict().outcome, Outcome::failed);
     EXPECT_NE(reading->summary().find("cannot be checked any more"), std::string::npos) << reading->summary();
+}
+
+TEST_F(ReportTest, WhatIsExpectedLooksOtherThanWhatAlarms) {
+    write_ranks(3, 4);
+    auto part = rank(3, 4);
+    part.not_sealed = {{"loopback", 3, 0, false}};
+    ASSERT_TRUE(write_part(file_, part, kSign));
+    EXPECT_NE(summary().find("alarms            none"), std::string::npos) << summary();
+    EXPECT_NE(summary().find("exception         loopback"), std::string::npos) << summary();
+    EXPECT_NE(summary().find("exception         the launcher's own connections"), std::string::npos) << summary();
+    part.not_sealed = {{"something else", 1, 0, false}};
+    part.refused_handshakes = 2;
+    part.errors = {"a peer was refused"};
+    ASSERT_TRUE(write_part(file_, part, kSign));
+    EXPECT_EQ(summary().find("alarms            none"), std::string::npos) << summary();
+    for (const char* line :
+         {"not sealed, and no setting allows it: something else", "2 connection(s) were refused", "a peer was refused"})
+        EXPECT_NE(summary().find(std::string("ALARM             ") + line), std::string::npos) << summary();
+}
+
+TEST_F(ReportTest, MissingRanksAreNamed) {
+    for (const int number : {0, 3, 4, 9}) ASSERT_TRUE(write_part(file_, rank(number, 10), kSign));
+    EXPECT_NE(summary().find("ALARM             ranks missing: 1-2, 5-8\n"), std::string::npos) << summary();
+}
+
+TEST_F(ReportTest, TellsWhoWhenWhatAndUnderWhichSettings) {
+    write_launcher();
+    for (int i = 0; i < 4; ++i) {
+        auto part = rank(i, 4);
+        part.user = 0;
+        part.began = 1'000'000'000 + i;
+        part.program = "/bin/solve";
+        part.program_sha256 = i < 3 ? "00ff" : "11ee";
+        part.settings = {"cipher = AES-128-GCM", "allow = MPI_Put"};
+        ASSERT_TRUE(write_part(file_, part, kSign));
+    }
+    ASSERT_TRUE(finish(4));
+    const auto text = summary();
+    for (const char* row : {"began             2001-09-09 01:46:40 UTC\n", "user              root (0)\n",
+                            "program           /bin/solve, ranks 0-2\n", "its SHA-256       00ff\n",
+                            "program           /bin/solve, ranks 3\n", "its SHA-256       11ee\n",
+                            "setting           cipher = AES-128-GCM\n", "setting           allow = MPI_Put\n"})
+        EXPECT_NE(text.find(row), std::string::npos) << row << text;
+    const auto job = nlohmann::json::parse(content());
+    EXPECT_EQ(job["report_key"], *fingerprint(kSign));
+    EXPECT_EQ(job["job_key"], *fingerprint(kSign));
+    EXPECT_NE(*fingerprint(kSign), *fingerprint(signing("wrong")));
+}
+
+TEST_F(ReportTest, NothingThatAPartSaysIsMarkupOrAnOrderToTheTerminal) {
+    const std::string evil = "<script>alert(1)</script>\"'&\x1b[2J\x1b]0;x\x07\u202e\u009b1mEND\nSEALED: forged";
+    auto part = rank(0, 2);
+    part.node = part.program = part.job_id = part.suite = part.module = part.layer_reason = part.scope = evil;
+    part.program_sha256 = part.clear_packets = evil;
+    part.errors = part.refused_roads = part.settings = {evil};
+    part.not_sealed = {{evil, 1, 1, true}, {evil + "2", 1, 1, false}};
+    part.profile = {evil, evil, evil};
+    ASSERT_TRUE(write_part(file_, part, kSign));
+    const auto reading = Reading::of(file_, kSign);
+    ASSERT_TRUE(reading) << reading.error().line;
+    for (const auto* text : {&reading->summary(), &reading->html(), &reading->json()}) {
+        EXPECT_NE(text->find("END"), std::string::npos);
+        EXPECT_EQ(text->find('\x1b'), std::string::npos);
+        EXPECT_EQ(text->find('\x07'), std::string::npos);
+        EXPECT_EQ(text->find("\u202e"), std::string::npos);
+        EXPECT_EQ(text->find("\u009b"), std::string::npos);
+        EXPECT_EQ(text->find("\nSEALED: forged"), std::string::npos);
+    }
+    EXPECT_EQ(reading->verdict().line.find('\x1b'), std::string::npos) << "cryptmpi run prints it";
+    const auto& page = reading->html();
+    EXPECT_EQ(page.find("<script"), std::string::npos) << page;
+    EXPECT_NE(page.find("&lt;script&gt;alert(1)&lt;/script&gt;&quot;&#39;&amp;"), std::string::npos) << page;
+}
+
+TEST_F(ReportTest, ThePageBeginsWithTheVerdictAndFetchesNothing) {
+    write_launcher();
+    write_ranks(4, 4);
+    ASSERT_TRUE(finish(4));
+    const auto page = Reading::of(file_, kSign)->html();
+    EXPECT_TRUE(page.starts_with("<!DOCTYPE html>"));
+    const auto verdict_at = page.find("<div class=\"verdict good\"><strong>SEALED</strong>: all traffic");
+    ASSERT_NE(verdict_at, std::string::npos) << page;
+    EXPECT_LT(verdict_at, page.find("<h2>"));
+    EXPECT_NE(page.find("default-src 'none'"), std::string::npos);
+    for (const char* fetched : {"http://", "https://", "<link", "<img", "src=", "url(", "@import"})
+        EXPECT_EQ(page.find(fetched), std::string::npos) << fetched;
 }
 
 }  // namespace

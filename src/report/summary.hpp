@@ -1,0 +1,36 @@
+// A job's report in words, for people who have never seen one: first the verdict, then what alarms, then what was to be
+// expected, then who, when, where and how much.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "report/verdict.hpp"
+
+namespace cryptmpi::report {
+
+struct Fact {
+    std::string label;
+    std::string value;
+};
+
+struct Summary {
+    Verdict verdict;
+    std::string meaning;                // what the verdict says, to somebody who has not read our pages
+    std::vector<std::string> alarms;    // what nobody has allowed, and what must not happen
+    std::vector<std::string> expected;  // exceptions that a setting, or how the job was started, brings with it
+    std::vector<std::string> closed;    // roads that were tried, and closed: nothing went there
+    std::vector<Fact> job;
+    std::vector<Fact> traffic;
+    std::vector<Fact> nodes;
+};
+
+Summary summary_of(const nlohmann::ordered_json& job, const Verdict& verdict);
+
+/// For a terminal. Whatever the report's parts say, nothing in it is a control character.
+std::string text_of(const Summary& summary);
+/// One page in HTML, without scripts and with nothing to fetch. Whatever the parts say, nothing of it is markup.
+std::string html_of(const Summary& summary);
+
+}  // namespace cryptmpi::report
