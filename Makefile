@@ -12,7 +12,7 @@ SUITE   ?=
 FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := build
-.PHONY: deps build demo test conformance torture bench bench-quick bench-instructions bench-nanoseconds bench-one-node study deps-study lint lint-changed format unit-debug unit-asan fuzz faults asan tsan install mpis
+.PHONY: deps build demo test conformance torture bench bench-quick bench-instructions bench-nanoseconds bench-one-node study deps-study docs lint lint-changed format unit-debug unit-asan fuzz faults asan tsan install mpis
 
 deps:
 	@scripts/install-packages build test model bench lint
@@ -92,8 +92,20 @@ study: build deps-study
 	@scripts/install-mpis || echo "make study: not all of PyPI's MPIs could be installed; those are not measured"
 	@$(PYTHON) -m study $(ARGS)
 
+# The pages as a site, build/site/html/index.html: built strictly, with every link between pages checked.
+docs: build build/docs-venv
+	@scripts/make-docs build/release/bin/cryptmpi build/site
+	@NO_MKDOCS_2_WARNING=1 build/docs-venv/bin/mkdocs build --strict --quiet --config-file build/site/mkdocs.yml
+	@echo "docs: build/site/html/index.html"
+
+build/docs-venv: docs/requirements.txt
+	@scripts/install-packages docs
+	@$(PYTHON) -m venv --clear $@
+	@$@/bin/pip install --quiet --requirement $<
+	@touch $@
+
 SOURCES = $(shell git ls-files -co --exclude-standard '*.c' '*.cpp' '*.h' '*.hpp')
-PYTHONS = $(shell git ls-files -co --exclude-standard '*.py') scripts/compile-commands-once
+PYTHONS = $(shell git ls-files -co --exclude-standard '*.py') scripts/compile-commands-once scripts/make-docs
 
 lint: build
 	@scripts/install-packages lint
