@@ -16,6 +16,7 @@ struct Options {
     std::string file;
     bool json = false;
     bool html = false;
+    bool metrics = false;
     bool check = false;
     bool allow_exceptions = false;
 };
@@ -36,7 +37,10 @@ int show(const Options& options) {
     const auto sign = signing(options);
     const auto reading = report::Reading::of(options.file, sign);
     if (!reading) return complain(reading.error().line, options.check ? kNotSealed : 1);
-    const std::string& text = options.json ? reading->json() : options.html ? reading->html() : reading->summary();
+    const std::string& text = options.json      ? reading->json()
+                              : options.html    ? reading->html()
+                              : options.metrics ? reading->metrics()
+                                                : reading->summary();
     if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0)
         return complain("report: it could not be written: " + std::string(std::strerror(errno)),
                         options.check ? kNotSealed : 1);
@@ -54,7 +58,11 @@ void add_report(CLI::App& app, int& status) {
     auto* sub = app.add_subcommand("report", "Show a job's report");
     sub->add_option("FILE", options->file, "The report file, as --report or report_file named it")->required();
     auto* json = sub->add_flag("--json", options->json, "The whole report as JSON");
-    sub->add_flag("--html", options->html, "One page to show or to print, which needs no other file")->excludes(json);
+    auto* html = sub->add_flag("--html", options->html, "One page to show or to print, which needs no other file");
+    auto* metrics =
+        sub->add_flag("--metrics", options->metrics, "Its numbers for Prometheus, as node_exporter reads a file");
+    html->excludes(json);
+    metrics->excludes(json)->excludes(html);
     sub->add_flag("--check", options->check,
                   "Exit status 0 only if the verdict is SEALED or NOTHING TO SEAL, else 123");
     sub->add_flag("--allow-exceptions", options->allow_exceptions,

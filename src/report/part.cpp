@@ -623,9 +623,10 @@ Result<Reading> Reading::of(const fs::path& report_file, const Sign& sign) {
                 Outcome::failed, false,
                 "FAILED: the report is not signed with this job key; it would say: " + reading.verdict_.line};
         }
-        const Summary summary = summary_of(*job, reading.verdict_);
+        const Summary summary = summary_of(*job, reading.verdict_, static_cast<bool>(sign));
         reading.summary_ = text_of(summary);
         reading.html_ = html_of(summary);
+        reading.metrics_ = metrics_of(*job, summary);
         reading.json_ = to_ascii(*job);
         return reading;
     });

@@ -142,6 +142,8 @@ public:
     const std::string& summary() const { return summary_; }
     /// The same as one page, which needs nothing else to be shown or printed.
     const std::string& html() const { return html_; }
+    /// Its numbers for Prometheus.
+    const std::string& metrics() const { return metrics_; }
     /// The whole report.
     const std::string& json() const { return json_; }
 
@@ -149,6 +151,7 @@ private:
     Verdict verdict_;
     std::string summary_;
     std::string html_;
+    std::string metrics_;
     std::string json_;
 };
 

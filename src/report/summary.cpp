@@ -1,5 +1,6 @@
 #include "report/summary.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstdio>
@@ -108,7 +109,11 @@ std::string missing_ranks(const Json& job) {
     return ranges_text(missing);
 }
 
-std::string meaning_of(const Verdict& verdict) {
+std::string meaning_of(const Verdict& verdict, bool verified) {
+    if (!verified) {
+        return "Nobody has checked who wrote this report, as the key that would show it is not here. Whatever it says "
+               "may be invented.";
+    }
     switch (verdict.outcome) {
         case Outcome::sealed:
             return "Every process of the job ran under CryptMPI. All that they sent from one node to another was "
@@ -139,8 +144,9 @@ std::string unsealed_text(const Json& entry) {
            (bytes != 0 ? ", " + readable_bytes(bytes) : "");
 }
 
-std::vector<std::string> alarms_of(const Json& job) {
+std::vector<std::string> alarms_of(const Json& job, const Verdict& verdict, bool verified) {
     std::vector<std::string> alarms;
+    if (!verified) alarms.push_back("nobody has checked the signatures: the key is not here");
     const auto& totals = job.at("totals");
     if (const auto failed = number_in(totals, "failed_opens"); failed != 0) {
         alarms.push_back(std::to_string(failed) +
@@ -156,6 +162,9 @@ std::vector<std::string> alarms_of(const Json& job) {
             alarms.push_back("not sealed, and no setting allows it: " + unsealed_text(entry));
     }
     for (const auto& line : names_in(job, "errors")) alarms.push_back(line);
+    // As of a report whose signature is wrong.
+    const bool bad = verdict.outcome == Outcome::failed || verdict.outcome == Outcome::incomplete;
+    if (bad && alarms.empty()) alarms.push_back(verdict.line);
     return alarms;
 }
 
@@ -185,11 +194,11 @@ std::vector<Fact> job_facts(const Json& job) {
         add("its SHA-256", digest.empty() ? "not recorded" : digest);
     }
     add_known("CryptMPI", joined(names_in(job, "versions")));
-    add("cipher", joined(names_in(job, "suites")));
-    add("module", joined(names_in(job, "modules")));
+    add_known("cipher", joined(names_in(job, "suites")));
+    add_known("module", joined(names_in(job, "modules")));
     const auto reason = job.value("layer_reason", "");
-    add("layer", job.value("layer", "") + (reason.empty() ? "" : " (" + reason + ")"));
-    add("scope", job.value("scope", ""));
+    add_known("layer", job.value("layer", "") + (reason.empty() ? "" : " (" + reason + ")"));
+    add_known("scope", job.value("scope", ""));
     for (const auto& line : names_in(job, "settings")) add("setting", line);
     add_known("profile", joined(names_in(job, "profiles"), "; "));
     add_known("job key", job.value("job_key", ""));
@@ -253,8 +262,11 @@ th { font-weight: 600; white-space: nowrap; width: 9.5rem; }
 td { overflow-wrap: anywhere; }
 footer { margin-top: 1.6rem; font-size: .85rem; color: #555; }
 @media print {
-  @page { margin: 15mm; }
-  body { margin: 0; max-width: none; font-size: 10pt; }
+  @page { margin: 12mm; }
+  body { margin: 0; padding: 0; max-width: none; font-size: 9pt; line-height: 1.3; }
+  h2 { margin: .8rem 0 .2rem; font-size: 10.5pt; }
+  th, td { padding: .1rem .6rem .1rem 0; }
+  footer { margin-top: .6rem; } footer p { margin: .3rem 0; }
   .verdict { background: none; print-color-adjust: exact; }
   h2 { break-after: avoid; } tr, li, .verdict { break-inside: avoid; }
 }
@@ -278,6 +290,7 @@ signature, with the key file of whoever started the job.</p>
 const char* colour_of(const Summary& summary) {
     const auto outcome = summary.verdict.outcome;
     const bool sealed = outcome == Outcome::sealed || outcome == Outcome::nothing_to_seal;
+    if (!summary.verified) return "bad";
     if (sealed && summary.alarms.empty()) return "good";
     return is_good(summary.verdict) ? "exceptions" : "bad";
 }
@@ -299,9 +312,16 @@ std::string html_table(const char* title, const std::vector<Fact>& facts) {
 
 }  // namespace
 
-Summary summary_of(const Json& job, const Verdict& verdict) {
-    return {verdict,        meaning_of(verdict), alarms_of(job), expected_of(job), names_in(job, "refused_roads"),
-            job_facts(job), traffic_facts(job),  node_facts(job)};
+Summary summary_of(const Json& job, const Verdict& verdict, bool verified) {
+    return {verdict,
+            verified,
+            meaning_of(verdict, verified),
+            alarms_of(job, verdict, verified),
+            expected_of(job),
+            names_in(job, "refused_roads"),
+            job_facts(job),
+            traffic_facts(job),
+            node_facts(job)};
 }
 
 std::string text_of(const Summary& summary) {
@@ -317,6 +337,32 @@ std::string text_of(const Summary& summary) {
     for (const auto* facts : {&summary.job, &summary.nodes, &summary.traffic}) {
         for (const auto& [label, value] : *facts) row(label, value);
     }
+    return text;
+}
+
+std::string metrics_of(const Json& job, const Summary& summary) {
+    std::string label;
+    for (const char letter : printable(job.value("job_id", ""))) {
+        if (letter == '\\' || letter == '"') label += '\\';
+        label += letter;
+    }
+    std::string text;
+    const auto add = [&](const char* name, const char* help, std::uint64_t value) {
+        text += std::string("# HELP cryptmpi_job_") + name + " " + help + "\n# TYPE cryptmpi_job_" + name +
+                " gauge\ncryptmpi_job_" + name + "{job=\"" + label + "\"} " + std::to_string(value) + "\n";
+    };
+    const auto& totals = job.at("totals");
+    const auto ranks = [&](const char* key) { return static_cast<std::uint64_t>(std::max(job.value(key, 0), 0)); };
+    add("good", "1 if the report is signed and its verdict is good.", summary.verified && is_good(summary.verdict));
+    add("alarms", "Lines of the report that alarm.", summary.alarms.size());
+    add("failed_opens", "Records that did not pass their check.", number_in(totals, "failed_opens"));
+    add("refused_handshakes", "Connections that were refused.", number_in(totals, "refused_handshakes"));
+    add("ranks", "Ranks that were started.", ranks("ranks"));
+    add("ranks_reported", "Ranks that reported.", ranks("ranks_reported"));
+    add("sealed_sent_bytes", "Bytes that were sealed and sent.", number_in(totals, "sealed_bytes_sent"));
+    add("sealed_sent_records", "Records that were sealed and sent.", number_in(totals, "sealed_records_sent"));
+    add("rekeys", "Keys that were replaced.", number_in(totals, "rekeys"));
+    add("end_time_seconds", "When the last process reported, since 1970.", number_in(job, "until"));
     return text;
 }
 

@@ -17,6 +17,7 @@ struct Fact {
 
 struct Summary {
     Verdict verdict;
+    bool verified = false;              // somebody who has the key looked at the signatures
     std::string meaning;                // what the verdict says, to somebody who has not read our pages
     std::vector<std::string> alarms;    // what nobody has allowed, and what must not happen
     std::vector<std::string> expected;  // exceptions that a setting, or how the job was started, brings with it
@@ -26,10 +27,13 @@ struct Summary {
     std::vector<Fact> nodes;
 };
 
-Summary summary_of(const nlohmann::ordered_json& job, const Verdict& verdict);
+/// `verified`: the signatures were looked at, whatever came of it. Of what was not, nothing looks good.
+Summary summary_of(const nlohmann::ordered_json& job, const Verdict& verdict, bool verified);
 
 /// For a terminal. Whatever the report's parts say, nothing in it is a control character.
 std::string text_of(const Summary& summary);
+/// In the text format of Prometheus, which its node_exporter reads from a file.
+std::string metrics_of(const nlohmann::ordered_json& job, const Summary& summary);
 /// One page in HTML, without scripts and with nothing to fetch. Whatever the parts say, nothing of it is markup.
 std::string html_of(const Summary& summary);
 

@@ -383,6 +383,7 @@ TEST_F(ReportTest, AnAlteredReportIsAFailure) {
     text.replace(text.find("\"node\": \"node1\""), 15, "\"node\": \"node7\"");
     std::ofstream(file_) << text;
     EXPECT_TRUE(verdict().starts_with("FAILED: the report is not signed")) << verdict();
+    EXPECT_NE(summary().find("ALARM             FAILED: the report is not signed"), std::string::npos) << summary();
     std::ofstream(file_) << before;
     EXPECT_TRUE(verdict().starts_with("SEALED:")) << verdict();
     EXPECT_TRUE(verdict(signing("wrong")).starts_with("FAILED")) << verdict(signing("wrong"));
@@ -563,6 +564,35 @@ TEST_F(ReportTest, NothingThatAPartSaysIsMarkupOrAnOrderToTheTerminal) {
     EXPECT_NE(page.find("&lt;script&gt;alert(1)&lt;/script&gt;&quot;&#39;&amp;"), std::string::npos) << page;
 }
 
+TEST_F(ReportTest, TellsPrometheusTheNumbers) {
+    write_launcher();
+    write_ranks(3, 4);
+    auto part = rank(3, 4);
+    part.failed_opens = 2;
+    ASSERT_TRUE(write_part(file_, part, kSign));
+    const auto text = Reading::of(file_, kSign)->metrics();
+    for (const char* line : {"# TYPE cryptmpi_job_good gauge\ncryptmpi_job_good{job=\"job\"} 0\n",
+                             "\ncryptmpi_job_failed_opens{job=\"job\"} 2\n", "\ncryptmpi_job_ranks{job=\"job\"} 4\n",
+                             "\ncryptmpi_job_sealed_sent_bytes{job=\"job\"} 4000\n"})
+        EXPECT_NE(text.find(line), std::string::npos) << line << text;
+}
+
+TEST_F(ReportTest, ANumberIsGoodOnlyWhereTheSignatureIs) {
+    write_launcher();
+    write_ranks(4, 4);
+    EXPECT_NE(Reading::of(file_, kSign)->metrics().find("good{job=\"job\"} 1\n"), std::string::npos);
+    EXPECT_NE(Reading::of(file_, {})->metrics().find("good{job=\"job\"} 0\n"), std::string::npos);
+    EXPECT_NE(Reading::of(file_, signing("wrong"))->metrics().find("good{job=\"\"} 0\n"), std::string::npos);
+}
+
+TEST_F(ReportTest, AJobsNameIsNoOtherNumber) {
+    auto part = rank(0, 1);
+    part.job_id = "a\"} 1\ncryptmpi_job_good{job=\"b\\";
+    ASSERT_TRUE(write_part(file_, part, kSign));
+    const auto text = Reading::of(file_, kSign)->metrics();
+    EXPECT_NE(text.find("good{job=\"a\\\"} 1\ufffdcryptmpi_job_good{job=\\\"b\\\\\"} 1\n"), std::string::npos) << text;
+}
+
 TEST_F(ReportTest, ThePageBeginsWithTheVerdictAndFetchesNothing) {
     write_launcher();
     write_ranks(4, 4);
@@ -572,6 +602,9 @@ TEST_F(ReportTest, ThePageBeginsWithTheVerdictAndFetchesNothing) {
     const auto verdict_at = page.find("<div class=\"verdict good\"><strong>SEALED</strong>: all traffic");
     ASSERT_NE(verdict_at, std::string::npos) << page;
     EXPECT_LT(verdict_at, page.find("<h2>"));
+    const auto unverified = Reading::of(file_, {})->html();
+    EXPECT_NE(unverified.find("<div class=\"verdict bad\"><strong>NOT VERIFIED"), std::string::npos) << unverified;
+    EXPECT_EQ(unverified.find("nobody on the network could read"), std::string::npos) << "anybody may have written it";
     EXPECT_NE(page.find("default-src 'none'"), std::string::npos);
     for (const char* fetched : {"http://", "https://", "<link", "<img", "src=", "url(", "@import"})
         EXPECT_EQ(page.find(fetched), std::string::npos) << fetched;
