@@ -1,4 +1,3 @@
-#include "channel/process.hpp"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -15,6 +14,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/last_words.hpp"
+#include "base/last_words.hpp"
 #include "channel/connection.hpp"
 #include "channel/datagrams.hpp"
 #include "channel/epoll.hpp"
@@ -52,6 +53,7 @@ void* wait_for_the_end(void* seconds) {
     Process::get().complain(
         "ending this rank: a connection broke and MPI went on (abort_after_s sets how long it may)");
     Process::get().finish(false);
+    let_be_read(STDERR_FILENO);
     real::_exit(kExitRefused);
     return nullptr;
 }

@@ -14,6 +14,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/last_words.hpp"
 #include "base/secret_memory.hpp"
 #include "comm/agreement_peers.hpp"
 #include "comm/hardware_threads.hpp"
@@ -138,6 +139,7 @@ void Layer::say(const std::string& line) const {
 
 void Layer::end_job(const std::string& line) {
     complain(line);
+    let_be_read(STDERR_FILENO);
     if (!ended_) mpi.Abort(MPI_COMM_WORLD, kExitRefused);
     _exit(kExitRefused);
 }

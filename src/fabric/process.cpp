@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "aead/registry.hpp"
+#include "base/last_words.hpp"
 #include "base/secret_memory.hpp"
 #include "config/checkpoint.hpp"
 #include "keys/job_key.hpp"
@@ -141,6 +142,7 @@ void Process::give_up(const std::string& line) {
 void Process::stop(const std::string& line) {
     complain(line);
     write_part(false);
+    let_be_read(STDERR_FILENO);
     // By a signal: Hydra lets the other ranks of one that exits wait for it for ever. By this one: it leaves no core
     // file.
     kill(getpid(), SIGKILL);
