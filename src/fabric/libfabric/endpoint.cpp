@@ -21,6 +21,8 @@ constexpr std::uint64_t kReceiveFlags =
 constexpr std::size_t kAlignment = 8;
 // What an endpoint that is closed still owes, it tries to hand over so many times.
 constexpr int kLastTries = 100'000;
+// How many notes of peers may come before we look.
+constexpr std::size_t kListening = 4;
 
 /// The first `size` bytes of the parts.
 std::vector<iovec> first(std::span<const iovec> parts, std::size_t size) {
@@ -127,8 +129,8 @@ ssize_t Endpoint::send(const Outgoing& message) {
         around().refuse("a send with flags of libfabric's that CryptMPI does not know", "flags in question");
         return -FI_EOPNOTSUPP;
     }
-    if (message.kind == Kind::message && is_our_data(message.flags, message.data)) {
-        around().refuse("an untagged message with the immediate data of CryptMPI's own", "it would be taken for one");
+    if (message.kind == Kind::tagged && is_tag_of_ours(message.tag)) {
+        around().refuse("a message with one of CryptMPI's own tags", "it would be taken for one of ours");
         return -FI_EOPNOTSUPP;
     }
     const std::size_t size = total(message.parts);
@@ -174,7 +176,10 @@ ssize_t Endpoint::inject(Operation& operation) {
         code = has_data ? real->msg->injectdata(real, wire, size, operation.data, operation.to)
                         : real->msg->inject(real, wire, size, operation.to);
     }
-    if (code == 0) give_back(operation);
+    if (code == 0) {
+        count(FI_SEND);
+        give_back(operation);
+    }
     return code;
 }
 
@@ -182,7 +187,7 @@ ssize_t Endpoint::hand_over(Operation& operation) {
     iovec part = {operation.wire.data(), operation.wire_size};
     void* descriptor = operation.region != nullptr ? operation.region->mem_desc : nullptr;
     const std::uint64_t flags = (operation.flags & ~FI_INJECT) | FI_COMPLETION;
-    if (operation.kind == Kind::tagged || operation.tag != 0) {
+    if (operation.kind != Kind::message) {
         const fi_msg_tagged message = {&part,         &descriptor, 1,          operation.to,
                                        operation.tag, 0,           &operation, operation.data};
         return real->tagged->sendmsg(real, &message, flags);
@@ -195,7 +200,7 @@ bool Endpoint::flush() {
     if (owed_ == nullptr) return true;
     const ssize_t code = hand_over(*owed_);
     if (code == -FI_EAGAIN) return false;
-    if (code != 0) end("a sealed message could not be sent: " + std::string(std::strerror(static_cast<int>(-code))));
+    if (code != 0) end("a sealed message could not be sent: " + text_of(code));
     owed_ = nullptr;
     return true;
 }
@@ -285,7 +290,7 @@ ssize_t Endpoint::cancel(void* context) {
     const auto found = std::find_if(all_.begin(), all_.end(), [&](const auto& operation) {
         const auto work = operation->work;
         return operation->context == context && work != Operation::Work::unused && work != Operation::Work::send &&
-               work != Operation::Work::read;
+               work != Operation::Work::note && work != Operation::Work::piece;
     });
     if (found == all_.end()) return -FI_ENOENT;
     (*found)->posted.ask_to_cancel();
@@ -335,63 +340,84 @@ Peer* Endpoint::open_into(Operation& operation, const fi_cq_tagged_entry& entry)
     return *sender;
 }
 
-bool Endpoint::is_our_data(std::uint64_t flags, std::uint64_t data) const {
-    return (flags & FI_REMOTE_CQ_DATA) != 0 && bound_of(true, data) == bound_of(true, kOurData);
+void Endpoint::listen() {
+    while (serves_memory && listening_ < kListening) {
+        Operation& operation = take(Operation::Work::note, nullptr, false);
+        int error = make_wire(operation, kNoteSize + kShort + kOverhead, FI_RECV);
+        if (error != 0) {
+            give_back(operation);
+        } else {
+            operation.tag = kNoteTag;
+            error =
+                static_cast<int>(post(operation, {Kind::tagged, {}, FI_ADDR_UNSPEC, operation.tag, 0, 0, nullptr}, 0));
+        }
+        if (error == -FI_EAGAIN) return;
+        if (error != 0) end("a receive for notes about memory cannot be posted: " + text_of(error));
+        ++listening_;
+    }
 }
 
-/// A question came in a buffer of the program's.
-void Endpoint::take_question(Operation& operation, const fi_cq_tagged_entry& entry) {
-    const std::uint8_t* const wire = wire_of(operation, entry);
-    const std::size_t size = entry.len - kOverhead;
-    engine::Buffer scratch = domain->pool.take(size + 1);
-    const iovec into = {scratch.data(), size};
-    const auto sender =
-        party->open({Kind::active, 0, bound_of(true, kOurData)}, wire, entry.len, {&into, size == 0 ? 0U : 1U});
-    if (!sender) end("a question for memory, of " + std::to_string(size) + " bytes, " + sender.error().line);
-    reads.asked(*sender, {scratch.data(), size});
-}
-
-ssize_t Endpoint::expect_answer(const Wish& wish, std::uint64_t id) {
-    Operation& operation = take(Operation::Work::read, wish.context, wish.wanted);
-    operation.into.assign(wish.into.begin(), wish.into.end());
-    if (const int error = make_wire(operation, kAnswerHeader + total(wish.into) + kOverhead, FI_RECV); error != 0) {
+ssize_t Endpoint::expect_piece(std::uint64_t transfer, std::size_t at, std::size_t size, std::uint64_t id) {
+    Operation& operation = take(Operation::Work::piece, nullptr, false);
+    if (const int error = make_wire(operation, kPieceHeader + size + kOverhead, FI_RECV); error != 0) {
         give_back(operation);
         return error;
     }
-    operation.tag = answer_tag(id);
-    const ssize_t code = post(operation, {Kind::tagged, {}, FI_ADDR_UNSPEC, operation.tag, 0, 0, wish.context}, 0);
-    operation.to = wish.from;
-    return code;
+    operation.tag = piece_tag(id);
+    operation.transfer = transfer;
+    operation.at = at;
+    return post(operation, {Kind::tagged, {}, FI_ADDR_UNSPEC, operation.tag, 0, 0, nullptr}, 0);
 }
 
-/// Into the memory that the program named when it asked.
-void Endpoint::take_answer(Operation& operation, const fi_cq_tagged_entry& entry) {
-    const std::uint8_t* const wire = wire_of(operation, entry);
-    const std::size_t size = entry.len - kOverhead;
-    if (size < kAnswerHeader) end("an answer to a read is shorter than any");
-    std::array<std::uint8_t, kAnswerHeader> header;
-    std::vector<iovec> into = first(operation.into, size - kAnswerHeader);
-    into.insert(into.begin(), {header.data(), header.size()});
+Peer* Endpoint::open_ours(const Operation& operation, const fi_cq_tagged_entry& entry, std::span<const iovec> into) {
     const auto bound = bound_of((entry.flags & FI_REMOTE_CQ_DATA) != 0, entry.data);
-    const auto sender = party->open({Kind::active, operation.tag, bound}, wire, entry.len, into);
-    if (!sender) end("an answer to a read, of " + std::to_string(size) + " bytes, " + sender.error().line);
-    if (*sender != peer_of(operation.to)) end("a read is answered by another peer than was asked");
-    if (header[0] != 1) around().give_up("MPI reads memory that the peer has not registered for it");
-    if (entry.len != operation.wire_size) end("an answer to a read has another length than was asked for");
+    const auto sender = party->open({Kind::active, operation.tag, bound}, operation.wire.data(), entry.len, into);
+    if (!sender) end("a message about memory, of " + std::to_string(entry.len) + " bytes, " + sender.error().line);
+    return *sender;
 }
 
-/// The program's buffer waits on for a message of the program's; of one for several it may have to know that it is
-/// full.
-bool Endpoint::pass_by(Operation& operation, fi_cq_tagged_entry& entry) {
-    if (operation.work == Operation::Work::several) {
-        if ((entry.flags & FI_MULTI_RECV) == 0) return false;
-        entry = {operation.context, FI_MULTI_RECV | FI_MSG, 0, nullptr, 0, 0};
-        give_back(operation);
-        return true;
+/// The receive waits on for the next one.
+void Endpoint::take_note(Operation& operation, const fi_cq_tagged_entry& entry) {
+    wire_of(operation, entry);
+    const std::size_t size = entry.len - kOverhead;
+    engine::Buffer note = domain->pool.take(size + 1);
+    const iovec into = {note.data(), size};
+    const Peer* const sender = open_ours(operation, entry, {&into, size == 0 ? 0U : 1U});
+    --listening_;
+    give_back(operation);
+    listen();
+    remote.take_note(sender, {note.data(), size});
+}
+
+void Endpoint::take_piece(Operation& operation, const fi_cq_tagged_entry& entry) {
+    wire_of(operation, entry);
+    const std::size_t size = entry.len - kOverhead;
+    if (size < kPieceHeader) end("a piece of memory is shorter than any");
+    std::array<std::uint8_t, kPieceHeader> header;
+    engine::Buffer scratch = domain->pool.take(size);
+    auto into = remote.room_for(operation.transfer, operation.at, size - kPieceHeader, scratch.data());
+    into.insert(into.begin(), {header.data(), header.size()});
+    const Peer* const sender = open_ours(operation, entry, into);
+    if (sender != peer_of(remote.sender_of(operation.transfer))) end("a piece of memory comes from another peer");
+    if (header[0] != 1) around().give_up("MPI reads memory that the peer has not registered for it");
+    if (entry.len != operation.wire_size) end("a piece of memory has another length than was asked for");
+    const std::uint64_t transfer = operation.transfer;
+    const std::size_t at = operation.at;
+    give_back(operation);
+    remote.take_piece(transfer, at, {scratch.data(), size - kPieceHeader});
+}
+
+void Endpoint::count(std::uint64_t what, HowToCount how) {
+    for (Counter* const counter : counters) {
+        for (const auto& counted : counter->counted) {
+            if (counted.endpoint == this && (counted.what & what) != 0) (counter->real->ops->*how)(counter->real, 1);
+        }
     }
-    const ssize_t code = post(operation, {Kind::message, {}, operation.to, 0, 0, 0, operation.context}, 0);
-    if (code != 0) end("a receive could not be posted again: " + std::string(std::strerror(static_cast<int>(-code))));
-    return false;
+}
+
+void Endpoint::tell(std::uint64_t what, void* context, bool wanted) {
+    count(what);
+    if (wanted) sent->ready.push_back({{context, FI_RMA | what, 0, nullptr, 0, 0}, FI_ADDR_NOTAVAIL});
 }
 
 // HOT PATH
@@ -400,7 +426,11 @@ bool Endpoint::complete(Operation& operation, fi_cq_tagged_entry& entry, fi_addr
     const bool wanted = operation.wanted;
     switch (operation.work) {
         case Operation::Work::send:
-            if (operation.kind == Kind::active) reads.sent();
+            if (operation.kind == Kind::active) {
+                remote.sent(operation.data);
+            } else {
+                count(FI_SEND);
+            }
             give_back(operation);
             return wanted;
         case Operation::Work::peek:
@@ -412,12 +442,11 @@ bool Endpoint::complete(Operation& operation, fi_cq_tagged_entry& entry, fi_addr
             operation.filled = entry.len;
             if (operation.work == Operation::Work::peek) give_back(operation);
             return true;
-        case Operation::Work::read:
-            take_answer(operation, entry);
-            entry = {operation.context, FI_RMA | FI_READ, 0, nullptr, 0, 0};
-            give_back(operation);
-            if (!wanted || sent == received) return wanted;
-            sent->ready.push_back(entry);
+        case Operation::Work::note:
+            take_note(operation, entry);
+            return false;
+        case Operation::Work::piece:
+            take_piece(operation, entry);
             return false;
         case Operation::Work::tagged:
         case Operation::Work::message:
@@ -427,10 +456,6 @@ bool Endpoint::complete(Operation& operation, fi_cq_tagged_entry& entry, fi_addr
             end("the provider completes a call twice");
     }
     const bool came = (entry.flags & FI_RECV) != 0 || operation.work != Operation::Work::several;
-    if (came && operation.work != Operation::Work::tagged && is_our_data(entry.flags, entry.data)) {
-        take_question(operation, entry);
-        return pass_by(operation, entry);
-    }
     if (came) {
         const std::size_t at = operation.filled;
         const Peer* const sender = open_into(operation, entry);
@@ -445,7 +470,7 @@ bool Endpoint::complete(Operation& operation, fi_cq_tagged_entry& entry, fi_addr
 }
 
 /// An error of the provider's, which the program gets: cut off, cancelled, not found, or worse.
-void Endpoint::fail(Operation& operation, fi_cq_err_entry& entry) {
+bool Endpoint::fail(Operation& operation, fi_cq_err_entry& entry) {
     entry.op_context = operation.context;
     if (operation.work == Operation::Work::tagged && entry.err == FI_ETRUNC) {
         // Some providers do not say how much they wrote; of whom it is stands at the beginning, if anything came.
@@ -455,9 +480,12 @@ void Endpoint::fail(Operation& operation, fi_cq_err_entry& entry) {
                               : party->cut_off(operation.posted, entry.tag);
         if (!cut) end("a message that was cut off " + cut.error().line);
     }
-    if (operation.work == Operation::Work::read && entry.err != FI_ECANCELED) {
-        end("an answer to a read cannot be received: " + std::string(std::strerror(entry.err)));
+    if (operation.is_ours()) {
+        if (entry.err != FI_ECANCELED) end("a message about memory goes wrong: " + text_of(-entry.err));
+        give_back(operation);
+        return false;
     }
+    if (operation.work == Operation::Work::send) count(FI_SEND, &fi_ops_cntr::adderr);
     if (entry.err == FI_ETRUNC) {
         entry.len -= std::min(entry.len, kOverhead);
         entry.buf = operation.into.empty() ? nullptr : operation.into[0].iov_base;
@@ -465,6 +493,7 @@ void Endpoint::fail(Operation& operation, fi_cq_err_entry& entry) {
     if (operation.work != Operation::Work::several || (entry.flags & FI_MULTI_RECV) != 0 || entry.err == FI_ECANCELED) {
         give_back(operation);
     }
+    return true;
 }
 
 void Endpoint::close() {
@@ -475,13 +504,54 @@ void Endpoint::close() {
     around().end(*party);
 }
 
-const Region* Domain::readable(std::uint64_t key, std::uint64_t address, std::size_t size) const {
+const Region* Domain::region_of(std::uint64_t key, std::uint64_t address, std::size_t size,
+                                std::uint64_t access) const {
     const auto found = shown_regions.find(key);
     if (found == shown_regions.end()) return nullptr;
     const Region& region = *found->second;
     const bool inside = address >= region.begin && address - region.begin <= region.size &&
                         size <= region.size - (address - region.begin);
-    return region.readable && inside ? &region : nullptr;
+    return (region.access & access) != 0 && inside ? &region : nullptr;
+}
+
+// HOT PATH
+ssize_t Queue::make_progress(std::size_t most) {
+    constexpr std::size_t kBatch = 64;
+    for (Endpoint* endpoint : endpoints) {
+        if (!endpoint->flush()) continue;
+        endpoint->listen();
+        endpoint->remote.go_on();
+    }
+    std::array<fi_cq_tagged_entry, kBatch> came;
+    const ssize_t got = real->ops->read(real, came.data(), std::clamp<std::size_t>(most, 1, kBatch));
+    if (got == -FI_EAVAIL) return take_failure();
+    for (ssize_t i = 0; i < got; ++i) {
+        if (came[i].op_context == nullptr) continue;  // of none of our calls
+        auto& operation = *static_cast<Operation*>(came[i].op_context);
+        if (operation.endpoint == nullptr) continue;
+        fi_addr_t from = FI_ADDR_NOTAVAIL;
+        if (operation.endpoint->complete(operation, came[i], from)) ready.push_back({came[i], from});
+    }
+    return got;
+}
+
+ssize_t Queue::take_failure() {
+    struct {
+        fi_cq_err_entry entry;
+        std::array<std::uint8_t, 64> beyond;  // what a newer libfabric writes behind it
+    } failure = {};
+    fi_cq_err_entry& entry = failure.entry;
+    const ssize_t got = real->ops->readerr(real, &entry, 0);
+    if (got <= 0) return got;
+    entry.err_data_size = 0;  // the provider's, and only until the next call
+    auto* const operation = static_cast<Operation*>(entry.op_context);
+    if (operation != nullptr && operation->endpoint == nullptr) {
+        entry.op_context = nullptr;
+        if (!operation->is_ours()) failed.push_back(entry);
+    } else if (operation == nullptr || operation->endpoint->fail(*operation, entry)) {
+        failed.push_back(entry);
+    }
+    return got;
 }
 
 void Domain::close_regions() {
@@ -494,6 +564,9 @@ void Domain::close_regions() {
 void Endpoint::leave() {
     for (Queue* queue : {sent, received}) {
         if (queue != nullptr) std::erase(queue->endpoints, this);
+    }
+    for (Counter* const counter : counters) {
+        std::erase_if(counter->counted, [this](const auto& counted) { return counted.endpoint == this; });
     }
     for (auto& operation : all_) {
         if (operation->work == Operation::Work::unused) continue;

@@ -120,12 +120,12 @@ const Version& version() {
 }
 
 /// Leaves what a sealed endpoint can use, as the program may see it.
-fi_info* adapted(fi_info* answers, const Version& version) {
+fi_info* adapted(fi_info* answers, const Version& version, bool with_memory) {
     fi_info** place = &answers;
     while (*place != nullptr) {
         fi_info* const answer = *place;
         if (unusable(*answer) == nullptr) {
-            adapt_answer(*answer);
+            adapt_answer(*answer, with_memory);
             place = &answer->next;
             continue;
         }
@@ -149,7 +149,7 @@ int get_info(const Version& version, std::uint32_t api, const char* node, const 
     const int code = version.get_info(api, node, service, flags, wishes, answers);
     if (wishes != nullptr) version.release(wishes);
     if (code != 0 || (flags & FI_PROV_ATTR_ONLY) != 0) return code;
-    *answers = adapted(*answers, version);
+    *answers = adapted(*answers, version, asks_for_memory(hints));
     return *answers != nullptr ? 0 : -FI_ENODATA;
 }
 

@@ -9,11 +9,32 @@ namespace cryptmpi::fabric::libfabric {
 namespace {
 
 constexpr std::uint64_t kUsableModes = FI_CONTEXT | FI_CONTEXT2 | FI_ASYNC_IOV | FI_RX_CQ_DATA | FI_LOCAL_MR;
+// That of messages among each other, the only one that can be promised.
+constexpr std::uint64_t kOrder = FI_ORDER_SAS;
+
+/// Of an info, and of its halves.
+std::array<std::uint64_t*, 3> capabilities_of(fi_info& info) {
+    return {&info.caps, info.tx_attr != nullptr ? &info.tx_attr->caps : nullptr,
+            info.rx_attr != nullptr ? &info.rx_attr->caps : nullptr};
+}
 
 void limit_capabilities(fi_info& info) {
-    info.caps &= kShownCapabilities;
-    if (info.tx_attr != nullptr) info.tx_attr->caps &= kShownCapabilities;
-    if (info.rx_attr != nullptr) info.rx_attr->caps &= kShownCapabilities;
+    for (std::uint64_t* const capabilities : capabilities_of(info)) {
+        if (capabilities != nullptr) *capabilities &= kShownCapabilities;
+    }
+}
+
+/// The peers do it, by tagged messages and as they make progress; nothing of it is ordered, and no send waits for it.
+void show_memory(fi_info& answer) {
+    answer.caps |= kMemoryCapabilities;
+    answer.caps &= ~FI_FENCE;
+    answer.tx_attr->caps |= FI_RMA | FI_READ | FI_WRITE;
+    answer.tx_attr->caps &= ~FI_FENCE;
+    answer.tx_attr->rma_iov_limit = 1;
+    answer.rx_attr->caps |= FI_RMA | FI_REMOTE_READ | FI_REMOTE_WRITE;
+    answer.ep_attr->max_order_raw_size = answer.ep_attr->max_order_war_size = answer.ep_attr->max_order_waw_size = 0;
+    answer.domain_attr->mr_key_size = sizeof(std::uint64_t);
+    answer.domain_attr->data_progress = FI_PROGRESS_MANUAL;
 }
 
 void forget_objects(fi_info& info) {
@@ -27,6 +48,15 @@ void add(std::size_t& size) {
 }
 
 }  // namespace
+
+bool asks_for_memory(const fi_info* hints) {
+    if (hints == nullptr) return true;
+    const bool asks = hints->caps == 0 || (hints->caps & FI_RMA) != 0;
+    const bool fenced = (hints->caps & FI_FENCE) != 0;
+    const bool ordered = hints->tx_attr != nullptr && (hints->tx_attr->msg_order & ~kOrder) != 0;
+    const bool in_background = hints->domain_attr != nullptr && hints->domain_attr->data_progress == FI_PROGRESS_AUTO;
+    return asks && !fenced && !ordered && !in_background;
+}
 
 void adapt_hints(fi_info& hints) {
     limit_capabilities(hints);
@@ -46,8 +76,11 @@ const char* unusable(const fi_info& answer) {
     return nullptr;
 }
 
-void adapt_answer(fi_info& answer) {
+void adapt_answer(fi_info& answer, bool with_memory) {
     limit_capabilities(answer);
+    answer.tx_attr->msg_order &= kOrder;
+    answer.rx_attr->msg_order &= kOrder;
+    if (with_memory && (answer.caps & FI_TAGGED) != 0) show_memory(answer);
     forget_objects(answer);
     answer.ep_attr->max_msg_size -= kOverhead;
     answer.tx_attr->inject_size -= std::min(answer.tx_attr->inject_size, kOverhead);
@@ -58,6 +91,12 @@ void adapt_answer(fi_info& answer) {
 }
 
 AsGiven::AsGiven(fi_info& shown) : info_(shown) {
+    const auto places = capabilities_of(info_);
+    for (std::size_t i = 0; i < places.size(); ++i) {
+        if (places[i] == nullptr) continue;
+        capabilities_[i] = *places[i];
+        *places[i] &= kShownCapabilities;
+    }
     if (info_.ep_attr != nullptr) {
         message_ = info_.ep_attr->max_msg_size;
         add(info_.ep_attr->max_msg_size);
@@ -69,6 +108,10 @@ AsGiven::AsGiven(fi_info& shown) : info_(shown) {
 }
 
 AsGiven::~AsGiven() {
+    const auto places = capabilities_of(info_);
+    for (std::size_t i = 0; i < places.size(); ++i) {
+        if (places[i] != nullptr) *places[i] = capabilities_[i];
+    }
     if (info_.ep_attr != nullptr) info_.ep_attr->max_msg_size = message_;
     if (info_.tx_attr != nullptr) info_.tx_attr->inject_size = inject_;
 }

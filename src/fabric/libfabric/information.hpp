@@ -3,23 +3,29 @@
 
 #include <rdma/fabric.h>
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 namespace cryptmpi::fabric::libfabric {
 
-// A sealed endpoint sends and receives messages, tagged or not. What reads and writes a peer's memory, computes in the
-// network or takes memory of a device is not shown: MPI then does the same by messages.
+// A sealed endpoint sends and receives messages, tagged or not, and by them reads and writes a peer's memory. What
+// computes in the network or takes memory of a device is not shown: MPI then does the same by messages.
 inline constexpr std::uint64_t kShownCapabilities = FI_MSG | FI_TAGGED | FI_SEND | FI_RECV | FI_MULTI_RECV | FI_SOURCE |
                                                     FI_DIRECTED_RECV | FI_LOCAL_COMM | FI_REMOTE_COMM | FI_FENCE;
 
-/// Wishes, in a copy of the program's: nothing that is not shown, and our overhead on top of its sizes.
+inline constexpr std::uint64_t kMemoryCapabilities = FI_RMA | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+
+/// Does the program want to read and write memory, in a way that we can? No hints: it wants to see all there is.
+bool asks_for_memory(const fi_info* hints);
+/// Wishes, in a copy of the program's: nothing that the provider is not to do, and our overhead on top of its sizes.
 void adapt_hints(fi_info& hints);
 
 /// Why an answer is of no use to a sealed endpoint; nullptr: it is.
 const char* unusable(const fi_info& answer);
 /// What the program sees of it.
-void adapt_answer(fi_info& answer);
+void adapt_answer(fi_info& answer, bool with_memory);
 
 /// An answer as the provider gave it, as long as this lives.
 class AsGiven {
@@ -33,6 +39,7 @@ private:
     fi_info& info_;
     std::size_t message_ = 0;
     std::size_t inject_ = 0;
+    std::array<std::uint64_t, 3> capabilities_ = {};
 };
 
 }  // namespace cryptmpi::fabric::libfabric

@@ -9,17 +9,20 @@
 #include <rdma/fi_eq.h>
 #include <rdma/fi_tagged.h>
 
+#include <array>
 #include <cstdint>
+#include <cstring>
 #include <deque>
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "engine/buffer_pool.hpp"
 #include "fabric/flows.hpp"
-#include "fabric/libfabric/reads.hpp"
+#include "fabric/libfabric/remote.hpp"
 #include "fabric/libfabric/surroundings.hpp"
 
 namespace cryptmpi::fabric::libfabric {
@@ -34,6 +37,12 @@ struct Object : Fid {
 
 struct Operation;
 struct Region;
+struct Endpoint;
+
+/// What one of libfabric's negative codes says.
+inline std::string text_of(ssize_t code) {
+    return std::strerror(static_cast<int>(-code));
+}
 
 struct Fabric : Object<fid_fabric> {
     Surroundings* around = nullptr;
@@ -58,8 +67,8 @@ struct Domain : Object<fid_domain> {
 
     /// Of orphans: a provider closes no domain that has a region left.
     void close_regions();
-    /// The program's region in which a peer may read this; nullptr: there is none.
-    const Region* readable(std::uint64_t key, std::uint64_t address, std::size_t size) const;
+    /// The program's region that holds this and is open to peers for `access`; nullptr: there is none.
+    const Region* region_of(std::uint64_t key, std::uint64_t address, std::size_t size, std::uint64_t access) const;
 };
 
 /// Which share belongs to an address.
@@ -69,31 +78,53 @@ struct AddressVector : Object<fid_av> {
     std::uint64_t removals = 0;
 };
 
-struct Counter : Object<fid_cntr> {};
+/// Counts when a message has been opened, or a peer has said that it is done: the provider knows neither.
+struct Counter : Object<fid_cntr> {
+    Domain* domain = nullptr;
+    struct Counted {
+        Endpoint* endpoint;
+        std::uint64_t what;  // of FI_SEND, FI_READ, FI_WRITE
+    };
+    std::vector<Counted> counted;
+};
 
 /// Memory that the program has registered: known to us, not to the network.
 struct Region : fid_mr {
     Domain* domain = nullptr;
     std::uint8_t* memory = nullptr;
     std::size_t size = 0;
-    std::uint64_t begin = 0;  // how a peer names its first byte
-    bool readable = false;    // by peers
+    std::uint64_t begin = 0;   // how a peer names its first byte
+    std::uint64_t access = 0;  // of peers: FI_REMOTE_READ, FI_REMOTE_WRITE
+
+    std::uint8_t* at(std::uint64_t address) const { return memory + (address - begin); }
 };
 
-struct Endpoint;
-
 struct Queue : Object<fid_cq> {
+    struct Completion {
+        fi_cq_tagged_entry entry;
+        fi_addr_t from;
+    };
+
     Domain* domain = nullptr;
     fi_cq_format format = FI_CQ_FORMAT_CONTEXT;
     std::vector<Endpoint*> endpoints;
-    std::deque<fi_cq_tagged_entry> ready;  // completions that the provider knows nothing of
+    std::deque<Completion> ready;  // for the program, in the order in which it gets them
+
+    std::deque<fi_cq_err_entry> failed;  // after those
+
+    /// HOT PATH. Opens up to `most` of what the provider has completed, and says what waits to be said. What the
+    /// provider's queue says: how many it gave, or why none.
+    ssize_t make_progress(std::size_t most);
+
+private:
+    ssize_t take_failure();
 };
 
 /// What one call of the program has in the provider's hands.
 struct Operation {
     /// several: messages in one buffer. claimed: a message that was found, and is held for the receive that names it.
-    /// read: what a peer answers to a question for its memory.
-    enum class Work : std::uint8_t { unused, send, tagged, message, several, peek, claimed, read };
+    /// note, piece: of ours, about memory.
+    enum class Work : std::uint8_t { unused, send, tagged, message, several, peek, claimed, note, piece };
 
     fi_context2 providers = {};    // first: the provider gets this address as the call's context, and writes here
     Endpoint* endpoint = nullptr;  // null: closed
@@ -108,12 +139,20 @@ struct Operation {
     std::vector<iovec> into;
     std::size_t filled = 0;  // of a buffer for several messages
     Posted posted;
-    // A send that the provider has not taken yet; or who was asked, and which tag its answer has.
+    // Of a piece: where it belongs.
+    std::uint64_t transfer = 0;
+    std::size_t at = 0;
+    // A send that the provider has not taken yet, or the tag of a piece. `data` of our messages is their number.
     Kind kind = Kind::tagged;
     std::uint64_t tag = 0;
     fi_addr_t to = FI_ADDR_UNSPEC;
     std::uint64_t data = 0;
     std::uint64_t flags = 0;
+
+    /// The program knows nothing of it.
+    bool is_ours() const {
+        return work == Work::note || work == Work::piece || (work == Work::send && kind == Kind::active);
+    }
 };
 
 /// A message to be sent, whichever call it came by.
@@ -152,7 +191,9 @@ struct Endpoint : Object<fid_ep> {
     std::uint64_t receive_flags = 0;
     std::size_t inject_size = 0;  // of the program's bytes
     std::size_t message_size = 0;
-    Reads reads{*this};
+    bool serves_memory = false;  // it has tagged messages, by which reads and writes go
+    std::vector<Counter*> counters;
+    Remote remote{*this};
 
     // All under the domain's lock.
     ssize_t send(const Outgoing& message);
@@ -162,7 +203,7 @@ struct Endpoint : Object<fid_ep> {
     bool flush();
     /// A completion of `operation`, in the provider's terms, becomes the program's. False: the program gets none.
     bool complete(Operation& operation, fi_cq_tagged_entry& entry, fi_addr_t& from);
-    void fail(Operation& operation, fi_cq_err_entry& entry);
+    bool fail(Operation& operation, fi_cq_err_entry& entry);
     /// Before the provider's endpoint is closed.
     void close();
     /// After that: nobody writes to its operations any more.
@@ -171,8 +212,12 @@ struct Endpoint : Object<fid_ep> {
     /// Null: nobody of that address was inserted.
     Peer* peer_of(fi_addr_t address);
     fi_addr_t address_of(const Peer* peer);
-    /// A receive for what the peer will answer to the question `id`.
-    ssize_t expect_answer(const Wish& wish, std::uint64_t id);
+    /// Receives for notes of peers, as many as there shall be.
+    void listen();
+    /// A receive for the piece that the note `id` asks for.
+    ssize_t expect_piece(std::uint64_t transfer, std::size_t at, std::size_t size, std::uint64_t id);
+    /// A read (FI_READ) or write (FI_WRITE) of the program's has ended.
+    void tell(std::uint64_t what, void* context, bool wanted);
 
     [[noreturn]] void end(const std::string& what) const;
     Surroundings& around() const { return *domain->fabric->around; }
@@ -188,10 +233,11 @@ private:
     ssize_t post(Operation& operation, const Incoming& wanted, std::uint64_t flags);
     const std::uint8_t* wire_of(const Operation& operation, const fi_cq_tagged_entry& entry) const;
     Peer* open_into(Operation& operation, const fi_cq_tagged_entry& entry);
-    bool is_our_data(std::uint64_t flags, std::uint64_t data) const;
-    void take_question(Operation& operation, const fi_cq_tagged_entry& entry);
-    void take_answer(Operation& operation, const fi_cq_tagged_entry& entry);
-    bool pass_by(Operation& operation, fi_cq_tagged_entry& entry);
+    Peer* open_ours(const Operation& operation, const fi_cq_tagged_entry& entry, std::span<const iovec> into);
+    void take_note(Operation& operation, const fi_cq_tagged_entry& entry);
+    void take_piece(Operation& operation, const fi_cq_tagged_entry& entry);
+    using HowToCount = int (*fi_ops_cntr::*)(fid_cntr*, std::uint64_t);
+    void count(std::uint64_t what, HowToCount how = &fi_ops_cntr::add);
     std::array<std::uint8_t, 9> bound_of(bool has_data, std::uint64_t data) const;
 
     std::unordered_map<fi_addr_t, Peer*> met_;
@@ -200,6 +246,7 @@ private:
     std::vector<std::unique_ptr<Operation>> all_;
     Operation* unused_ = nullptr;
     Operation* owed_ = nullptr;
+    std::size_t listening_ = 0;
     fi_addr_t known_ = FI_ADDR_UNSPEC;  // whom the last message went to
     Peer* known_peer_ = nullptr;
 };

@@ -148,6 +148,27 @@ fid* real_behind(fid* object) {
 
 namespace on_fi_ops {
 
+void forget(Counter& counter) {
+    const std::lock_guard hold(counter.domain->lock);
+    for (const auto& counted : counter.counted) std::erase(counted.endpoint->counters, &counter);
+}
+
+/// The provider gets no counter to bind: it would count what is not opened, and what is ours.
+int bind_counter(Endpoint& endpoint, Counter& counter, std::uint64_t flags) {
+    constexpr std::uint64_t kCounted = FI_SEND | FI_READ | FI_WRITE;
+    if ((flags & ~kCounted) != 0) {
+        surroundings->refuse("fi_ep_bind of a counter for other than FI_SEND, FI_READ, FI_WRITE",
+                             "what peers do, and what is not opened yet, is not counted");
+        return -FI_EOPNOTSUPP;
+    }
+    const std::lock_guard hold(endpoint.domain->lock);
+    counter.counted.push_back({&endpoint, flags});
+    if (std::find(endpoint.counters.begin(), endpoint.counters.end(), &counter) == endpoint.counters.end()) {
+        endpoint.counters.push_back(&counter);
+    }
+    return 0;
+}
+
 int close(fid* object) {
     fid* const real = real_behind(object);
     if (object->fclass == FI_CLASS_MR) {
@@ -194,6 +215,7 @@ int close(fid* object) {
             delete &mine<Queue>(as<fid_cq>(object));
             break;
         default:
+            forget(mine<Counter>(as<fid_cntr>(object)));
             delete &mine<Counter>(as<fid_cntr>(object));
     }
     return 0;
@@ -205,11 +227,7 @@ int bind(fid* object, fid* other, std::uint64_t flags) {
     fid* const real_other = real_behind(other);
     if (real == nullptr || real_other == nullptr || object->fclass != FI_CLASS_EP) return -FI_EINVAL;
     auto& endpoint = mine<Endpoint>(as<fid_ep>(object));
-    if (other->fclass == FI_CLASS_CNTR && (flags & FI_RECV) != 0) {
-        // It would count what has not been opened.
-        surroundings->refuse("fi_ep_bind of a counter with FI_RECV", "it would count what is not opened yet");
-        return -FI_EOPNOTSUPP;
-    }
+    if (other->fclass == FI_CLASS_CNTR) return bind_counter(endpoint, mine<Counter>(as<fid_cntr>(other)), flags);
     const int code = real->ops->bind(real, real_other, flags);
     if (code != 0) return code;
     const std::lock_guard hold(endpoint.domain->lock);
@@ -241,6 +259,14 @@ int set_flags(Endpoint& endpoint, const std::uint64_t* flags) {
     return 0;
 }
 
+int enable(Endpoint& endpoint) {
+    const int code = endpoint.real->fid.ops->control(&endpoint.real->fid, FI_ENABLE, nullptr);
+    if (code != 0) return code;
+    const std::lock_guard hold(endpoint.domain->lock);
+    endpoint.listen();
+    return 0;
+}
+
 int control(fid* object, int command, void* argument) {
     if (object->fclass == FI_CLASS_MR) return command == FI_ENABLE ? 0 : -FI_ENOSYS;
     fid* const real = real_behind(object);
@@ -253,9 +279,9 @@ int control(fid* object, int command, void* argument) {
                                  "messages are opened when they complete");
             return -FI_ENOCQ;
         }
+        if (command == FI_ENABLE) return enable(endpoint);
     }
     switch (command) {
-        case FI_ENABLE:
         case FI_GETWAIT:
         case FI_GETOPSFLAG:
         case FI_GETFIDFLAG:
@@ -392,6 +418,7 @@ int endpoint(fid_domain* shown, fi_info* info, fid_ep** made, void* context) {
     made_here->tagged = table<fi_ops_tagged>();
     made_here->atomic = table<fi_ops_atomic>();
     made_here->collective = table<fi_ops_collective>();
+    made_here->serves_memory = (info->caps & FI_TAGGED) != 0;
     made_here->directed = ((info->caps | info->rx_attr->caps) & FI_DIRECTED_RECV) != 0;
     made_here->send_flags = info->tx_attr->op_flags;
     made_here->receive_flags = info->rx_attr->op_flags;
@@ -417,6 +444,7 @@ int cntr_open(fid_domain* shown, fi_cntr_attr* attributes, fid_cntr** made, void
     if (code != 0) return code;
     auto* const counter = new Counter;
     counter->real = real;
+    counter->domain = &domain;
     counter->ops = table<fi_ops_cntr>();
     show_base(counter->fid, real->fid, context);
     *made = counter;
@@ -434,12 +462,17 @@ int query_collective(fid_domain*, fi_collective_op, fi_collective_attr*, std::ui
 }  // namespace on_fi_ops_domain
 
 // No memory of the program is registered with the network: what the program gets for it is a handle of ours. Its key
-// opens nothing on the wire; peers of the job read by messages of ours (reads.hpp).
+// opens nothing on the wire; peers of the job read and write by messages of ours (remote.hpp).
 namespace on_fi_ops_mr {
 
 int make_region(fid* shown, std::span<const iovec> parts, std::uint64_t access, std::uint64_t key, void* context,
                 fid_mr** made) {
     auto& domain = mine<Domain>(as<fid_domain>(shown));
+    constexpr std::uint64_t kRemote = FI_REMOTE_READ | FI_REMOTE_WRITE;
+    // All memory there is: MPICH asks for it for dynamic windows, and makes messages of them when it gets none.
+    if ((access & kRemote) != 0 && parts.size() == 1 && parts[0].iov_base == nullptr && parts[0].iov_len != 0) {
+        return -FI_EINVAL;
+    }
     const std::lock_guard hold(domain.lock);
     if (domain.makes_keys) {
         do key = ++domain.regions;
@@ -457,7 +490,7 @@ int make_region(fid* shown, std::span<const iovec> parts, std::uint64_t access, 
         region->memory = static_cast<std::uint8_t*>(parts[0].iov_base);
         region->size = parts[0].iov_len;
         region->begin = domain.names_by_address ? reinterpret_cast<std::uint64_t>(region->memory) : 0;
-        region->readable = (access & FI_REMOTE_READ) != 0;
+        region->access = access & kRemote;
     }
     domain.shown_regions.emplace(key, region);
     *made = region;
@@ -720,23 +753,36 @@ ssize_t injectdata(fid_ep* ep, const void* bytes, std::size_t size, std::uint64_
 
 }  // namespace on_fi_ops_tagged
 
-/// Reads alone are carried: of the operations on a peer's memory no MPI is known to insist on another.
 namespace on_fi_ops_rma {
 
-ssize_t readmsg(fid_ep* ep, const fi_msg_rma* message, std::uint64_t flags) {
-    if (message->rma_iov_count != 1 || (flags & FI_INJECT) != 0) {
-        surroundings->refuse("fi_readmsg of several regions", "MPIs name one");
+using Carry = std::int64_t (Remote::*)(const Wish&);
+
+ssize_t carry(fid_ep* ep, Carry operation, const fi_msg_rma& message, std::uint64_t flags, bool wanted) {
+    constexpr std::uint64_t kCarried =
+        FI_COMPLETION | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MORE | FI_INJECT;
+    auto& endpoint = mine<Endpoint>(ep);
+    if (message.rma_iov_count != 1 || (flags & ~kCarried) != 0 || !endpoint.serves_memory) {
+        surroundings->refuse(
+            "a read or write of several regions, with immediate data or a fence, or of an endpoint "
+            "without FI_TAGGED",
+            "it is not carried");
         return -FI_EOPNOTSUPP;
     }
-    auto& endpoint = mine<Endpoint>(ep);
     const std::lock_guard hold(endpoint.domain->lock);
-    const bool wanted = !endpoint.selective_sends || (flags & FI_COMPLETION) != 0;
-    return endpoint.reads.ask({message->addr,
-                               {message->msg_iov, message->iov_count},
-                               message->rma_iov[0].key,
-                               message->rma_iov[0].addr,
-                               message->context,
-                               wanted});
+    return (endpoint.remote.*operation)({message.addr,
+                                         {message.msg_iov, message.iov_count},
+                                         message.rma_iov[0].key,
+                                         message.rma_iov[0].addr,
+                                         message.context,
+                                         wanted});
+}
+
+bool wants_completion(fid_ep* ep, std::uint64_t flags) {
+    return !mine<Endpoint>(ep).selective_sends || (flags & FI_COMPLETION) != 0;
+}
+
+ssize_t readmsg(fid_ep* ep, const fi_msg_rma* message, std::uint64_t flags) {
+    return carry(ep, &Remote::read, *message, flags, wants_completion(ep, flags));
 }
 ssize_t readv(fid_ep* ep, const iovec* parts, void**, std::size_t count, fi_addr_t from, std::uint64_t address,
               std::uint64_t key, void* context) {
@@ -750,11 +796,42 @@ ssize_t read(fid_ep* ep, void* bytes, std::size_t size, void*, fi_addr_t from, s
     return readv(ep, &one, nullptr, 1, from, address, key, context);
 }
 
+/// A short write is copied at once, and no longer one is injected.
+bool may_be_injected(fid_ep* ep, std::size_t size) {
+    return size <= std::min(mine<Endpoint>(ep).inject_size, kShort);
+}
+
+ssize_t writemsg(fid_ep* ep, const fi_msg_rma* message, std::uint64_t flags) {
+    if ((flags & FI_INJECT) != 0 && !may_be_injected(ep, total({message->msg_iov, message->iov_count}))) {
+        return -FI_EMSGSIZE;
+    }
+    return carry(ep, &Remote::write, *message, flags, wants_completion(ep, flags));
+}
+ssize_t writev(fid_ep* ep, const iovec* parts, void**, std::size_t count, fi_addr_t to, std::uint64_t address,
+               std::uint64_t key, void* context) {
+    const fi_rma_iov region = {address, 0, key};
+    const fi_msg_rma message = {parts, nullptr, count, to, &region, 1, context, 0};
+    return writemsg(ep, &message, send_flags(ep));
+}
+ssize_t write(fid_ep* ep, const void* bytes, std::size_t size, void*, fi_addr_t to, std::uint64_t address,
+              std::uint64_t key, void* context) {
+    const iovec one = part(bytes, size);
+    return writev(ep, &one, nullptr, 1, to, address, key, context);
+}
+ssize_t inject(fid_ep* ep, const void* bytes, std::size_t size, fi_addr_t to, std::uint64_t address,
+               std::uint64_t key) {
+    if (!may_be_injected(ep, size)) return -FI_EMSGSIZE;
+    const iovec one = part(bytes, size);
+    const fi_rma_iov region = {address, 0, key};
+    return carry(ep, &Remote::write, {&one, nullptr, 1, to, &region, 1, nullptr, 0}, FI_INJECT, false);
+}
+
 }  // namespace on_fi_ops_rma
 
-namespace on_fi_ops_cq {
+// Between two looks of who waits.
+constexpr auto kPause = std::chrono::microseconds(20);
 
-constexpr std::size_t kBatch = 64;
+namespace on_fi_ops_cq {
 
 std::size_t size_of(fi_cq_format format) {
     switch (format) {
@@ -774,41 +851,22 @@ void give(const fi_cq_tagged_entry& entry, fi_cq_format format, void* entries, s
     std::memcpy(static_cast<char*>(entries) + place * size, &entry, size);
 }
 
-/// What is complete without the provider: how many it were.
-std::size_t give_ready(Queue& queue, void* entries, std::size_t count, fi_addr_t* sources, std::size_t given) {
-    for (; given < count && !queue.ready.empty(); ++given, queue.ready.pop_front()) {
-        give(queue.ready.front(), queue.format, entries, given);
-        if (sources != nullptr) sources[given] = FI_ADDR_NOTAVAIL;
-    }
-    return given;
-}
-
-/// HOT PATH. What the provider has completed, opened. Each smaller format is the beginning of the largest.
+/// HOT PATH. What has been opened, of what the provider has completed. Each smaller format is the beginning of the
+/// largest.
 ssize_t readfrom(fid_cq* shown, void* entries, std::size_t count, fi_addr_t* sources) {
     auto& queue = mine<Queue>(shown);
     const std::lock_guard hold(queue.domain->lock);
-    for (Endpoint* endpoint : queue.endpoints) {
-        if (endpoint->flush()) endpoint->reads.go_on();
+    ssize_t code = 0;
+    while (queue.ready.empty() && queue.failed.empty() && (code = queue.make_progress(count)) > 0) {
+    }
+    if (queue.ready.empty()) {
+        if (!queue.failed.empty()) return -FI_EAVAIL;
+        return code < 0 ? code : -FI_EAGAIN;
     }
     std::size_t given = 0;
-    while (given < count || count == 0) {
-        std::array<fi_cq_tagged_entry, kBatch> real;
-        const ssize_t got = queue.real->ops->read(queue.real, real.data(), std::min(count - given, kBatch));
-        if (got <= 0) {
-            given = give_ready(queue, entries, count, sources, given);
-            return given > 0 ? static_cast<ssize_t>(given) : got;
-        }
-        for (ssize_t i = 0; i < got; ++i) {
-            if (real[i].op_context == nullptr) continue;  // of none of our calls
-            auto& operation = *static_cast<Operation*>(real[i].op_context);
-            if (operation.endpoint == nullptr) continue;
-            fi_addr_t from = FI_ADDR_NOTAVAIL;
-            if (!operation.endpoint->complete(operation, real[i], from)) continue;
-            give(real[i], queue.format, entries, given);
-            if (sources != nullptr) sources[given] = from;
-            ++given;
-        }
-        if (given > 0) break;
+    for (; given < count && !queue.ready.empty(); ++given, queue.ready.pop_front()) {
+        give(queue.ready.front().entry, queue.format, entries, given);
+        if (sources != nullptr) sources[given] = queue.ready.front().from;
     }
     return static_cast<ssize_t>(given);
 }
@@ -817,23 +875,19 @@ ssize_t read(fid_cq* shown, void* entries, std::size_t count) {
     return readfrom(shown, entries, count, nullptr);
 }
 
-ssize_t readerr(fid_cq* shown, fi_cq_err_entry* entry, std::uint64_t flags) {
+ssize_t readerr(fid_cq* shown, fi_cq_err_entry* entry, std::uint64_t) {
     auto& queue = mine<Queue>(shown);
     const std::lock_guard hold(queue.domain->lock);
-    const ssize_t code = queue.real->ops->readerr(queue.real, entry, flags);
-    if (code <= 0 || entry->op_context == nullptr) return code;
-    auto& operation = *static_cast<Operation*>(entry->op_context);
-    if (operation.endpoint == nullptr) {
-        entry->op_context = nullptr;
-    } else {
-        operation.endpoint->fail(operation, *entry);
-    }
-    return code;
+    if (queue.failed.empty()) return -FI_EAGAIN;
+    void* const room = entry->err_data;
+    *entry = queue.failed.front();
+    entry->err_data = room;
+    queue.failed.pop_front();
+    return 1;
 }
 
 /// Waits by looking: the provider's own wait would end at completions that the program does not get.
 ssize_t sreadfrom(fid_cq* shown, void* entries, std::size_t count, fi_addr_t* sources, const void*, int timeout) {
-    constexpr auto kPause = std::chrono::microseconds(20);
     const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout);
     for (;;) {
         const ssize_t got = readfrom(shown, entries, count, sources);
@@ -847,6 +901,44 @@ ssize_t sread(fid_cq* shown, void* entries, std::size_t count, const void* condi
 }
 
 }  // namespace on_fi_ops_cq
+
+/// Who waits for a counter may read no queue: what it counts is opened here, too, and waits there for the program.
+namespace on_fi_ops_cntr {
+
+void make_progress(const Counter& counter) {
+    const std::lock_guard hold(counter.domain->lock);
+    for (const auto& counted : counter.counted) {
+        for (Queue* const queue : {counted.endpoint->sent, counted.endpoint->received}) {
+            while (queue != nullptr && queue->make_progress(SIZE_MAX) > 0) {
+            }
+        }
+    }
+}
+
+std::uint64_t read(fid_cntr* shown) {
+    auto& counter = mine<Counter>(shown);
+    make_progress(counter);
+    return counter.real->ops->read(counter.real);
+}
+
+std::uint64_t readerr(fid_cntr* shown) {
+    auto& counter = mine<Counter>(shown);
+    make_progress(counter);
+    return counter.real->ops->readerr(counter.real);
+}
+
+int wait(fid_cntr* shown, std::uint64_t threshold, int timeout) {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout);
+    const std::uint64_t failed = readerr(shown);
+    for (;;) {
+        if (read(shown) >= threshold) return 0;
+        if (readerr(shown) != failed) return -FI_EAVAIL;
+        if (timeout >= 0 && std::chrono::steady_clock::now() >= until) return -FI_ETIMEDOUT;
+        std::this_thread::sleep_for(kPause);
+    }
+}
+
+}  // namespace on_fi_ops_cntr
 
 // What a newer caller finds behind a table's end.
 int refuse_newer() {

@@ -42,6 +42,7 @@ struct FakeProvider {
     std::deque<Wire> under_way;
     int refusals = 0;  // how often the next sends are told "again"
     int send_error = 0;
+    std::function<void(const Wire&)> on_send = [](const Wire&) {};
     std::vector<std::pair<const void*, std::uint64_t>> registered;  // memory and what the network may do with it
 
     FakeProvider();
@@ -61,6 +62,12 @@ struct FakeReceive {
     bool several;
     std::size_t filled = 0;
     bool tagged;
+};
+
+struct FakeCounter : fid_cntr {
+    fi_ops_cntr cntr_ops = {};
+    std::uint64_t value = 0;
+    std::uint64_t failed = 0;
 };
 
 struct FakeEndpoint : fid_ep {
@@ -103,6 +110,7 @@ inline ssize_t FakeEndpoint::send(Wire wire, void* context, bool completes) {
         return -FI_EAGAIN;
     }
     if (provider->send_error != 0) return -provider->send_error;
+    provider->on_send(wire);
     provider->under_way.push_back(std::move(wire));
     if (completes) queue.done.push_back({context, FI_SEND, 0, nullptr, 0, 0});
     return 0;
@@ -164,7 +172,8 @@ inline void FakeProvider::deliver_copy(Wire wire) {
 inline FakeProvider::FakeProvider() {
     base.size = sizeof base;
     base.close = [](fid* one) {
-        if (one->fclass == FI_CLASS_MR) delete reinterpret_cast<fid_mr*>(one);  // the one kind that is made by new
+        if (one->fclass == FI_CLASS_MR) delete reinterpret_cast<fid_mr*>(one);
+        if (one->fclass == FI_CLASS_CNTR) delete static_cast<FakeCounter*>(reinterpret_cast<fid_cntr*>(one));
         return 0;
     };
     base.bind = [](fid*, fid*, std::uint64_t) { return 0; };
@@ -290,6 +299,25 @@ inline FakeProvider::FakeProvider() {
             return 1;
         };
         *made = &queue;
+        return 0;
+    };
+    domain_ops.cntr_open = [](fid_domain* from, fi_cntr_attr*, fid_cntr** made, void*) {
+        auto* const counter = new FakeCounter;
+        static_cast<fid_cntr&>(*counter).fid = {FI_CLASS_CNTR, nullptr,
+                                                &static_cast<FakeProvider*>(from->fid.context)->base};
+        counter->ops = &counter->cntr_ops;
+        counter->cntr_ops.size = sizeof counter->cntr_ops;
+        counter->cntr_ops.add = [](fid_cntr* one, std::uint64_t more) {
+            static_cast<FakeCounter*>(one)->value += more;
+            return 0;
+        };
+        counter->cntr_ops.adderr = [](fid_cntr* one, std::uint64_t more) {
+            static_cast<FakeCounter*>(one)->failed += more;
+            return 0;
+        };
+        counter->cntr_ops.read = [](fid_cntr* one) { return static_cast<FakeCounter*>(one)->value; };
+        counter->cntr_ops.readerr = [](fid_cntr* one) { return static_cast<FakeCounter*>(one)->failed; };
+        *made = counter;
         return 0;
     };
     domain_ops.av_open = [](fid_domain* from, fi_av_attr*, fid_av** made, void*) {

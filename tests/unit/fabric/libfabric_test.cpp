@@ -1,5 +1,6 @@
 // The door of libfabric over a provider that obeys the test: what goes out is sealed, what comes in is opened or ends
 // the job, and nothing else changes for the program.
+#include <rdma/fi_atomic.h>
 #include <rdma/fi_rma.h>
 
 #include <deque>
@@ -62,7 +63,7 @@ struct Info {
         tx.inject_size = 128;
         domain.cq_data_size = 8;
         info.caps = FI_TAGGED | FI_MSG | FI_RMA | FI_ATOMIC | FI_HMEM | FI_DIRECTED_RECV;
-        adapt_answer(info);
+        adapt_answer(info, true);
     }
     fi_info info = {};
     fi_ep_attr ep = {};
@@ -418,155 +419,439 @@ TEST_F(Libfabric, NoMemoryOfTheProgramIsRegistered) {
     EXPECT_EQ(fi_close(&region->fid), 0);
 }
 
-/// The first endpoint reads memory of the second; both have a buffer for untagged messages.
-class Reading : public Libfabric {
+/// The first endpoint reads and writes memory of the second.
+class Memory : public Libfabric {
 protected:
     void SetUp() override {
         Libfabric::SetUp();
-        for (std::size_t i = 0; i < 2; ++i) {
-            const std::size_t least = 600;
-            ASSERT_EQ(fi_setopt(&ends[i].ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &least, sizeof least), 0);
-        }
-        ASSERT_EQ(fi_mr_reg(ends[1].domain, memory.data(), memory.size(), FI_REMOTE_READ, 0, kKey, 0, &region, nullptr),
-                  0);
+        region = show_memory(FI_REMOTE_READ | FI_REMOTE_WRITE, kKey);
+        fi_cntr_attr attributes = {};
+        ASSERT_EQ(fi_cntr_open(ends[0].domain, &attributes, &counter, nullptr), 0);
+        ASSERT_EQ(fi_ep_bind(ends[0].ep, &counter->fid, FI_READ | FI_WRITE), 0);
     }
     void TearDown() override {
         close(region);
         Libfabric::TearDown();
+        close(counter);
     }
-    void post(std::size_t end, std::size_t size) {
-        rooms[end].resize(size);
-        const iovec all = {rooms[end].data(), size};
-        const fi_msg message = {&all, nullptr, 1, FI_ADDR_UNSPEC, &rooms[end], 0};
-        ASSERT_EQ(fi_recvmsg(ends[end].ep, &message, FI_MULTI_RECV), 0);
+    fid_mr* show_memory(std::uint64_t access, std::uint64_t key) {
+        fid_mr* made = nullptr;
+        EXPECT_EQ(fi_mr_reg(ends[1].domain, memory.data(), memory.size(), access, 0, key, 0, &made, nullptr), 0);
+        return made;
     }
     ssize_t read(std::uint64_t at, std::size_t size, std::uint64_t key = kKey) {
-        got.resize(size);
+        got.assign(size, 0);
         return fi_read(ends[0].ep, got.data(), size, nullptr, 1, at, key, &got);
+    }
+    ssize_t write(const Bytes& bytes, std::uint64_t at, std::uint64_t key = kKey) {
+        return fi_write(ends[0].ep, bytes.data(), bytes.size(), nullptr, 1, at, key, &got);
+    }
+    /// Lets both go on until nothing is under way. What the first is told.
+    std::vector<fi_cq_err_entry> settle() {
+        std::vector<fi_cq_err_entry> told;
+        do {
+            provider.deliver_all();
+            EXPECT_TRUE(completions(ends[1]).empty());
+            for (const auto& one : completions(ends[0])) told.push_back(one);
+        } while (!provider.under_way.empty());
+        return told;
+    }
+    /// Delivers everything until the `count`th message of all that are long enough to hold data is the next.
+    void settle_until_a_long_one() {
+        for (;;) {
+            ASSERT_FALSE(provider.under_way.empty());
+            if (provider.under_way[0].bytes.size() > 1000) return;
+            provider.deliver();
+            completions(ends[1]);
+            completions(ends[0]);
+        }
+    }
+    Bytes part_of_memory(std::size_t at, std::size_t size) const {
+        const auto begin = memory.begin() + static_cast<std::ptrdiff_t>(at);
+        return {begin, begin + static_cast<std::ptrdiff_t>(size)};
+    }
+    void expect_told_once(const std::vector<fi_cq_err_entry>& told, std::uint64_t flags) {
+        ASSERT_EQ(told.size(), 1U);
+        EXPECT_EQ(told[0].op_context, &got);
+        EXPECT_EQ(told[0].flags, flags);
     }
 
     static constexpr std::uint64_t kKey = 9;
-    const Bytes memory = random_bytes(3000);
+    static constexpr std::size_t kLong = 700'000;  // more than two pieces
+    Bytes memory = random_bytes(kLong + 1000);
     fid_mr* region = nullptr;
-    std::array<Bytes, 2> rooms;
+    fid_cntr* counter = nullptr;
     Bytes got;
 };
 
-TEST_F(Reading, IsCarriedBySealedMessagesAndToldAsARead) {
-    post(0, 10'000);
-    post(1, 10'000);
+TEST_F(Memory, IsReadBySealedMessagesAndToldAsARead) {
     ASSERT_EQ(read(100, 2000), 0);
     provider.deliver();
     EXPECT_TRUE(completions(ends[1]).empty());
     ASSERT_EQ(provider.under_way.size(), 1U);
     EXPECT_TRUE(provider.under_way[0].tagged);  // it takes no buffer of the program's
-    EXPECT_FALSE(holds(provider.under_way[0].bytes, Bytes(memory.begin() + 100, memory.begin() + 116)));
-    provider.deliver_all();
-    const auto done = completions(ends[0]);
-    ASSERT_EQ(done.size(), 1U);
-    EXPECT_EQ(done[0].op_context, &got);
-    EXPECT_EQ(done[0].flags, std::uint64_t{FI_RMA | FI_READ});
-    EXPECT_EQ(got, Bytes(memory.begin() + 100, memory.begin() + 2100));
+    EXPECT_FALSE(holds(provider.under_way[0].bytes, part_of_memory(100, 16)));
+    expect_told_once(settle(), FI_RMA | FI_READ);
+    EXPECT_EQ(got, part_of_memory(100, 2000));
+    EXPECT_EQ(fi_cntr_read(counter), 1U);
 }
 
-TEST_F(Reading, AsksAndAnswersAgainWhenTheProviderIsFull) {
-    post(0, 10'000);
-    post(1, 10'000);
-    provider.refusals = 1;
-    ASSERT_EQ(read(0, 3000), 0);
-    EXPECT_TRUE(provider.under_way.empty());
-    completions(ends[0]);
-    provider.deliver();
-    provider.refusals = 3;
-    completions(ends[1]);
-    for (int i = 0; i < 6; ++i) completions(ends[1]);
-    provider.deliver_all();
-    EXPECT_EQ(completions(ends[0]).size(), 1U);
-    EXPECT_EQ(got, memory);
+TEST_F(Memory, IsReadInPieces) {
+    ASSERT_EQ(read(7, kLong), 0);
+    expect_told_once(settle(), FI_RMA | FI_READ);
+    EXPECT_EQ(got, part_of_memory(7, kLong));
 }
 
-TEST_F(Reading, TakesNoReceiveOfTheProgram) {
-    Bytes into(600 + 40);
-    ASSERT_EQ(fi_recv(ends[1].ep, into.data(), into.size(), nullptr, FI_ADDR_UNSPEC, &into), 0);
-    post(0, 10'000);
-    ASSERT_EQ(read(0, 10), 0);
+TEST_F(Memory, IsWrittenWhenThePeerHasSaidSo) {
+    const Bytes plain = random_bytes(2000);
+    const Bytes before = memory;
+    ASSERT_EQ(write(plain, 500), 0);
+    ASSERT_EQ(provider.under_way.size(), 1U);
+    EXPECT_FALSE(holds(provider.under_way[0].bytes, Bytes(plain.begin(), plain.begin() + 16)));
+    EXPECT_EQ(memory, before);
     provider.deliver();
     EXPECT_TRUE(completions(ends[1]).empty());
-    const Bytes plain = random_bytes(20);
-    ASSERT_EQ(fi_send(ends[0].ep, plain.data(), plain.size(), nullptr, 1, nullptr), 0);
-    provider.deliver(1);
-    const auto received = completions(ends[1]);
-    ASSERT_EQ(received.size(), 1U);
-    EXPECT_EQ(received[0].op_context, &into);
-    EXPECT_EQ(Bytes(into.begin(), into.begin() + 20), plain);
+    EXPECT_EQ(part_of_memory(500, 2000), plain);
+    EXPECT_TRUE(completions(ends[0]).empty());  // its answer is still under way
+    EXPECT_EQ(fi_cntr_read(counter), 0U);
+    expect_told_once(settle(), FI_RMA | FI_WRITE);
+    EXPECT_EQ(fi_cntr_read(counter), 1U);
+    EXPECT_EQ(Bytes(memory.begin(), memory.begin() + 500), Bytes(before.begin(), before.begin() + 500));
+    EXPECT_EQ(Bytes(memory.begin() + 2500, memory.end()), Bytes(before.begin() + 2500, before.end()));
 }
 
-TEST_F(Reading, TellsTheProgramThatItsBufferIsFull) {
-    post(1, 600);  // the question leaves less than a message's room of it
-    ASSERT_EQ(read(0, 10), 0);
-    provider.deliver();
-    const auto told = completions(ends[1]);
-    ASSERT_EQ(told.size(), 1U);
-    EXPECT_EQ(told[0].op_context, &rooms[1]);
-    EXPECT_EQ(told[0].flags & (FI_MULTI_RECV | FI_RECV), std::uint64_t{FI_MULTI_RECV});
-    EXPECT_EQ(told[0].len, 0U);
+TEST_F(Memory, IsWrittenInPieces) {
+    const Bytes plain = random_bytes(kLong);
+    const iovec parts[] = {{const_cast<std::uint8_t*>(plain.data()), 300'001},
+                           {const_cast<std::uint8_t*>(plain.data()) + 300'001, kLong - 300'001}};
+    ASSERT_EQ(fi_writev(ends[0].ep, parts, nullptr, 2, 1, 13, kKey, &got), 0);
+    expect_told_once(settle(), FI_RMA | FI_WRITE);
+    EXPECT_EQ(part_of_memory(13, kLong), plain);
 }
 
-TEST_F(Reading, OfWhatIsNotOpenToItFailsAndIsNoAttack) {
-    post(0, 10'000);
-    post(1, 10'000);
-    const auto answered = [&] {
-        provider.deliver();
-        completions(ends[1]);
-        provider.deliver_all();
-    };
-    ASSERT_EQ(read(0, 10, kKey + 1), 0);  // no such region
-    answered();
-    EXPECT_THROW(completions(ends[0]), GaveUp);
-    ASSERT_EQ(read(2991, 10), 0);  // behind its end
-    answered();
-    EXPECT_THROW(completions(ends[0]), GaveUp);
-    ASSERT_EQ(read(~std::uint64_t{0}, 10), 0);  // an overflow
-    answered();
-    EXPECT_THROW(completions(ends[0]), GaveUp);
-    Bytes local(10);
-    fid_mr* other = nullptr;
-    ASSERT_EQ(fi_mr_reg(ends[1].domain, local.data(), 10, FI_REMOTE_WRITE, 0, 11, 0, &other, nullptr), 0);
-    ASSERT_EQ(read(0, 10, 11), 0);
-    answered();
-    EXPECT_THROW(completions(ends[0]), GaveUp);
-    EXPECT_EQ(fi_close(&other->fid), 0);
+TEST_F(Memory, IsReadAndWrittenByManyAtOnce) {
+    std::vector<Bytes> plain;
+    for (std::size_t i = 0; i < 5; ++i) {
+        plain.push_back(random_bytes(100'000));
+        ASSERT_EQ(write(plain[i], i * 100'000), 0);
+    }
+    ASSERT_EQ(read(kLong - 1000, 2000), 0);
+    EXPECT_EQ(settle().size(), 6U);
+    for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(part_of_memory(i * 100'000, 100'000), plain[i]);
+    EXPECT_EQ(got, part_of_memory(kLong - 1000, 2000));
+    EXPECT_EQ(fi_cntr_wait(counter, 6, 0), 0);
+    EXPECT_EQ(fi_cntr_wait(counter, 7, 0), -FI_ETIMEDOUT);
 }
 
-TEST_F(Reading, AlteredMessagesOfOursEndTheJob) {
-    post(0, 10'000);
-    post(1, 10'000);
-    ASSERT_EQ(read(0, 10), 0);
-    const Wire question = provider.under_way[0];
-    provider.deliver(0, [](Wire& wire) { wire.bytes.back() ^= 1; });
-    EXPECT_THROW(completions(ends[1]), Ended);
-    provider.deliver_copy(question);
+TEST_F(Memory, WhatIsInjectedIsCopiedAndToldToTheCounterAlone) {
+    Bytes bytes = random_bytes(72);
+    const Bytes plain = bytes;
+    provider.refusals = 1;
+    ASSERT_EQ(fi_inject_write(ends[0].ep, bytes.data(), bytes.size(), 1, 0, kKey), 0);
+    bytes.assign(bytes.size(), 0);
+    EXPECT_EQ(fi_inject_write(ends[0].ep, memory.data(), 73, 1, 0, kKey), -FI_EMSGSIZE);
+    completions(ends[0]);
+    EXPECT_TRUE(settle().empty());
+    EXPECT_EQ(part_of_memory(0, 72), plain);
+    EXPECT_EQ(fi_cntr_read(counter), 1U);
+}
+
+TEST_F(Memory, ACounterMakesProgressAndKeepsWhatComesForTheQueue) {
+    const Bytes plain = random_bytes(10);
+    Bytes into(10);
+    ASSERT_EQ(fi_trecv(ends[0].ep, into.data(), into.size(), nullptr, FI_ADDR_UNSPEC, 1, 0, &into), 0);
+    ASSERT_EQ(fi_tsend(ends[1].ep, plain.data(), plain.size(), nullptr, 0, 1, nullptr), 0);
+    ASSERT_EQ(write(plain, 0), 0);
+    provider.deliver_all();
     completions(ends[1]);
-    provider.deliver_copy(question);  // replayed
-    EXPECT_THROW(completions(ends[1]), Ended);
-    provider.deliver_copy([&] {
-        Wire wire = question;
-        wire.has_data = false;  // passed off as the program's
-        return wire;
-    }());
-    EXPECT_THROW(completions(ends[1]), Ended);
-    provider.deliver(0, [](Wire& wire) { wire.bytes[kPrefixSize] ^= 1; });  // the answer
-    EXPECT_THROW(completions(ends[0]), Ended);
-    EXPECT_EQ(got, Bytes(10));
+    provider.deliver_all();
+    EXPECT_EQ(fi_cntr_read(counter), 1U);
+    const auto told = completions(ends[0]);
+    ASSERT_EQ(told.size(), 2U);
+    EXPECT_EQ(told[0].op_context, &into);
+    EXPECT_EQ(told[1].op_context, &got);
+    EXPECT_EQ(into, plain);
 }
 
-TEST_F(Reading, TheProgramsMessagesCannotPassForOurs) {
-    const Bytes plain = random_bytes(40);
-    EXPECT_EQ(fi_senddata(ends[0].ep, plain.data(), plain.size(), nullptr, kOurData, 1, nullptr), -FI_EOPNOTSUPP);
-    post(1, 10'000);
-    ASSERT_EQ(fi_senddata(ends[0].ep, plain.data(), plain.size(), nullptr, kOurData + 1, 1, nullptr), 0);
-    provider.deliver(0, [](Wire& wire) { wire.data = kOurData; });
+TEST_F(Memory, OfNoLengthIsReadAndWrittenAtOnce) {
+    ASSERT_EQ(read(0, 0), 0);
+    ASSERT_EQ(write({}, 0), 0);
+    EXPECT_TRUE(provider.under_way.empty());
+    EXPECT_EQ(completions(ends[0]).size(), 2U);
+    EXPECT_EQ(fi_cntr_read(counter), 2U);
+}
+
+TEST_F(Memory, GoesOnWhenTheProviderIsFull) {
+    const Bytes plain = random_bytes(kLong);
+    provider.refusals = 2;
+    ASSERT_EQ(write(plain, 0), 0);
+    EXPECT_TRUE(provider.under_way.empty());
+    for (int i = 0; i < 3; ++i) completions(ends[0]);
+    provider.deliver_all();
+    provider.refusals = 3;
+    for (int i = 0; i < 6; ++i) completions(ends[1]);
+    provider.deliver();
+    provider.refusals = 2;
+    expect_told_once(settle(), FI_RMA | FI_WRITE);
+    EXPECT_EQ(part_of_memory(0, kLong), plain);
+}
+
+TEST_F(Memory, TellsTheProgramToWaitBeforeTooMuchDoes) {
+    const Bytes plain = random_bytes(8);
+    provider.refusals = 1 << 20;
+    ssize_t code = 0;
+    std::size_t taken = 0;
+    for (; (code = write(plain, 0)) == 0; ++taken) ASSERT_LT(taken, 100'000U);
+    EXPECT_EQ(code, -FI_EAGAIN);
+    provider.refusals = 0;
+    EXPECT_EQ(settle().size(), taken);
+    EXPECT_EQ(fi_cntr_read(counter), taken);
+}
+
+/// What no region of the peer's is open for; each ends the job at its asker's, which is no attack, and touches nothing.
+struct Closed {
+    std::uint64_t at;
+    std::size_t size;
+    std::uint64_t key;
+};
+class ClosedMemory : public Memory, public testing::WithParamInterface<Closed> {
+protected:
+    static constexpr std::uint64_t kNeither = 11;
+    void SetUp() override {
+        Memory::SetUp();
+        neither = show_memory(0, kNeither);
+    }
+    void TearDown() override {
+        close(neither);
+        Memory::TearDown();
+    }
+    fid_mr* neither = nullptr;
+};
+
+TEST_P(ClosedMemory, IsNotRead) {
+    const auto [at, size, key] = GetParam();
+    ASSERT_EQ(read(at, size, key), 0);
+    EXPECT_THROW(settle(), GaveUp);
+    EXPECT_EQ(got, Bytes(size));
+}
+
+TEST_P(ClosedMemory, IsNotWritten) {
+    const auto [at, size, key] = GetParam();
+    const Bytes before = memory;
+    const Bytes plain = random_bytes(size);
+    ASSERT_EQ(write(plain, at, key), 0);
+    EXPECT_THROW(settle(), GaveUp);
+    EXPECT_EQ(memory, before);
+    EXPECT_EQ(fi_cntr_read(counter), 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(OfEachKind, ClosedMemory,
+                         testing::Values(Closed{0, 10, 10},                    // no such key
+                                         Closed{0, 10, 11},                    // open to nobody
+                                         Closed{700'000, 1001, 9},             // behind its end
+                                         Closed{701'000, 1, 9},                // after it
+                                         Closed{~std::uint64_t{0}, 10, 9},     // an overflow
+                                         Closed{~std::uint64_t{0} - 5, 6, 9},  // another
+                                         Closed{0, 100'000, 10},               // long ones
+                                         Closed{0, 100'000, 11},               //
+                                         Closed{650'000, 100'000, 9},          //
+                                         Closed{~std::uint64_t{0}, 100'000, 9}));
+
+TEST_F(Memory, ThatIsOpenForReadingIsNotWritten) {
+    fid_mr* other = show_memory(FI_REMOTE_READ, 12);
+    const Bytes before = memory;
+    ASSERT_EQ(write(random_bytes(10), 0, 12), 0);
+    EXPECT_THROW(settle(), GaveUp);
+    EXPECT_EQ(memory, before);
+    close(other);
+}
+
+TEST_F(Memory, ThatIsOpenForWritingIsNotRead) {
+    fid_mr* other = show_memory(FI_REMOTE_WRITE, 12);
+    ASSERT_EQ(read(0, 10, 12), 0);
+    EXPECT_THROW(settle(), GaveUp);
+    close(other);
+}
+
+TEST_F(Memory, ThatIsClosedMeanwhileIsNotWrittenFromThenOn) {
+    const Bytes plain = random_bytes(kLong);
+    ASSERT_EQ(write(plain, 0), 0);
+    settle_until_a_long_one();
+    close(region);
+    const Bytes before = memory;
+    EXPECT_THROW(settle(), GaveUp);
+    EXPECT_EQ(memory, before);
+}
+
+TEST_F(Memory, ThatIsAllThereIsIsNotShown) {
+    fid_mr* all = nullptr;
+    EXPECT_EQ(fi_mr_reg(ends[1].domain, nullptr, SIZE_MAX, FI_REMOTE_WRITE, 0, 12, 0, &all, nullptr), -FI_EINVAL);
+    EXPECT_EQ(fi_mr_reg(ends[1].domain, nullptr, SIZE_MAX, FI_SEND, 0, 12, 0, &all, nullptr), 0);
+    close(all);
+}
+
+/// What an attacker may do to each message of a write and of a read; each ends the job, and no memory has changed.
+class AttackOnMemory : public Memory, public testing::WithParamInterface<std::function<void(Wire&)>> {};
+
+TEST_P(AttackOnMemory, ByAShortWrite) {
+    const Bytes before = memory;
+    ASSERT_EQ(write(random_bytes(2000), 0), 0);
+    provider.deliver(0, GetParam());
     EXPECT_THROW(completions(ends[1]), Ended);
+    EXPECT_EQ(memory, before);
+}
+
+TEST_P(AttackOnMemory, ByAPieceOfALongWrite) {
+    const Bytes before = memory;
+    const Bytes plain = random_bytes(kLong);
+    ASSERT_EQ(write(plain, 0), 0);
+    settle_until_a_long_one();
+    provider.deliver(0, GetParam());
+    EXPECT_THROW(completions(ends[1]), Ended);
+    EXPECT_EQ(memory, before);
+}
+
+TEST_P(AttackOnMemory, ByTheEndOfAWrite) {
+    ASSERT_EQ(write(random_bytes(2000), 0), 0);
+    provider.deliver();
+    completions(ends[1]);
+    provider.deliver(0, GetParam());
+    EXPECT_THROW(completions(ends[0]), Ended);
+    EXPECT_EQ(fi_cntr_read(counter), 0U);
+}
+
+TEST_P(AttackOnMemory, ByAQuestion) {
+    ASSERT_EQ(read(0, 2000), 0);
+    provider.deliver(0, GetParam());
+    EXPECT_THROW(completions(ends[1]), Ended);
+}
+
+TEST_P(AttackOnMemory, ByAnAnswer) {
+    ASSERT_EQ(read(0, 2000), 0);
+    provider.deliver();
+    completions(ends[1]);
+    provider.deliver(0, GetParam());
+    EXPECT_THROW(completions(ends[0]), Ended);
+    EXPECT_EQ(got, Bytes(2000));
+}
+
+INSTANTIATE_TEST_SUITE_P(OfEachKind, AttackOnMemory,
+                         testing::Values([](Wire& wire) { wire.bytes[0] ^= 1; },                // the share
+                                         [](Wire& wire) { wire.bytes[kShareSize] ^= 1; },       // the number
+                                         [](Wire& wire) { wire.bytes[kPrefixSize] ^= 1; },      // what is asked
+                                         [](Wire& wire) { wire.bytes[kPrefixSize + 4] ^= 1; },  // of what
+                                         [](Wire& wire) { wire.bytes.back() ^= 1; },
+                                         [](Wire& wire) { wire.has_data = true; },
+                                         [](Wire& wire) { wire.bytes.pop_back(); },
+                                         [](Wire& wire) { wire.bytes.resize(kOverhead - 1); },
+                                         [](Wire& wire) { wire.bytes.assign(wire.bytes.size(), 0); }));
+
+TEST_F(Memory, AReplayedWriteChangesNothing) {
+    ASSERT_EQ(write(random_bytes(2000), 0), 0);
+    const Wire note = provider.under_way[0];
+    settle();
+    memory.assign(memory.size(), 1);  // the program's, from now on
+    provider.deliver_copy(note);
+    EXPECT_THROW(completions(ends[1]), Ended);
+    EXPECT_EQ(memory, Bytes(memory.size(), 1));
+}
+
+TEST_F(Memory, AReplayedPieceChangesNothing) {
+    const Bytes plain = random_bytes(kLong);
+    ASSERT_EQ(write(plain, 0), 0);
+    settle_until_a_long_one();
+    const Wire piece = provider.under_way[0];
+    provider.deliver();
+    EXPECT_TRUE(completions(ends[1]).empty());
+    const Bytes before = memory;
+    // In the place of the one that is due.
+    provider.deliver(0, [&](Wire& wire) { wire.bytes = piece.bytes; });
+    EXPECT_THROW(completions(ends[1]), Ended);
+    EXPECT_EQ(memory, before);
+    // Once more at its own place: nobody waits for it there.
+    provider.deliver_copy(piece);
+    EXPECT_TRUE(completions(ends[1]).empty());
+    EXPECT_EQ(memory, before);
+}
+
+TEST_F(Memory, AReplayedEndEndsTheJob) {
+    ASSERT_EQ(write(random_bytes(2000), 0), 0);
+    provider.deliver();
+    completions(ends[1]);
+    const Wire done = provider.under_way[0];
+    settle();
+    provider.deliver_copy(done);
+    EXPECT_THROW(completions(ends[0]), Ended);
+    EXPECT_EQ(fi_cntr_read(counter), 1U);
+}
+
+TEST_F(Memory, TheProgramsMessagesCannotPassForOurs) {
+    const Bytes plain = random_bytes(kNoteSize + 10);
+    EXPECT_EQ(send(kNoteTag, plain), -FI_EOPNOTSUPP);
+    EXPECT_EQ(send(piece_tag(1), plain), -FI_EOPNOTSUPP);
+    ASSERT_EQ(send(kNoteTag - 1, plain), 0);
+    provider.deliver(0, [](Wire& wire) { wire.tag = kNoteTag; });
+    EXPECT_THROW(completions(ends[1]), Ended);
+}
+
+TEST_F(Memory, OursCannotPassForTheProgramsMessages) {
+    Bytes into(3000);
+    ASSERT_EQ(receive(5, into), 0);
+    ASSERT_EQ(write(random_bytes(2000), 0), 0);
+    provider.deliver(0, [](Wire& wire) { wire.tag = 5; });
+    EXPECT_THROW(completions(ends[1]), Ended);
+}
+
+TEST_F(Memory, WhatCannotBeKeptIsRefused) {
+    Bytes some(8);
+    const iovec one = {some.data(), some.size()};
+    const std::array<fi_rma_iov, 2> regions = {{{0, 4, kKey}, {8, 4, kKey}}};
+    const fi_msg_rma several = {&one, nullptr, 1, 1, regions.data(), 2, nullptr, 0};
+    const fi_msg_rma single = {&one, nullptr, 1, 1, regions.data(), 1, nullptr, 0};
+    EXPECT_EQ(fi_writemsg(ends[0].ep, &several, 0), -FI_EOPNOTSUPP);
+    EXPECT_EQ(fi_readmsg(ends[0].ep, &several, 0), -FI_EOPNOTSUPP);
+    EXPECT_EQ(fi_writemsg(ends[0].ep, &single, FI_REMOTE_CQ_DATA), -FI_EOPNOTSUPP);
+    EXPECT_EQ(fi_writemsg(ends[0].ep, &single, FI_FENCE), -FI_EOPNOTSUPP);
+    EXPECT_EQ(fi_ep_bind(ends[0].ep, &counter->fid, FI_REMOTE_WRITE), -FI_EOPNOTSUPP);
+    EXPECT_EQ(fi_ep_bind(ends[0].ep, &counter->fid, FI_RECV), -FI_EOPNOTSUPP);
+    EXPECT_THROW(fi_writedata(ends[0].ep, some.data(), 8, nullptr, 1, 1, 0, kKey, nullptr), GaveUp);
+    EXPECT_TRUE(provider.under_way.empty());
+}
+
+/// A provider whose messages are small.
+class SmallMessages : public Memory {
+protected:
+    SmallMessages() { given.ep.max_msg_size = 10'000 - kOverhead; }
+};
+
+TEST_F(SmallMessages, HoldAllThatIsReadAndWritten) {
+    const Bytes plain = random_bytes(kLong);
+    std::size_t longest = 0;
+    provider.on_send = [&](const Wire& wire) { longest = std::max(longest, wire.bytes.size()); };
+    ASSERT_EQ(write(plain, 0), 0);
+    expect_told_once(settle(), FI_RMA | FI_WRITE);
+    EXPECT_EQ(part_of_memory(0, kLong), plain);
+    ASSERT_EQ(read(1, kLong), 0);
+    expect_told_once(settle(), FI_RMA | FI_READ);
+    EXPECT_EQ(got, part_of_memory(1, kLong));
+    EXPECT_EQ(longest, 10'000U);
+    const Bytes middle = random_bytes(12'000);  // neither a note nor a piece holds it
+    ASSERT_EQ(write(middle, 5), 0);
+    expect_told_once(settle(), FI_RMA | FI_WRITE);
+    EXPECT_EQ(part_of_memory(5, 12'000), middle);
+}
+
+TEST_F(Libfabric, ACounterOfSendsCountsThoseOfTheProgram) {
+    fid_cntr* counter = nullptr;
+    fi_cntr_attr attributes = {};
+    ASSERT_EQ(fi_cntr_open(ends[0].domain, &attributes, &counter, nullptr), 0);
+    ASSERT_EQ(fi_ep_bind(ends[0].ep, &counter->fid, FI_SEND), 0);
+    ASSERT_EQ(send(1, random_bytes(10)), 0);
+    ASSERT_EQ(fi_tinject(ends[0].ep, &counter, sizeof counter, 1, 1), 0);
+    ASSERT_EQ(fi_read(ends[0].ep, &counter, 0, nullptr, 1, 0, 1, nullptr), 0);
+    EXPECT_EQ(fi_cntr_read(counter), 2U);
+    close(ends[0].ep);
+    close(counter);
 }
 
 class LocalMemory : public Libfabric {
@@ -579,7 +864,7 @@ TEST_F(LocalMemory, OnlyOurBuffersAreRegisteredAndForNoRemoteAccess) {
     Bytes got(100);
     ASSERT_EQ(receive(1, got), 0);
     ASSERT_EQ(send(1, plain), 0);
-    ASSERT_EQ(provider.registered.size(), 2U);
+    EXPECT_GT(provider.registered.size(), 2U);
     for (const auto& [memory, access] : provider.registered) {
         EXPECT_NE(memory, plain.data());
         EXPECT_NE(memory, got.data());
@@ -604,7 +889,7 @@ TEST_F(Libfabric, AClosedEndpointLeavesAQueueThatCanBeRead) {
 TEST_F(Libfabric, WhatIsNotSealedIsRefused) {
     Bytes some(8);
     // Not as if a message did not open: that reads as an attack.
-    EXPECT_THROW(ends[0].ep->rma->write(ends[0].ep, some.data(), 8, nullptr, 1, 0, 0, nullptr), GaveUp);
+    EXPECT_THROW(fi_atomic(ends[0].ep, some.data(), 1, nullptr, 1, 0, 0, FI_UINT64, FI_SUM, nullptr), GaveUp);
     EXPECT_EQ(ends[0].ep->cm->connect(ends[0].ep, nullptr, nullptr, 0), -FI_ENOSYS);
     EXPECT_EQ(around.refused.size(), 2U);
 }
@@ -620,17 +905,43 @@ TEST_F(Libfabric, WhatANewerLibfabricAddsIsCutOffOrRefused) {
 }
 
 TEST_F(Libfabric, OnlyWhatASealedEndpointDoesIsShown) {
-    EXPECT_EQ(given.info.caps, std::uint64_t{FI_TAGGED | FI_MSG | FI_DIRECTED_RECV});
+    constexpr std::uint64_t kMessages = FI_TAGGED | FI_MSG | FI_DIRECTED_RECV;
+    EXPECT_EQ(given.info.caps, kMessages | kMemoryCapabilities);
     EXPECT_EQ(given.info.ep_attr->max_msg_size, (1U << 20) - kOverhead);
     {
         const AsGiven given_back(given.info);
+        EXPECT_EQ(given.info.caps, kMessages);  // the provider is to open no memory
         EXPECT_EQ(given.info.ep_attr->max_msg_size, 1U << 20);
         EXPECT_EQ(given.info.tx_attr->inject_size, 128U);
     }
     EXPECT_EQ(given.info.ep_attr->max_msg_size, (1U << 20) - kOverhead);
+    EXPECT_EQ(given.info.caps, kMessages | kMemoryCapabilities);
     EXPECT_EQ(unusable(given.info), nullptr);
     given.info.mode = FI_MSG_PREFIX;
     EXPECT_NE(unusable(given.info), nullptr);
+}
+
+TEST(Information, MemoryIsShownToWhomItCanBeKept) {
+    EXPECT_TRUE(asks_for_memory(nullptr));
+    fi_info hints = {};
+    fi_tx_attr tx = {};
+    fi_domain_attr domain = {};
+    hints.tx_attr = &tx;
+    hints.domain_attr = &domain;
+    EXPECT_TRUE(asks_for_memory(&hints));
+    hints.caps = FI_TAGGED;
+    EXPECT_FALSE(asks_for_memory(&hints));
+    hints.caps = FI_TAGGED | FI_RMA;
+    tx.msg_order = FI_ORDER_SAS;
+    EXPECT_TRUE(asks_for_memory(&hints));
+    tx.msg_order = FI_ORDER_SAS | FI_ORDER_RAW;
+    EXPECT_FALSE(asks_for_memory(&hints));
+    tx.msg_order = 0;
+    domain.data_progress = FI_PROGRESS_AUTO;
+    EXPECT_FALSE(asks_for_memory(&hints));
+    domain.data_progress = FI_PROGRESS_MANUAL;
+    hints.caps |= FI_FENCE;
+    EXPECT_FALSE(asks_for_memory(&hints));
 }
 
 TEST_F(Libfabric, ANameCarriesTheShareAndHasItAgainWhenLookedUp) {

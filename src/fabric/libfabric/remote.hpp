@@ -1,0 +1,153 @@
+// Reads and writes of a peer's memory, carried by messages of ours. The peer serves them as it makes progress; the
+// network itself can reach no memory of the program.
+//
+// All of them are of the flow `fabric active`, and tagged messages to receives of ours: they take none of the program's
+// buffers. (Intel MPI keeps pointers into its buffers for untagged messages, which would come round too soon.)
+//   a note (kNoteTag): what, id, key, address, size (8 bytes each, little endian); with a short write its bytes
+//   a piece (piece_tag of the note that asked for it): 1 (8 bytes), and the bytes; or 0 alone: nobody may read that
+//   there
+// A long write is fetched by the peer whose memory it is for, piece by piece, so that it never waits for bytes that it
+// has no room for, and checks key, bounds and access before each piece gets into that memory.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <set>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+namespace cryptmpi::fabric {
+class Peer;
+}
+
+namespace cryptmpi::fabric::libfabric {
+
+struct Endpoint;
+
+/// The tags of ours: no MPI has a communicator whose number has all bits set. A piece's id is in the rest.
+inline constexpr unsigned kIdBits = 24;
+inline constexpr std::uint64_t kNoteTag = ~std::uint64_t{0} << kIdBits;
+inline constexpr std::uint64_t piece_tag(std::uint64_t id) {
+    return kNoteTag | (id & ~kNoteTag);
+}
+inline constexpr bool is_tag_of_ours(std::uint64_t tag) {
+    return tag >= kNoteTag;
+}
+inline constexpr std::size_t kNoteSize = 5 * sizeof(std::uint64_t);
+inline constexpr std::size_t kPieceHeader = 8;
+inline constexpr std::size_t kShort = 16 * 1024;  // the most bytes in a note
+inline constexpr std::size_t kLongestPiece = 256 * 1024;
+
+inline std::size_t total(std::span<const iovec> parts) {
+    std::size_t size = 0;
+    for (const iovec& part : parts) size += part.iov_len;
+    return size;
+}
+
+/// `size` bytes of the parts, from `begin` on; fewer where they have fewer.
+std::vector<iovec> slice(std::span<const iovec> parts, std::size_t begin, std::size_t size);
+
+/// What a program wants to read or write.
+struct Wish {
+    std::uint64_t peer;  // its address
+    std::span<const iovec> parts;
+    std::uint64_t key;
+    std::uint64_t address;
+    void* context;
+    bool wanted;  // the program gets its completion
+};
+
+class Remote {
+public:
+    explicit Remote(Endpoint& endpoint) : endpoint_(endpoint) {}
+
+    // All under the domain's lock.
+    std::int64_t read(const Wish& wish);
+    /// Ends when the peer has said that all of it is in its memory.
+    std::int64_t write(const Wish& wish);
+    /// A note of `peer`'s that has opened.
+    void take_note(const Peer* peer, std::span<const std::uint8_t> note);
+
+    /// Whose a piece must be that comes for a transfer, and where its bytes go: those of a peer's write into `scratch`,
+    /// since nothing may get into a region before all of its piece is authentic.
+    std::uint64_t sender_of(std::uint64_t transfer) const { return transfers_.at(transfer).peer; }
+    std::vector<iovec> room_for(std::uint64_t transfer, std::size_t at, std::size_t size, std::uint8_t* scratch) const;
+    /// It has opened.
+    void take_piece(std::uint64_t transfer, std::size_t at, std::span<const std::uint8_t> scratch);
+
+    /// The provider has sent the message of ours that has this number.
+    void sent(std::uint64_t number) { under_way_.erase(number); }
+    /// Says as much as the provider takes now.
+    void go_on();
+
+private:
+    enum class What : std::uint64_t { read = 1, write = 2, fetch = 3, done = 4 };
+    struct Note {
+        std::uint64_t peer;  // its address: who says it, or is told
+        What what;
+        std::uint64_t id;  // of the piece that is asked for, or of the write
+        std::uint64_t key;
+        std::uint64_t address;
+        std::uint64_t size;
+        std::vector<std::uint8_t> bytes = {};
+    };
+    /// A write of the program's that has not ended.
+    struct Write {
+        std::uint64_t peer;
+        std::vector<iovec> parts;  // of a long one
+        std::size_t size;
+        void* context;
+        bool wanted;
+    };
+    /// What comes in pieces: a read of the program's, or a peer's long write.
+    struct Transfer {
+        std::uint64_t peer;
+        What what;              // of the notes that ask for it
+        std::uint64_t key;      // of the peer's memory, or its write
+        std::uint64_t address;  // in that
+        std::size_t size;
+        std::size_t asked = 0;
+        std::size_t come = 0;
+        // of a read
+        std::vector<iovec> into = {};
+        void* context = nullptr;
+        bool wanted = false;
+        // of a write: where it goes
+        std::uint64_t own_key = 0;
+        std::uint64_t own_address = 0;
+        bool is_open = true;
+    };
+
+    void begin(Transfer transfer);
+    void end(std::uint64_t transfer);
+    void take_write(const Note& note);
+    bool is_for(const Write& write, const Note& note) const;
+    void take_done(const Note& note);
+    bool put(std::uint64_t key, std::uint64_t address, std::span<const std::uint8_t> bytes);
+    std::uint64_t next_id();
+    bool may_say() const;
+    std::int64_t send(std::uint64_t peer, std::uint64_t tag, std::span<const iovec> parts);
+    std::int64_t say(const Note& note);
+    std::int64_t answer(const Note& question);
+    void ask_for_pieces();
+    template <class Say>
+    void go_on(std::deque<Note>& notes, Say say);
+
+    Endpoint& endpoint_;
+    std::uint64_t last_id_ = 0;
+    std::uint64_t last_number_ = 0;      // of the messages of ours
+    std::set<std::uint64_t> under_way_;  // those that the provider has
+    std::deque<Note> notes_;             // to be said
+    std::deque<Note> questions_;         // of peers, to be answered
+    std::unordered_map<std::uint64_t, Write> writes_;
+    std::unordered_map<std::uint64_t, Transfer> transfers_;
+    std::deque<std::uint64_t> asking_;  // transfers of which not all pieces are asked for
+    std::size_t pieces_ = 0;            // asked for, and not there
+};
+
+}  // namespace cryptmpi::fabric::libfabric
