@@ -11,6 +11,9 @@ namespace {
 constexpr std::uint64_t kUsableModes = FI_CONTEXT | FI_CONTEXT2 | FI_ASYNC_IOV | FI_RX_CQ_DATA | FI_LOCAL_MR;
 // That of messages among each other, the only one that can be promised.
 constexpr std::uint64_t kOrder = FI_ORDER_SAS;
+// Of atomics alone, which are not shown, whatever their order.
+constexpr std::uint64_t kOrderOfAtomics =
+    FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW;
 
 /// Of an info, and of its halves.
 std::array<std::uint64_t*, 3> capabilities_of(fi_info& info) {
@@ -53,7 +56,7 @@ bool asks_for_memory(const fi_info* hints) {
     if (hints == nullptr) return true;
     const bool asks = hints->caps == 0 || (hints->caps & FI_RMA) != 0;
     const bool fenced = (hints->caps & FI_FENCE) != 0;
-    const bool ordered = hints->tx_attr != nullptr && (hints->tx_attr->msg_order & ~kOrder) != 0;
+    const bool ordered = hints->tx_attr != nullptr && (hints->tx_attr->msg_order & ~(kOrder | kOrderOfAtomics)) != 0;
     const bool in_background = hints->domain_attr != nullptr && hints->domain_attr->data_progress == FI_PROGRESS_AUTO;
     return asks && !fenced && !ordered && !in_background;
 }

@@ -932,7 +932,7 @@ TEST(Information, MemoryIsShownToWhomItCanBeKept) {
     hints.caps = FI_TAGGED;
     EXPECT_FALSE(asks_for_memory(&hints));
     hints.caps = FI_TAGGED | FI_RMA;
-    tx.msg_order = FI_ORDER_SAS;
+    tx.msg_order = FI_ORDER_SAS | FI_ORDER_ATOMIC_RAW;
     EXPECT_TRUE(asks_for_memory(&hints));
     tx.msg_order = FI_ORDER_SAS | FI_ORDER_RAW;
     EXPECT_FALSE(asks_for_memory(&hints));
