@@ -129,7 +129,7 @@ ssize_t Endpoint::send(const Outgoing& message) {
         around().refuse("a send with flags of libfabric's that CryptMPI does not know", "flags in question");
         return -FI_EOPNOTSUPP;
     }
-    if (message.kind == Kind::tagged && is_tag_of_ours(message.tag)) {
+    if (message.kind == Kind::tagged && message.tag >= note_tag) {
         around().refuse("a message with one of CryptMPI's own tags", "it would be taken for one of ours");
         return -FI_EOPNOTSUPP;
     }
@@ -347,12 +347,12 @@ void Endpoint::listen() {
         if (error != 0) {
             give_back(operation);
         } else {
-            operation.tag = kNoteTag;
+            operation.tag = note_tag;
             error =
                 static_cast<int>(post(operation, {Kind::tagged, {}, FI_ADDR_UNSPEC, operation.tag, 0, 0, nullptr}, 0));
         }
-        if (error == -FI_EAGAIN) return;
-        if (error != 0) end("a receive for notes about memory cannot be posted: " + text_of(error));
+        if (error != 0 && error != -FI_EAGAIN) serves_memory = false;
+        if (error != 0) return;
         ++listening_;
     }
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "fabric/flows.hpp"
+#include "fabric/libfabric/remote.hpp"
 
 namespace cryptmpi::fabric::libfabric {
 namespace {
@@ -61,6 +62,10 @@ bool asks_for_memory(const fi_info* hints) {
     return asks && !fenced && !ordered && !in_background;
 }
 
+bool can_serve_memory(const fi_info& shown) {
+    return (shown.caps & FI_TAGGED) != 0 && shown.ep_attr->max_msg_size > kNoteSize;
+}
+
 void adapt_hints(fi_info& hints) {
     limit_capabilities(hints);
     forget_objects(hints);
@@ -83,7 +88,6 @@ void adapt_answer(fi_info& answer, bool with_memory) {
     limit_capabilities(answer);
     answer.tx_attr->msg_order &= kOrder;
     answer.rx_attr->msg_order &= kOrder;
-    if (with_memory && (answer.caps & FI_TAGGED) != 0) show_memory(answer);
     forget_objects(answer);
     answer.ep_attr->max_msg_size -= kOverhead;
     answer.tx_attr->inject_size -= std::min(answer.tx_attr->inject_size, kOverhead);
@@ -91,6 +95,7 @@ void adapt_answer(fi_info& answer, bool with_memory) {
     answer.domain_attr->max_ep_rx_ctx = std::min<std::size_t>(answer.domain_attr->max_ep_rx_ctx, 1);
     answer.domain_attr->max_ep_stx_ctx = 0;
     answer.domain_attr->max_ep_srx_ctx = 0;
+    if (with_memory && can_serve_memory(answer)) show_memory(answer);
 }
 
 AsGiven::AsGiven(fi_info& shown) : info_(shown) {

@@ -19,6 +19,8 @@ inline constexpr std::uint64_t kMemoryCapabilities = FI_RMA | FI_READ | FI_WRITE
 
 /// Does the program want to read and write memory, in a way that we can? No hints: it wants to see all there is.
 bool asks_for_memory(const fi_info* hints);
+/// Has an endpoint of this tagged messages, and large enough? As the program sees it.
+bool can_serve_memory(const fi_info& shown);
 /// Wishes, in a copy of the program's: nothing that the provider is not to do, and our overhead on top of its sizes.
 void adapt_hints(fi_info& hints);
 

@@ -192,6 +192,7 @@ struct Endpoint : Object<fid_ep> {
     std::size_t inject_size = 0;  // of the program's bytes
     std::size_t message_size = 0;
     bool serves_memory = false;  // it has tagged messages, by which reads and writes go
+    std::uint64_t note_tag = libfabric::note_tag(0);
     std::vector<Counter*> counters;
     Remote remote{*this};
 
@@ -212,7 +213,8 @@ struct Endpoint : Object<fid_ep> {
     /// Null: nobody of that address was inserted.
     Peer* peer_of(fi_addr_t address);
     fi_addr_t address_of(const Peer* peer);
-    /// Receives for notes of peers, as many as there shall be.
+    std::uint64_t piece_tag(std::uint64_t id) const { return note_tag | (id & kIdBits); }
+    /// Receives for notes of peers, as many as there shall be. A provider that takes none serves no memory.
     void listen();
     /// A receive for the piece that the note `id` asks for.
     ssize_t expect_piece(std::uint64_t transfer, std::size_t at, std::size_t size, std::uint64_t id);

@@ -3,7 +3,9 @@
 #include <rdma/fi_rma.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <iterator>
 
 #include "base/endian.hpp"
 #include "fabric/libfabric/objects.hpp"
@@ -35,7 +37,7 @@ std::vector<iovec> slice(std::span<const iovec> parts, std::size_t begin, std::s
 
 /// No piece's tag is that of notes.
 std::uint64_t Remote::next_id() {
-    if (piece_tag(++last_id_) == kNoteTag) ++last_id_;
+    if ((++last_id_ & kIdBits) == 0) ++last_id_;
     return last_id_;
 }
 
@@ -68,7 +70,7 @@ std::int64_t Remote::write(const Wish& wish) {
         return 0;
     }
     Note note = {wish.peer, What::write, next_id(), wish.key, wish.address, size};
-    Write write = {wish.peer, {}, size, wish.context, wish.wanted};
+    Write write = {wish.peer, {}, wish.context, wish.wanted};
     if (size <= std::min(kShort, endpoint_.message_size - kNoteSize)) {
         note.bytes.reserve(size);
         for (const iovec& part : wish.parts) {
@@ -218,7 +220,7 @@ std::int64_t Remote::say(const Note& note) {
         store_little(numbers[i], header.data() + i * sizeof numbers[0]);
     const iovec parts[] = {{header.data(), header.size()},
                            {const_cast<std::uint8_t*>(note.bytes.data()), note.bytes.size()}};
-    return send(note.peer, kNoteTag, {parts, note.bytes.empty() ? 1U : 2U});
+    return send(note.peer, endpoint_.note_tag, {parts, note.bytes.empty() ? 1U : 2U});
 }
 
 /// The region is looked for when the answer is due, since the program may have closed it after the question came.
@@ -238,7 +240,7 @@ std::int64_t Remote::answer(const Note& question) {
         parts.insert(parts.end(), cut.begin(), cut.end());
     }
     header[0] = parts.size() > 1 ? 1 : 0;
-    return send(question.peer, piece_tag(question.id), parts);
+    return send(question.peer, endpoint_.piece_tag(question.id), parts);
 }
 
 template <class Say>

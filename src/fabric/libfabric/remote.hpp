@@ -3,16 +3,16 @@
 //
 // All of them are of the flow `fabric active`, and tagged messages to receives of ours: they take none of the program's
 // buffers. (Intel MPI keeps pointers into its buffers for untagged messages, which would come round too soon.)
-//   a note (kNoteTag): what, id, key, address, size (8 bytes each, little endian); with a short write its bytes
-//   a piece (piece_tag of the note that asked for it): 1 (8 bytes), and the bytes; or 0 alone: nobody may read that
-//   there
+//   a note (Endpoint::note_tag): what, id, key, address, size (8 bytes each, little endian); with a short write its
+//   bytes a piece (Endpoint::piece_tag of the id in the note that asked for it): 1 (8 bytes), and the bytes; or 0
+//   alone: nobody may read that there
 // A long write is fetched by the peer whose memory it is for, piece by piece, so that it never waits for bytes that it
 // has no room for, and checks key, bounds and access before each piece gets into that memory.
 #pragma once
 
 #include <sys/uio.h>
 
-#include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -30,13 +30,11 @@ namespace cryptmpi::fabric::libfabric {
 struct Endpoint;
 
 /// The tags of ours: no MPI has a communicator whose number has all bits set. A piece's id is in the rest.
-inline constexpr unsigned kIdBits = 24;
-inline constexpr std::uint64_t kNoteTag = ~std::uint64_t{0} << kIdBits;
-inline constexpr std::uint64_t piece_tag(std::uint64_t id) {
-    return kNoteTag | (id & ~kNoteTag);
-}
-inline constexpr bool is_tag_of_ours(std::uint64_t tag) {
-    return tag >= kNoteTag;
+inline constexpr std::uint64_t kIdBits = (std::uint64_t{1} << 24) - 1;
+/// The tag of notes, where the provider has all bits of tags up to the highest in `format` (0: 64 of them).
+inline constexpr std::uint64_t note_tag(std::uint64_t format) {
+    const std::uint64_t all = format == 0 ? ~std::uint64_t{0} : ~std::uint64_t{0} >> std::countl_zero(format);
+    return all & ~kIdBits;
 }
 inline constexpr std::size_t kNoteSize = 5 * sizeof(std::uint64_t);
 inline constexpr std::size_t kPieceHeader = 8;
@@ -100,7 +98,6 @@ private:
     struct Write {
         std::uint64_t peer;
         std::vector<iovec> parts;  // of a long one
-        std::size_t size;
         void* context;
         bool wanted;
     };

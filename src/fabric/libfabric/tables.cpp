@@ -418,7 +418,8 @@ int endpoint(fid_domain* shown, fi_info* info, fid_ep** made, void* context) {
     made_here->tagged = table<fi_ops_tagged>();
     made_here->atomic = table<fi_ops_atomic>();
     made_here->collective = table<fi_ops_collective>();
-    made_here->serves_memory = (info->caps & FI_TAGGED) != 0;
+    made_here->serves_memory = can_serve_memory(*info);
+    made_here->note_tag = note_tag(info->ep_attr->mem_tag_format);
     made_here->directed = ((info->caps | info->rx_attr->caps) & FI_DIRECTED_RECV) != 0;
     made_here->send_flags = info->tx_attr->op_flags;
     made_here->receive_flags = info->rx_attr->op_flags;

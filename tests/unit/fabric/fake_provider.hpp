@@ -42,6 +42,7 @@ struct FakeProvider {
     std::deque<Wire> under_way;
     int refusals = 0;  // how often the next sends are told "again"
     int send_error = 0;
+    std::uint64_t most_tag = ~std::uint64_t{0};  // no receive of a higher one
     std::function<void(const Wire&)> on_send = [](const Wire&) {};
     std::vector<std::pair<const void*, std::uint64_t>> registered;  // memory and what the network may do with it
 
@@ -254,8 +255,9 @@ inline FakeProvider::FakeProvider() {
             const auto* at = static_cast<const std::uint8_t*>(bytes);
             return self.send({{at, at + size}, tag, 0, false, true, self.addresses.places.at(to)}, nullptr, false);
         };
-        ep.tagged_ops.recvmsg = [](fid_ep* from_ep, const fi_msg_tagged* message, std::uint64_t) {
+        ep.tagged_ops.recvmsg = [](fid_ep* from_ep, const fi_msg_tagged* message, std::uint64_t) -> ssize_t {
             auto& self = *static_cast<FakeEndpoint*>(from_ep);
+            if (message->tag > self.provider->most_tag) return -FI_EINVAL;
             return self.post({message->msg_iov[0], message->tag, message->ignore, message->context, false, 0, true});
         };
         ep.msg_ops.size = sizeof ep.msg_ops;

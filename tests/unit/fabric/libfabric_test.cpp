@@ -787,10 +787,11 @@ TEST_F(Memory, AReplayedEndEndsTheJob) {
 
 TEST_F(Memory, TheProgramsMessagesCannotPassForOurs) {
     const Bytes plain = random_bytes(kNoteSize + 10);
-    EXPECT_EQ(send(kNoteTag, plain), -FI_EOPNOTSUPP);
-    EXPECT_EQ(send(piece_tag(1), plain), -FI_EOPNOTSUPP);
-    ASSERT_EQ(send(kNoteTag - 1, plain), 0);
-    provider.deliver(0, [](Wire& wire) { wire.tag = kNoteTag; });
+    constexpr std::uint64_t kTag = note_tag(0);
+    EXPECT_EQ(send(kTag, plain), -FI_EOPNOTSUPP);
+    EXPECT_EQ(send(kTag + 1, plain), -FI_EOPNOTSUPP);
+    ASSERT_EQ(send(kTag - 1, plain), 0);
+    provider.deliver(0, [](Wire& wire) { wire.tag = kTag; });
     EXPECT_THROW(completions(ends[1]), Ended);
 }
 
@@ -839,6 +840,38 @@ TEST_F(SmallMessages, HoldAllThatIsReadAndWritten) {
     ASSERT_EQ(write(middle, 5), 0);
     expect_told_once(settle(), FI_RMA | FI_WRITE);
     EXPECT_EQ(part_of_memory(5, 12'000), middle);
+}
+
+/// A provider whose tags have 48 bits.
+class ShortTags : public Memory {
+protected:
+    ShortTags() { given.ep.mem_tag_format = 0x0000'aaaa'aaaa'aaaa; }
+};
+
+TEST_F(ShortTags, AreThoseOfOurs) {
+    provider.on_send = [&](const Wire& wire) { EXPECT_EQ(wire.tag >> 24, 0xff'ffffU); };
+    const Bytes plain = random_bytes(kLong);
+    ASSERT_EQ(write(plain, 0), 0);
+    expect_told_once(settle(), FI_RMA | FI_WRITE);
+    EXPECT_EQ(part_of_memory(0, kLong), plain);
+}
+
+/// A provider that does not take our tags.
+class OtherTags : public Libfabric {
+protected:
+    OtherTags() { provider.most_tag = 1000; }
+};
+
+TEST_F(OtherTags, LeaveMessagesAndNoMemory) {
+    const Bytes plain = random_bytes(10);
+    Bytes into(10);
+    ASSERT_EQ(receive(1000, into), 0);
+    ASSERT_EQ(send(1000, plain), 0);
+    provider.deliver();
+    EXPECT_EQ(completions(ends[1]).size(), 1U);
+    EXPECT_EQ(into, plain);
+    EXPECT_EQ(fi_write(ends[0].ep, plain.data(), plain.size(), nullptr, 1, 0, 1, nullptr), -FI_EOPNOTSUPP);
+    EXPECT_EQ(fi_read(ends[0].ep, into.data(), into.size(), nullptr, 1, 0, 1, nullptr), -FI_EOPNOTSUPP);
 }
 
 TEST_F(Libfabric, ACounterOfSendsCountsThoseOfTheProgram) {
