@@ -431,8 +431,9 @@ protected:
     }
     void TearDown() override {
         close(region);
-        Libfabric::TearDown();
+        close(ends[0].ep);
         close(counter);
+        Libfabric::TearDown();
     }
     fid_mr* show_memory(std::uint64_t access, std::uint64_t key) {
         fid_mr* made = nullptr;
