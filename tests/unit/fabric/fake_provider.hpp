@@ -173,8 +173,9 @@ inline void FakeProvider::deliver_copy(Wire wire) {
 inline FakeProvider::FakeProvider() {
     base.size = sizeof base;
     base.close = [](fid* one) {
-        if (one->fclass == FI_CLASS_MR) delete reinterpret_cast<fid_mr*>(one);
-        if (one->fclass == FI_CLASS_CNTR) delete static_cast<FakeCounter*>(reinterpret_cast<fid_cntr*>(one));
+        const auto kind = one->fclass;
+        if (kind == FI_CLASS_MR) delete reinterpret_cast<fid_mr*>(one);
+        if (kind == FI_CLASS_CNTR) delete static_cast<FakeCounter*>(reinterpret_cast<fid_cntr*>(one));
         return 0;
     };
     base.bind = [](fid*, fid*, std::uint64_t) { return 0; };
