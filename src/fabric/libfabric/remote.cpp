@@ -15,7 +15,7 @@ namespace {
 
 // How many messages of ours may wait in the provider; how many later ones may overtake one there, which is less than
 // what a flow allows; how many notes may wait for the provider before the program has to; and how many pieces may be
-// under way to us. With 16 of these, udp;ofi_rxd (libfabric 2.5.1) went round in a list of its own without end.
+// under way to us. With 16 of these, most jobs over udp;ofi_rxd (libfabric 2.5.1) sent packets again without end.
 constexpr std::size_t kMostUnderWay = 64;
 constexpr std::uint64_t kMostOvertaking = kMostEarly / 4;
 constexpr std::size_t kMostNotes = 1024;

@@ -339,6 +339,7 @@ int domain2(fid_fabric* shown, fi_info* info, fid_domain** made, std::uint64_t f
 int trywait(fid_fabric* shown, fid** objects, int count) {
     auto& fabric = mine<Fabric>(shown);
     std::vector<fid*> real;
+    real.reserve(static_cast<std::size_t>(count));
     for (int i = 0; i < count; ++i) real.push_back(real_behind(objects[i]));
     if (std::find(real.begin(), real.end(), nullptr) != real.end()) return -FI_EINVAL;
     return fabric.real->ops->trywait(fabric.real, real.data(), count);
