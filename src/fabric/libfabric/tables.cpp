@@ -909,11 +909,13 @@ namespace on_fi_ops_cntr {
 
 void make_progress(const Counter& counter) {
     const std::lock_guard hold(counter.domain->lock);
-    for (const auto& counted : counter.counted) {
-        for (Queue* const queue : {counted.endpoint->sent, counted.endpoint->received}) {
+    for (const auto& [endpoint, what] : counter.counted) {
+        const auto open_all = [](Queue* queue) {
             while (queue != nullptr && queue->make_progress(SIZE_MAX) > 0) {
             }
-        }
+        };
+        open_all(endpoint->received);
+        if (endpoint->sent != endpoint->received) open_all(endpoint->sent);
     }
 }
 
