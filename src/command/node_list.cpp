@@ -1,0 +1,127 @@
+#include "command/node_list.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdint>
+#include <optional>
+
+namespace cryptmpi::command {
+namespace {
+
+tl::unexpected<Error> bad(std::string_view what, std::string_view text, const std::string& why) {
+    return fail(EINVAL, "the list of " + std::string(what) + " \"" + std::string(text) + "\": " + why);
+}
+
+template <typename Number>
+std::optional<Number> number(std::string_view text) {
+    Number value = 0;
+    const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc{} || stop != text.data() + text.size()) return std::nullopt;
+    return value;
+}
+
+/// The entries between the commas that stand outside brackets. An error's line says why there are none.
+tl::expected<std::vector<std::string_view>, std::string> entries_of(std::string_view text) {
+    std::vector<std::string_view> entries;
+    std::size_t start = 0;
+    bool inside = false;
+    for (std::size_t at = 0; at <= text.size(); ++at) {
+        const char letter = at < text.size() ? text[at] : ',';
+        if (letter == '[' && inside) return tl::unexpected<std::string>("a [ stands inside another");
+        if (letter == ']' && !inside) return tl::unexpected<std::string>("a ] has no [ before it");
+        if (letter == '[') inside = true;
+        if (letter == ']') inside = false;
+        if (at == text.size() && inside) return tl::unexpected<std::string>("a [ has no ] behind it");
+        if (letter != ',' || inside) continue;
+        entries.push_back(text.substr(start, at - start));
+        start = at + 1;
+    }
+    return entries;
+}
+
+/// What the brackets' "1-3,07-09" stands for, each with as many digits as the first of its range.
+tl::expected<std::vector<std::string>, std::string> numbers_of(std::string_view ranges) {
+    std::vector<std::string> numbers;
+    while (true) {
+        const auto comma = std::min(ranges.find(','), ranges.size());
+        const auto range = ranges.substr(0, comma);
+        const auto dash = std::min(range.find('-'), range.size());
+        const auto first_text = range.substr(0, dash);
+        const auto first = number<std::uint64_t>(first_text);
+        const auto last = dash == range.size() ? first : number<std::uint64_t>(range.substr(dash + 1));
+        if (!first || !last || *last < *first)
+            return tl::unexpected<std::string>("\"" + std::string(range) + "\" is no range of numbers");
+        if (*last - *first >= kMostNodes || numbers.size() + (*last - *first) >= kMostNodes)
+            return tl::unexpected<std::string>("too many nodes");
+        for (std::uint64_t value = *first; value <= *last; ++value) {
+            const std::string digits = std::to_string(value);
+            numbers.push_back(std::string(first_text.size() - std::min(first_text.size(), digits.size()), '0') +
+                              digits);
+        }
+        if (comma == ranges.size()) return numbers;
+        ranges.remove_prefix(comma + 1);
+    }
+}
+
+/// The names that one entry stands for: each of its brackets multiplies them, the last one counting fastest.
+tl::expected<std::vector<std::string>, std::string> names_of(std::string_view entry) {
+    std::vector<std::string> names = {""};
+    while (!entry.empty()) {
+        const auto open = std::min(entry.find('['), entry.size());
+        for (auto& name : names) name += entry.substr(0, open);
+        if (open == entry.size()) break;
+        const auto close = entry.find(']');
+        const auto numbers = numbers_of(entry.substr(open + 1, close - open - 1));
+        if (!numbers) return tl::unexpected<std::string>(numbers.error());
+        if (names.size() * numbers->size() > kMostNodes) return tl::unexpected<std::string>("too many nodes");
+        std::vector<std::string> longer;
+        longer.reserve(names.size() * numbers->size());
+        for (const auto& name : names) {
+            for (const auto& digits : *numbers) longer.push_back(name + digits);
+        }
+        names = std::move(longer);
+        entry.remove_prefix(close + 1);
+    }
+    return names;
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> expand_node_list(std::string_view text) {
+    const auto entries = entries_of(text);
+    if (!entries) return bad("nodes", text, entries.error());
+    std::vector<std::string> nodes;
+    for (const auto entry : *entries) {
+        if (entry.empty() || entry.starts_with('-') || entry.find_first_of(" \t\r\n") != std::string_view::npos)
+            return bad("nodes", text, "\"" + std::string(entry) + "\" is no node's name");
+        const auto names = names_of(entry);
+        if (!names) return bad("nodes", text, names.error());
+        if (nodes.size() + names->size() > kMostNodes) return bad("nodes", text, "too many nodes");
+        nodes.insert(nodes.end(), names->begin(), names->end());
+    }
+    return nodes;
+}
+
+Result<std::vector<int>> expand_count_list(std::string_view text) {
+    std::vector<int> counts;
+    for (std::string_view left = text;;) {
+        const auto comma = std::min(left.find(','), left.size());
+        const auto entry = left.substr(0, comma);
+        const auto repeated = std::min(entry.find("(x"), entry.size());
+        const auto count = number<int>(entry.substr(0, repeated));
+        std::optional<std::size_t> times = 1;
+        if (repeated != entry.size()) {
+            const auto behind = entry.substr(repeated + 2);
+            times = behind.ends_with(')') ? number<std::size_t>(behind.substr(0, behind.size() - 1)) : std::nullopt;
+        }
+        if (!count || *count < 1 || !times || *times < 1)
+            return bad("counts", text, "\"" + std::string(entry) + "\" is no count; expected N or N(xTIMES)");
+        if (*times > kMostNodes || counts.size() + *times > kMostNodes) return bad("counts", text, "too many nodes");
+        counts.insert(counts.end(), *times, *count);
+        if (comma == left.size()) return counts;
+        left.remove_prefix(comma + 1);
+    }
+}
+
+}  // namespace cryptmpi::command
