@@ -127,7 +127,7 @@ void open_mpi(Line& line, const Launcher& launcher, const Launch& launch) {
 void add_context(Line& line, const Launcher& launcher, const Launch& launch, const Context& context) {
     add(line, {":", "-n", std::to_string(context.ranks)});
     if (launcher.mpi == Mpi::open_mpi) open_mpi_variables(line, launch);
-    line.insert(line.end(), context.options.begin(), context.options.end());
+    append_words(line, context.options);
     line.insert(line.end(), context.program.begin(), context.program.end());
 }
 
@@ -232,13 +232,14 @@ std::optional<fs::path> library_beside(const Launcher& launcher) {
 }
 
 std::vector<std::string> command_line(const Launcher& launcher, const Launch& launch) {
-    Line line = {launcher.file.string(), "-n", std::to_string(launch.ranks)};
+    Line line = {launcher.file.string()};
+    if (launch.ranks > 0) add(line, {"-n", std::to_string(launch.ranks)});
     if (launcher.mpi == Mpi::open_mpi) {
         open_mpi(line, launcher, launch);
     } else {
         hydra(line, launcher, launch);
     }
-    line.insert(line.end(), launch.extra.begin(), launch.extra.end());
+    append_words(line, launch.options);
     line.insert(line.end(), launch.command.begin(), launch.command.end());
     for (const auto& context : launch.more) add_context(line, launcher, launch, context);
     return line;

@@ -8,15 +8,11 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "command/contexts.hpp"
+#include "command/launch_line.hpp"
+#include "command/node_list.hpp"
 #include "config/settings.hpp"
 
 namespace cryptmpi::command {
-
-enum class Mpi { mpich, intel, open_mpi };
-
-/// "MPICH", "Intel MPI", "Open MPI".
-const char* name(Mpi mpi);
 
 struct MpiLibrary {
     Mpi mpi;
@@ -51,20 +47,15 @@ std::vector<Launcher> launchers_in_path(const config::Environment& environment);
 /// The library that belongs to `launcher`, if it can be found.
 std::optional<std::filesystem::path> library_beside(const Launcher& launcher);
 
-struct Host {
-    std::string name;
-    int slots;
-};
-
 struct Launch {
-    int ranks = 1;
+    int ranks = 0;            // 0: as the launcher decides
     std::vector<Host> hosts;  // empty: as the launcher decides
     int per_node = 0;         // 0: as the hosts' slots say
     std::string agent;        // starts the daemons on other nodes; empty: the launcher's own way
     std::vector<std::pair<std::string, std::optional<std::string>>> variables;  // for the ranks; no value: ours
-    std::vector<std::string> extra;
-    std::vector<std::string> command;  // what each rank runs
-    std::vector<Context> more;         // other programs, with their own ranks
+    std::vector<TypedOption> options;                                           // that the user has typed
+    std::vector<std::string> command;                                           // what each rank runs
+    std::vector<Context> more;                                                  // other programs, with their own ranks
 };
 
 /// The launcher's command line.

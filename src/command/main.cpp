@@ -2,10 +2,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <numeric>
+#include <optional>
 #include <string_view>
+#include <utility>
 
 #include "command/process.hpp"
 #include "command/subcommands.hpp"
+#include "command/typed_line.hpp"
 
 namespace cryptmpi::command {
 namespace {
@@ -27,10 +31,52 @@ Words cut_program(const CLI::App& sub, Words& arguments) {
     return program;
 }
 
+/// How many letters have to be put in, taken out or changed.
+std::size_t distance(std::string_view one, std::string_view other) {
+    std::vector<std::size_t> row(other.size() + 1);
+    std::iota(row.begin(), row.end(), std::size_t{0});
+    for (std::size_t i = 1; i <= one.size(); ++i) {
+        std::size_t diagonal = std::exchange(row[0], i);
+        for (std::size_t j = 1; j <= other.size(); ++j) {
+            const std::size_t changed = diagonal + (one[i - 1] == other[j - 1] ? 0 : 1);
+            diagonal = std::exchange(row[j], std::min({changed, row[j] + 1, row[j - 1] + 1}));
+        }
+    }
+    return row.back();
+}
+
+/// A line about a first word that is no subcommand, with the one that was meant.
+std::optional<std::string> unknown_subcommand(const CLI::App& app, const Words& arguments) {
+    if (arguments.empty() || arguments[0].starts_with('-')) return std::nullopt;
+    const std::string& word = arguments[0];
+    std::size_t nearest = 3;
+    std::string meant;
+    for (const auto* sub : app.get_subcommands([](const CLI::App*) { return true; })) {
+        const std::size_t far = distance(word, sub->get_name());
+        if (far == 0) return std::nullopt;
+        if (far >= nearest || sub->get_group().empty()) continue;
+        nearest = far;
+        meant = sub->get_name();
+    }
+    return "no subcommand " + word + (meant.empty() ? "; see cryptmpi --help" : "; did you mean " + meant + "?");
+}
+
 int main_of(Words arguments) {
     CLI::App app("CryptMPI: unmodified MPI programs, encrypted and authenticated between nodes", "cryptmpi");
     app.set_version_flag("--version", "cryptmpi " CRYPTMPI_VERSION);
     app.require_subcommand(0, 1);  // with 1, an unknown one would be told that one is required
+    int status = 0;
+    Words program;
+    LaunchLine line;
+    add_keygen(app, status);
+    add_run(app, line, status);
+    add_exec(app, program, status);
+    add_doctor(app, status);
+    add_coverage(app, status);
+    add_report(app, status);
+    add_collect(app, status);
+    add_python_commands(app, status);
+    // Last, or each subcommand would have it.
     app.footer(
         "Examples:\n"
         "  cryptmpi run -n 4 --hosts a,b ./program args       with the launcher of the program's own MPI, and a fresh "
@@ -44,19 +90,20 @@ int main_of(Words arguments) {
         "  cryptmpi tune --hosts a,b                          plans of large messages for this network\n"
         "  cryptmpi model papers                              the papers' figures, computed again\n"
         "Each subcommand has a --help. Settings: docs/settings.md.");
-    int status = 0;
-    Words program;
-    add_keygen(app, status);
-    add_run(app, program, status);
-    add_exec(app, program, status);
-    add_doctor(app, status);
-    add_coverage(app, status);
-    add_report(app, status);
-    add_collect(app, status);
-    add_python_commands(app, status);
 
-    const bool starts_program = !arguments.empty() && (arguments[0] == "exec" || arguments[0] == "run");
-    if (starts_program) program = cut_program(*app.get_subcommand(arguments[0]), arguments);
+    const bool runs = !arguments.empty() && arguments[0] == "run";
+    const bool starts_program = runs || (!arguments.empty() && arguments[0] == "exec");
+    if (runs) {
+        line = read_typed_line({arguments.begin() + 1, arguments.end()}, config::process_environment());
+        if (line.error && !line.wants_help) return complain(line.error->line, kRefused);
+        arguments.resize(1);
+        if (line.wants_help) arguments.emplace_back("--help");
+        if (!line.wants_help) arguments.insert(arguments.end(), line.own.begin(), line.own.end());
+    } else if (starts_program) {
+        program = cut_program(*app.get_subcommand(arguments[0]), arguments);
+    } else if (auto wrong = unknown_subcommand(app, arguments)) {
+        return complain(*wrong, 2);
+    }
     try {
         std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
         app.parse(std::move(arguments));

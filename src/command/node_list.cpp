@@ -86,6 +86,48 @@ tl::expected<std::vector<std::string>, std::string> names_of(std::string_view en
     return names;
 }
 
+/// The words of each line, without comments.
+std::vector<std::vector<std::string_view>> lines_of(std::string_view text) {
+    constexpr std::string_view kBlanks = " \t\r";
+    std::vector<std::vector<std::string_view>> lines;
+    while (!text.empty()) {
+        const auto end = std::min(text.find('\n'), text.size());
+        auto line = text.substr(0, std::min(end, text.find('#')));
+        auto& words = lines.emplace_back();
+        while (true) {
+            line.remove_prefix(std::min(line.find_first_not_of(kBlanks), line.size()));
+            if (line.empty()) break;
+            const auto stop = std::min(line.find_first_of(kBlanks), line.size());
+            words.push_back(line.substr(0, stop));
+            line.remove_prefix(stop);
+        }
+        text.remove_prefix(std::min(end + 1, text.size()));
+    }
+    return lines;
+}
+
+/// "a", "a:2", "a:*"; nullopt: what a remote shell would take for an option, or no name, or no number.
+std::optional<Host> host_of(std::string_view entry) {
+    Host host{std::string(entry), 0};
+    if (const auto colon = entry.rfind(':'); colon != std::string_view::npos) {
+        const auto slots = entry.substr(colon + 1);
+        host.slots = number<int>(slots).value_or(0);
+        host.name = entry.substr(0, colon);
+        if (host.slots < 1 && slots != "*") return std::nullopt;
+    }
+    if (host.name.empty() || host.name.front() == '-') return std::nullopt;
+    if (host.name.find_first_of(" \t") != std::string::npos) return std::nullopt;
+    return host;
+}
+
+/// Open MPI's slots=2 and its older words.
+std::optional<int> slots_of(std::string_view word) {
+    for (const std::string_view name : {"slots=", "cpu=", "count="}) {
+        if (word.starts_with(name)) return number<int>(word.substr(name.size()));
+    }
+    return std::nullopt;
+}
+
 }  // namespace
 
 Result<std::vector<std::string>> expand_node_list(std::string_view text) {
@@ -122,6 +164,57 @@ Result<std::vector<int>> expand_count_list(std::string_view text) {
         if (comma == left.size()) return counts;
         left.remove_prefix(comma + 1);
     }
+}
+
+Result<std::vector<Host>> count_lines(std::string_view text) {
+    std::vector<Host> hosts;
+    for (const auto& words : lines_of(text)) {
+        if (words.empty()) continue;
+        if (words.size() != 1 || words[0].front() == '-')
+            return bad("nodes", words[0], "a line of it is no node's name");
+        const auto same =
+            std::find_if(hosts.begin(), hosts.end(), [&](const Host& host) { return host.name == words[0]; });
+        if (same == hosts.end()) {
+            hosts.push_back({std::string(words[0]), 1});
+        } else {
+            ++same->slots;
+        }
+    }
+    if (hosts.empty()) return bad("nodes", text, "it names none");
+    return hosts;
+}
+
+Result<std::vector<Host>> parse_host_list(std::string_view text) {
+    std::vector<Host> hosts;
+    for (std::string_view left = text;;) {
+        const auto comma = std::min(left.find(','), left.size());
+        auto host = host_of(left.substr(0, comma));
+        if (!host)
+            return fail(EINVAL,
+                        "\"" + std::string(left.substr(0, comma)) + "\" is not a host; expected NAME or NAME:SLOTS");
+        hosts.push_back(std::move(*host));
+        if (comma == left.size()) return hosts;
+        left.remove_prefix(comma + 1);
+    }
+}
+
+Result<std::vector<Host>> parse_host_file(std::string_view text) {
+    std::vector<Host> hosts;
+    int number_of_line = 0;
+    for (const auto& words : lines_of(text)) {
+        ++number_of_line;
+        if (words.empty()) continue;
+        auto host = host_of(words[0]);
+        if (!host)
+            return fail(EINVAL,
+                        "line " + std::to_string(number_of_line) + ": \"" + std::string(words[0]) + "\" is not a host");
+        for (std::size_t i = 1; i < words.size(); ++i) {
+            const auto slots = slots_of(words[i]);
+            if (slots) host->slots = *slots;
+        }
+        hosts.push_back(std::move(*host));
+    }
+    return hosts;
 }
 
 }  // namespace cryptmpi::command

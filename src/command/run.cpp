@@ -20,14 +20,18 @@
 #include <sstream>
 
 #include "aead/registry.hpp"
+#include "command/allocation.hpp"
 #include "command/fresh_key.hpp"
 #include "command/job.hpp"
 #include "command/key_storage.hpp"
+#include "command/launch_guard.hpp"
 #include "command/launchers.hpp"
 #include "command/process.hpp"
 #include "command/program.hpp"
 #include "command/reports.hpp"
 #include "command/subcommands.hpp"
+#include "command/typed_line.hpp"
+#include "command/wrappers.hpp"
 #include "keys/job_key.hpp"
 #include "report/part.hpp"
 
@@ -37,8 +41,8 @@ namespace {
 namespace fs = std::filesystem;
 
 // Of the internal variables, those that concern each process of the job.
-constexpr std::array<std::string_view, 4> kForAll = {kReasonVariable, kLastingKeyVariable, config::kReportTokenVariable,
-                                                     config::kSettingsGivenVariable};
+constexpr std::array<std::string_view, 5> kForAll = {kReasonVariable, kLastingKeyVariable, kSealedLauncherVariable,
+                                                     config::kReportTokenVariable, config::kSettingsGivenVariable};
 
 struct Options {
     std::string program_for_help;
@@ -55,26 +59,12 @@ struct Options {
 };
 
 /// "a,b:2" with the slots that are not given made up so that the ranks fill one node after the other.
-Result<std::vector<Host>> parse_hosts(const std::string& text, int ranks, int per_node) {
-    std::vector<Host> hosts;
-    std::istringstream entries(text);
-    for (std::string entry; std::getline(entries, entry, ',');) {
-        Host host{entry, 0};
-        if (const auto colon = entry.rfind(':'); colon != std::string::npos) {
-            const char* end = entry.data() + entry.size();
-            const auto [stop, error] = std::from_chars(entry.data() + colon + 1, end, host.slots);
-            if (error != std::errc{} || stop != end || host.slots < 1)
-                host.name.clear();
-            else
-                host.name = entry.substr(0, colon);
-        }
-        if (host.name.empty() || host.name.starts_with('-')) {
-            return fail(EINVAL, "run: --hosts: \"" + entry + "\" is not a host; expected NAME or NAME:SLOTS");
-        }
-        hosts.push_back(std::move(host));
-    }
-    const int count = static_cast<int>(hosts.size());
-    for (auto& host : hosts) {
+Result<std::vector<Host>> hosts_with_slots(const std::string& text, int ranks, int per_node) {
+    if (text.empty()) return std::vector<Host>();
+    auto hosts = parse_host_list(text);
+    if (!hosts) return fail(EINVAL, "run: --hosts: " + hosts.error().line);
+    const int count = static_cast<int>(hosts->size());
+    for (auto& host : *hosts) {
         if (host.slots == 0) host.slots = per_node > 0 ? per_node : std::max(1, (ranks + count - 1) / count);
     }
     return hosts;
@@ -107,26 +97,87 @@ fs::path cache_file(const config::Environment& environment, const std::string& j
     return cache / "cryptmpi" / "jobs" / (job + ".json");
 }
 
+/// Whose MPI is not known: the launchers that are here, as words that can be copied.
+std::string launchers_here(const config::Environment& environment) {
+    std::string text;
+    for (const auto& launcher : launchers_in_path(environment))
+        text += (text.empty() ? "" : ", or ") + ("--mpi " + shell_word(launcher.file.string())) + " (" +
+                name(launcher.mpi) + ")";
+    return text.empty() ? "--mpi and the path of its mpiexec (none is in PATH)" : text;
+}
+
 /// The launcher whose MPI is the program's, or the one that --mpi names.
-Result<Launcher> choose_launcher(const Options& options, const std::string& program, const fs::path& file,
-                                 const config::Environment& environment) {
-    const auto library = library_of(file, environment);
+Result<Launcher> choose_launcher(const Options& options, const Words& program, const config::Environment& environment) {
+    const auto library = library_behind(program, environment);
+    const std::string behind = program_behind(program);
     if (options.launcher.empty()) {
         if (library) return launcher_of(*library, environment);
-        return fail(EINVAL, "program " + program +
-                                " is not linked with an MPI library; name its launcher with --mpi "
-                                "(for example: --mpi $(which mpiexec))");
+        return fail(EINVAL, "program " + behind + " is not linked with an MPI library; name the launcher of its MPI: " +
+                                launchers_here(environment));
     }
     const auto named = find_in_path(options.launcher, environment);
     if (!named) return fail(ENOENT, "launcher " + options.launcher + " (--mpi) is missing or not executable");
     auto launcher = identify_launcher(*named);
     const auto is_hydra = [](Mpi mpi) { return mpi != Mpi::open_mpi; };
     if (launcher && library && is_hydra(launcher->mpi) != is_hydra(library->mpi)) {
-        return fail(EINVAL, "program " + program + " is linked with " + name(library->mpi) + " (" +
+        return fail(EINVAL, "program " + behind + " is linked with " + name(library->mpi) + " (" +
                                 library->file.string() + "), but --mpi names a launcher of " + name(launcher->mpi) +
                                 "; name one of " + name(library->mpi) + ", or leave --mpi out");
     }
     return launcher;
+}
+
+/// A program's file as the ranks will find it, for whom the launcher may change the folder.
+std::string place_of(const Context& context) {
+    const std::string& program = context.program.front();
+    if (program.starts_with('/') || program.find('/') == std::string::npos) return program;
+    fs::path folder;
+    for (const auto& option : context.options) {
+        if (option.meaning() == Meaning::directory) folder = option.values.front();
+    }
+    return folder.empty() ? program : (folder / program).string();
+}
+
+bool has(const std::vector<TypedOption>& options, std::initializer_list<Meaning> meanings) {
+    return std::any_of(options.begin(), options.end(), [&](const TypedOption& option) {
+        return std::find(meanings.begin(), meanings.end(), option.meaning()) != meanings.end();
+    });
+}
+
+/// The nodes that the launcher's own options name. Error: a file or a list that names none.
+Result<std::vector<Host>> hosts_of(const std::vector<TypedOption>& options) {
+    std::vector<Host> all;
+    for (const auto& option : options) {
+        if (option.meaning() != Meaning::hosts && option.meaning() != Meaning::host_file) continue;
+        const std::string& value = option.values.front();
+        if (option.meaning() == Meaning::host_file && (value == "none" || value == "HYDRA_USE_LOCALHOST")) continue;
+        std::string text = value;
+        if (option.meaning() == Meaning::host_file) {
+            std::ifstream stream(value);
+            std::ostringstream content;
+            content << stream.rdbuf();
+            if (!stream) return fail(ENOENT, "run: " + option.name + " " + value + ": the file cannot be read");
+            text = content.str();
+        }
+        auto hosts = option.meaning() == Meaning::hosts ? parse_host_list(text) : parse_host_file(text);
+        if (!hosts) return fail(EINVAL, "run: " + option.name + " " + value + ": " + hosts.error().line);
+        all.insert(all.end(), hosts->begin(), hosts->end());
+    }
+    return all;
+}
+
+/// How many ranks these nodes get where nobody says how many. -1: only the launcher knows.
+int ranks_of_hosts(Mpi mpi, const std::vector<TypedOption>& options, const std::vector<Host>& hosts) {
+    // Intel MPI fills the nodes' cores, as Open MPI does with nodes of a file that have no slots.
+    const bool launcher_knows = mpi == Mpi::intel || has(options, {Meaning::places});
+    const bool from_file = has(options, {Meaning::host_file});
+    if (launcher_knows || (from_file && has(options, {Meaning::hosts}))) return -1;
+    int ranks = 0;
+    for (const auto& host : hosts) {
+        if (host.slots == 0 && from_file && mpi == Mpi::open_mpi) return -1;
+        ranks += std::max(1, host.slots);
+    }
+    return ranks > 0 ? ranks : -1;
 }
 
 /// Starts the launcher and waits, passing signals on, while the job's fresh key stays in memory. Returns its exit
@@ -163,16 +214,20 @@ int supervise(const Words& line, FreshKey* key) {
 }
 
 /// All that says how the job's ranks will travel between nodes.
-LayerEvidence evidence_of(const Launch& launch, const Launcher& launcher, const fs::path& program,
+LayerEvidence evidence_of(const Launch& launch, const Launcher& launcher, const Words& program,
                           const config::Environment& environment) {
     LayerEvidence evidence;
-    evidence.library = library_of(program, environment);
+    evidence.library = library_behind(program, environment);
     const auto beside = library_beside(launcher);
     if (!evidence.library && beside) evidence.library = MpiLibrary{launcher.mpi, *beside};
     for (const auto& [variable, value] : launch.variables) {
         if (value) evidence.variables.emplace_back(variable, *value);
     }
-    evidence.launcher_arguments = launch.extra;
+    evidence.launcher_arguments = said_of_networks(launch.options);
+    for (const auto& context : launch.more) {
+        const Words more = said_of_networks(context.options);
+        evidence.launcher_arguments.insert(evidence.launcher_arguments.end(), more.begin(), more.end());
+    }
     return evidence;
 }
 
@@ -182,15 +237,54 @@ int ranks_of(const std::vector<Context>& contexts) {
     return ranks;
 }
 
-/// Programs that only the launcher would learn of would not be started by us.
-Result<void> check_launcher_arguments(const Words& arguments) {
-    for (const char* const hidden : {":", "-app", "--app", "-configfile", "--configfile"}) {
-        if (std::find(arguments.begin(), arguments.end(), hidden) == arguments.end()) continue;
-        return fail(EINVAL, std::string("run: --launcher-args: \"") + hidden +
-                                "\" starts programs that cryptmpi would not see; write them behind the first one: "
-                                "cryptmpi run -n 1 ./a : -n 2 ./b");
+/// Takes from the launcher's options what is ours to do, and refuses what would leave something unsealed.
+Result<void> guard(Launch& launch, std::string& rsh) {
+    if (auto guarded = guard(launch.options, rsh); !guarded) return guarded;
+    for (auto& context : launch.more) {
+        if (auto guarded = guard(context.options, rsh); !guarded) return guarded;
     }
     return {};
+}
+
+/// The variables for the ranks that --env gives.
+Result<void> add_variables(const Words& variables, Launch& launch) {
+    for (const auto& variable : variables) {
+        const auto equals = variable.find('=');
+        if (equals == 0 || variable.empty())
+            return fail(EINVAL, "run: --env \"" + variable + "\": expected NAME or NAME=VALUE");
+        const std::string name = variable.substr(0, equals);
+        launch.variables.emplace_back(
+            name, equals == std::string::npos ? std::nullopt : std::optional(variable.substr(equals + 1)));
+    }
+    return {};
+}
+
+/// Where the ranks go, and how many there are: as --hosts, -n and --ppn say, or the launcher's own options, or the
+/// batch system's job. Returns the number of ranks that the report has to have; -1: only the launcher knows.
+Result<int> place_ranks(const Options& options, Mpi mpi, const config::Environment& environment, Launch& launch) {
+    const int others = ranks_of(launch.more);
+    if (others != 0 && options.ranks == 0)
+        return fail(EINVAL, "run: how many ranks of " + launch.command.front() + "? Give -n N");
+    auto hosts = hosts_with_slots(options.hosts, options.ranks + others, options.per_node);
+    if (!hosts) return tl::unexpected<Error>(hosts.error());
+    const auto of_launcher = hosts_of(launch.options);
+    if (!of_launcher) return tl::unexpected<Error>(of_launcher.error());
+    launch.ranks = options.ranks;
+    launch.per_node = options.per_node;
+    const bool placed = has(launch.options, {Meaning::hosts, Meaning::host_file, Meaning::places});
+    if (launch.ranks == 0 && hosts->empty() && !placed) {
+        hosts = allocated_hosts(environment);
+        if (!hosts) return fail(EINVAL, "run: " + hosts.error().line);
+        for (auto& host : *hosts) {
+            if (options.per_node > 0) host.slots = options.per_node;
+        }
+    }
+    launch.hosts = std::move(*hosts);
+    if (launch.ranks > 0) return launch.ranks + others;
+    for (const auto& host : launch.hosts) launch.ranks += host.slots;
+    if (launch.ranks > 0) return launch.ranks;
+    if (placed) return options.per_node > 0 ? -1 : ranks_of_hosts(mpi, launch.options, *of_launcher);
+    return fail(EINVAL, "run: how many ranks? Give -n N, or --hosts with slots");
 }
 
 report::Sign signing_with(const keys::ReportKey& key) {
@@ -276,9 +370,16 @@ Result<void> pass_on_settings(const config::Settings& settings) {
     return {};
 }
 
-int run(const Options& options, const Words& program) {
+/// Of a user who leaves the ranks no environment: they need what is ours all the same, and what --env gives.
+void let_pass(Launch& launch) {
+    Words variables;
+    for (const auto& [variable, value] : launch.variables) variables.push_back(variable);
+    let_pass(launch.options, variables);
+    for (auto& context : launch.more) let_pass(context.options, variables);
+}
+
+int run(const Options& options, const LaunchLine& typed) {
     const auto refuse = [](const std::string& line) { return complain(line, kRefused); };
-    if (program.empty()) return refuse("run: no program given; see cryptmpi run --help");
     config::Environment environment;
     if (!options.layer.empty()) set_variable("CRYPTMPI_LAYER", options.layer);
     environment = config::process_environment();
@@ -299,51 +400,37 @@ int run(const Options& options, const Words& program) {
     }
 
     Launch launch;
-    auto contexts = contexts_of(program);
-    if (!contexts) return refuse(contexts.error().line);
-    launch.command = contexts->front().program;
-    launch.more.assign(contexts->begin() + 1, contexts->end());
-    const int others = ranks_of(launch.more);
-    if (others != 0 && options.ranks == 0) return refuse("run: how many ranks of " + program.front() + "? Give -n N");
-    auto hosts = parse_hosts(options.hosts, options.ranks + others, options.per_node);
-    if (!hosts) return refuse(hosts.error().line);
-    launch.hosts = std::move(*hosts);
-    launch.ranks = options.ranks;
-    for (const auto& host : launch.hosts) {
-        if (options.ranks == 0) launch.ranks += host.slots;
+    const Context& first = typed.contexts.front();
+    launch.command = first.program;
+    launch.options = first.options;
+    launch.more.assign(typed.contexts.begin() + 1, typed.contexts.end());
+    for (const auto& context : typed.contexts) {
+        const auto file = coverable(place_of(context), environment);
+        if (!file && (settings->enabled || file.error().status == kNotFound))
+            return complain(file.error().line, file.error().status);
     }
-    if (launch.ranks == 0) return refuse("run: how many ranks? Give -n N, or --hosts with slots");
-    launch.per_node = options.per_node;
-
-    auto file = coverable(program.front(), environment);
-    if (!file && (settings->enabled || file.error().status == kNotFound))
-        return complain(file.error().line, file.error().status);
-    for (const auto& context : launch.more) {
-        const auto other = coverable(context.program.front(), environment);
-        if (!other && settings->enabled) return complain(other.error().line, other.error().status);
-    }
-    const fs::path executable = file ? *file : fs::path(program.front());
-    auto launcher = choose_launcher(options, program.front(), executable, environment);
+    auto launcher = choose_launcher(options, first.program, environment);
     if (!launcher) return refuse(launcher.error().line);
+    auto more = read_launcher_arguments(launcher->mpi, CLI::detail::split_up(options.launcher_arguments));
+    if (!more) return refuse(more.error().line);
+    launch.options.insert(launch.options.end(), more->begin(), more->end());
+    const auto ranks = place_ranks(options, launcher->mpi, environment, launch);
+    if (!ranks) return refuse(ranks.error().line);
+    if (auto added = add_variables(options.variables, launch); !added) return refuse(added.error().line);
 
-    for (const auto& variable : options.variables) {
-        const auto equals = variable.find('=');
-        if (equals == 0 || variable.empty())
-            return refuse("run: --env \"" + variable + "\": expected NAME or NAME=VALUE");
-        launch.variables.emplace_back(variable.substr(0, equals), equals == std::string::npos
-                                                                      ? std::nullopt
-                                                                      : std::optional(variable.substr(equals + 1)));
-    }
-    launch.extra = CLI::detail::split_up(options.launcher_arguments);
-    if (auto checked = check_launcher_arguments(launch.extra); !checked) return refuse(checked.error().line);
-
+    std::string rsh = options.rsh;
     if (!settings->enabled) {
-        if (!options.rsh.empty()) launch.agent = options.rsh;
-        const Words line = command_line(*launcher, launch);
-        return replace_by(line.front(), line);
+        if (!rsh.empty()) launch.agent = rsh;
+        const Words words = command_line(*launcher, launch);
+        return replace_by(words.front(), words);
+    }
+    if (auto guarded = guard(launch, rsh); !guarded) return refuse(guarded.error().line);
+    if (rsh.empty()) rsh = "ssh";
+    for (const auto& [variable, value] : launch.variables) {
+        if (auto guarded = guard_variable("--env", variable); !guarded) return refuse(guarded.error().line);
     }
 
-    const LayerEvidence evidence = evidence_of(launch, *launcher, executable, environment);
+    const LayerEvidence evidence = evidence_of(launch, *launcher, first.program, environment);
     if (auto checked = check_allow(*settings, evidence.library); !checked) return refuse(checked.error().line);
     const LayerChoice choice = choose_layer(*settings, environment, evidence);
     if (auto checked = check_libraries(*settings, choice.layer); !checked) return refuse(checked.error().line);
@@ -382,7 +469,6 @@ int run(const Options& options, const Words& program) {
     // its sockets are sealed.
     set_variable("CRYPTMPI_INTERNAL_ROLE", "launcher");
     set_variable(kSealedLauncherVariable, "1");  // its ranks reach it under scope "all", too
-    const std::string rsh = options.rsh.empty() ? "ssh" : options.rsh;
     set_variable("CRYPTMPI_INTERNAL_AGENT_RSH", rsh);
     set_variable("LD_PRELOAD", preload_of_launcher(*settings, choice.layer, environment));
     launch.agent = agent_file(*settings).string();
@@ -393,26 +479,27 @@ int run(const Options& options, const Words& program) {
         if (variable.starts_with("CRYPTMPI_") && (for_all || !variable.starts_with("CRYPTMPI_INTERNAL_")))
             launch.variables.emplace_back(variable, std::nullopt);
     }
+    let_pass(launch);
     const Words start = {own_file().string(), "exec", "--"};
     launch.command.insert(launch.command.begin(), start.begin(), start.end());
     for (auto& context : launch.more) context.program.insert(context.program.begin(), start.begin(), start.end());
 
-    const Words line = command_line(*launcher, launch);
+    const Words words = command_line(*launcher, launch);
     if (options.verbose) {
         std::string text;
-        for (const auto& word : line) text += " " + shell_word(word);
+        for (const auto& word : words) text += " " + shell_word(word);
         complain(std::string("starting ") + name(launcher->mpi) + " (" + launcher->version + "), " +
                      command::text(choice) + ":" + text,
                  0);
     }
-    const int status = supervise(line, key ? &*key : nullptr);
-    const Collecting parts{report_file, {job, launch.ranks + others, status}, *token, rsh, job_key};
+    const int status = supervise(words, key ? &*key : nullptr);
+    const Collecting parts{report_file, {job, *ranks, status}, *token, rsh, job_key};
     return conclude(*signing, parts, report_asked || options.verbose);
 }
 
 }  // namespace
 
-void add_run(CLI::App& app, const Words& program, int& status) {
+void add_run(CLI::App& app, const LaunchLine& line, int& status) {
     const CLI::Range some(1, INT_MAX);
     auto options = std::make_shared<Options>();
     auto* sub = app.add_subcommand("run", "Start an MPI program sealed, with its own MPI's launcher");
@@ -439,7 +526,7 @@ void add_run(CLI::App& app, const Words& program, int& status) {
     sub->add_flag("--verbose", options->verbose, "Show the launcher's command line and the verdict");
     // Its words are cut off before the options are parsed; this tells --help of it.
     sub->add_option("PROGRAM", options->program_for_help, "The program; all words after it are its own arguments");
-    sub->callback([options, &program, &status] { status = run(*options, program); });
+    sub->callback([options, &line, &status] { status = run(*options, line); });
 }
 
 }  // namespace cryptmpi::command

@@ -10,11 +10,13 @@ class App;
 
 namespace cryptmpi::command {
 
+struct LaunchLine;  // launch_line.hpp
+
 using Words = std::vector<std::string>;
 
 void add_keygen(CLI::App& app, int& status);
 void add_exec(CLI::App& app, const Words& program, int& status);
-void add_run(CLI::App& app, const Words& program, int& status);
+void add_run(CLI::App& app, const LaunchLine& line, int& status);
 void add_doctor(CLI::App& app, int& status);
 void add_coverage(CLI::App& app, int& status);
 void add_report(CLI::App& app, int& status);

@@ -1,0 +1,73 @@
+#include "command/typed_line.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "command/process.hpp"
+#include "command/wrappers.hpp"
+
+namespace cryptmpi::command {
+namespace {
+
+constexpr std::array kMpis = {Mpi::open_mpi, Mpi::mpich, Mpi::intel};
+using Lines = std::array<LaunchLine, kMpis.size()>;
+
+std::size_t index_of(Mpi mpi) {
+    return static_cast<std::size_t>(std::find(kMpis.begin(), kMpis.end(), mpi) - kMpis.begin());
+}
+
+std::optional<std::string> launcher_named_in(const LaunchLine& line) {
+    const auto at = std::find(line.own.begin(), line.own.end(), "--mpi");
+    if (at == line.own.end() || at + 1 == line.own.end()) return std::nullopt;
+    return *(at + 1);
+}
+
+/// The MPI whose launcher --mpi names, if it can be had: what is wrong with it is said later.
+std::optional<Mpi> mpi_named(const Lines& lines, const config::Environment& environment) {
+    for (const auto& line : lines) {
+        const auto named = launcher_named_in(line);
+        const auto file = named ? find_in_path(*named, environment) : std::nullopt;
+        if (!file) continue;
+        if (const auto launcher = identify_launcher(*file)) return launcher->mpi;
+    }
+    return std::nullopt;
+}
+
+/// The MPI of a program of which a reading says that it is the first one: best where both agree.
+std::optional<Mpi> mpi_of_program(const Lines& lines, const config::Environment& environment) {
+    std::optional<Mpi> any;
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+        if (lines[i].contexts.empty()) continue;
+        const auto library = library_behind(lines[i].contexts.front().program, environment);
+        if (library && library->mpi == kMpis[i]) return library->mpi;
+        if (library && !any) any = library->mpi;
+    }
+    return any;
+}
+
+/// Where no MPI is known: the reading that is right, or that goes furthest.
+std::size_t best_of(const Lines& lines) {
+    const auto worse = [](const LaunchLine& one, const LaunchLine& other) {
+        if (one.error.has_value() != other.error.has_value()) return one.error.has_value();
+        return one.error && one.read < other.read;
+    };
+    return static_cast<std::size_t>(std::max_element(lines.begin(), lines.end(), worse) - lines.begin());
+}
+
+}  // namespace
+
+std::optional<MpiLibrary> library_behind(const std::vector<std::string>& program,
+                                         const config::Environment& environment) {
+    const auto file = find_in_path(program_behind(program), environment);
+    return file ? library_of(*file, environment) : std::nullopt;
+}
+
+LaunchLine read_typed_line(const std::vector<std::string>& words, const config::Environment& environment) {
+    Lines lines;
+    std::transform(kMpis.begin(), kMpis.end(), lines.begin(), [&](Mpi mpi) { return read_line(mpi, words); });
+    auto mpi = mpi_named(lines, environment);
+    if (!mpi) mpi = mpi_of_program(lines, environment);
+    return std::move(lines[mpi ? index_of(*mpi) : best_of(lines)]);
+}
+
+}  // namespace cryptmpi::command
