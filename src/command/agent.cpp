@@ -34,12 +34,17 @@ int agent(const Words& arguments) {
     if (!settings) return complain(settings.error().line, kRefused);
 
     std::size_t host = 0;
+    std::string user;
     while (host < arguments.size() && arguments[host].starts_with('-')) {
         const auto& option = arguments[host];
         const bool takes_next = option.size() == 2 && kOptionsWithValue.find(option[1]) != std::string_view::npos;
+        if (option.starts_with("-l"))
+            user = takes_next && host + 1 < arguments.size() ? arguments[host + 1] : option.substr(2);
         host += takes_next ? 2 : 1;
     }
     if (host + 1 >= arguments.size()) return complain("agent: expected [ssh options] HOST COMMAND...", kRefused);
+    const bool names_user = user.empty() || arguments[host].find('@') != std::string::npos;
+    const std::string account = names_user ? arguments[host] : user + "@" + arguments[host];
 
     Words line = split_words(environment("CRYPTMPI_INTERNAL_AGENT_RSH").value_or("ssh"));
     line.insert(line.end(), arguments.begin(), arguments.begin() + static_cast<std::ptrdiff_t>(host) + 1);
@@ -51,7 +56,7 @@ int agent(const Words& arguments) {
     if (environment(config::kReportTokenVariable) && !settings->report_file.empty()) {
         const auto key = report_key(*settings);
         if (!key) return complain(key.error().line, kRefused);
-        const auto noted = report::note_host(settings->report_file, arguments[host], settings->job_id,
+        const auto noted = report::note_host(settings->report_file, account, settings->job_id,
                                              [&](std::string_view text) { return key->sign(text); });
         if (!noted) return complain(noted.error().line, kRefused);
     }

@@ -16,9 +16,10 @@ bool one_of(const List& list, std::string_view word) {
 // By Open MPI's releases.
 constexpr std::array<std::string_view, 5> kRemoteShells = {"plm_rsh_agent", "plm_ssh_agent", "pls_rsh_agent",
                                                            "orte_rsh_agent", "plm_rsh_rsh_agent"};
-constexpr std::array<std::string_view, 6> kFiles = {"mca_base_param_files",       "mca_base_override_param_file",
-                                                    "mca_base_param_file_prefix", "mca_base_envar_file_prefix",
-                                                    "mca_base_param_file_path",   "mca_base_param_file_path_force"};
+constexpr std::array<std::string_view, 7> kFiles = {"mca_base_param_files",          "mca_param_files",
+                                                    "mca_base_override_param_file",  "mca_base_param_file_prefix",
+                                                    "mca_base_envar_file_prefix",    "mca_base_param_file_path",
+                                                    "mca_base_param_file_path_force"};
 constexpr std::array<std::string_view, 4> kDaemons = {"orte_hnp_uri", "orte_parent_uri", "prte_hnp_uri",
                                                       "prte_parent_uri"};
 
@@ -28,18 +29,41 @@ bool starts_daemons(std::string_view variable) {
            variable.starts_with("HYDRA_BOOTSTRAP");
 }
 
-/// All variables that a word names: NAME, NAME=VALUE, or the names of a list.
-std::vector<std::string> variables_of(const TypedOption& option) {
-    std::vector<std::string> variables;
-    std::string_view left = option.values.front();
-    const bool list = option.known->name == "genvexcl" || option.known->name == "envexcl";
-    if (!list) return {std::string(left.substr(0, left.find('=')))};
-    while (!left.empty()) {
-        const auto comma = std::min(left.find(','), left.size());
-        variables.emplace_back(left.substr(0, comma));
-        left.remove_prefix(std::min(comma + 1, left.size()));
+/// The pieces of a text, without what stands behind "=" in each.
+std::vector<std::string> names_in(std::string_view text, char delimiter) {
+    std::vector<std::string> names;
+    while (!text.empty()) {
+        const auto end = std::min(text.find(delimiter), text.size());
+        const auto piece = text.substr(0, end);
+        names.emplace_back(piece.substr(0, piece.find('=')));
+        text.remove_prefix(std::min(end + 1, text.size()));
     }
-    return variables;
+    return names;
+}
+
+Result<void> guard_name(const std::string& option, const std::string& variable) {
+    if (variable.starts_with("CRYPTMPI"))
+        return fail(EINVAL,
+                    "run: " + option + " " + variable +
+                        ": settings are cryptmpi run's, and it passes them on; write them before the command: " +
+                        variable + "=... cryptmpi run");
+    if (starts_daemons(variable))
+        return fail(EINVAL, "run: " + option + " " + variable +
+                                " would start daemons past cryptmpi's remote shell; name that with --rsh");
+    return {};
+}
+
+/// What the launcher's own option sets.
+Result<void> guard_variables(const TypedOption& option) {
+    const bool list = option.known->name == "genvexcl" || option.known->name == "envexcl";
+    for (const auto& variable : names_in(option.values.front(), list ? ',' : ';')) {
+        if (variable == "LD_PRELOAD")
+            return fail(EINVAL, "run: " + option.name +
+                                    " LD_PRELOAD: cryptmpi's own library has to come first, and does so before what "
+                                    "--env LD_PRELOAD=... names");
+        if (auto guarded = guard_name(option.name, variable); !guarded) return guarded;
+    }
+    return {};
 }
 
 Result<void> take_remote_shell(const std::string& option, const std::string& shell, std::string& rsh) {
@@ -61,7 +85,7 @@ Result<bool> guard_parameter(const TypedOption& option, std::string& rsh) {
             return tl::unexpected<Error>(taken.error());
         return true;
     }
-    if (parameter == "plm" && value != "rsh" && value != "ssh" && !value.starts_with('^'))
+    if (parameter == "plm" && value != "rsh" && value != "ssh")
         return fail(EINVAL, "run: " + told +
                                 " starts daemons past cryptmpi's remote shell, so they would not be sealed; leave it "
                                 "out, or name the remote shell with --rsh");
@@ -89,10 +113,7 @@ Result<bool> guard_one(const TypedOption& option, std::string& rsh) {
         case Meaning::refused:
             return fail(EINVAL, "run: option " + option.name + " " + std::string(option.known->mend));
         case Meaning::variable:
-            for (const auto& variable : variables_of(option)) {
-                if (auto guarded = guard_variable(option.name, variable); !guarded)
-                    return tl::unexpected<Error>(guarded.error());
-            }
+            if (auto guarded = guard_variables(option); !guarded) return tl::unexpected<Error>(guarded.error());
             return false;
         case Meaning::remote_shell: {
             if (auto taken = take_remote_shell(option.name, option.values.front(), rsh); !taken)
@@ -124,14 +145,9 @@ Result<void> guard(std::vector<TypedOption>& options, std::string& rsh) {
 }
 
 Result<void> guard_variable(const std::string& option, const std::string& variable) {
-    if (variable.starts_with("CRYPTMPI"))
-        return fail(EINVAL,
-                    "run: " + option + " " + variable +
-                        ": settings are cryptmpi run's, and it passes them on; write them before the command: " +
-                        variable + "=... cryptmpi run");
-    if (starts_daemons(variable))
-        return fail(EINVAL, "run: " + option + " " + variable +
-                                " would start daemons past cryptmpi's remote shell; name that with --rsh");
+    for (const auto& name : names_in(variable, ';')) {
+        if (auto guarded = guard_name(option, name); !guarded) return guarded;
+    }
     return {};
 }
 

@@ -14,7 +14,8 @@ namespace cryptmpi::command {
 /// comes into `rsh`. Errors: one that is refused; a second remote shell.
 Result<void> guard(std::vector<TypedOption>& options, std::string& rsh);
 
-/// A variable that somebody sets for the ranks alone must be none of our settings.
+/// A variable that somebody sets for the ranks alone, NAME or NAME=VALUE, must be none of our settings. Open MPI keeps
+/// variables in a list with ";" between them, so a value must hold none either.
 Result<void> guard_variable(const std::string& option, const std::string& variable);
 
 /// What these options tell MPI of the networks it may use, as layer_choice reads it: --mca NAME VALUE, -x NAME=VALUE,

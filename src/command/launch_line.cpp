@@ -101,9 +101,14 @@ tl::unexpected<Error> lost(Mpi mpi, const TypedOption& option) {
                             "option in --launcher-args");
 }
 
-tl::unexpected<Error> not_one(const std::string& word, const std::string& first) {
-    return fail(EINVAL, "run: option " + word + " would be taken for " + first +
-                            " and other options of one letter; write each of them by itself");
+/// What no table knows must not be another option all the same, of which we would not know what it does.
+Result<void> check_unknown(Mpi mpi, const std::string& word) {
+    if (const auto first = taken_for(mpi, word); !first.empty())
+        return fail(EINVAL, "run: option " + word + " would be taken for " + first +
+                                " and other options of one letter; write each of them by itself");
+    if (const auto whole = abbreviated(mpi, bare_name(word)); !whole.empty())
+        return fail(EINVAL, "run: option " + word + " is cut short; write --" + whole + ", if you mean that");
+    return {};
 }
 
 Result<int> ranks_of(const std::string& option, const std::string& text) {
@@ -153,7 +158,7 @@ private:
         if (!option) return tl::unexpected<Error>(option.error());
         if (option->meaning() == Meaning::ranks) return add_ranks(option->name, option->values.front());
         if (option->known == nullptr) {
-            if (auto first = taken_for(mpi_, typed); !first.empty()) return not_one(typed, first);
+            if (auto checked = check_unknown(mpi_, typed); !checked) return checked;
             if (!marked_ && typed.find('=') == std::string::npos) return lost(mpi_, *option);
             after_unknown_ = typed.find('=') == std::string::npos;
         }
@@ -237,11 +242,12 @@ Result<std::vector<TypedOption>> read_launcher_arguments(Mpi mpi, const Words& w
         }
         if (asks_for_help(reader.word()))
             return fail(EINVAL, "run: --launcher-args: " + reader.word() + " starts nothing; leave it out");
-        if (const auto first = taken_for(mpi, reader.word());
-            !first.empty() && find_option(mpi, bare_name(reader.word())) == nullptr)
-            return not_one(reader.word(), first);
         auto option = reader.launcher_option();
         if (!option) return tl::unexpected<Error>(option.error());
+        if (option->known == nullptr) {
+            if (auto checked = check_unknown(mpi, option->words.front()); !checked)
+                return tl::unexpected<Error>(checked.error());
+        }
         options.push_back(std::move(*option));
     }
     return options;

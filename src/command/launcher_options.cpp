@@ -24,7 +24,8 @@ constexpr std::string_view kCopied =
     "would copy cryptmpi's command in the program's place; copy the program to the nodes";
 constexpr std::string_view kPath = "is not asked for the program, which cryptmpi starts; write the program's path";
 
-// mpiexec --help full of Open MPI 4.1, the options of PRRTE as Open MPI 5 shows them. -n has its own place in a line.
+// mpiexec --help full of Open MPI 4.1, and all that Open MPI 5 takes. -n has its own place in a line. display-topo is
+// left out: it has a value in Open MPI 5 only, so the line has to say where it ends.
 constexpr LauncherOption kOpenMpi[] = {
     {"c", 1, ranks},
     {"n", 1, ranks},
@@ -42,6 +43,7 @@ constexpr LauncherOption kOpenMpi[] = {
     {"pernode", 0, places},
     {"ppr", 1, places},
     {"map-by", 1, places},
+    {"mapby", 1, places},
     {"rf", 1, places},
     {"rankfile", 1, places},
     {"x", 1, variable},
@@ -64,6 +66,7 @@ constexpr LauncherOption kOpenMpi[] = {
     {"version", 0, idle},
     {"do-not-launch", 0, idle},
     {"app", 1, refused, kProgramsOfFile},
+    {"file", 1, refused, kProgramsOfFile},
     {"tune", 1, refused, kOfFile},
     {"am", 1, refused, kOfFile},
     {"amca", 1, refused, kOfFile},
@@ -78,9 +81,11 @@ constexpr LauncherOption kOpenMpi[] = {
     {"preload-binary", 0, refused, kCopied},
     {"path", 1, refused, kPath},
     {"allow-run-as-root", 0},
+    {"arch", 1},
     {"bind-to", 1},
     {"bind-to-core", 0},
     {"bind-to-socket", 0},
+    {"bindto", 1},
     {"bycore", 0},
     {"bynode", 0},
     {"byslot", 0},
@@ -98,28 +103,33 @@ constexpr LauncherOption kOpenMpi[] = {
     {"disable-recovery", 0},
     {"display", 1},
     {"display-allocation", 0},
+    {"display-comm", 0},
+    {"display-comm-finalize", 0},
     {"display-devel-allocation", 0},
     {"display-devel-map", 0},
     {"display-diffable-map", 0},
     {"display-map", 0},
-    {"display-topo", 0},
     {"do-not-resolve", 0},
     {"enable-instant-on-support", 0},
     {"enable-recovery", 0},
     {"app-pmix-prefix", 1},
     {"forward-signals", 1},
+    {"fwd-environment", 0},
     {"fwd-mpirun-port", 0},
     {"get-stack-traces", 0},
     {"gpu-support", 1},
     {"hetero-nodes", 0},
     {"index-argv-by-rank", 0},
+    {"initial-errhandler", 1},
     {"keepalive", 1},
     {"launch-agent", 1},
     {"leave-session-attached", 0},
+    {"memory-alloc-kinds", 1},
     {"max-restarts", 1},
     {"max-vm-size", 1},
     {"merge-stderr-to-stdout", 0},
     {"no-app-prefix", 0},
+    {"no-aggregate-help", 0},
     {"nolocal", 0},
     {"nooversubscribe", 0},
     {"noprefix", 0},
@@ -130,6 +140,9 @@ constexpr LauncherOption kOpenMpi[] = {
     {"output-filename", 1},
     {"output-proctable", 0},
     {"oversubscribe", 0},
+    {"p", 0},
+    {"parsable", 0},
+    {"parseable", 0},
     {"personality", 1},
     {"pmix-prefix", 1},
     {"prefix", 1},
@@ -138,6 +151,7 @@ constexpr LauncherOption kOpenMpi[] = {
     {"q", 0},
     {"quiet", 0},
     {"rank-by", 1},
+    {"rankby", 1},
     {"report-bindings", 0},
     {"report-child-jobs-separately", 0},
     {"report-events", 1},
@@ -149,8 +163,12 @@ constexpr LauncherOption kOpenMpi[] = {
     {"set-cwd-to-session-dir", 0},
     {"set-sid", 0},
     {"show-progress", 0},
+    {"soft", 0},
     {"spawn-timeout", 1},
     {"stdin", 1},
+    {"stop-in-app", 0},
+    {"stop-in-init", 0},
+    {"stop-on-exec", 0},
     {"stream-buffering", 1},
     {"tag-output", 0},
     {"timeout", 1},
@@ -206,6 +224,7 @@ constexpr LauncherOption kHydra[] = {
     {"map-by", 1},
     {"membind", 1},
     {"topolib", 1},
+    {"dac", 0},
     {"debug", 0},
     {"demux", 1},
     {"disable-auto-cleanup", 0},
@@ -263,7 +282,6 @@ constexpr LauncherOption kIntel[] = {
     {"bootstrap-exec-args", 1},
     {"branch-count", 1},
     {"cpu-bind", 1},
-    {"dac", 0},
     {"gtool", 1},
     {"gtoolfile", 1, refused, kOfFile},
     {"gumask", 1},
@@ -316,6 +334,14 @@ std::string taken_for(Mpi mpi, std::string_view word) {
     if (mpi != Mpi::open_mpi || word.size() < 3 || word[1] == '-') return {};
     const auto first = word.substr(1, 1);
     return find_option(mpi, first) == nullptr ? std::string() : "-" + std::string(first);
+}
+
+std::string abbreviated(Mpi mpi, std::string_view name) {
+    if (mpi != Mpi::open_mpi || name.empty()) return {};
+    const Table options(kOpenMpi);
+    const auto found = std::find_if(options.begin(), options.end(),
+                                    [&](const LauncherOption& option) { return option.name.starts_with(name); });
+    return found == options.end() ? std::string() : std::string(found->name);
 }
 
 const char* other_with_option(Mpi mpi, std::string_view option) {

@@ -40,6 +40,9 @@ const LauncherOption* find_option(Mpi mpi, std::string_view name);
 /// first. Empty: for none.
 std::string taken_for(Mpi mpi, std::string_view word);
 
+/// The option that Open MPI 5 could take an unknown `name` for, as it takes names that are cut short. Empty: none.
+std::string abbreviated(Mpi mpi, std::string_view name);
+
 /// The other MPI whose launcher has such an option; nullptr: none.
 const char* other_with_option(Mpi mpi, std::string_view name);
 

@@ -246,6 +246,23 @@ Result<void> guard(Launch& launch, std::string& rsh) {
     return {};
 }
 
+/// A word behind an option that no table has may be its value. Where it names a program, too, the launcher might start
+/// that one past us.
+Result<void> check_values(const Launch& launch, const config::Environment& environment) {
+    std::vector<TypedOption> all = launch.options;
+    for (const auto& context : launch.more) all.insert(all.end(), context.options.begin(), context.options.end());
+    for (const auto& option : all) {
+        if (option.known != nullptr) continue;
+        for (auto word = option.words.begin() + 1; word != option.words.end(); ++word) {
+            if (find_in_path(*word, environment))
+                return fail(EINVAL, "run: option " + option.name + " is not known, and " + *word +
+                                        " behind it may be its value or a program; write " + option.name + "=" + *word +
+                                        ", or leave the option out");
+        }
+    }
+    return {};
+}
+
 /// The variables for the ranks that --env gives.
 Result<void> add_variables(const Words& variables, Launch& launch) {
     for (const auto& variable : variables) {
@@ -426,9 +443,10 @@ int run(const Options& options, const LaunchLine& typed) {
     }
     if (auto guarded = guard(launch, rsh); !guarded) return refuse(guarded.error().line);
     if (rsh.empty()) rsh = "ssh";
-    for (const auto& [variable, value] : launch.variables) {
+    for (const auto& variable : options.variables) {
         if (auto guarded = guard_variable("--env", variable); !guarded) return refuse(guarded.error().line);
     }
+    if (auto checked = check_values(launch, environment); !checked) return refuse(checked.error().line);
 
     const LayerEvidence evidence = evidence_of(launch, *launcher, first.program, environment);
     if (auto checked = check_allow(*settings, evidence.library); !checked) return refuse(checked.error().line);

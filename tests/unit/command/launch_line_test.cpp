@@ -144,6 +144,12 @@ TEST(LaunchLine, WhatNoTableKnows) {
     EXPECT_NE(refusal(Mpi::open_mpi, {"-genv", "A", "B", "./p"}).find("MPICH"), std::string::npos);
     EXPECT_NE(refusal(Mpi::mpich, {"--oversubscribe", "./p"}).find("Open MPI"), std::string::npos);
     EXPECT_NE(refusal(Mpi::open_mpi, {"-vx", "LD_PRELOAD=e", "--", "./p"}).find("one letter"), std::string::npos);
+    // Open MPI 5 takes names that are cut short, Hydra takes none.
+    for (const char* word : {"--ap", "--prtem", "--tu=f"})
+        EXPECT_NE(refusal(Mpi::open_mpi, {word, "--", "./p"}).find("is cut short"), std::string::npos) << word;
+    EXPECT_EQ(refusal(Mpi::mpich, {"-config=f", "--", "./p"}), "");
+    // Of Open MPI 5 only it has a value.
+    EXPECT_NE(refusal(Mpi::open_mpi, {"--display-topo", "./p"}), "");
 }
 
 TEST(LaunchLine, WhatStartsNothing) {
@@ -180,6 +186,7 @@ TEST(LauncherArguments, NoProgramThere) {
     EXPECT_FALSE(read_launcher_arguments(Mpi::open_mpi, {":", "-n", "1", "true"}));
     EXPECT_FALSE(read_launcher_arguments(Mpi::open_mpi, {"--foo", ":", "true"}));
     EXPECT_FALSE(read_launcher_arguments(Mpi::mpich, {"--", "true"}));
+    EXPECT_FALSE(read_launcher_arguments(Mpi::open_mpi, {"--ap=f"}));
 }
 
 TEST(LaunchGuard, RefusesWhatWouldNotBeSealed) {
@@ -191,6 +198,17 @@ TEST(LaunchGuard, RefusesWhatWouldNotBeSealed) {
                                {"-s"},
                                {"--debug"},
                                {"--mca", "plm", "slurm"},
+                               {"--mca", "plm", "^rsh"},
+                               {"--mca", "plm", "^ssh"},
+                               {"-gmca", "plm", "^slurm,rsh"},
+                               {"--mca", "plm", ""},
+                               {"--gmca", "mca_param_files", "f"},
+                               {"-x", "A=1;CRYPTMPI_ENABLED=false"},
+                               {"-x", "A;CRYPTMPI_ENABLED=false;B"},
+                               {"--unset-env", "CRYPTMPI_KEY_FILE"},
+                               {"--prepend-env", "LD_PRELOAD", "e"},
+                               {"-x", "LD_PRELOAD=e"},
+                               {"--file", "f"},
                                {"--mca", "mca_base_env_list", "A=B"},
                                {"--gmca", "mca_base_param_files", "f"},
                                {"-x", "CRYPTMPI_ENABLED=0"},
@@ -205,6 +223,12 @@ TEST(LaunchGuard, RefusesWhatWouldNotBeSealed) {
                                {"-genv", "I_MPI_HYDRA_BOOTSTRAP_EXEC", "x"}})
         EXPECT_NE(guarded(Mpi::intel, words), "") << words.front();
     EXPECT_NE(guarded(Mpi::intel, {"-genvexcl", "A,CRYPTMPI_LAYER"}), "");
+    EXPECT_NE(guarded(Mpi::mpich, {"-genv", "LD_PRELOAD", "e"}), "");
+    EXPECT_NE(guarded(Mpi::mpich, {"-env", "LD_PRELOAD=e"}), "");
+    EXPECT_FALSE(guard_variable("--env", "CRYPTMPI_ENABLED=false"));
+    EXPECT_FALSE(guard_variable("--env", "A=1;CRYPTMPI_ENABLED=false"));
+    EXPECT_TRUE(guard_variable("--env", "LD_PRELOAD=e"));
+    EXPECT_EQ(guarded(Mpi::open_mpi, {"--mca", "plm", "rsh", "-x", "A=1;B=2"}), "");
 }
 
 TEST(LaunchGuard, TakesTheRemoteShell) {
