@@ -85,10 +85,12 @@ Result<bool> guard_parameter(const TypedOption& option, std::string& rsh) {
             return tl::unexpected<Error>(taken.error());
         return true;
     }
-    if (parameter == "plm" && value != "rsh" && value != "ssh")
+    if (parameter == "plm") {
+        if (value == "rsh" || value == "ssh") return true;
         return fail(EINVAL, "run: " + told +
                                 " starts daemons past cryptmpi's remote shell, so they would not be sealed; leave it "
                                 "out, or name the remote shell with --rsh");
+    }
     if (one_of(kFiles, parameter))
         return fail(EINVAL, "run: " + told + ": cryptmpi would not see what the file says; write it into the line");
     if (one_of(kDaemons, parameter))

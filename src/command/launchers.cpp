@@ -116,8 +116,11 @@ void open_mpi_variables(Line& line, const Launch& launch) {
 }
 
 void open_mpi(Line& line, const Launcher& launcher, const Launch& launch) {
-    if (!launch.agent.empty() && launcher.prrte) add(line, {"--prtemca", "plm_ssh_agent", launch.agent});
-    if (!launch.agent.empty() && !launcher.prrte) add(line, {"--mca", "plm_rsh_agent", launch.agent});
+    // In a batch system's job it would start its daemons by that one's way, past our agent.
+    if (!launch.agent.empty() && launcher.prrte)
+        add(line, {"--prtemca", "plm", "ssh", "--prtemca", "plm_ssh_agent", launch.agent});
+    if (!launch.agent.empty() && !launcher.prrte)
+        add(line, {"--mca", "plm", "rsh", "--mca", "plm_rsh_agent", launch.agent});
     if (!launch.hosts.empty()) add(line, {"--host", joined_hosts(launch.hosts)});
     if (launch.per_node > 0) add(line, {"--map-by", "ppr:" + std::to_string(launch.per_node) + ":node"});
     open_mpi_variables(line, launch);

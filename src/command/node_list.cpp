@@ -185,17 +185,15 @@ Result<std::vector<Host>> count_lines(std::string_view text) {
 }
 
 Result<std::vector<Host>> parse_host_list(std::string_view text) {
+    const auto entries = expand_node_list(text);
+    if (!entries) return tl::unexpected<Error>(entries.error());
     std::vector<Host> hosts;
-    for (std::string_view left = text;;) {
-        const auto comma = std::min(left.find(','), left.size());
-        auto host = host_of(left.substr(0, comma));
-        if (!host)
-            return fail(EINVAL,
-                        "\"" + std::string(left.substr(0, comma)) + "\" is not a host; expected NAME or NAME:SLOTS");
+    for (const auto& entry : *entries) {
+        auto host = host_of(entry);
+        if (!host) return fail(EINVAL, "\"" + entry + "\" is not a host; expected NAME or NAME:SLOTS");
         hosts.push_back(std::move(*host));
-        if (comma == left.size()) return hosts;
-        left.remove_prefix(comma + 1);
     }
+    return hosts;
 }
 
 Result<std::vector<Host>> parse_host_file(std::string_view text) {

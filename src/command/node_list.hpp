@@ -30,7 +30,7 @@ Result<std::vector<int>> expand_count_list(std::string_view text);
 /// of PBS and LSF. Errors: a line that is no name, or none at all.
 Result<std::vector<Host>> count_lines(std::string_view text);
 
-/// "a,b:2,c:*", as people give nodes to a launcher. Error: what is no node.
+/// "a,b:2,c:*,d[1-3]:2", as people give nodes to a launcher, and Slurm's lists. Error: what is no node.
 Result<std::vector<Host>> parse_host_list(std::string_view text);
 
 /// A file of nodes in Open MPI's syntax (node slots=2 max_slots=4) or Hydra's (node:2 binding=...). Error: what is no

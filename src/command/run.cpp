@@ -289,7 +289,7 @@ Result<int> place_ranks(const Options& options, Mpi mpi, const config::Environme
     launch.ranks = options.ranks;
     launch.per_node = options.per_node;
     const bool placed = has(launch.options, {Meaning::hosts, Meaning::host_file, Meaning::places});
-    if (launch.ranks == 0 && hosts->empty() && !placed) {
+    if (hosts->empty() && !placed) {
         hosts = allocated_hosts(environment);
         if (!hosts) return fail(EINVAL, "run: " + hosts.error().line);
         for (auto& host : *hosts) {

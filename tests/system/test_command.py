@@ -240,11 +240,6 @@ def test_run_bad_launcher(home):
     assert_refused(cryptmpi(home, "run", "-n", "1", "--mpi", "true", "true"), "none that cryptmpi run knows")
 
 
-def test_run_bad_hosts(home):
-    assert_refused(cryptmpi(home, "run", "-n", "1", "--hosts", "a:x", "true"), "a:x")
-    assert_refused(cryptmpi(home, "run", "true"), "-n")
-
-
 # What exec passes on
 
 
@@ -302,8 +297,13 @@ def launcher(home):
     return script
 
 
+def test_run_bad_hosts(home, launcher):
+    assert_refused(cryptmpi(home, "run", "-n", "1", "--hosts", "a:x", "--mpi", launcher, "true"), "a:x")
+    assert_refused(cryptmpi(home, "run", "--mpi", launcher, "true"), "-n")
+
+
 def test_run_passes_all_through(home, launcher):
-    run = ["run", "-n", "3", "--hosts", "a,b", "--env", "X=y z", "--launcher-args", "-l 'v w'", "--mpi", launcher]
+    run = ["run", "-n", "3", "--hosts", "a,b", "--env", "X=y z", "--launcher-args", "-l -iface 'v w'", "--mpi", launcher]
     done = cryptmpi(home, *run, "sh", "-c", 'cat; echo "$1"; exit 5', "-", "a b", COMMAND=COMMAND)
     assert done.returncode == 5, done
     assert done.stdout.endswith("a b\n")
@@ -598,7 +598,7 @@ def test_report(home):
 
 
 def test_run_of_several_programs(home, launcher):
-    for words, pieces in ((["true", ":", "-n", "1", "--map-by", "x", "true"], ["--map-by", "--launcher-args"]),
+    for words, pieces in ((["true", ":", "-n", "1", "--oversubscribe", "true"], ["--oversubscribe", "Open MPI's", "write --"]),
                           (["true", ":", "true"], ["how many ranks of true"]),
                           (["true", ":", "-n", "1"], ["no program"])):
         assert_refused(cryptmpi(home, "run", "-n", "1", "--mpi", launcher, *words, COMMAND=COMMAND), *pieces)

@@ -273,6 +273,11 @@ TEST(Hosts, ListsAndFiles) {
     EXPECT_EQ(list->at(1).slots, 0);
     for (const char* bad : {"", "a,", "a:0", "a:x", "-oProxyCommand=x", "a b"})
         EXPECT_FALSE(parse_host_list(bad)) << bad;
+    const auto slurm = parse_host_list("n[1-2],m:3");
+    ASSERT_TRUE(slurm);
+    ASSERT_EQ(slurm->size(), 3U);
+    EXPECT_EQ(slurm->at(1).name, "n2");
+    EXPECT_EQ(slurm->at(2).slots, 3);
     const auto file = parse_host_file("# nodes\nnode1 slots=2 max_slots=4\n\n node2:3 binding=x # no\nnode3\n");
     ASSERT_TRUE(file);
     ASSERT_EQ(file->size(), 3U);
