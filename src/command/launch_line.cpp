@@ -91,24 +91,31 @@ private:
     std::size_t at_ = 0;
 };
 
+/// Whose option it is that this MPI's launcher does not have; empty: nobody's.
+std::string owner_of(Mpi mpi, std::string_view name) {
+    const char* other = other_with_option(mpi, name);
+    if (other == nullptr) return {};
+    return " is " + std::string(other) + "'s, and the program's MPI is " + command::name(mpi);
+}
+
 tl::unexpected<Error> lost(Mpi mpi, const TypedOption& option) {
-    const char* other = other_with_option(mpi, bare_name(option.name));
-    const std::string whose = other == nullptr
-                                  ? std::string("is not known")
-                                  : "is " + std::string(other) + "'s, and the program's MPI is " + name(mpi);
-    return fail(EINVAL, "run: option " + option.name + " " + whose +
+    const std::string owner = owner_of(mpi, bare_name(option.name));
+    return fail(EINVAL, "run: option " + option.name + (owner.empty() ? " is not known" : owner) +
                             ", so it cannot be told where the program begins; write -- before the program, or the "
                             "option in --launcher-args");
 }
 
 /// What no table knows must not be another option all the same, of which we would not know what it does.
 Result<void> check_unknown(Mpi mpi, const std::string& word) {
-    if (const auto first = taken_for(mpi, word); !first.empty())
-        return fail(EINVAL, "run: option " + word + " would be taken for " + first +
-                                " and other options of one letter; write each of them by itself");
-    if (const auto whole = abbreviated(mpi, bare_name(word)); !whole.empty())
+    const auto first = taken_for(mpi, word);
+    const auto whole = abbreviated(mpi, bare_name(word));
+    if (first.empty() && whole.empty()) return {};
+    if (const auto owner = owner_of(mpi, bare_name(word)); !owner.empty())
+        return fail(EINVAL, "run: option " + word + owner);
+    if (!whole.empty())
         return fail(EINVAL, "run: option " + word + " is cut short; write --" + whole + ", if you mean that");
-    return {};
+    return fail(EINVAL, "run: option " + word + " would be taken for " + first +
+                            " and other options of one letter; write each of them by itself");
 }
 
 Result<int> ranks_of(const std::string& option, const std::string& text) {

@@ -107,9 +107,10 @@ std::string launchers_here(const config::Environment& environment) {
 }
 
 /// The launcher whose MPI is the program's, or the one that --mpi names.
-Result<Launcher> choose_launcher(const Options& options, const Words& program, const config::Environment& environment) {
-    const auto library = library_behind(program, environment);
-    const std::string behind = program_behind(program);
+Result<Launcher> choose_launcher(const Options& options, const Context& context,
+                                 const config::Environment& environment) {
+    const auto library = library_behind(context, environment);
+    const std::string behind = program_behind(context.program);
     if (options.launcher.empty()) {
         if (library) return launcher_of(*library, environment);
         return fail(EINVAL, "program " + behind + " is not linked with an MPI library; name the launcher of its MPI: " +
@@ -125,17 +126,6 @@ Result<Launcher> choose_launcher(const Options& options, const Words& program, c
                                 "; name one of " + name(library->mpi) + ", or leave --mpi out");
     }
     return launcher;
-}
-
-/// A program's file as the ranks will find it, for whom the launcher may change the folder.
-std::string place_of(const Context& context) {
-    const std::string& program = context.program.front();
-    if (program.starts_with('/') || program.find('/') == std::string::npos) return program;
-    fs::path folder;
-    for (const auto& option : context.options) {
-        if (option.meaning() == Meaning::directory) folder = option.values.front();
-    }
-    return folder.empty() ? program : (folder / program).string();
 }
 
 bool has(const std::vector<TypedOption>& options, std::initializer_list<Meaning> meanings) {
@@ -214,10 +204,10 @@ int supervise(const Words& line, FreshKey* key) {
 }
 
 /// All that says how the job's ranks will travel between nodes.
-LayerEvidence evidence_of(const Launch& launch, const Launcher& launcher, const Words& program,
+LayerEvidence evidence_of(const Launch& launch, const Launcher& launcher, const Context& first,
                           const config::Environment& environment) {
     LayerEvidence evidence;
-    evidence.library = library_behind(program, environment);
+    evidence.library = library_behind(first, environment);
     const auto beside = library_beside(launcher);
     if (!evidence.library && beside) evidence.library = MpiLibrary{launcher.mpi, *beside};
     for (const auto& [variable, value] : launch.variables) {
@@ -422,11 +412,11 @@ int run(const Options& options, const LaunchLine& typed) {
     launch.options = first.options;
     launch.more.assign(typed.contexts.begin() + 1, typed.contexts.end());
     for (const auto& context : typed.contexts) {
-        const auto file = coverable(place_of(context), environment);
+        const auto file = coverable(place_of(context, context.program.front()), environment);
         if (!file && (settings->enabled || file.error().status == kNotFound))
             return complain(file.error().line, file.error().status);
     }
-    auto launcher = choose_launcher(options, first.program, environment);
+    auto launcher = choose_launcher(options, first, environment);
     if (!launcher) return refuse(launcher.error().line);
     auto more = read_launcher_arguments(launcher->mpi, CLI::detail::split_up(options.launcher_arguments));
     if (!more) return refuse(more.error().line);
@@ -448,7 +438,7 @@ int run(const Options& options, const LaunchLine& typed) {
     }
     if (auto checked = check_values(launch, environment); !checked) return refuse(checked.error().line);
 
-    const LayerEvidence evidence = evidence_of(launch, *launcher, first.program, environment);
+    const LayerEvidence evidence = evidence_of(launch, *launcher, first, environment);
     if (auto checked = check_allow(*settings, evidence.library); !checked) return refuse(checked.error().line);
     const LayerChoice choice = choose_layer(*settings, environment, evidence);
     if (auto checked = check_libraries(*settings, choice.layer); !checked) return refuse(checked.error().line);

@@ -33,14 +33,21 @@ std::optional<Mpi> mpi_named(const Lines& lines, const config::Environment& envi
     return std::nullopt;
 }
 
-/// The MPI of a program of which a reading says that it is the first one: best where both agree.
-std::optional<Mpi> mpi_of_program(const Lines& lines, const config::Environment& environment) {
+/// The MPI of a program of which a reading says that it is the first one: best where both agree. Where no reading gets
+/// to such a program: of one that is among the words.
+std::optional<Mpi> mpi_of_program(const Lines& lines, const std::vector<std::string>& words,
+                                  const config::Environment& environment) {
     std::optional<Mpi> any;
     for (std::size_t i = 0; i < lines.size(); ++i) {
         if (lines[i].contexts.empty()) continue;
-        const auto library = library_behind(lines[i].contexts.front().program, environment);
+        const auto library = library_behind(lines[i].contexts.front(), environment);
         if (library && library->mpi == kMpis[i]) return library->mpi;
         if (library && !any) any = library->mpi;
+    }
+    for (auto word = words.begin(); !any && word != words.end(); ++word) {
+        Context context;
+        context.program = {*word};
+        if (const auto library = library_behind(context, environment)) any = library->mpi;
     }
     return any;
 }
@@ -56,9 +63,17 @@ std::size_t best_of(const Lines& lines) {
 
 }  // namespace
 
-std::optional<MpiLibrary> library_behind(const std::vector<std::string>& program,
-                                         const config::Environment& environment) {
-    const auto file = find_in_path(program_behind(program), environment);
+std::string place_of(const Context& context, const std::string& program) {
+    if (program.starts_with('/') || program.find('/') == std::string::npos) return program;
+    std::filesystem::path folder;
+    for (const auto& option : context.options) {
+        if (option.meaning() == Meaning::directory) folder = option.values.front();
+    }
+    return folder.empty() ? program : (folder / program).string();
+}
+
+std::optional<MpiLibrary> library_behind(const Context& context, const config::Environment& environment) {
+    const auto file = find_in_path(place_of(context, program_behind(context.program)), environment);
     return file ? library_of(*file, environment) : std::nullopt;
 }
 
@@ -66,7 +81,7 @@ LaunchLine read_typed_line(const std::vector<std::string>& words, const config::
     Lines lines;
     std::transform(kMpis.begin(), kMpis.end(), lines.begin(), [&](Mpi mpi) { return read_line(mpi, words); });
     auto mpi = mpi_named(lines, environment);
-    if (!mpi) mpi = mpi_of_program(lines, environment);
+    if (!mpi) mpi = mpi_of_program(lines, words, environment);
     return std::move(lines[mpi ? index_of(*mpi) : best_of(lines)]);
 }
 
