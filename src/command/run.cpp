@@ -493,11 +493,12 @@ int run(const Options& options, const LaunchLine& typed) {
     for (auto& context : launch.more) context.program.insert(context.program.begin(), start.begin(), start.end());
 
     const Words words = command_line(*launcher, launch);
-    if (options.verbose) {
+    // Who looks on shall not wonder what it waits for; a log needs no such line.
+    if (options.verbose || isatty(STDERR_FILENO) == 1) {
         std::string text;
-        for (const auto& word : words) text += " " + shell_word(word);
-        complain(std::string("starting ") + name(launcher->mpi) + " (" + launcher->version + "), " +
-                     command::text(choice) + ":" + text,
+        for (const auto& word : words) text += options.verbose ? " " + shell_word(word) : "";
+        complain("starting " + first.program.front() + " with " + name(launcher->mpi) + " (" + launcher->version +
+                     "), " + command::text(choice) + (options.verbose ? ":" : "") + text,
                  0);
     }
     const int status = supervise(words, key ? &*key : nullptr);
@@ -517,10 +518,14 @@ void add_run(CLI::App& app, const LaunchLine& line, int& status) {
         "  cryptmpi run --hosts a:2,b:2 --report job.json ./program\n"
         "  cryptmpi run -n 4 --mpi $(which mpiexec) python3 script.py\n"
         "  cryptmpi run -n 1 ./a : -n 3 ./b\n"
+        "  cryptmpi run -np 4 -hostfile nodes --map-by node -x OMP_NUM_THREADS ./program\n"
+        "Options of the MPI's own launcher are passed on as they stand (docs/running.md).\n"
         "Exit status: the launcher's if it is not 0; 123 the job ended well, but its report says neither SEALED nor "
         "NOTHING TO SEAL, nor names only exceptions that your settings allow; 125 refused (settings, key, a program "
         "that cannot be covered), 126 not runnable, 127 not found.");
-    sub->add_option("-n,--np", options->ranks, "Number of ranks (default: the sum of the hosts' slots)")->check(some);
+    sub->add_option("-n,--np", options->ranks,
+                    "Number of ranks (default: the sum of the hosts' slots, or what the batch job has)")
+        ->check(some);
     sub->add_option("--hosts", options->hosts, "Nodes, a,b or a:2,b:2; filled one after the other");
     sub->add_option("--ppn", options->per_node, "Ranks on each node")->check(some);
     sub->add_option("--mpi", options->launcher, "The launcher (default: that of the program's MPI library)");

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import shutil
 import signal
 import stat
@@ -72,13 +73,20 @@ def test_help(home, arguments):
     assert "cryptmpi" in cryptmpi(home, *arguments, check=True).stdout
 
 
+def test_help_of_a_subcommand_is_its_own(home):
+    assert "Examples:" in cryptmpi(home, "--help").stdout
+    assert "Examples:" not in cryptmpi(home, "keygen", "--help").stdout
+
+
 def test_version(home):
     assert cryptmpi(home, "--version", check=True).stdout.startswith("cryptmpi ")
 
 
 def test_usage_errors(home):
     assert_refused(cryptmpi(home), "a subcommand is required", status=2)
-    assert_refused(cryptmpi(home, "exce"), "exce", status=2)
+    assert_refused(cryptmpi(home, "exce"), "no subcommand exce; did you mean exec?", status=2)
+    assert_refused(cryptmpi(home, "runn", "-n", "2", "./p"), "no subcommand runn; did you mean run?", status=2)
+    assert_refused(cryptmpi(home, "nonsense"), "no subcommand nonsense; see cryptmpi --help", status=2)
     assert_refused(cryptmpi(home, "exec"), "no program")
     assert_refused(cryptmpi(home, "run", "-n", "x", "true"), "-n")
     assert_refused(cryptmpi(home, "run", "-n", "0", "true"), "np", "0 not in range 1 to 2147483647")
@@ -316,6 +324,19 @@ def test_run_passes_all_through(home, launcher):
     assert line[line.index("X") + 1] == "y z"
     assert "-l" in line and "v w" in line
     assert line[line.index(str(COMMAND)):] == [str(COMMAND), "exec", "--", "sh", "-c", 'cat; echo "$1"; exit 5', "-", "a b"]
+
+
+def test_run_tells_a_terminal_what_it_starts(home, launcher):
+    """And nobody else."""
+    run = [COMMAND, "run", "-n", "1", "--mpi", launcher, "true"]
+    assert "starting" not in cryptmpi(home, *run[1:], COMMAND=COMMAND).stderr
+    master, terminal = pty.openpty()
+    done = subprocess.run(run, env=environment(home, COMMAND=COMMAND), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=terminal,
+                          timeout=60)
+    os.close(terminal)
+    said = os.read(master, 4096).decode()
+    os.close(master)
+    assert done.returncode == NOT_SEALED and said.startswith("cryptmpi: starting true with MPICH (HYDRA build details:), layer "), said
 
 
 REASON = "CRYPTMPI_INTERNAL_LAYER_REASON"
