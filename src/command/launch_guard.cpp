@@ -13,15 +13,25 @@ bool one_of(const List& list, std::string_view word) {
     return std::find(list.begin(), list.end(), word) != list.end();
 }
 
-// By Open MPI's releases.
-constexpr std::array<std::string_view, 5> kRemoteShells = {"plm_rsh_agent", "plm_ssh_agent", "pls_rsh_agent",
-                                                           "orte_rsh_agent", "plm_rsh_rsh_agent"};
+// The parameters of all releases of Open MPI, without the part of it that a name may begin with.
+constexpr std::array<std::string_view, 4> kRemoteShells = {"plm_rsh_agent", "plm_ssh_agent", "pls_rsh_agent",
+                                                           "rsh_agent"};
 constexpr std::array<std::string_view, 7> kFiles = {"mca_base_param_files",          "mca_param_files",
                                                     "mca_base_override_param_file",  "mca_base_param_file_prefix",
                                                     "mca_base_envar_file_prefix",    "mca_base_param_file_path",
                                                     "mca_base_param_file_path_force"};
-constexpr std::array<std::string_view, 4> kDaemons = {"orte_hnp_uri", "orte_parent_uri", "prte_hnp_uri",
-                                                      "prte_parent_uri"};
+constexpr std::array<std::string_view, 2> kDaemons = {"hnp_uri", "parent_uri"};
+constexpr std::array<std::string_view, 5> kParts = {"orte_", "prte_", "opal_", "ompi_", "pmix_"};
+
+/// orte_plm_rsh_agent and plm_rsh_agent are one parameter, and where both are said the longer name counts.
+std::string_view without_part(std::string_view parameter) {
+    const auto begins = [&](std::string_view part) { return parameter.starts_with(part); };
+    for (;;) {
+        const auto* const part = std::find_if(kParts.begin(), kParts.end(), begins);
+        if (part == kParts.end()) return parameter;
+        parameter.remove_prefix(part->size());
+    }
+}
 
 /// Daemons that Intel MPI or Hydra would start by another way.
 bool starts_daemons(std::string_view variable) {
@@ -77,9 +87,9 @@ Result<void> take_remote_shell(const std::string& option, const std::string& she
 
 /// True: the parameter is done by us, and not the launcher's any more.
 Result<bool> guard_parameter(const TypedOption& option, std::string& rsh) {
-    const std::string& parameter = option.values[0];
+    const std::string parameter(without_part(option.values[0]));
     const std::string& value = option.values[1];
-    const std::string told = option.name + " " + parameter + " " + value;
+    const std::string told = option.name + " " + option.values[0] + " " + value;
     if (one_of(kRemoteShells, parameter)) {
         if (auto taken = take_remote_shell(option.name + " " + parameter, value, rsh); !taken)
             return tl::unexpected<Error>(taken.error());

@@ -61,6 +61,9 @@ public:
         if (option.known == nullptr) return option;
         if (option.known->meaning == Meaning::idle)
             return fail(EINVAL, "run: the launcher's option " + option.name + " starts nothing; leave it out");
+        // Hydra would take the value for the program.
+        if (equals != std::string::npos && option.known->values == 0 && mpi_ != Mpi::open_mpi)
+            return fail(EINVAL, "run: option " + typed + ": " + option.name + " has no value");
         if (equals != std::string::npos) add_value(option, typed.substr(equals + 1));
         while (static_cast<int>(option.values.size()) < option.known->values) {
             if (at_end() || word() == ":") return fail(EINVAL, "run: option " + option.name + " lacks its value");

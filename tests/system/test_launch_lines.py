@@ -12,7 +12,7 @@ from test_fresh_key import HERE, Cluster
 from lab import stacks
 
 REFUSED = 125
-OPENMPI, MPICH = (stacks.stack(name) for name in ("openmpi-4.1.4", "mpich-5.0.2-ofi"))
+OPENMPI, MPICH, OPENMPI5, INTEL = (stacks.stack(name) for name in ("openmpi-4.1.4", "mpich-5.0.2-ofi", "openmpi-5.0.11", "impi-2021.19-ofi"))
 BOTH = pytest.mark.parametrize("mpi", [OPENMPI, MPICH], ids=lambda mpi: mpi.name)
 # What the lab's nodes need of Open MPI, which a cluster's mpiexec does not have to be told.
 PARAMETERS = {"btl": "tcp,vader,self", "btl_tcp_if_include": stacks.NETWORK, "oob_tcp_if_include": stacks.NETWORK,
@@ -40,7 +40,7 @@ class Shell:
         """`line` stands behind `cryptmpi run`."""
         (self.folder / "p").unlink(missing_ok=True)
         (self.folder / "p").symlink_to(self.build(mpi, HERE / "launched.c"))
-        parameters = {f"OMPI_MCA_{name}": value for name, value in PARAMETERS.items()} if mpi is OPENMPI else {}
+        parameters = {f"OMPI_MCA_{name}": value for name, value in PARAMETERS.items()} if mpi.family != "hydra" else {}
         env = {**self.cluster.env(mpi), **parameters, **OF_ROOT, **variables}
         words = shlex.split(line.replace("MPIEXEC", str(mpi.mpiexec)))
         shell = ["--rsh", self.cluster.rsh] if rsh else []
@@ -117,6 +117,17 @@ def test_lines_of_hydra(line, shell):
     assert nodes_of(shell.started(MPICH, line)) == ["node1", "node2"]
 
 
+@pytest.mark.parametrize("mpi, line", [
+    (OPENMPI5, "-np 2 -host node1,node2 ./p"),
+    (OPENMPI5, "--hostfile slots --map-by node --mca plm rsh -x MINE=here --output tag ./p"),
+    (OPENMPI5, "-n 1 -host node1 ./p : -n 1 -host node2 ./p"),
+    (INTEL, "-np 2 -hosts node1,node2 -ppn 1 ./p"),
+    (INTEL, "-n 2 -perhost 1 -f hosts -genv MINE here -bootstrap ssh -print-rank-map ./p"),
+], ids=lambda value: getattr(value, "name", value))
+def test_lines_of_others(mpi, line, shell):
+    assert nodes_of(shell.started(mpi, line)) == ["node1", "node2"]
+
+
 @pytest.mark.parametrize("mpi, line, mine", [
     (OPENMPI, "-np 2 -host node1,node2 -x MINE ./p x", "there"),
     (OPENMPI, "-np 2 -host node1,node2 -x MINE=here ./p x", "here"),
@@ -176,6 +187,8 @@ def refused(shell, mpi, line, **variables):
     (OPENMPI, "--env CRYPTMPI_LAYER=mpi", "before the command"),
     (OPENMPI, "--mca plm slurm", "--rsh"),
     (OPENMPI, "--mca plm ^rsh", "--rsh"),
+    (OPENMPI, "--mca orte_plm isolated", "--rsh"),
+    (OPENMPI, "--mca orte_plm_rsh_agent rsh", "two remote shells"),
     (OPENMPI, "-gmca plm ^ssh", "--rsh"),
     (OPENMPI, "--mca plm_rsh_agent ssh:rsh", "several remote shells"),
     (OPENMPI, "--mca mca_base_env_list CRYPTMPI_ENABLED=false", "-x NAME=VALUE"),

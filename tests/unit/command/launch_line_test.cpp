@@ -159,6 +159,7 @@ TEST(LaunchLine, WhatStartsNothing) {
     EXPECT_NE(refusal(Mpi::mpich, {"-iface", "-h", "./p"}).find("starts nothing"), std::string::npos);
     EXPECT_NE(refusal(Mpi::mpich, {"-n", "2"}).find("no program"), std::string::npos);
     EXPECT_NE(refusal(Mpi::mpich, {"-n", "2", "-hosts"}).find("lacks its value"), std::string::npos);
+    EXPECT_NE(refusal(Mpi::mpich, {"-l=./p", "./q"}).find("has no value"), std::string::npos);
     for (const char* help : {"-h", "-help", "--help"}) EXPECT_TRUE(read_line(Mpi::intel, {"-n", "2", help}).wants_help);
 }
 
@@ -202,6 +203,11 @@ TEST(LaunchGuard, RefusesWhatWouldNotBeSealed) {
                                {"--mca", "plm", "^ssh"},
                                {"-gmca", "plm", "^slurm,rsh"},
                                {"--mca", "plm", ""},
+                               {"--mca", "orte_plm", "isolated"},
+                               {"--prtemca", "prte_plm", "slurm"},
+                               {"--mca", "orte_hnp_uri", "u"},
+                               {"--mca", "orte_orte_hnp_uri", "u"},
+                               {"--mca", "opal_mca_base_param_files", "f"},
                                {"--gmca", "mca_param_files", "f"},
                                {"-x", "A=1;CRYPTMPI_ENABLED=false"},
                                {"-x", "A;CRYPTMPI_ENABLED=false;B"},
@@ -235,6 +241,12 @@ TEST(LaunchGuard, TakesTheRemoteShell) {
     std::string rsh;
     EXPECT_EQ(guarded(Mpi::open_mpi, {"--mca", "plm_rsh_agent", "/my ssh"}, &rsh), "");
     EXPECT_EQ(rsh, "/my ssh");
+    // Each would be preferred to ours, as was seen with Open MPI 4.1.4 and 5.0.11.
+    for (const char* name : {"orte_plm_rsh_agent", "pls_rsh_agent", "orte_rsh_agent", "orte_orte_rsh_agent",
+                             "orte_pls_rsh_agent", "plm_ssh_agent", "prte_plm_ssh_agent"}) {
+        EXPECT_EQ(guarded(Mpi::open_mpi, {"--mca", name, name}, &rsh), "");
+        EXPECT_EQ(rsh, name);
+    }
     EXPECT_EQ(guarded(Mpi::mpich, {"-launcher", "ssh", "-LAUNCHER-EXEC=/x"}, &rsh), "");
     EXPECT_EQ(rsh, "/x");
     EXPECT_NE(guarded(Mpi::mpich, {"-launcher-exec", "/x", "-bootstrap-exec", "/y"}), "");
