@@ -59,6 +59,10 @@ public:
         const auto equals = typed.find('=');
         option.name = typed.substr(0, equals);
         if (option.known == nullptr) return option;
+        // Open MPI 5 takes -bind-to, with one dash, for --bind-to-core, which has no value. Two dashes are right in
+        // each.
+        if (mpi_ == Mpi::open_mpi && option.known->name.size() > 1)
+            option.words.front() = "--" + typed.substr(typed.find_first_not_of('-'));
         if (option.known->meaning == Meaning::idle)
             return fail(EINVAL, "run: the launcher's option " + option.name + " starts nothing; leave it out");
         // Hydra would take the value for the program.

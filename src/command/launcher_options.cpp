@@ -285,6 +285,7 @@ constexpr LauncherOption kIntel[] = {
     {"gtool", 1},
     {"gtoolfile", 1, refused, kOfFile},
     {"gumask", 1},
+    {"ilp64", 0},
     {"umask", 1},
     {"nolocal", 0},
     {"ordered-output", 0},

@@ -119,7 +119,7 @@ def test_lines_of_hydra(line, shell):
 
 @pytest.mark.parametrize("mpi, line", [
     (OPENMPI5, "-np 2 -host node1,node2 ./p"),
-    (OPENMPI5, "--hostfile slots --map-by node --mca plm rsh -x MINE=here --output tag ./p"),
+    (OPENMPI5, "--hostfile slots -map-by node -bind-to none --mca plm rsh -x MINE=here --output tag ./p"),
     (OPENMPI5, "-n 1 -host node1 ./p : -n 1 -host node2 ./p"),
     (INTEL, "-np 2 -hosts node1,node2 -ppn 1 ./p"),
     (INTEL, "-n 2 -perhost 1 -f hosts -genv MINE here -bootstrap ssh -print-rank-map ./p"),
