@@ -543,6 +543,24 @@ def test_agent_wraps_the_remote_command(home):
     assert (home / "seen").read_text() == "preload:\nhost:node7\n"
 
 
+@pytest.mark.parametrize("options, account", [(["-l", "me"], "me@node7"), (["-lme"], "me@node7"), (["-l", "me", "-x"], "me@node7"),
+                                              (["-x"], "node7"), (["-o", "User=you"], "node7")])
+def test_agent_notes_whose_account_it_went_to(home, options, account):
+    """From there the parts of the report are fetched."""
+    rsh = home / "rsh"
+    rsh.write_text("#!/bin/sh\n")
+    rsh.chmod(0o755)
+    parts = home / "job.json.parts"
+    parts.mkdir()
+    (parts / "token").write_text("0" * 32 + "\n")
+    variables = dict(CRYPTMPI_INTERNAL_AGENT_RSH=rsh, CRYPTMPI_INTERNAL_REPORT_TOKEN="0" * 32, CRYPTMPI_REPORT_FILE=home / "job.json")
+    done = subprocess.run([LIBRARY.parent / "cryptmpi-agent", *options, "node7", "true"], env=environment(home, **variables),
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done
+    (note,) = parts.glob("*.host")
+    assert json.loads(note.read_text())["host"] == account
+
+
 # doctor and report
 
 
