@@ -216,7 +216,7 @@ Result<void> read_context(Mpi mpi, const Words& words, LaunchLine& line) {
     Context context;
     Reader reader(mpi, words);
     OptionsReader options(mpi, first, one_of(words, "--"), line, context);
-    const auto read = options.read(reader);
+    auto read = options.read(reader);
     line.read += reader.taken();
     if (!read || line.wants_help) return read;
     context.program = reader.rest();
