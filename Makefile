@@ -12,7 +12,7 @@ SUITE   ?=
 FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := build
-.PHONY: deps build demo test conformance torture bench bench-quick bench-instructions bench-nanoseconds bench-one-node study deps-study docs lint lint-changed format unit-debug unit-asan fuzz faults asan tsan install mpis
+.PHONY: deps build demo test test-slurm conformance torture bench bench-quick bench-instructions bench-nanoseconds bench-one-node study deps-study docs lint lint-changed format unit-debug unit-asan fuzz faults asan tsan install mpis
 
 deps:
 	@scripts/install-packages build test model bench lint
@@ -39,6 +39,11 @@ test: build build/python
 	@ctest --preset release
 	@build/python/bin/python -m pytest tests/bench tests/model tests/study tests/tune tests/interop tests/system \
 		--ignore tests/system/test_faults.py --numprocesses 2 --reruns 2 -rsR $(ARGS)
+
+# Jobs under srun and in batch jobs, on a Slurm of two nodes that the tests start and end.
+test-slurm: build build/python
+	@scripts/install-packages build test slurm
+	@build/python/bin/python -m pytest tests/slurm --reruns 1 -rsR $(ARGS)
 
 # Each call of MPI and of the crypto module fails once, in a job of its own: some minutes, with FAULTS=all hours.
 faults: build build/python mpis

@@ -92,6 +92,7 @@ Layer::Layer()
     part_.node = host_name();
     part_.pid = getpid();
     part_.role = identity_.role;
+    part_.slurm_step = identity_.slurm_step;
     part_.program = program_name();
     part_.user = geteuid();
     part_.settings = settings_.told();

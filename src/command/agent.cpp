@@ -5,6 +5,7 @@
 #include "command/fresh_key.hpp"
 #include "command/job.hpp"
 #include "command/process.hpp"
+#include "command/remote_shell.hpp"
 #include "command/subcommands.hpp"
 #include "report/part.hpp"
 
@@ -15,9 +16,9 @@ constexpr std::string_view kOptionsWithValue = "BbcDEeFIiJLlmOopQRSWw";  // of s
 
 /// The command for the other node's shell: `command` as it was, under exec, with this job's settings.
 std::string remote_command(const std::string& command, const config::Settings& settings,
-                           const config::Environment& environment) {
+                           const config::Environment& environment, KeyRoad road) {
     std::string line = shell_word(own_file().string()) + " exec --role launcher --job " + shell_word(settings.job_id);
-    if (environment(kLastingKeyVariable)) line += " --key-on-stdin";
+    if (environment(kLastingKeyVariable)) line += road == KeyRoad::srun ? " --wrapped-key-on-stdin" : " --key-on-stdin";
     constexpr std::string_view kPrefix = "CRYPTMPI_";
     for (const auto& [name, value] : environment.variables()) {
         if (!name.starts_with(kPrefix) || name == "CRYPTMPI_INTERNAL_ROLE") continue;
@@ -46,11 +47,12 @@ int agent(const Words& arguments) {
     const bool names_user = user.empty() || arguments[host].find('@') != std::string::npos;
     const std::string account = names_user ? arguments[host] : user + "@" + arguments[host];
 
-    Words line = split_words(environment("CRYPTMPI_INTERNAL_AGENT_RSH").value_or("ssh"));
-    line.insert(line.end(), arguments.begin(), arguments.begin() + static_cast<std::ptrdiff_t>(host) + 1);
+    Words shell = split_words(environment("CRYPTMPI_INTERNAL_AGENT_RSH").value_or("ssh"));
+    const KeyRoad road = is_srun(shell) ? KeyRoad::srun : KeyRoad::encrypted;
+    Words options(arguments.begin(), arguments.begin() + static_cast<std::ptrdiff_t>(host));
     if (environment(kLastingKeyVariable)) {
-        std::erase(line, "-n");  // of ssh: no input
-        if (auto given = key_to_stdin(settings->key_file); !given) return complain(given.error().line, kRefused);
+        for (Words* words : {&shell, &options}) std::erase(*words, "-n");  // of ssh: no input
+        if (auto given = key_to_stdin(settings->key_file, road); !given) return complain(given.error().line, kRefused);
     }
     // The daemon there may write its parts of the report where only its own node sees them.
     if (environment(config::kReportTokenVariable) && !settings->report_file.empty()) {
@@ -64,7 +66,8 @@ int agent(const Words& arguments) {
     std::string command;
     for (auto word = host + 1; word < arguments.size(); ++word)
         command += (command.empty() ? "" : " ") + arguments[word];
-    line.push_back(remote_command(command, *settings, environment));
+    const Words line =
+        remote_line(shell, options, arguments[host], remote_command(command, *settings, environment, road));
 
     // The remote shell program is none of the job's: its own connection to the node stays as it is.
     const std::string preload = preload_without(environment);

@@ -23,6 +23,7 @@ struct Options {
     std::string role;
     std::string layer;
     bool key_on_stdin = false;
+    bool wrapped_key_on_stdin = false;
     Words forwarded;  // NAME=VALUE, CRYPTMPI_ left out
 };
 
@@ -42,10 +43,12 @@ void warn_of_launcher(const Options& options, const config::Environment& environ
     const bool several_nodes = process.ranks && process.node_ranks && *process.node_ranks < *process.ranks;
     if (!options.role.empty() || environment(kSealedLauncherVariable) || environment(kWarned)) return;
     if (process.rank != 0 || !several_nodes) return;
-    complain(
-        "note: the launcher's own connections are in clear, because it was started by hand: whoever owns the network "
-        "can make a node start another program as this user; cryptmpi run seals them, too",
-        0);
+    complain(process.slurm_step
+                 ? "note: srun's own connections are in clear: command lines, environment, standard input and output "
+                   "(docs/slurm.md)"
+                 : "note: the launcher's own connections are in clear, because it was started by hand: whoever owns "
+                   "the network can make a node start another program as this user; cryptmpi run seals them, too",
+             0);
     set_variable(kWarned, "1");
 }
 
@@ -98,8 +101,8 @@ int exec(const Options& options, const Words& program) {
     if (!settings->enabled) return replace_by(program.front(), program);
 
     std::optional<keys::KeyInMemory> key;
-    if (options.key_on_stdin) {
-        auto kept = key_from_stdin(*settings);
+    if (options.key_on_stdin || options.wrapped_key_on_stdin) {
+        auto kept = key_from_stdin(*settings, options.wrapped_key_on_stdin ? KeyRoad::srun : KeyRoad::encrypted);
         if (!kept) return complain(kept.error().line, kRefused);
         key.emplace(std::move(*kept));
     }
@@ -154,6 +157,7 @@ void add_exec(CLI::App& app, const Words& program, int& status) {
     sub->add_option("--report", options->report, "Report file (setting report_file)");
     add_layer_option(*sub, options->layer);
     sub->add_option("--role", options->role, "What the report calls this process")->check(CLI::IsMember({"launcher"}));
+    sub->add_flag("--wrapped-key-on-stdin", options->wrapped_key_on_stdin, "The same, wrapped by MUNGE")->group("");
     sub->add_flag("--key-on-stdin", options->key_on_stdin, "The job's key comes first on the standard input")
         ->group("");
     sub->add_option("--set", options->forwarded, "A setting as NAME=VALUE")->allow_extra_args(false)->group("");

@@ -15,6 +15,7 @@
 
 #include "aead/registry.hpp"
 #include "command/job.hpp"
+#include "command/munge.hpp"
 #include "command/process.hpp"
 #include "command/reports.hpp"
 
@@ -41,6 +42,18 @@ std::size_t read_line(std::uint8_t* at, std::size_t size) {
         ++got;
     }
     return got;
+}
+
+/// Of srun, whose streams anybody on the network can read and change: MUNGE says that this user's process has sent it.
+Result<void> unwrap_line(Secret<keys::kJobKeyLineSize>& line) {
+    std::array<std::uint8_t, kLongestCredential> text{};
+    std::size_t size = read_line(text.data(), text.size());
+    if (size > 0 && text[size - 1] == '\n') --size;
+    const std::string credential(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(size));
+    if (auto unwrapped = munge_unwrap(credential, {line.data(), line.size()}); !unwrapped)
+        return fail(unwrapped.error().code,
+                    "exec: the job's key did not come on the standard input: " + unwrapped.error().line + kOtherWay);
+    return {};
 }
 
 /// Signals that a program may end by. Those that a terminal sends, it sends to the program, too.
@@ -147,28 +160,44 @@ Result<FreshKey> draw_fresh_key(const config::Settings& settings) {
     return FreshKey{std::move(*file), std::move(*held)};
 }
 
-Result<void> key_to_stdin(const std::filesystem::path& key_file) {
+Result<void> key_to_stdin(const std::filesystem::path& key_file, KeyRoad road) {
     const auto key = keys::read_job_key(key_file);
     if (!key) return tl::unexpected<Error>(key.error());
     Secret<keys::kJobKeyLineSize> line;
     keys::write_key_line(**key, line);
+    std::string wrapped;
+    if (road == KeyRoad::srun) {
+        auto credential = munge_wrap({line.data(), line.size()});
+        if (!credential)
+            return fail(credential.error().code,
+                        "the job's key cannot go to other nodes by srun, which does not encrypt: " +
+                            credential.error().line + "; use --rsh ssh" + kOtherWay);
+        wrapped = *credential + "\n";
+    }
+    const void* const text = road == KeyRoad::srun ? static_cast<const void*>(wrapped.data()) : line.data();
+    const std::size_t size = road == KeyRoad::srun ? wrapped.size() : line.size();
     std::array<int, 2> ends{};
     // A pipe has room for the line before anybody reads it, and ends when this process has become another.
-    const bool piped = pipe2(ends.data(), O_CLOEXEC) == 0 &&
-                       write(ends[1], line.data(), line.size()) == static_cast<ssize_t>(line.size()) &&
+    const bool piped = pipe2(ends.data(), O_CLOEXEC) == 0 && write(ends[1], text, size) == static_cast<ssize_t>(size) &&
                        dup2(ends[0], STDIN_FILENO) == STDIN_FILENO;
     if (!piped) return fail(errno, std::string("agent: no pipe for the job's key: ") + std::strerror(errno));
     return {};
 }
 
-Result<keys::KeyInMemory> key_from_stdin(const config::Settings& settings) {
+Result<keys::KeyInMemory> key_from_stdin(const config::Settings& settings, KeyRoad road) {
     if (!keys::KeyInMemory::is_file_name(settings.key_file))
         return fail(EINVAL,
                     "exec: --key-on-stdin: " + settings.key_file.string() + " is no place of a job's fresh key");
     keys::sweep_keys();
     sweep_local_reports();
     Secret<keys::kJobKeyLineSize> line;
-    const std::size_t size = read_line(line.data(), line.size());
+    std::size_t size = 0;
+    if (road == KeyRoad::srun) {
+        if (auto unwrapped = unwrap_line(line); !unwrapped) return tl::unexpected<Error>(unwrapped.error());
+        size = line.size();
+    } else {
+        size = read_line(line.data(), line.size());
+    }
     keys::JobKey key;
     if (auto parsed = keys::parse_job_key({line.data(), size}, key); !parsed) {
         return fail(parsed.error().code, "exec: the job's key did not come on the standard input, which " +

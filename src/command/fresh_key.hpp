@@ -27,11 +27,14 @@ Result<FreshKey> draw_fresh_key(const config::Settings& settings);
 /// How often who waits for a job's end looks whether its key is still there.
 inline constexpr timespec kLookAfterKey = {5, 0};
 
+/// What the key's line passes through: a remote shell that encrypts, or srun, for which it is wrapped by MUNGE.
+enum class KeyRoad { encrypted, srun };
+
 /// Makes the key file's line the standard input of what takes this process's place, and nothing else.
-Result<void> key_to_stdin(const std::filesystem::path& key_file);
+Result<void> key_to_stdin(const std::filesystem::path& key_file, KeyRoad road);
 
 /// Reads exactly the key's line from the standard input, and keeps it where the setting key_file says.
-Result<keys::KeyInMemory> key_from_stdin(const config::Settings& settings);
+Result<keys::KeyInMemory> key_from_stdin(const config::Settings& settings, KeyRoad road);
 
 /// Runs the program as a child, and gives its exit status as soon as it ends. The key stays until no process that it
 /// left is there any more.

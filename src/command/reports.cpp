@@ -15,6 +15,7 @@
 
 #include "command/job.hpp"
 #include "command/process.hpp"
+#include "command/remote_shell.hpp"
 #include "keys/key_in_memory.hpp"
 
 namespace cryptmpi::command {
@@ -84,11 +85,9 @@ std::string first_label(const std::string& name) {
 
 /// The remote shell's line.
 Words collecting(const Collecting& what, const std::string& host) {
-    Words command = split_words(what.rsh);
-    command.push_back(host);
-    command.push_back(shell_word(own_file().string()) + " collect " + what.token + " " +
-                      shell_word(what.key_file.string()));
-    return command;
+    return remote_line(
+        split_words(what.rsh), {}, host,
+        shell_word(own_file().string()) + " collect " + what.token + " " + shell_word(what.key_file.string()));
 }
 
 /// Keeps the parts of one node's answer. Returns why not all are there; empty: they are.

@@ -28,6 +28,7 @@
 #include "command/launchers.hpp"
 #include "command/process.hpp"
 #include "command/program.hpp"
+#include "command/remote_shell.hpp"
 #include "command/reports.hpp"
 #include "command/subcommands.hpp"
 #include "command/typed_line.hpp"
@@ -432,7 +433,7 @@ int run(const Options& options, const LaunchLine& typed) {
         return replace_by(words.front(), words);
     }
     if (auto guarded = guard(launch, rsh); !guarded) return refuse(guarded.error().line);
-    if (rsh.empty()) rsh = "ssh";
+    if (rsh.empty()) rsh = default_remote_shell(environment);
     for (const auto& variable : options.variables) {
         if (auto guarded = guard_variable("--env", variable); !guarded) return refuse(guarded.error().line);
     }
@@ -529,7 +530,7 @@ void add_run(CLI::App& app, const LaunchLine& line, int& status) {
     sub->add_option("--hosts", options->hosts, "Nodes, a,b or a:2,b:2; filled one after the other");
     sub->add_option("--ppn", options->per_node, "Ranks on each node")->check(some);
     sub->add_option("--mpi", options->launcher, "The launcher (default: that of the program's MPI library)");
-    sub->add_option("--rsh", options->rsh, "Starts commands on other nodes (default: ssh)");
+    sub->add_option("--rsh", options->rsh, "Starts commands on other nodes (default: ssh; in a Slurm job srun)");
     add_layer_option(*sub, options->layer);
     sub->add_option("--report", options->report, "Write the job's report here, and its verdict to stderr in any case");
     sub->add_option("--env", options->variables, "NAME or NAME=VALUE for the ranks; may be repeated")

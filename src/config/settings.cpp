@@ -464,7 +464,15 @@ std::string default_job_id(const Environment& environment) {
     if (auto uuid = environment("I_MPI_HYDRA_UUID")) return *uuid;
     auto job = environment("SLURM_JOB_ID");
     auto step = environment("SLURM_STEP_ID");
-    return job && step ? *job + "." + *step : "";
+    if (job && step) return *job + "." + *step;
+    for (const char* name : {"FLUX_JOB_ID", "PBS_JOBID"}) {
+        if (auto id = environment(name)) return *id;
+    }
+    // LSF numbers the elements of a job array by themselves; 0: the job is none.
+    auto lsf = environment("LSB_JOBID");
+    if (!lsf) return "";
+    const std::string element = environment("LSB_JOBINDEX").value_or("0");
+    return element == "0" ? *lsf : *lsf + "[" + element + "]";
 }
 
 /// The report's place as this node sees it.
@@ -551,10 +559,34 @@ std::optional<int> tasks_of_node(std::string_view list, int node) {
 }
 
 std::optional<int> node_ranks(const Environment& environment) {
-    if (const auto told = number_in(environment, {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"})) return told;
+    const auto told =
+        number_in(environment, {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "JSM_NAMESPACE_LOCAL_SIZE"});
+    if (told) return told;
     const auto tasks = environment("SLURM_STEP_TASKS_PER_NODE");
     const auto node = number_in(environment, {"SLURM_NODEID"});
     return tasks && node ? tasks_of_node(*tasks, *node) : std::nullopt;
+}
+
+/// Is this process in a step that srun has started? A batch script and salloc's shell are in none, or in one with a
+/// number that no int can hold.
+bool is_in_slurm_step(const Environment& environment) {
+    return number_in(environment, {"SLURM_STEP_ID"}).has_value();
+}
+
+/// What the batch system that started this process itself says of it.
+struct Task {
+    std::optional<int> rank;
+    std::optional<int> ranks;
+};
+
+Task task_of(const Environment& environment, bool slurm_step) {
+    // A batch script has SLURM_PROCID and SLURM_NTASKS, too: the job's, which its steps need not have.
+    if (slurm_step)
+        return {number_in(environment, {"SLURM_PROCID"}),
+                number_in(environment, {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"})};
+    if (const auto rank = number_in(environment, {"FLUX_TASK_RANK"}))
+        return {rank, number_in(environment, {"FLUX_JOB_SIZE"})};
+    return {number_in(environment, {"JSM_NAMESPACE_RANK"}), number_in(environment, {"JSM_NAMESPACE_SIZE"})};
 }
 
 /// Open MPI counts a job's groups from one: in a number's low half, or behind the "@" of a name.
@@ -710,12 +742,15 @@ Process identify(const Environment& environment) {
     Process process;
     process.ranks = number_in(environment, {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"});
     process.rank = number_in(environment, {"PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"});
+    process.slurm_step = is_in_slurm_step(environment);
     const bool launcher = is_of_launcher(environment);
-    // A launcher inside a Slurm step has SLURM_PROCID too, without being a rank.
-    if (!process.rank && !launcher) {
-        process.rank = number_in(environment, {"SLURM_PROCID"});
-        if (process.rank && !process.ranks) process.ranks = number_in(environment, {"SLURM_NTASKS"});
-    }
+    const auto batch = task_of(environment, process.slurm_step);
+    // A launcher inside a step is a task of the batch system, too, without being a rank.
+    if (!process.rank && !launcher) process.rank = batch.rank;
+    // The ranks that a launcher inside a step has started are others than the step's tasks.
+    const auto name_space = environment("PMIX_NAMESPACE");
+    const bool a_task = name_space ? name_space->starts_with("slurm.pmix.") : process.rank == batch.rank;
+    if (process.rank && !process.ranks && a_task) process.ranks = batch.ranks;
     if (process.rank) process.node_ranks = node_ranks(environment);
     if (process.rank) process.group = spawned_group(environment);
     process.role = process.rank ? "rank" : launcher ? "launcher" : "process";

@@ -173,14 +173,20 @@ bool is_report_token(std::string_view token);
 
 /// Which process of the job this is, from the launcher's environment.
 struct Process {
-    std::optional<int> rank;  // PMIX_RANK, OMPI_COMM_WORLD_RANK, PMI_RANK, SLURM_PROCID
+    // PMIX_RANK, OMPI_COMM_WORLD_RANK, PMI_RANK; by a batch system alone SLURM_PROCID, FLUX_TASK_RANK,
+    // JSM_NAMESPACE_RANK (LSF's jsrun)
+    std::optional<int> rank;
+    // OMPI_COMM_WORLD_SIZE, PMI_SIZE; of a rank that the batch system started itself SLURM_STEP_NUM_TASKS,
+    // FLUX_JOB_SIZE, JSM_NAMESPACE_SIZE
     std::optional<int> ranks;
     std::string role;  // "rank", "launcher" (CRYPTMPI_INTERNAL_ROLE), "process"
-    // Ranks of its node: OMPI_COMM_WORLD_LOCAL_SIZE, MPI_LOCALNRANKS, SLURM_STEP_TASKS_PER_NODE
+    // Ranks of its node: OMPI_COMM_WORLD_LOCAL_SIZE, MPI_LOCALNRANKS, JSM_NAMESPACE_LOCAL_SIZE,
+    // SLURM_STEP_TASKS_PER_NODE
     std::optional<int> node_ranks = {};
     // Which of the job's groups of ranks it belongs to: empty for those that the launcher started, else those of one
     // MPI_Comm_spawn (by PMIX_NAMESPACE), or of all of them (PMI_SPAWNED).
     std::string group = {};
+    bool slurm_step = false;  // srun has started it, or what started it (SLURM_STEP_ID)
 };
 Process identify(const Environment& environment);
 /// A launcher that cryptmpi run started, its daemons, and what these start before a rank is one.

@@ -87,6 +87,7 @@ Process::Process() {
     part_.rank = identity_.rank.value_or(-1);
     part_.ranks = identity_.ranks.value_or(-1);
     part_.group = identity_.group;
+    part_.slurm_step = identity_.slurm_step;
     part_.program = program_name();
     part_.user = geteuid();
     part_.settings = settings_.told();

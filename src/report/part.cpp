@@ -69,6 +69,7 @@ Json to_json(const Part& part) {
             {"rank", part.rank},
             {"ranks", part.ranks},
             {"group", part.group},
+            {"slurm_step", part.slurm_step},
             {"mpi_initialized", part.mpi_initialized},
             {"mpi_finalized", part.mpi_finalized},
             {"mpi_aborted", part.mpi_aborted},
@@ -325,7 +326,15 @@ void add_what_is_left(Json& not_sealed, const std::vector<Json>& parts) {
     if (distinct(parts, "node").size() < 2) return;
     const bool ours =
         std::any_of(parts.begin(), parts.end(), [](const Json& part) { return part.value("role", "") == "launcher"; });
-    if (!ours) {
+    const bool by_srun =
+        std::any_of(parts.begin(), parts.end(), [](const Json& part) { return part.value("slurm_step", false); });
+    if (by_srun) {
+        add_reason(not_sealed, ours
+                                   ? "srun, which reached other nodes for the launcher: the command lines and the "
+                                     "environment of its daemons, which Slurm authenticates and does not encrypt"
+                                   : "srun's own connections: command lines and environment, which Slurm authenticates "
+                                     "and does not encrypt, and standard input and output, for which it does neither");
+    } else if (!ours) {
         add_reason(not_sealed,
                    "the launcher's own connections: whoever owns the network can make a node start another program as "
                    "this user (cryptmpi run would have sealed them)");

@@ -282,7 +282,22 @@ TEST_F(SettingsTest, JobIdFromTheLauncher) {
     EXPECT_EQ(job({{"PMIX_NAMESPACE", std::to_string((7U << 16U) + 2)}}), "7");
     EXPECT_EQ(job({{"I_MPI_HYDRA_UUID", "abc"}}), "abc");
     EXPECT_EQ(job({{"SLURM_JOB_ID", "12"}, {"SLURM_STEP_ID", "0"}}), "12.0");
+    EXPECT_EQ(job({{"SLURM_JOB_ID", "12"}}), "");  // a batch script: its steps have ids of their own
+    EXPECT_EQ(job({{"PMIX_NAMESPACE", "slurm.pmix.12.0"}, {"SLURM_JOB_ID", "12"}, {"SLURM_STEP_ID", "0"}}),
+              "slurm.pmix.12.0");
     EXPECT_EQ(job({{"PMIX_NAMESPACE", "x"}, {"CRYPTMPI_JOB_ID", "mine"}}), "mine");
+}
+
+TEST_F(SettingsTest, JobIdFromOtherBatchSystems) {
+    const auto job = [&](Variables variables) { return load_with(std::move(variables)).value().job_id; };
+    EXPECT_EQ(job({{"PBS_JOBID", "123.server"}}), "123.server");
+    EXPECT_EQ(job({{"PBS_JOBID", "123[4].server"}}), "123[4].server");
+    EXPECT_EQ(job({{"LSB_JOBID", "77"}}), "77");
+    EXPECT_EQ(job({{"LSB_JOBID", "77"}, {"LSB_JOBINDEX", "0"}}), "77");
+    EXPECT_EQ(job({{"LSB_JOBID", "77"}, {"LSB_JOBINDEX", "3"}}), "77[3]");
+    EXPECT_EQ(job({{"FLUX_JOB_ID", "f23M"}, {"PBS_JOBID", "123.server"}}), "f23M");  // Flux within PBS's job
+    EXPECT_EQ(job({{"I_MPI_HYDRA_UUID", "abc"}, {"PBS_JOBID", "123.server"}}), "abc");
+    EXPECT_EQ(job({{"PBS_JOBID", "123.server"}, {"CRYPTMPI_JOB_ID", "mine"}}), "mine");
 }
 
 TEST(ConfigFolder, FollowsXdgThenHome) {
@@ -298,9 +313,48 @@ TEST(Identify, RanksLaunchersAndOthers) {
     EXPECT_EQ(rank.ranks, 4);
     EXPECT_EQ(identify(Environment(Variables{{"CRYPTMPI_INTERNAL_ROLE", "launcher"}, {"SLURM_PROCID", "0"}})).role,
               "launcher");
-    EXPECT_EQ(identify(Environment(Variables{{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}})).ranks, 2);
     EXPECT_EQ(identify(Environment{}).role, "process");
     EXPECT_EQ(identify(Environment(Variables{{"PMI_RANK", "x"}})).role, "process");
+}
+
+TEST(Identify, TasksOfASlurmStep) {
+    const auto in_step = [](Variables variables) {
+        variables.insert({{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}});
+        return identify(Environment(std::move(variables)));
+    };
+    EXPECT_EQ(in_step({}).rank, 1);
+    EXPECT_EQ(in_step({}).ranks, 2);
+    EXPECT_TRUE(in_step({}).slurm_step);
+    EXPECT_EQ(in_step({{"SLURM_NTASKS", "7"}}).ranks, 2);  // the step's own number
+    EXPECT_EQ(in_step({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}}).ranks, 2);
+    EXPECT_EQ(in_step({{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "slurm.pmix.7.0"}}).ranks, 2);
+    // A launcher's ranks in the step of its daemon, which is one task or two.
+    EXPECT_EQ(in_step({{"PMIX_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "4"}}).ranks, 4);
+    EXPECT_EQ(in_step({{"PMI_RANK", "3"}, {"PMI_SIZE", "4"}}).ranks, 4);
+    EXPECT_EQ(in_step({{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "prterun-node-1@1"}}).ranks, std::nullopt);
+    EXPECT_EQ(in_step({{"CRYPTMPI_INTERNAL_ROLE", "launcher"}}).role, "launcher");
+}
+
+TEST(Identify, NoRankInABatchScript) {
+    // As slurmd sets them for the script; salloc's shell may be in a step of its own.
+    const Variables script = {{"SLURM_JOB_ID", "7"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}};
+    EXPECT_EQ(identify(Environment(script)).role, "process");
+    EXPECT_FALSE(identify(Environment(script)).slurm_step);
+    Variables shell = script;
+    shell["SLURM_STEP_ID"] = "4294967290";
+    EXPECT_EQ(identify(Environment(shell)).role, "process");
+    EXPECT_FALSE(identify(Environment(shell)).slurm_step);
+}
+
+TEST(Identify, TasksOfFluxAndLsf) {
+    const auto flux = identify(Environment(Variables{{"FLUX_TASK_RANK", "2"}, {"FLUX_JOB_SIZE", "3"}}));
+    EXPECT_EQ(flux.rank, 2);
+    EXPECT_EQ(flux.ranks, 3);
+    const auto lsf = identify(Environment(
+        Variables{{"JSM_NAMESPACE_RANK", "2"}, {"JSM_NAMESPACE_SIZE", "3"}, {"JSM_NAMESPACE_LOCAL_SIZE", "1"}}));
+    EXPECT_EQ(lsf.rank, 2);
+    EXPECT_EQ(lsf.ranks, 3);
+    EXPECT_EQ(lsf.node_ranks, 1);
 }
 
 TEST(Identify, HowManyRanksTheNodeHas) {

@@ -107,6 +107,18 @@ TEST_F(ReportTest, LauncherThatWasNotOursIsAnException) {
     EXPECT_NE(summary().find("the launcher's own connections"), std::string::npos);
 }
 
+TEST_F(ReportTest, SrunIsAnExceptionThatIsNamed) {
+    for (int i = 0; i < 4; ++i) {
+        auto part = rank(i, 4);
+        part.slurm_step = true;
+        ASSERT_TRUE(write_part(file_, part, kSign));
+    }
+    EXPECT_TRUE(verdict().starts_with("SEALED WITH EXCEPTIONS: srun's own connections")) << verdict();
+    EXPECT_EQ(summary().find("start another program"), std::string::npos) << summary();
+    write_launcher("channel");
+    EXPECT_TRUE(verdict().starts_with("SEALED WITH EXCEPTIONS: srun, which reached other nodes")) << verdict();
+}
+
 TEST_F(ReportTest, MpiLayerSaysWhatItLeavesInClear) {
     write_launcher("mpi");
     for (int i = 0; i < 4; ++i) {
