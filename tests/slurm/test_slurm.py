@@ -134,7 +134,7 @@ def test_run_in_an_allocation(nodes, tmp_path, program, mpi):
 
 def test_run_with_the_key_file(nodes, tmp_path, program):
     job = Job(nodes, tmp_path, OPENMPI4, program(OPENMPI4), job_key="file")
-    done = job.run("salloc --quiet -N2 -n2 cryptmpi run -n 2 --hosts node1,node2 --report job.json ./program")
+    done = job.run("salloc --quiet -N2 --ntasks-per-node=1 cryptmpi run -n 2 --hosts node1,node2 --report job.json ./program")
     assert done.ok, done.output
     sealed_whole(job, 2)
     assert job.on_the_wire(b"MUNGE:") > 0  # Slurm's own
@@ -146,7 +146,7 @@ def test_no_munge_no_key(nodes, tmp_path, program):
     (tmp_path / "without").mkdir()
     (tmp_path / "without" / "libmunge.so.2").write_text("no library")
     job = Job(nodes, tmp_path, MPICH, program(MPICH), handshake_timeout_s=5)
-    done = job.run("salloc --quiet -N2 -n2 env LD_LIBRARY_PATH=without"
+    done = job.run("salloc --quiet -N2 --ntasks-per-node=1 env LD_LIBRARY_PATH=without"
                    " cryptmpi run -n 2 --hosts node1,node2 --report job.json ./program", timeout=60)
     assert not done.ok
     lines = [line for line in done.output.splitlines() if "cannot go to other nodes by srun" in line]
