@@ -43,7 +43,7 @@ test: build build/python
 # Jobs under srun and in batch jobs, on a Slurm of two nodes that the tests start and end.
 test-slurm: build build/python
 	@scripts/install-packages build test slurm
-	@build/python/bin/python -m pytest tests/slurm --reruns 1 -rsR $(ARGS)
+	@build/python/bin/python -m pytest tests/slurm --reruns 2 -rsR $(ARGS)
 
 # Each call of MPI and of the crypto module fails once, in a job of its own: some minutes, with FAULTS=all hours.
 faults: build build/python mpis

@@ -85,9 +85,14 @@ class Slurm:
                 except ProcessLookupError:
                     continue
 
-    def log(self, name):
-        """What a daemon has said: slurmctld, or slurmd-node1."""
-        return (self.logs / name).read_text(errors="replace")
+    def end_jobs(self):
+        """Ends what is left of a user whose srun or sbatch was killed, and waits until the nodes are free."""
+        end = time.monotonic() + _SECONDS
+        while self._states() != {"idle"}:
+            self._in(self._lab.nodes[0], ["scancel", "--me", "--full", "--signal=KILL"])
+            if time.monotonic() > end:
+                raise LabError("a job of Slurm does not end")
+            time.sleep(0.2)
 
     def _prepare(self, node):
         files = " && ".join(f"cp {self._folder}/{name} /etc/slurm/" for name in self._files)

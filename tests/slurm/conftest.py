@@ -35,30 +35,32 @@ def two_nodes():
 
 @pytest.fixture(scope="session")
 def _slurm(two_nodes):
-    with Slurm(two_nodes):
-        yield two_nodes
+    with Slurm(two_nodes) as slurm:
+        yield slurm
 
 
 @pytest.fixture
-def nodes(_slurm):
+def nodes(two_nodes, _slurm):
     """The lab, with a Slurm on it."""
-    yield _slurm
-    _slurm.end_processes()
+    yield two_nodes
+    two_nodes.end_processes()
+    _slurm.end_jobs()
 
 
 @pytest.fixture(scope="session")
 def program(tmp_path_factory):
-    """demo/canary.c, by an MPI's own compiler."""
+    """demo/canary.c or another source, by an MPI's own compiler."""
     built = {}
 
-    def compiled(mpi):
-        if mpi.name not in built:
+    def compiled(mpi, source=REPOSITORY / "demo" / "canary.c"):
+        if (mpi.name, source) not in built:
             if not mpi.present() or mpi.mpicc is None or not mpi.mpicc.exists():
                 pytest.skip(f"{mpi.title} is not installed (make mpis)")
-            built[mpi.name] = tmp_path_factory.mktemp("program") / "program"
-            done = subprocess.run([mpi.mpicc, "-O1", "-o", built[mpi.name], REPOSITORY / "demo" / "canary.c"], capture_output=True, text=True)
+            file = tmp_path_factory.mktemp("program") / "program"
+            done = subprocess.run([mpi.mpicc, "-O1", "-o", file, source], capture_output=True, text=True)
             assert done.returncode == 0, done.stderr
-        return built[mpi.name]
+            built[mpi.name, source] = file
+        return built[mpi.name, source]
 
     return compiled
 
