@@ -182,8 +182,8 @@ def test_task_prolog(tmp_path, program):
     [prolog] = from_page("For everyone, by TaskProlog")
     prolog = prolog.replace("/opt/cryptmpi", str(BUILD))
     with Lab(nodes=2) as lab, Slurm(lab, more="TaskProlog=/etc/slurm/cryptmpi.sh\n", files={"cryptmpi.sh": prolog}):
-        job = Job(lab, tmp_path, MPICH, program(MPICH))
-        done = job.run("srun -N2 -n2 --mpi=pmi2 ./program", env={"CRYPTMPI_REPORT_FILE": tmp_path / "job.json"})
+        job = Job(lab, tmp_path, OPENMPI4, program(OPENMPI4))
+        done = job.run("srun -N2 -n2 --mpi=pmix ./program", env={"CRYPTMPI_REPORT_FILE": tmp_path / "job.json"})
         assert done.ok, done.output
         sealed_whole(job, 2)
         # What is no MPI program goes on as it did.
