@@ -189,3 +189,30 @@ def test_task_prolog(tmp_path, program):
         # What is no MPI program goes on as it did.
         other = job.run("srun -N2 -n2 sh -c 'echo preloaded: $LD_PRELOAD'")
         assert other.ok and re.findall("preloaded:(.*)", other.output) == ["", ""], other.output
+
+
+WRAP = "munge --cipher aes256 --mac sha256 --restrict-uid root"
+
+
+@pytest.mark.parametrize("wrapping, why", [
+    (f"{WRAP} <job.key", None),
+    ("cat job.key", "Invalid credential format"),
+    (f"setpriv --reuid=65534 --clear-groups {WRAP} <job.key", "user 65534 has sent it"),
+    ("munge --cipher none --mac sha256 <job.key", "not under AES and SHA-2"),
+    ("munge --cipher aes128 --mac sha1 <job.key", "not under AES and SHA-2"),
+    (f"head -c 40 job.key >short && {WRAP} <short", "holds no key's line"),
+    (f"{WRAP} <job.key >old && unmunge --input old >used && cat old", "Replayed credential"),
+], ids=["right", "in clear", "another user's", "not encrypted", "SHA-1", "too short", "a second time"])
+def test_key_that_comes_by_srun(nodes, tmp_path, wrapping, why):
+    """An attacker who owns srun's streams cannot give a node a key that this user has not wrapped for it."""
+    sealing = Sealing(tmp_path / "config", nodes, BUILD / "bin" / "cryptmpi")
+    (tmp_path / "job.key").write_bytes((tmp_path / "config" / "cryptmpi" / "job.key").read_bytes())
+    place = f"/dev/shm/cryptmpi-key-{secrets.token_hex(16)}"
+    line = f"{{ {wrapping}; }} | {sealing.command} exec --role launcher --job x --wrapped-key-on-stdin --set KEY_FILE={place} -- true"
+    done = nodes.run(["sh", "-c", line], env=sealing.env(), cwd=tmp_path)
+    if why is None:
+        assert done.ok, done.output
+    else:
+        assert done.returncode == 125 and why in done.output, done.output
+        assert done.output.count("\n") == 1, done.output
+    assert nodes.run(["test", "-e", place]).returncode == 1
