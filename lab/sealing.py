@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lab.nodes import BUILD, IN_SOURCES, REPOSITORY, LabError
 
-# An installed package is PREFIX/share/cryptmpi/python.
+# An installed package is PREFIX/share/cryptmpi/cryptmpi_tools.
 COMMAND = (BUILD / "release" if IN_SOURCES else REPOSITORY.parents[2]) / "bin" / "cryptmpi"
 
 

@@ -23,7 +23,7 @@ EXIT_S = 3  # a rank of Debian's MPICH 4.0.2 now and then prints its result and 
 def own_command():
     """The cryptmpi of the installation or build tree in which this package is; in the sources, that of `make build`."""
     packages = Path(__file__).absolute().parent.parent
-    seen = packages.match("share/cryptmpi/python")
+    seen = packages.match("share/cryptmpi/cryptmpi_tools")
     return (packages.parents[2] if seen else packages / "build" / "release") / "bin" / "cryptmpi"
 
 

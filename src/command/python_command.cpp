@@ -53,7 +53,7 @@ constexpr const char* kRun =
 
 /// Where the packages are: beside the command, in the build tree as installed.
 fs::path python_folder() {
-    return (own_file().parent_path() / CRYPTMPI_DATA_FROM_BIN / "cryptmpi" / "python").lexically_normal();
+    return (own_file().parent_path() / CRYPTMPI_DATA_FROM_BIN / "cryptmpi" / "cryptmpi_tools").lexically_normal();
 }
 
 /// Those of `modules` that this python3 lacks; nullopt when it does not run.

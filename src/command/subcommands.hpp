@@ -25,6 +25,9 @@ void add_collect(CLI::App& app, int& status);
 /// Those that are Python packages, which python_command.cpp lists.
 void add_python_commands(CLI::App& app, int& status);
 
+/// All of these, and what cryptmpi itself says of them.
+void add_everything(CLI::App& app, const Words& program, const LaunchLine& line, int& status);
+
 /// Not for users: what a launcher calls in place of ssh. `arguments` are ssh's.
 int agent(const Words& arguments);
 
