@@ -12,7 +12,7 @@ SUITE   ?=
 FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := build
-.PHONY: deps build demo test test-slurm conformance torture bench bench-quick bench-instructions bench-nanoseconds bench-one-node study deps-study docs lint lint-changed format unit-debug unit-asan fuzz faults asan tsan install mpis
+.PHONY: deps build demo test test-slurm conformance torture bench bench-quick bench-instructions bench-nanoseconds bench-one-node study deps-study docs lint lint-changed format unit-debug unit-asan fuzz faults asan tsan install mpis package test-packages
 
 deps:
 	@scripts/install-packages build test model bench lint
@@ -166,3 +166,14 @@ install:
 	@cmake --preset release -DCRYPTMPI_TESTS=OFF --log-level=NOTICE
 	@cmake --build --preset release --target product
 	@cmake --install build/release --prefix $(PREFIX) --strip >build/install.log || { cat build/install.log; exit 1; }
+
+# Into build/packages: a Debian package.
+package:
+	@scripts/install-packages build packages
+	@packaging/build-deb build/packages
+
+# Each package is installed into a bare root or a fresh environment, and runs a sealed job from there between two nodes (root, for
+# namespaces; DEBIAN_MIRROR: where bare roots come from).
+test-packages: build/python package
+	@scripts/install-packages test packages
+	@build/python/bin/python -m pytest tests/packages $(ARGS)

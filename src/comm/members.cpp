@@ -31,7 +31,7 @@ std::vector<int> world_ranks_of(const interpose::Native& mpi, MPI_Comm comm) {
 
 void end_for_other_members(Layer& layer, const std::string& by_what) {
     layer.end_job("the communicator that " + by_what +
-                  " made has other members, or an other order of them, than was asked for: MPI's own messages, by "
+                  " made has other members, or another order of them, than was asked for: MPI's own messages, by "
                   "which its ranks agree on that, were altered on their way");
 }
 

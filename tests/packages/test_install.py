@@ -115,9 +115,9 @@ def test_a_module_is_built_by_cmake_and_by_pkg_config(prefix, tmp_path):
         "add_library(uses MODULE uses.c)\ntarget_link_libraries(uses PRIVATE CryptMPI::module)\n")
     run("cmake", "-S", tmp_path, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
     run("cmake", "--build", tmp_path / "build")
-    flags = run("pkg-config", "--cflags", "cryptmpi", env={**os.environ, "PKG_CONFIG_PATH": str(prefix / "share" / "pkgconfig")})
+    flags = run("pkg-config", "--cflags", "cryptmpi", env={**os.environ, "PKG_CONFIG_PATH": str(prefix / "lib" / "pkgconfig")})
     run("cc", "-c", "-o", tmp_path / "uses.o", tmp_path / "uses.c", *flags.split())
-    folder = run("pkg-config", "--variable=moduledir", "cryptmpi", env={**os.environ, "PKG_CONFIG_PATH": str(prefix / "share" / "pkgconfig")})
+    folder = run("pkg-config", "--variable=moduledir", "cryptmpi", env={**os.environ, "PKG_CONFIG_PATH": str(prefix / "lib" / "pkgconfig")})
     assert Path(folder.strip()).samefile(prefix / "lib" / "cryptmpi")
 
 
