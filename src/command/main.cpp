@@ -99,9 +99,11 @@ int main(int argc, char** argv) {
     using namespace cryptmpi::command;
     try {
         Words arguments(argv + (argc > 0 ? 1 : 0), argv + argc);
-        // Launchers take the path of a remote shell without arguments, so the agent is this file under another name.
+        // Launchers take the path of a remote shell without arguments, so the agent is this file under another name, or
+        // a script that calls it.
         const std::string_view called = argc > 0 ? argv[0] : "";
         if (called == "cryptmpi-agent" || called.ends_with("/cryptmpi-agent")) return agent(arguments);
+        if (!arguments.empty() && arguments[0] == "agent") return agent(Words(arguments.begin() + 1, arguments.end()));
         return main_of(std::move(arguments));
     } catch (const std::exception& error) {
         return complain(error.what(), kRefused);

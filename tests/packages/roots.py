@@ -94,8 +94,11 @@ class InRoot:
         return self.lab.run(["env", "-i", *(f"{name}={value}" for name, value in environment.items()), "chroot", self.root, *line],
                             cwd=self.root, timeout=timeout)
 
-    def hosts(self):
-        return self.lab.hosts()
+    def run_job(self):
+        """Of two ranks of the canary, by `cryptmpi run`, which takes all defaults; /report.json is its report."""
+        options = " ".join(OPENMPI.launcher_options(self.lab))
+        return self.run("cryptmpi", "run", "-n", "2", "--hosts", ",".join(self.lab.hosts()), "--rsh", self.rsh, "--launcher-args", options,
+                        "--report", "/report.json", "/canary", "/canary.bin")
 
 
 def check_sealed_job(lab, folder, canary, start):

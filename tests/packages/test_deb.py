@@ -4,7 +4,7 @@ import shutil
 import subprocess
 
 import pytest
-from roots import OPENMPI, InRoot, bare_root, built_canary, check_sealed_job, inside, install, only
+from roots import InRoot, bare_root, built_canary, check_sealed_job, inside, install, only
 
 from lab.nodes import Lab
 
@@ -36,13 +36,7 @@ def test_a_sealed_job_on_two_nodes(installed):
     canary = built_canary(installed)
     with Lab() as lab:
         nodes = InRoot(lab, installed)
-        options = " ".join(OPENMPI.launcher_options(lab))
-
-        def start():
-            return nodes.run("cryptmpi", "run", "-n", "2", "--hosts", ",".join(nodes.hosts()), "--rsh", nodes.rsh, "--launcher-args", options,
-                             "--report", "/report.json", "/canary", "/canary.bin")
-
-        facts = check_sealed_job(lab, installed, canary, start)
+        facts = check_sealed_job(lab, installed, canary, nodes.run_job)
         assert facts["layer"] == "channel"
         said = nodes.run("cryptmpi", "report", "--check", "/report.json")
         assert said.ok, said.output
