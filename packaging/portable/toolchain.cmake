@@ -28,3 +28,7 @@ find_library(IPSEC_MB_LIBRARY libIPSec_MB.a PATHS /usr/lib/x86_64-linux-gnu REQU
 foreach(left_out BORINGSSL SODIUM CRYPTOPP MBEDCRYPTO)
   set(${left_out}_LIBRARY OFF CACHE STRING "Not in the portable build")
 endforeach()
+
+# Whose work is inside of the binaries: their licences go along.
+set(CRYPTMPI_LICENCES_OF libcli11-dev libexpected-dev libipsec-mb-dev libssl-dev libstdc++-12-dev libtomlplusplus-dev
+  nlohmann-json3-dev robin-map-dev CACHE STRING "Debian packages whose licences are installed")

@@ -37,7 +37,8 @@ def test_command_modules_and_python_parts_are_there(environment):
     said = json.loads(subprocess.run([command, "doctor", "--json"], capture_output=True, text=True).stdout)
     assert {"aegis", "ipsec-mb", "openssl"} == {module["name"] for module in said["modules"] if module["usable"]}, said["modules"]
     assert (environment / "share" / "cryptmpi" / "cryptmpi_tools" / "model" / "__init__.py").exists()
-    assert (environment / "share" / "doc" / "cryptmpi" / "LICENSE.libaegis").exists()
+    licences = {path.name for path in (environment / "share" / "doc" / "cryptmpi").glob("LICENSE*")}
+    assert {"LICENSE", "LICENSE.libaegis", "LICENSE.libssl-dev", "LICENSE.libipsec-mb-dev", "LICENSE.libcli11-dev"} <= licences
     # The agent is a script here: it has to find the command, which refuses a line without a host.
     agent = environment / "lib" / "cryptmpi" / "cryptmpi-agent"
     assert not agent.is_symlink()
