@@ -111,7 +111,7 @@ def test_zsh_gets_the_same_words(prefix):
 def test_a_module_is_built_by_cmake_and_by_pkg_config(prefix, tmp_path):
     (tmp_path / "uses.c").write_text("#include <cryptmpi/module.h>\nint abi(void) { return CRYPTMPI_MODULE_ABI; }\n")
     (tmp_path / "CMakeLists.txt").write_text(
-        "cmake_minimum_required(VERSION 3.16)\nproject(uses LANGUAGES C)\nfind_package(CryptMPI 0.1 REQUIRED)\n"
+        "cmake_minimum_required(VERSION 3.16)\nproject(uses LANGUAGES C)\nfind_package(CryptMPI 0.9 REQUIRED)\n"
         "add_library(uses MODULE uses.c)\ntarget_link_libraries(uses PRIVATE CryptMPI::module)\n")
     run("cmake", "-S", tmp_path, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
     run("cmake", "--build", tmp_path / "build")
