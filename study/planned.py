@@ -3,6 +3,7 @@
 It predicts from a sealed job's report, and from parameters fitted to this run's ping-pong and ciphers.
 """
 
+import os
 import subprocess
 
 from bench import machine
@@ -63,7 +64,9 @@ class Planning:
         return done.seconds * 1e6
 
     def _keep_report(self, part, way, file):
-        done = subprocess.run([self.starter.command, "report", file, "--json"], capture_output=True, text=True)
+        # With the key that signed it: under another one, such as the user's own, its parts would not be believed.
+        env = {**os.environ, **self.starter.sealing(part.network, way).env()}
+        done = subprocess.run([self.starter.command, "report", file, "--json"], env=env, capture_output=True, text=True)
         if done.returncode:
             raise LabError(f"cryptmpi report {file}: {done.stderr.strip()}")
         path = report_path(self.folder, part.program, part.network, part.mpi, way.layer)

@@ -98,6 +98,9 @@ int main_of(Words arguments) {
 int main(int argc, char** argv) {
     using namespace cryptmpi::command;
     try {
+        // Else it would look for its libraries in the current folder.
+        if (own_file().empty())
+            return complain("/proc is not mounted here, by which cryptmpi finds its own libraries; mount it", kRefused);
         Words arguments(argv + (argc > 0 ? 1 : 0), argv + argc);
         // Launchers take the path of a remote shell without arguments, so the agent is this file under another name, or
         // a script that calls it.

@@ -56,8 +56,8 @@ def test_installed_with_its_data_and_without_the_users_folder(tmp_path):
 
 def test_package_missing(tmp_path):
     command = installed(tmp_path)
-    (tmp_path / "share" / "cryptmpi" / "python" / "model").rename(tmp_path / "model")
-    assert_one_line(run(command, "model", "papers"), str(tmp_path / "share" / "cryptmpi" / "python" / "model"), "make install")
+    (tmp_path / "share" / "cryptmpi" / "cryptmpi_tools" / "model").rename(tmp_path / "model")
+    assert_one_line(run(command, "model", "papers"), str(tmp_path / "share" / "cryptmpi" / "cryptmpi_tools" / "model"), "make install")
 
 
 def test_python_that_lacks_packages(tmp_path):

@@ -45,7 +45,8 @@ def check_job(build, nodes, tmp_path, cipher, modules, **settings):
     assert facts["suites"] == [cipher]
     assert all(module.startswith(modules) for module in facts["modules"]), facts["modules"]
     assert facts["totals"]["sealed_bytes_sent"] > 1_000_000 and facts["totals"]["failed_opens"] == 0
-    shown = subprocess.run([sealing.command, "report", tmp_path / "report.json"], capture_output=True, text=True, check=True).stdout
+    shown = subprocess.run([sealing.command, "report", tmp_path / "report.json"], env={**os.environ, **sealing.env()}, capture_output=True,
+                           text=True, check=True).stdout
     assert cipher in shown, shown
 
 

@@ -1,5 +1,6 @@
 """The MPI layer: whole jobs under each MPI across two nodes, messages as others got them wrong, and jobs that must not start."""
 
+import os
 import re
 import secrets
 import shlex
@@ -471,7 +472,8 @@ void *cryptmpi_below(const char *name, void *(*find)(const char *)) {
     assert done.ok and "cases right" in done.output, done.output
     (line,) = error_lines(done.output)
     assert "rank 0 " in line and "rank 1 has not come to the key agreement yet" in line
-    shown = subprocess.run([sealing.command, "report", tmp_path / "report.json"], capture_output=True, text=True, check=True).stdout
+    shown = subprocess.run([sealing.command, "report", tmp_path / "report.json"], env={**os.environ, **sealing.env()}, capture_output=True,
+                           text=True, check=True).stdout
     assert not shown.startswith("FAILED"), shown
 
 
