@@ -17,7 +17,7 @@ from lab.stacks import stack  # noqa: E402
 
 PACKAGES = REPOSITORY / "build" / "packages"
 BARE = PACKAGES / "bare-root.tar"
-MIRROR = os.environ.get("DEBIAN_MIRROR", "http://deb.debian.org/debian")
+MIRROR = os.environ.get("DEBIAN_MIRROR")  # None: debootstrap's own
 OPENMPI = stack("openmpi-4.1.4")
 
 
@@ -38,7 +38,7 @@ def bare_root(folder):
     """A root in `folder`. What debootstrap made is kept for the next one."""
     folder.mkdir()
     if not BARE.exists():
-        run("debootstrap", "--variant=minbase", "bookworm", folder, MIRROR)
+        run("debootstrap", "--variant=minbase", "bookworm", folder, *filter(None, [MIRROR]))
         run("tar", "-C", folder, "-cf", f"{BARE}.new", ".")
         os.rename(f"{BARE}.new", BARE)
     else:
