@@ -1,5 +1,6 @@
 #include "command/remote_shell.hpp"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "command/process.hpp"
@@ -12,7 +13,8 @@ std::string default_remote_shell(const config::Environment& environment) {
 }
 
 bool is_srun(const Words& shell) {
-    return !shell.empty() && std::filesystem::path(shell.front()).filename() == "srun";
+    return std::any_of(shell.begin(), shell.end(),
+                       [](const auto& word) { return std::filesystem::path(word).filename() == "srun"; });
 }
 
 Words remote_line(const Words& shell, const Words& options, const std::string& host, const std::string& command) {

@@ -57,6 +57,7 @@ TEST(RemoteLine, OfSrunNamesTheNodeAsAnOption) {
 TEST(IsSrun, ByTheProgramsName) {
     EXPECT_TRUE(is_srun({"srun"}));
     EXPECT_TRUE(is_srun({"/usr/bin/srun", "--quiet"}));
+    EXPECT_TRUE(is_srun({"env", "SLURM_DEBUG=1", "srun"}));
     EXPECT_FALSE(is_srun({"ssh"}));
     EXPECT_FALSE(is_srun({"/srun/ssh"}));
     EXPECT_FALSE(is_srun({}));
