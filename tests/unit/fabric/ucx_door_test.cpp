@@ -203,6 +203,15 @@ protected:
         ucp_worker_destroy(b_);
     }
 
+    static ucp_worker_h worker_of_several_threads() {
+        ucp_worker_params_t several = {};
+        several.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+        several.thread_mode = UCS_THREAD_MODE_MULTI;
+        ucp_worker_h worker = nullptr;
+        EXPECT_EQ(ucp_worker_create(nullptr, &several, &worker), UCS_OK);
+        return worker;
+    }
+
     static Bytes address_of(ucp_worker_h worker) {
         ucp_address_t* address = nullptr;
         size_t size = 0;
@@ -378,11 +387,7 @@ TEST_F(Door, CallsBackOnceWhereTheProgramIsNotToldAtOnce) {
 }
 
 TEST_F(Door, TellsNoThreadOfAMessageThatIsNotOpen) {
-    ucp_worker_params_t several = {};
-    several.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
-    several.thread_mode = UCS_THREAD_MODE_MULTI;
-    ucp_worker_h worker = nullptr;
-    ASSERT_EQ(ucp_worker_create(nullptr, &several, &worker), UCS_OK);
+    const ucp_worker_h worker = worker_of_several_threads();
     const ucp_ep_h there = connect(a_, address_of(worker));
     const ucp_request_param_t plain = {};
     ASSERT_EQ(ucp_tag_send_nbx(there, "hello", 5, 9, &plain), nullptr);
@@ -412,11 +417,7 @@ TEST_F(Door, TellsNoThreadOfAMessageThatIsNotOpen) {
 }
 
 TEST_F(Door, OpensWhatComesForARequestThatAThreadFreedBefore) {
-    ucp_worker_params_t several = {};
-    several.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
-    several.thread_mode = UCS_THREAD_MODE_MULTI;
-    ucp_worker_h worker = nullptr;
-    ASSERT_EQ(ucp_worker_create(nullptr, &several, &worker), UCS_OK);
+    const ucp_worker_h worker = worker_of_several_threads();
     const ucp_ep_h there = connect(a_, address_of(worker));
     const ucp_request_param_t plain = {};
     ASSERT_EQ(ucp_tag_send_nbx(there, "hello", 5, 9, &plain), nullptr);
