@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -13,6 +14,7 @@
 #include "aead/registry.hpp"
 #include "base/processor.hpp"
 #include "command/coverage.hpp"
+#include "command/elf.hpp"
 #include "command/job.hpp"
 #include "command/launchers.hpp"
 #include "command/networks.hpp"
@@ -231,6 +233,15 @@ void look_at_coverage(Findings& findings, Json& json, const config::Settings& se
                                     count("refused") + ", " + count("unclassified") + " procedures");
 }
 
+/// What an MPI gets wrong by itself, so that nobody looks for it in us. Empty: nothing is known.
+std::string known_trouble(const MpiLibrary& library) {
+    const auto elf = read_elf(library.file);
+    const bool over_ucx = elf && std::any_of(elf->needed.begin(), elf->needed.end(),
+                                             [](const auto& needed) { return needed.starts_with("libucp."); });
+    if (library.mpi != Mpi::mpich || !over_ucx) return {};
+    return "over UCX it now and then waits for ever in MPI_Finalize on a busy node, plain, too (docs/fabrics.md)";
+}
+
 void look_at_mpi(Findings& findings, Json& json, const config::Settings& settings,
                  const config::Environment& environment, const MpiLibrary& library) {
     config::Settings as_auto = settings;
@@ -245,6 +256,8 @@ void look_at_mpi(Findings& findings, Json& json, const config::Settings& setting
                                     name(library.mpi) + " to use TCP (" + how_to_take_tcp(library.mpi) + ")");
     }
     look_at_coverage(findings, json, settings, library);
+    json["known_trouble"] = known_trouble(library);
+    if (const auto trouble = known_trouble(library); !trouble.empty()) findings.row("  known trouble", trouble);
 }
 
 void look_at_mpis(Findings& findings, const config::Settings& settings, const config::Environment& environment) {

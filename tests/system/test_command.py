@@ -602,6 +602,8 @@ def test_doctor(home):
         if mpi["library"]:
             assert mpi["auto_layer"] in ("channel", "fabric", "mpi") and mpi["auto_reason"]
             assert not mpi["mpi_layer"] or mpi["procedures"]["sealed"] > 50, mpi
+            needed = subprocess.run(["readelf", "-d", mpi["library"]], text=True, capture_output=True, check=True).stdout
+            assert ("MPI_Finalize" in mpi["known_trouble"]) == (mpi["mpi"] == "MPICH" and "libucp." in needed), mpi
     key_file(home).chmod(0o644)
     done = cryptmpi(home, "doctor")
     assert done.returncode == 1 and "chmod 600" in done.stdout
