@@ -742,14 +742,16 @@ Process identify(const Environment& environment) {
     Process process;
     process.ranks = number_in(environment, {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"});
     process.rank = number_in(environment, {"PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"});
-    process.slurm_step = is_in_slurm_step(environment);
+    const bool in_step = is_in_slurm_step(environment);
     const bool launcher = is_of_launcher(environment);
-    const auto batch = task_of(environment, process.slurm_step);
+    const auto batch = task_of(environment, in_step);
     // A launcher inside a step is a task of the batch system, too, without being a rank.
     if (!process.rank && !launcher) process.rank = batch.rank;
     // The ranks that a launcher inside a step has started are others than the step's tasks.
     const auto name_space = environment("PMIX_NAMESPACE");
-    const bool a_task = name_space ? name_space->starts_with("slurm.pmix.") : process.rank == batch.rank;
+    const bool by_hydra = environment("MPI_LOCALNRANKS").has_value();
+    const bool a_task = name_space ? name_space->starts_with("slurm.pmix.") : process.rank == batch.rank && !by_hydra;
+    process.slurm_step = in_step && (a_task || !process.rank);
     if (process.rank && !process.ranks && a_task) process.ranks = batch.ranks;
     if (process.rank) process.node_ranks = node_ranks(environment);
     if (process.rank) process.group = spawned_group(environment);

@@ -186,7 +186,9 @@ struct Process {
     // Which of the job's groups of ranks it belongs to: empty for those that the launcher started, else those of one
     // MPI_Comm_spawn (by PMIX_NAMESPACE), or of all of them (PMI_SPAWNED).
     std::string group = {};
-    bool slurm_step = false;  // srun has started it, or what started it (SLURM_STEP_ID)
+    // srun has started it (SLURM_STEP_ID), or a process of the step that is no rank. Of a launcher that somebody has
+    // started by hand in a step, the ranks are not srun's.
+    bool slurm_step = false;
 };
 Process identify(const Environment& environment);
 /// A launcher that cryptmpi run started, its daemons, and what these start before a rank is one.

@@ -334,7 +334,12 @@ void add_what_is_left(Json& not_sealed, const std::vector<Json>& parts) {
                                      "environment of its daemons, which Slurm authenticates and does not encrypt"
                                    : "srun's own connections: command lines and environment, which Slurm authenticates "
                                      "and does not encrypt, and standard input and output, for which it does neither");
-    } else if (!ours) {
+    }
+    // A launcher that was started by hand in a step of srun's has connections of its own, which Slurm knows nothing of.
+    const bool by_launcher = std::any_of(parts.begin(), parts.end(), [](const Json& part) {
+        return part.value("rank", -1) >= 0 && !part.value("slurm_step", false);
+    });
+    if (!ours && (by_launcher || !by_srun)) {
         add_reason(not_sealed,
                    "the launcher's own connections: whoever owns the network can make a node start another program as "
                    "this user (cryptmpi run would have sealed them)");

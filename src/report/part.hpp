@@ -48,7 +48,7 @@ struct Part {
     int rank = -1;     // -1: none
     int ranks = -1;
     std::string group;             // of ranks that the job has spawned; empty: those that its launcher started
-    bool slurm_step = false;       // srun has started it, or what started it
+    bool slurm_step = false;       // srun has started it; no launcher inside the step has
     bool mpi_initialized = false;  // in this very process, under us: else it is no rank, whatever its environment says
     bool mpi_finalized = true;     // false: MPI was initialised, and the process ended without MPI_Finalize
     bool mpi_aborted = false;      // the program called MPI_Abort

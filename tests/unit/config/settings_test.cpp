@@ -333,6 +333,13 @@ TEST(Identify, TasksOfASlurmStep) {
     EXPECT_EQ(in_step({{"PMI_RANK", "3"}, {"PMI_SIZE", "4"}}).ranks, 4);
     EXPECT_EQ(in_step({{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "prterun-node-1@1"}}).ranks, std::nullopt);
     EXPECT_EQ(in_step({{"CRYPTMPI_INTERNAL_ROLE", "launcher"}}).role, "launcher");
+    EXPECT_TRUE(in_step({{"CRYPTMPI_INTERNAL_ROLE", "launcher"}}).slurm_step);
+    // srun has started its own tasks alone.
+    EXPECT_TRUE(in_step({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}}).slurm_step);
+    EXPECT_TRUE(in_step({{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "slurm.pmix.7.0"}}).slurm_step);
+    EXPECT_FALSE(in_step({{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}}).slurm_step);
+    EXPECT_FALSE(in_step({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALNRANKS", "1"}}).slurm_step);
+    EXPECT_FALSE(in_step({{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "prterun-node-1@1"}}).slurm_step);
 }
 
 TEST(Identify, NoRankInABatchScript) {

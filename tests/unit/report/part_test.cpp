@@ -119,6 +119,16 @@ TEST_F(ReportTest, SrunIsAnExceptionThatIsNamed) {
     EXPECT_TRUE(verdict().starts_with("SEALED WITH EXCEPTIONS: srun, which reached other nodes")) << verdict();
 }
 
+TEST_F(ReportTest, LauncherInAStepOfSrunIsAnExceptionOfItsOwn) {
+    for (int i = 0; i < 4; ++i) {
+        auto part = rank(i, 4);
+        part.slurm_step = i == 0;  // as a rank may seem that has the number of srun's task
+        ASSERT_TRUE(write_part(file_, part, kSign));
+    }
+    EXPECT_TRUE(verdict().starts_with("SEALED WITH EXCEPTIONS")) << verdict();
+    EXPECT_NE(summary().find("start another program"), std::string::npos) << summary();
+}
+
 TEST_F(ReportTest, MpiLayerSaysWhatItLeavesInClear) {
     write_launcher("mpi");
     for (int i = 0; i < 4; ++i) {
