@@ -99,10 +99,11 @@ class Applications:
 def starter(folder, seconds=0.5, ok=True, status=0):
     """Whose job that does nothing takes so long, and whose `cryptmpi report` prints a report."""
     command = folder / "cryptmpi"
-    command.write_text(f"#!/bin/sh\necho '{{\"of\": \"'$2'\"}}'\nexit {status}\n")
+    command.write_text(f"#!/bin/sh\n[ \"$XDG_CONFIG_HOME\" = '{folder}/of the job' ] || exit 9\necho '{{\"of\": \"'$2'\"}}'\nexit {status}\n")
     command.chmod(0o755)
     done = SimpleNamespace(ok=ok, seconds=seconds, why=lambda: "exit status 1")
-    return SimpleNamespace(command=command, timeout=1, program=lambda name, compiler: name, run=lambda *_, **__: done)
+    return SimpleNamespace(command=command, timeout=1, program=lambda name, compiler: name, run=lambda *_, **__: done,
+                           sealing=lambda *_: SimpleNamespace(env=lambda: {"XDG_CONFIG_HOME": str(folder / "of the job")}))
 
 
 def test_starting_and_ending_is_taken_off_and_the_report_kept(tmp_path):
