@@ -28,7 +28,7 @@ mpis:
 
 demo: build
 	@scripts/install-packages test
-	@$(PYTHON) -m demo $(ARGS)
+	@$(PYTHON) -m cryptmpi_tools.demo $(ARGS)
 
 # Unit tests and the socket suite, then whole jobs between nodes, two at a time, each pair in nodes of its own: much of a job's time is waiting. A whole job that fails on a busy machine (an MPI that does not exit, a
 # launcher that gives up) is run again, and shown as rerun.
@@ -61,33 +61,33 @@ build/python: tests/interop/requirements.txt
 conformance: build
 	@scripts/install-packages test
 	@scripts/install-mpis --mpi4py
-	@$(PYTHON) -m conformance --layer $(LAYER) $(if $(STACK),--stack $(STACK)) $(if $(SUITE),--suite $(SUITE)) $(ARGS)
+	@$(PYTHON) -m cryptmpi_tools.conformance --layer $(LAYER) $(if $(STACK),--stack $(STACK)) $(if $(SUITE),--suite $(SUITE)) $(ARGS)
 
 # Random MPI programs, plain and sealed.
 torture: build mpis
-	@$(PYTHON) -m torture $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) $(if $(STACK),--stack $(STACK)) \
+	@$(PYTHON) -m cryptmpi_tools.torture $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) $(if $(STACK),--stack $(STACK)) \
 		$(if $(RANKS),--ranks $(RANKS)) $(if $(STEP),--step $(STEP)) $(ARGS)
 
 # What sealing costs, against the targets, and what messages inside a node cost: in under ten minutes, or all of it, which takes hours (ARGS=--resume goes on where it was stopped).
 bench-quick bench: build mpis
 	@scripts/install-packages model bench
 	@cmake --build --preset release --target cryptmpi-bench-cipher
-	@$(PYTHON) -m bench $(if $(filter bench,$@),--full) $(if $(STACK),--stack $(STACK)) $(ARGS); measured=$$?; \
-		$(if $(ARGS)$(STACK),:,$(PYTHON) -m bench.one_node --turns 6) && exit $$measured
+	@$(PYTHON) -m cryptmpi_tools.bench $(if $(filter bench,$@),--full) $(if $(STACK),--stack $(STACK)) $(ARGS); measured=$$?; \
+		$(if $(ARGS)$(STACK),:,$(PYTHON) -m cryptmpi_tools.bench.one_node --turns 6) && exit $$measured
 
 # What a small message costs in instructions of ours, which a busy machine does not change.
 bench-instructions: build
 	@scripts/install-packages test bench
-	@$(PYTHON) -m bench.instructions $(ARGS)
+	@$(PYTHON) -m cryptmpi_tools.bench.instructions $(ARGS)
 
 # And where its nanoseconds go.
 bench-nanoseconds: build mpis
 	@cmake --build --preset release --target cryptmpi-bench-message
-	@$(PYTHON) -m bench.nanoseconds $(ARGS)
+	@$(PYTHON) -m cryptmpi_tools.bench.nanoseconds $(ARGS)
 
 # What a message between ranks of one node costs, native, sealed, and authenticated without sealing.
 bench-one-node: build mpis
-	@$(PYTHON) -m bench.one_node $(ARGS)
+	@$(PYTHON) -m cryptmpi_tools.bench.one_node $(ARGS)
 
 # The papers' figures, measured again: one page beside theirs, in build/study (ARGS=--full: hours, and --resume goes on where it was stopped).
 # With these, `build/release/bin/cryptmpi study --quick` runs, too; without PyPI's Open MPI it takes Debian's.
@@ -96,7 +96,7 @@ deps-study:
 
 study: build deps-study
 	@scripts/install-mpis || echo "make study: not all of PyPI's MPIs could be installed; those are not measured"
-	@$(PYTHON) -m study $(ARGS)
+	@$(PYTHON) -m cryptmpi_tools.study $(ARGS)
 
 # The pages as a site, build/site/html/index.html: built strictly, with every link between pages checked.
 docs: build build/docs-venv

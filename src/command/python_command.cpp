@@ -1,4 +1,5 @@
-// The subcommands that are Python packages: found beside the installation, run by a python3 that has what they need.
+// The subcommands that are written in Python, parts of the package cryptmpi_tools: found beside the installation, run
+// by a python3 that has what they need.
 #include <CLI/CLI.hpp>
 #include <array>
 #include <filesystem>
@@ -14,32 +15,28 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kPackage = "cryptmpi_tools";
+
 struct PythonCommand {
-    const char* name;  // of the subcommand
-    const char* package;
-    const char* module;  // of the package, that is run
+    const char* name;    // of the subcommand
+    const char* module;  // of cryptmpi_tools, that is run
     const char* description;
     Words modules;  // that python3 must have; Debian's packages are called python3-MODULE
 };
 
 const std::array kCommands = {
     PythonCommand{
-        "model", "model", "model", "What encryption costs: fit, predict, plan and scale by models", {"numpy", "scipy"}},
+        "model", "model", "What encryption costs: fit, predict, plan and scale by models", {"numpy", "scipy"}},
     PythonCommand{"tune",
-                  "tune",
                   "tune",
                   "Measures this machine and network, and writes the plans of large messages that suit them",
                   {"numpy", "scipy"}},
     PythonCommand{"bench",
-                  "study",
                   "study.bench",
                   "Measures one thing, plain and encrypted in turn: ciphers, ping-pong, pairs ...",
                   {"numpy", "scipy"}},
-    PythonCommand{"study",
-                  "study",
-                  "study",
-                  "Measures the papers' figures and writes a page of them",
-                  {"numpy", "scipy", "matplotlib"}},
+    PythonCommand{
+        "study", "study", "Measures the papers' figures and writes a page of them", {"numpy", "scipy", "matplotlib"}},
 };
 
 // Neither line may import anything from the folder that the user happens to be in, which is where python3 -c and -m
@@ -51,9 +48,9 @@ constexpr const char* kRun =
     "import sys; sys.path = [sys.argv.pop(1)] + [p for p in sys.path if p]; import runpy; "
     "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)";
 
-/// Where the packages are: beside the command, in the build tree as installed.
+/// The folder that has the package in it: beside the command, in the build tree as installed.
 fs::path python_folder() {
-    return (own_file().parent_path() / CRYPTMPI_DATA_FROM_BIN / "cryptmpi" / "cryptmpi_tools").lexically_normal();
+    return (own_file().parent_path() / CRYPTMPI_DATA_FROM_BIN / "cryptmpi").lexically_normal();
 }
 
 /// Those of `modules` that this python3 lacks; nullopt when it does not run.
@@ -97,17 +94,16 @@ tl::expected<fs::path, std::string> suitable_python(const PythonCommand& command
 
 int run(const PythonCommand& command, const Words& arguments) {
     const std::string name = command.name;
-    const std::string package = command.package;
     const fs::path folder = python_folder();
     std::error_code ignored;
-    if (!fs::is_directory(folder / package, ignored)) {
-        return complain(name + ": its Python package is not at " + (folder / package).string() +
+    if (!fs::is_directory(folder / kPackage, ignored)) {
+        return complain(name + ": its Python package is not at " + (folder / kPackage).string() +
                             "; install all of CryptMPI (make install)",
                         1);
     }
     const auto python = suitable_python(command);
     if (!python) return complain(name + ": " + python.error(), 1);
-    Words line = {python->string(), "-c", kRun, folder.string(), command.module};
+    Words line = {python->string(), "-c", kRun, folder.string(), std::string(kPackage) + "." + command.module};
     line.insert(line.end(), arguments.begin(), arguments.end());
     return replace_by(python->string(), line);
 }

@@ -2,8 +2,8 @@
 
 import pytest
 
-from bench import model
-from bench.model import NO_CIPHER, TAG, Cipher, Hockney, Machine, Network
+from cryptmpi_tools.bench import model
+from cryptmpi_tools.bench.model import NO_CIPHER, TAG, Cipher, Hockney, Machine, Network
 
 MB = 1 << 20
 LINE = Hockney(5.0, 0.0002)  # 5 us, 5 GB/s

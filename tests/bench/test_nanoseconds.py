@@ -2,9 +2,9 @@
 
 import pytest
 
-from bench import nanoseconds
-from lab.nodes import LabError
-from model.measurements import lower_quarter
+from cryptmpi_tools.bench import nanoseconds
+from cryptmpi_tools.lab.nodes import LabError
+from cryptmpi_tools.model.measurements import lower_quarter
 
 OUTPUT = "module ipsec-mb 1.3.0\ncipher 120.0\nmessage 30.5\norder 2.0\nbuffers 8.0\ncounting 1.5\n"
 

@@ -4,16 +4,16 @@ import json
 
 import pytest
 
-from bench import parts, table
-from bench.__main__ import parse
-from bench.applications import hpcc_input, lammps_input, sealed_bytes
-from bench.bounds import Bounds
-from bench.parts import PLAIN, Part, Wanted, sealed
-from bench.programs import is_whole, read_results
-from bench.rows import rows_of
-from bench.samples import Samples
-from bench.speeds import read_copying, read_speeds
-from bench.targets import GCM
+from cryptmpi_tools.bench import parts, table
+from cryptmpi_tools.bench.__main__ import parse
+from cryptmpi_tools.bench.applications import hpcc_input, lammps_input, sealed_bytes
+from cryptmpi_tools.bench.bounds import Bounds
+from cryptmpi_tools.bench.parts import PLAIN, Part, Wanted, sealed
+from cryptmpi_tools.bench.programs import is_whole, read_results
+from cryptmpi_tools.bench.rows import rows_of
+from cryptmpi_tools.bench.samples import Samples
+from cryptmpi_tools.bench.speeds import read_copying, read_speeds
+from cryptmpi_tools.bench.targets import GCM
 
 SEALED = sealed("channel", GCM)
 ISSUE = {"layer", "mpi", "network", "benchmark", "size", "ranks", "cipher", "plain_us", "sealed_us", "added_pct", "target_pct", "bound_us"}

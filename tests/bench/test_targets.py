@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.targets import GCM, KB, MB, TARGETS, target_of
+from cryptmpi_tools.bench.targets import GCM, KB, MB, TARGETS, target_of
 
 
 def row(benchmark="ping-pong", layer="channel", network="veth", size=1, cipher=GCM, **more):

@@ -45,7 +45,7 @@ def test_build_tree():
 def test_installed_with_its_data_and_without_the_users_folder(tmp_path):
     """What lies in the folder from which the command is called is not run."""
     (tmp_path / "here").mkdir()
-    for name in ("model", "numpy", "runpy", "json", "argparse"):
+    for name in ("cryptmpi_tools", "model", "numpy", "runpy", "json", "argparse"):
         (tmp_path / "here" / f"{name}.py").write_text("raise SystemExit('not ours')\n")
     command = installed(tmp_path / "prefix")
     assert not any(tmp_path.rglob("__pycache__"))
@@ -56,8 +56,9 @@ def test_installed_with_its_data_and_without_the_users_folder(tmp_path):
 
 def test_package_missing(tmp_path):
     command = installed(tmp_path)
-    (tmp_path / "share" / "cryptmpi" / "cryptmpi_tools" / "model").rename(tmp_path / "model")
-    assert_one_line(run(command, "model", "papers"), str(tmp_path / "share" / "cryptmpi" / "cryptmpi_tools" / "model"), "make install")
+    package = tmp_path / "share" / "cryptmpi" / "cryptmpi_tools"
+    package.rename(tmp_path / "away")
+    assert_one_line(run(command, "model", "papers"), str(package), "make install")
 
 
 def test_python_that_lacks_packages(tmp_path):

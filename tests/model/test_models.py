@@ -5,9 +5,9 @@ import math
 import numpy
 import pytest
 
-from model import agreement, caches, chopping, collectives, enhanced, hockney, least_squares, max_rate, pairs
-from model.hockney import Hockney, Network
-from model.max_rate import Levels, MaxRate
+from cryptmpi_tools.model import agreement, caches, chopping, collectives, enhanced, hockney, least_squares, max_rate, pairs
+from cryptmpi_tools.model.hockney import Hockney, Network
+from cryptmpi_tools.model.max_rate import Levels, MaxRate
 
 KB, MB = 1 << 10, 1 << 20
 NETWORK = Network(Hockney(5e-6, 2e-10), Hockney(20e-6, 2.5e-10), 64 * KB)

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from model import chopping, papers, show_papers
+from cryptmpi_tools.model import chopping, papers, show_papers
 
 ROWS = papers.rows()
 COMPUTED = [row for row in ROWS if not row.measured]

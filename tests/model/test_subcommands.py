@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from model import __main__ as command_line
-from model import chopping, enhanced, measurements, parameters, system
-from model import pairs as of_pairs
-from model.hockney import Hockney, Network
-from model.max_rate import Levels, MaxRate
+from cryptmpi_tools.model import __main__ as command_line
+from cryptmpi_tools.model import chopping, enhanced, measurements, parameters, system
+from cryptmpi_tools.model import pairs as of_pairs
+from cryptmpi_tools.model.hockney import Hockney, Network
+from cryptmpi_tools.model.max_rate import Levels, MaxRate
 
 KB, MB = 1 << 10, 1 << 20
 NETWORK = Network(Hockney(5e-6, 2e-10), Hockney(20e-6, 2.5e-10), 64 * KB)

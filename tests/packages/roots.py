@@ -10,10 +10,10 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(REPOSITORY)]
 
-from lab.capture import count  # noqa: E402
-from lab.nodes import enter  # noqa: E402
-from lab.sealing import Sealing  # noqa: E402
-from lab.stacks import stack  # noqa: E402
+from cryptmpi_tools.lab.capture import count  # noqa: E402
+from cryptmpi_tools.lab.nodes import enter  # noqa: E402
+from cryptmpi_tools.lab.sealing import Sealing  # noqa: E402
+from cryptmpi_tools.lab.stacks import stack  # noqa: E402
 
 PACKAGES = REPOSITORY / "build" / "packages"
 BARE = PACKAGES / "bare-root.tar"
@@ -65,8 +65,8 @@ def install(root, *packages):
 
 
 def built_canary(folder):
-    """demo/canary.c by this machine's Open MPI, and the bytes that it sends."""
-    run(OPENMPI.mpicc, "-O1", "-o", folder / "canary", REPOSITORY / "demo" / "canary.c")
+    """cryptmpi_tools/demo/canary.c by this machine's Open MPI, and the bytes that it sends."""
+    run(OPENMPI.mpicc, "-O1", "-o", folder / "canary", REPOSITORY / "cryptmpi_tools" / "demo" / "canary.c")
     canary = secrets.token_bytes(32)
     (folder / "canary.bin").write_bytes(canary)
     return canary

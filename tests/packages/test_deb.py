@@ -6,7 +6,7 @@ import subprocess
 import pytest
 from roots import InRoot, bare_root, built_canary, check_sealed_job, inside, install, only
 
-from lab.nodes import Lab
+from cryptmpi_tools.lab.nodes import Lab
 
 
 @pytest.fixture(scope="module")

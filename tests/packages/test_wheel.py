@@ -7,8 +7,8 @@ import sys
 import pytest
 from roots import OPENMPI, REPOSITORY, built_canary, check_sealed_job, only, run
 
-from lab.nodes import Lab
-from lab.sealing import Sealing
+from cryptmpi_tools.lab.nodes import Lab
+from cryptmpi_tools.lab.sealing import Sealing
 
 
 @pytest.fixture(scope="module")

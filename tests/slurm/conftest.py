@@ -14,8 +14,8 @@ PAGE = REPOSITORY / "docs" / "slurm.md"
 
 sys.path.insert(0, str(REPOSITORY))
 
-from lab.nodes import Lab, acquire_namespaces  # noqa: E402
-from lab.slurm import Slurm, missing  # noqa: E402
+from cryptmpi_tools.lab.nodes import Lab, acquire_namespaces  # noqa: E402
+from cryptmpi_tools.lab.slurm import Slurm, missing  # noqa: E402
 
 # What would seal or set anything for the processes that the tests start, or name another Slurm.
 for _name in [name for name in os.environ if name == "LD_PRELOAD" or name.startswith(("CRYPTMPI_", "SLURM_", "SBATCH_", "SRUN_"))]:
@@ -49,10 +49,10 @@ def nodes(two_nodes, _slurm):
 
 @pytest.fixture(scope="session")
 def program(tmp_path_factory):
-    """demo/canary.c or another source, by an MPI's own compiler."""
+    """cryptmpi_tools/demo/canary.c or another source, by an MPI's own compiler."""
     built = {}
 
-    def compiled(mpi, source=REPOSITORY / "demo" / "canary.c"):
+    def compiled(mpi, source=REPOSITORY / "cryptmpi_tools" / "demo" / "canary.c"):
         if (mpi.name, source) not in built:
             if not mpi.present() or mpi.mpicc is None or not mpi.mpicc.exists():
                 pytest.skip(f"{mpi.title} is not installed (make mpis)")

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from conftest import BUILD, from_page
 
-from lab import stacks
-from lab.capture import count, streams
-from lab.nodes import Lab
-from lab.sealing import Sealing
-from lab.slurm import Slurm
+from cryptmpi_tools.lab import stacks
+from cryptmpi_tools.lab.capture import count, streams
+from cryptmpi_tools.lab.nodes import Lab
+from cryptmpi_tools.lab.sealing import Sealing
+from cryptmpi_tools.lab.slurm import Slurm
 
 # Debian's, which speaks PMI-2. Over UCX it now and then does not end its ranks in MPI_Finalize, plain, too, and the more ranks the more often: two.
 MPICH = stacks.stack("mpich-4.0.2-ucx")

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from study import headline
+from cryptmpi_tools.study import headline
 
 
 def study(**times):

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy
 import pytest
 
-from study import method
-from study.method import RULES, Rule, overhead_of_sums, ratio, ratio_interval, summary
+from cryptmpi_tools.study import method
+from cryptmpi_tools.study.method import RULES, Rule, overhead_of_sums, ratio, ratio_interval, summary
 
 PAPERS = json.loads((Path(method.__file__).parent / "papers.json").read_text())
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from lab.nodes import LabError
-from study.outside import nas_binary, read_imb, read_nas, read_netpipe, read_osu
+from cryptmpi_tools.lab.nodes import LabError
+from cryptmpi_tools.study.outside import nas_binary, read_imb, read_nas, read_netpipe, read_osu
 
 NAS = """ CG Benchmark Completed.
  Class           =                        S

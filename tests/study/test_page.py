@@ -11,11 +11,11 @@ from dataclasses import replace
 
 import pytest
 
-from study import __main__ as main
-from study import drawing, figures, models, page, parts, profiles, rows
-from study.parts import BARE, ETHERNET, INFINIBAND, IPSEC, WIREGUARD, Part, Setting, ways_of
-from study.taking import Taken
-from tune.plans import Plan, Plans, Row
+from cryptmpi_tools.study import __main__ as main
+from cryptmpi_tools.study import drawing, figures, models, page, parts, profiles, rows
+from cryptmpi_tools.study.parts import BARE, ETHERNET, INFINIBAND, IPSEC, WIREGUARD, Part, Setting, ways_of
+from cryptmpi_tools.study.taking import Taken
+from cryptmpi_tools.tune.plans import Plan, Plans, Row
 
 SETTING = Setting(False, "openmpi-4.1.4", ("openmpi-4.1.4",), 2, (("openssl", ("AES-128-GCM", "AES-256-GCM")), ("aegis", ("AEGIS-128X4",))),
                   (WIREGUARD, IPSEC))

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from lab.nodes import LabError
-from study import models, outside, planned
-from study.parts import BARE, ETHERNET, LAYERS, PLAIN, Setting
+from cryptmpi_tools.lab.nodes import LabError
+from cryptmpi_tools.study import models, outside, planned
+from cryptmpi_tools.study.parts import BARE, ETHERNET, LAYERS, PLAIN, Setting
 
 MPI = "openmpi-4.1.4"
 SETTING = Setting(False, MPI, (MPI,), 2, (), ())

@@ -6,12 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from lab import stacks
-from lab.nodes import LabError
-from study import parts, profiles
-from study.parts import DIRECT, ETHERNET, PIPELINED, PLANS, THREADED, TUNED, Setting
-from study.profiles import Profiles, refuse_unused
-from tune import plans
+from cryptmpi_tools.lab import stacks
+from cryptmpi_tools.lab.nodes import LabError
+from cryptmpi_tools.study import parts, profiles
+from cryptmpi_tools.study.parts import DIRECT, ETHERNET, PIPELINED, PLANS, THREADED, TUNED, Setting
+from cryptmpi_tools.study.profiles import Profiles, refuse_unused
+from cryptmpi_tools.tune import plans
 
 MPI = "openmpi-4.1.4"
 SETTING = Setting(False, MPI, (MPI,), 2, (), ())

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from lab.nodes import LabError
-from study import taking
-from study.parts import NAIVE, PLAIN, Part
-from study.taking import Taking
+from cryptmpi_tools.lab.nodes import LabError
+from cryptmpi_tools.study import taking
+from cryptmpi_tools.study.parts import NAIVE, PLAIN, Part
+from cryptmpi_tools.study.taking import Taking
 
 PART = Part("made-up", "core", (PLAIN, NAIVE), tests=(("made-up", 8),), experiment="made-up", repeats=4)
 

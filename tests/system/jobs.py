@@ -5,8 +5,8 @@ import subprocess
 import pytest
 from conftest import BUILD, RUNTIME
 
-from lab import stacks
-from lab.sealing import ALONE, Sealing  # noqa: F401
+from cryptmpi_tools.lab import stacks
+from cryptmpi_tools.lab.sealing import ALONE, Sealing  # noqa: F401
 
 ALL = pytest.mark.parametrize("mpi", [*stacks.STACKS, *stacks.STANDARD_ABI], ids=lambda mpi: mpi.name)
 

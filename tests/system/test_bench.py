@@ -1,4 +1,4 @@
-"""`python -m bench`, as short as it goes: the report has its rows, and they have times."""
+"""`python -m cryptmpi_tools.bench`, as short as it goes: the report has its rows, and they have times."""
 
 import json
 import subprocess
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from conftest import BUILD, REPOSITORY
 
-from lab import stacks
-from lab.nodes import CONGESTION_CONTROL
+from cryptmpi_tools.lab import stacks
+from cryptmpi_tools.lab.nodes import CONGESTION_CONTROL
 
 SIZES = [1, 16 << 10]
 LISTENS = "import socket; s = socket.create_server(('', 7777)); print(flush=True); s.accept()[0].recv(1)"
@@ -30,7 +30,7 @@ def test_ping_pong_of_both_layers(name, two_nodes, tmp_path):
     mpi = stacks.stack(name)
     if not mpi.present():
         pytest.skip(f"{mpi.title} is not installed")
-    line = [sys.executable, "-m", "bench", "--stack", name, "--network", "veth", "--benchmark", "ping-pong", "--cipher", "AES-256-GCM",
+    line = [sys.executable, "-m", "cryptmpi_tools.bench", "--stack", name, "--network", "veth", "--benchmark", "ping-pong", "--cipher", "AES-256-GCM",
             "--turns", "2", "--rounds", "20", "--folder", tmp_path, "--cryptmpi", BUILD / "bin" / "cryptmpi", *(f"--size={size}" for size in SIZES)]
     done = subprocess.run([str(word) for word in line], cwd=REPOSITORY, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stdout + done.stderr

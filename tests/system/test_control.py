@@ -11,7 +11,7 @@ import pytest
 from conftest import BUILD, REPOSITORY, error_lines, needs
 from jobs import TestedSealing, build  # noqa: F401
 
-from lab import stacks
+from cryptmpi_tools.lab import stacks
 
 EDITOR = Path(__file__).with_name("editor.py")
 TAG = 23123  # of tests/system/forged.c
@@ -52,7 +52,7 @@ def sealing_of(tmp_path, lab, **settings):
 @pytest.mark.parametrize("name", NAMES)
 def test_he_does_not_choose_what_a_node_runs(name, build, middle, tmp_path):
     mpi = stacks.stack(name)
-    build(mpi, REPOSITORY / "demo" / "canary.c")  # skips where the MPI is not installed
+    build(mpi, REPOSITORY / "cryptmpi_tools" / "demo" / "canary.c")  # skips where the MPI is not installed
     for word in ("good", "evil"):
         script = tmp_path / f"{word}-program"
         script.write_text(f"#!/bin/sh\necho {word} > {tmp_path}/$(hostname).{word}\n")

@@ -15,7 +15,7 @@ from jobs import ALONE, build, sealing_of  # noqa: F401
 from memory import all_memory, dump, found_words, memory_file, random_words, secret_memory
 from test_mpi_layer import with_one_different
 
-from lab import stacks
+from cryptmpi_tools.lab import stacks
 
 BLOCK = 64  # secret memory is given out in multiples of that
 NONCE_SIZES = {"aegis": 32}  # bytes of a nonce's base, where it is not 12

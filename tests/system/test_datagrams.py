@@ -9,8 +9,8 @@ from conftest import BUILD, error_lines
 from jobs import build  # noqa: F401
 from test_inside import LOCAL, OTHER, OWN, lab, start, two_networks, within  # noqa: F401
 
-from lab import stacks
-from lab.sealing import Sealing
+from cryptmpi_tools.lab import stacks
+from cryptmpi_tools.lab.sealing import Sealing
 
 COMMAND = BUILD / "bin" / "cryptmpi"
 GROUP = "224.0.0.99"

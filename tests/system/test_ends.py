@@ -4,7 +4,7 @@ import pytest
 from conftest import REPOSITORY, error_lines
 from jobs import build, sealing_of  # noqa: F401
 
-from lab import stacks
+from cryptmpi_tools.lab import stacks
 
 # Their error handlers differ: Open MPI's ends the job, MPICH's the process that calls it.
 MPIS = pytest.mark.parametrize("name", ["mpich-5.0.2-ofi", "mpich-4.0.2-ucx", "openmpi-4.1.4", "mpich-5.0.2-abi"])

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from conftest import error_lines
 from jobs import TestedSealing, build, run  # noqa: F401
-from lab import capture, stacks
-from lab.sealing import COMMAND
+from cryptmpi_tools.lab import capture, stacks
+from cryptmpi_tools.lab.sealing import COMMAND
 
 HERE = Path(__file__).parent
 PROGRAM = HERE / "fabric.c"

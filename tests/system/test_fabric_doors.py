@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from jobs import TestedSealing, build  # noqa: F401
-from lab import stacks
-from lab.sealing import COMMAND
+from cryptmpi_tools.lab import stacks
+from cryptmpi_tools.lab.sealing import COMMAND
 
 HERE = Path(__file__).parent
 TALK = HERE / "fabric.c"

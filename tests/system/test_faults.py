@@ -9,7 +9,7 @@ import pytest
 from conftest import REPOSITORY
 from jobs import build, sealing_of, tested_command  # noqa: F401
 
-from lab import stacks
+from cryptmpi_tools.lab import stacks
 
 SYSTEM = REPOSITORY / "tests" / "system"
 MODULES = tested_command().parents[1] / "lib" / "cryptmpi"

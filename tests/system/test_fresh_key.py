@@ -15,9 +15,9 @@ import pytest
 from conftest import BUILD, REPOSITORY
 from jobs import build  # noqa: F401
 
-from lab import stacks
-from lab.capture import count
-from lab.nodes import enter
+from cryptmpi_tools.lab import stacks
+from cryptmpi_tools.lab.capture import count
+from cryptmpi_tools.lab.nodes import enter
 
 COMMAND = BUILD / "bin" / "cryptmpi"
 HERE = Path(__file__).parent
@@ -110,7 +110,7 @@ def canary(tmp_path, build):  # noqa: F811
     (tmp_path / "canary.bin").write_bytes(secrets.token_bytes(32))
 
     def program(mpi):
-        return [str(build(mpi, REPOSITORY / "demo" / "canary.c")), str(tmp_path / "canary.bin"), "messages"]
+        return [str(build(mpi, REPOSITORY / "cryptmpi_tools" / "demo" / "canary.c")), str(tmp_path / "canary.bin"), "messages"]
 
     return program
 

@@ -6,7 +6,7 @@ import pytest
 from conftest import REPOSITORY, error_lines
 from jobs import build, run, sealing_of  # noqa: F401
 
-from lab import stacks
+from cryptmpi_tools.lab import stacks
 
 BOTH = pytest.mark.parametrize("name", ["openmpi-4.1.4", "mpich-5.0.2-ofi"])
 

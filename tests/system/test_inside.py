@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import error_lines
 
-from lab.nodes import Lab, acquire_namespaces, enter
+from cryptmpi_tools.lab.nodes import Lab, acquire_namespaces, enter
 
 OWN = "10.88.0.1"      # of the victim's second network, which nobody else is on
 OWN6 = "fd00:88::1"

@@ -10,8 +10,8 @@ import pytest
 from conftest import BUILD, REPOSITORY, error_lines
 from jobs import ALONE, build, ended, run, sealing_of  # noqa: F401
 
-from lab import stacks
-from lab.capture import count
+from cryptmpi_tools.lab import stacks
+from cryptmpi_tools.lab.capture import count
 
 SOURCES = REPOSITORY / "tests" / "system"
 MPICH = "mpich-4.0.2-ucx"

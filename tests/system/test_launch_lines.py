@@ -9,7 +9,7 @@ from conftest import BUILD, error_lines
 from jobs import build  # noqa: F401
 from test_fresh_key import HERE, Cluster
 
-from lab import stacks
+from cryptmpi_tools.lab import stacks
 
 REFUSED = 125
 OPENMPI, MPICH, OPENMPI5, INTEL = (stacks.stack(name) for name in ("openmpi-4.1.4", "mpich-5.0.2-ofi", "openmpi-5.0.11", "impi-2021.19-ofi"))

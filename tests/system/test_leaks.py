@@ -7,8 +7,8 @@ import pytest
 from conftest import REPOSITORY
 from jobs import ALONE, build, ended, run, sealing_of  # noqa: F401
 
-from lab import stacks
-from lab.capture import repeated
+from cryptmpi_tools.lab import stacks
+from cryptmpi_tools.lab.capture import repeated
 
 PLACES = ["heap", "stack", "thread", "sent", "packed", "inside"]  # as in leaks.c
 SIZE = 4

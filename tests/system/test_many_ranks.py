@@ -4,8 +4,8 @@ import pytest
 from conftest import BUILD, REPOSITORY, error_lines
 from jobs import build  # noqa: F401
 
-from lab import stacks
-from lab.sealing import Sealing
+from cryptmpi_tools.lab import stacks
+from cryptmpi_tools.lab.sealing import Sealing
 
 LAYERS = ("channel", "mpi")
 RANKS = {"openmpi-4.1.4": (32, 64, 128)}  # where both ends connect at once; others take longer, or say more plain

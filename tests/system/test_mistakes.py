@@ -6,7 +6,7 @@ import pytest
 from conftest import REPOSITORY, error_lines
 from jobs import build, ended, run, sealing_of  # noqa: F401
 
-from lab import stacks
+from cryptmpi_tools.lab import stacks
 
 MPIS = pytest.mark.parametrize("name", ["mpich-5.0.2-ofi", "openmpi-4.1.4"])
 SOURCE = REPOSITORY / "tests" / "system" / "mistakes.c"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from conftest import error_lines, needs
-from lab.stacks import stack
+from cryptmpi_tools.lab.stacks import stack
 from talking import Talk, talk
 
 MITM = Path(__file__).with_name("mitm.py")

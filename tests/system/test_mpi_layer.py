@@ -11,8 +11,8 @@ import pytest
 from conftest import BUILD, REPOSITORY, error_lines
 from jobs import ALL, ALONE, build, ended, run, sealing_of  # noqa: F401
 
-from lab import stacks
-from lab.capture import count
+from cryptmpi_tools.lab import stacks
+from cryptmpi_tools.lab.capture import count
 
 COLLECTIVE = ["reductions", "broadcasts", "alltoalls", "allgathers"]
 CASES = ["many_requests", "tags_out_of_order", "wildcards", "other_sizes", "vectors", "split", "cancel", "from_nobody", "named_once",
@@ -44,7 +44,7 @@ def cases_of(mpi, cases=CASES):
 @pytest.mark.parametrize("settings", [{}, ALONE], ids=["sealed-sockets", "alone"])
 @ALL
 def test_sealed_job(mpi, settings, build, nodes, tmp_path):
-    program = build(mpi, REPOSITORY / "demo" / "canary.c")
+    program = build(mpi, REPOSITORY / "cryptmpi_tools" / "demo" / "canary.c")
     canary = secrets.token_bytes(32)
     (tmp_path / "canary.bin").write_bytes(canary)
     job = [str(program), str(tmp_path / "canary.bin"), "messages"]

@@ -4,7 +4,7 @@ import pytest
 from conftest import REPOSITORY, error_lines
 from jobs import build, sealing_of  # noqa: F401
 
-from lab import stacks
+from cryptmpi_tools.lab import stacks
 
 # A receive that takes messages of one lane only is known to hold the first message when the second one comes; of others that is only known when
 # they end.

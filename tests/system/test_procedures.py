@@ -11,8 +11,8 @@ import pytest
 from conftest import REPOSITORY, error_lines
 from jobs import ALL, ALONE, build, ended, run, sealing_of  # noqa: F401
 
-from lab import stacks
-from lab.capture import count
+from cryptmpi_tools.lab import stacks
+from cryptmpi_tools.lab.capture import count
 
 INTERPOSE = REPOSITORY / "src" / "interpose"
 sys.path.insert(0, str(INTERPOSE))

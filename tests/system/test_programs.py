@@ -11,7 +11,7 @@ import time
 import pytest
 import wire
 from conftest import error_lines, needs
-from lab import capture
+from cryptmpi_tools.lab import capture
 
 PIPES = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
 

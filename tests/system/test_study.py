@@ -1,5 +1,5 @@
 """The study's programs: under the papers' naive construction they give results, and where a byte of what they receive is wrong, they do not. Its
-tunnels carry what the nodes send each other. And `python -m study`, as short as it goes."""
+tunnels carry what the nodes send each other. And `python -m cryptmpi_tools.study`, as short as it goes."""
 
 import json
 import subprocess
@@ -11,14 +11,14 @@ import pytest
 from conftest import BUILD, REPOSITORY, needs
 from jobs import build  # noqa: F401
 
-from bench.parts import OPEN_MPI
-from bench.programs import is_whole
-from lab import stacks
-from study import tunnels
-from study.starting import read_results
+from cryptmpi_tools.bench.parts import OPEN_MPI
+from cryptmpi_tools.bench.programs import is_whole
+from cryptmpi_tools.lab import stacks
+from cryptmpi_tools.study import tunnels
+from cryptmpi_tools.study.starting import read_results
 
 MPI = stacks.stack("openmpi-4.1.4")
-BENCH, STUDY = REPOSITORY / "bench", REPOSITORY / "study" / "programs"
+BENCH, STUDY = REPOSITORY / "cryptmpi_tools" / "bench", REPOSITORY / "cryptmpi_tools" / "study" / "programs"
 COLLECTIVES = ("bcast", "alltoall", "alltoallv", "allgather", "allgatherv", "gather", "gatherv", "scatter", "scatterv")
 # (source, ranks, cases)
 PROGRAMS = [
@@ -98,8 +98,8 @@ def test_all_that_the_nodes_send_goes_through_the_tunnel(kind, why_not, interfac
 def test_the_study_of_a_ping_pong(two_nodes, tmp_path):
     if not MPI.present():
         pytest.skip(f"{MPI.title} is not installed")
-    line = [sys.executable, "-m", "study", "--quick", "--only", "ping-pong", "--network", "veth", "--part-seconds", "0.001", "--folder", tmp_path,
-            "--cryptmpi", BUILD / "bin" / "cryptmpi"]
+    line = [sys.executable, "-m", "cryptmpi_tools.study", "--quick", "--only", "ping-pong", "--network", "veth",
+            "--part-seconds", "0.001", "--folder", tmp_path, "--cryptmpi", BUILD / "bin" / "cryptmpi"]
     done = subprocess.run([str(word) for word in line], cwd=REPOSITORY, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stdout + done.stderr
     study = json.loads((tmp_path / "study.json").read_text())
@@ -116,7 +116,7 @@ def test_the_study_of_our_plans(two_nodes, tmp_path):
     """It tunes first, and then each plan is really used: a job that does not take its profile is an error."""
     if not MPI.present():
         pytest.skip(f"{MPI.title} is not installed")
-    line = [sys.executable, "-m", "study", "--quick", "--only", "plans", "--part-seconds", "0.001", "--folder", tmp_path,
+    line = [sys.executable, "-m", "cryptmpi_tools.study", "--quick", "--only", "plans", "--part-seconds", "0.001", "--folder", tmp_path,
             "--cryptmpi", BUILD / "bin" / "cryptmpi"]
     done = subprocess.run([str(word) for word in line], cwd=REPOSITORY, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -135,7 +135,7 @@ def test_applications_are_predicted_from_the_same_run(two_nodes, tmp_path):
     if not any(stacks.stack(name).present() for name in OPEN_MPI):
         pytest.skip("no Open MPI is installed")
     only = [word for name in ("cipher", "ping-pong", "applications") for word in ("--only", name)]
-    line = [sys.executable, "-m", "study", "--quick", *only, "--network", "veth-10g", "--part-seconds", "0.001", "--timeout", "200",
+    line = [sys.executable, "-m", "cryptmpi_tools.study", "--quick", *only, "--network", "veth-10g", "--part-seconds", "0.001", "--timeout", "200",
             "--folder", tmp_path, "--cryptmpi", BUILD / "bin" / "cryptmpi"]
     done = subprocess.run([str(word) for word in line], cwd=REPOSITORY, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr

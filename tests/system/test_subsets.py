@@ -4,7 +4,7 @@ import pytest
 from conftest import REPOSITORY
 from jobs import build, run, sealing_of  # noqa: F401
 
-from lab import stacks
+from cryptmpi_tools.lab import stacks
 
 # Not MPICH 4.0.2 over UCX: with more ranks than cores it sometimes does not exit after its result.
 MPIS = ["openmpi-4.1.4", "mpich-5.0.2-ofi"]

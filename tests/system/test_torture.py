@@ -7,14 +7,15 @@ import sys
 import pytest
 from conftest import BUILD, REPOSITORY
 
-from lab import stacks
-from torture.__main__ import compare
+from cryptmpi_tools.lab import stacks
+from cryptmpi_tools.torture.__main__ import compare
 
 NAMES = ["openmpi-4.1.4", "impi-2021.19-ofi"]
 
 
 def torture(name, folder, *options):
-    line = [sys.executable, "-m", "torture", "--stack", name, "--ranks", "2", "--folder", folder, "--cryptmpi", BUILD / "bin" / "cryptmpi", *options]
+    line = [sys.executable, "-m", "cryptmpi_tools.torture", "--stack", name, "--ranks", "2", "--folder", folder,
+            "--cryptmpi", BUILD / "bin" / "cryptmpi", *options]
     done = subprocess.run([str(word) for word in line], cwd=REPOSITORY, capture_output=True, text=True, timeout=180)
     report = folder / "report.json"
     assert report.exists(), done.stdout + done.stderr

@@ -11,13 +11,13 @@ import pytest
 from conftest import BUILD, error_lines
 from jobs import build, run, sealing_of  # noqa: F401
 
-from lab import stacks
-from lab.nodes import REPOSITORY
-from tune import plans
+from cryptmpi_tools.lab import stacks
+from cryptmpi_tools.lab.nodes import REPOSITORY
+from cryptmpi_tools.tune import plans
 
 MPI = stacks.stack("openmpi-4.1.4")
 COMMAND = BUILD / "bin" / "cryptmpi"
-PINGPONG = REPOSITORY / "bench" / "pingpong.c"
+PINGPONG = REPOSITORY / "cryptmpi_tools" / "bench" / "pingpong.c"
 MESSAGES = REPOSITORY / "tests" / "system" / "messages.c"
 CASES = ["5", "ping-pong:1", "ping-pong:100000", "ping-pong:300000", "ping-pong:5000000"]
 

@@ -11,9 +11,9 @@ import sys
 import pytest
 from conftest import BUILD, REPOSITORY, needs
 
-from lab import stacks
-from lab.capture import count
-from lab.sealing import Sealing
+from cryptmpi_tools.lab import stacks
+from cryptmpi_tools.lab.capture import count
+from cryptmpi_tools.lab.sealing import Sealing
 
 COMMAND = BUILD / "bin" / "cryptmpi"
 LIBRARIES = BUILD / "lib" / "cryptmpi"
@@ -33,7 +33,7 @@ class Job:
         self.report_file = folder / "report.json"
         self.canary = secrets.token_bytes(32)
         (folder / "canary.bin").write_bytes(self.canary)
-        self.program = [str(self.compiled(REPOSITORY / "demo" / "canary.c")), str(folder / "canary.bin"), "messages"]
+        self.program = [str(self.compiled(REPOSITORY / "cryptmpi_tools" / "demo" / "canary.c")), str(folder / "canary.bin"), "messages"]
 
     def compiled(self, source, *options):
         program = self.folder / source.stem

@@ -6,7 +6,7 @@ import sys
 import pytest
 import wire
 from conftest import error_lines
-from lab import capture
+from cryptmpi_tools.lab import capture
 from talking import talk
 from talk import CANARY, CHUNKS
 

@@ -8,10 +8,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from model import hockney, max_rate  # noqa: E402
-from tune import choosing, measuring, pipeline, plans  # noqa: E402
-from tune.error import TuneError  # noqa: E402
-from tune.plans import KB, MB, Plan, Plans, Row  # noqa: E402
+from cryptmpi_tools.model import hockney, max_rate  # noqa: E402
+from cryptmpi_tools.tune import choosing, measuring, pipeline, plans  # noqa: E402
+from cryptmpi_tools.tune.error import TuneError  # noqa: E402
+from cryptmpi_tools.tune.plans import KB, MB, Plan, Plans, Row  # noqa: E402
 
 NETWORK = hockney.Network(hockney.Hockney(8e-6, 0.3e-9), hockney.Hockney(20e-6, 0.2e-9), 64 * KB)
 SYSTEM = pipeline.System(NETWORK, max_rate.constant(6e9, 0.1e-6))

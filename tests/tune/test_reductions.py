@@ -7,10 +7,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from model import hockney, max_rate  # noqa: E402
-from tune import pipeline, reductions  # noqa: E402
-from tune.plans import KB, MB  # noqa: E402
-from tune.reductions import ReductionCosts  # noqa: E402
+from cryptmpi_tools.model import hockney, max_rate  # noqa: E402
+from cryptmpi_tools.tune import pipeline, reductions  # noqa: E402
+from cryptmpi_tools.tune.plans import KB, MB  # noqa: E402
+from cryptmpi_tools.tune.reductions import ReductionCosts  # noqa: E402
 
 ONLY_MESSAGES, NO_MESSAGES = ReductionCosts(1000, 0, 0), ReductionCosts(0, 500, 100)
 

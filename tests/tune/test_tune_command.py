@@ -9,11 +9,11 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from model import fit, measurements  # noqa: E402
-from tune import __main__ as tune  # noqa: E402
-from tune import explain, jobs, profile  # noqa: E402
-from tune.error import TuneError  # noqa: E402
-from tune.plans import KB, MB, Plan, Plans, Row  # noqa: E402
+from cryptmpi_tools.model import fit, measurements  # noqa: E402
+from cryptmpi_tools.tune import __main__ as tune  # noqa: E402
+from cryptmpi_tools.tune import explain, jobs, profile  # noqa: E402
+from cryptmpi_tools.tune.error import TuneError  # noqa: E402
+from cryptmpi_tools.tune.plans import KB, MB, Plan, Plans, Row  # noqa: E402
 
 US = 1e-6
 CHOSEN = Plans(128 * KB, (Row(768 * KB, Plan(16 * KB, 128 * KB, 2)), Row(None, Plan())))

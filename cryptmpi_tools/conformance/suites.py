@@ -1,0 +1,197 @@
+"""The suites: which MPIs each runs on, its command, and how its results are read.
+
+Results are {test: value}; a test passed plain if its value is true, and sealed if the value is the plain run's. One that needs a
+procedure that CryptMPI refuses has the value REFUSED.
+"""
+
+import functools
+import re
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Callable
+
+from cryptmpi_tools.demo.programs import HERE as DEMO
+from cryptmpi_tools.demo.programs import hpcc_checks, lammps_thermodynamics
+from cryptmpi_tools.lab.nodes import REPOSITORY
+from cryptmpi_tools.lab.stacks import MPIS
+
+HERE = Path(__file__).resolve().parent
+MPI4PY = MPIS / "mpi4py-4.1.2"
+IMB = MPIS / "impi-2021.19" / "bin"
+REFUSED = "refused"
+ENDED = "ended"  # the recorder's last line
+OPEN_MPI = ("openmpi-4.1.4", "openmpi-5.0.11")
+MPICH_ABI = ("mpich-4.0.2-ucx", "mpich-5.0.2-ucx", "mpich-5.0.2-ofi", "impi-2021.19-ofi")
+# Intel MPI 2021.19's libmpi_abi, plain, refuses a datatype at mpi4py's import: "MPI_Type_size_c(MPI_DATATYPE_NULL) failed".
+STANDARD_ABI = ("mpich-5.0.2-abi",)
+
+# Tests left out, each with where it is left out and the reason.
+LEFT_OUT = [
+    (lambda mpi, ranks: mpi.family == "hydra", "*.testDistgraphcomm",
+     "MPICH's own race: plain runs on a busy machine see an in-degree of 4 instead of 3 now and then, and then hang"),
+    (lambda mpi, ranks: True, "*TestThreadPool.test_apply_async_timeout",
+     "a race of Python's threads against 2 ms and 0.2 s that a busy machine loses; no MPI call is in it"),
+    (lambda mpi, ranks: mpi.base == "mpich-4.0.2-ucx", "*test_comm_inter*.testSplitTypeShared",
+     "MPICH 4.0.2 crashes in MPI_Comm_split_type of an intercommunicator, plain too (mpi4py skips it for ch3 only)"),
+    (lambda mpi, ranks: mpi.base == "mpich-4.0.2-ucx" and ranks > 2, "*test_util_sync.*World*",
+     "MPICH 4.0.2 over UCX hangs in MPI_Win_free, or a mutex made of MPI_Fetch_and_op is wrong, plain too"),
+    (lambda mpi, ranks: mpi.name == "openmpi-5.0.11-pml-ucx", "*test_util_sync.*World*",
+     "Open MPI 5.0.11 over UCX tcp waits for ever in a mutex or condition made of one-sided operations, plain too"),
+    (lambda mpi, ranks: mpi.base.startswith("impi"), "*test_cco_buf*InplaceWorld.testReduceScatter",
+     "Intel MPI 2021.19's in-place MPI_Reduce_scatter is wrong on one of two ranks, plain too, and the other then waits for ever"),
+    (lambda mpi, ranks: mpi.name == "openmpi-4.1.4-mtl-ofi", "*testAlltoallwBottom",
+     "Open MPI 4.1.4's mtl ofi crashes in MPI_Alltoallw of MPI_BOTTOM, plain too: libfabric 1.17 copies from a null pointer"),
+]
+
+# Under the MPI layer, tests in which some ranks get the error of a refused procedure, and the others then wait for them for ever: left out
+# of the sealed run, and counted as refused.
+LEFT_OUT_REFUSED = {
+    "test_comm_inter.TestIntercommCreateFromGroups.testPair":
+        "ranks 0 and 1 alone call MPI_Intercomm_create_from_groups, and do not come to the MPI_Allreduce of all ranks behind it",
+}
+
+
+@dataclass(frozen=True)
+class Suite:
+    name: str
+    mpis: tuple
+    ranks: tuple
+    timeout: float
+    command: Callable  # (stack, ranks) -> list
+    results: Callable  # (folder, output) -> {test: value}
+    files: tuple = ()
+    environment: Callable = lambda mpi: {}
+    ended: Callable = lambda folder, done: done.ok  # whether the run came to its end
+    alone: Callable | None = None  # (test) -> the words that make the command run it alone, where the first refused call ends the run
+    left_out_refused: dict = field(default_factory=dict)  # as LEFT_OUT_REFUSED
+    leave_out: Callable = lambda tests: []  # (tests) -> the words that make the command leave them out
+    layers: tuple = ("channel", "mpi", "fabric")
+
+
+def numbered(names):
+    """Distinct names for repeated lines."""
+    seen = {}
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        yield f"{name} #{seen[name]}"
+
+
+def read_hpcc(folder, _output):
+    right, wrong = hpcc_checks(folder)
+    right = [line for line in right if not line.startswith("CPU ")]  # left out by HPCC where the time is too short for its clock
+    blank = [re.sub(r"[-+]?\d[\d.e+-]*", "N", line.strip()) for line in right]
+    return {**dict.fromkeys(numbered(blank), True), **dict.fromkeys(numbered(w.strip() for w in wrong), False)}
+
+
+def read_lammps(_folder, output):
+    return {f"step {line[0]}": line for line in lammps_thermodynamics(output)}
+
+
+def read_netpipe(_folder, output):
+    if "Integrity check failed" in output or "Integrity check: failed" in output:
+        return {"integrity": False}
+    sizes = re.findall(r"^\s*\d+:\s+(\d+) bytes", output, re.M)
+    return dict.fromkeys(numbered(f"{size} bytes" for size in sizes), True)
+
+
+def read_imb(_folder, output):
+    results = {}
+    for section in re.split(r"^# Benchmarking ", output, flags=re.M)[1:]:
+        title = section.splitlines()[0].strip()
+        rows = len(re.findall(r"^\s+\d+\s+\d+\s+[\d.]+", section, re.M))
+        results[title] = rows or ("#processes" in section or "#bytes" in section or "t[usec]" in section)
+    return dict(zip(numbered(results), results.values()))
+
+
+def read_mpi4py(folder, _output):
+    outcomes = {}
+    for file in Path(folder).glob("results.*"):
+        for line in file.read_text().splitlines():
+            outcome, _, name = line.partition(" ")
+            if outcome == ENDED:
+                continue
+            outcomes.setdefault(name, []).append(outcome)
+    ranks = len(list(Path(folder).glob("results.*")))
+    return {name: REFUSED if REFUSED in all_ranks else len(all_ranks) >= ranks and "failed" not in all_ranks
+            for name, all_ranks in outcomes.items() if set(all_ranks) != {"skipped"}}
+
+
+def mpi4py_ended(folder, done):
+    # Its exit status is a failure if a test failed.
+    files = list(Path(folder).glob("results.*"))
+    return not done.timed_out and bool(files) and all(file.read_text().endswith(f"{ENDED}\n") for file in files)
+
+
+def mpi4py_command(mpi, ranks):
+    left_out = mpi4py_without(pattern for applies, pattern, _ in LEFT_OUT if applies(mpi, ranks))
+    return ["/usr/bin/python3", HERE / "mpi4py_recorder.py", MPI4PY / "test" / "main.py", "-q",
+            "-e", "spawn", "-e", "dynproc", "-e", "mpiabi", *left_out]
+
+
+def mpi4py_dynproc_command(mpi, ranks):
+    # Spawned ranks are started past `exec`, so that the spawn tests need `cryptmpi run`: tests/system/test_fabric.py has one.
+    return ["/usr/bin/python3", HERE / "mpi4py_recorder.py", MPI4PY / "test" / "main.py", "-q", "-i", "dynproc"]
+
+
+def mpi4py_without(patterns):
+    return [word for pattern in patterns for word in ("-x", pattern)]
+
+
+def mpi4py_environment(mpi):
+    # mpi4py's wheel has an extension for each ABI but the standard one, which has a build of its own; which libmpi an extension finds is
+    # lab.stacks.abi_environment's to say.
+    settings = {**yielding(mpi), "MPI4PY_MPIABI": "mpich" if mpi.family == "hydra" else "openmpi", "PYTHONPATH": MPI4PY / "site"}
+    if mpi.name in STANDARD_ABI:
+        settings.update(MPI4PY_MPIABI="mpiabi", PYTHONPATH=MPI4PY / "site-standard")
+    return settings
+
+
+def yielding(mpi):
+    """Ranks that wait on a busy core make room, where the MPI can be told so."""
+    settings = {"I_MPI_THREAD_YIELD": "3", "MPIR_CVAR_POLLS_BEFORE_YIELD": "10"}
+    if mpi.base == "mpich-4.0.2-ucx":
+        settings["LD_PRELOAD"] = make_room()
+    return settings
+
+
+@functools.cache
+def make_room():
+    library = REPOSITORY / "build" / "conformance" / "make_room.so"
+    library.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-Wall", "-Werror", HERE / "make_room.c", "-o", library, "-ldl"], check=True)
+    return library
+
+
+def refused_only(output):
+    """Did CryptMPI refuse a procedure, and complain of nothing else?"""
+    complaints = [line for line in re.findall(r"cryptmpi: .*", output) if not re.match(r"cryptmpi: (rank \d+ on \S+: )?note: ", line)]
+    return bool(complaints) and all(re.search(r": MPI_\w+ is refused: ", line) for line in complaints)
+
+
+def imb(name):
+    # Short: each size some rounds, up to 1 MB; what counts here is that it runs to its end.
+    command = [IMB / name, "-npmin", "64", "-iter", "10", "-iter_policy", "off", "-msglog", "20"]
+    return lambda mpi, ranks: command
+
+
+def imb_alone(test):
+    return [test.partition(" #")[0]]
+
+
+SUITES = [
+    Suite("hpcc", OPEN_MPI, (4,), 300, lambda mpi, ranks: ["/usr/bin/hpcc"], read_hpcc, (DEMO / "hpccinf.txt",)),
+    Suite("lammps", OPEN_MPI, (4,), 200, lambda mpi, ranks: ["/usr/bin/lmp", "-in", "in.melt"], read_lammps, (DEMO / "in.melt",)),
+    Suite("netpipe", OPEN_MPI, (2,), 200, lambda mpi, ranks: ["/usr/bin/NPopenmpi", "-i", "-n", "10", "-u", "1048576"], read_netpipe),
+    Suite("netpipe", MPICH_ABI, (2,), 200, lambda mpi, ranks: ["/usr/bin/NPmpich2", "-i", "-n", "10", "-u", "1048576"], read_netpipe,
+          environment=yielding),
+    Suite("imb-mpi1", MPICH_ABI, (2,), 400, imb("IMB-MPI1"), read_imb, environment=yielding),
+    Suite("imb-rma", MPICH_ABI, (2,), 400, imb("IMB-RMA"), read_imb, environment=yielding, alone=imb_alone),
+    Suite("imb-nbc", MPICH_ABI, (2,), 400, imb("IMB-NBC"), read_imb, environment=yielding, alone=imb_alone),
+    Suite("imb-p2p", MPICH_ABI, (2,), 400, imb("IMB-P2P"), read_imb, environment=yielding, alone=imb_alone),
+    Suite("mpi4py", OPEN_MPI + MPICH_ABI + STANDARD_ABI, (2, 4), 900, mpi4py_command, read_mpi4py,
+          environment=mpi4py_environment, ended=mpi4py_ended, left_out_refused=LEFT_OUT_REFUSED, leave_out=mpi4py_without),
+    # mpi4py skips these tests under MPICH before 4.3.
+    Suite("mpi4py-dynproc", ("mpich-5.0.2-ucx",), (2, 4), 120, mpi4py_dynproc_command, read_mpi4py,
+          environment=mpi4py_environment, ended=mpi4py_ended, layers=("fabric",)),
+]
