@@ -4,44 +4,25 @@ import os
 import sys
 from pathlib import Path
 
+from cryptmpi_tools import user_jobs
 from cryptmpi_tools.model import command
-from cryptmpi_tools.tune import explain, jobs, measuring, profile
-from cryptmpi_tools.tune.error import TuneError
+from cryptmpi_tools.tune import explain, measuring, profile
 
 
 def parse(words):
     parser = command.Parser(prog="cryptmpi tune", allow_abbrev=False,
                             description="Measures this machine and its network, and writes a profile: the plans of large messages that suit them, "
                             "which the library then takes (docs/tuning.md).")
-    parser.add_argument("--hosts", type=_hosts, metavar="A,B", help="the two nodes to measure between; default: two ranks of this machine, which say "
-                        "nothing of a network")
-    parser.add_argument("--mpi", metavar="MPIEXEC", help="the launcher; default: that of the MPI whose mpicc is the first in PATH")
-    parser.add_argument("--mpicc", help="the MPI's compiler; default: beside MPIEXEC, or in PATH")
-    parser.add_argument("--rsh", help="starts commands on other nodes, as for cryptmpi run")
-    parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="for the ranks; may be repeated")
-    parser.add_argument("--launcher-args", metavar="WORDS", help="more arguments for the launcher, in one word")
-    parser.add_argument("--folder", type=Path, help="for temporary files, seen by both nodes; default: ~/.cache/cryptmpi/tune")
+    user_jobs.add_options(parser, "tune", "two ranks of this machine, which say nothing of a network")
     parser.add_argument("-o", "--output", type=Path, metavar="PROFILE", help=f"default: {profile.default_path()}, where the library looks")
     parser.add_argument("--quick", action="store_true", help="a rough look, in about a minute")
     parser.add_argument("--explain", action="store_true", help="measure nothing: print what a profile says for each size")
     parser.add_argument("--profile", type=Path, help="the one to explain; default: as for --output")
-    parser.add_argument("--timeout", type=command.positive(float), default=120, metavar="SECONDS", help="for one job; default: 120")
-    parser.add_argument("--cryptmpi", type=Path, default=jobs.own_command(), help="the command to measure; default: this one")
     command.add_json(parser)
     options = parser.parse_args(words)
     if options.profile and not options.explain:
         parser.error("--profile goes with --explain; -o names the profile that is written")
     return options
-
-
-def _hosts(word):
-    hosts = word.split(",")
-    if len(hosts) != 2 or not all(hosts) or hosts[0] == hosts[1]:
-        raise ValueError
-    return hosts
-
-
-_hosts.__name__ = "two different nodes A,B"
 
 
 def main(words):
@@ -54,7 +35,7 @@ def main(words):
         found = profile.read(path)
         command.show(options, {"profile": str(path), **explain.as_json(found)}, explain.lines(found, path))
         sys.stdout.flush()
-    except TuneError as error:
+    except user_jobs.JobError as error:
         sys.stderr.write(f"cryptmpi: tune: {error}\n")
         return 1
     except KeyboardInterrupt:

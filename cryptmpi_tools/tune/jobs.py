@@ -1,14 +1,13 @@
 """Starts a ping-pong between two ranks by the installed `cryptmpi run`, plain or sealed with given plans, and reads what it measured."""
 
-import contextlib
 import json
 import os
 import shutil
 import socket
 import subprocess
-import time
 from pathlib import Path
 
+from cryptmpi_tools import user_jobs
 from cryptmpi_tools.bench.programs import is_whole, last_lines, read_results
 from cryptmpi_tools.tune import profile
 from cryptmpi_tools.tune.error import TuneError
@@ -17,37 +16,6 @@ PROGRAM = Path(__file__).resolve().parent.parent / "bench" / "pingpong.c"
 LABEL = "ping-pong"
 # What of a rank's part of the report plans are for: the profile's name of it, and the report's.
 FINGERPRINT = {"processor": "processor", "processors": "processors", "cipher": "suite", "module": "module", "mpi": "mpi", "abi": "abi"}
-EXIT_S = 3  # a rank of Debian's MPICH 4.0.2 now and then prints its result and does not end, plain too
-
-
-def own_command():
-    """The cryptmpi of the installation or build tree in which this package is; in the sources, that of `make build`."""
-    holder = Path(__file__).absolute().parents[2]
-    installed = holder.match("share/cryptmpi")
-    return (holder.parents[1] if installed else holder / "build" / "release") / "bin" / "cryptmpi"
-
-
-def work_folder(environment=os.environ):
-    """A folder that nodes share where they share the home folder."""
-    xdg = environment.get("XDG_CACHE_HOME", "")
-    cache = Path(xdg) if xdg.startswith("/") else Path(environment.get("HOME") or Path.home()) / ".cache"
-    return cache / "cryptmpi" / "tune"
-
-
-def compiler(given, mpi):
-    """The mpicc that is named, or the one beside the launcher that is named, or the first of PATH."""
-    if given:
-        wanted = [given]
-    elif mpi:
-        launcher = Path(shutil.which(mpi) or mpi)
-        wanted = [launcher.with_name(f"mpicc{launcher.suffix}"), launcher.with_name("mpicc")]
-    else:
-        wanted = ["mpicc"]
-    found = next(filter(None, (shutil.which(str(name)) for name in wanted)), None)
-    if not found:
-        raise TuneError(f"there is no {' and no '.join(map(str, wanted))}: install the MPI's compiler (Debian: libopenmpi-dev, libmpich-dev), or "
-                        "name it with --mpicc")
-    return found
 
 
 class Jobs:
@@ -58,13 +26,13 @@ class Jobs:
         self.rounds = rounds
         self.nodes = []        # their names, once a sealed job has run
         self.fingerprint = {}  # then, too
-        self.folder = (options.folder or work_folder()) / f"{socket.gethostname()}-{os.getpid()}"
+        self.folder = (options.folder or user_jobs.work_folder("tune")) / f"{socket.gethostname()}-{os.getpid()}"
         self._program = self.folder / "pingpong"
         if not options.cryptmpi.exists():
             raise TuneError(f"{options.cryptmpi} is missing; install all of CryptMPI (make install)")
 
     def __enter__(self):
-        mpicc = compiler(self.options.mpicc, self.options.mpi)
+        mpicc = user_jobs.compiler(self.options.mpicc, self.options.mpi)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -115,15 +83,12 @@ class Jobs:
         self.fingerprint = own
 
     def _line(self, more):
-        given = self.options
-        where = ["--hosts", ",".join(f"{host}:1" for host in given.hosts), "--ppn", "1"] if given.hosts else ["--hosts", "localhost:2"]
-        named = [word for name in ("mpi", "rsh", "launcher_args") if getattr(given, name) for word in (_option(name), getattr(given, name))]
-        variables = [word for variable in given.env for word in ("--env", variable)]
-        return [given.cryptmpi, "run", "-n", "2", *where, *named, *variables, *more, self._program, self.rounds]
+        where = [] if self.options.hosts else ["--hosts", "localhost:2"]
+        return [*user_jobs.line(self.options), *where, *more, self._program, self.rounds]
 
     def _start(self, more, settings, sizes):
         line = [str(word) for word in [*self._line(more), *(f"{LABEL}:{size}" for size in sizes)]]
-        status, output = finish(line, {**os.environ, **settings}, self.folder / "output", self.options.timeout)
+        status, output = user_jobs.finish(line, {**os.environ, **settings}, self.folder / "output", self.options.timeout, is_whole)
         results = read_results(output)
         if not is_whole(output) or status not in (0, None):
             own = [said for said in output.splitlines() if said.startswith("cryptmpi:")
@@ -131,34 +96,3 @@ class Jobs:
             why = "no end in time" if status is None else f"exit status {status}"
             raise TuneError(f"a job did not run ({why}): {own[0].removeprefix('cryptmpi: ') if own else last_lines(output)}")
         return {size: results[f"{LABEL} {size}"]["us"] * 1e-6 for size in sizes}
-
-
-def _option(name):
-    return "--" + name.replace("_", "-")
-
-
-def finish(line, environment, output, timeout):
-    """(exit status, output). The status is None where it had to be ended: after the timeout, or when it did not end after its results."""
-    began, whole_since = time.monotonic(), None
-    with open(output, "wb") as out:
-        process = subprocess.Popen(line, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
-        try:
-            while True:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    return process.wait(0.25), output.read_text(errors="replace")
-                now = time.monotonic()
-                if whole_since is None and is_whole(output.read_text(errors="replace")):
-                    whole_since = now
-                if now - began > timeout or (whole_since and now - whole_since > EXIT_S):
-                    return None, output.read_text(errors="replace")
-        finally:
-            end(process)
-
-
-def end(process):
-    """The launcher ends its ranks when it is told to end."""
-    for stop in (process.terminate, process.kill):
-        if process.poll() is None:
-            stop()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(EXIT_S)

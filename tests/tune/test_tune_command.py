@@ -10,6 +10,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from cryptmpi_tools.model import fit, measurements  # noqa: E402
+from cryptmpi_tools import user_jobs  # noqa: E402
 from cryptmpi_tools.tune import __main__ as tune  # noqa: E402
 from cryptmpi_tools.tune import explain, jobs, profile  # noqa: E402
 from cryptmpi_tools.tune.error import TuneError  # noqa: E402
@@ -122,10 +123,10 @@ def test_the_compiler_is_the_one_beside_the_launcher(tmp_path, launcher, there, 
     for name in filter(None, (launcher, there)):
         (tmp_path / name).touch(mode=0o755)
     if found:
-        assert jobs.compiler(None, str(tmp_path / launcher)) == str(tmp_path / found)
+        assert user_jobs.compiler(None, str(tmp_path / launcher)) == str(tmp_path / found)
     else:
-        with pytest.raises(TuneError, match="there is no"):
-            jobs.compiler(None, str(tmp_path / launcher))
+        with pytest.raises(user_jobs.JobError, match="there is no"):
+            user_jobs.compiler(None, str(tmp_path / launcher))
 
 
 def part(rank, **other):
