@@ -1,8 +1,8 @@
 /*
  * The C interface between CryptMPI and a crypto module: one shared object per crypto library.
  *
- * A module offers AEAD suites and, optionally, the key-agreement primitives (X25519, SHA-256, HMAC-SHA-256,
- * random bytes). It sees bytes only: no message, no record, no socket, no MPI.
+ * A module offers AEAD suites and, optionally, the primitives of key agreement and of signatures (X25519, Ed25519,
+ * SHA-256, HMAC-SHA-256, random bytes). It sees bytes only: no message, no record, no socket, no MPI.
  *
  * A module is a shared object named `cryptmpi-module-NAME.so` that exports one symbol, `cryptmpi_module`, of the
  * type below. It is loaded with local binding, so two modules may bring libraries whose symbols clash.
@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-#define CRYPTMPI_MODULE_ABI 1u
+#define CRYPTMPI_MODULE_ABI 2u
 
 /* Suites by number: these numbers travel in handshakes and never change their meaning. */
 enum cryptmpi_suite {
@@ -68,12 +68,18 @@ struct cryptmpi_aead {
                 size_t size, const struct iovec* out, size_t out_count, const uint8_t tag[16]);
 };
 
-/* Primitives of key agreement. Each returns CRYPTMPI_OK or CRYPTMPI_FAILED. */
+/* Primitives of key agreement and of signatures. Each returns CRYPTMPI_OK or CRYPTMPI_FAILED. */
 struct cryptmpi_kex {
     int (*random)(uint8_t* out, size_t size);
     int (*x25519_public)(uint8_t public_key[32], const uint8_t private_key[32]);
     /* Fails when the result is all zeros (RFC 7748, section 6.1). */
     int (*x25519_shared)(uint8_t shared[32], const uint8_t private_key[32], const uint8_t peer_public_key[32]);
+    /* Ed25519 (RFC 8032). A private key is the 32 bytes that the RFC calls so. */
+    int (*ed25519_public)(uint8_t public_key[32], const uint8_t private_key[32]);
+    int (*ed25519_sign)(uint8_t signature[64], const uint8_t private_key[32], const uint8_t* message, size_t size);
+    /* CRYPTMPI_FORGED when the signature is not of this key and message. */
+    int (*ed25519_verify)(const uint8_t signature[64], const uint8_t public_key[32], const uint8_t* message,
+                          size_t size);
     int (*sha256)(uint8_t out[32], const struct iovec* in, size_t in_count);
     int (*hmac_sha256)(uint8_t out[32], const uint8_t* key, size_t key_size, const struct iovec* in, size_t in_count);
 };

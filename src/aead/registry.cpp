@@ -36,8 +36,10 @@ bool complete(const cryptmpi_module& api) {
     const cryptmpi_kex* kex = api.kex;
     return api.name != nullptr && api.version != nullptr && api.start != nullptr && aead != nullptr &&
            aead->create != nullptr && aead->destroy != nullptr && aead->seal != nullptr && aead->open != nullptr &&
-           (kex == nullptr || (kex->random != nullptr && kex->x25519_public != nullptr &&
-                               kex->x25519_shared != nullptr && kex->sha256 != nullptr && kex->hmac_sha256 != nullptr));
+           (kex == nullptr ||
+            (kex->random != nullptr && kex->x25519_public != nullptr && kex->x25519_shared != nullptr &&
+             kex->ed25519_public != nullptr && kex->ed25519_sign != nullptr && kex->ed25519_verify != nullptr &&
+             kex->sha256 != nullptr && kex->hmac_sha256 != nullptr));
 }
 
 Result<Module> load_file(const std::string& path, const std::string& name) {

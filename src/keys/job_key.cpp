@@ -1,171 +1,25 @@
 #include "keys/job_key.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <sys/xattr.h>
-#include <unistd.h>
-
-#include <algorithm>
 #include <cerrno>
-#include <cstdio>
-#include <cstdlib>
+#include <cstring>
 #include <string>
 #include <string_view>
-#include <vector>
+
+#include "keys/secret_file.hpp"
 
 namespace cryptmpi::keys {
 namespace {
 
 constexpr std::string_view kLead = "cryptmpi-job-key-1 ";
-static_assert(kJobKeyLineSize == kLead.size() + 2 * kJobKeySize + 1);
+static_assert(kJobKeySize == kKeySize && kJobKeyLineSize == key_line_size(kLead));
 
-class Descriptor {
-public:
-    explicit Descriptor(int fd) : fd_(fd) {}
-    ~Descriptor() {
-        if (fd_ >= 0) {
-            ::close(fd_);
-        }
-    }
-    Descriptor(const Descriptor&) = delete;
-    Descriptor& operator=(const Descriptor&) = delete;
-    int get() const { return fd_; }
-
-private:
-    int fd_;
-};
-
-tl::unexpected<Error> wrong(const std::filesystem::path& file, int code, const std::string& what) {
-    return fail(code, "job key file " + file.string() + " " + what);
-}
-
-int digit(std::uint8_t c) {
-    if (c >= '0' && c <= '9') {
-        return c - '0';
-    }
-    if (c >= 'a' && c <= 'f') {
-        return c - 'a' + 10;
-    }
-    if (c >= 'A' && c <= 'F') {
-        return c - 'A' + 10;
-    }
-    return -1;
-}
-
-/// Reads until `size` bytes or the end; -1 on error.
-ssize_t read_up_to(int fd, std::uint8_t* at, std::size_t size) {
-    std::size_t got = 0;
-    while (got < size) {
-        const ssize_t part = ::read(fd, at + got, size - got);
-        if (part < 0 && errno == EINTR) {
-            continue;
-        }
-        if (part < 0) {
-            return -1;
-        }
-        if (part == 0) {
-            break;
-        }
-        got += static_cast<std::size_t>(part);
-    }
-    return static_cast<ssize_t>(got);
-}
-
-bool write_all(int fd, const std::uint8_t* at, std::size_t size) {
-    while (size > 0) {
-        const ssize_t part = ::write(fd, at, size);
-        if (part < 0 && errno == EINTR) {
-            continue;
-        }
-        if (part <= 0) {
-            return false;
-        }
-        at += part;
-        size -= static_cast<std::size_t>(part);
-    }
-    return true;
-}
-
-/// Makes every missing folder on the way, for the user alone whatever the umask.
-Result<void> make_folders(const std::filesystem::path& folder) {
-    std::filesystem::path so_far;
-    for (const auto& name : folder) {
-        so_far /= name;
-        if (::mkdir(so_far.c_str(), 0700) == 0) {
-            continue;
-        }
-        struct stat found {};
-        const int reason = errno;
-        if (::stat(so_far.c_str(), &found) != 0) {
-            return fail(reason, "folder " + so_far.string() + " cannot be made: " + std::strerror(reason));
-        }
-        if (!S_ISDIR(found.st_mode)) {
-            return fail(ENOTDIR, so_far.string() + " is no folder: choose another place for the key file");
-        }
-    }
-    return {};
-}
-
-bool is_our_group(gid_t group) {
-    if (group == ::getegid()) {
-        return true;
-    }
-    const int count = ::getgroups(0, nullptr);
-    std::vector<gid_t> groups(static_cast<std::size_t>(std::max(count, 0)));
-    const int got = ::getgroups(count, groups.data());
-    return got > 0 && std::find(groups.begin(), groups.begin() + got, group) != groups.begin() + got;
-}
-
-/// Only root can write it, and nobody but root and a group of this process can read it. The mode does not say whom an
-/// access control list lets in, so there must be none.
-bool is_roots_for_our_group(int fd, const struct stat& found) {
-    constexpr mode_t kForbidden = 07777 & ~(S_IRUSR | S_IWUSR | S_IRGRP);
-    const bool has_list =
-        ::fgetxattr(fd, "system.posix_acl_access", nullptr, 0) >= 0 || (errno != ENODATA && errno != ENOTSUP);
-    return found.st_uid == 0 && (found.st_mode & kForbidden) == 0 && !has_list && is_our_group(found.st_gid);
-}
-
-/// What else mends a file of root's, on which a user cannot run chmod.
-std::string hint_of_group(KeyReaders readers) {
-    if (readers == KeyReaders::owner) {
-        return "; where it is a Secret of Kubernetes, set allow_group_key = true and its defaultMode to 0440";
-    }
-    return "; allow_group_key takes mode 0440 or 0640, a group of this process, and no access control list";
-}
+constexpr SecretFile kFile = {"job key file", "cryptmpi keygen", ", and copy it to every node",
+                              "replace it only if no job uses it any more (cryptmpi keygen --force)"};
 
 }  // namespace
 
 Result<void> parse_job_key(std::span<const std::uint8_t> content, JobKey& key) {
-    const std::string expected = "one line is expected: " + std::string(kLead) + "<64 hexadecimal digits>";
-    if (content.empty()) {
-        return fail(EINVAL, "is empty; " + expected);
-    }
-    if (content.size() < kLead.size() || std::memcmp(content.data(), kLead.data(), kLead.size()) != 0) {
-        return fail(EINVAL, "does not begin with \"" + std::string(kLead) + "\"; " + expected);
-    }
-    std::size_t digits = 0;
-    while (kLead.size() + digits < content.size() && digit(content[kLead.size() + digits]) >= 0) {
-        ++digits;
-    }
-    const auto rest = content.subspan(kLead.size() + digits);
-    if (!rest.empty() && rest[0] == '\r') {
-        return fail(EINVAL, "has Windows line ends: save it with Unix line ends");
-    }
-    if (!rest.empty() && rest[0] != '\n') {
-        return fail(EINVAL, "has a character that is no hexadecimal digit; " + expected);
-    }
-    if (digits != 2 * kJobKeySize) {
-        return fail(EINVAL, "has " + std::to_string(digits) + (digits < 2 * kJobKeySize ? "" : " or more") +
-                                " hexadecimal digits; " + expected);
-    }
-    if (rest.size() > 1) {
-        return fail(EINVAL, "has more than one line; " + expected);
-    }
-    for (std::size_t i = 0; i < kJobKeySize; ++i) {
-        const std::uint8_t* const pair = content.data() + kLead.size() + 2 * i;
-        key.bytes[i] = static_cast<std::uint8_t>(digit(pair[0]) << 4 | digit(pair[1]));
-    }
-    return {};
+    return parse_key_line(kLead, content, std::span<std::uint8_t, kKeySize>(key.data(), kKeySize));
 }
 
 Result<std::unique_ptr<JobKey>> draw_job_key(const cryptmpi_kex& kex) {
@@ -177,92 +31,30 @@ Result<std::unique_ptr<JobKey>> draw_job_key(const cryptmpi_kex& kex) {
 }
 
 void write_key_line(const JobKey& key, Secret<kJobKeyLineSize>& line) {
-    static constexpr char kDigits[] = "0123456789abcdef";
-    std::memcpy(line.data(), kLead.data(), kLead.size());
-    for (std::size_t i = 0; i < kJobKeySize; ++i) {
-        line.bytes[kLead.size() + 2 * i] = static_cast<std::uint8_t>(kDigits[key.bytes[i] >> 4]);
-        line.bytes[kLead.size() + 2 * i + 1] = static_cast<std::uint8_t>(kDigits[key.bytes[i] & 15]);
-    }
-    line.bytes[kJobKeyLineSize - 1] = '\n';
+    write_key_line(kLead, std::span<const std::uint8_t, kKeySize>(key.data(), kKeySize), {line.data(), line.size()});
 }
 
 Result<std::unique_ptr<JobKey>> read_job_key(const std::filesystem::path& file, KeyReaders readers) {
-    // Non-blocking: a FIFO by this name must not stop us before it is refused.
-    const Descriptor fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
-    if (fd.get() < 0) {
-        if (errno == ENOENT || errno == ENOTDIR) {
-            return wrong(file, errno, "is missing: make one with `cryptmpi keygen`, and copy it to every node");
-        }
-        return wrong(file, errno, std::string("cannot be read: ") + std::strerror(errno));
-    }
-    // All checks are of the file that is open, whatever happens to its name.
-    struct stat found {};
-    if (::fstat(fd.get(), &found) != 0) {
-        return wrong(file, errno, std::string("cannot be examined: ") + std::strerror(errno));
-    }
-    if (!S_ISREG(found.st_mode)) {
-        return wrong(file, EINVAL, "is not a regular file: name the file that `cryptmpi keygen` made");
-    }
-    if (found.st_uid != ::geteuid() && found.st_uid != 0) {
-        return wrong(file, EACCES,
-                     "belongs to user " + std::to_string(found.st_uid) +
-                         ", who could read and replace it: make it yours with chown");
-    }
-    if ((found.st_mode & 077) != 0 && !(readers == KeyReaders::group && is_roots_for_our_group(fd.get(), found))) {
-        char mode[8];
-        std::snprintf(mode, sizeof mode, "%04o", static_cast<unsigned>(found.st_mode & 07777));
-        return wrong(file, EACCES,
-                     std::string("is open to others (mode ") + mode +
-                         "): run chmod 600 on it, and make a new key if others may have read it" +
-                         (found.st_uid == 0 ? hint_of_group(readers) : ""));
-    }
     Secret<kJobKeyLineSize + 1> content;  // room for one byte too many
-    const ssize_t size = read_up_to(fd.get(), content.data(), content.size());
-    if (size < 0) {
-        return wrong(file, errno, std::string("cannot be read: ") + std::strerror(errno));
+    const auto size = read_secret_file(kFile, file, {content.data(), content.size()}, readers);
+    if (!size) {
+        return tl::unexpected<Error>(size.error());
     }
     auto key = std::make_unique<JobKey>();
-    if (auto done = parse_job_key({content.data(), static_cast<std::size_t>(size)}, *key); !done) {
-        return wrong(file, done.error().code, done.error().line);
+    if (auto done = parse_job_key({content.data(), *size}, *key); !done) {
+        return wrong(kFile, file, done.error().code, done.error().line);
     }
     return key;
 }
 
 Result<void> write_job_key(const std::filesystem::path& file, const cryptmpi_kex& kex, bool replace) {
-    struct stat found {};
-    const std::string taken = "exists: replace it only if no job uses it any more (cryptmpi keygen --force)";
-    if (!replace && ::lstat(file.c_str(), &found) == 0) {
-        return wrong(file, EEXIST, taken);
-    }
-    if (file.has_parent_path()) {
-        if (auto done = make_folders(file.parent_path()); !done) {
-            return done;
-        }
-    }
     const auto key = draw_job_key(kex);
     if (!key) {
-        return wrong(file, EIO, "was not written: " + key.error().line);
+        return wrong(kFile, file, EIO, "was not written: " + key.error().line);
     }
     Secret<kJobKeyLineSize> content;
     write_key_line(**key, content);
-
-    std::string fresh = file.string() + ".XXXXXX";
-    const Descriptor fd(::mkostemp(fresh.data(), O_CLOEXEC));  // mode 0600
-    if (fd.get() < 0) {
-        return wrong(file, errno, std::string("cannot be written: ") + std::strerror(errno));
-    }
-    bool written = write_all(fd.get(), content.data(), content.size()) && ::fsync(fd.get()) == 0;
-    // link, unlike rename, never replaces a file that appeared meanwhile.
-    written = written && (replace ? ::rename(fresh.c_str(), file.c_str()) : ::link(fresh.c_str(), file.c_str())) == 0;
-    const int reason = errno;
-    if (!written || !replace) {
-        ::unlink(fresh.c_str());
-    }
-    if (!written) {
-        return wrong(file, reason,
-                     reason == EEXIST ? taken : std::string("cannot be written: ") + std::strerror(reason));
-    }
-    return {};
+    return write_secret_file(kFile, file, {content.data(), content.size()}, replace);
 }
 
 }  // namespace cryptmpi::keys

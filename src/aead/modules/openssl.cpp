@@ -1,4 +1,4 @@
-// AES-GCM and the key-agreement primitives from OpenSSL 3.
+// AES-GCM and the primitives of key agreement and signatures from OpenSSL 3.
 //
 // Everything runs in a library context of our own: the program's OpenSSL settings (openssl.cnf, providers, FIPS mode)
 // do not reach us, nor ours it.
@@ -145,6 +145,30 @@ int x25519_shared(uint8_t shared[32], const uint8_t private_key[32], const uint8
                   size == 32 && CRYPTO_memcmp(shared, kZeros, 32) != 0);
 }
 
+int ed25519_public(uint8_t public_key[32], const uint8_t private_key[32]) {
+    const Key key(EVP_PKEY_new_raw_private_key_ex(library.context, "ED25519", nullptr, private_key, 32));
+    size_t size = 32;
+    return status(key != nullptr && EVP_PKEY_get_raw_public_key(key, public_key, &size) == 1 && size == 32);
+}
+
+int ed25519_sign(uint8_t signature[64], const uint8_t private_key[32], const uint8_t* message, size_t size) {
+    const Key key(EVP_PKEY_new_raw_private_key_ex(library.context, "ED25519", nullptr, private_key, 32));
+    const DigestContext context(EVP_MD_CTX_new());
+    size_t written = 64;
+    return status(key != nullptr && context != nullptr &&
+                  EVP_DigestSignInit_ex(context, nullptr, nullptr, library.context, nullptr, key, nullptr) == 1 &&
+                  EVP_DigestSign(context, signature, &written, message, size) == 1 && written == 64);
+}
+
+int ed25519_verify(const uint8_t signature[64], const uint8_t public_key[32], const uint8_t* message, size_t size) {
+    const Key key(EVP_PKEY_new_raw_public_key_ex(library.context, "ED25519", nullptr, public_key, 32));
+    const DigestContext context(EVP_MD_CTX_new());
+    if (key == nullptr || context == nullptr ||
+        EVP_DigestVerifyInit_ex(context, nullptr, nullptr, library.context, nullptr, key, nullptr) != 1)
+        return CRYPTMPI_FAILED;
+    return EVP_DigestVerify(context, signature, 64, message, size) == 1 ? CRYPTMPI_OK : CRYPTMPI_FORGED;
+}
+
 int sha256(uint8_t out[32], const iovec* in, size_t in_count) {
     const DigestContext context(EVP_MD_CTX_new());
     if (context == nullptr || EVP_DigestInit_ex(context, library.sha256, nullptr) != 1) return CRYPTMPI_FAILED;
@@ -183,6 +207,9 @@ constexpr cryptmpi_kex kKex = {
     .random = random,
     .x25519_public = x25519_public,
     .x25519_shared = x25519_shared,
+    .ed25519_public = ed25519_public,
+    .ed25519_sign = ed25519_sign,
+    .ed25519_verify = ed25519_verify,
     .sha256 = sha256,
     .hmac_sha256 = hmac_sha256,
 };

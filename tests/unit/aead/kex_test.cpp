@@ -49,6 +49,51 @@ TEST(Kex, WycheproofX25519) {
     EXPECT_GT(refused, 10);
 }
 
+TEST(Kex, WycheproofEd25519) {
+    int ran = 0, valid = 0;
+    for (const auto& group : groups("ed25519_test.json")) {
+        const Bytes key = hex(group["publicKey"]["pk"]);
+        for (const auto& t : group["tests"]) {
+            SCOPED_TRACE(t["tcId"].dump());
+            const Bytes message = hex(t["msg"]), signature = hex(t["sig"]);
+            if (signature.size() != 64) continue;  // the interface has no other lengths
+            const int status = kex().ed25519_verify(signature.data(), key.data(), message.data(), message.size());
+            EXPECT_EQ(status == CRYPTMPI_OK, t["result"] == "valid");
+            valid += status == CRYPTMPI_OK;
+            ++ran;
+        }
+    }
+    EXPECT_EQ(ran, 139);
+    EXPECT_EQ(valid, 88);
+}
+
+// RFC 8032, 7.1, tests 1 and 3.
+TEST(Kex, Ed25519OfTheRfc) {
+    const struct {
+        const char *secret, *open, *message, *signature;
+    } examples[] = {{"9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60",
+                     "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a", "",
+                     "e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e065224901555fb8821590a33bacc61e39701cf9b46bd"
+                     "25bf5f0595bbe"
+                     "24655141438e7a100b"},
+                    {"c5aa8df43f9f837bedb7442f31dcb7b166d38535076f094b85ce3a2e0b4458f7",
+                     "fc51cd8e6218a1a38da47ed00230f0580816ed13ba3303ac5deb911548908025", "af82",
+                     "6291d657deec24024827e69c3abe01a30ce548a284743a445e3680d7db5ac3ac18ff9b538d16f290ae67f760984dc6594"
+                     "a7c15e9716ed2"
+                     "8dc027beceea1ec40a"}};
+    for (const auto& example : examples) {
+        const Bytes secret = from_hex(example.secret), message = from_hex(example.message);
+        Bytes open(32), signature(64);
+        ASSERT_EQ(kex().ed25519_public(open.data(), secret.data()), CRYPTMPI_OK);
+        EXPECT_EQ(open, from_hex(example.open));
+        ASSERT_EQ(kex().ed25519_sign(signature.data(), secret.data(), message.data(), message.size()), CRYPTMPI_OK);
+        EXPECT_EQ(signature, from_hex(example.signature));
+        EXPECT_EQ(kex().ed25519_verify(signature.data(), open.data(), message.data(), message.size()), CRYPTMPI_OK);
+        open[0] ^= 1U;
+        EXPECT_NE(kex().ed25519_verify(signature.data(), open.data(), message.data(), message.size()), CRYPTMPI_OK);
+    }
+}
+
 TEST(Kex, WycheproofHmacSha256) {
     int ran = 0;
     std::mt19937 random(3);

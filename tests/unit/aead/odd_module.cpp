@@ -75,6 +75,9 @@ const char* start() {
     .random = [](uint8_t*, size_t) -> int { return CRYPTMPI_FAILED; },
     .x25519_public = [](uint8_t*, const uint8_t*) -> int { return CRYPTMPI_FAILED; },
     .x25519_shared = [](uint8_t*, const uint8_t*, const uint8_t*) -> int { return CRYPTMPI_FAILED; },
+    .ed25519_public = [](uint8_t*, const uint8_t*) -> int { return CRYPTMPI_FAILED; },
+    .ed25519_sign = [](uint8_t*, const uint8_t*, const uint8_t*, size_t) -> int { return CRYPTMPI_FAILED; },
+    .ed25519_verify = [](const uint8_t*, const uint8_t*, const uint8_t*, size_t) -> int { return CRYPTMPI_FAILED; },
     .sha256 = [](uint8_t*, const iovec*, size_t) -> int { return CRYPTMPI_FAILED; },
     .hmac_sha256 = [](uint8_t*, const uint8_t*, size_t, const iovec*, size_t) -> int { return CRYPTMPI_FAILED; },
 };

@@ -95,7 +95,7 @@ TEST(Registry, NoModulesAtAll) {
 }
 
 TEST(Registry, RefusesABrokenModuleAndSaysWhy) {
-    expect_line(load_error(kBroken, "wrong-abi"), "it speaks module ABI 99, this CryptMPI 1: rebuild it");
+    expect_line(load_error(kBroken, "wrong-abi"), "it speaks module ABI 99, this CryptMPI 2: rebuild it");
     expect_line(load_error(kBroken, "no-symbol"), "it exports no symbol cryptmpi_module");
     expect_line(load_error(kBroken, "no-open"), "its table of functions is incomplete");
     expect_line(load_error(kBroken, "misnamed"), "it calls itself 'other'");
