@@ -2,14 +2,12 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstring>
-#include <fstream>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -198,23 +196,6 @@ Result<void> Layer::load_keys() {
     return {};
 }
 
-/// Ranks share a node if they share a running kernel and its network: what passes between them then stays there. The
-/// system's own numbers of these are the same on virtual machines that were copied while they ran, so the ranks show
-/// each other a token that only this kernel has, too.
-NodeId Layer::own_node(const keys::NodeToken& token) const {
-    std::string boot;
-    std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
-    struct stat network = {};
-    // Without it each process would be a node of its own: everything is sealed.
-    if (boot.empty() || stat("/proc/self/ns/net", &network) != 0) boot += host_name() + std::to_string(getpid());
-    const iovec in[] = {piece(boot.data(), boot.size()), piece(&network.st_dev, sizeof network.st_dev),
-                        piece(&network.st_ino, sizeof network.st_ino),
-                        piece(token.bytes().data(), token.bytes().size())};
-    NodeId id{};
-    if (local_.crypto.kex->sha256(id.data(), in, std::size(in)) != CRYPTMPI_OK) id.fill(0);
-    return id;
-}
-
 Result<void> Layer::agree() {
     keys::Identity self{};
     const iovec job = piece(settings_.job_id.data(), settings_.job_id.size());
@@ -227,9 +208,12 @@ Result<void> Layer::agree() {
     auto token = keys::NodeToken::find(*local_.crypto.kex, *job_key_, settings_.job_id);
     if (!token) return tl::unexpected(token.error());
     if (!token->alone().empty()) say(token->alone());
+    const auto node =
+        keys::node_id(*local_.crypto.kex, keys::Surroundings::of_this_process(host_name()), token->bytes());
+    if (!node) return tl::unexpected(node.error());
     keys::Agreed agreed;
-    if (auto done = keys::agree(local_, world_rank_, world_size_, own_node(*token), self, terms_of(tuned_.collectives),
-                                peers, agreed);
+    if (auto done =
+            keys::agree(local_, world_rank_, world_size_, *node, self, terms_of(tuned_.collectives), peers, agreed);
         !done)
         return done;
     std::vector<int> everyone(agreed.nodes.size());

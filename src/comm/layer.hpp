@@ -36,10 +36,6 @@
 #include "native.hpp"
 #include "report/part.hpp"
 
-namespace cryptmpi::keys {
-class NodeToken;
-}
-
 namespace cryptmpi::comm {
 
 using NodeId = std::array<std::uint8_t, 32>;
@@ -179,7 +175,6 @@ private:
     void decide_scope();
     Result<void> load_keys();
     Result<void> agree();
-    NodeId own_node(const keys::NodeToken& token) const;
     void make_error_classes();
     void make_ways();
     void make_workers(const engine::Workers::Settings& workers);

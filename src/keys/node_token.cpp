@@ -9,14 +9,21 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <utility>
 
+#include "base/endian.hpp"
 #include "seal/key_schedule.hpp"
 
 namespace cryptmpi::keys {
 namespace {
 
 constexpr std::size_t kNameBytes = 16;
+
+iovec piece(const void* at, std::size_t size) {
+    return {const_cast<void*>(at), size};  // iovec has no const form; the modules only read
+}
 
 Result<std::string> name_of(const cryptmpi_kex& kex, const JobKey& job_key, const std::string& job_id) {
     std::array<std::uint8_t, 32> job{};
@@ -104,6 +111,30 @@ NodeToken::NodeToken(NodeToken&& other) noexcept
 NodeToken::~NodeToken() {
     if (!file_.empty()) unlink(file_.c_str());
     if (fd_ >= 0) close(fd_);
+}
+
+Surroundings Surroundings::of_this_process(const std::string& host) {
+    Surroundings found;
+    std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), found.boot_id);
+    struct stat network = {};
+    if (found.boot_id.empty() || stat("/proc/self/ns/net", &network) != 0) {
+        found.boot_id += host + std::to_string(getpid());
+    }
+    found.network_device = network.st_dev;
+    found.network_inode = network.st_ino;
+    return found;
+}
+
+Result<std::array<std::uint8_t, 32>> node_id(const cryptmpi_kex& kex, const Surroundings& surroundings,
+                                             const NodeToken::Bytes& token) {
+    std::array<std::uint8_t, 16> network{};
+    store_little(surroundings.network_device, network.data());
+    store_little(surroundings.network_inode, network.data() + 8);
+    const iovec in[] = {piece(surroundings.boot_id.data(), surroundings.boot_id.size()),
+                        piece(network.data(), network.size()), piece(token.data(), token.size())};
+    std::array<std::uint8_t, 32> id{};
+    if (kex.sha256(id.data(), in, std::size(in)) != CRYPTMPI_OK) return fail(EIO, "SHA-256 failed");
+    return id;
 }
 
 }  // namespace cryptmpi::keys

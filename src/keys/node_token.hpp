@@ -46,4 +46,20 @@ private:
     int fd_ = -1;
 };
 
+/// What the system says of this process's kernel and network. They are the same on virtual machines that were copied
+/// while they ran, so the token, which only this kernel has, belongs to a node, too.
+struct Surroundings {
+    std::string boot_id;
+    std::uint64_t network_device = 0;  // of the network namespace
+    std::uint64_t network_inode = 0;
+
+    /// Where the system does not say: what no other process has, so that this one is a node by itself.
+    static Surroundings of_this_process(const std::string& host);
+};
+
+/// Ranks share a node if they share a running kernel and its network: what passes between them then stays there.
+/// Errors: EIO, the crypto module failed.
+Result<std::array<std::uint8_t, 32>> node_id(const cryptmpi_kex& kex, const Surroundings& surroundings,
+                                             const NodeToken::Bytes& token);
+
 }  // namespace cryptmpi::keys

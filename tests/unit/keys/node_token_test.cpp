@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <linux/magic.h>
+#include <sched.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
@@ -46,6 +47,49 @@ TEST_F(NodeTokens, ProcessesOfOneKernelShareOne) {
     EXPECT_EQ(first.alone(), "");
     EXPECT_EQ(find().bytes(), first.bytes());
     EXPECT_EQ(std::filesystem::status(folder_).type(), std::filesystem::file_type::directory);
+}
+
+TEST(NodeId, IsTheHashOfKernelNetworkAndToken) {
+    const cryptmpi_kex& kex = *test::crypto().kex;
+    const NodeToken::Bytes token = {1, 2, 3};
+    const Surroundings here{"c0ffee", 0x0102, 0x0304};
+    std::array<std::uint8_t, 32> expected{};
+    std::string text = "c0ffee";
+    text.append("\x02\x01\0\0\0\0\0\0\x04\x03\0\0\0\0\0\0\x01\x02\x03", 19).append(29, '\0');
+    const iovec in{text.data(), text.size()};
+    ASSERT_EQ(kex.sha256(expected.data(), &in, 1), CRYPTMPI_OK);
+    EXPECT_EQ(*node_id(kex, here, token), expected);
+    NodeToken::Bytes other_token = token;
+    other_token[31] ^= 1;
+    EXPECT_NE(*node_id(kex, here, other_token), expected);
+    for (const Surroundings& other :
+         {Surroundings{"c0ffef", 0x0102, 0x0304}, {"c0ffee", 0x0103, 0x0304}, {"c0ffee", 0x0102, 0x0305}}) {
+        EXPECT_NE(*node_id(kex, other, token), expected);
+    }
+}
+
+/// Another network namespace is another node, though kernel and token are the same.
+TEST(NodeId, IsOfOneNetworkNamespace) {
+    const auto id = [] {
+        return *node_id(*test::crypto().kex, Surroundings::of_this_process("host"), NodeToken::Bytes{});
+    };
+    const auto here = id();
+    EXPECT_EQ(id(), here);
+    int pipe_ends[2];
+    ASSERT_EQ(pipe(pipe_ends), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        const bool apart = unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0 || unshare(CLONE_NEWNET) == 0;
+        const std::uint8_t same = apart ? (id() == here ? 1 : 0) : 2;
+        _exit(write(pipe_ends[1], &same, 1) == 1 ? 0 : 1);
+    }
+    std::uint8_t same = 3;
+    EXPECT_EQ(read(pipe_ends[0], &same, 1), 1);
+    waitpid(child, nullptr, 0);
+    close(pipe_ends[0]);
+    close(pipe_ends[1]);
+    if (same == 2) GTEST_SKIP() << "no network namespaces here";
+    EXPECT_EQ(same, 0);
 }
 
 TEST_F(NodeTokens, NothingIsLeft) {
