@@ -293,7 +293,7 @@ Result<Peer*> Party::meet(const Share& share) {
 }
 
 Result<void> Party::State::make_room(Sending& flow, std::uint64_t size) {
-    const seal::Limits limits = seal::limits_of(crypto.suite);
+    const seal::Limits limits = seal::limits_of(crypto);
     const bool full = flow.messages != 0 && (flow.messages >= limits.records || flow.bytes > limits.bytes ||
                                              size > limits.bytes - flow.bytes);
     if (flow.key && !full) [[likely]] {

@@ -26,6 +26,8 @@ struct Limits {
     std::uint64_t bytes;    // of plaintext
 };
 
+inline constexpr Limits kUnlimited = {~std::uint64_t{0}, ~std::uint64_t{0}};
+
 // SP 800-38D allows 2^32 calls under one key with counter nonces, and the bound on telling AES-GCM from random (RFC
 // 8446 5.5: 2^34.5 blocks for an advantage of 2^-57) is far above both of these.
 inline constexpr Limits kGcmLimits = {std::uint64_t{1} << 24, std::uint64_t{1} << 36};

@@ -4,6 +4,7 @@
 
 #include <cryptmpi/module.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -23,8 +24,15 @@ struct Crypto {
     const cryptmpi_aead* aead = nullptr;
     const cryptmpi_kex* kex = nullptr;
     aead::Suite suite = aead::Suite::aes_256_gcm;
-    std::size_t threads = 1;  // that work with one key at the same time: on segments, on records of a stream
+    std::size_t threads = 1;      // that work with one key at the same time: on segments, on records of a stream
+    Limits lowered = kUnlimited;  // a key's share of work, where it is less than the suite's
 };
+
+/// What one key may seal.
+constexpr Limits limits_of(const Crypto& crypto) {
+    const Limits most = limits_of(crypto.suite);
+    return {std::min(most.records, crypto.lowered.records), std::min(most.bytes, crypto.lowered.bytes)};
+}
 
 /// HKDF-Expand (RFC 5869) with SHA-256; `info` is the protocol's name and version followed by `label`. size <= 64.
 Result<void> expand(const cryptmpi_kex& kex, const std::uint8_t secret[kSecretSize], std::string_view label,

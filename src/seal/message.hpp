@@ -95,7 +95,7 @@ struct MessageCounters {
 class MessageSealer {
 public:
     MessageSealer(const Crypto& crypto, const std::uint8_t secret[kSecretSize])
-        : MessageSealer(crypto, secret, limits_of(crypto.suite)) {}
+        : MessageSealer(crypto, secret, limits_of(crypto)) {}
     MessageSealer(const Crypto& crypto, const std::uint8_t secret[kSecretSize], Limits limits);
     MessageSealer(const MessageSealer&) = delete;
     MessageSealer& operator=(const MessageSealer&) = delete;
@@ -134,7 +134,7 @@ enum class Opening : std::uint8_t { any_order, in_order };
 class MessageOpener {
 public:
     MessageOpener(const Crypto& crypto, const std::uint8_t secret[kSecretSize], Opening opening = Opening::any_order)
-        : MessageOpener(crypto, secret, opening, limits_of(crypto.suite)) {}
+        : MessageOpener(crypto, secret, opening, limits_of(crypto)) {}
     MessageOpener(const Crypto& crypto, const std::uint8_t secret[kSecretSize], Opening opening, Limits limits);
     MessageOpener(const MessageOpener&) = delete;
     MessageOpener& operator=(const MessageOpener&) = delete;

@@ -98,7 +98,7 @@ struct ToOpen {
 
 class StreamSealer {
 public:
-    StreamSealer(const Crypto& crypto, DirectionState& state) : StreamSealer(crypto, state, limits_of(crypto.suite)) {}
+    StreamSealer(const Crypto& crypto, DirectionState& state) : StreamSealer(crypto, state, limits_of(crypto)) {}
     /// The rekey record counts among an epoch's records.
     StreamSealer(const Crypto& crypto, DirectionState& state, Limits limits);
 
@@ -139,7 +139,7 @@ private:
 
 class StreamOpener {
 public:
-    StreamOpener(const Crypto& crypto, DirectionState& state) : StreamOpener(crypto, state, limits_of(crypto.suite)) {}
+    StreamOpener(const Crypto& crypto, DirectionState& state) : StreamOpener(crypto, state, limits_of(crypto)) {}
     StreamOpener(const Crypto& crypto, DirectionState& state, Limits limits);
 
     /// Opens one whole record of kRecordOverhead + header.size bytes at `record` into `out`, whose lengths sum to the

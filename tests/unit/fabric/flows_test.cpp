@@ -141,6 +141,112 @@ TEST(Flows, NeitherShorterNorLongerOpens) {
     EXPECT_EQ(b.open({Kind::active}, longer).error, EBADMSG);
 }
 
+Bytes hmac(const Bytes& key, const Bytes& text) {
+    Bytes tag(32);
+    const iovec in{const_cast<std::uint8_t*>(text.data()), text.size()};
+    EXPECT_EQ(crypto().kex->hmac_sha256(tag.data(), key.data(), key.size(), &in, 1), CRYPTMPI_OK);
+    return tag;
+}
+Bytes joined(std::initializer_list<Bytes> parts) {
+    Bytes all;
+    for (const Bytes& part : parts) all.insert(all.end(), part.begin(), part.end());
+    return all;
+}
+Bytes text(const std::string& words) {
+    return {words.begin(), words.end()};
+}
+Bytes expanded(const Bytes& secret, const Bytes& label, std::size_t size) {
+    Bytes block = hmac(secret, joined({text("cryptmpi 1 "), label, {1}}));
+    block.resize(size);
+    return block;
+}
+
+/// docs/protocol.md, step by step, by a peer that is played by hand.
+TEST(Flows, MessagesAreSealedAsDescribed) {
+    const End a("job", some_key());
+    Bytes private_key = random_bytes(32);
+    Share own;
+    Bytes shared(32);
+    ASSERT_EQ(crypto().kex->x25519_public(own.data(), private_key.data()), CRYPTMPI_OK);
+    ASSERT_EQ(crypto().kex->x25519_shared(shared.data(), private_key.data(), a.party->share().data()), CRYPTMPI_OK);
+    Bytes job(32);
+    std::string id = "job";
+    const iovec in{id.data(), id.size()};
+    ASSERT_EQ(crypto().kex->sha256(job.data(), &in, 1), CRYPTMPI_OK);
+    const Bytes job_key(some_key().data(), some_key().data() + 32);
+    const Bytes share_of_a(a.party->share().begin(), a.party->share().end());
+    const Bytes own_share(own.begin(), own.end());
+    const Bytes fabric_secret = expanded(job_key, joined({text("fabric"), {2}, job}), 32);
+    const Bytes pair_secret = hmac(fabric_secret, joined({text("pair"), shared}));
+    const Bytes bound = {7, 8};
+    const struct {
+        Kind kind;
+        std::string label;
+        std::uint64_t tag;
+    } kinds[] = {{Kind::tagged, "fabric tagged", 0x1112131415161718},
+                 {Kind::active, "fabric active", 5},
+                 {Kind::message, "fabric message", 0}};
+    for (const auto& [kind, label, tag] : kinds) {
+        const Bytes flow = expanded(pair_secret, joined({text(label), {0}, own_share, share_of_a}), 32);
+        const Bytes epoch = expanded(flow, joined({text("fabric epoch"), {3, 0}}), 32);
+        Bytes nonce = expanded(epoch, text("nonce"), 12);
+        for (unsigned i = 0; i < 8; ++i) nonce[i] ^= static_cast<std::uint8_t>(tag >> (56 - 8 * i));
+        const Bytes plain = random_bytes(30);
+        Bytes wire = joined({own_share, {0, 0, 0, 0, 0, 0, 3, 0}, plain, Bytes(16)});
+        const Bytes associated = joined({Bytes(wire.begin(), wire.begin() + 40), bound});
+        void* const context = crypto().aead->create(CRYPTMPI_AES_256_GCM, expanded(epoch, text("key"), 32).data());
+        const iovec piece{const_cast<std::uint8_t*>(plain.data()), plain.size()};
+        ASSERT_EQ(crypto().aead->seal(context, nonce.data(), associated.data(), associated.size(), &piece, 1,
+                                      wire.data() + 40, wire.data() + 70),
+                  CRYPTMPI_OK);
+        crypto().aead->destroy(context);
+        if (kind == Kind::tagged) {
+            Posted posted;
+            a.party->post(posted, End::exactly(tag));
+            EXPECT_EQ(a.open_at(posted, tag, wire, bound).plain, plain);
+        } else {
+            EXPECT_EQ(a.open({kind, tag, bound}, wire).plain, plain);
+        }
+    }
+}
+
+TEST(Flows, KeysChangeAtTheLimitAndAFlowEndsWithItsKeys) {
+    seal::Crypto lowered = crypto();
+    lowered.lowered = {2, 100};
+    const End a("job", some_key(), lowered);
+    const End b("job", some_key(), lowered);
+    const auto epoch_of = [](const Bytes& wire) { return wire[38] | wire[39] << 8; };
+    const auto send = [&](std::size_t size) {
+        const Bytes plain = random_bytes(size);
+        const Bytes wire = a.seal(b, {Kind::message}, plain);
+        EXPECT_EQ(b.open({Kind::message}, wire).plain, plain);
+        return epoch_of(wire);
+    };
+    std::vector<int> epochs;
+    for (const std::size_t size : {1, 1, 1, 1, 60, 60, 500, 1}) epochs.push_back(send(size));
+    EXPECT_EQ(epochs, (std::vector{0, 0, 1, 1, 2, 3, 4, 5}));
+    EXPECT_EQ(a.party->counters().rekeys, 5U);
+
+    seal::Crypto once = crypto();
+    once.lowered = {1, 100};
+    const End c("job", some_key(), once);
+    for (int message = 0; message < 1 << 15; ++message) (void)c.seal(b, {Kind::message}, {});
+    auto peer = c.party->meet(b.party->share());
+    Bytes wire(kOverhead);
+    const auto one_more = c.party->seal(**peer, {Kind::message}, {}, 0, wire.data());
+    ASSERT_FALSE(one_more);
+    EXPECT_EQ(one_more.error().code, EOVERFLOW);
+}
+
+TEST(Flows, EveryPartyHasAFreshShare) {
+    const End a;
+    const End b;
+    const auto another = Party::make(a.job);
+    ASSERT_TRUE(another);
+    EXPECT_NE(a.party->share(), b.party->share());
+    EXPECT_NE(a.party->share(), (*another)->share());
+}
+
 TEST(Flows, TagKindAndWhatTheDoorBindsAreBound) {
     const End a;
     const End b;
