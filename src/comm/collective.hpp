@@ -7,24 +7,10 @@
 #include <vector>
 
 #include "comm/arguments.hpp"
+#include "comm/lanes.hpp"
 #include "comm/layer.hpp"
 
 namespace cryptmpi::comm {
-
-/// The operation that a sealed block belongs to: with the root, the lane. The numbers are part of the wire format.
-enum class CollectiveKind : std::uint8_t {
-    bcast = 1,
-    gather = 2,
-    scatter = 3,
-    allgather = 4,
-    alltoall = 5,
-    reduce = 6,
-    scan = 7,
-    exscan = 8,
-    allreduce = 9,
-    reduce_scatter = 10,
-    construction = 11,  // what members tell each other of a communicator that is being made
-};
 
 /// One call of a collective operation.
 struct Call {
@@ -45,8 +31,7 @@ inline int first_of(int code, int next) {
 /// one or to all.
 inline Call begin_call(Layer& layer, Communicator& communicator, CollectiveKind kind, int root = kNoRoot,
                        std::uint64_t how_many = 1) {
-    const auto lane = static_cast<std::uint32_t>(kind) << 24 | static_cast<std::uint32_t>(root);
-    return {layer, communicator, lane, communicator.next_call(how_many)};
+    return {layer, communicator, lane_of(kind, root), communicator.next_call(how_many)};
 }
 /// The call's block after `before` others.
 inline Call block_of(const Call& call, std::uint64_t before) {
