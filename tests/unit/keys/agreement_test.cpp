@@ -802,6 +802,13 @@ TEST(Agreement, AChildThatDoesNotConfirmItsHandshakeIsNamed) {
     EXPECT_EQ(job[0].done.error().line, "rank 1 on node n0 sent a record of another type than was due");
 }
 
+/// The first so many of what goes from one rank to the other in a job of two, and no more.
+void expect_last_words(const Job& job, int from, std::size_t messages) {
+    EXPECT_EQ(std::count_if(job.network.sent().begin(), job.network.sent().end(),
+                            [&](const Message& message) { return message.from == from; }),
+              messages);
+}
+
 /// The table that a root makes of the share of rank 1.
 using TableOf = std::function<Bytes(const Share& share)>;
 
@@ -869,6 +876,38 @@ TEST(Agreement, ATableThatChangesWhatARankSaidOfItselfIsRefused) {
                   "rank 0 on node n0 sent a table that changes the node or the share of rank 1");
         EXPECT_TRUE(job[1].empty());
     }
+}
+
+TEST(Agreement, ARankThatFailedSaysNothingMore) {
+    Job hello(2);
+    hello.network.attacker = at({1, 0, 0, {}}, [](Message message) {
+        message.bytes[191] ^= 1;
+        return std::vector{message};
+    });
+    hello.run();
+    expect_last_words(hello, 0, 0);
+
+    Job table(2);
+    play_child(table, [&](ByHand& edge) {
+        edge.send_confirm();
+        edge.send(entry(0, table[1].node));
+    });
+    expect_last_words(table, 0, 1);  // its hello
+
+    Job confirmation(2);
+    play_child(confirmation, [&](ByHand& edge) {
+        edge.send_confirm();
+        edge.send(entry(1, confirmation[1].node));
+        edge.receive(kSpread);
+        edge.receive(2 * kEntry);
+        edge.send(Bytes(32));
+    });
+    expect_last_words(confirmation, 0, 3);  // and the drawn secret and the table, but no "go"
+
+    Job spread(2);
+    play_root(
+        spread, test::random_bytes(kSpread), [&](const Share&) { return Bytes(2 * kEntry); }, false);
+    expect_last_words(spread, 1, 3);  // its hello, confirm record and table, but no confirmation
 }
 
 TEST(Agreement, ARootWithTheShareOfAnotherOrNoneIsRefused) {

@@ -245,6 +245,28 @@ TEST_F(Handshake, ASuiteCannotBeTalkedDown) {
     EXPECT_EQ(refusal(responder, hello, EKEYREJECTED), kDoesNotOpen);
 }
 
+TEST_F(Handshake, AReservedByteThatIsSetIsNamed) {
+    for (const int bits : {0x01, 0x02, 0x80, 0xff}) {
+        const auto value = static_cast<std::uint8_t>(bits);
+        begin();
+        Hello hello = initiator.hello();
+        hello[7] = value;
+        EXPECT_EQ(refusal(responder, hello, EPROTO), "the peer's hello has a reserved byte set: altered on the way");
+
+        begin();
+        ASSERT_TRUE(responder.read(initiator.hello()).has_value());
+        Hello answer = responder.hello();
+        answer[7] = value;
+        EXPECT_EQ(refusal(initiator, answer, EPROTO), "the peer's hello has a reserved byte set: altered on the way");
+    }
+    // Nor do ends that both set it come to one connection with those that do not.
+    initiator.local.conduct = kSealsAll;
+    begin();
+    Hello hello = initiator.hello();
+    hello[7] = 0;
+    EXPECT_EQ(refusal(responder, hello, EKEYREJECTED), kDoesNotOpen);
+}
+
 TEST_F(Handshake, OurOwnHelloReflectedIsNamed) {
     const std::string line = "the peer sent our own hello back: something on the way reflects what we send";
     begin();

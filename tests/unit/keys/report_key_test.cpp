@@ -7,6 +7,26 @@
 namespace cryptmpi::keys {
 namespace {
 
+TEST(ReportKeyTest, IsExpandedFromTheJobKeyAsDescribed) {
+    auto kex = aead::load_kex(CRYPTMPI_MODULE_FOLDER);
+    ASSERT_TRUE(kex) << kex.error().line;
+    const auto hmac = [&](const std::vector<std::uint8_t>& key, std::string text) {
+        std::vector<std::uint8_t> tag(32);
+        const iovec in{text.data(), text.size()};
+        EXPECT_EQ(kex->api->kex->hmac_sha256(tag.data(), key.data(), key.size(), &in, 1), CRYPTMPI_OK);
+        return tag;
+    };
+    JobKey job_key;
+    job_key.data()[31] = 7;
+    const auto key = hmac({job_key.data(), job_key.data() + 32}, "cryptmpi 1 report\x01");
+    std::string expected;
+    for (const unsigned byte : hmac(key, "text")) {
+        expected += "0123456789abcdef"[byte >> 4U];
+        expected += "0123456789abcdef"[byte & 15U];
+    }
+    EXPECT_EQ(*ReportKey::derive(*kex->api->kex, job_key)->sign("text"), expected);
+}
+
 TEST(ReportKeyTest, TagsDependOnTheKeyAndTheText) {
     auto kex = aead::load_kex(CRYPTMPI_MODULE_FOLDER);
     ASSERT_TRUE(kex) << kex.error().line;

@@ -101,6 +101,40 @@ TEST(Message, IsNotOpenedInAnotherLaneOrFlow) {
     EXPECT_TRUE(flow.open(3, wire).header);
 }
 
+TEST(Message, IsSealedAsDescribed) {
+    // docs/protocol.md, step by step, in the first epochs.
+    Flow flow({2, 1 << 20});
+    for (std::uint8_t number = 0; number < 6; ++number) {
+        const std::uint16_t epoch = number / 2;
+        const Bytes plain = random_bytes(20);
+        const Bytes wire = flow.seal(0x01020304, number, plain);
+        EXPECT_EQ(Bytes(wire.begin(), wire.begin() + 8),
+                  (Bytes{number, 0, 0, 0, 0, 0, static_cast<std::uint8_t>(epoch), 0}));
+        // P(flow secret, e): one bit for the first epoch, else 1 and the epoch in 15 bits.
+        Bytes secret = flow.secret;
+        for (int bit = 15; bit >= (epoch == 0 ? 15 : 0); --bit) {
+            Bytes both(64);
+            const bool right = bit == 15 ? epoch != 0 : (epoch >> bit & 1) != 0;
+            ASSERT_TRUE(expand(*crypto().kex, secret.data(), "mpi branch", both.data(), 64));
+            secret = right ? Bytes(both.begin() + 32, both.end()) : Bytes(both.begin(), both.begin() + 32);
+        }
+        Bytes key(32);
+        Bytes nonce(12);
+        ASSERT_TRUE(expand(*crypto().kex, secret.data(), "key", key.data(), key.size()));
+        ASSERT_TRUE(expand(*crypto().kex, secret.data(), "nonce", nonce.data(), nonce.size()));
+        const Bytes place = {1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 0, number};
+        for (std::size_t i = 0; i < nonce.size(); ++i) nonce[i] ^= place[i];
+        Bytes out(plain.size());
+        const iovec piece{out.data(), out.size()};
+        void* const context = crypto().aead->create(CRYPTMPI_AES_256_GCM, key.data());
+        EXPECT_EQ(crypto().aead->open(context, nonce.data(), wire.data(), 8, wire.data() + 8, plain.size(), &piece, 1,
+                                      wire.data() + 8 + plain.size()),
+                  CRYPTMPI_OK);
+        crypto().aead->destroy(context);
+        EXPECT_EQ(out, plain);
+    }
+}
+
 TEST(Message, LanesAndNumbersHaveDifferentNonces) {
     // The same bytes under one key: only the nonce can make the ciphertexts differ.
     Flow flow;
