@@ -12,41 +12,16 @@
 #include <vector>
 
 #include "aead/registry.hpp"
+#include "hexadecimal.hpp"
 #include "keys/handshake.hpp"
 
 namespace {
 
 using namespace cryptmpi;
-using Bytes = std::vector<std::uint8_t>;
-
-Bytes from_hex(const std::string& text) {
-    Bytes bytes;
-    for (std::size_t i = 0; i + 1 < text.size(); i += 2) {
-        bytes.push_back(static_cast<std::uint8_t>(std::stoul(text.substr(i, 2), nullptr, 16)));
-    }
-    return bytes;
-}
-
-std::string to_hex(const std::uint8_t* at, std::size_t size) {
-    static constexpr char kDigits[] = "0123456789abcdef";
-    std::string text;
-    for (std::size_t i = 0; i < size; ++i) {
-        text += kDigits[at[i] >> 4];
-        text += kDigits[at[i] & 15];
-    }
-    return text;
-}
-
-template <class T>
-T must(Result<T> result) {
-    if (!result) {
-        std::cout << "error " << result.error().line << std::endl;
-        std::exit(1);
-    }
-    if constexpr (!std::is_void_v<T>) {
-        return *std::move(result);
-    }
-}
+using test::Bytes;
+using test::from_hex;
+using test::must;
+using test::to_hex;
 
 void say(const std::uint8_t* at, std::size_t size) {
     std::cout << to_hex(at, size) << std::endl;
@@ -96,7 +71,7 @@ int main(int count, char** arguments) {
     seal::DirectionState send{};
     seal::DirectionState receive{};
     must(keys::finish(local, state, send, receive));
-    const seal::Limits limits{std::strtoull(arguments[5], nullptr, 10), seal::limits_of(crypto.suite).bytes};
+    const seal::Limits limits{std::strtoull(arguments[5], nullptr, 10), seal::limits_of(crypto).bytes};
     seal::StreamSealer sealer(crypto, send, limits);
     seal::StreamOpener opener(crypto, receive, limits);
 

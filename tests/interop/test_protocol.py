@@ -43,8 +43,8 @@ def identity(role, job=b"a job"):
     return hashlib.sha256(job).digest() + local + remote + b"a node".ljust(64, b"\0") + (4711).to_bytes(4, "little")
 
 
-def prefix(message, suite):
-    return b"CMPI" + bytes([1, message, SUITES[suite][0], 0])
+def prefix(message, suite, conduct=0):
+    return b"CMPI" + bytes([1, message, SUITES[suite][0], conduct])
 
 
 def expand(secret, label, size):
@@ -128,10 +128,10 @@ class Ours:
         self.process.stdout.close()
 
 
-def noise(role, suite, key=JOB_KEY):
+def noise(role, suite, key=JOB_KEY, conduct=0, context=b""):
     theirs = NoiseConnection.from_name(b"Noise_NNpsk0_25519_AESGCM_SHA256")
     theirs.set_psks(key)
-    theirs.set_prologue(prefix(1, suite) + prefix(2, suite))
+    theirs.set_prologue(prefix(1, suite, conduct) + prefix(2, suite, conduct) + context)
     theirs.set_as_initiator() if role == "initiator" else theirs.set_as_responder()
     theirs.start_handshake()
     return theirs

@@ -1,0 +1,224 @@
+"""The channel library in a process of its own against a peer in Python over TCP: what it does with what no peer of its own kind would send."""
+
+import hashlib
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+from test_protocol import CLOSE, CONFIRM, DATA, JOB_KEY, PEER, Direction, noise, prefix
+
+CHANNEL = PEER.parents[1] / "lib" / "cryptmpi" / "libcryptmpi-channel.so"
+SUITE = "AES-256-GCM"
+RECORD = 20  # bytes without plaintext
+
+# What it writes before it reads, then all that it reads: bytes, the end, or an error.
+PROGRAM = """
+import errno, socket, sys
+if sys.argv[1] == "responder":
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        print(listener.getsockname()[1], flush=True)
+        stream = listener.accept()[0]
+else:
+    stream = socket.create_connection(("127.0.0.1", int(sys.argv[2])))
+read = b""
+try:
+    stream.sendall(b"from us")
+    stream.settimeout(20)
+    while part := stream.recv(100):
+        read += part
+    print(read.hex() or "nothing", "end", flush=True)
+except OSError as error:
+    print(read.hex() or "nothing", errno.errorcode.get(error.errno, "timeout"), flush=True)
+"""
+
+
+def endpoint(address):
+    host, port = address
+    return bytes(10) + b"\xff\xff" + socket.inet_aton(host) + port.to_bytes(2, "big")
+
+
+class Connection:
+    """Our process in one role, and Python in the other."""
+
+    def __init__(self, role, folder):
+        key = folder / "job.key"
+        key.touch(mode=0o600)
+        key.write_text(f"cryptmpi-job-key-1 {JOB_KEY.hex()}\n")
+        settings = {"KEY_FILE": key, "JOB_ID": "a job", "SCOPE": "all", "CIPHER": SUITE, "HANDSHAKE_TIMEOUT_S": 20}
+        environment = {**os.environ, "LD_PRELOAD": str(CHANNEL), **{f"CRYPTMPI_{name}": str(value) for name, value in settings.items()}}
+        program = [sys.executable, "-c", PROGRAM, role]
+        pipes = {"env": environment, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        if role == "responder":
+            self.process = subprocess.Popen(program, **pipes)
+            self.stream = socket.create_connection(("127.0.0.1", int(self.process.stdout.readline())))
+        else:
+            with socket.create_server(("127.0.0.1", 0)) as listener:
+                self.process = subprocess.Popen([*program, str(listener.getsockname()[1])], **pipes)
+                self.stream = listener.accept()[0]
+        self.stream.settimeout(20)
+        self.role = "initiator" if role == "responder" else "responder"  # Python's
+        self.noise = noise(self.role, SUITE)
+
+    def identity(self):
+        ends = endpoint(self.stream.getsockname()) + endpoint(self.stream.getpeername())
+        return hashlib.sha256(b"a job").digest() + ends + b"python".ljust(64, b"\0") + (4711).to_bytes(4, "little")
+
+    def own_hello(self):
+        return prefix(1 if self.role == "initiator" else 2, SUITE) + self.noise.write_message(self.identity())
+
+    def take(self, size):
+        taken = b""
+        while len(taken) < size:
+            part = self.stream.recv(size - len(taken))
+            assert part, f"{len(taken)} bytes of {size} came"
+            taken += part
+        return taken
+
+    def take_hello(self):
+        hello = self.take(192)
+        assert hello[:8] == prefix(2 if self.role == "initiator" else 1, SUITE)
+        self.noise.read_message(hello[8:])
+
+    def shake_hands(self):
+        if self.role == "initiator":
+            self.stream.sendall(self.own_hello())
+            self.take_hello()
+        else:
+            self.take_hello()
+            self.stream.sendall(self.own_hello())
+        states = self.noise.noise_protocol
+        self.out, self.into = Direction(states.cipher_state_encrypt.k, SUITE), Direction(states.cipher_state_decrypt.k, SUITE)
+        return self
+
+    def confirmed(self):
+        """Past the handshake, with what our process wrote."""
+        self.shake_hands()
+        if self.role == "initiator":
+            self.stream.sendall(self.out.seal(CONFIRM))
+        else:
+            assert self.into.open(self.take(RECORD)) == [(CONFIRM, b"")]
+        assert self.into.open(self.take(RECORD + 7)) == [(DATA, b"from us")]
+        return self
+
+    def rest(self):
+        """All that still comes from our process."""
+        rest = b""
+        try:
+            while part := self.stream.recv(1000):
+                rest += part
+        except ConnectionResetError:
+            pass
+        return rest
+
+    def end(self):
+        """What our process read, and how it ended; what it said."""
+        self.stream.close()
+        said, complaints = self.process.communicate(timeout=30)
+        return said.strip(), complaints
+
+
+@pytest.fixture(params=["initiator", "responder"])
+def role(request):
+    return request.param
+
+
+@pytest.fixture
+def connection(role, tmp_path):
+    made = Connection(role, tmp_path)
+    yield made
+    made.stream.close()
+    made.process.kill()
+    made.process.communicate()
+
+
+def test_a_stream_may_be_cut_into_records_in_any_way(connection):
+    connection.confirmed()
+    records = [connection.out.seal(DATA, part) for part in (b"", b"a", b"", b"", b"bc", b"def", b"")]
+    connection.stream.sendall(b"".join(records) + connection.out.seal(CLOSE))
+    assert connection.end() == (f"{b'abcdef'.hex()} end", "")
+
+
+@pytest.mark.parametrize("at", [0, 4, 5, 6, 7, 8, 60, 191])
+def test_a_refused_hello_is_not_answered(at, tmp_path):
+    connection = Connection("responder", tmp_path)
+    hello = bytearray(connection.own_hello())
+    hello[at] ^= 1
+    connection.stream.sendall(hello)
+    assert connection.rest() == b""
+    said, complaints = connection.end()
+    assert said.startswith("nothing E") and complaints.count("refused: ") == 1, (said, complaints)
+
+
+@pytest.mark.parametrize("at", [0, 7, 8, 191])
+def test_nothing_follows_a_refused_answer(at, tmp_path):
+    connection = Connection("initiator", tmp_path)
+    connection.take_hello()
+    answer = bytearray(connection.own_hello())
+    answer[at] ^= 1
+    connection.stream.sendall(answer)
+    assert connection.rest() == b""
+    said, complaints = connection.end()
+    assert said.startswith("nothing E") and complaints.count("refused: ") == 1, (said, complaints)
+
+
+def test_nothing_is_sent_before_the_confirm_record(tmp_path):
+    connection = Connection("responder", tmp_path).shake_hands()
+    connection.stream.settimeout(0.5)
+    with pytest.raises(TimeoutError):
+        connection.stream.recv(1)
+    connection.stream.settimeout(20)
+    connection.stream.sendall(connection.out.seal(CONFIRM))
+    assert connection.into.open(connection.take(RECORD + 7)) == [(DATA, b"from us")]
+    connection.stream.sendall(connection.out.seal(CLOSE))
+    assert connection.end() == ("nothing end", "")
+
+
+def test_data_before_the_confirm_record_are_not_handed_out(tmp_path):
+    connection = Connection("responder", tmp_path).shake_hands()
+    connection.stream.sendall(connection.out.seal(DATA, b"too early") + connection.out.seal(CLOSE))
+    assert connection.rest() == b""
+    said, _ = connection.end()
+    assert said.startswith("nothing E"), said
+
+
+def header(type, size):
+    return (size | type << 24).to_bytes(4, "little")
+
+
+BROKEN = {
+    "altered": lambda out: out.seal(DATA, b"something")[:-1] + b"\0",
+    "type 0": lambda out: header(0, 0) + bytes(16),
+    "type 6": lambda out: header(6, 0) + bytes(16),
+    "too long": lambda out: header(DATA, 131073) + bytes(131073 + 16),
+    "close with bytes": lambda out: out.seal(CLOSE, b"x"),
+    "confirm again": lambda out: out.seal(CONFIRM),
+    "record repeated": lambda out: out.seal(DATA, b"twice") * 2,
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_after_a_broken_record_nothing_comes_and_nothing_goes(broken, connection):
+    connection.confirmed()
+    connection.stream.sendall(connection.out.seal(DATA, b"good") + BROKEN[broken](connection.out) + connection.out.seal(DATA, b"late"))
+    assert connection.rest() == b"", "no error record, and no close record"
+    said, complaints = connection.end()
+    read, how = said.split()
+    assert bytes.fromhex(read) in (b"good", b"goodtwice") and how.startswith("E"), said
+    assert len([line for line in complaints.splitlines() if line.startswith("cryptmpi")]) == 1, complaints
+
+
+def test_an_end_without_the_close_record_is_an_error(connection):
+    connection.confirmed()
+    connection.stream.sendall(connection.out.seal(DATA, b"good"))
+    connection.stream.shutdown(socket.SHUT_WR)
+    said, complaints = connection.end()
+    assert said == f"{b'good'.hex()} ECONNRESET" and "without the authenticated close" in complaints, (said, complaints)
+
+
+def test_nothing_is_taken_after_the_close_record(connection):
+    connection.confirmed()
+    connection.stream.sendall(connection.out.seal(DATA, b"good") + connection.out.seal(CLOSE) + connection.out.seal(DATA, b"late"))
+    said, _ = connection.end()
+    assert said == f"{b'good'.hex()} end", said
