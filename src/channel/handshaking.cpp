@@ -106,6 +106,7 @@ Result<void> open_stream(Process& process, Entry& entry) {
     return {};
 }
 
+// protocol: H12
 /// TCP is connected: the initiator speaks first.
 Result<void> connected(Process& process, Entry& entry) {
     if (auto started = start_initiator(process, entry); !started) return started;
@@ -178,6 +179,7 @@ void look_at_the_clock(Process& process, Entry& entry) {
 
 }  // namespace
 
+// protocol: R9
 void cut_off(Entry& entry, int code) {
     Shared& shared = *entry.shared;
     keys::abandon(shared.handshake);
@@ -365,6 +367,7 @@ State drive(Process& process, Entry& entry) {
             case State::await_hello:
                 moved = read_hello_bytes(process, entry);
                 break;
+            // protocol: H1
             case State::await_confirm: {
                 // Another process of ours may have come this far.
                 if (auto resumed = take_up(process, entry, shared); !resumed) {
@@ -466,6 +469,7 @@ int await_open(Process& process, Entry& entry, int flags, int timeout_option) {
     }
 }
 
+// protocol: H13, R16
 void end_connection(Process& process, Entry& entry, int code, bool established) {
     Shared& shared = *entry.shared;
     keys::abandon(shared.handshake);

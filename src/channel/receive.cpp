@@ -49,6 +49,7 @@ bool at_end(const Entry& entry) {
 template <std::size_t kAhead = kAheadBytes>
 std::size_t read_raw(Entry& entry, int flags);
 
+// protocol: R2, R3
 /// What stands at the front of the raw bytes; opens control records on the way.
 Front look_at_front(Process& process, Entry& entry, std::size_t& size) {
     Shared& shared = *entry.shared;
@@ -163,6 +164,7 @@ void read_beside(Entry& entry, std::size_t opening) {
     append_raw(entry, std::min(end - shared.raw_end, kAheadTogether - left), MSG_DONTWAIT);
 }
 
+// protocol: R8
 /// The kernel has no more for ever, and no record is left: authentic, cut off, or reset. Returns what the call returns.
 ssize_t ended(Process& process, Entry& entry) {
     Shared& shared = *entry.shared;

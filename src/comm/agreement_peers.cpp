@@ -37,6 +37,7 @@ Result<void> AgreementPeers::receive(int rank, std::span<std::uint8_t> message) 
     heard_.insert(rank);
     int count = 0;
     mpi_.Get_count(&status, MPI_BYTE, &count);
+    // protocol: A7
     if (static_cast<std::size_t>(count) != message.size()) {
         return fail(EPROTO, "key agreement: rank " + std::to_string(rank) + " sent " + std::to_string(count) +
                                 " bytes where " + std::to_string(message.size()) +

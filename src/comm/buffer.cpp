@@ -64,6 +64,7 @@ int UserBuffer::by_runs(std::size_t bytes, Work work) const {
     return MPI_SUCCESS;
 }
 
+// protocol: M2
 int UserBuffer::pack(std::uint8_t* out) const {
     if (contiguous_) {
         if (size_ != 0) std::memcpy(out, at_, size_);

@@ -188,6 +188,7 @@ int open_alone(const Call& call, const Block& block, Open open) {
 
 }  // namespace
 
+// protocol: M5
 void void_block(std::uint8_t* wire, std::size_t size) {
     std::fill_n(wire, size + seal::kMessageOverhead, std::uint8_t{0});
 }

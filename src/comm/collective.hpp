@@ -33,6 +33,7 @@ inline Call begin_call(Layer& layer, Communicator& communicator, CollectiveKind 
                        std::uint64_t how_many = 1) {
     return {layer, communicator, lane_of(kind, root), communicator.next_call(how_many)};
 }
+// protocol: M4
 /// The call's block after `before` others.
 inline Call block_of(const Call& call, std::uint64_t before) {
     return {call.layer, call.communicator, call.lane, call.number + before};

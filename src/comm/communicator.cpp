@@ -19,6 +19,7 @@ iovec piece(const void* at, std::size_t size) {
     return {const_cast<void*>(at), size};
 }
 
+// protocol: M26
 /// A block of a collective operation must belong to this very call.
 Result<void> open_block(seal::MessageOpener& flow, std::uint32_t lane, std::uint64_t call, const std::uint8_t* wire,
                         std::size_t wire_size, void* out) {
@@ -85,6 +86,7 @@ Result<void> Communicator::secret_for_all(int sender, Secret<32>& out) {
     return group_->take(sender, out);
 }
 
+// protocol: M10
 /// By the member of lowest rank, down the tree of the members.
 void Communicator::share_group_secret() {
     Secret<32> drawn;
@@ -200,6 +202,7 @@ Result<void> Communicator::open(const Posted& posted, int from, int tag, const s
     auto header = (*flow)->open(static_cast<std::uint32_t>(tag), wire, wire_size, {&to, 1});
     if (!header) return tl::unexpected(header.error());
     layer_.part().sizes_received.count(size);
+    // protocol: M25
     auto done = check_order(posted, from, tag, header->number);
     if (!done) wipe(out, size);
     return done;

@@ -75,6 +75,7 @@ bool same_but_for_order(std::vector<int> one, std::vector<int> other) {
     return one == other;
 }
 
+// protocol: M17
 /// Have all members been given the same communicator, with the same members in the same order? By all members of the
 /// parent; `id` tells all of that, zeros are no communicator.
 bool members_agree(Layer& layer, Communicator& parent, const CommunicatorId& id, MPI_Comm made) {

@@ -20,6 +20,7 @@ enum class CollectiveKind : std::uint8_t {
     construction = 11,  // what members tell each other of a communicator that is being made
 };
 
+// protocol: M3
 constexpr std::uint32_t lane_of(CollectiveKind kind, int root) {
     return static_cast<std::uint32_t>(kind) << 24 | static_cast<std::uint32_t>(root);
 }

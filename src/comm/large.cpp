@@ -306,6 +306,7 @@ void Incoming::look_for_rest() {
     receive_rest(message, static_cast<std::size_t>(size));
 }
 
+// protocol: M20
 /// Its size tells where it begins.
 void Incoming::receive_rest(MPI_Message& message, std::size_t size) {
     std::uint32_t first = taken();

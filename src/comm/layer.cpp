@@ -432,6 +432,7 @@ Result<std::unique_ptr<keys::GroupSecret>> Layer::group_of_all(const Communicato
     return flow_secrets_->of_all(id);
 }
 
+// protocol: M6
 Result<CommunicatorId> Layer::derive_id(const CommunicatorId& parent, std::string_view how, std::uint64_t call,
                                         const std::vector<int>& members) const {
     CommunicatorId id{};

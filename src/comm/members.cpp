@@ -35,6 +35,7 @@ void end_for_other_members(Layer& layer, const std::string& by_what) {
                   "which its ranks agree on that, were altered on their way");
 }
 
+// protocol: M16
 void require_members(Layer& layer, MPI_Comm made, const std::vector<int>& expected, const std::string& by_what) {
     if (made == MPI_COMM_NULL) layer.end_job("MPI did not make a communicator that " + by_what + " has to have");
     if (world_ranks_of(layer.mpi, made) != expected) end_for_other_members(layer, by_what);

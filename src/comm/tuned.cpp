@@ -96,6 +96,7 @@ keys::Terms terms_of(const engine::CollectivePlan& plan) {
     return std::bit_cast<keys::Terms>(numbers);
 }
 
+// protocol: A20
 Result<engine::CollectivePlan> plan_of(const keys::Terms& terms) {
     const auto [message_ns, kib_ns, combine_kib_ns, piece] = std::bit_cast<std::array<std::uint32_t, 4>>(terms);
     const engine::CollectivePlan plan{{message_ns, kib_ns, combine_kib_ns}, piece};

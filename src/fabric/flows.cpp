@@ -40,6 +40,7 @@ void wipe_pieces(std::span<const iovec> pieces) {
     for (const iovec& one : pieces) wipe(one.iov_base, one.iov_len);
 }
 
+// protocol: F2
 /// Each epoch's secret comes from the flow's, not from the epoch before: messages of an old one may come late.
 Result<RecordKey> epoch_key(const seal::Crypto& crypto, const FlowSecret& secret, std::uint32_t epoch) {
     std::string label = "fabric epoch";
@@ -60,6 +61,7 @@ Place place_in_nonce(std::uint64_t tag, std::uint64_t number) {
     return {static_cast<std::uint32_t>(tag >> 32), tag << 32 | (number & 0xffffffffU)};
 }
 
+// protocol: F5
 /// Share and header as they are on the wire, and what the door binds.
 class AssociatedData {
 public:
@@ -191,6 +193,7 @@ struct Party::State {
 Party::Party(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Party::~Party() = default;
 
+// protocol: F1
 Result<std::unique_ptr<Party>> Party::make(const Job& job) {
     auto state = std::make_unique<State>(job);
     const cryptmpi_kex& kex = *state->crypto.kex;
@@ -245,6 +248,7 @@ Result<std::unique_ptr<Peer>> Party::State::make_peer(const Share& its_share) co
     return peer;
 }
 
+// protocol: F6
 Result<FlowSecret> Party::State::flow_secret(const Peer& peer, Kind kind, const Share& sender,
                                              const Share& receiver) const {
     std::string label(kLabels[place_of(kind)]);
@@ -292,6 +296,7 @@ Result<Peer*> Party::meet(const Share& share) {
     return peer;
 }
 
+// protocol: F3
 Result<void> Party::State::make_room(Sending& flow, std::uint64_t size) {
     const seal::Limits limits = seal::limits_of(crypto);
     const bool full = flow.messages != 0 && (flow.messages >= limits.records || flow.bytes > limits.bytes ||
@@ -382,6 +387,7 @@ Result<const RecordKey*> Party::State::key_of(Receiving& flow, std::uint32_t epo
 // HOT PATH
 Result<Party::State::Decrypted> Party::State::decrypt(const Envelope& envelope, const std::uint8_t* wire,
                                                       std::size_t wire_size, std::span<const iovec> out) {
+    // protocol: F16
     const auto refuse = [&](auto error) {
         wipe_pieces(out);
         return tl::unexpected<Error>(std::move(error));
@@ -456,6 +462,7 @@ Result<Peer*> Party::State::accept(Kind kind, Decrypted message, std::size_t siz
     return message.from;
 }
 
+// protocol: F13
 Result<Peer*> Party::open(Posted& posted, std::uint64_t tag, std::span<const std::uint8_t> bound,
                           const std::uint8_t* wire, std::size_t wire_size, std::span<const iovec> out) {
     auto message = state_->decrypt({Kind::tagged, tag, bound}, wire, wire_size, out);
@@ -524,6 +531,7 @@ Result<Peer*> Party::open(const Envelope& envelope, const std::uint8_t* wire, st
     return lost();
 }
 
+// protocol: F15
 Result<void> Party::expect_none_missing() const {
     for (const auto& [share, peer] : state_->peers) {
         for (const auto& flow : peer->receiving) {

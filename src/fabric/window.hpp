@@ -13,6 +13,7 @@ public:
 
     explicit Window(std::uint64_t most_early) : most_early_(most_early) {}
 
+    // protocol: F14
     Verdict take(std::uint64_t number) {
         if (number == next_ && early_.empty()) [[likely]] {
             ++next_;

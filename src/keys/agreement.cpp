@@ -67,6 +67,7 @@ std::string text(const Run& run) {
     return run.count == 1 ? "rank " + first : "ranks " + first + " to " + std::to_string(run.first + run.count - 1);
 }
 
+// protocol: A1
 int parent_of(int rank) {
     return rank & (rank - 1);
 }
@@ -98,6 +99,7 @@ public:
 
     void swap(Table& other) { bytes_.swap(other.bytes_); }
 
+    // protocol: A11
     void enter(int rank, const NodeId& node, const Share& share) {
         const auto entry = of({rank, 1});
         std::ranges::copy(number(rank), entry.begin());
@@ -211,6 +213,7 @@ public:
 
     Result<void> receive_confirm() { return receive_record(seal::RecordType::confirm, {}); }
 
+    // protocol: A5, A6
     /// As records of the largest size, one a message, and a last one with the rest; of nothing, an empty one.
     Result<void> send(std::span<const std::uint8_t> plain) {
         do {
@@ -237,6 +240,7 @@ public:
 private:
     using Context = std::array<std::uint8_t, kContextLabel.size() + 3 * kNumberSize>;
 
+    // protocol: A3
     /// A hello of one edge opens on no other, nor on a connection.
     static Context context(int ranks, int child, int parent) {
         Context made;
@@ -257,6 +261,7 @@ private:
         return peers_.send(peer_, {record.data(), *size});
     }
 
+    // protocol: A14
     Result<void> receive_record(seal::RecordType due, std::span<std::uint8_t> plain) {
         std::vector<std::uint8_t> record(plain.size() + seal::kRecordOverhead);
         if (auto done = peers_.receive(peer_, record); !done) {
@@ -267,6 +272,7 @@ private:
         if (!type) {
             return fail(type.error().code, "what " + name_ + " sent is refused: " + type.error().line);
         }
+        // protocol: A15
         if (*type != due) {
             return fail(EPROTO, name_ + " sent a record of another type than was due");
         }
@@ -303,6 +309,7 @@ public:
         }
     }
 
+    // protocol: A23
     /// From the root down: a rank with another key than the rest is refused by its parent before it can refuse its
     /// children, so that the one line which people read is about the right rank.
     Result<void> join() {
@@ -334,6 +341,7 @@ public:
         if (auto done = parent_ ? spread_from_parent() : draw_secret(); !done) {
             return done;
         }
+        // protocol: A18
         if (!table_.shares_differ()) {
             return fail(EPROTO, "agreement: two ranks have the same key share, or one has none: a forged table");
         }
@@ -350,6 +358,7 @@ public:
         return parent_ ? parent_->send(confirmation_.bytes) : Result<void>();
     }
 
+    // protocol: A22
     Result<void> go() {
         if (parent_) {
             if (auto done = parent_->receive({}); !done) {
@@ -392,6 +401,7 @@ private:
         return each(children_.rbegin(), children_.rend(), part);
     }
 
+    // protocol: A10
     Result<void> draw_share() {
         Share share;
         const cryptmpi_kex& kex = *local_.crypto.kex;
@@ -437,6 +447,7 @@ private:
         if (auto done = child.receive(table_.of(below)); !done) {
             return done;
         }
+        // protocol: A16
         if (!table_.in_order(below)) {
             return fail(EPROTO, child.name() + " sent a table of other members than " + text(below) + " in order");
         }
@@ -458,6 +469,7 @@ private:
         if (auto done = parent_->receive(whole.all()); !done) {
             return done;
         }
+        // protocol: A17
         const Run everybody = {0, ranks_};
         if (!whole.in_order(everybody)) {
             return fail(EPROTO,
@@ -478,6 +490,7 @@ private:
         return child.send(table_.all());
     }
 
+    // protocol: A12
     /// Hash of all that must be the same everywhere.
     Result<Hash> transcript() {
         const Number count = number(ranks_);
@@ -517,6 +530,7 @@ private:
         if (auto done = child.receive(theirs.bytes); !done) {
             return done;
         }
+        // protocol: A19
         if (!std::ranges::equal(theirs.bytes, confirmation_.bytes)) {
             return fail(EPROTO,
                         child.name() + " confirms another secret, other terms or another table of the job than ours");
@@ -539,6 +553,7 @@ private:
     Secret<32> confirmation_;
 };
 
+// protocol: A21
 Result<void> run(Agreement& agreement) {
     for (const auto pass :
          {&Agreement::join, &Agreement::gather, &Agreement::spread, &Agreement::confirm, &Agreement::go}) {
@@ -549,6 +564,7 @@ Result<void> run(Agreement& agreement) {
     return {};
 }
 
+// protocol: A13
 void empty(Agreed& out) {
     wipe(out.secret.data(), out.secret.size());
     wipe(out.private_key.data(), out.private_key.size());

@@ -76,6 +76,7 @@ Result<std::unique_ptr<FlowSecrets>> FlowSecrets::make(const cryptmpi_kex& kex, 
     return made;
 }
 
+// protocol: M8
 /// MPI_COMM_WORLD's is short: many ranks meet on it, and on no other.
 seal::Path FlowSecrets::path_of(const CommunicatorId& id) const {
     if (id == world_) return {0, 1};
@@ -89,6 +90,7 @@ Result<void> FlowSecrets::meet(int peer, Secret<32>& out) {
     Share& share = shares_[static_cast<std::size_t>(peer)];
     if (share == Share{}) return fail(EEXIST, "key schedule: a rank was met for a second time");
     Secret<32> shared;
+    // protocol: M9
     if (kex_.x25519_shared(shared.data(), private_key_->data(), share.data()) != CRYPTMPI_OK) {
         return fail(EPROTO, "rank " + std::to_string(peer) + "'s key share gives no secret: a forged one");
     }

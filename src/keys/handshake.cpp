@@ -173,6 +173,7 @@ std::string mend_of_plaintext(const Local& local) {
                       : "start it under cryptmpi too";
 }
 
+// protocol: A2
 /// What a rank of the MPI layer does otherwise than we.
 std::string other_conduct(const std::string& peer, unsigned theirs, unsigned ours) {
     const auto seals = [](unsigned conduct) { return (conduct & kSealsAll) != 0 ? "all messages" : "between nodes"; };
@@ -182,6 +183,7 @@ std::string other_conduct(const std::string& peer, unsigned theirs, unsigned our
            ": give every node the same settings scope, network, seal_sockets and plaintext_peers";
 }
 
+// protocol: H4, H7
 /// What can be said of a hello before any cryptography.
 Result<void> check_prefix(const Local& local, const HandshakeState& state, const std::uint8_t* in) {
     const Prefix expected = prefix_of(other(state.role), local);
@@ -194,6 +196,7 @@ Result<void> check_prefix(const Local& local, const HandshakeState& state, const
         return fail(EPROTO, peer + " speaks protocol version " + std::to_string(in[version]) + ", we speak " +
                                 std::to_string(kProtocolVersion) + ": install the same CryptMPI release on every node");
     }
+    // protocol: H8
     const std::uint8_t* const share = in + kShareAt;
     if (std::equal(share, share + 32, state.ephemeral_public)) {
         return fail(EPROTO, peer + " sent our own hello back: something on the way reflects what we send");
@@ -218,6 +221,7 @@ Result<void> check_prefix(const Local& local, const HandshakeState& state, const
     return {};
 }
 
+// protocol: H8
 /// Diffie-Hellman of the two ephemerals.
 Result<void> agree(const Local& local, HandshakeState& state, const std::uint8_t share[32]) {
     if (local.crypto.kex->x25519_shared(state.shared, state.ephemeral_private, share) != CRYPTMPI_OK) {
@@ -226,6 +230,7 @@ Result<void> agree(const Local& local, HandshakeState& state, const std::uint8_t
     return {};
 }
 
+// protocol: H10, H11, A4
 Result<void> check_identity(const Local& local, const HandshakeState& state) {
     const std::string peer(local.peer);
     if (std::memcmp(state.peer.job, state.self.job, sizeof state.self.job) != 0) {
@@ -241,6 +246,7 @@ Result<void> check_identity(const Local& local, const HandshakeState& state) {
     return {};
 }
 
+// protocol: H3
 /// What both sides know before the first byte: what they speak, and what for.
 Result<void> mix_prologue(const Local& local, HandshakeState& state) {
     std::vector<std::uint8_t> prologue;
@@ -272,6 +278,7 @@ Result<void> do_start(const Local& local, HandshakeState& state) {
     return mix_key_and_hash(kex, state, local.job_key->data(), kJobKeySize);  // the token "psk"
 }
 
+// protocol: H2
 Result<void> do_write(const Local& local, HandshakeState& state, std::uint8_t* out) {
     const cryptmpi_kex& kex = *local.crypto.kex;
     const Prefix prefix = prefix_of(state.role, local);
@@ -293,6 +300,7 @@ Result<void> do_write(const Local& local, HandshakeState& state, std::uint8_t* o
     return mix_hash(kex, state, out + kPayloadAt, kSealedIdentitySize);
 }
 
+// protocol: H2
 Result<void> do_read(const Local& local, HandshakeState& state, const std::uint8_t* in) {
     const cryptmpi_kex& kex = *local.crypto.kex;
     if (auto done = check_prefix(local, state, in); !done) {
@@ -313,6 +321,7 @@ Result<void> do_read(const Local& local, HandshakeState& state, const std::uint8
     switch (PayloadCipher(*local.hello_aead, state).open(state.hash, in + kPayloadAt, state.peer)) {
         case CRYPTMPI_OK:
             break;
+        // protocol: H9
         case CRYPTMPI_FORGED:
             return fail(EKEYREJECTED, std::string(local.peer) +
                                           "'s hello does not open: wrong job key, or altered on the way; give every "
@@ -337,6 +346,7 @@ Result<void> wrong_step() {
     return fail(EINVAL, "handshake: a step out of order");
 }
 
+// protocol: H6
 /// Whatever fails ends the handshake.
 Result<void> step(HandshakeState& state, Result<void> done) {
     if (done) {
@@ -377,6 +387,7 @@ Result<void> read_hello(const Local& local, HandshakeState& state, std::span<con
     return turn ? step(state, do_read(local, state, in.data())) : wrong_step();
 }
 
+// protocol: H5
 Result<void> finish(const Local& local, HandshakeState& state, seal::DirectionState& send,
                     seal::DirectionState& receive) {
     if (state.step != 2) {

@@ -69,6 +69,7 @@ std::string unfit(int fd) {
 
 }  // namespace
 
+// protocol: A8
 std::string NodeToken::share(const std::filesystem::path& file, const Bytes& fresh) {
     fd_ = open(file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR);
     if (fd_ < 0) return std::strerror(errno);
@@ -95,6 +96,7 @@ Result<NodeToken> NodeToken::find(const cryptmpi_kex& kex, const JobKey& job_key
     const auto file = folder / *name;
     const std::string why = token.share(file, fresh);
     if (why.empty()) return token;
+    // protocol: A9
     token.bytes_ = fresh;
     token.alone_ =
         "this rank cannot show which others are on its node, so all that it sends is sealed: " + file.string() + ": " +
@@ -125,6 +127,7 @@ Surroundings Surroundings::of_this_process(const std::string& host) {
     return found;
 }
 
+// protocol: A8
 Result<std::array<std::uint8_t, 32>> node_id(const cryptmpi_kex& kex, const Surroundings& surroundings,
                                              const NodeToken::Bytes& token) {
     std::array<std::uint8_t, 16> network{};

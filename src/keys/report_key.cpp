@@ -7,6 +7,7 @@
 
 namespace cryptmpi::keys {
 
+// protocol: P1
 Result<ReportKey> ReportKey::derive(const cryptmpi_kex& kex, const JobKey& job_key) {
     static_assert(kJobKeySize == seal::kSecretSize);
     ReportKey made;

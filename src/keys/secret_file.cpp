@@ -127,6 +127,7 @@ int digit(std::uint8_t c) {
 
 }  // namespace
 
+// protocol: K1
 Result<void> parse_key_line(std::string_view lead, std::span<const std::uint8_t> content,
                             std::span<std::uint8_t, kKeySize> key) {
     const std::string expected = "one line is expected: " + std::string(lead) + "<64 hexadecimal digits>";
@@ -187,6 +188,7 @@ Result<std::size_t> read_secret_file(const SecretFile& kind, const std::filesyst
         }
         return wrong(kind, file, errno, std::string("cannot be read: ") + std::strerror(errno));
     }
+    // protocol: K2, K3
     // All checks are of the file that is open, whatever happens to its name.
     struct stat found {};
     if (::fstat(fd.get(), &found) != 0) {

@@ -131,6 +131,7 @@ Result<std::string> signed_text(std::string_view kind, Json json, const Sign& si
     return to_text(json);
 }
 
+// protocol: P5
 Result<std::string> fingerprint_text(const Sign& sign) {
     constexpr std::size_t kDigits = 32;
     auto tag = sign(std::string(kFingerprintKind));
@@ -138,6 +139,7 @@ Result<std::string> fingerprint_text(const Sign& sign) {
     return tag;
 }
 
+// protocol: P2
 /// What is verified is what was parsed, written again: nothing that a parser may overlook goes unsigned.
 bool is_signed(std::string_view kind, Json json, const Sign& sign) {
     const std::string claimed = json.value(kSignature, "");
@@ -454,6 +456,7 @@ Result<Json> merge(const fs::path& report_file, const Started& started, const Si
             // Who merges a job that it started has the job's own key.
             const bool gone = started.job_id.empty() && has_fresh_key(folder);
             problems.push_back("part " + entry->path().string() + (gone ? kFreshGone : kNotSigned));
+            // protocol: P4
         } else if (!started.job_id.empty() && part->value("job_id", "") != started.job_id) {
             problems.push_back("part " + entry->path().string() + " is of another job: it is not believed");
         } else {
@@ -578,6 +581,7 @@ Result<void> note_host(const fs::path& report_file, const std::string& host, con
     });
 }
 
+// protocol: P3
 std::set<std::string> noted_hosts(const fs::path& report_file, const std::string& job_id, const Sign& sign) {
     std::set<std::string> hosts;
     std::error_code error;

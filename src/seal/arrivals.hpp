@@ -37,10 +37,12 @@ public:
 
     /// Accepts a number that came to the receive posted as `posted`, if it fits. `holders`: all receives of that kind.
     Verdict take(std::uint64_t number, std::uint64_t posted, std::span<const Holder> holders) {
+        // protocol: M21
         if (number < next_) return Verdict::repeated;
         const auto after = early_.upper_bound(number);
         const Run before = after == early_.begin() ? Run{0, next_, 0, last_posted_} : std::prev(after)->second;
         if (number < before.end) return Verdict::repeated;
+        // protocol: M22
         if (posted <= before.last_posted) return Verdict::out_of_order;
         if (after != early_.end() && posted >= after->second.first_posted) return Verdict::out_of_order;
         Verdict verdict = judge({before.end, number, before.last_posted, posted}, holders);
@@ -87,7 +89,9 @@ private:
             ++most;
             if (holder.surely) ++least;
         }
+        // protocol: M23
         if (gap.end - gap.begin > most) return Verdict::lost;
+        // protocol: M24
         return gap.end - gap.begin < least ? Verdict::out_of_order : Verdict::fits;
     }
 

@@ -20,6 +20,7 @@ tl::unexpected<Error> cannot_start(aead::Suite suite) {
 
 }  // namespace
 
+// protocol: S1
 Result<void> expand(const cryptmpi_kex& kex, const std::uint8_t secret[kSecretSize], std::string_view label,
                     std::uint8_t* out, std::size_t size) {
     if (size > 2 * kHashSize) {

@@ -18,6 +18,7 @@ void write_header(const MessageHeader& header, std::uint8_t out[kMessageHeaderSi
                  out);
 }
 
+// protocol: M8
 /// The first epoch is one step from the flow's secret, since most flows have no other; the rest are sixteen. In the
 /// order of epochs.
 Path path_of(std::uint32_t epoch) {
@@ -48,6 +49,7 @@ MessageSealer::MessageSealer(const Crypto& crypto, const std::uint8_t secret[kSe
     claim_keys();
 }
 
+// protocol: M11
 Result<void> MessageSealer::make_room(std::uint64_t size, std::uint64_t pieces) {
     const bool full = !use_.has_room(pieces, size, limits_);
     if (key_ && !full) [[likely]] {
@@ -69,6 +71,7 @@ Result<void> MessageSealer::make_room(std::uint64_t size, std::uint64_t pieces) 
     return {};
 }
 
+// protocol: M1
 Result<void> MessageSealer::seal_piece(std::uint32_t lane, const MessageHeader& header, std::span<const iovec> in,
                                        std::size_t size, std::uint8_t* out) {
     if (!owns_keys()) [[unlikely]] {
@@ -134,6 +137,7 @@ Result<MessageOpener::Epoch*> MessageOpener::epoch(std::uint32_t number) {
     return &epochs_[0];
 }
 
+// protocol: M14
 /// Whatever epoch a header claims, the work is bounded, and no secret is erased for it.
 Result<MessageOpener::Epoch> MessageOpener::derive(std::uint32_t number) {
     Secret<kSecretSize> secret;
@@ -151,6 +155,7 @@ Result<MessageOpener::Epoch> MessageOpener::derive(std::uint32_t number) {
     return Epoch{std::make_shared<RecordKey>(std::move(*key)), number, opened};
 }
 
+// protocol: M12
 Result<void> MessageOpener::begin(Epoch& epoch) {
     if (opening_ == Opening::in_order) {
         opened_.clear();
@@ -169,6 +174,7 @@ Result<void> MessageOpener::begin(Epoch& epoch) {
     return {};
 }
 
+// protocol: M13
 Result<void> MessageOpener::note(Epoch& epoch, std::uint64_t pieces, std::uint64_t size) {
     if (epoch.opened == nullptr) [[unlikely]] {
         if (auto done = begin(epoch); !done) return done;

@@ -74,11 +74,13 @@ auto given() {
 
 }  // namespace
 
+// protocol: M7
 Result<void> Puncturable::derive(const Path& path, Secret<kSecretSize>& out) {
     const auto before = find_before(path);
     if (!before) return given();
     const auto from = std::next(*before);
     const std::size_t more = path.length - from->path.length;
+    // protocol: M15
     if (count_ + more > most_) return walk(*from, path, nullptr, out);
     Nodes siblings;
     if (auto done = walk(*from, path, &siblings, out); !done) {

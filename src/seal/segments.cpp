@@ -42,6 +42,7 @@ void write_announcement(const Announcement& announcement, std::uint8_t out[kAnno
     out[20] = 0;
 }
 
+// protocol: M18
 Result<Announcement> read_announcement(const std::uint8_t in[kAnnouncementSize]) {
     const Announcement announcement{get<std::uint64_t>(in), get<std::uint32_t>(in + 8), get<std::uint32_t>(in + 12),
                                     get<std::uint32_t>(in + 16)};
@@ -70,6 +71,7 @@ std::size_t Segments::size(std::uint32_t position) const {
     return static_cast<std::size_t>(std::min(left, most));
 }
 
+// protocol: M19
 void Segments::associate(std::uint32_t position, std::uint8_t out[kAssociatedSize]) const {
     std::memcpy(out, header_, sizeof header_);
     put(announcement_.length, out + 8);

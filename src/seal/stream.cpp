@@ -43,6 +43,7 @@ bool ends_direction(RecordType type) {
     return type == RecordType::close || type == RecordType::reset;
 }
 
+// protocol: R1
 /// One record, under that number.
 // HOT PATH
 [[gnu::always_inline]] inline bool seal_record(const cryptmpi_aead& aead, const RecordKey& key, void* context,
@@ -55,6 +56,7 @@ bool ends_direction(RecordType type) {
     return aead.seal(context, nonce, out, kHeaderSize, in.data(), in.size(), body, body + size) == CRYPTMPI_OK;
 }
 
+// protocol: R1
 /// The same, back. False: `out` holds zeros.
 // HOT PATH
 [[gnu::always_inline]] inline bool open_record(const cryptmpi_aead& aead, const RecordKey& key, void* context,
@@ -71,6 +73,7 @@ bool is_first(const DirectionState& state) {
     return state.counter == 0 && state.epoch == 0;
 }
 
+// protocol: R4
 /// The order matters if this process is killed on the way: the counter may go back to zero only when the old secret is
 /// gone and no process takes its cached key for the current one.
 Result<void> next_epoch(const cryptmpi_kex& kex, DirectionState& state) {
@@ -87,6 +90,7 @@ Result<void> next_epoch(const cryptmpi_kex& kex, DirectionState& state) {
 
 }  // namespace
 
+// protocol: R10, V1
 Result<RecordHeader> parse_header(const std::uint8_t header[kHeaderSize]) {
     if (const auto good = read_header(header)) return *good;
     switch (static_cast<RecordType>(header[3])) {
@@ -145,6 +149,7 @@ Result<std::size_t> StreamSealer::seal_control(RecordType type, std::uint8_t* ou
 
 Result<std::size_t> StreamSealer::seal_next(RecordType type, std::span<const iovec> in, std::size_t size,
                                             std::uint8_t* out) {
+    // protocol: R7
     if (state_->closed != 0) [[unlikely]] {
         return fail(EPIPE, "seal: this direction has been closed");
     }
@@ -152,6 +157,7 @@ Result<std::size_t> StreamSealer::seal_next(RecordType type, std::span<const iov
         return fail(EIO, "seal: this direction failed earlier");
     }
     std::size_t before = 0;
+    // protocol: R5
     if (!fits(*state_, limits_, type, size)) [[unlikely]] {
         if (limits_.records < 2 || limits_.bytes < size) {
             return fail(EINVAL, "seal: the limits leave no room for a record of " + std::to_string(size) + " bytes");
@@ -176,6 +182,7 @@ Result<void> StreamSealer::seal_one(RecordType type, std::span<const iovec> in, 
     if (auto done = key_.refresh(crypto_, *state_); !done) [[unlikely]] {
         return give_up(std::move(done.error()));
     }
+    // protocol: S2
     // Taken before it is used: whatever happens to this process now, nobody seals with it again.
     const std::uint64_t counter = state_->counter++;
     state_->bytes += size;
@@ -230,6 +237,7 @@ Result<RecordType> StreamOpener::open(const std::uint8_t* record, std::span<cons
     if (state_->failed != 0) [[unlikely]] {
         return refuse(out, "a record after one that did not open");
     }
+    // protocol: R12
     if (state_->closed != 0) [[unlikely]] {
         return refuse(out, "a record after the close record");
     }
@@ -242,9 +250,11 @@ Result<RecordType> StreamOpener::open(const std::uint8_t* record, std::span<cons
         return refuse(out, "a record of " + std::to_string(size) + " bytes was to be opened into room for " +
                                std::to_string(total(out)));
     }
+    // protocol: R6, R13
     if (!fits(*state_, limits_, type, size)) [[unlikely]] {
         return refuse(out, "a record past the limit of its key: the peer should have changed keys");
     }
+    // protocol: R14
     if (type == RecordType::confirm && !is_first(*state_)) [[unlikely]] {
         return refuse(out, "a confirm record that is not the first record");
     }
@@ -252,6 +262,7 @@ Result<RecordType> StreamOpener::open(const std::uint8_t* record, std::span<cons
         return refuse(out, std::move(done.error().line));
     }
 
+    // protocol: R11
     if (!open_record(*crypto_.aead, *key_, (*key_).context(), state_->counter, record, size, out)) [[unlikely]] {
         return does_not_open(out);
     }
@@ -314,6 +325,7 @@ tl::unexpected<Error> StreamOpener::does_not_open(std::span<const iovec> out) {
                            " does not open: altered, dropped, repeated or moved on the way");
 }
 
+// protocol: R15
 tl::unexpected<Error> StreamOpener::refuse(std::span<const iovec> out, std::string line) {
     wipe_all(out);
     state_->failed = 1;

@@ -100,6 +100,7 @@ class Job:
         self.ours.end()
 
 
+# protocol: A1, A3, A6, A11, A12
 @pytest.mark.parametrize("ours, ranks", [(0, 1), (0, 2), (1, 2), (0, 5), (2, 5), (4, 5), (0, 8), (4, 8), (6, 8), (7, 8)])
 def test_all_come_to_one_secret_and_one_table(ours, ranks):
     with Job(ours, ranks) as job:
@@ -124,6 +125,7 @@ def check_flows(ours, self, rank, peer, suite="AES-256-GCM", limit=1 << 24):
             assert answer == f"{count} {plain.hex()}"
 
 
+# protocol: M1, M3, M8, M11
 @pytest.mark.parametrize("suite", ["AES-128-GCM", "AEGIS-256X2"])
 @pytest.mark.parametrize("ours", [0, 1])
 def test_messages_of_a_pair(ours, suite):
@@ -159,6 +161,7 @@ def instead(what, by):
     return lambda said, plain: by if said == what else plain
 
 
+# protocol: A14, A15, A16, A17, A18, A19
 @pytest.mark.parametrize("ours, spoil, line", [
     (0, instead("confirm record", b"data"), "another type than was due"),
     (0, entry_of(0, what="table up", at=0, by=number(2)), "other members than rank 1 in order"),
@@ -177,6 +180,7 @@ def test_a_rank_that_breaks_a_rule_is_refused(ours, spoil, line):
         assert said.startswith("error ") and line in said, said
 
 
+# protocol: A2, A3
 @pytest.mark.parametrize("others, line", [({"conduct": 2}, "seals"), ({"conduct": 0}, "seals"), ({"job_id": b"another"}, "belongs to another job")])
 def test_a_rank_of_another_kind_is_refused(others, line):
     with Job(0, 2, others=others) as job:
@@ -184,6 +188,7 @@ def test_a_rank_of_another_kind_is_refused(others, line):
         assert said.startswith("error ") and line in said, said
 
 
+# protocol: A3
 def test_a_rank_that_counts_other_ranks_is_refused():
     class Elsewhere(Rank):
         def __post_init__(self):

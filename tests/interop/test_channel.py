@@ -133,6 +133,7 @@ def connection(role, tmp_path):
     made.process.communicate()
 
 
+# protocol: R1, R2, R3
 def test_a_stream_may_be_cut_into_records_in_any_way(connection):
     connection.confirmed()
     records = [connection.out.seal(DATA, part) for part in (b"", b"a", b"", b"", b"bc", b"def", b"")]
@@ -140,6 +141,7 @@ def test_a_stream_may_be_cut_into_records_in_any_way(connection):
     assert connection.end() == (f"{b'abcdef'.hex()} end", "")
 
 
+# protocol: H7, H13
 @pytest.mark.parametrize("at", [0, 4, 5, 6, 7, 8, 60, 191])
 def test_a_refused_hello_is_not_answered(at, tmp_path):
     connection = Connection("responder", tmp_path)
@@ -151,6 +153,7 @@ def test_a_refused_hello_is_not_answered(at, tmp_path):
     assert said.startswith("nothing E") and complaints.count("refused: ") == 1, (said, complaints)
 
 
+# protocol: H7, H13
 @pytest.mark.parametrize("at", [0, 7, 8, 191])
 def test_nothing_follows_a_refused_answer(at, tmp_path):
     connection = Connection("initiator", tmp_path)
@@ -163,6 +166,7 @@ def test_nothing_follows_a_refused_answer(at, tmp_path):
     assert said.startswith("nothing E") and complaints.count("refused: ") == 1, (said, complaints)
 
 
+# protocol: H1
 def test_nothing_is_sent_before_the_confirm_record(tmp_path):
     connection = Connection("responder", tmp_path).shake_hands()
     connection.stream.settimeout(0.5)
@@ -175,6 +179,7 @@ def test_nothing_is_sent_before_the_confirm_record(tmp_path):
     assert connection.end() == ("nothing end", "")
 
 
+# protocol: H1
 def test_data_before_the_confirm_record_are_not_handed_out(tmp_path):
     connection = Connection("responder", tmp_path).shake_hands()
     connection.stream.sendall(connection.out.seal(DATA, b"too early") + connection.out.seal(CLOSE))
@@ -198,6 +203,7 @@ BROKEN = {
 }
 
 
+# protocol: R10, R11, R14, R15, R16, V1
 @pytest.mark.parametrize("broken", BROKEN)
 def test_after_a_broken_record_nothing_comes_and_nothing_goes(broken, connection):
     connection.confirmed()
@@ -209,6 +215,7 @@ def test_after_a_broken_record_nothing_comes_and_nothing_goes(broken, connection
     assert len([line for line in complaints.splitlines() if line.startswith("cryptmpi")]) == 1, complaints
 
 
+# protocol: R8
 def test_an_end_without_the_close_record_is_an_error(connection):
     connection.confirmed()
     connection.stream.sendall(connection.out.seal(DATA, b"good"))
@@ -217,6 +224,7 @@ def test_an_end_without_the_close_record_is_an_error(connection):
     assert said == f"{b'good'.hex()} ECONNRESET" and "without the authenticated close" in complaints, (said, complaints)
 
 
+# protocol: R7, R12
 def test_nothing_is_taken_after_the_close_record(connection):
     connection.confirmed()
     connection.stream.sendall(connection.out.seal(DATA, b"good") + connection.out.seal(CLOSE) + connection.out.seal(DATA, b"late"))

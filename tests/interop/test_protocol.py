@@ -189,10 +189,12 @@ def test_aegis_gives_the_vectors(vector):
             cipher.decrypt(nonce, sealed, ad)
 
 
+# protocol: L1, L2
 def test_the_legacy_suites_vectors_are_this_implementations():
     assert json.loads((REPOSITORY / "tests" / "data" / "legacy" / "3des-cbc-hmac-sha-256.json").read_text()) == tripledes.vectors()
 
 
+# protocol: H2, R3
 def test_records_pass_both_ways(role, suite):
     ours, send, receive = shake_hands(role, suite)
     assert receive.open(ours.control("c")) == [(CONFIRM, b"")]

@@ -108,6 +108,7 @@ except OSError as error:
 """
 
 
+# protocol: H12
 def test_silent_peer(sealing):
     """It accepts, and never says a word."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -217,6 +218,7 @@ with socket.create_server(("127.0.0.1", 0)) as listener:
 """
 
 
+# protocol: H1
 def test_replayed_connection(sealing):
     """All that a client once sent, sent again by somebody without the keys. The addresses would give it away; they are not looked at here."""
     environment = {**os.environ, **sealing.environment(scope="all", check_addresses="false")}
@@ -290,6 +292,7 @@ def _cut(near, far, after):
         end.shutdown(socket.SHUT_WR)
 
 
+# protocol: R9
 @pytest.mark.parametrize("after", [100, 192, 200, 384, 394])
 @pytest.mark.parametrize("client", ["reads", "writes", "leaves"])
 @pytest.mark.parametrize("server", ["reads", "leaves"])
@@ -345,6 +348,7 @@ with socket.create_server(("127.0.0.1", 0), backlog=1000) as listener:
 """
 
 
+# protocol: H12
 @pytest.mark.parametrize("words", [b"", b"CMPI\x01\x01\x02\x00 and no more"], ids=["silent", "halting"])
 def test_stranger_who_does_not_go_on(words, sealing):
     """He is not kept for as long as a rank may compute, which is what handshake_timeout_s is for."""

@@ -84,6 +84,7 @@ def test_colors_of_our_own_communicators(job):
     check_ended(done, lines, seen, "cryptmpi")
 
 
+# protocol: M17
 def test_colors_of_the_program(job):
     """Whoever asked for a communicator of all gets one of his node."""
     pairs = [(numbers(ALL, KEY + rank), numbers(~ALL, KEY + rank)) for rank in range(4)]
@@ -109,6 +110,7 @@ def construct(mpi, how, lie, build, nodes, tmp_path):
     return done, error_lines(said.read_text())
 
 
+# protocol: M17
 @pytest.mark.parametrize("name", ["openmpi-4.1.4", "mpich-5.0.2-ofi"])
 @pytest.mark.parametrize("how", ["dup", "create", "create_group", "split", "split_type", "cart_create", "cart_create reordered", "dist_graph",
                                  "dist_graph reordered"])
@@ -118,6 +120,7 @@ def test_constructors(name, how, build, nodes, tmp_path):
         assert "construct: came to the end" in done.output and "FOOLED" not in done.output and not lines, (lines, done.output)
 
 
+# protocol: M16
 @pytest.mark.parametrize("name", ["openmpi-4.1.4", "mpich-5.0.2-ofi"])
 @pytest.mark.parametrize("lie", LIES)
 def test_mpi_that_lies(name, lie, build, nodes, tmp_path):

@@ -97,6 +97,7 @@ def test_forged_records_among_several_that_are_opened_together(middle, sealing, 
     assert sum(part["records_by_workers"] for part in sealing.parts(report)) > 0
 
 
+# protocol: R8
 @pytest.mark.parametrize("toward", ["responder", "initiator"])
 @pytest.mark.parametrize("attack", CUTS)
 def test_cut_off(middle, sealing, attack, toward):

@@ -139,6 +139,7 @@ def check_layouts(mpi, cases, settings, build, nodes, tmp_path):
     return done.output.count("packs: all of a message")
 
 
+# protocol: M2
 @ALL
 def test_layouts(mpi, build, nodes, tmp_path):
     cases = IN_PARTS + SEEDS + (WITH_LARGE_COUNTS if mpi.family == "hydra" else [])
@@ -353,6 +354,7 @@ def test_communicators_that_outlive_the_world(mpi, build, nodes, tmp_path):
     assert any("after MPI_Finalize" in line for line in error_lines(seen[False][1].output)), seen[False]
 
 
+# protocol: M6
 def test_communicators_made_alike(build, nodes, tmp_path):
     """Each has keys of its own, whatever it was made by: the same bytes do not travel alike on any two."""
     mpi = stacks.stack("mpich-5.0.2-ofi")
@@ -565,6 +567,7 @@ def test_hostile_layer_that_does_nothing(way, build, hostile, nodes, tmp_path):
     assert not error_lines(done.output)
 
 
+# protocol: M3, M20, M25, M26
 @pytest.mark.parametrize("way, attack", [
     *(("alone", attack) for attack in ATTACKS),
     *((way, attack) for way in ("with workers", "spread", "spread with workers") for attack in ATTACKS
@@ -595,6 +598,7 @@ TOLD = {
 }
 
 
+# protocol: M5
 def test_attack_on_collectives_between_nodes(build, hostile, nodes, tmp_path):
     """Whoever needs what was changed is told, nothing of it is left with him, and the job goes on."""
     mpi = stacks.stack("openmpi-4.1.4")

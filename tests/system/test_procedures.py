@@ -120,6 +120,7 @@ def check_canaries(mpi, nodes, tmp_path, program, canaries, expected, more, env=
     assert not error_lines(sealed.output)
 
 
+# protocol: M4
 @ALL
 def test_every_sealed_procedure(mpi, build, header, nodes, tmp_path):  # noqa: F811
     program = build(mpi, REPOSITORY / "tests" / "system" / "procedures.c", f"-I{header}", "-ldl")

@@ -58,6 +58,7 @@ def test_a_block_of_another_communicator_of_the_same_ranks_does_not_open(spliced
     assert "rank 1: second: error, nothing" in done.output and "other bytes" not in done.output, (done.output, said)
 
 
+# protocol: M10
 @pytest.mark.parametrize("attack", ["secret altered", "secret of another"])
 def test_the_secret_of_a_communicator_travels_sealed_and_once(spliced, attack):
     """The members of each communicator draw one of its own, and whoever changes it on its way ends the job."""

@@ -83,6 +83,7 @@ bool end_prf(Context& c) {
            mbedtls_sha256_finish_ret(&c.scratch.hash, c.scratch.output) == 0;
 }
 
+// protocol: L1
 /// To c.scratch.output.
 bool tag_of(Context& c, const uint8_t* nonce, const uint8_t* aad, size_t aad_size, const uint8_t* text, size_t size) {
     return begin_prf(c, "tag", nonce, aad_size) && update(c.scratch.hash, aad, aad_size) &&
@@ -107,6 +108,7 @@ bool add_stream(Scratch& s, size_t size, const uint8_t* in, uint8_t* out) {
     return true;
 }
 
+// protocol: L2
 // At least a block each. `in` and `out` may be the same.
 
 bool encrypt_section(Scratch& s, const uint8_t* in, size_t size, uint8_t* out) {
@@ -191,6 +193,7 @@ int open(void* opaque, const uint8_t* nonce, const uint8_t* aad, size_t aad_size
     return open_in_one(size, out, out_count, [&](uint8_t* plain) {
         int status = CRYPTMPI_FAILED;
         if (tag_of(c, nonce, aad, aad_size, in, size)) {
+            // protocol: L3
             // Nothing is decrypted that is not authentic.
             const bool authentic = equal_in_constant_time(c.scratch.output, tag);
             status = !authentic                                ? CRYPTMPI_FORGED

@@ -42,6 +42,7 @@ void Endpoint::end(const std::string& what) const {
     std::abort();  // not reached: GCC does not see that a virtual function does not return
 }
 
+// protocol: F11
 /// Immediate data that comes beside a message is authenticated with it, as far as the provider carries it.
 std::array<std::uint8_t, 9> Endpoint::bound_of(bool has_data, std::uint64_t data) const {
     std::array<std::uint8_t, 9> bound = {};
@@ -129,6 +130,7 @@ ssize_t Endpoint::send(const Outgoing& message) {
         around().refuse("a send with flags of libfabric's that CryptMPI does not know", "flags in question");
         return -FI_EOPNOTSUPP;
     }
+    // protocol: F12
     if (message.kind == Kind::tagged && message.tag >= note_tag) {
         around().refuse("a message with one of CryptMPI's own tags", "it would be taken for one of ours");
         return -FI_EOPNOTSUPP;
@@ -369,6 +371,7 @@ ssize_t Endpoint::expect_piece(std::uint64_t transfer, std::size_t at, std::size
     return post(operation, {Kind::tagged, {}, FI_ADDR_UNSPEC, operation.tag, 0, 0, nullptr}, 0);
 }
 
+// protocol: F12
 Peer* Endpoint::open_ours(const Operation& operation, const fi_cq_tagged_entry& entry, std::span<const iovec> into) {
     const auto bound = bound_of((entry.flags & FI_REMOTE_CQ_DATA) != 0, entry.data);
     const auto sender = party->open({Kind::active, operation.tag, bound}, operation.wire.data(), entry.len, into);

@@ -111,6 +111,7 @@ void Remote::take_note(const Peer* peer, std::span<const std::uint8_t> note) {
     go_on();
 }
 
+// protocol: F9
 /// The region is looked for when bytes have come for it, since the program may have closed it in the meantime.
 bool Remote::put(std::uint64_t key, std::uint64_t address, std::span<const std::uint8_t> bytes) {
     const Region* const region = endpoint_.domain->region_of(key, address, bytes.size(), FI_REMOTE_WRITE);
@@ -138,12 +139,14 @@ void Remote::take_write(const Note& note) {
     }
 }
 
+// protocol: F8
 /// Is the note from the peer whose memory it is? Each may have several addresses.
 bool Remote::is_for(const Write& write, const Note& note) const {
     const Peer* const peer = endpoint_.peer_of(write.peer);
     return peer != nullptr && peer == endpoint_.peer_of(note.peer);
 }
 
+// protocol: F10
 void Remote::take_done(const Note& note) {
     const auto found = writes_.find(note.id);
     if (found == writes_.end() || !is_for(found->second, note))

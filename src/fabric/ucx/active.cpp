@@ -116,6 +116,7 @@ ucs_status_t when_it_comes(void* argument, const void*, std::size_t header_size,
         if (!opened) around().end(named(handler, wire_size) + opened.error().line);
         from = *opened;
     }
+    // protocol: F7
     std::uint32_t trailer = 0;
     std::memcpy(&trailer, plain.data() + size - kTrailer, kTrailer);
     const std::size_t own_header = trailer & ~kAsksForReply;

@@ -32,6 +32,7 @@ inline Result<void> write_blob(const Party& party, std::span<const std::uint8_t>
     return party.prove(address, party.share(), out + kBlobProofAt);
 }
 
+// protocol: F4
 /// Nobody says how long it is but itself. Errors (EPROTO): not from this job.
 inline Result<Blob> read_blob(const Party& party, const void* at) {
     const auto* const in = static_cast<const std::uint8_t*>(at);

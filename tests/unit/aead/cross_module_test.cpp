@@ -61,6 +61,7 @@ TEST(CrossModule, EachOpensWhatTheOthersSeal) {
     }
 }
 
+// protocol: L3
 TEST(CrossModule, ATamperedByteAnywhereLeavesZerosAndTheNextStillOpens) {
     std::mt19937 random(8);
     for (Suite suite : kAllSuites) {

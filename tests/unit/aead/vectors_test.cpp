@@ -97,6 +97,7 @@ TEST(Vectors, AreAllThere) {
 
 class EveryModule : public testing::TestWithParam<std::string> {};
 
+// protocol: L1, L2
 TEST_P(EveryModule, GivesTheVectors) {
     const Module module = loaded_module(GetParam());
     std::mt19937 random(1);

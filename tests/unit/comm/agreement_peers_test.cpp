@@ -43,6 +43,7 @@ Result<void> receive(Coming what, std::vector<std::uint8_t>& message) {
     return peers.receive(1, message);
 }
 
+// protocol: A7
 TEST(AgreementPeers, AMessageOfAnotherSizeIsRefused) {
     std::vector<std::uint8_t> message(48);
     EXPECT_TRUE(receive({48}, message));
@@ -57,6 +58,7 @@ TEST(AgreementPeers, AMessageOfAnotherSizeIsRefused) {
     }
 }
 
+// protocol: A14
 TEST(AgreementPeers, AMessageThatMpiCutsOffOrThatDoesNotComeIsAnError) {
     std::vector<std::uint8_t> message(48);
     EXPECT_EQ(receive({49, MPI_ERR_TRUNCATE}, message).error().code, EIO);

@@ -14,6 +14,7 @@ using test::crypto;
 
 constexpr int kMostRoot = (1 << 24) - 1;
 
+// protocol: M3
 TEST(Lanes, AreWhatTheDescriptionSays) {
     EXPECT_EQ(lane_of(CollectiveKind::bcast, 0), 0x01000000U);
     EXPECT_EQ(lane_of(CollectiveKind::gather, 5), 0x02000005U);
@@ -21,6 +22,7 @@ TEST(Lanes, AreWhatTheDescriptionSays) {
     EXPECT_EQ(lane_of(CollectiveKind::reduce_scatter, kMostRoot), 0x0affffffU);
 }
 
+// protocol: M3
 TEST(Lanes, ABlockOfAnotherRootOrOperationDoesNotOpen) {
     const Bytes secret = test::random_bytes(seal::kSecretSize);
     seal::MessageSealer sealer(crypto(), secret.data());

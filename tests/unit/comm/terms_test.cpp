@@ -12,6 +12,7 @@ keys::Terms terms(std::uint32_t message, std::uint32_t kib, std::uint32_t combin
     return std::bit_cast<keys::Terms>(std::array{message, kib, combine, piece});
 }
 
+// protocol: A20
 TEST(Terms, OfWhatNoProfileCanSayAreRefused) {
     EXPECT_TRUE(plan_of(terms(0, 0, 0, 16384)));
     EXPECT_TRUE(plan_of(terms(100'000'000, 1'000'000, 1'000'000, 1'048'576)));

@@ -162,6 +162,7 @@ Bytes expanded(const Bytes& secret, const Bytes& label, std::size_t size) {
 }
 
 /// docs/protocol.md, step by step, by a peer that is played by hand.
+// protocol: F2, F5
 TEST(Flows, MessagesAreSealedAsDescribed) {
     const End a("job", some_key());
     Bytes private_key = random_bytes(32);
@@ -210,6 +211,7 @@ TEST(Flows, MessagesAreSealedAsDescribed) {
     }
 }
 
+// protocol: F3
 TEST(Flows, KeysChangeAtTheLimitAndAFlowEndsWithItsKeys) {
     seal::Crypto lowered = crypto();
     lowered.lowered = {2, 100};
@@ -238,6 +240,7 @@ TEST(Flows, KeysChangeAtTheLimitAndAFlowEndsWithItsKeys) {
     EXPECT_EQ(one_more.error().code, EOVERFLOW);
 }
 
+// protocol: F1
 TEST(Flows, EveryPartyHasAFreshShare) {
     const End a;
     const End b;
@@ -247,6 +250,7 @@ TEST(Flows, EveryPartyHasAFreshShare) {
     EXPECT_NE(a.party->share(), (*another)->share());
 }
 
+// protocol: F5
 TEST(Flows, TagKindAndWhatTheDoorBindsAreBound) {
     const End a;
     const End b;
@@ -266,6 +270,7 @@ TEST(Flows, TagKindAndWhatTheDoorBindsAreBound) {
     }
 }
 
+// protocol: F6
 TEST(Flows, NeitherReflectedNorLedToAnother) {
     const End a;
     const End b;
@@ -322,6 +327,7 @@ TEST(Flows, AShareThatIsNoneIsRefused) {
     EXPECT_FALSE(a.party->meet(one));
 }
 
+// protocol: F14, F15
 TEST(Flows, CountedMessagesComeOnceAndInAnyNearOrder) {
     const End a;
     const End b;
@@ -357,6 +363,7 @@ TEST(Flows, TaggedMessagesComeInTheOrderOfReceives) {
     EXPECT_EQ(b.open_at(receives[0], 9, wires[0]).plain, Bytes{0});
 }
 
+// protocol: F13
 TEST(Flows, ALostReplayedOrSwappedTaggedMessageIsFound) {
     const Bytes none;
     {

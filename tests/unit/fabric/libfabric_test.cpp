@@ -242,6 +242,7 @@ TEST_F(Libfabric, WhatIsOwedGoesOutWhenTheQueueIsRead) {
     EXPECT_EQ(provider.under_way.size(), 1U);
 }
 
+// protocol: F11
 TEST_F(Libfabric, ImmediateDataIsAuthenticated) {
     const Bytes plain = random_bytes(10);
     Bytes got(10);
@@ -629,6 +630,7 @@ protected:
     fid_mr* neither = nullptr;
 };
 
+// protocol: F9
 TEST_P(ClosedMemory, IsNotRead) {
     const auto [at, size, key] = GetParam();
     ASSERT_EQ(read(at, size, key), 0);
@@ -636,6 +638,7 @@ TEST_P(ClosedMemory, IsNotRead) {
     EXPECT_EQ(got, Bytes(size));
 }
 
+// protocol: F9
 TEST_P(ClosedMemory, IsNotWritten) {
     const auto [at, size, key] = GetParam();
     const Bytes before = memory;
@@ -674,6 +677,7 @@ TEST_F(Memory, ThatIsOpenForWritingIsNotRead) {
     close(other);
 }
 
+// protocol: F9
 TEST_F(Memory, ThatIsClosedMeanwhileIsNotWrittenFromThenOn) {
     const Bytes plain = random_bytes(kLong);
     ASSERT_EQ(write(plain, 0), 0);
@@ -712,6 +716,7 @@ TEST_P(AttackOnMemory, ByAPieceOfALongWrite) {
     EXPECT_EQ(memory, before);
 }
 
+// protocol: F8
 TEST_P(AttackOnMemory, ByTheEndOfAWrite) {
     ASSERT_EQ(write(random_bytes(2000), 0), 0);
     provider.deliver();
@@ -775,6 +780,7 @@ TEST_F(Memory, AReplayedPieceChangesNothing) {
     EXPECT_EQ(memory, before);
 }
 
+// protocol: F10
 TEST_F(Memory, AReplayedEndEndsTheJob) {
     ASSERT_EQ(write(random_bytes(2000), 0), 0);
     provider.deliver();
@@ -786,6 +792,7 @@ TEST_F(Memory, AReplayedEndEndsTheJob) {
     EXPECT_EQ(fi_cntr_read(counter), 1U);
 }
 
+// protocol: F12
 TEST_F(Memory, TheProgramsMessagesCannotPassForOurs) {
     const Bytes plain = random_bytes(kNoteSize + 10);
     constexpr std::uint64_t kTag = note_tag(0);
@@ -796,6 +803,7 @@ TEST_F(Memory, TheProgramsMessagesCannotPassForOurs) {
     EXPECT_THROW(completions(ends[1]), Ended);
 }
 
+// protocol: F12
 TEST_F(Memory, OursCannotPassForTheProgramsMessages) {
     Bytes into(3000);
     ASSERT_EQ(receive(5, into), 0);

@@ -321,6 +321,7 @@ TEST_F(Door, FindsShortenedAndForgedMessages) {
     EXPECT_THROW(receive(6), std::runtime_error);
 }
 
+// protocol: F16
 TEST_F(Door, LeavesNothingOfAnAlteredMessageInTheBuffer) {
     send(5, "a secret");
     wire.front().bytes.back() ^= 1;
@@ -446,6 +447,7 @@ TEST_F(Door, OpensWhatComesForARequestThatAThreadFreedBefore) {
     ucp_worker_destroy(worker);
 }
 
+// protocol: F7
 TEST_F(Door, CarriesActiveMessagesAndHidesThem) {
     send_active("header", "a secret");
     const Bytes& bytes = active.front().bytes;
@@ -470,6 +472,7 @@ TEST_F(Door, FindsFlippedReplayedAndMovedActiveMessages) {
     EXPECT_EQ(came.size(), 1U);
 }
 
+// protocol: F4
 TEST_F(Door, TakesNoAddressThatIsAltered) {
     const Bytes address = address_of(b_);
     for (std::size_t at = 0; at < address.size(); ++at) {

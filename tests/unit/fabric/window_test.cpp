@@ -22,6 +22,7 @@ TEST(Window, TellsARepeatedEarlyNumber) {
     EXPECT_EQ(window.take(3), Verdict::repeated);
 }
 
+// protocol: F14
 TEST(Window, MissesOneThatTooManyHaveOvertaken) {
     Window window(8);
     for (std::uint64_t number = 1; number <= 8; ++number) EXPECT_EQ(window.take(number), Verdict::fits);

@@ -214,6 +214,7 @@ TEST(Agreement, ARankAloneSendsNothing) {
     EXPECT_TRUE(job.network.sent().empty());
 }
 
+// protocol: A10
 TEST(Agreement, EveryJobHasItsOwnSecret) {
     for (const int count : {1, 2, 5}) {
         const auto key = fresh_key();
@@ -225,6 +226,7 @@ TEST(Agreement, EveryJobHasItsOwnSecret) {
     }
 }
 
+// protocol: A4
 TEST(Agreement, AddressesDoNotMatter) {
     Job job(3);
     for (Rank& one : job.ranks) {
@@ -296,6 +298,7 @@ void expect_named(const Stranger& stranger, Job& job, const std::string& line) {
     EXPECT_EQ(job.complaints(), expected);
 }
 
+// protocol: A23
 TEST(Agreement, ARankWithAnotherJobKeyIsNamed) {
     for (const Stranger& stranger : kStrangers) {
         Job job(8);
@@ -317,6 +320,7 @@ TEST(Agreement, ARankWithAnotherSuiteIsNamed) {
     }
 }
 
+// protocol: A2
 TEST(Agreement, ARankThatSealsLessThanOthersIsNamed) {
     for (const Stranger& stranger : kStrangers) {
         for (const auto conduct : {kSealsAll, kOpenRoads}) {
@@ -334,6 +338,7 @@ TEST(Agreement, ARankThatSealsLessThanOthersIsNamed) {
     }
 }
 
+// protocol: A2
 TEST(Agreement, ConductIsPartOfWhatIsAuthenticated) {
     // Who makes ranks that differ look alike on the way: the hellos do not open.
     Job job(2);
@@ -386,6 +391,7 @@ TEST(Agreement, ARankThatIsNotThereStopsAll) {
     }
 }
 
+// protocol: A13, A14
 TEST(Agreement, EveryFlippedByteIsNoticed) {
     for (const int count : {2, 3}) {
         for (const Message& place : undisturbed(count)) {
@@ -402,6 +408,7 @@ TEST(Agreement, EveryFlippedByteIsNoticed) {
     }
 }
 
+// protocol: A22
 TEST(Agreement, EveryDroppedMessageIsNoticed) {
     for (const Message& place : undisturbed(5)) {
         Job job(5);
@@ -517,6 +524,7 @@ TEST(Agreement, MessagesExchangedBetweenEdgesAreNoticed) {
     }
 }
 
+// protocol: A3
 TEST(Agreement, WholeEdgesExchangedAreNoticed) {
     Job job(3);
     job.network.attacker = [](Message message) {
@@ -530,6 +538,7 @@ TEST(Agreement, WholeEdgesExchangedAreNoticed) {
               "rank 2's hello does not open: wrong job key, or altered on the way; give every node the same key file");
 }
 
+// protocol: A3
 TEST(Agreement, ARankThatCountsOtherRanksIsNoticed) {
     Job job(3);
     job.others[1] = [&](Peers& peers) {
@@ -715,6 +724,7 @@ void play_child(Job& job, const std::function<void(ByHand&)>& child) {
     job.run();
 }
 
+// protocol: A11, A12
 TEST(Agreement, AChildThatFollowsTheDescriptionAgrees) {
     Job job(2);
     Bytes secret;
@@ -733,6 +743,7 @@ TEST(Agreement, AChildThatFollowsTheDescriptionAgrees) {
     EXPECT_EQ(job[0].agreed.shares[1], share_of(1));
 }
 
+// protocol: A18
 TEST(Agreement, AChildWithTheShareOfAnotherOrNoneIsRefused) {
     for (const bool none : {false, true}) {
         Job job(3);
@@ -755,6 +766,7 @@ TEST(Agreement, AChildWithTheShareOfAnotherOrNoneIsRefused) {
     }
 }
 
+// protocol: A16
 TEST(Agreement, AChildThatSpeaksForAnotherRankIsNamed) {
     Job job(2);
     play_child(job, [&](ByHand& edge) {
@@ -765,6 +777,7 @@ TEST(Agreement, AChildThatSpeaksForAnotherRankIsNamed) {
     EXPECT_TRUE(job[0].empty());
 }
 
+// protocol: A19
 TEST(Agreement, AChildThatConfirmsSomethingElseIsNamed) {
     Job job(2);
     play_child(job, [&](ByHand& edge) {
@@ -780,6 +793,7 @@ TEST(Agreement, AChildThatConfirmsSomethingElseIsNamed) {
     EXPECT_TRUE(job[0].empty());
 }
 
+// protocol: A19
 TEST(Agreement, AChildThatConfirmsOtherTermsIsNamed) {
     Job job(2);
     play_child(job, [&](ByHand& edge) {
@@ -796,6 +810,7 @@ TEST(Agreement, AChildThatConfirmsOtherTermsIsNamed) {
     EXPECT_TRUE(job[0].empty());
 }
 
+// protocol: A15
 TEST(Agreement, AChildThatDoesNotConfirmItsHandshakeIsNamed) {
     Job job(2);
     play_child(job, [](ByHand& edge) { edge.send({}); });
@@ -834,6 +849,7 @@ Bytes play_root(Job& job, const Bytes& spread, const TableOf& table, bool go) {
     return confirmed;
 }
 
+// protocol: A11, A12
 TEST(Agreement, ARootThatFollowsTheDescriptionIsBelieved) {
     Job job(2);
     const Bytes spread = test::random_bytes(kSpread);
@@ -846,6 +862,7 @@ TEST(Agreement, ARootThatFollowsTheDescriptionIsBelieved) {
     EXPECT_EQ(job[1].agreed.shares[0], share_of(0));
 }
 
+// protocol: A12
 TEST(Agreement, AnotherTableGivesAnotherSecretAndAnotherConfirmation) {
     NodeId moved{};
     moved[31] = 1;
@@ -863,6 +880,7 @@ TEST(Agreement, AnotherTableGivesAnotherSecretAndAnotherConfirmation) {
     }
 }
 
+// protocol: A17
 TEST(Agreement, ATableThatChangesWhatARankSaidOfItselfIsRefused) {
     NodeId moved{};
     moved[31] = 1;
@@ -878,6 +896,7 @@ TEST(Agreement, ATableThatChangesWhatARankSaidOfItselfIsRefused) {
     }
 }
 
+// protocol: A21
 TEST(Agreement, ARankThatFailedSaysNothingMore) {
     Job hello(2);
     hello.network.attacker = at({1, 0, 0, {}}, [](Message message) {
@@ -910,6 +929,7 @@ TEST(Agreement, ARankThatFailedSaysNothingMore) {
     expect_last_words(spread, 1, 3);  // its hello, confirm record and table, but no confirmation
 }
 
+// protocol: A18
 TEST(Agreement, ARootWithTheShareOfAnotherOrNoneIsRefused) {
     for (const bool none : {false, true}) {
         Job job(2);
@@ -923,6 +943,7 @@ TEST(Agreement, ARootWithTheShareOfAnotherOrNoneIsRefused) {
     }
 }
 
+// protocol: A17
 TEST(Agreement, ATableOutOfOrderIsRefused) {
     Job job(2);
     const auto turned = [&](const Share& share) {
@@ -933,6 +954,7 @@ TEST(Agreement, ATableOutOfOrderIsRefused) {
     EXPECT_TRUE(job[1].empty());
 }
 
+// protocol: A5, A6
 TEST(Agreement, ATableLongerThanARecordComesInSeveral) {
     constexpr int kRanks = 2048;
     Job job(2);  // its threads stand for the last rank, a leaf, and for that rank's parent

@@ -108,6 +108,7 @@ std::string id_bits(const CommunicatorId& id) {
     return bits;
 }
 
+// protocol: M8
 TEST(FlowSecrets, BothEndsHaveWhatTheDescriptionSays) {
     const Job job(4);
     const auto one = job.rank(1);
@@ -181,6 +182,7 @@ TEST(FlowSecrets, AFlowIsGivenOnce) {
     EXPECT_FALSE((*group)->take(1, out));
 }
 
+// protocol: M7
 /// Everything that a rank keeps is in this process; nothing else here knows it.
 TEST(FlowSecrets, ARankThatIsLostLaterDoesNotGiveWhatItHadTaken) {
     Agreed agreed;
@@ -240,6 +242,7 @@ TEST(FlowSecrets, ARankThatIsLostLaterDoesNotGiveWhatItHadTaken) {
     EXPECT_FALSE(private_key.is_in_memory());  // it was for those two only
 }
 
+// protocol: M8
 TEST(GroupSecret, IsWhatTheDescriptionSays) {
     const Job job(5);
     const auto secrets = job.rank(1);
@@ -279,6 +282,7 @@ TEST(GroupSecret, OfMembersOnlyComesFromNothingThatOthersHave) {
     EXPECT_NE(bytes_of(out_one), bytes_of(out_two));
 }
 
+// protocol: M9
 TEST(FlowSecrets, AShareThatIsNoneIsRefused) {
     Job job(2);
     job.shares[1] = Share{1};  // of low order

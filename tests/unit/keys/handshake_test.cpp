@@ -153,6 +153,7 @@ TEST_F(Handshake, StartsTheDirectionsAtZeroWhateverWasThere) {
     EXPECT_EQ(initiator.send.failed, 0);
 }
 
+// protocol: H5
 TEST_F(Handshake, FinishAndAbandonWipeTheSecrets) {
     agree();
     const HandshakeState& done = initiator.state;
@@ -185,6 +186,7 @@ TEST_F(Handshake, StepsOutOfOrderAreRefused) {
     EXPECT_EQ(write_hello(initiator.local, initiator.state, hello).error().code, EINVAL);
 }
 
+// protocol: H9
 TEST_F(Handshake, AnotherJobKeyIsRefused) {
     responder.key = fresh_key();
     responder.local.job_key = responder.key.get();
@@ -201,6 +203,7 @@ TEST_F(Handshake, AnotherJobKeyIsRefused) {
     EXPECT_EQ(refusal(initiator, responder.hello(), EKEYREJECTED), kDoesNotOpen);
 }
 
+// protocol: H4
 TEST_F(Handshake, APeerThatSpeaksPlaintextIsNamedAsSuch) {
     const std::string line =
         "the peer does not speak CryptMPI (its first bytes are no hello): start it under cryptmpi too, with the same "
@@ -216,6 +219,7 @@ TEST_F(Handshake, APeerThatSpeaksPlaintextIsNamedAsSuch) {
     EXPECT_EQ(refusal(responder, Hello{}, EPROTO), line);
 }
 
+// protocol: H7
 TEST_F(Handshake, AnotherVersionIsNamed) {
     begin();
     Hello hello = initiator.hello();
@@ -224,6 +228,7 @@ TEST_F(Handshake, AnotherVersionIsNamed) {
               "the peer speaks protocol version 2, we speak 1: install the same CryptMPI release on every node");
 }
 
+// protocol: H7, V1
 TEST_F(Handshake, AnotherSuiteIsNamedWithOurs) {
     responder.local.crypto.suite = aead::Suite::aes_128_gcm;
     begin();
@@ -237,6 +242,7 @@ TEST_F(Handshake, AnotherSuiteIsNamedWithOurs) {
               "cipher");
 }
 
+// protocol: H3
 TEST_F(Handshake, ASuiteCannotBeTalkedDown) {
     responder.local.crypto.suite = aead::Suite::aes_128_gcm;
     begin();
@@ -245,6 +251,7 @@ TEST_F(Handshake, ASuiteCannotBeTalkedDown) {
     EXPECT_EQ(refusal(responder, hello, EKEYREJECTED), kDoesNotOpen);
 }
 
+// protocol: H7
 TEST_F(Handshake, AReservedByteThatIsSetIsNamed) {
     for (const int bits : {0x01, 0x02, 0x80, 0xff}) {
         const auto value = static_cast<std::uint8_t>(bits);
@@ -267,6 +274,7 @@ TEST_F(Handshake, AReservedByteThatIsSetIsNamed) {
     EXPECT_EQ(refusal(responder, hello, EKEYREJECTED), kDoesNotOpen);
 }
 
+// protocol: H8
 TEST_F(Handshake, OurOwnHelloReflectedIsNamed) {
     const std::string line = "the peer sent our own hello back: something on the way reflects what we send";
     begin();
@@ -278,6 +286,7 @@ TEST_F(Handshake, OurOwnHelloReflectedIsNamed) {
     EXPECT_EQ(refusal(initiator, hello, EPROTO), line);
 }
 
+// protocol: H7
 TEST_F(Handshake, TwoInitiatorsAreNamed) {
     begin();
     End second(Role::initiator, key);
@@ -288,6 +297,7 @@ TEST_F(Handshake, TwoInitiatorsAreNamed) {
               "mixes connections up");
 }
 
+// protocol: H8
 TEST_F(Handshake, AnAllZeroShareIsNamed) {
     const std::string line = "the peer's key share is all zeros: a forged hello";
     begin();
@@ -299,6 +309,7 @@ TEST_F(Handshake, AnAllZeroShareIsNamed) {
     EXPECT_EQ(refusal(initiator, answer, EPROTO), line);
 }
 
+// protocol: H8
 // The share 1 has order 4: multiplied by any private key it gives zero. The peer here holds the job key, and is broken
 // or hostile.
 TEST_F(Handshake, AShareOfLowOrderIsNamed) {
@@ -315,6 +326,7 @@ TEST_F(Handshake, AShareOfLowOrderIsNamed) {
     EXPECT_EQ(refusal(initiator, responder.hello(), EPROTO), line);
 }
 
+// protocol: H10
 TEST_F(Handshake, AnotherJobIsNamed) {
     initiator.self.job[31] ^= 1;
     begin();
@@ -341,6 +353,7 @@ TEST_F(Handshake, OtherAddressesAreNamedOnBothSides) {
         "behind address translation turn the setting check_addresses off");
 }
 
+// protocol: H11
 TEST_F(Handshake, AnyOneOfTheFourEndsMatters) {
     const auto port = [](Endpoint& end) { end.port[1] ^= 1; };
     for (int which = 0; which < 2; ++which) {
@@ -352,6 +365,7 @@ TEST_F(Handshake, AnyOneOfTheFourEndsMatters) {
     }
 }
 
+// protocol: H11
 TEST_F(Handshake, OtherAddressesPassWhenTheSettingSaysSo) {
     initiator.self.remote = ipv4(3, 5000);
     initiator.local.check_addresses = responder.local.check_addresses = false;
@@ -359,6 +373,7 @@ TEST_F(Handshake, OtherAddressesPassWhenTheSettingSaysSo) {
     expect_carries(initiator.send, responder.receive, test::crypto());
 }
 
+// protocol: H4, H6
 TEST_F(Handshake, EveryFlippedBitOfHelloOneIsRefused) {
     begin();
     const Hello hello = initiator.hello();
@@ -432,6 +447,7 @@ TEST_F(Handshake, RecordsOfOneDirectionDoNotOpenInTheOther) {
     EXPECT_FALSE(test::open_record(opener, test::seal_data(sealer, Bytes(20))).type.has_value());
 }
 
+// protocol: H3
 TEST_F(Handshake, BothEndsMustHaveTheSameContext) {
     const Bytes purpose = {1, 2, 3};
     const Bytes other = {1, 2};

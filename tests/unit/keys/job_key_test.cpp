@@ -69,6 +69,7 @@ TEST_F(JobKeyFile, IsReadWithAndWithoutItsNewline) {
     }
 }
 
+// protocol: K3
 TEST_F(JobKeyFile, MayBeReadOnlyAndBehindALink) {
     put(kLine, 0400);
     const fs::path link = folder_ / "link";
@@ -82,6 +83,7 @@ TEST_F(JobKeyFile, Missing) {
     EXPECT_EQ(refusal(ENOENT), "is missing: make one with `cryptmpi keygen`, and copy it to every node");
 }
 
+// protocol: K2
 TEST_F(JobKeyFile, AFolderOrAFifoIsNoKeyFile) {
     const std::string line = "is not a regular file: name the file that `cryptmpi keygen` made";
     fs::create_directory(file_);
@@ -104,6 +106,7 @@ TEST_F(JobKeyFile, Unreadable) {
     }
 }
 
+// protocol: K2
 TEST_F(JobKeyFile, OpenToOthers) {
     for (const mode_t mode : {0644, 0640, 0604, 0620, 0601, 0777}) {
         put(kLine, mode);
@@ -115,6 +118,7 @@ TEST_F(JobKeyFile, OpenToOthers) {
     }
 }
 
+// protocol: K2
 TEST_F(JobKeyFile, SomebodyElses) {
     if (geteuid() != 0) {
         GTEST_SKIP() << "only root can give a file away";
@@ -184,6 +188,7 @@ TEST_F(JobKeyFile, OfRootsWithAListOfReadersIsOpenToThem) {
     EXPECT_NE(key.error().line.find("no access control list"), std::string::npos) << key.error().line;
 }
 
+// protocol: K1
 TEST_F(JobKeyFile, Malformed) {
     const std::string expected = "; one line is expected: cryptmpi-job-key-1 <64 hexadecimal digits>";
     const std::string lead = "does not begin with \"cryptmpi-job-key-1 \"" + expected;

@@ -42,6 +42,7 @@ protected:
     JobKey key_;
 };
 
+// protocol: A8
 TEST_F(NodeTokens, ProcessesOfOneKernelShareOne) {
     const NodeToken first = find();
     EXPECT_EQ(first.alone(), "");
@@ -49,6 +50,7 @@ TEST_F(NodeTokens, ProcessesOfOneKernelShareOne) {
     EXPECT_EQ(std::filesystem::status(folder_).type(), std::filesystem::file_type::directory);
 }
 
+// protocol: A8
 TEST(NodeId, IsTheHashOfKernelNetworkAndToken) {
     const cryptmpi_kex& kex = *test::crypto().kex;
     const NodeToken::Bytes token = {1, 2, 3};
@@ -69,6 +71,7 @@ TEST(NodeId, IsTheHashOfKernelNetworkAndToken) {
 }
 
 /// Another network namespace is another node, though kernel and token are the same.
+// protocol: A8
 TEST(NodeId, IsOfOneNetworkNamespace) {
     const auto id = [] {
         return *node_id(*test::crypto().kex, Surroundings::of_this_process("host"), NodeToken::Bytes{});
@@ -97,6 +100,7 @@ TEST_F(NodeTokens, NothingIsLeft) {
     EXPECT_TRUE(std::filesystem::is_empty(folder_));
 }
 
+// protocol: A8
 TEST_F(NodeTokens, OtherJobsKeysAndFoldersHaveOthers) {
     const NodeToken token = find();
     EXPECT_NE(find("another").bytes(), token.bytes());
@@ -159,6 +163,7 @@ void check_refused(NodeToken one, NodeToken other, const char* why) {
     EXPECT_NE(one.alone().find(why), std::string::npos) << one.alone();
 }
 
+// protocol: A9
 TEST_F(NodeTokens, AFileOfAnotherUserIsNotUsed) {
     if (geteuid() != 0) GTEST_SKIP() << "only root can give a file to somebody else";
     std::filesystem::path file;
@@ -174,6 +179,7 @@ TEST_F(NodeTokens, AFileOfAnotherUserIsNotUsed) {
     EXPECT_TRUE(std::filesystem::exists(file));
 }
 
+// protocol: A9
 TEST_F(NodeTokens, AnOpenFileOrALinkIsNotUsed) {
     std::filesystem::path file;
     {
@@ -188,6 +194,7 @@ TEST_F(NodeTokens, AnOpenFileOrALinkIsNotUsed) {
     check_refused(find(), find(), "");
 }
 
+// protocol: A9
 TEST_F(NodeTokens, AFolderThatIsNotTheKernelsMemoryIsNotUsed) {
     const auto here = std::filesystem::current_path() / "node-token-test";
     std::filesystem::create_directories(here);

@@ -7,6 +7,7 @@
 namespace cryptmpi::keys {
 namespace {
 
+// protocol: P1
 TEST(ReportKeyTest, IsExpandedFromTheJobKeyAsDescribed) {
     auto kex = aead::load_kex(CRYPTMPI_MODULE_FOLDER);
     ASSERT_TRUE(kex) << kex.error().line;

@@ -396,6 +396,7 @@ TEST_F(ReportTest, PartsOfAnotherKeyAreNotBelieved) {
     EXPECT_TRUE(verdict({}).starts_with("NOT VERIFIED")) << verdict({});
 }
 
+// protocol: P2
 TEST_F(ReportTest, AnAlteredReportIsAFailure) {
     write_launcher();
     write_ranks(4, 4);
@@ -411,6 +412,7 @@ TEST_F(ReportTest, AnAlteredReportIsAFailure) {
     EXPECT_TRUE(verdict(signing("wrong")).starts_with("FAILED")) << verdict(signing("wrong"));
 }
 
+// protocol: P4
 TEST_F(ReportTest, PartsOfAnEarlierJobAreAProblem) {
     write_launcher();
     write_ranks(4, 4);
@@ -466,6 +468,7 @@ TEST_F(ReportTest, NamesThatAreNotUtf8AreKept) {
     EXPECT_TRUE(finish());
 }
 
+// protocol: P3
 TEST_F(ReportTest, HostsAreThoseThatSomebodyOfTheJobNoted) {
     ASSERT_TRUE(note_host(file_, "node1", "job", kSign));
     ASSERT_TRUE(note_host(file_, "-oProxyCommand=x", "job", kSign));
@@ -537,6 +540,7 @@ TEST_F(ReportTest, MissingRanksAreNamed) {
     EXPECT_NE(summary().find("ALARM             ranks missing: 1-2, 5-8\n"), std::string::npos) << summary();
 }
 
+// protocol: P5
 TEST_F(ReportTest, TellsWhoWhenWhatAndUnderWhichSettings) {
     write_launcher();
     for (int i = 0; i < 4; ++i) {

@@ -24,6 +24,7 @@ Verdict take(Arrivals& lane, std::uint64_t number, std::uint64_t posted, const H
     return Verdict::fits;
 }
 
+// protocol: M21
 TEST(Arrivals, ReceivesOfOneLaneEndInAnyOrder) {
     std::vector<std::uint64_t> order(6);
     std::iota(order.begin(), order.end(), 0);
@@ -40,6 +41,7 @@ TEST(Arrivals, ReceivesOfOneLaneEndInAnyOrder) {
     } while (std::next_permutation(order.begin(), order.end()));
 }
 
+// protocol: M22, M24
 TEST(Arrivals, SwappedMessagesAreFoundAtTheFirstOfThem) {
     Arrivals lane;
     EXPECT_EQ(take(lane, 0, 2, {{1, true}}), Verdict::out_of_order);
@@ -61,6 +63,7 @@ TEST(Arrivals, SwappedMessagesOfReceivesFromAnyAreFoundAtTheSecond) {
     EXPECT_EQ(take(other, 1, 2, {}), Verdict::fits);
 }
 
+// protocol: M23
 TEST(Arrivals, AMessageIsLostWhenNoReceiveCanHoldIt) {
     Arrivals lane;
     EXPECT_EQ(take(lane, 1, 1, {}), Verdict::lost);
@@ -70,6 +73,7 @@ TEST(Arrivals, AMessageIsLostWhenNoReceiveCanHoldIt) {
     EXPECT_EQ(take(lane, 2, 3, {{1, false}}), Verdict::fits);
 }
 
+// protocol: M23
 TEST(Arrivals, WhatWasCutOffIsNotMissed) {
     Arrivals lane;
     EXPECT_EQ(take(lane, 0, 1, {}), Verdict::fits);

@@ -26,6 +26,7 @@ Bytes expanded(std::string_view label, std::size_t size) {
     return out;
 }
 
+// protocol: S1
 // The expected values come from a Python implementation of RFC 5869 that was checked against the RFC's test case 1.
 TEST(KeySchedule, ExpandsToTheKnownAnswers) {
     EXPECT_EQ(expanded("key", 32), from_hex("cf79eaae56e6cb35e8a5a6759fc5af9ae757dbd4b11911c7ed976f6194e0fa63"));
@@ -49,12 +50,14 @@ TEST(KeySchedule, RefusesToExpandPastTwoBlocks) {
     EXPECT_EQ(done.error().code, EINVAL);
 }
 
+// protocol: S1
 TEST(KeySchedule, RatchetsToTheKnownAnswer) {
     Bytes secret = counting_secret();
     ASSERT_TRUE(ratchet(*test::crypto().kex, secret.data()).has_value());
     EXPECT_EQ(secret, expanded("next", 32));
 }
 
+// protocol: S2
 TEST(KeySchedule, NonceIsTheBaseXorTheBigEndianCounter) {
     const auto key = RecordKey::derive(test::crypto(), counting_secret().data());
     ASSERT_TRUE(key.has_value());
@@ -67,6 +70,7 @@ TEST(KeySchedule, NonceIsTheBaseXorTheBigEndianCounter) {
     EXPECT_EQ(Bytes(nonce, nonce + 12), from_hex("0d809224566a231a1e3a9a14"));
 }
 
+// protocol: S2
 TEST(KeySchedule, LongerNoncesCountInTheirLastBytes) {
     const std::pair<aead::Suite, const char*> known[] = {
         {aead::Suite::aegis_128x4, "0d8092245d426a7096b2129c441f193d"},

@@ -20,6 +20,7 @@ RecordType type_of(const Bytes& record) {
     return parse_header(record.data())->type;
 }
 
+// protocol: R5
 TEST(Limits, TheDefaultsAreThoseOfTheProtocol) {
     for (const aead::Suite suite : {aead::Suite::aes_128_gcm, aead::Suite::aes_256_gcm}) {
         EXPECT_EQ(limits_of(suite).records, std::uint64_t{1} << 24);
@@ -34,6 +35,7 @@ TEST(Limits, TheDefaultsAreThoseOfTheProtocol) {
     }
 }
 
+// protocol: R5
 TEST(Limits, TheRekeyRecordIsTheLastOfItsEpoch) {
     const std::uint64_t limit = 5;
     Direction line({limit, 1 << 20});
@@ -63,6 +65,7 @@ TEST(Limits, TheRekeyRecordIsTheLastOfItsEpoch) {
     EXPECT_EQ(line.sealer.counters().bytes, 110U);
 }
 
+// protocol: R5
 TEST(Limits, NoKeySealsMoreBytesThanItsLimit) {
     const std::uint64_t limit = 100;
     for (std::size_t last = 9; last <= 11; ++last) {
@@ -84,6 +87,7 @@ TEST(Limits, NoKeySealsMoreBytesThanItsLimit) {
     }
 }
 
+// protocol: R13
 TEST(Limits, ABoundaryOfRecordsIsKeptByTheOpenerToo) {
     const std::uint64_t limit = 6;
     // This sender does not care for the limit.
@@ -98,6 +102,7 @@ TEST(Limits, ABoundaryOfRecordsIsKeptByTheOpenerToo) {
     EXPECT_TRUE(test::all_zero(opened.plain.data(), opened.plain.size()));
 }
 
+// protocol: R6
 TEST(Limits, OnlyARekeyMayTakeTheLastPlace) {
     for (const std::uint64_t senders : {5U, 6U, 7U}) {
         Direction line({senders, 1 << 20});
@@ -112,6 +117,7 @@ TEST(Limits, OnlyARekeyMayTakeTheLastPlace) {
     }
 }
 
+// protocol: R6, R13
 TEST(Limits, ABoundaryOfBytesIsKeptByTheOpenerToo) {
     const std::uint64_t limit = 100;
     for (std::size_t last = 8; last <= 11; ++last) {
@@ -144,6 +150,7 @@ TEST(Limits, ARecordThatNoEpochCouldTakeIsRefusedAtOnce) {
     EXPECT_EQ(line.sending.epoch, 0U);
 }
 
+// protocol: R4
 TEST(Limits, BothDirectionsRekeyOnTheirOwn) {
     Direction there({4, 1 << 20});
     Direction back({7, 1 << 20});
@@ -158,6 +165,7 @@ TEST(Limits, BothDirectionsRekeyOnTheirOwn) {
     EXPECT_EQ(back.receiving.epoch, 6U);
 }
 
+// protocol: R4
 TEST(Limits, AnOldEpochsSecretOpensNothingNewAndTheNewOneNothingOld) {
     Direction line({3, 1 << 20});
     const DirectionState old = line.receiving;

@@ -101,6 +101,7 @@ TEST(Message, IsNotOpenedInAnotherLaneOrFlow) {
     EXPECT_TRUE(flow.open(3, wire).header);
 }
 
+// protocol: M1, M8
 TEST(Message, IsSealedAsDescribed) {
     // docs/protocol.md, step by step, in the first epochs.
     Flow flow({2, 1 << 20});
@@ -170,6 +171,7 @@ TEST(Message, AnEpochIsClosedWhenNothingMoreCanHaveComeInIt) {
     for (const std::size_t i : {4, 5, 6, 7}) EXPECT_TRUE(flow.open(1, wires[i]).header) << i;
 }
 
+// protocol: M13
 TEST(Message, AnEpochIsNotClosedWhileAnEmptyMessageMayBeOnItsWay) {
     // All bytes of the epoch's limit came; what is left of it has none.
     Flow flow({1000, 101});
@@ -183,6 +185,7 @@ TEST(Message, AnEpochIsNotClosedWhileAnEmptyMessageMayBeOnItsWay) {
     EXPECT_FALSE(flow.open(2, late).header);
 }
 
+// protocol: M12
 TEST(Message, WhereOrderIsKeptAnOlderEpochIsForgotten) {
     Flow flow({2, 1 << 20}, Opening::in_order);
     std::vector<Bytes> wires;
@@ -197,6 +200,7 @@ TEST(Message, WhereOrderIsKeptAnOlderEpochIsForgotten) {
     for (const std::size_t i : {302, 399}) EXPECT_TRUE(flow.open(1, wires[i]).header) << i;
 }
 
+// protocol: M14
 TEST(Message, AForgedEpochMovesNothing) {
     for (const Opening opening : {Opening::any_order, Opening::in_order}) {
         static std::size_t hmacs;
@@ -258,6 +262,7 @@ bool opens(MessageOpener& opener, const Bytes& wire) {
     return opener.open(0, wire.data(), wire.size(), {&out, 1}).has_value();
 }
 
+// protocol: M11
 TEST(Message, ASenderKeepsNothingOfItsEarlierEpochs) {
     Watched watched;
     EXPECT_TRUE(watched.flow->is_in_memory());
@@ -272,6 +277,7 @@ TEST(Message, ASenderKeepsNothingOfItsEarlierEpochs) {
     EXPECT_FALSE(watched.key->is_in_memory());
 }
 
+// protocol: M13
 TEST(Message, AReceiverKeepsAnEpochWhileMessagesOfItMayCome) {
     Watched watched;
     const Limits limits{2, 1 << 20};
@@ -288,6 +294,7 @@ TEST(Message, AReceiverKeepsAnEpochWhileMessagesOfItMayCome) {
     EXPECT_FALSE(watched.key->is_in_memory());
 }
 
+// protocol: M12
 TEST(Message, AReceiverInOrderKeepsNothingOfEarlierEpochs) {
     Watched watched;
     const Limits limits{2, 1 << 20};
@@ -304,6 +311,7 @@ TEST(Message, AReceiverInOrderKeepsNothingOfEarlierEpochs) {
     EXPECT_FALSE(watched.key->is_in_memory());
 }
 
+// protocol: M11
 TEST(Message, KeysChangeByBytesToo) {
     Flow flow({1000, 100});
     for (std::uint64_t number = 0; number < 3; ++number) flow.seal(1, number, Bytes(60, 1));

@@ -47,6 +47,7 @@ int refusal(Puncturable& from, const Path& path) {
     return done ? 0 : done.error().code;
 }
 
+// protocol: M7
 TEST(Puncturable, GivesWhatTheDescriptionSaysInAnyOrder) {
     const Bytes root = random_bytes(kSecretSize);
     std::mt19937_64 random(7);
@@ -63,6 +64,7 @@ TEST(Puncturable, GivesWhatTheDescriptionSaysInAnyOrder) {
     }
 }
 
+// protocol: M7
 TEST(Puncturable, GivesNoLeafTwice) {
     const Bytes root = random_bytes(kSecretSize);
     Puncturable secrets(*crypto().kex, root.data());
@@ -118,6 +120,7 @@ TEST(Puncturable, NeighboursShareTheirWay) {
     }
 }
 
+// protocol: M15
 TEST(Puncturable, KeepsNoMoreThanItMay) {
     const Bytes root = random_bytes(kSecretSize);
     Puncturable secrets(*crypto().kex, root.data(), 100);

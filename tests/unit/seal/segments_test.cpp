@@ -108,6 +108,7 @@ TEST(Segments, DoNotOpenAltered) {
     }
 }
 
+// protocol: M18
 TEST(Segments, DoNotOpenCutOrLengthened) {
     Large large(150);
     const auto wires = large.seal(0);
@@ -123,6 +124,7 @@ TEST(Segments, DoNotOpenCutOrLengthened) {
     EXPECT_FALSE(open(*segments, 0, longer, out));
 }
 
+// protocol: M19
 TEST(Segments, DoNotOpenAtAnotherPositionOrInAnotherMessage) {
     Large large(300);  // three of equal size
     const auto wires = large.seal(0);
@@ -182,6 +184,7 @@ TEST(Segments, AnnouncementsDoNotOpenAlteredOrAsMessages) {
     EXPECT_FALSE(announces(wires[0].data(), 7));
 }
 
+// protocol: M18
 TEST(Segments, AnnouncementsOfWhatCannotBeAreRefused) {
     Bytes payload(kAnnouncementSize);
     const auto valid = [&](const Announcement& announcement, std::uint8_t last) {
@@ -234,6 +237,7 @@ TEST(Segments, CountForTheKeysLimitsAndKeepTheirKey) {
     EXPECT_EQ(large.opener.counters().bytes, 5000U);
 }
 
+// protocol: M19
 TEST(Segments, AreSealedAsDescribed) {
     // docs/protocol.md, step by step.
     Large large(250);

@@ -98,6 +98,7 @@ TEST(SharedState, AChildContinuesWhereItsParentIs) {
     munmap(state, sizeof *state);
 }
 
+// protocol: S2
 TEST(SharedState, ThreadsUnderTheDirectionsLockNeverRepeatACounter) {
     const Limits limits{16, 1 << 20};
     Direction line(limits);

@@ -110,6 +110,7 @@ TEST_P(EverySuite, RefusesAChangedByteAnotherPlaceAndAnotherSuite) {
 
 INSTANTIATE_TEST_SUITE_P(Stream, EverySuite, testing::ValuesIn(test::suites()), test::test_name);
 
+// protocol: R1
 // The records were made with Python's hmac and cryptography, from the secret 00 01 ... 1f.
 TEST(Stream, OpensTheKnownRecords) {
     const std::pair<aead::Suite, const char*> known[] = {
@@ -137,6 +138,7 @@ TEST(Stream, OpensTheKnownCloseRecordOfTheSecondEpoch) {
     EXPECT_TRUE(opener.closed());
 }
 
+// protocol: R2, R10, V1
 TEST(Header, KnownTypesAndSizesOnly) {
     const auto parse = [](std::uint32_t size, unsigned type) {
         const std::uint8_t header[kHeaderSize] = {static_cast<std::uint8_t>(size), static_cast<std::uint8_t>(size >> 8),
@@ -162,6 +164,7 @@ TEST(Header, KnownTypesAndSizesOnly) {
     }
 }
 
+// protocol: R1, R11, R15
 TEST(Stream, EveryFlippedBitIsRefused) {
     for (std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{40}}) {
         Direction line;
@@ -246,6 +249,7 @@ TEST(Stream, SplicedRecordsAreSeen) {
     expect_refused(open_record(line.opener, spliced), line.opener, line.receiving, kDoesNotOpen);
 }
 
+// protocol: R8
 TEST(Stream, AnEndWithoutCloseIsNotClosed) {
     Direction line;
     EXPECT_TRUE(open_record(line.opener, seal_data(line.sealer, random_bytes(10))).is(RecordType::data));
@@ -266,6 +270,7 @@ TEST(Stream, AResetIsAnEndOfItsOwnKind) {
 class NothingAfter : public testing::TestWithParam<RecordType> {};
 INSTANTIATE_TEST_SUITE_P(Stream, NothingAfter, testing::Values(RecordType::close, RecordType::reset));
 
+// protocol: R7
 TEST_P(NothingAfter, IsSealed) {
     Direction line;
     seal_control(line.sealer, GetParam());
@@ -283,6 +288,7 @@ TEST_P(NothingAfter, IsSealed) {
     EXPECT_TRUE(test::all_zero(wire.data(), wire.size()));
 }
 
+// protocol: R12
 TEST_P(NothingAfter, IsOpened) {
     Direction line;
     EXPECT_TRUE(open_record(line.opener, seal_control(line.sealer, GetParam())).is(GetParam()));
@@ -291,6 +297,7 @@ TEST_P(NothingAfter, IsOpened) {
                    "a record after the close record");
 }
 
+// protocol: R14
 TEST(Stream, ConfirmIsTheFirstRecordOrNone) {
     Direction line;
     EXPECT_TRUE(open_record(line.opener, seal_control(line.sealer, RecordType::confirm)).is(RecordType::confirm));
