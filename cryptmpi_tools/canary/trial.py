@@ -66,8 +66,8 @@ class Trial:
         if sealed["canaries"]:
             return f"{sealed['canaries']} canaries left a node IN CLEAR under the {result['layer']} layer"
         if sealed["bytes"] < sealed["payload"]:
-            return (f"the sealed job handed {sealed['bytes']} bytes to the kernel for the other node, less than the {sealed['payload']} that it sent: "
-                    "they went another way, which is not watched")
+            return (f"the sealed job handed {sealed['bytes']} bytes to the kernel for the other node, less than the {sealed['payload']} that it "
+                    "sent: they went another way, which is not watched")
         return "" if report_is_good else f"the report of the sealed job says: {result['verdict']}"
 
     def _start(self, more, settings):

@@ -16,6 +16,7 @@ void add_everything(CLI::App& app, const Words& program, const LaunchLine& line,
     add_doctor(app, status);
     add_coverage(app, status);
     add_report(app, status);
+    add_attest(app, status);
     add_collect(app, status);
     add_python_commands(app, status);
     // Last, or each subcommand would have it.

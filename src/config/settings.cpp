@@ -340,7 +340,7 @@ Result<void> set_profile(Settings& settings, const Given& given, const Environme
     return *text == "none" ? Result<void>{} : store(read_path(given, environment), settings.profile);
 }
 
-constexpr std::array<Key, 24> kKeys = {{
+constexpr std::array<Key, 26> kKeys = {{
     {"enabled", [](Settings& s, const Given& g, const Environment&) { return store(read_bool(g), s.enabled); }},
     {"cipher", set_cipher},
     {"allow_legacy_cipher",
@@ -359,6 +359,10 @@ constexpr std::array<Key, 24> kKeys = {{
      [](Settings& s, const Given& g, const Environment&) { return store(read_bool(g), s.allow_group_key); }},
     {"job_key", set_job_key},
     {"key_on_network", set_key_on_network},
+    {"member_key_file",
+     [](Settings& s, const Given& g, const Environment& e) { return store(read_path(g, e), s.member_key_file); }, true},
+    {"member_list",
+     [](Settings& s, const Given& g, const Environment& e) { return store(read_path(g, e), s.member_list); }, true},
     {"plaintext_peers",
      [](Settings& s, const Given& g, const Environment&) { return store(read_peers(g), s.plaintext_peers); }},
     {"report_file",
@@ -503,6 +507,8 @@ Result<Settings> load_unguarded(const Environment& environment) {
     if (auto applied = apply_variables(settings, environment); !applied) return tl::unexpected<Error>(applied.error());
     if (auto checked = check_legacy(settings); !checked) return tl::unexpected<Error>(checked.error());
     if (settings.key_file.empty()) settings.key_file = config_folder(environment) / "job.key";
+    if (settings.member_key_file.empty()) settings.member_key_file = config_folder(environment) / "member.key";
+    if (settings.member_list.empty()) settings.member_list = config_folder(environment) / "members";
     if (settings.module_folder.empty()) settings.module_folder = default_module_folder();
     if (!settings.profile_named) settings.profile = config_folder(environment) / "profile.json";
     if (settings.job_id.empty()) settings.job_id = default_job_id(environment);

@@ -93,6 +93,8 @@ struct Settings {
     bool allow_group_key = false;                      // allow_group_key: root's file may be the process's group's, too
     JobKeyFrom job_key = JobKeyFrom::automatic;        // job_key = "auto" | "fresh" | "file"
     KeyOnNetwork key_on_network = KeyOnNetwork::warn;  // key_on_network = "warn" | "refuse" | "allow"
+    std::filesystem::path member_key_file;             // member_key_file; default: <config folder>/member.key
+    std::filesystem::path member_list;                 // member_list; default: <config folder>/members
     std::vector<PlaintextPeer> plaintext_peers;        // plaintext_peers = [ ... ]; in the environment comma-separated
     std::filesystem::path report_file;                 // report_file; empty: none. On a node that cannot see the
                                                        // folder of cryptmpi run: a place of this node's

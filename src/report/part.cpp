@@ -633,10 +633,11 @@ Result<Reading> Reading::of(const fs::path& report_file, const Sign& sign) {
             return fail(EINVAL, report_file.string() + " is not a job's report of CryptMPI");
         Reading reading;
         reading.verdict_ = verdict_of(*job);
+        reading.verified_ = sign && (!merged_already || is_signed(kReportKind, *job, sign));
         if (!sign) {
             reading.verdict_.by_settings = false;
             reading.verdict_.line = "NOT VERIFIED, for want of the job key: " + reading.verdict_.line;
-        } else if (merged_already && !is_signed(kReportKind, *job, sign)) {
+        } else if (!reading.verified_) {
             reading.verdict_ = {
                 Outcome::failed, false,
                 "FAILED: the report is not signed with this job key; it would say: " + reading.verdict_.line};

@@ -139,6 +139,8 @@ public:
     static Result<Reading> of(const std::filesystem::path& report_file, const Sign& sign);
 
     const Verdict& verdict() const { return verdict_; }
+    /// Its signature, or those of its parts, were looked at; a merged report's is good.
+    bool verified() const { return verified_; }
     /// The verdict and what it rests on, readable.
     const std::string& summary() const { return summary_; }
     /// The same as one page, which needs nothing else to be shown or printed.
@@ -150,6 +152,7 @@ public:
 
 private:
     Verdict verdict_;
+    bool verified_ = false;
     std::string summary_;
     std::string html_;
     std::string metrics_;

@@ -242,7 +242,7 @@ constexpr std::string_view kHead = R"(<!DOCTYPE html>
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>CryptMPI: report of a job</title>
+<title>CryptMPI</title>
 <style>
 body { font: 15px/1.45 system-ui, sans-serif; color: #1a1a1a; max-width: 52rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1rem; font-weight: 600; color: #555; margin: 0 0 .8rem; }
@@ -273,16 +273,20 @@ footer { margin-top: 1.6rem; font-size: .85rem; color: #555; }
 </style>
 </head>
 <body>
-<h1>CryptMPI: report of a job</h1>
 )";
 
 constexpr std::string_view kFoot = R"(<footer>
 <p>A record is a piece of data with a check of its own; one that does not pass the check never reaches the program. A
 rank is one of the job's processes that talk to each other by MPI. The two keys are named by fingerprints, which tell
 nothing of the keys.</p>
-<p>This page is not signed. The report that it was made of is: <code>cryptmpi report --check FILE</code> verifies the
+)";
+
+constexpr std::string_view kNobodyVouches =
+    R"(<p>This page is not signed. The report that it was made of is: <code>cryptmpi report --check FILE</code> verifies the
 signature, with the key file of whoever started the job.</p>
-</footer>
+)";
+
+constexpr std::string_view kEnd = R"(</footer>
 </body>
 </html>
 )";
@@ -302,9 +306,9 @@ std::string html_list(const char* title, const char* kind, const std::vector<std
     return text + "</ul>\n";
 }
 
-std::string html_table(const char* title, const std::vector<Fact>& facts) {
+std::string html_table(std::string_view title, const std::vector<Fact>& facts) {
     if (facts.empty()) return {};
-    std::string text = "<h2>" + std::string(title) + "</h2>\n<table>\n";
+    std::string text = "<h2>" + html(title) + "</h2>\n<table>\n";
     for (const auto& [label, value] : facts)
         text += "<tr><th scope=\"row\">" + html(label) + "</th><td>" + html(value) + "</td></tr>\n";
     return text + "</table>\n";
@@ -334,8 +338,15 @@ std::string text_of(const Summary& summary) {
     if (summary.alarms.empty()) row("alarms", "none");
     for (const auto& line : summary.expected) row("exception", line);
     for (const auto& line : summary.closed) row("closed road", line);
-    for (const auto* facts : {&summary.job, &summary.nodes, &summary.traffic}) {
-        for (const auto& [label, value] : *facts) row(label, value);
+    const auto rows = [&](const std::vector<Fact>& facts) {
+        for (const auto& [label, value] : facts) row(label, value);
+    };
+    rows(summary.job);
+    rows(summary.nodes);
+    rows(summary.traffic);
+    for (const auto& section : summary.added) {
+        text += printable(section.title) + "\n";
+        rows(section.facts);
     }
     return text;
 }
@@ -372,6 +383,7 @@ std::string html_of(const Summary& summary) {
     const std::string word = line.substr(0, colon);
     const std::string rest = colon == std::string::npos ? "" : line.substr(colon + 1);
     std::string page(kHead);
+    page += "<h1>CryptMPI: " + html(summary.title) + "</h1>\n";
     page += "<div class=\"verdict " + std::string(colour_of(summary)) + "\"><strong>" + html(word) + "</strong>" +
             (rest.empty() ? "" : ":" + html(rest)) + "<p>" + html(summary.meaning) + "</p></div>\n";
     page += summary.alarms.empty() ? "<h2>Alarms</h2>\n<p>None.</p>\n" : html_list("Alarms", "alarm", summary.alarms);
@@ -380,7 +392,10 @@ std::string html_of(const Summary& summary) {
     page += html_table("The job", summary.job);
     page += html_table("Its nodes", summary.nodes);
     page += html_table("Its traffic", summary.traffic);
-    return page + std::string(kFoot);
+    for (const auto& section : summary.added) page += html_table(section.title, section.facts);
+    page += kFoot;
+    page += summary.who_vouches.empty() ? std::string(kNobodyVouches) : "<p>" + html(summary.who_vouches) + "</p>\n";
+    return page + std::string(kEnd);
 }
 
 }  // namespace cryptmpi::report

@@ -15,6 +15,12 @@ struct Fact {
     std::string value;
 };
 
+/// What somebody adds to a report: facts under a title of their own.
+struct Section {
+    std::string title;
+    std::vector<Fact> facts;
+};
+
 struct Summary {
     Verdict verdict;
     bool verified = false;              // somebody who has the key looked at the signatures
@@ -25,6 +31,9 @@ struct Summary {
     std::vector<Fact> job;
     std::vector<Fact> traffic;
     std::vector<Fact> nodes;
+    std::string title = "report of a job";
+    std::vector<Section> added = {};
+    std::string who_vouches = {};  // for what a page says; empty: nobody
 };
 
 /// `verified`: the signatures were looked at, whatever came of it. Of what was not, nothing looks good.

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-SUBCOMMANDS = ["bench", "coverage", "doctor", "exec", "keygen", "model", "report", "run", "study", "tune"]
-PYTHON_ONES = {"bench", "model", "study", "tune"}  # each has a --help of its own
+SUBCOMMANDS = ["attest", "bench", "canary", "coverage", "doctor", "exec", "keygen", "model", "report", "run", "study", "tune"]
+PYTHON_ONES = {"bench", "canary", "model", "study", "tune"}  # each has a --help of its own
 OPTIONAL = {"IPSEC_MB_LIBRARY": "ipsec-mb", "BORINGSSL_LIBRARY": "boringssl", "SODIUM_LIBRARY": "libsodium",
             "CRYPTOPP_LIBRARY": "cryptopp", "MBEDCRYPTO_LIBRARY": "mbedtls and legacy"}
 

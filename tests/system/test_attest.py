@@ -1,0 +1,146 @@
+"""`cryptmpi attest`: signed on one node, verified on another one by the signer's public key alone; no field of it can be changed."""
+
+import copy
+import json
+import stat
+
+import pytest
+from conftest import BUILD
+from jobs import build, run, sealing_of  # noqa: F401
+from test_canary import OF_ROOT
+
+from cryptmpi_tools.lab import stacks
+from cryptmpi_tools.lab.nodes import REPOSITORY
+
+COMMAND = BUILD / "bin" / "cryptmpi"
+MPI = stacks.stack("openmpi-4.1.4")
+NOT_SEALED = 123
+
+
+class Signer:
+    """Who runs jobs and attests them, on the first node; and somebody elsewhere, who has but a list of members."""
+
+    def __init__(self, nodes, folder):
+        self.nodes, self.folder = nodes, folder
+        self.sealing = sealing_of(folder, nodes)
+        self.elsewhere = folder / "elsewhere"
+        (self.elsewhere / "cryptmpi").mkdir(parents=True)
+
+    def ran(self, *words, node=0, **environment):
+        line = [str(word) for word in (COMMAND, *words)]
+        return self.nodes.run(line, node=node, env={**OF_ROOT, **MPI.env(self.nodes), **self.sealing.env(), **environment}, timeout=250)
+
+    def listed(self, *lines):
+        members = self.elsewhere / "cryptmpi" / "members"
+        members.write_text("".join(f"{line}\n" for line in lines))
+        members.chmod(0o644)
+
+    def verify(self, file, *more):
+        return self.ran("attest", "--verify", file, *more, node=1, XDG_CONFIG_HOME=self.elsewhere)
+
+    def member(self, name="signer"):
+        """Makes its key; returns the line for lists."""
+        made = self.ran("keygen", "--member", name)
+        assert made.ok, made.output
+        return made.output.splitlines()[-1]
+
+
+@pytest.fixture
+def signer(two_nodes, tmp_path):
+    if not MPI.present() or not MPI.mpicc.exists():
+        pytest.skip(f"{MPI.title} is not installed")
+    return Signer(two_nodes, tmp_path)
+
+
+def job(signer, build, *more):  # noqa: F811
+    """The report of a small sealed job."""
+    program = build(MPI, REPOSITORY / "tests" / "system" / "subsets.c")
+    report = signer.folder / "report.json"
+    done = signer.ran("run", "-n", "2", "--hosts", ",".join(f"{host}:1" for host in signer.nodes.hosts()[:2]), "--mpi", MPI.mpiexec,
+                      "--rsh", signer.nodes.rsh, "--report", report, *more, program)
+    assert done.ok, done.output
+    return report
+
+
+def leaves(value, path=()):
+    if isinstance(value, (dict, list)) and value:
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from leaves(inner, (*path, key))
+    else:
+        yield path
+
+
+def changed(value):
+    if isinstance(value, bool):
+        return not value
+    return value + 1 if isinstance(value, (int, float)) else f"{value}x" if isinstance(value, str) else ["x"]
+
+
+def test_with_a_canary_it_holds_elsewhere_and_no_field_can_be_changed(signer, build):
+    line = signer.member()
+    report = job(signer, build)
+    words = ["--canary-option=--mpi", f"--canary-option={MPI.mpiexec}", "--canary-option=--rsh", f"--canary-option={signer.nodes.rsh}",
+             "--canary-option=--folder", f"--canary-option={signer.folder}"]
+    made = signer.ran("attest", report, "--hosts", ",".join(signer.nodes.hosts()[:2]), *words)
+    assert made.ok and "SEALED: all traffic" in made.output and "0 canaries in the" in made.output, made.output
+
+    file = signer.folder / "report.json.attestation"
+    signer.listed(line)
+    good = signer.verify(file)
+    assert good.ok and "signed by         signer\n" in good.output and "SEALED: all traffic" in good.output, good.output
+    page = signer.verify(file, "--html")
+    assert page.ok and "Signed by signer." in page.output and "<h1>CryptMPI: attestation of a job</h1>" in page.output
+
+    whole = json.loads(file.read_text())
+    places = list(leaves(whole))
+    assert len(places) > 60
+    for path in places:
+        edited = copy.deepcopy(whole)
+        inner = edited
+        for key in path[:-1]:
+            inner = inner[key]
+        inner[path[-1]] = changed(inner[path[-1]])
+        file.write_text(json.dumps(edited))
+        done = signer.verify(file)
+        # The signer's own name for itself is shown by nobody: the list's is.
+        assert done.ok == (path == ("signatures", 0, "member")), (path, done.output)
+        assert done.returncode in (0, NOT_SEALED)
+
+
+def test_whom_nobody_lists_is_not_believed(signer, build):
+    signer.member()
+    made = signer.ran("attest", job(signer, build), "--no-canary")
+    assert made.ok and "canary            not tried" in made.output, made.output
+    file = signer.folder / "report.json.attestation"
+    no_list = signer.verify(file)
+    assert no_list.returncode == NOT_SEALED and "members cannot be read" in no_list.output and no_list.output.count("\n") == 1
+    signer.listed("somebody ed25519 " + "a" * 64)
+    unknown = signer.verify(file)
+    assert unknown.returncode == NOT_SEALED and unknown.output.startswith("NOT VERIFIED, nobody who is known to you has signed this")
+
+
+def test_without_the_jobs_key_or_a_member_key_nothing_is_attested(signer, build):
+    report = job(signer, build)
+    without = signer.ran("attest", report, "--no-canary")
+    assert not without.ok and "member key file" in without.output and "cryptmpi keygen --member" in without.output
+    assert not (signer.folder / "report.json.attestation").exists()
+    signer.member()
+    forged = json.loads(report.read_text())
+    forged["totals"]["failed_opens"] = 0
+    forged["totals"]["sealed_bytes_sent"] += 1
+    report.write_text(json.dumps(forged))
+    done = signer.ran("attest", report, "--no-canary")
+    assert done.returncode == NOT_SEALED and done.output.count("FAILED: ") == 1, done.output
+    line = signer.ran("keygen", "--member", "signer")
+    assert not line.ok and "exists: " in line.output
+    assert stat.S_IMODE((signer.folder / "config" / "cryptmpi" / "member.key").stat().st_mode) == 0o600
+
+
+def test_a_canary_that_leaves_in_clear_spoils_it(signer, build):
+    signer.member()
+    report = job(signer, build, "--layer", "channel")
+    (signer.folder / "config" / "cryptmpi" / "config.toml").write_text(
+        f"plaintext_peers = {json.dumps([node.address for node in signer.nodes.nodes])}\n")
+    made = signer.ran("attest", report, "--hosts", ",".join(signer.nodes.hosts()[:2]), f"--canary-option=--mpi={MPI.mpiexec}",
+                      f"--canary-option=--rsh={signer.nodes.rsh}", f"--canary-option=--folder={signer.folder}")
+    assert made.returncode == NOT_SEALED and "FAILED: the canary test did not hold: " in made.output and "IN CLEAR" in made.output, made.output
