@@ -62,6 +62,7 @@ struct Shared {
     std::atomic<int> error;
     std::atomic<bool> readable;           // a read would return at once without asking the kernel
     std::atomic<std::uint32_t> arrivals;  // raw reads that brought bytes: what edge-triggered waiters have not seen
+    std::atomic<std::uint32_t> opened;    // records: by whom a peer is heard
 
     keys::HandshakeState handshake;
     std::uint8_t hello[keys::kHelloSize];

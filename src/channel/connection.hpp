@@ -68,6 +68,19 @@ int take_kernel_error(Entry& entry);
 /// Plaintext bytes that a read would give at once, for FIONREAD.
 int bytes_readable(Process& process, Entry& entry);
 
+/// What a peer has said so far, for who listens to whether it is there at all.
+struct Heard {
+    enum class What {
+        nobody,  // the connection is not open, or has ended
+        unread,  // the program has yet to read some of it
+        all,     // all that came was opened
+    } what;
+    std::uint32_t records;  // opened
+};
+Heard hear(Process& process, Entry& entry);
+/// An empty record, where nothing waits to be sent: the peer hears that we are there.
+void say_something(Process& process, Entry& entry);
+
 /// A connection that the kernel could not write to any more is about to be closed: had the peer ended it, or was it cut
 /// off? Reads and throws away what is left of it.
 void check_loss(Process& process, Entry& entry);

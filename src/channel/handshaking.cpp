@@ -87,13 +87,14 @@ Result<void> start_initiator(Process& process, Entry& entry) {
 }
 
 /// Contexts belong to the process; what they count with, to the connection.
-void make_contexts(const keys::Local& local, Entry& entry, Shared& shared) {
+void make_contexts(Process& process, const keys::Local& local, Entry& entry, Shared& shared) {
     // Not under the connection's locks: another process may wait in a read with one of them.
     const std::lock_guard guard(entry.registrations_lock);
     if (entry.contexts.load() || entry.shared.load() != &shared) return;
     entry.sealer.emplace(local.crypto, shared.sending);
     entry.opener.emplace(local.crypto, shared.receiving);
     entry.contexts.store(true);
+    process.pulse().start(process);
 }
 
 Result<void> open_stream(Process& process, Entry& entry) {
@@ -101,7 +102,7 @@ Result<void> open_stream(Process& process, Entry& entry) {
     if (!local) return fail(local.error().code, local.error().line);
     Shared& shared = *entry.shared;
     if (auto done = keys::finish(**local, shared.handshake, shared.sending, shared.receiving); !done) return done;
-    make_contexts(**local, entry, shared);
+    make_contexts(process, **local, entry, shared);
     process.count_sealed();
     return {};
 }
@@ -292,7 +293,7 @@ Result<void> take_up(Process& process, Entry& entry, Shared& shared) {
     if (state != State::open && state != State::await_confirm) return {};
     const auto local = process.local();
     if (!local) return fail(local.error().code, local.error().line);
-    make_contexts(**local, entry, shared);
+    make_contexts(process, **local, entry, shared);
     return {};
 }
 

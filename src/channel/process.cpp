@@ -413,6 +413,7 @@ pid_t Process::fork(const std::function<pid_t()>& call) {
     // Asked here, where no other thread has gone with a lock of the loader's.
     const bool mpi = mpi_before_fork_ || (identity_.rank && mpi_says("Initialized"));
     const auto pause = courier_.pause();
+    const auto still = pulse_.pause();
     writing_lock_.lock();
     local_lock_.lock();
     report_lock_.lock();
@@ -435,6 +436,7 @@ void Process::become_child() {
     pid_ = getpid();
     handshakes_.store(0);
     courier_.after_fork_in_child(table_);
+    pulse_.after_fork_in_child();
     workers_ = engine::Workers();  // the threads stay with the parent
     // The parent reports what it did; this part begins with the child. Contexts are made anew, with counters at zero,
     // if it uses them.
@@ -464,6 +466,7 @@ void Process::finish(bool in_order) {
     finishing_since_ns_ = now_ns();
     (void)std::fflush(nullptr);  // libc would only do it after us
     const auto pause = courier_.pause();
+    const auto still = pulse_.pause();
     for (int fd = 0; fd <= table_.highest(); ++fd) {
         // Other libraries' destructors run after this: what they still write must not go out in clear.
         Entry* entry = table_.find_sealed(fd);

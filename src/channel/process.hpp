@@ -18,6 +18,7 @@
 #include "channel/covering.hpp"
 #include "channel/doors.hpp"
 #include "channel/policy.hpp"
+#include "channel/pulse.hpp"
 #include "channel/table.hpp"
 #include "config/settings.hpp"
 #include "engine/workers.hpp"
@@ -46,6 +47,7 @@ public:
     Table& table() { return table_; }
     Arena& arena() { return arena_; }
     Courier& courier() { return courier_; }
+    Pulse& pulse() { return pulse_; }
 
     /// The key and the modules, loaded when the first connection needs them. Errors: each of the key file, the module.
     Result<const keys::Local*> local();
@@ -143,6 +145,7 @@ private:
     Table table_;
     Arena arena_{table_};
     Courier courier_;
+    Pulse pulse_;
     pid_t pid_;
     config::Process identity_;
     std::size_t openmp_threads_ = 0;

@@ -4,6 +4,7 @@
 // when it fits. Reading ahead means that the kernel may have nothing where we have bytes left: Shared::readable tells
 // the readiness calls.
 #include <pthread.h>
+#include <sys/ioctl.h>
 
 #include <cerrno>
 #include <cstring>
@@ -34,6 +35,12 @@ enum class Front { none, partial, data, end, broken };
 void broke(Process& process, Entry& entry, int code, const std::string& what) {
     if (code == EBADMSG) process.count_failed_open();
     break_connection(process, entry, code, std::string("from ") + entry.shared.load()->peer + ": " + what, true);
+}
+
+/// With the receive lock held.
+void count_opened(Shared& shared, std::size_t records) {
+    shared.opened.store(shared.opened.load(std::memory_order_relaxed) + static_cast<std::uint32_t>(records),
+                        std::memory_order_relaxed);
 }
 
 bool kernel_done(const Shared& shared) {
@@ -77,6 +84,7 @@ Front look_at_front(Process& process, Entry& entry, std::size_t& size) {
             broke(process, entry, EBADMSG, opened.error().line);
             return Front::broken;
         }
+        count_opened(shared, 1);
         if (header->type == seal::RecordType::confirm) {
             broke(process, entry, EBADMSG, "a handshake's end in the middle of the stream");
             return Front::broken;
@@ -93,6 +101,7 @@ bool open_front(Process& process, Entry& entry, std::size_t size, std::span<cons
         broke(process, entry, EBADMSG, opened.error().line);
         return false;
     }
+    count_opened(shared, 1);
     shared.raw_begin += static_cast<std::uint32_t>(seal::kRecordOverhead + size);
     if (shared.raw_begin == shared.raw_end) shared.raw_begin = shared.raw_end = 0;
     return true;
@@ -289,6 +298,7 @@ bool open_together(Process& process, Entry& entry, Pieces& to, std::size_t& got)
         }
     });
     if (shared.raw_begin == shared.raw_end) shared.raw_begin = shared.raw_end = 0;
+    count_opened(shared, opened);
     to.skip(batch.size_of(opened));
     got += batch.size_of(opened);
     if (!done) broke(process, entry, EBADMSG, done.error().line);
@@ -447,6 +457,46 @@ bool verify_readable(Process& process, Entry& entry) {
     note_readable(process, entry);
     errno = error;
     return shared.readable.load(std::memory_order_acquire);
+}
+
+namespace {
+
+/// Takes an empty record that is at the very front. Nothing else may be taken here: who waits for the kernel to say
+/// that the socket is readable would never hear of it.
+bool take_empty_record(Process& process, Entry& entry) {
+    Shared& shared = *entry.shared;
+    if (shared.raw_begin != shared.raw_end || kernel_done(shared)) return false;
+    std::uint8_t record[seal::kRecordOverhead];
+    if (real::recv(entry.descriptor(), record, sizeof record, MSG_PEEK | MSG_DONTWAIT) != sizeof record) return false;
+    const auto header = seal::read_header(record);
+    if (!header || header->type != seal::RecordType::data || header->size != 0) return false;
+    shared.raw_begin = shared.raw_end = 0;
+    std::size_t size = 0;
+    return append_raw(entry, sizeof record, MSG_DONTWAIT) == sizeof record &&
+           look_at_front(process, entry, size) == Front::none;
+}
+
+}  // namespace
+
+Heard hear(Process& process, Entry& entry) {
+    const Use use(entry);
+    if (use.shared() == nullptr || !entry.contexts.load()) return {Heard::What::nobody, 0};
+    Shared& shared = *use.shared();
+    const int error = errno;
+    bool ended = false;
+    if (shared.receive_lock.try_lock()) {  // else somebody is reading, and opens what comes
+        const std::lock_guard guard(shared.receive_lock, std::adopt_lock);
+        if (!use.is_current() || shared.state.load() != State::open) return {Heard::What::nobody, 0};
+        while (take_empty_record(process, entry)) {
+        }
+        ended = entry.opener->closed() || kernel_done(shared) || shared.read_shut.load();
+    }
+    int unread = 0;
+    const bool waits = real::ioctl(entry.descriptor(), FIONREAD, &unread) == 0 && unread > 0;
+    errno = error;
+    if (ended || shared.state.load() != State::open) return {Heard::What::nobody, 0};
+    const bool program_is_due = waits || shared.readable.load();
+    return {program_is_due ? Heard::What::unread : Heard::What::all, shared.opened.load()};
 }
 
 void check_loss(Process& process, Entry& entry) {

@@ -279,6 +279,27 @@ bool settle_debt(Process& process, Entry& entry) {
     return done;
 }
 
+void say_something(Process& process, Entry& entry) {
+    const Use use(entry);
+    Shared* shared = use.shared();
+    if (shared == nullptr || shared->state.load() != State::open || !entry.contexts.load()) return;
+    if (!shared->send_lock.try_lock()) return;  // somebody is sending
+    const std::lock_guard guard(shared->send_lock, std::adopt_lock);
+    const bool idle = use.is_current() && entry.contexts.load() && !shared->write_closed.load() &&
+                      shared->sending.closed == 0 && shared->out_begin == shared->out_end;
+    if (!idle) return;
+    const auto sealed = entry.sealer->seal({}, 0, shared->out);
+    if (!sealed) {
+        cannot_seal(process, entry, sealed.error());
+        return;
+    }
+    shared->out_begin = 0;
+    shared->out_end = static_cast<std::uint32_t>(*sealed);
+    const int error = errno;
+    if (!flush(entry, MSG_DONTWAIT | MSG_NOSIGNAL) && !note_loss(*shared)) owe(process, entry, true);
+    errno = error;
+}
+
 void send_early(Process& process, Entry& entry) {
     Shared& shared = *entry.shared;
     if (shared.early_size == 0) return;

@@ -340,7 +340,7 @@ Result<void> set_profile(Settings& settings, const Given& given, const Environme
     return *text == "none" ? Result<void>{} : store(read_path(given, environment), settings.profile);
 }
 
-constexpr std::array<Key, 26> kKeys = {{
+constexpr std::array<Key, 27> kKeys = {{
     {"enabled", [](Settings& s, const Given& g, const Environment&) { return store(read_bool(g), s.enabled); }},
     {"cipher", set_cipher},
     {"allow_legacy_cipher",
@@ -369,6 +369,8 @@ constexpr std::array<Key, 26> kKeys = {{
      [](Settings& s, const Given& g, const Environment& e) { return store(read_path(g, e), s.report_file); }, true},
     {"handshake_timeout_s", [](Settings& s, const Given& g,
                                const Environment&) { return store(read_seconds(g, false), s.handshake_timeout); }},
+    {"silence_timeout_s",
+     [](Settings& s, const Given& g, const Environment&) { return store(read_seconds(g, true), s.silence_timeout); }},
     {"agreement_timeout_s", [](Settings& s, const Given& g,
                                const Environment&) { return store(read_seconds(g, false), s.agreement_timeout); }},
     {"check_addresses",

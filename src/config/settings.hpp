@@ -101,7 +101,9 @@ struct Settings {
     std::chrono::milliseconds handshake_timeout{
         600000};  // handshake_timeout_s: a rank that computes answers when it next enters MPI
     std::chrono::milliseconds agreement_timeout{
-        60000};                   // agreement_timeout_s: how much later than others a rank may come to MPI_Init
+        60000};  // agreement_timeout_s: how much later than others a rank may come to MPI_Init
+    std::chrono::milliseconds silence_timeout{
+        0};                       // silence_timeout_s: without a record from a peer, its connection counts as cut off
     bool check_addresses = true;  // check_addresses: off behind address translation
     std::chrono::milliseconds abort_after{
         10000};                           // abort_after_s: a rank whose connection failed may live so long; 0: for ever

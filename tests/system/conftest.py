@@ -19,6 +19,7 @@ SOCKETS = BUILD / "bin" / "cryptmpi-test-sockets"
 
 sys.path[:0] = [str(REPOSITORY), str(Path(__file__).parent)]
 
+from cryptmpi_tools.lab.middle import lead_through_third  # noqa: E402
 from cryptmpi_tools.lab.nodes import Lab, acquire_namespaces, enter  # noqa: E402
 
 
@@ -104,33 +105,11 @@ def nodes(two_nodes):
     two_nodes.end_processes()
 
 
-# To the port of mitm.py, and of editor.py.
-RULES = """
-table ip mitm {
-    chain prerouting {
-        type filter hook prerouting priority mangle;
-        iifname "eth0" meta l4proto tcp tproxy to :15000 meta mark set 1 accept
-    }
-}
-"""
-
-
 @pytest.fixture(scope="session")
 def middle(three_nodes):
     """The lab, in which node1 and node2 reach each other through node3 only."""
     lab = three_nodes
-    one, two, three = lab.nodes
-
-    def within(node, script):
-        done = subprocess.run([*enter(node.pid), "sh", "-c", script], capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-
-    within(one, f"ip route add {two.address}/32 via {three.address}")
-    within(two, f"ip route add {one.address}/32 via {three.address}")
-    # A namespace has its own /proc/sys/net, whatever mount it is seen through.
-    within(three, "sysctl -q net.ipv4.ip_forward=1 net.ipv4.conf.all.send_redirects=0 net.ipv4.conf.eth0.send_redirects=0"
-                  " && ip rule add fwmark 1 lookup 100 && ip route add local default dev lo table 100"
-                  f" && echo '{RULES}' | nft -f -")
+    lead_through_third(lab)
     yield lab
     lab.end_processes()
 

@@ -15,8 +15,12 @@ import socket
 import struct
 import sys
 import threading
+from pathlib import Path
 
-PORT = 15000
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from cryptmpi_tools.lab.middle import PORT  # noqa: E402
+
 HELLO = 192
 HEADER, TAG = 4, 16
 DATA, CLOSE = 1, 4

@@ -7,10 +7,11 @@ import struct
 import pytest
 from conftest import BUILD, REPOSITORY, error_lines, needs
 from jobs import build, sealing_of  # noqa: F401
-from test_mitm import Man, OnlyTwo
+from test_mitm import Man
 
 from cryptmpi_tools.lab import stacks
 from cryptmpi_tools.lab.capture import count
+from cryptmpi_tools.lab.middle import OnlyTwo
 
 LAYER = BUILD / "lib" / "cryptmpi" / "libcryptmpi-mpi.so"
 MPIS = ["openmpi-4.1.4", "mpich-4.0.2-ucx", "mpich-5.0.2-ofi"]

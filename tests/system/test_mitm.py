@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from conftest import error_lines, needs
+from cryptmpi_tools.lab.middle import OnlyTwo
 from cryptmpi_tools.lab.stacks import stack
 from talking import Talk, talk
 
@@ -208,16 +209,3 @@ def test_mpi_job(middle, sealing, name, attack, tmp_path):
     assert "sum" not in finished.output
     # After a reset the MPI may have tried a new connection first.
     assert any("from " in line or attack == "reset" for line in error_lines(finished.output)), finished.output
-
-
-class OnlyTwo:
-    """The lab without the man's node."""
-
-    def __init__(self, lab):
-        self._lab = lab
-
-    def __getattr__(self, name):
-        return getattr(self._lab, name)
-
-    def hosts(self):
-        return self._lab.hosts()[:2]

@@ -1,0 +1,96 @@
+#include "channel/pulse.hpp"
+
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+
+#include "channel/connection.hpp"
+#include "channel/real.hpp"
+
+namespace cryptmpi::channel {
+
+namespace {
+constexpr int kBeats = 4;  // in the time after which a peer counts as gone: a late one must not end a job
+constexpr std::int64_t kShortest_ns = 10'000'000;
+
+std::int64_t timeout_ns(const Process& process) {
+    return std::chrono::nanoseconds(process.settings().silence_timeout).count();
+}
+
+void give_up(Process& process, Entry& entry, const Shared& shared) {
+    char seconds[32];
+    std::snprintf(seconds, sizeof seconds, "%g", static_cast<double>(timeout_ns(process)) / 1e9);
+    break_connection(process, entry, ETIMEDOUT,
+                     std::string("from ") + shared.peer + ": no record has come for " + seconds +
+                         " s (silence_timeout_s): the peer was stopped, or what it sends is withheld on the way",
+                     true);
+}
+
+}  // namespace
+
+void Pulse::start(Process& process) {
+    if (timeout_ns(process) <= 0) return;
+    const std::lock_guard guard(lock_);
+    if (running_) return;
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);  // the program's signals are not for this thread
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_t thread;
+    running_ = pthread_create(&thread, &attributes, run, &process) == 0;
+    pthread_attr_destroy(&attributes);
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    if (!running_) process.complain("cannot start the thread that silence_timeout_s needs");
+}
+
+void Pulse::after_fork_in_child() {
+    new (&lock_) std::mutex;  // whoever held it is not in this process
+    running_ = false;
+}
+
+void* Pulse::run(void* process) {
+    auto& owner = *static_cast<Process*>(process);
+    std::map<Entry*, Last> heard;
+    const std::int64_t period = std::max(timeout_ns(owner) / kBeats, kShortest_ns);
+    const timespec wait{period / 1'000'000'000, period % 1'000'000'000};
+    while (!owner.finishing()) {
+        owner.pulse().beat(owner, heard);
+        real::ppoll(nullptr, 0, &wait, nullptr);
+    }
+    return nullptr;
+}
+
+void Pulse::beat(Process& process, std::map<Entry*, Last>& heard) {
+    const std::lock_guard guard(work_lock_);
+    if (process.finishing()) return;
+    std::map<Entry*, Last> now_heard;
+    for (int fd = 0; fd <= process.table().highest(); ++fd) {
+        Entry* entry = process.table().find_sealed(fd);
+        if (entry == nullptr || now_heard.contains(entry)) continue;
+        const Heard now = hear(process, *entry);
+        Shared* const shared = entry->shared.load();
+        if (now.what == Heard::What::nobody || shared == nullptr) continue;
+        Last last{shared, now.records, now_ns()};
+        const auto before = heard.find(entry);
+        const bool known = before != heard.end() && before->second.shared == shared;
+        if (known && now.what == Heard::What::all && before->second.records == now.records)
+            last.when_ns = before->second.when_ns;
+        if (now_ns() - last.when_ns > timeout_ns(process)) {
+            give_up(process, *entry, *shared);
+            continue;
+        }
+        now_heard[entry] = last;
+        say_something(process, *entry);
+    }
+    heard.swap(now_heard);
+}
+
+}  // namespace cryptmpi::channel
