@@ -98,6 +98,8 @@ class Direction:
                 return
             for frame in self.man.framing(self.read, self.read_any):
                 self.pass_on(frame)
+            if self.withheld:
+                threading.Event().wait()
             self.target.shutdown(socket.SHUT_WR)
         except Stop:
             pass

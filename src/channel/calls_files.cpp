@@ -30,6 +30,7 @@ void closing(int fd) {
     if (last == nullptr) return;
     const bool was_sealed = last->kind.load() == Kind::sealed && last->shared != nullptr;
     const bool free = !was_sealed || end(process, *last);
+    if (was_sealed) process.stay_until_the_end();
     if (last->kind.load() == Kind::epoll) {
         last->epoll->close();
         delete last->epoll;

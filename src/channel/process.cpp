@@ -46,11 +46,12 @@ std::string program_name() {
     return n > 0 ? std::string(path, static_cast<std::size_t>(n)) : program_invocation_name;
 }
 
-/// The end that nobody may miss: MPI was told of the broken connection and has had its time.
-void* wait_for_the_end(void* seconds) {
-    sleep(static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(seconds)));
-    Process::get().complain(
-        "ending this rank: a connection broke and MPI went on (abort_after_s sets how long it may)");
+/// The end that nobody may miss: the launcher has had its time to end the job.
+void* wait_for_the_end(void* milliseconds) {
+    const auto left = static_cast<long>(reinterpret_cast<std::uintptr_t>(milliseconds));
+    const timespec wait{left / 1000, left % 1000 * 1'000'000};
+    real::ppoll(nullptr, 0, &wait, nullptr);  // all signals are blocked
+    Process::get().complain("ending this rank: a connection broke (abort_after_s sets how long it waits)");
     Process::get().finish(false);
     let_be_read(STDERR_FILENO);
     real::_exit(kExitRefused);
@@ -313,16 +314,28 @@ void Process::handshake_settled(Entry& entry) {
 }
 
 void Process::expect_the_end() {
-    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(settings_.abort_after).count();
-    if (part_.role != "rank" || seconds <= 0 || finished_.load() || ending_.exchange(true)) return;
+    const auto left = settings_.abort_after.count();
+    if (part_.role != "rank" || left <= 0 || finished_.load() || ending_.exchange(true)) return;
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);  // the program's signals are not for this thread
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     pthread_t thread;
     if (pthread_create(&thread, &attributes, wait_for_the_end,
-                       reinterpret_cast<void*>(static_cast<std::uintptr_t>(seconds))) != 0)
+                       reinterpret_cast<void*>(static_cast<std::uintptr_t>(left))) != 0) {
         complain("cannot start the thread that ends a rank whose connection broke");
+        real::_exit(kExitRefused);
+    }
     pthread_attr_destroy(&attributes);
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void Process::stay_until_the_end() const {
+    const timespec second{1, 0};
+    while (ending_.load(std::memory_order_relaxed) && !finished_.load()) real::ppoll(nullptr, 0, &second, nullptr);
 }
 
 void Process::check_roads() {
@@ -435,6 +448,7 @@ pid_t Process::fork(const std::function<pid_t()>& call) {
 void Process::become_child() {
     pid_ = getpid();
     handshakes_.store(0);
+    ending_.store(false);  // the thread that does it stays with the parent
     courier_.after_fork_in_child(table_);
     pulse_.after_fork_in_child();
     workers_ = engine::Workers();  // the threads stay with the parent

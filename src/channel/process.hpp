@@ -98,8 +98,11 @@ public:
     void handshake_started(Entry& entry);
     void handshake_settled(Entry& entry);
 
-    /// A connection of a rank broke: if MPI has not ended the process by abort_after, we do. None may hang.
+    /// A connection of a rank broke: if the launcher has not ended the process by abort_after, we do. None may hang.
     void expect_the_end();
+    /// Does not return where the end is expected: MPI learns nothing of what broke. MPICH over libfabric's provider tcp
+    /// calls a receive complete whose bytes never came, and the program would go on with them.
+    void stay_until_the_end() const;
 
     /// Looks for devices that carry messages around TCP, opened behind our back, and stops the process if there are
     /// any.

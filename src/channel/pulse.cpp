@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <set>
 
 #include "channel/connection.hpp"
 #include "channel/real.hpp"
@@ -72,9 +73,11 @@ void Pulse::beat(Process& process, std::map<Entry*, Last>& heard) {
     const std::lock_guard guard(work_lock_);
     if (process.finishing()) return;
     std::map<Entry*, Last> now_heard;
+    std::set<Entry*> seen;  // some descriptors have one entry
     for (int fd = 0; fd <= process.table().highest(); ++fd) {
         Entry* entry = process.table().find_sealed(fd);
-        if (entry == nullptr || now_heard.contains(entry)) continue;
+        if (entry == nullptr || !seen.insert(entry).second) continue;
+        say_something(process, *entry);  // to who has ended its own direction, too
         const Heard now = hear(process, *entry);
         Shared* const shared = entry->shared.load();
         if (now.what == Heard::What::nobody || shared == nullptr) continue;
@@ -88,7 +91,6 @@ void Pulse::beat(Process& process, std::map<Entry*, Last>& heard) {
             continue;
         }
         now_heard[entry] = last;
-        say_something(process, *entry);
     }
     heard.swap(now_heard);
 }

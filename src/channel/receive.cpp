@@ -418,7 +418,9 @@ bool confirm(Process& process, Entry& entry) {
     return true;
 }
 
-ssize_t receive(Process& process, Entry& entry, std::span<const iovec> to, int flags) {
+namespace {
+
+ssize_t receive_or_fail(Process& process, Entry& entry, std::span<const iovec> to, int flags) {
     if ((flags & MSG_DONTWAIT) != 0) pthread_testcancel();  // before anything is held
     const Use use(entry);
     if (use.shared() == nullptr) return closed_meanwhile();
@@ -438,6 +440,15 @@ ssize_t receive(Process& process, Entry& entry, std::span<const iovec> to, int f
         return take<Way::together>(process, entry, pieces, flags);
     }
     return take<Way::alone>(process, entry, pieces, flags);
+}
+
+}  // namespace
+
+ssize_t receive(Process& process, Entry& entry, std::span<const iovec> to, int flags) {
+    const ssize_t n = receive_or_fail(process, entry, to, flags);
+    if (n < 0 && errno != EAGAIN) [[unlikely]]
+        process.stay_until_the_end();
+    return n;
 }
 
 bool verify_readable(Process& process, Entry& entry) {
@@ -513,9 +524,10 @@ void check_loss(Process& process, Entry& entry) {
             shared.plain_begin = shared.plain_end = 0;
             if (!open_front_aside(process, entry, size)) return;
         } else if (read_raw(entry, MSG_DONTWAIT) == 0) {
-            broke(process, entry, shared.write_error.load(),
-                  std::string("the connection was lost without the authenticated close: ") +
-                      std::strerror(shared.write_error.load()));
+            const int known = shared.write_error.load() != 0 ? shared.write_error.load() : shared.kernel_error;
+            const int error = known != 0 ? known : ECONNRESET;
+            broke(process, entry, error,
+                  std::string("the connection was lost without the authenticated close: ") + std::strerror(error));
             return;
         }
     }

@@ -227,9 +227,7 @@ ssize_t pipe_broken(int flags) {
     return -1;
 }
 
-}  // namespace
-
-ssize_t transmit(Process& process, Entry& entry, std::span<const iovec> from, int flags) {
+ssize_t transmit_or_fail(Process& process, Entry& entry, std::span<const iovec> from, int flags) {
     const Use use(entry);
     if (use.shared() == nullptr) return closed_meanwhile();
     Shared& shared = *use.shared();
@@ -263,6 +261,15 @@ ssize_t transmit(Process& process, Entry& entry, std::span<const iovec> from, in
 
     if (all >= kWorthSharing && process.has_workers()) return transmit_together(process, entry, pieces, how);
     return transmit_alone(process, entry, pieces, how);
+}
+
+}  // namespace
+
+ssize_t transmit(Process& process, Entry& entry, std::span<const iovec> from, int flags) {
+    const ssize_t n = transmit_or_fail(process, entry, from, flags);
+    if (n < 0 && errno != EAGAIN) [[unlikely]]
+        process.stay_until_the_end();
+    return n;
 }
 
 bool settle_debt(Process& process, Entry& entry) {
@@ -455,6 +462,16 @@ bool linger_on(Process& process, Entry& entry) {
 
 }  // namespace
 
+namespace {
+
+/// TCP has ended: not by our close, which is yet to come. Some programs (libfabric's provider tcp) close a connection
+/// that poll calls broken, and read nothing of it: they would never know that it was cut off, and wait for another.
+bool was_reset(const Entry& entry) {
+    return entry.shared.load()->state.load() == State::open && tcp_of(entry.descriptor()) == Tcp::refused;
+}
+
+}  // namespace
+
 bool end(Process& process, Entry& entry) {
     Shared* shared = entry.shared;
     if (shared == nullptr || entry.ending.exchange(true)) return false;
@@ -470,7 +487,7 @@ bool end(Process& process, Entry& entry) {
     const bool waited_on = !Table::unused(entry);
     const bool shaking = handshaking(entry);
     if (waited_on && !shaking) real::shutdown(entry.descriptor(), SHUT_RD);
-    if (!waited_on && shared->write_error.load() != 0) check_loss(process, entry);
+    if (!waited_on && (shared->write_error.load() != 0 || was_reset(entry))) check_loss(process, entry);
     const bool resets = shared->resets.load() || (!waited_on && ends_in_reset(process, entry));
     shared->resets.store(resets);
     const auto type = resets ? seal::RecordType::reset : seal::RecordType::close;

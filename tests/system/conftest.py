@@ -20,7 +20,7 @@ SOCKETS = BUILD / "bin" / "cryptmpi-test-sockets"
 sys.path[:0] = [str(REPOSITORY), str(Path(__file__).parent)]
 
 from cryptmpi_tools.lab.middle import lead_through_third  # noqa: E402
-from cryptmpi_tools.lab.nodes import Lab, acquire_namespaces, enter  # noqa: E402
+from cryptmpi_tools.lab.nodes import Lab, acquire_namespaces  # noqa: E402
 
 
 def _runtime():

@@ -232,6 +232,15 @@ class Direction:
             raise Stop
         return None
 
+    def do_withhold(self, distance, index, record):
+        """This record and all that follows, while the connection stays."""
+        if distance == 0:
+            self.attack.done()
+            while self.source.recv(1 << 16):
+                pass
+            threading.Event().wait()
+        return None
+
     def do_reset(self, distance, index, record):
         if distance == 0:
             self.attack.done()

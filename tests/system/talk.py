@@ -1,9 +1,10 @@
 """A program that knows nothing of CryptMPI: two ends that talk, and say what they received and how it ended.
 
-    talk.py server ADDRESS PORT [SIZE]         prints "listening", then what it saw, as JSON
-    talk.py client ADDRESS PORT [SIZE]
+    talk.py server ADDRESS PORT [SIZE [IDLE BUSY [CHUNKS]]]    prints "listening", then what it saw, as JSON
+    talk.py client ADDRESS PORT [SIZE [IDLE BUSY [CHUNKS]]]
 
-The client sends CHUNKS chunks of SIZE bytes and closes its direction; the server answers each with a short one and closes after the end.
+The client sends CHUNKS chunks of SIZE bytes and closes its direction; the server answers each with a short one and closes after the end. The
+client waits IDLE seconds after each chunk, the server BUSY seconds before each read.
 """
 
 import errno
@@ -14,7 +15,8 @@ import sys
 import threading
 import time
 
-CHUNKS = 20
+CHUNKS = int(sys.argv[7]) if len(sys.argv) > 7 else 20
+IDLE, BUSY = (float(word) for word in sys.argv[5:7]) if len(sys.argv) > 6 else (0.005, 0.0)
 CANARY = b"canary-of-the-talk-0123456789abcdef"
 
 
@@ -47,8 +49,10 @@ class End:
 
     def receive(self, connection, size, on_data=lambda: None):
         try:
+            time.sleep(BUSY)
             while part := connection.recv(max(65536, size)):
                 self.received += part
+                time.sleep(BUSY)
                 if size > 65536:
                     time.sleep(0.005)  # several records come together
                 on_data()
@@ -97,7 +101,7 @@ def ask(address, requests):
     except OSError as error:
         end.connect_error = named(error)
         return end
-    sending = threading.Thread(target=end.send, args=(connection, requests, 0.005))
+    sending = threading.Thread(target=end.send, args=(connection, requests, IDLE))
     sending.start()
     end.receive(connection, len(requests[0]))
     sending.join()

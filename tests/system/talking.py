@@ -7,12 +7,12 @@ from itertools import count
 from pathlib import Path
 
 TALK = Path(__file__).with_name("talk.py")
-_ports = count(20000)
+PORTS = count(20000)
 
 
 class Talk:
     def __init__(self, lab, server_environment, client_environment, *size):
-        port = str(next(_ports))
+        port = str(next(PORTS))
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         address = lab.nodes[1].address
         self.server = lab.start([sys.executable, TALK, "server", address, port, *size], node=1, env=server_environment, **pipes)

@@ -6,9 +6,15 @@ from pathlib import Path
 
 import pytest
 from conftest import error_lines, needs
+<<<<<<< HEAD
 from cryptmpi_tools.lab.middle import OnlyTwo
 from cryptmpi_tools.lab.stacks import stack
 from talking import Talk, talk
+=======
+from lab.middle import OnlyTwo
+from lab.stacks import stack
+from talking import PORTS, Talk, talk
+>>>>>>> 0c328ca (Let no rank go on behind a broken connection; hear resets that a program does not read)
 
 MITM = Path(__file__).with_name("mitm.py")
 
@@ -121,6 +127,83 @@ def test_reset(middle, sealing, toward):
     for seen, said in ends:
         assert seen["read_error"] or seen["write_error"], said
         assert any("without the authenticated close" in line for line in error_lines(said)), said
+
+
+# A client that the kernel tells of a broken connection, and that closes it without reading, as libfabric does.
+CLOSES_UNREAD = """
+import select, socket, sys, time
+one = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+poll = select.poll()
+poll.register(one, 0)
+while not poll.poll(10):
+    one.send(bytes(5000))
+    time.sleep(0.01)
+one.close()
+print("closed", flush=True)
+"""
+TAKES_ALL = """
+import socket, sys
+listener = socket.create_server((sys.argv[1], int(sys.argv[2])))
+print("listening", flush=True)
+one = listener.accept()[0]
+try:
+    while one.recv(65536):
+        pass
+except OSError:
+    pass
+"""
+
+
+def test_reset_that_the_program_does_not_read(middle, sealing):
+    environment = sealing.environment()
+    where = [middle.nodes[1].address, str(next(PORTS))]
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with Man(middle, "reset") as man:
+        server = middle.start([sys.executable, "-c", TAKES_ALL, *where], node=1, env=environment, **pipes)
+        assert server.stdout.readline() == "listening\n"
+        client = middle.start([sys.executable, "-c", CLOSES_UNREAD, *where], env=environment, **pipes)
+        out, said = client.communicate(timeout=30)
+        server.communicate(timeout=30)
+    assert man.did_it and out == "closed\n", (out, said)
+    assert any("without the authenticated close" in line for line in error_lines(said)), said
+
+
+@pytest.mark.parametrize("toward", ["responder", "initiator"])
+def test_withheld(middle, sealing, toward):
+    """The connection stands, and nothing comes: no record that does not open says why."""
+    environment = sealing.environment(silence_timeout_s=1)
+    with Man(middle, "withhold", "--toward", toward) as man:
+        ends = talk(middle, environment, environment)
+    assert man.did_it
+    check_unaltered(ends)
+    seen, said = ends[0 if toward == "initiator" else 1]
+    assert seen["read_error"], said
+    lines = [line for line in error_lines(said) if "silence_timeout_s" in line]
+    assert len(lines) == 1 and "no record has come for 1 s" in lines[0], said
+
+
+# How long the client waits before each chunk, and the server before it reads what came, against 0.5 s of silence.
+@pytest.mark.parametrize("pauses", [("0.9", "0"), ("0", "0.9")], ids=["idle", "busy"])
+def test_silence_is_not_withholding(two_nodes, sealing, pauses):
+    """Where nobody has anything to say, and where the program does not read what was said."""
+    report = sealing.report_file()
+    environment = sealing.environment(report, silence_timeout_s=0.5)
+    ends = talk(two_nodes, environment, environment, 5000, *pauses, 3)
+    for seen, said in ends:
+        assert seen["complete"] and error_lines(said) == [], (seen, said)
+
+
+@pytest.mark.parametrize("attack", ["flip:middle", "truncate-inside", "reset"])
+def test_a_rank_learns_nothing_of_a_broken_connection(middle, sealing, attack):
+    """MPICH over libfabric calls a receive complete that an error cut short: nothing may go on behind it."""
+    rank = {**sealing.environment(abort_after_s=0.5), "PMI_RANK": "0", "PMI_SIZE": "2"}
+    with Man(middle, attack, "--toward", "initiator") as man:
+        ends = Talk(middle, sealing.environment(), rank)
+        out, said = ends.client.communicate(timeout=30)
+        ends.server.communicate(timeout=40)
+    assert man.did_it
+    assert (ends.client.returncode, out) == (125, ""), (out, said)
+    assert any("ending this rank" in line for line in error_lines(said)), said
 
 
 @pytest.mark.parametrize("toward", ["responder", "initiator"])
