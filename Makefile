@@ -12,7 +12,7 @@ SUITE   ?=
 FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := build
-.PHONY: deps build demo test test-slurm conformance torture bench bench-quick bench-instructions bench-nanoseconds bench-one-node study deps-study docs lint lint-changed format unit-debug unit-asan fuzz faults asan tsan install mpis package test-packages
+.PHONY: deps build demo test test-slurm adversary mutants conformance torture bench bench-quick bench-instructions bench-nanoseconds bench-one-node study deps-study docs lint lint-changed format unit-debug unit-asan fuzz faults asan tsan install mpis package test-packages
 
 deps:
 	@scripts/install-packages build test model bench lint
@@ -45,6 +45,16 @@ test: build build/python
 test-slurm: build build/python
 	@scripts/install-packages build test slurm
 	@build/python/bin/python -m pytest tests/slurm --reruns 2 -rsR $(ARGS)
+
+# An active adversary on the wire of whole jobs: each attack on each operation, in a quarter of an hour (ARGS=--full: every byte
+# position, many hours; --resume goes on). Results: build/adversary/report.json.
+adversary: build mpis
+	@$(PYTHON) -m adversary $(ARGS)
+
+# Each promise is broken once, in a copy of the sources, and the test that has to see it is run; none may survive.
+mutants: build/python
+	@scripts/install-packages build test
+	@$(PYTHON) tests/mutants $(ARGS)
 
 # Each call of MPI and of the crypto module fails once, in a job of its own: some minutes, with FAULTS=all hours.
 faults: build build/python mpis

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from cryptmpi_tools.lab.sealing import COMMAND, Sealing
 from cryptmpi_tools.adversary.cells import FRAMING
 
 ROUNDS = 14
+BUILDING = threading.Lock()
 HERE = Path(__file__).resolve().parent
 SILENCE_S = 4  # after which a withheld record is told of
 # Under the two layers that seal messages, MPI's own packets are in clear, as on a network that is not TCP.
@@ -42,16 +44,19 @@ class Outcome:
 
 
 def build(mpi, folder):
+    with BUILDING:
+        return built(mpi, folder)
+
+
+def built(mpi, folder):
     compiler = mpi.mpicc or stacks.stack(mpi.built_with).mpicc
     program = folder / "programs" / f"checking-{mpi.name}"
     source = HERE / "checking.c"
     if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
         program.parent.mkdir(parents=True, exist_ok=True)
-        made = program.with_suffix(f".{os.getpid()}")
-        done = subprocess.run([compiler, "-O1", "-Wall", "-Wextra", "-o", made, source], capture_output=True, text=True)
+        done = subprocess.run([compiler, "-O1", "-Wall", "-Wextra", "-o", program, source], capture_output=True, text=True)
         if done.returncode:
             raise LabError(f"{compiler} does not compile {source}: {done.stderr.strip()}")
-        made.rename(program)
     return program
 
 

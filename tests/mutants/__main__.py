@@ -1,4 +1,4 @@
-"""Breaks each promise once, in a copy of the sources, and runs the test that has to see it: `python -m tests.mutants [NAME ...]`.
+"""Breaks each promise once, in a copy of the sources, and runs the test that has to see it: `python tests/mutants [NAME ...]`.
 
 One that survives is a promise without a test. NAME: a part of what is broken; none: all of table.py.
 """
@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.mutants.table import MUTANTS
+from table import MUTANTS
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 COPY = REPOSITORY / "build" / "mutants"

@@ -65,6 +65,7 @@ TEST_F(SettingsTest, DefaultsWithoutFile) {
     EXPECT_TRUE(settings->report_file.empty());
     EXPECT_EQ(settings->handshake_timeout, std::chrono::seconds(600));
     EXPECT_EQ(settings->agreement_timeout, std::chrono::seconds(60));
+    EXPECT_EQ(settings->silence_timeout, std::chrono::seconds(0));
     EXPECT_EQ(settings->abort_after, std::chrono::seconds(10));
     EXPECT_TRUE(settings->check_addresses);
     EXPECT_EQ(settings->job_id, "");
@@ -87,6 +88,7 @@ plaintext_peers = ["10.0.0.7", "[fd00::]/64:80"]
 report_file = "~/job.json"
 handshake_timeout_s = 2.5
 agreement_timeout_s = 7
+silence_timeout_s = 1.5
 check_addresses = false
 abort_after_s = 0
 job_id = "seven"
@@ -108,6 +110,7 @@ profile = "tuned.json"
     EXPECT_EQ(settings->report_file, home_ / "job.json");
     EXPECT_EQ(settings->handshake_timeout, std::chrono::milliseconds(2500));
     EXPECT_EQ(settings->agreement_timeout, std::chrono::seconds(7));
+    EXPECT_EQ(settings->silence_timeout, std::chrono::milliseconds(1500));
     EXPECT_FALSE(settings->check_addresses);
     EXPECT_EQ(settings->abort_after, std::chrono::milliseconds(0));
     EXPECT_EQ(settings->job_id, "seven");
