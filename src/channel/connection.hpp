@@ -81,8 +81,8 @@ Heard hear(Process& process, Entry& entry);
 /// An empty record, where nothing waits to be sent: the peer hears that we are there.
 void say_something(Process& process, Entry& entry);
 
-/// A connection that the kernel could not write to any more, or that was reset, is about to be closed: had the peer
-/// ended it, or was it cut off? Reads and throws away what is left of it.
+/// A connection that the kernel could not write to any more, or whose peer's TCP has ended, is about to be closed: had
+/// the peer ended it, or was it cut off? Reads and throws away what is left of it.
 void check_loss(Process& process, Entry& entry);
 
 /// Seals the record that ends what we send: close, or reset. True when all is out, or nothing can be; false when the

@@ -485,6 +485,7 @@ void end_connection(Process& process, Entry& entry, int code, bool established) 
 void break_connection(Process& process, Entry& entry, int code, const std::string& line, bool established) {
     process.complain(line);
     end_connection(process, entry, code, established);
+    if (established) process.hide_what_broke();
 }
 
 }  // namespace cryptmpi::channel

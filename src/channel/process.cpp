@@ -54,6 +54,9 @@ void* wait_for_the_end(void* milliseconds) {
     Process::get().complain("ending this rank: a connection broke (abort_after_s sets how long it waits)");
     Process::get().finish(false);
     let_be_read(STDERR_FILENO);
+    // Hydra lets the other ranks of one that exits wait for it for ever; not of one that a signal ends. This one leaves
+    // no core file.
+    if (getenv("PMI_FD") != nullptr) kill(getpid(), SIGKILL);
     real::_exit(kExitRefused);
     return nullptr;
 }
@@ -335,7 +338,7 @@ void Process::expect_the_end() {
 
 void Process::stay_until_the_end() const {
     const timespec second{1, 0};
-    while (ending_.load(std::memory_order_relaxed) && !finished_.load()) real::ppoll(nullptr, 0, &second, nullptr);
+    while (hides_.load(std::memory_order_relaxed) && !finished_.load()) real::ppoll(nullptr, 0, &second, nullptr);
 }
 
 void Process::check_roads() {
@@ -449,6 +452,7 @@ void Process::become_child() {
     pid_ = getpid();
     handshakes_.store(0);
     ending_.store(false);  // the thread that does it stays with the parent
+    hides_.store(false);
     courier_.after_fork_in_child(table_);
     pulse_.after_fork_in_child();
     workers_ = engine::Workers();  // the threads stay with the parent

@@ -100,8 +100,10 @@ public:
 
     /// A connection of a rank broke: if the launcher has not ended the process by abort_after, we do. None may hang.
     void expect_the_end();
-    /// Does not return where the end is expected: MPI learns nothing of what broke. MPICH over libfabric's provider tcp
-    /// calls a receive complete whose bytes never came, and the program would go on with them.
+    /// Of a connection that was open, and where the end is expected: calls that meet it do not return.
+    void hide_what_broke() { hides_.store(ending_.load()); }
+    /// Does not return in such a process: MPI learns nothing of what broke. MPICH over libfabric's provider tcp calls a
+    /// receive complete whose bytes never came, and the program would go on with them.
     void stay_until_the_end() const;
 
     /// Looks for devices that carry messages around TCP, opened behind our back, and stops the process if there are
@@ -171,6 +173,7 @@ private:
     bool mpi_before_fork_ = false;  // in a forked child: its parent had initialised MPI
     std::mutex writing_lock_;       // one part at a time
     std::atomic<bool> ending_{false};
+    std::atomic<bool> hides_{false};
     std::atomic<bool> finished_{false};
     std::int64_t finishing_since_ns_ = 0;
     bool roads_checked_ = false;

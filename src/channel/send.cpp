@@ -5,6 +5,8 @@
 // has been told that it was taken. It goes out with the next call that touches the socket, when a readiness call sees
 // it writable, or by the courier.
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/single_threaded.h>
@@ -464,10 +466,15 @@ bool linger_on(Process& process, Entry& entry) {
 
 namespace {
 
-/// TCP has ended: not by our close, which is yet to come. Some programs (libfabric's provider tcp) close a connection
-/// that poll calls broken, and read nothing of it: they would never know that it was cut off, and wait for another.
-bool was_reset(const Entry& entry) {
-    return entry.shared.load()->state.load() == State::open && tcp_of(entry.descriptor()) == Tcp::refused;
+/// The peer's TCP has ended, or all of it: not by our close, which is yet to come. Some programs (libfabric's provider
+/// tcp) close a connection that poll calls broken, and read nothing of it: they would never know that it was cut off,
+/// and wait for another.
+bool has_ended(const Entry& entry) {
+    tcp_info information{};
+    socklen_t size = sizeof information;
+    return entry.shared.load()->state.load() == State::open &&
+           real::getsockopt(entry.descriptor(), IPPROTO_TCP, TCP_INFO, &information, &size) == 0 &&
+           (information.tcpi_state == TCP_CLOSE || information.tcpi_state == TCP_CLOSE_WAIT);
 }
 
 }  // namespace
@@ -487,7 +494,7 @@ bool end(Process& process, Entry& entry) {
     const bool waited_on = !Table::unused(entry);
     const bool shaking = handshaking(entry);
     if (waited_on && !shaking) real::shutdown(entry.descriptor(), SHUT_RD);
-    if (!waited_on && (shared->write_error.load() != 0 || was_reset(entry))) check_loss(process, entry);
+    if (!waited_on && (shared->write_error.load() != 0 || has_ended(entry))) check_loss(process, entry);
     const bool resets = shared->resets.load() || (!waited_on && ends_in_reset(process, entry));
     shared->resets.store(resets);
     const auto type = resets ? seal::RecordType::reset : seal::RecordType::close;

@@ -134,7 +134,7 @@ CLOSES_UNREAD = """
 import select, socket, sys, time
 one = socket.create_connection((sys.argv[1], int(sys.argv[2])))
 poll = select.poll()
-poll.register(one, 0)
+poll.register(one, select.POLLRDHUP)
 while not poll.poll(10):
     one.send(bytes(5000))
     time.sleep(0.01)
@@ -148,17 +148,18 @@ print("listening", flush=True)
 one = listener.accept()[0]
 try:
     while one.recv(65536):
-        pass
+        one.sendall(b"so far")
 except OSError:
     pass
 """
 
 
-def test_reset_that_the_program_does_not_read(middle, sealing):
+@pytest.mark.parametrize("attack", ["reset", "truncate"])
+def test_end_that_the_program_does_not_read(middle, sealing, attack):
     environment = sealing.environment()
     where = [middle.nodes[1].address, str(next(PORTS))]
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with Man(middle, "reset") as man:
+    with Man(middle, attack, "--toward", "initiator") as man:
         server = middle.start([sys.executable, "-c", TAKES_ALL, *where], node=1, env=environment, **pipes)
         assert server.stdout.readline() == "listening\n"
         client = middle.start([sys.executable, "-c", CLOSES_UNREAD, *where], env=environment, **pipes)
