@@ -112,6 +112,7 @@ public:
 
     /// fork, with no lock of ours held by a thread that the child does not have.
     pid_t fork(const std::function<pid_t()>& call);
+    bool is_rank() const { return part_.role == "rank"; }
     bool finishing() const { return finished_.load(); }
     std::int64_t finishing_since_ns() const { return finishing_since_ns_; }
     /// Ends every sealed stream in order and writes the report part; at exit. After a failure the streams are left

@@ -469,12 +469,13 @@ namespace {
 /// The peer's TCP has ended, or all of it: not by our close, which is yet to come. Some programs (libfabric's provider
 /// tcp) close a connection that poll calls broken, and read nothing of it: they would never know that it was cut off,
 /// and wait for another.
-bool has_ended(const Entry& entry) {
+/// Launchers are left out where the peer alone has ended: Hydra's proxies go without a word.
+bool has_ended(const Process& process, const Entry& entry) {
     tcp_info information{};
     socklen_t size = sizeof information;
     return entry.shared.load()->state.load() == State::open &&
            real::getsockopt(entry.descriptor(), IPPROTO_TCP, TCP_INFO, &information, &size) == 0 &&
-           (information.tcpi_state == TCP_CLOSE || information.tcpi_state == TCP_CLOSE_WAIT);
+           (information.tcpi_state == TCP_CLOSE || (process.is_rank() && information.tcpi_state == TCP_CLOSE_WAIT));
 }
 
 }  // namespace
@@ -494,7 +495,7 @@ bool end(Process& process, Entry& entry) {
     const bool waited_on = !Table::unused(entry);
     const bool shaking = handshaking(entry);
     if (waited_on && !shaking) real::shutdown(entry.descriptor(), SHUT_RD);
-    if (!waited_on && (shared->write_error.load() != 0 || has_ended(entry))) check_loss(process, entry);
+    if (!waited_on && (shared->write_error.load() != 0 || has_ended(process, entry))) check_loss(process, entry);
     const bool resets = shared->resets.load() || (!waited_on && ends_in_reset(process, entry));
     shared->resets.store(resets);
     const auto type = resets ? seal::RecordType::reset : seal::RecordType::close;

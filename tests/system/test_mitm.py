@@ -162,7 +162,8 @@ def test_end_that_the_program_does_not_read(middle, sealing, attack):
     with Man(middle, attack, "--toward", "initiator") as man:
         server = middle.start([sys.executable, "-c", TAKES_ALL, *where], node=1, env=environment, **pipes)
         assert server.stdout.readline() == "listening\n"
-        client = middle.start([sys.executable, "-c", CLOSES_UNREAD, *where], env=environment, **pipes)
+        rank = {**sealing.environment(abort_after_s=0), "PMI_RANK": "0", "PMI_SIZE": "2"}
+        client = middle.start([sys.executable, "-c", CLOSES_UNREAD, *where], env=rank, **pipes)
         out, said = client.communicate(timeout=30)
         server.communicate(timeout=30)
     assert man.did_it and out == "closed\n", (out, said)
