@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from cryptmpi_tools.conformance.suites import LEFT_OUT, LEFT_OUT_REFUSED, REFUSED, SUITES, refused_only
@@ -74,9 +75,22 @@ def is_refused(test, sealed):
     return REFUSED in (sealed.get(test), sealed.get(f"setUpClass ({test.rpartition('.')[0]})"))
 
 
+def run_plain(lab, mpi, suite, ranks, folder, options):
+    """As run_suite, kept in a file; with --again, of that file."""
+    kept = folder / "plain.json"
+    if options.again and kept.exists():
+        return json.loads(kept.read_text())
+    shutil.rmtree(folder / "plain", ignore_errors=True)
+    done = run_suite(lab, mpi, suite, ranks, None, folder / "plain", options.attempts)
+    kept.write_text(json.dumps(done))
+    return done
+
+
 def one(lab, mpi, suite, ranks, sealing, folder, options):
-    shutil.rmtree(folder, ignore_errors=True)
-    plain, plain_s = run_suite(lab, mpi, suite, ranks, None, folder / "plain", options.attempts)
+    shutil.rmtree(folder / "sealed" if options.again else folder, ignore_errors=True)
+    plain, plain_s = {}, 0.0
+    if not options.sealed_first:
+        plain, plain_s = run_plain(lab, mpi, suite, ranks, folder, options)
     # One attempt: a sealed run that hangs now and then is what is looked for.
     if options.plain_only:
         sealed, sealed_s = plain, 0.0
@@ -87,16 +101,23 @@ def one(lab, mpi, suite, ranks, sealing, folder, options):
         left_out = suite.left_out_refused if options.layer == "mpi" else {}
         sealed, sealed_s = run_suite(lab, mpi, suite, ranks, sealing, folder / "sealed", 1, suite.leave_out(left_out))
         sealed.update(dict.fromkeys(left_out, REFUSED))
+    if options.sealed_first:
+        if suite.own_verdicts and all(sealed.values()) and REFUSED not in sealed.values():
+            plain = sealed  # what passed sealed is no regression, whatever it was plain
+        else:
+            plain, plain_s = run_plain(lab, mpi, suite, ranks, folder, options)
     passed, refused, regressions = compare(plain, sealed)
     row = {"mpi": mpi.name, "suite": suite.name, "ranks": ranks, "tests": len(plain.keys() | sealed.keys()), "passed_plain": len(passed),
            "passed_sealed": len(passed) - len(regressions) - len(refused), "refused": sorted(refused), "regressions": sorted(regressions),
            "plain_s": round(plain_s, 1), "sealed_s": round(sealed_s, 1)}
-    notes = [f"{kind} did not end well" for kind, results in (("plain", plain), ("sealed", sealed)) if not results[END]]
+    notes = ["all passed sealed: not run plain"] if plain is sealed and not options.plain_only else []
+    notes += [f"{kind} did not end well" for kind, results in (("plain", plain), ("sealed", sealed)) if not results[END]]
     if len(passed) <= plain[END]:
         notes.append("nothing passed plain")
-    if notes or regressions:
-        notes.append(f"logs: {folder.relative_to(REPOSITORY)}")
+    if notes:
         row["note"] = "; ".join(notes)
+    if regressions or not all((plain[END], sealed[END], passed)):
+        row["note"] = "; ".join([*notes, f"logs: {folder.relative_to(REPOSITORY)}"])
     else:
         shutil.rmtree(folder)
     return row
@@ -109,6 +130,9 @@ def main():
     parser.add_argument("--suite", action="append", choices=sorted({suite.name for suite in SUITES}))
     parser.add_argument("--ranks", type=int, action="append")
     parser.add_argument("--attempts", type=int, default=2, help="plain runs of a suite that does not come to its end")
+    parser.add_argument("--sealed-first", action="store_true", help="leaves out the plain run of a suite that passes sealed as a whole")
+    parser.add_argument("--again", action="store_true", help="against the plain run that an earlier run with regressions has left")
+    parser.add_argument("--slower", type=float, default=1, metavar="TIMES", help="each run may take so many times its limit (a busy machine)")
     parser.add_argument("--add", action="store_true", help="keep what the report has of other suites from earlier runs")
     parser.add_argument("--plain-only", action="store_true", help="only tries the suites themselves")
     parser.add_argument("--cryptmpi", type=Path, default=COMMAND)
@@ -132,6 +156,7 @@ def main():
             for suite in SUITES:
                 if options.layer not in suite.layers or mpi.base not in suite.mpis or (options.suite and suite.name not in options.suite):
                     continue
+                suite = replace(suite, timeout=suite.timeout * options.slower)
                 for ranks in options.ranks or suite.ranks:
                     row = one(lab, mpi, suite, ranks, sealing, folder / f"{mpi.name}-{suite.name}-{ranks}", options)
                     rows.append(row)
