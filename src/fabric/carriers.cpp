@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string_view>
 
 #include "fabric/opening.hpp"
@@ -17,7 +18,15 @@ using interpose::LoadedObject;
 
 /// What the parts of UCX and libfabric's providers define. Other libraries may have one of these inside, and send by it
 /// past our doors: their names differ.
-constexpr std::array kMarks = {"ucs_socket_create", "uct_iface_open", "ucp_init_version", "fi_getinfo", "fi_prov_ini"};
+struct Mark {
+    const char* name;
+    Road road;
+};
+constexpr std::array<Mark, 5> kMarks = {{{"ucs_socket_create", Road::ucx},
+                                         {"uct_iface_open", Road::ucx},
+                                         {"ucp_init_version", Road::ucx},
+                                         {"fi_getinfo", Road::libfabric},
+                                         {"fi_prov_ini", Road::libfabric}}};
 constexpr std::array<std::string_view, 5> kNames = {"libucs.", "libucs-", "libuct", "libucp", "libfabric"};
 
 bool has_their_name(const LoadedObject& object) {
@@ -27,22 +36,21 @@ bool has_their_name(const LoadedObject& object) {
            std::any_of(kNames.begin(), kNames.end(), [&](std::string_view known) { return name.starts_with(known); });
 }
 
-bool is_carrier(const LoadedObject& object) {
-    return has_their_name(object) && std::any_of(kMarks.begin(), kMarks.end(),
-                                                 [&](const char* mark) { return object.exported(mark) != nullptr; });
-}
-
-bool carries(const void* caller) {
+/// Whose part the caller is; nothing: of neither.
+std::optional<Road> road_of(const void* caller) {
     const auto objects = LoadedObject::all();
     const LoadedObject* const object = LoadedObject::holding(objects, caller);
-    return object != nullptr && is_carrier(*object);
+    if (object == nullptr || !has_their_name(*object)) return std::nullopt;
+    const auto* const mark = std::find_if(kMarks.begin(), kMarks.end(),
+                                          [&](const Mark& one) { return object->exported(one.name) != nullptr; });
+    return mark == kMarks.end() ? std::nullopt : std::optional(mark->road);
 }
 
 /// UCX's own function; null, after a line, where it is not UCX that calls, or where UCX was not called through the
 /// door: who found ucp's functions by dlsym, say, would open a network for what nobody has sealed.
 template <class Function>
 Function* for_ucx(const char* name, const void* caller) {
-    if (!carries(caller) || cryptmpi_fabric_is_opening() == 0) {
+    if (road_of(caller) != Road::ucx || cryptmpi_fabric_is_opening() == 0) {
         Process::get().refuse(
             name,
             "the transports of UCX are open to MPI through ucp only; keep other users off them (Open MPI: btl ^uct)");
@@ -57,10 +65,11 @@ Function* for_ucx(const char* name, const void* caller) {
 }  // namespace
 }  // namespace cryptmpi::fabric
 
-/// Asked by the channel library in the same process. Who uses them, and never came through a door, is not sealed by it:
-/// then their sockets are like all others.
+/// Asked by the channel library in the same process. Who uses one of them, and never came through its door, is not
+/// sealed by it: then its sockets are like all others.
 extern "C" [[gnu::visibility("default")]] int cryptmpi_fabric_carries(const void* caller) {
-    return cryptmpi::fabric::Opening::has_been() && cryptmpi::fabric::carries(caller) ? 1 : 0;
+    const auto road = cryptmpi::fabric::road_of(caller);
+    return road && cryptmpi::fabric::Opening::has_been(*road) ? 1 : 0;
 }
 
 using cryptmpi::fabric::for_ucx;

@@ -104,12 +104,11 @@ struct Receiving {
     std::unordered_map<std::uint64_t, seal::Arrivals> lanes;
 };
 
-struct ShareHash {
-    std::size_t operator()(const Share& share) const { return load_little(share.data()); }
-};
-
 auto lost() {
     return fail(EBADMSG, "was sent after others that did not come: lost on the way, or out of order");
+}
+Result<void> misled() {
+    return fail(EBADMSG, "came to a receive for another sender or tag");
 }
 auto repeated() {
     return fail(EBADMSG, "came before: it was replayed");
@@ -126,6 +125,10 @@ public:
     std::array<std::unique_ptr<Sending>, kKinds> sending;
     std::array<std::unique_ptr<Receiving>, kKinds> receiving;
 };
+
+const Share& share_of(const Peer& peer) {
+    return peer.share;
+}
 
 Result<Job> Job::join(const seal::Crypto& crypto, const keys::JobKey& job_key, std::string_view job_id) {
     std::uint8_t hash[kHash];
@@ -468,7 +471,9 @@ Result<Peer*> Party::open(Posted& posted, std::uint64_t tag, std::span<const std
     auto message = state_->decrypt({Kind::tagged, tag, bound}, wire, wire_size, out);
     posted.withdraw();
     if (!message) return tl::unexpected(std::move(message.error()));
-    if (auto done = state_->check_order(posted, *message, tag); !done) {
+    // The network matches by a source that nobody has authenticated.
+    const bool wanted = posted.wanted().takes(message->from, tag);
+    if (auto done = wanted ? state_->check_order(posted, *message, tag) : misled(); !done) {
         wipe_pieces(out);
         return tl::unexpected(std::move(done.error()));
     }

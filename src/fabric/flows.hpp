@@ -18,6 +18,7 @@
 #include <span>
 #include <string_view>
 
+#include "base/endian.hpp"
 #include "base/result.hpp"
 #include "base/secret.hpp"
 #include "fabric/posted.hpp"
@@ -73,7 +74,12 @@ struct Counters {
     std::uint64_t rekeys = 0;
 };
 
+struct ShareHash {
+    std::size_t operator()(const Share& share) const { return load_little(share.data()); }
+};
+
 class Peer;  // of one party: who holds a share. Lives as long as the party.
+const Share& share_of(const Peer& peer);
 
 /// A local address (a UCX worker, a libfabric endpoint) with a key pair of its own. Used by one thread at a time.
 class Party {
@@ -107,8 +113,8 @@ public:
     void post(Posted& posted, const Wanted& wanted);
 
     /// Opens the tagged message of `wire_size` bytes that came to `posted` with `tag` into `out`, whose lengths sum to
-    /// wire_size - kOverhead. Gives its sender. Errors (EBADMSG): does not open, or is not the one that is due here: it
-    /// was altered, replayed, lost, moved; `out` then holds zeros and the job has to end.
+    /// wire_size - kOverhead. Gives its sender. Errors (EBADMSG): does not open, or is not the one that is due here, or
+    /// not what was wanted here: it was altered, replayed, lost, moved; `out` then holds zeros and the job has to end.
     Result<Peer*> open(Posted& posted, std::uint64_t tag, std::span<const std::uint8_t> bound, const std::uint8_t* wire,
                        std::size_t wire_size, std::span<const iovec> out);
     /// A tagged message was cut off at `posted`, which was too small: nothing of it can be authentic, and whose it was

@@ -1,27 +1,29 @@
 #include "fabric/opening.hpp"
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 
 namespace {
 
 thread_local int depth = 0;
-std::atomic<bool> has_been_one{false};
+std::array<std::atomic<bool>, 2> opened = {};
 
 }  // namespace
 
 namespace cryptmpi::fabric {
 
-Opening::Opening() {
+Opening::Opening(Road road) {
     ++depth;
-    has_been_one.store(true, std::memory_order_relaxed);
+    opened[static_cast<std::size_t>(road)].store(true, std::memory_order_relaxed);
 }
 
 Opening::~Opening() {
     --depth;
 }
 
-bool Opening::has_been() {
-    return has_been_one.load(std::memory_order_relaxed);
+bool Opening::has_been(Road road) {
+    return opened[static_cast<std::size_t>(road)].load(std::memory_order_relaxed);
 }
 
 }  // namespace cryptmpi::fabric

@@ -1,17 +1,21 @@
 // While MPI opens a network through one of our doors, what UCX, libfabric and the libraries below them open is for it.
 #pragma once
 
+#include <cstdint>
+
 namespace cryptmpi::fabric {
+
+enum class Road : std::uint8_t { ucx, libfabric };
 
 class Opening {
 public:
-    Opening();
+    explicit Opening(Road road);
     ~Opening();
     Opening(const Opening&) = delete;
     Opening& operator=(const Opening&) = delete;
 
-    /// Was there one in this process?
-    static bool has_been();
+    /// Was there one of this road in this process?
+    static bool has_been(Road road);
 };
 
 }  // namespace cryptmpi::fabric

@@ -53,15 +53,36 @@ std::array<std::uint8_t, 9> Endpoint::bound_of(bool has_data, std::uint64_t data
     return bound;
 }
 
-/// Of whom a message may have come that we never sent anything to.
-fi_addr_t Endpoint::address_of(const Peer* peer) {
-    const auto known = addresses_of_.find(peer);
-    if (known != addresses_of_.end()) return known->second;
-    if (addresses == nullptr) return FI_ADDR_NOTAVAIL;
-    for (const auto& [address, share] : addresses->shares) {
-        if (peer_of(address) == peer) return address;
+void AddressVector::add(fi_addr_t place, const Share& share) {
+    const auto [known, is_new] = shares.try_emplace(place, share);
+    // The provider has one place for a name, and a process that took another's port is another.
+    if (!is_new && known->second != share) {
+        remove(place);
+        shares.emplace(place, share);
     }
-    return FI_ADDR_NOTAVAIL;
+    places.try_emplace(share, place);
+}
+
+void AddressVector::remove(fi_addr_t place) {
+    const auto known = shares.find(place);
+    if (known == shares.end()) return;
+    const Share share = known->second;
+    shares.erase(known);
+    ++removals;
+    if (place_of(share) != place) return;
+    places.erase(share);
+    for (const auto& [other, its_share] : shares) {
+        if (its_share == share) places.try_emplace(share, other);
+    }
+}
+
+fi_addr_t AddressVector::place_of(const Share& share) const {
+    const auto known = places.find(share);
+    return known == places.end() ? FI_ADDR_NOTAVAIL : known->second;
+}
+
+fi_addr_t Endpoint::address_of(const Peer* peer) const {
+    return addresses == nullptr ? FI_ADDR_NOTAVAIL : addresses->place_of(share_of(*peer));
 }
 
 Peer* Endpoint::peer_of(fi_addr_t address) {
@@ -79,7 +100,6 @@ Peer* Endpoint::peer_of(fi_addr_t address) {
         const auto found = party->meet(share->second);
         if (!found) end(found.error().line);
         met = *found;
-        addresses_of_[met] = address;
     }
     known_ = address;
     return known_peer_ = met;
@@ -98,6 +118,7 @@ Operation& Endpoint::take(Operation::Work work, void* context, bool wanted) {
     operation.context = context;
     operation.wanted = wanted;
     operation.discard = false;
+    operation.from = nullptr;
     operation.filled = 0;
     return operation;
 }
@@ -237,15 +258,16 @@ ssize_t Endpoint::post(Operation& operation, const Incoming& wanted, std::uint64
     void* descriptor = operation.region != nullptr ? operation.region->mem_desc : nullptr;
     const std::size_t parts = operation.wire_size > 0 ? 1 : 0;
     const std::uint64_t real_flags = flags | FI_COMPLETION;
+    const Peer* const from = names_source ? peer_of(wanted.from) : nullptr;
+    if (names_source && from == nullptr) {
+        give_back(operation);
+        return -FI_EINVAL;
+    }
+    operation.from = from;
     ssize_t code = 0;
     if (wanted.kind == Kind::tagged) {
         const bool has_place = operation.work == Operation::Work::tagged || operation.work == Operation::Work::claimed;
         if (has_place && !operation.posted.waits()) {
-            const Peer* const from = names_source ? peer_of(wanted.from) : nullptr;
-            if (names_source && from == nullptr) {
-                give_back(operation);
-                return -FI_EINVAL;
-            }
             party->post(operation.posted, {wanted.tag, ~wanted.ignore, from, from != nullptr && wanted.ignore == 0});
         }
         const fi_msg_tagged message = {&part,      &descriptor,   parts,      wanted.from,
@@ -338,6 +360,9 @@ Peer* Endpoint::open_into(Operation& operation, const fi_cq_tagged_entry& entry)
         const bool may_be_cut = !several && entry.len == operation.wire_size;
         end("a message of " + std::to_string(size) + " bytes " + sender.error().line +
             (may_be_cut ? ", or longer than its receive, which some providers do not tell" : ""));
+    }
+    if (operation.from != nullptr && operation.from != *sender) {
+        end("a message of " + std::to_string(size) + " bytes came to a receive for another sender");
     }
     return *sender;
 }
@@ -465,8 +490,7 @@ bool Endpoint::complete(Operation& operation, fi_cq_tagged_entry& entry, fi_addr
         entry.len = operation.discard ? 0 : entry.len - kOverhead;
         entry.buf = operation.into.empty() ? nullptr : static_cast<char*>(operation.into[0].iov_base);
         if (operation.work == Operation::Work::several) entry.buf = static_cast<char*>(entry.buf) + at;
-        const auto known = addresses_of_.find(sender);
-        from = known == addresses_of_.end() ? FI_ADDR_NOTAVAIL : known->second;
+        from = address_of(sender);
     }
     if (operation.work != Operation::Work::several || (entry.flags & FI_MULTI_RECV) != 0) give_back(operation);
     return wanted;

@@ -145,7 +145,7 @@ int get_info(const Version& version, std::uint32_t api, const char* node, const 
     fi_info* const wishes = hints != nullptr ? version.duplicate(hints) : nullptr;
     if (hints != nullptr && wishes == nullptr) return -FI_ENOMEM;
     if (wishes != nullptr) adapt_hints(*wishes);
-    const Opening opening;
+    const Opening opening(Road::libfabric);
     const int code = version.get_info(api, node, service, flags, wishes, answers);
     if (wishes != nullptr) version.release(wishes);
     if (code != 0 || (flags & FI_PROV_ATTR_ONLY) != 0) return code;
@@ -156,7 +156,7 @@ int get_info(const Version& version, std::uint32_t api, const char* node, const 
 int make_fabric(MakeFabric make, fi_fabric_attr* attributes, fid_fabric** made, void* context, const void* caller) {
     const bool inside = is_inside(caller);
     if (!inside) attributes->fabric = nullptr;
-    const Opening opening;
+    const Opening opening(Road::libfabric);
     fid_fabric* fabric = nullptr;
     const int code = make(attributes, &fabric, context);
     if (code != 0) return code;
@@ -211,7 +211,7 @@ CRYPTMPI_EXPORT int cryptmpi_fi_fabric2(fi_info* info, fid_fabric** made, std::u
         return make(info, made, flags, context);
     }
     info->fabric_attr->fabric = nullptr;
-    const cryptmpi::fabric::Opening opening;
+    const cryptmpi::fabric::Opening opening(cryptmpi::fabric::Road::libfabric);
     fid_fabric* fabric = nullptr;
     const int code = make(info, &fabric, flags, context);
     if (code == 0) *made = show(fabric, surroundings_of_process(), context, info->fabric_attr->prov_name);

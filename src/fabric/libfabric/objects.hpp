@@ -75,7 +75,13 @@ struct Domain : Object<fid_domain> {
 struct AddressVector : Object<fid_av> {
     Domain* domain = nullptr;
     std::unordered_map<fi_addr_t, Share> shares;
+    std::unordered_map<Share, fi_addr_t, ShareHash> places;  // one of each
     std::uint64_t removals = 0;
+
+    void add(fi_addr_t place, const Share& share);
+    void remove(fi_addr_t place);
+    /// FI_ADDR_NOTAVAIL: the program has none of it.
+    fi_addr_t place_of(const Share& share) const;
 };
 
 /// Counts when a message has been opened, or a peer has said that it is done: the provider knows neither.
@@ -137,7 +143,8 @@ struct Operation {
     std::size_t wire_size = 0;
     fid_mr* region = nullptr;
     std::vector<iovec> into;
-    std::size_t filled = 0;  // of a buffer for several messages
+    const Peer* from = nullptr;  // of an untagged message: null: of anybody
+    std::size_t filled = 0;      // of a buffer for several messages
     Posted posted;
     // Of a piece: where it belongs.
     std::uint64_t transfer = 0;
@@ -202,6 +209,8 @@ struct Endpoint : Object<fid_ep> {
     ssize_t cancel(void* context);
     /// Hands the provider what it has not taken; false: it still does not.
     bool flush();
+    /// Has it something to hand over that the provider did not take?
+    bool owes() const { return owed_ != nullptr || remote.has_to_say(); }
     /// A completion of `operation`, in the provider's terms, becomes the program's. False: the program gets none.
     bool complete(Operation& operation, fi_cq_tagged_entry& entry, fi_addr_t& from);
     bool fail(Operation& operation, fi_cq_err_entry& entry);
@@ -212,7 +221,7 @@ struct Endpoint : Object<fid_ep> {
 
     /// Null: nobody of that address was inserted.
     Peer* peer_of(fi_addr_t address);
-    fi_addr_t address_of(const Peer* peer);
+    fi_addr_t address_of(const Peer* peer) const;
     std::uint64_t piece_tag(std::uint64_t id) const { return note_tag | (id & kIdBits); }
     /// Receives for notes of peers, as many as there shall be. A provider that takes none serves no memory.
     void listen();
@@ -243,7 +252,6 @@ private:
     std::array<std::uint8_t, 9> bound_of(bool has_data, std::uint64_t data) const;
 
     std::unordered_map<fi_addr_t, Peer*> met_;
-    std::unordered_map<const Peer*, fi_addr_t> addresses_of_;
     std::uint64_t removals_seen_ = 0;
     std::vector<std::unique_ptr<Operation>> all_;
     Operation* unused_ = nullptr;

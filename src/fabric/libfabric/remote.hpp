@@ -80,6 +80,7 @@ public:
 
     /// The provider has sent the message of ours that has this number.
     void sent(std::uint64_t number) { under_way_.erase(number); }
+    bool has_to_say() const { return !notes_.empty() || !questions_.empty(); }
     /// Says as much as the provider takes now.
     void go_on();
 

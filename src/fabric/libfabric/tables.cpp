@@ -260,6 +260,7 @@ int set_flags(Endpoint& endpoint, const std::uint64_t* flags) {
 }
 
 int enable(Endpoint& endpoint) {
+    const Opening opening(Road::libfabric);
     const int code = endpoint.real->fid.ops->control(&endpoint.real->fid, FI_ENABLE, nullptr);
     if (code != 0) return code;
     const std::lock_guard hold(endpoint.domain->lock);
@@ -307,7 +308,7 @@ int domain(fid_fabric* shown, fi_info* info, fid_domain** made, void* context) {
     fid_domain* real = nullptr;
     {
         const AsGiven given(*info);
-        const Opening opening;
+        const Opening opening(Road::libfabric);
         const int code = fabric.real->ops->domain(fabric.real, info, &real, context);
         if (code != 0) return code;
     }
@@ -336,12 +337,25 @@ int domain2(fid_fabric* shown, fi_info* info, fid_domain** made, std::uint64_t f
     return -FI_ENOSYS;
 }
 
+/// May something wait here, or be owed, of which the provider's descriptor will never tell? Who waits then reads first.
+bool has_news(fid* object) {
+    // The provider counts nothing: no descriptor of its tells of a counter.
+    if (object->fclass == FI_CLASS_CNTR) return true;
+    if (object->fclass != FI_CLASS_CQ) return false;
+    auto& queue = mine<Queue>(as<fid_cq>(object));
+    const std::lock_guard hold(queue.domain->lock);
+    return !queue.ready.empty() || !queue.failed.empty() ||
+           std::any_of(queue.endpoints.begin(), queue.endpoints.end(),
+                       [](const Endpoint* endpoint) { return endpoint->owes(); });
+}
+
 int trywait(fid_fabric* shown, fid** objects, int count) {
     auto& fabric = mine<Fabric>(shown);
     std::vector<fid*> real;
     real.reserve(static_cast<std::size_t>(count));
     for (int i = 0; i < count; ++i) real.push_back(real_behind(objects[i]));
     if (std::find(real.begin(), real.end(), nullptr) != real.end()) return -FI_EINVAL;
+    if (std::any_of(objects, objects + count, has_news)) return -FI_EAGAIN;
     return fabric.real->ops->trywait(fabric.real, real.data(), count);
 }
 
@@ -356,6 +370,7 @@ int av_open(fid_domain* shown, fi_av_attr* attributes, fid_av** made, void* cont
         return -FI_ENOSYS;
     }
     fid_av* real = nullptr;
+    const Opening opening(Road::libfabric);
     const int code = domain.real->ops->av_open(domain.real, attributes, &real, context);
     if (code != 0) return code;
     auto* const addresses = new AddressVector;
@@ -377,6 +392,7 @@ int cq_open(fid_domain* shown, fi_cq_attr* attributes, fid_cq** made, void* cont
     // Ours needs tag, data and lengths of every message; a newer caller's attributes are larger than we know: changed
     // in place.
     const fi_cq_format format = std::exchange(attributes->format, FI_CQ_FORMAT_TAGGED);
+    const Opening opening(Road::libfabric);
     const int code = domain.real->ops->cq_open(domain.real, attributes, &real, context);
     attributes->format = format;
     if (code != 0) return code;
@@ -404,7 +420,7 @@ int endpoint(fid_domain* shown, fi_info* info, fid_ep** made, void* context) {
     fid_ep* real = nullptr;
     {
         const AsGiven given(*info);
-        const Opening opening;
+        const Opening opening(Road::libfabric);
         const int code = domain.real->ops->endpoint(domain.real, info, &real, context);
         if (code != 0) return code;
     }
@@ -442,6 +458,7 @@ int cntr_open(fid_domain* shown, fi_cntr_attr* attributes, fid_cntr** made, void
     auto& domain = mine<Domain>(shown);
     if (attributes->wait_set != nullptr || attributes->flags != 0) return -FI_ENOSYS;
     fid_cntr* real = nullptr;
+    const Opening opening(Road::libfabric);
     const int code = domain.real->ops->cntr_open(domain.real, attributes, &real, context);
     if (code != 0) return code;
     auto* const counter = new Counter;
@@ -565,12 +582,7 @@ int insert(fid_av* shown, const void* names, std::size_t count, fi_addr_t* made,
     const std::lock_guard hold(addresses.domain->lock);
     for (std::size_t i = 0; code > 0 && i < count; ++i) {
         if (places[i] == FI_ADDR_NOTAVAIL) continue;
-        const auto [place, is_new] = addresses.shares.try_emplace(places[i], shares[i]);
-        // The provider has one place for a name, and a process that took another's port is another.
-        if (!is_new && place->second != shares[i]) {
-            place->second = shares[i];
-            ++addresses.removals;
-        }
+        addresses.add(places[i], shares[i]);
     }
     if (made != nullptr) std::copy(places.begin(), places.end(), made);
     return code;
@@ -581,8 +593,7 @@ int remove(fid_av* shown, fi_addr_t* places, std::size_t count, std::uint64_t fl
     const std::lock_guard hold(addresses.domain->lock);
     const int code = addresses.real->ops->remove(addresses.real, places, count, flags);
     if (code != 0) return code;
-    for (std::size_t i = 0; i < count; ++i) addresses.shares.erase(places[i]);
-    ++addresses.removals;
+    for (std::size_t i = 0; i < count; ++i) addresses.remove(places[i]);
     return 0;
 }
 

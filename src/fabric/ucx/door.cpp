@@ -85,7 +85,7 @@ using namespace cryptmpi::fabric::ucx;
 
 ENTRY ucs_status_t ucp_init_version(unsigned major, unsigned minor, const ucp_params_t* params,
                                     const ucp_config_t* config, ucp_context_h* context) {
-    const cryptmpi::fabric::Opening opening;
+    const cryptmpi::fabric::Opening opening(cryptmpi::fabric::Road::ucx);
     const ucs_status_t status = real().ucp_init_version(major, minor, params, config, context);
     const bool given = (params->field_mask & UCP_PARAM_FIELD_FEATURES) != 0;
     if (status == UCS_OK) Ends::get().note(*context, given ? params->features : 0);
@@ -98,7 +98,7 @@ ENTRY ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_par
     if (!job) around().end(job.error().line);
     auto party = cryptmpi::fabric::Party::make(**job);
     if (!party) around().end(party.error().line);
-    const cryptmpi::fabric::Opening opening;
+    const cryptmpi::fabric::Opening opening(cryptmpi::fabric::Road::ucx);
     const ucs_status_t status = real().ucp_worker_create(context, params, handle);
     if (status != UCS_OK) return status;
     auto worker = std::make_unique<Worker>();
@@ -169,6 +169,7 @@ ENTRY ucs_status_t ucp_ep_create(ucp_worker_h handle, const ucp_ep_params_t* par
     auto* const lent = const_cast<ucp_ep_params_t*>(params);
     const ucp_address_t* const given = params->address;
     lent->address = reinterpret_cast<const ucp_address_t*>(blob->address.data());
+    const cryptmpi::fabric::Opening opening(cryptmpi::fabric::Road::ucx);
     const ucs_status_t status = real().ucp_ep_create(handle, lent, ep);
     lent->address = given;
     if (status == UCS_OK) Ends::get().add(*ep, {&worker, peer});

@@ -15,6 +15,8 @@
 #include <memory>
 #include <vector>
 
+#include "fabric/opening.hpp"
+
 namespace cryptmpi::test {
 
 struct Wire {
@@ -44,6 +46,7 @@ struct FakeProvider {
     int send_error = 0;
     std::uint64_t most_tag = ~std::uint64_t{0};  // no receive of a higher one
     std::function<void(const Wire&)> on_send = [](const Wire&) {};
+    int opening_when_enabled = 0;                                   // how many endpoints were enabled in an Opening
     std::vector<std::pair<const void*, std::uint64_t>> registered;  // memory and what the network may do with it
 
     FakeProvider();
@@ -179,10 +182,15 @@ inline FakeProvider::FakeProvider() {
         return 0;
     };
     base.bind = [](fid*, fid*, std::uint64_t) { return 0; };
-    base.control = [](fid*, int, void*) { return 0; };
+    base.control = [](fid* one, int command, void*) {
+        if (one->fclass != FI_CLASS_EP || command != FI_ENABLE || cryptmpi_fabric_is_opening() == 0) return 0;
+        ++static_cast<FakeEndpoint*>(reinterpret_cast<fid_ep*>(one))->provider->opening_when_enabled;
+        return 0;
+    };
     fabric_ops.size = sizeof fabric_ops;
     fabric.fid = {FI_CLASS_FABRIC, this, &base};
     fabric.ops = &fabric_ops;
+    fabric_ops.trywait = [](fid_fabric*, fid**, int) { return 0; };
     fabric_ops.domain = [](fid_fabric* from, fi_info*, fid_domain** made, void*) {
         *made = &static_cast<FakeProvider*>(from->fid.context)->domain;
         return 0;
@@ -340,6 +348,7 @@ inline FakeProvider::FakeProvider() {
             }
             return static_cast<int>(count);
         };
+        addresses.av_ops.remove = [](fid_av*, fi_addr_t*, std::size_t, std::uint64_t) { return 0; };
         addresses.av_ops.lookup = [](fid_av* from_av, fi_addr_t place, void* name, std::size_t* size) {
             auto& self = *static_cast<FakeEndpoint::Addresses*>(from_av);
             std::memset(name, 0, kNameSize);

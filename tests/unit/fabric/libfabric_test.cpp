@@ -9,6 +9,7 @@
 #include "fabric/libfabric/information.hpp"
 #include "fabric/libfabric/objects.hpp"
 #include "fabric/libfabric/tables.hpp"
+#include "fabric/opening.hpp"
 #include "fake_provider.hpp"
 #include "seal/support.hpp"
 
@@ -340,6 +341,52 @@ TEST_F(Libfabric, AMessageToSomebodyElseEndsTheJob) {
     EXPECT_THROW(completions(ends[0]), Ended);
 }
 
+/// The provider here does not look whom a receive is for: as where somebody forges the source of a packet.
+TEST_F(Libfabric, AMessageAtAReceiveForAnotherSenderEndsTheJob) {
+    Bytes plain = random_bytes(32);
+    Bytes got(32);
+    ASSERT_EQ(receive(1, got, 0, 0), 0);
+    ASSERT_EQ(fi_tsend(ends[1].ep, plain.data(), plain.size(), nullptr, 1, 1, nullptr), 0);
+    provider.deliver();
+    EXPECT_THROW(completions(ends[1]), Ended);
+    EXPECT_EQ(got, Bytes(32));
+}
+
+TEST_F(Libfabric, AnUntaggedMessageAtAReceiveForAnotherSenderEndsTheJob) {
+    Bytes plain = random_bytes(32);
+    Bytes got(32);
+    ASSERT_EQ(fi_recv(ends[1].ep, got.data(), got.size(), nullptr, 0, nullptr), 0);
+    ASSERT_EQ(fi_send(ends[1].ep, plain.data(), plain.size(), nullptr, 1, nullptr), 0);
+    provider.deliver();
+    EXPECT_THROW(completions(ends[1]), Ended);
+}
+
+/// The second has never sent anything to the first, and gets no other's address for it.
+TEST_F(Libfabric, TheSourceOfAMessageIsTheAddressThatTheProgramHasOfIt) {
+    Bytes got(8);
+    const Bytes plain = random_bytes(8);
+    const auto source_of_one_from_0 = [&] {
+        EXPECT_EQ(receive(1, got), 0);
+        EXPECT_EQ(send(1, plain), 0);
+        provider.deliver();
+        fi_addr_t from = 77;
+        fi_cq_tagged_entry entry = {};
+        EXPECT_EQ(fi_cq_readfrom(ends[1].cq, &entry, 1, &from), 1);
+        completions(ends[0]);
+        return from;
+    };
+    EXPECT_EQ(source_of_one_from_0(), 0U);
+    fi_addr_t gone = 0;
+    ASSERT_EQ(fi_av_remove(ends[1].av, &gone, 1, 0), 0);
+    EXPECT_EQ(source_of_one_from_0(), FI_ADDR_NOTAVAIL);
+}
+
+TEST_F(Libfabric, WhatEnablingAnEndpointOpensIsForMpi) {
+    // As verbs;ofi_rxm opens the device of its connections.
+    EXPECT_EQ(provider.opening_when_enabled, 2);
+    EXPECT_EQ(cryptmpi_fabric_is_opening(), 0);
+}
+
 TEST_F(Libfabric, TruncationIsToldWithTheProgramsLengths) {
     const Bytes plain = random_bytes(10);
     Bytes small(4, 0xAA);
@@ -573,6 +620,27 @@ TEST_F(Memory, ACounterMakesProgressAndKeepsWhatComesForTheQueue) {
     EXPECT_EQ(told[0].op_context, &into);
     EXPECT_EQ(told[1].op_context, &got);
     EXPECT_EQ(into, plain);
+}
+
+/// The provider's descriptor tells nothing of what we have opened, or have to send: who sleeps on it would sleep on.
+TEST_F(Memory, WhoWaitsIsToldToReadFirstWhatHasComeForIt) {
+    fid* const queue = &ends[0].cq->fid;
+    fid* waits[] = {queue};
+    EXPECT_EQ(fi_trywait(fabric, waits, 1), 0);
+    const Bytes plain = random_bytes(10);
+    ASSERT_EQ(write(plain, 0), 0);
+    provider.deliver_all();
+    completions(ends[1]);
+    provider.deliver_all();
+    EXPECT_EQ(fi_cntr_read(counter), 1U);  // reads the queue for us
+    EXPECT_EQ(fi_trywait(fabric, waits, 1), -FI_EAGAIN);
+    EXPECT_EQ(completions(ends[0]).size(), 1U);
+    EXPECT_EQ(fi_trywait(fabric, waits, 1), 0);
+    provider.refusals = 1;
+    ASSERT_EQ(send(1, plain), 0);
+    EXPECT_EQ(fi_trywait(fabric, waits, 1), -FI_EAGAIN);
+    fid* counts[] = {&counter->fid};
+    EXPECT_EQ(fi_trywait(fabric, counts, 1), -FI_EAGAIN);
 }
 
 TEST_F(Memory, OfNoLengthIsReadAndWrittenAtOnce) {
