@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/endian.hpp"
+#include "fabric/lanes.hpp"
 #include "fabric/window.hpp"
 #include "seal/arrivals.hpp"
 #include "seal/nonce_ledger.hpp"
@@ -89,8 +90,12 @@ struct Sending {
     std::uint32_t epoch = 0;
     std::uint64_t messages = 0;  // of this epoch
     std::uint64_t bytes = 0;
-    std::uint64_t next = 0;                                  // where the flow counts
-    std::unordered_map<std::uint64_t, std::uint64_t> lanes;  // where each tag does
+    std::uint64_t next = 0;      // where the flow counts
+    Lanes<std::uint64_t> lanes;  // where each tag does
+
+    std::uint64_t& next_of(std::uint64_t tag) {
+        return lanes.wake(tag, [](std::uint64_t, std::uint64_t sent) { return sent; }).first;
+    }
 };
 
 struct Receiving {
@@ -101,7 +106,7 @@ struct Receiving {
     FlowSecret secret;
     std::array<Epoch, 2> epochs;  // the latest used first
     Window window{kMostEarly};
-    std::unordered_map<std::uint64_t, seal::Arrivals> lanes;
+    Lanes<seal::Arrivals> lanes;
 };
 
 auto lost() {
@@ -173,7 +178,7 @@ struct Party::State {
     };
     Result<Decrypted> decrypt(const Envelope& envelope, const std::uint8_t* wire, std::size_t wire_size,
                               std::span<const iovec> out);
-    seal::Arrivals& lane_of(const Decrypted& message, std::uint64_t tag) const;
+    seal::Arrivals& lane_of(Receiving& flow, const Peer* from, std::uint64_t tag) const;
     Result<void> check_order(const Posted& posted, const Decrypted& message, std::uint64_t tag) const;
     Result<void> check_order_among(const Posted& posted, const Decrypted& message, std::uint64_t tag) const;
     Result<Peer*> accept(Kind kind, Decrypted message, std::size_t size);
@@ -332,7 +337,7 @@ Result<void> Party::seal(Peer& to, const Envelope& envelope, std::span<const iov
     if (!found) return tl::unexpected(std::move(found.error()));
     Sending& flow = **found;
     if (auto done = state_->make_room(flow, size); !done) return done;
-    std::uint64_t& next = envelope.kind == Kind::tagged ? flow.lanes[envelope.tag] : flow.next;
+    std::uint64_t& next = envelope.kind == Kind::tagged ? flow.next_of(envelope.tag) : flow.next;
     if (next >= kMostMessages) return fail(EOVERFLOW, "a lane of messages came to the end of its numbers");
     const std::uint64_t number = next++;
     ++flow.messages;
@@ -428,7 +433,7 @@ Result<Party::State::Decrypted> Party::State::decrypt(const Envelope& envelope, 
 
 /// HOT PATH as long as receives end in the order of their posting.
 Result<void> Party::State::check_order(const Posted& at, const Decrypted& message, std::uint64_t tag) const {
-    seal::Arrivals& lane = lane_of(message, tag);
+    seal::Arrivals& lane = lane_of(*message.flow, message.from, tag);
     if (!posted.has_before(at) && lane.follows(message.number, at.place())) [[likely]] {
         lane.follow(at.place());
         return {};
@@ -443,7 +448,7 @@ Result<void> Party::State::check_order_among(const Posted& at, const Decrypted& 
         holders.push_back({one.place(), one.wanted().names_lane && !one.may_be_cancelled()});
     });
     using Verdict = seal::Arrivals::Verdict;
-    switch (message.flow->lanes[tag].take(message.number, at.place(), holders)) {
+    switch (lane_of(*message.flow, message.from, tag).take(message.number, at.place(), holders)) {
         case Verdict::fits:
             return {};
         case Verdict::repeated:
@@ -482,13 +487,13 @@ Result<Peer*> Party::open(Posted& posted, std::uint64_t tag, std::span<const std
 
 Result<void> Party::cut_off(Posted& posted, std::uint64_t tag) {
     posted.withdraw();
-    state_->cut_offs[tag].push_back({posted.place(), posted.wanted().from});
     for (const auto& [share, peer] : state_->peers) {
+        if (posted.wanted().from != nullptr && posted.wanted().from != peer.get()) continue;
         auto& flow = peer->receiving[place_of(Kind::tagged)];
-        const auto lane = flow ? flow->lanes.find(tag) : decltype(flow->lanes.find(tag)){};
-        if (!flow || lane == flow->lanes.end()) continue;
-        if (posted.wanted().from == nullptr || posted.wanted().from == peer.get()) lane->second.cut_off(posted.place());
+        seal::Arrivals* const lane = flow ? flow->lanes.find(tag) : nullptr;
+        if (lane != nullptr) lane->cut_off(posted.place());
     }
+    state_->cut_offs[tag].push_back({posted.place(), posted.wanted().from});
     return {};
 }
 
@@ -501,22 +506,24 @@ Result<void> Party::cut_off(Posted& posted, std::uint64_t tag, const std::uint8_
     if (!peer) return tl::unexpected(std::move(peer.error()));
     auto flow = state_->receiving_from(**peer, Kind::tagged);
     if (!flow) return tl::unexpected(std::move(flow.error()));
-    (*flow)->lanes[tag].cut_off(posted.place());
+    state_->lane_of(**flow, *peer, tag).cut_off(posted.place());
     return {};
 }
 
 /// The lane of a message that has opened. What was cut off before its first may have been of it.
-seal::Arrivals& Party::State::lane_of(const Decrypted& message, std::uint64_t tag) const {
-    const auto [lane, fresh] = message.flow->lanes.try_emplace(tag);
-    if (!fresh || cut_offs.empty()) [[likely]] {
-        return lane->second;
+seal::Arrivals& Party::State::lane_of(Receiving& flow, const Peer* from, std::uint64_t tag) const {
+    const auto [lane, is_new] = flow.lanes.wake(tag, [this](std::uint64_t, const seal::Arrivals& other) {
+        return other.rests() && other.last_posted() < posted.first_place() ? other.count() : 0;
+    });
+    if (!is_new || cut_offs.empty()) [[likely]] {
+        return lane;
     }
     const auto cut = cut_offs.find(tag);
     for (std::size_t i = 0; cut != cut_offs.end() && i < cut->second.size(); ++i) {
-        const auto& [place, from] = cut->second[i];
-        if (from == nullptr || from == message.from) lane->second.cut_off(place);
+        const auto& [place, of] = cut->second[i];
+        if (of == nullptr || of == from) lane.cut_off(place);
     }
-    return lane->second;
+    return lane;
 }
 
 Result<Peer*> Party::open(const Envelope& envelope, const std::uint8_t* wire, std::size_t wire_size,

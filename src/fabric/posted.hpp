@@ -77,6 +77,9 @@ public:
         return ends_.after_ != &ends_ && ends_.after_->place_ < posted.place_;
     }
 
+    /// The place of the first that waits, or one after all.
+    std::uint64_t first_place() const { return ends_.after_ != &ends_ ? ends_.after_->place_ : places_ + 1; }
+
     /// Calls `look(posted)` for each, the first one first.
     template <class Look>
     void each(Look look) const {

@@ -25,6 +25,17 @@ public:
     };
     enum class Verdict : std::uint8_t { fits, repeated, out_of_order, lost };
 
+    Arrivals() = default;
+    /// A lane that was at rest when the first `count` of it had come, and all receives that wait now were posted later
+    /// than theirs.
+    explicit Arrivals(std::uint64_t count) : next_(count) {}
+
+    /// Has it no gap, and nothing that was cut off? Then it is its count, if no receive waits that was posted before
+    /// last_posted().
+    bool rests() const { return early_.empty() && cut_off_.empty(); }
+    std::uint64_t count() const { return next_; }
+    std::uint64_t last_posted() const { return last_posted_; }
+
     /// HOT PATH. Is it the next number, at a receive posted after all that got the numbers before? Then it fits, if no
     /// Holder was posted before it. Places in the order of posting count from 1.
     bool follows(std::uint64_t number, std::uint64_t posted) const {

@@ -270,6 +270,80 @@ TEST(Flows, TagKindAndWhatTheDoorBindsAreBound) {
     }
 }
 
+/// As many lanes as are kept in use, and more: what the first of them had is known all the same.
+class ManyLanes : public testing::Test {
+protected:
+    static constexpr std::uint64_t kMany = 1500;
+
+    /// One message in each lane but the first.
+    void use_others() {
+        for (std::uint64_t tag = 1; tag < kMany; ++tag) {
+            ASSERT_EQ(b.open_tagged(tag, a.seal_tagged(b, tag, plain)).error, 0) << tag;
+        }
+    }
+
+    const End a;
+    const End b;
+    const Bytes plain = random_bytes(8);
+};
+
+TEST_F(ManyLanes, GoOnWhereTheyWere) {
+    for (int round = 0; round < 3; ++round) {
+        EXPECT_EQ(b.open_tagged(0, a.seal_tagged(b, 0, plain)).plain, plain);
+        use_others();
+    }
+}
+
+TEST_F(ManyLanes, FindAReplay) {
+    const Bytes first = a.seal_tagged(b, 0, plain);
+    EXPECT_EQ(b.open_tagged(0, first).error, 0);
+    use_others();
+    EXPECT_EQ(b.open_tagged(0, first).error, EBADMSG);
+}
+
+TEST_F(ManyLanes, FindADrop) {
+    EXPECT_EQ(b.open_tagged(0, a.seal_tagged(b, 0, plain)).error, 0);
+    a.seal_tagged(b, 0, plain);
+    use_others();
+    EXPECT_EQ(b.open_tagged(0, a.seal_tagged(b, 0, plain)).error, EBADMSG);
+}
+
+TEST_F(ManyLanes, FindASwapWithAReceiveThatWaitedAllTheTime) {
+    Posted early;
+    b.party->post(early, {0, 0, nullptr, false});  // of any tag
+    EXPECT_EQ(b.open_tagged(0, a.seal_tagged(b, 0, plain)).error, 0);
+    use_others();
+    EXPECT_EQ(b.open_at(early, 0, a.seal_tagged(b, 0, plain)).error, EBADMSG);
+}
+
+TEST_F(ManyLanes, KnowWhatWasCutOffBeforeTheyRestedAndAfter) {
+    EXPECT_EQ(b.open_tagged(0, a.seal_tagged(b, 0, plain)).error, 0);
+    use_others();
+    a.seal_tagged(b, 0, plain);
+    Posted small;
+    b.party->post(small, End::exactly(0));
+    ASSERT_TRUE(b.party->cut_off(small, 0));
+    use_others();
+    EXPECT_EQ(b.open_tagged(0, a.seal_tagged(b, 0, plain)).error, 0);
+    a.seal_tagged(b, 0, plain);
+    use_others();
+    EXPECT_EQ(b.open_tagged(0, a.seal_tagged(b, 0, plain)).error, EBADMSG);
+}
+
+TEST(Flows, AReceiveGetsOnlyWhatItWants) {
+    const End a;
+    const End b;
+    const End c;
+    auto from_c = b.party->meet(c.party->share());
+    ASSERT_TRUE(from_c);
+    Posted of_c;
+    b.party->post(of_c, {1, ~std::uint64_t{0}, *from_c, true});
+    EXPECT_EQ(b.open_at(of_c, 1, a.seal_tagged(b, 1, random_bytes(8))).error, EBADMSG);
+    Posted of_tag;
+    b.party->post(of_tag, End::exactly(2));
+    EXPECT_EQ(b.open_at(of_tag, 3, a.seal_tagged(b, 3, random_bytes(8))).error, EBADMSG);
+}
+
 // protocol: F6
 TEST(Flows, NeitherReflectedNorLedToAnother) {
     const End a;
