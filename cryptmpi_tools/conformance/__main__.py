@@ -31,9 +31,12 @@ def run_once(lab, mpi, suite, ranks, sealing, place, words=(), enough=None):
     program = [str(word) for word in [*suite.command(mpi, ranks), *words]]
     env = {**mpi.env(lab), **abi_environment(mpi), **suite.environment(mpi), "OMP_NUM_THREADS": "1"}
     if sealing:
-        program = sealing.exec_line(program, place / "report.json")
         env.update(sealing.env())
-    return lab.run(mpi.command(lab, ranks, program), env=env, timeout=suite.timeout, cwd=place, log=place / "output.txt",
+    if sealing and not suite.by_run:
+        program = sealing.exec_line(program, place / "report.json")
+    by_run = sealing and suite.by_run
+    line = sealing.run_line(mpi, lab, ranks, program, place / "report.json") if by_run else mpi.command(lab, ranks, program)
+    return lab.run(line, env=env, timeout=suite.timeout, cwd=place, log=place / "output.txt",
                    enough=enough)
 
 

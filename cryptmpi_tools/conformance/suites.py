@@ -68,6 +68,7 @@ class Suite:
     leave_out: Callable = lambda tests: []  # (tests) -> the words that make the command leave them out
     own_verdicts: bool = False  # each test says itself whether it passed, and no run has fewer of them than another
     layers: tuple = ("channel", "mpi", "fabric")
+    by_run: bool = False  # `cryptmpi run` starts the sealed job: what MPI spawns is started past a launcher line's `cryptmpi exec`
 
 
 def numbered(names):
@@ -130,9 +131,8 @@ def mpi4py_command(mpi, ranks):
             "-e", "spawn", "-e", "dynproc", "-e", "mpiabi", *left_out]
 
 
-def mpi4py_dynproc_command(mpi, ranks):
-    # Spawned ranks are started past `exec`, so that the spawn tests need `cryptmpi run`: tests/system/test_fabric.py has one.
-    return ["/usr/bin/python3", HERE / "mpi4py_recorder.py", MPI4PY / "test" / "main.py", "-q", "-i", "dynproc"]
+def mpi4py_only(pattern):
+    return lambda mpi, ranks: ["/usr/bin/python3", HERE / "mpi4py_recorder.py", MPI4PY / "test" / "main.py", "-q", "-i", pattern]
 
 
 def mpi4py_without(patterns):
@@ -193,6 +193,8 @@ SUITES = [
     Suite("mpi4py", OPEN_MPI + MPICH_ABI + STANDARD_ABI, (2, 4), 900, mpi4py_command, read_mpi4py,
           environment=mpi4py_environment, ended=mpi4py_ended, own_verdicts=True, left_out_refused=LEFT_OUT_REFUSED, leave_out=mpi4py_without),
     # mpi4py skips these tests under MPICH before 4.3.
-    Suite("mpi4py-dynproc", ("mpich-5.0.2-ucx",), (2, 4), 120, mpi4py_dynproc_command, read_mpi4py,
+    Suite("mpi4py-dynproc", ("mpich-5.0.2-ucx",), (2, 4), 120, mpi4py_only("dynproc"), read_mpi4py,
           environment=mpi4py_environment, ended=mpi4py_ended, own_verdicts=True, layers=("fabric",)),
+    Suite("mpi4py-spawn", OPEN_MPI + MPICH_ABI, (2, 4), 400, mpi4py_only("spawn"), read_mpi4py,
+          environment=mpi4py_environment, ended=mpi4py_ended, own_verdicts=True, layers=("fabric",), by_run=True),
 ]
