@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cstring>
 
+#include "base/network_devices.hpp"
 #include "channel/inside.hpp"
 #include "channel/real.hpp"
 
@@ -179,17 +180,7 @@ std::optional<std::string> Policy::refuse_socket(int family, int type, int proto
 }
 
 bool Policy::is_network_device(std::string_view path) {
-    // Verbs (EFA's, too), Omni-Path, TrueScale, Slingshot, Gemini and Aries, usNIC, BXI, Myrinet, network cards that a
-    // process drives itself, NVLink between nodes.
-    static constexpr std::string_view kPrefixes[] = {"/dev/infiniband/", "/dev/hfi1",
-                                                     "/dev/opa",         "/dev/ipath",
-                                                     "/dev/cxi",         "/dev/gni",
-                                                     "/dev/kgni",        "/dev/usnic",
-                                                     "/dev/bxi",         "/dev/mx",
-                                                     "/dev/open-mx",     "/dev/vfio/",
-                                                     "/dev/uio",         "/dev/nvidia-caps-imex-channels/"};
-    return std::any_of(std::begin(kPrefixes), std::end(kPrefixes),
-                       [&](std::string_view prefix) { return path.starts_with(prefix); });
+    return cryptmpi::is_network_device(path);
 }
 
 }  // namespace cryptmpi::channel

@@ -135,7 +135,8 @@ const Share& share_of(const Peer& peer) {
     return peer.share;
 }
 
-Result<Job> Job::join(const seal::Crypto& crypto, const keys::JobKey& job_key, std::string_view job_id) {
+Result<Job> Job::join(const seal::Crypto& crypto, const keys::JobKey& job_key, std::string_view job_id,
+                      bool is_written_by_network) {
     std::uint8_t hash[kHash];
     const iovec id = piece(job_id.data(), job_id.size());
     if (crypto.kex->sha256(hash, &id, 1) != CRYPTMPI_OK) return fail(EIO, "the crypto module's SHA-256 failed");
@@ -144,6 +145,7 @@ Result<Job> Job::join(const seal::Crypto& crypto, const keys::JobKey& job_key, s
     label.append(reinterpret_cast<const char*>(hash), sizeof hash);
     Job job;
     job.crypto_ = crypto;
+    job.is_written_by_network_ = is_written_by_network;
     job.secret_ = std::make_unique<Secret<seal::kSecretSize>>();
     auto done = seal::expand(*crypto.kex, job_key.data(), label, job.secret_->data(), seal::kSecretSize);
     if (!done) return tl::unexpected(std::move(done.error()));
@@ -188,7 +190,8 @@ struct Party::State {
     FlowSecret private_key = std::make_unique<Secret<kKeySize>>();
     Share share{};
     std::unordered_map<Share, std::unique_ptr<Peer>, ShareHash> peers;
-    Peer* last = nullptr;  // that a message came from
+    Peer* last = nullptr;                // that a message came from
+    std::vector<std::uint8_t> own_wire;  // what is being opened, where others may write into it
     PostedList posted;
     struct CutOff {
         std::uint64_t place;
@@ -405,6 +408,10 @@ Result<Party::State::Decrypted> Party::State::decrypt(const Envelope& envelope, 
     }
     if (wire_size < kOverhead || envelope.bound.size() > kMostBound) {
         return refuse(Error{"is shorter than any sealed one: it was sent without CryptMPI, or altered", EBADMSG});
+    }
+    if (job.is_written_by_network_) {
+        own_wire.assign(wire, wire + wire_size);
+        wire = own_wire.data();
     }
     Decrypted message{};
     auto sender = sender_of(wire, message.fresh);

@@ -55,12 +55,16 @@ inline constexpr std::size_t kMostBound = 256;
 /// What all parties of a process have from the job: made once, outlives them. The job key cannot be computed from it.
 class Job {
 public:
-    static Result<Job> join(const seal::Crypto& crypto, const keys::JobKey& job_key, std::string_view job_id);
+    /// `is_written_by_network`: others than this process may write into what has come, as by a forged packet to a
+    /// buffer that a network card may write into. A module may read twice what it opens, and must get the same bytes.
+    static Result<Job> join(const seal::Crypto& crypto, const keys::JobKey& job_key, std::string_view job_id,
+                            bool is_written_by_network = false);
 
 private:
     friend class Party;
     seal::Crypto crypto_;
     std::unique_ptr<Secret<seal::kSecretSize>> secret_;
+    bool is_written_by_network_ = false;
 };
 
 /// Totals of a party, for the report.

@@ -7,10 +7,12 @@
 
 #include <cerrno>
 #include <climits>
+#include <filesystem>
 #include <utility>
 
 #include "aead/registry.hpp"
 #include "base/last_words.hpp"
+#include "base/network_devices.hpp"
 #include "base/secret_memory.hpp"
 #include "config/checkpoint.hpp"
 #include "keys/job_key.hpp"
@@ -50,6 +52,15 @@ std::string program_digest(const config::Settings& settings) {
     if (!kex) return {};
     return programs::program_digest(
         *kex->api->kex, [](const char* file) { return open(file, O_RDONLY | O_CLOEXEC); }, close);
+}
+
+/// May a network card write into this process's memory? Its device is here, if so.
+bool has_network_device() {
+    std::error_code failed;
+    for (const auto& one : std::filesystem::directory_iterator("/dev", failed)) {
+        if (is_network_device(one.path().string()) || is_network_device(one.path().string() + "/")) return true;
+    }
+    return static_cast<bool>(failed);
 }
 
 [[gnu::destructor]] void at_the_end() {
@@ -103,7 +114,8 @@ Result<void> Process::load_keys() {
     auto job_key = keys::read_job_key(settings_.key_file, settings_.key_readers());
     if (!job_key) return tl::unexpected(job_key.error());
     wipe_secret_memory_in_children();
-    auto joined = Job::join({module->api->aead, kex->api->kex, settings_.suite}, **job_key, settings_.job_id);
+    auto joined = Job::join({module->api->aead, kex->api->kex, settings_.suite}, **job_key, settings_.job_id,
+                            has_network_device());
     if (!joined) return tl::unexpected(joined.error());
     auto report_key = keys::ReportKey::derive(*kex->api->kex, **job_key);
     if (!report_key) return tl::unexpected(report_key.error());

@@ -270,6 +270,38 @@ TEST(Flows, TagKindAndWhatTheDoorBindsAreBound) {
     }
 }
 
+/// As a module that reads twice, while a network card writes what a forged packet has.
+std::uint8_t* written_by_network = nullptr;
+int open_while_somebody_writes(void* context, const std::uint8_t* nonce, const std::uint8_t* bound,
+                               std::size_t bound_size, const std::uint8_t* wire, std::size_t size, const iovec* out,
+                               std::size_t count, const std::uint8_t* tag) {
+    *written_by_network ^= 1;
+    return crypto().aead->open(context, nonce, bound, bound_size, wire, size, out, count, tag);
+}
+
+TEST(Flows, WhatTheNetworkWritesMeanwhileChangesNothing) {
+    static cryptmpi_aead writing = *crypto().aead;
+    writing.open = open_while_somebody_writes;
+    const End a;
+    auto job = Job::join({&writing, crypto().kex, crypto().suite}, some_key(), "job", true);
+    ASSERT_TRUE(job);
+    auto b = Party::make(*job);
+    ASSERT_TRUE(b);
+    auto to = a.party->meet((*b)->share());
+    ASSERT_TRUE(to);
+    const Bytes plain = random_bytes(100);
+    const iovec in{const_cast<std::uint8_t*>(plain.data()), plain.size()};
+    for (const std::size_t at : {std::size_t{0}, kShareSize, kPrefixSize, kPrefixSize + plain.size()}) {
+        Bytes wire(plain.size() + kOverhead);
+        ASSERT_TRUE(a.party->seal(**to, {Kind::message}, {&in, 1}, plain.size(), wire.data()));
+        written_by_network = wire.data() + at;
+        Bytes got(plain.size());
+        const iovec out{got.data(), got.size()};
+        EXPECT_TRUE((*b)->open({Kind::message}, wire.data(), wire.size(), {&out, 1})) << at;
+        EXPECT_EQ(got, plain);
+    }
+}
+
 /// As many lanes as are kept in use, and more: what the first of them had is known all the same.
 class ManyLanes : public testing::Test {
 protected:
