@@ -12,7 +12,7 @@ SUITE   ?=
 FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := build
-.PHONY: deps build demo test test-slurm adversary mutants conformance torture bench bench-quick bench-instructions bench-nanoseconds bench-one-node study deps-study docs lint lint-changed format unit-debug unit-asan fuzz faults asan tsan install mpis package test-packages
+.PHONY: deps build demo test test-slurm adversary mutants conformance torture bench bench-quick bench-instructions bench-nanoseconds bench-one-node study deps-study docs proofs lint lint-changed format unit-debug unit-asan fuzz faults asan tsan install mpis package test-packages
 
 deps:
 	@scripts/install-packages build test model bench lint
@@ -120,8 +120,16 @@ build/docs-venv: docs/requirements.txt
 	@$@/bin/pip install --quiet --requirement $<
 	@touch $@
 
+# The protocol's symbolic models, in Verifpal, which cargo builds (Rust 1.95 or newer): docs/proofs.md.
+VERIFPAL = $(CURDIR)/build/verifpal/bin/verifpal
+proofs: $(VERIFPAL)
+	@scripts/check-proofs $<
+
+$(VERIFPAL):
+	@cargo install --quiet --ignore-rust-version --root build/verifpal --version 1.6.7 verifpal
+
 SOURCES = $(shell git ls-files -co --exclude-standard '*.c' '*.cpp' '*.h' '*.hpp')
-PYTHONS = $(shell git ls-files -co --exclude-standard '*.py') scripts/check-protocol scripts/compile-commands-once scripts/make-docs
+PYTHONS = $(shell git ls-files -co --exclude-standard '*.py') scripts/check-proofs scripts/check-protocol scripts/compile-commands-once scripts/make-docs
 
 lint: build
 	@scripts/install-packages lint
