@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import lru_cache
 
-HELLO = 192         # bytes
+HELLO = 200         # bytes
 ENTRY = 68          # bytes of a rank in a table
 SECRET = 32
 TERMS = 16          # bytes that the root sends with the secret

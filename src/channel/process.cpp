@@ -163,13 +163,14 @@ Result<const keys::Local*> Process::local() {
     if (!module) return fail(ENOPKG, module.error().line);
     auto kex = aead::load_kex(settings_.module_folder);
     if (!kex) return fail(ENOPKG, kex.error().line);
-    auto job_key = keys::read_job_key(settings_.key_file, settings_.key_readers());
-    if (!job_key) return fail(ENOKEY, job_key.error().line);
-    job_key_ = std::move(*job_key);
+    auto ring = keys::KeyRing::read(*kex->api->kex, settings_.key_file, settings_.key_readers(), settings_.key_id);
+    if (!ring) return fail(ENOKEY, ring.error().line);
+    ring_ = std::move(*ring);
     workers_ = engine::Workers(workers());
     local_.crypto = {module->api->aead, kex->api->kex, settings_.suite, workers_.threads()};
     local_.hello_aead = kex->api->aead;
-    local_.job_key = job_key_.get();
+    local_.job_key = &ring_->own();
+    local_.ring = ring_.get();
     local_.check_addresses = settings_.check_addresses;
     const iovec id{settings_.job_id.data(), settings_.job_id.size()};
     if (kex->api->kex->sha256(job_hash_, &id, 1) != CRYPTMPI_OK) return fail(EIO, "SHA-256 failed");
@@ -500,13 +501,13 @@ void Process::finish(bool in_order) {
 }
 
 Result<keys::ReportKey> Process::report_key() const {
-    if (local_ready_.load(std::memory_order_acquire)) return keys::ReportKey::derive(*local_.crypto.kex, *job_key_);
+    if (local_ready_.load(std::memory_order_acquire)) return keys::ReportKey::derive(*local_.crypto.kex, ring_->own());
     // It never came to a handshake.
     auto kex = aead::load_kex(settings_.module_folder);
     if (!kex) return tl::unexpected<Error>(kex.error());
-    auto job_key = keys::read_job_key(settings_.key_file, settings_.key_readers());
-    if (!job_key) return tl::unexpected<Error>(job_key.error());
-    return keys::ReportKey::derive(*kex->api->kex, **job_key);
+    auto ring = keys::KeyRing::read(*kex->api->kex, settings_.key_file, settings_.key_readers(), settings_.key_id);
+    if (!ring) return tl::unexpected<Error>(ring.error());
+    return keys::ReportKey::derive(*kex->api->kex, (*ring)->own());
 }
 
 std::string Process::program_digest() const {

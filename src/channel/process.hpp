@@ -159,7 +159,7 @@ private:
 
     std::mutex local_lock_;
     std::atomic<bool> local_ready_{false};
-    std::unique_ptr<keys::JobKey> job_key_;
+    std::unique_ptr<keys::KeyRing> ring_;
     keys::Local local_;
     std::uint8_t job_hash_[32] = {};
     engine::Workers workers_;

@@ -21,7 +21,7 @@
 #include "config/checkpoint.hpp"
 #include "engine/rank_threads.hpp"
 #include "keys/agreement.hpp"
-#include "keys/job_key.hpp"
+#include "keys/key_ring.hpp"
 #include "keys/node_token.hpp"
 #include "programs/program_digest.hpp"
 #include "seal/own_process.hpp"
@@ -181,13 +181,14 @@ Result<void> Layer::load_keys() {
     if (!module) return tl::unexpected(module.error());
     auto kex = aead::load_kex(settings_.module_folder);
     if (!kex) return tl::unexpected(kex.error());
-    auto job_key = keys::read_job_key(settings_.key_file, settings_.key_readers());
-    if (!job_key) return tl::unexpected(job_key.error());
-    job_key_ = std::move(*job_key);
+    auto ring = keys::KeyRing::read(*kex->api->kex, settings_.key_file, settings_.key_readers(), settings_.key_id);
+    if (!ring) return tl::unexpected(ring.error());
+    ring_ = std::move(*ring);
     local_.crypto = {module->api->aead, kex->api->kex, settings_.suite};
     local_.hello_aead = kex->api->aead;
-    local_.job_key = job_key_.get();
-    auto report_key = keys::ReportKey::derive(*local_.crypto.kex, *job_key_);
+    local_.job_key = &ring_->own();
+    local_.ring = ring_.get();
+    auto report_key = keys::ReportKey::derive(*local_.crypto.kex, ring_->own());
     if (!report_key) return tl::unexpected(report_key.error());
     report_key_ = std::move(*report_key);
     local_.check_addresses = false;  // MPI's ranks have none
@@ -205,7 +206,7 @@ Result<void> Layer::agree() {
     for (int i = 0; i < 4; ++i) self.process[i] = static_cast<std::uint8_t>(pid >> (8 * i));
     AgreementPeers peers(mpi, world_rank_, {settings_.agreement_timeout, settings_.handshake_timeout},
                          [this](const std::string& line) { say(line); });
-    auto token = keys::NodeToken::find(*local_.crypto.kex, *job_key_, settings_.job_id);
+    auto token = keys::NodeToken::find(*local_.crypto.kex, ring_->own(), settings_.job_id);
     if (!token) return tl::unexpected(token.error());
     if (!token->alone().empty()) say(token->alone());
     const auto node =
@@ -257,7 +258,8 @@ void Layer::begin(int thread_level) {
     }
     if (auto done = agree(); !done) end_job(done.error().line);
     local_.job_key = nullptr;
-    job_key_.reset();  // it was for the agreement only
+    local_.ring = nullptr;
+    ring_.reset();  // it was for the agreement only
     make_error_classes();
     sealed_to_.resize(nodes_.size());
     for (std::size_t rank = 0; rank < nodes_.size(); ++rank) {

@@ -192,7 +192,7 @@ private:
     std::recursive_mutex lock_;
     std::mutex refused_lock_;  // also where no thread level is known, before MPI_Init
     std::set<std::string> refused_;
-    std::unique_ptr<keys::JobKey> job_key_;
+    std::unique_ptr<keys::KeyRing> ring_;
     keys::Local local_;
     keys::ReportKey report_key_;  // of the job key, which is gone when the report is written
     CommunicatorId world_id_{};

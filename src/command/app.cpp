@@ -11,6 +11,8 @@ void add_everything(CLI::App& app, const Words& program, const LaunchLine& line,
     app.set_version_flag("--version", "cryptmpi " CRYPTMPI_VERSION);
     app.require_subcommand(0, 1);  // with 1, an unknown one would be told that one is required
     add_keygen(app, status);
+    add_key(app, status);
+    add_receive_key(app, status);
     add_run(app, line, status);
     add_exec(app, program, status);
     add_doctor(app, status);
@@ -26,6 +28,7 @@ void add_everything(CLI::App& app, const Words& program, const LaunchLine& line,
         "key\n"
         "  cryptmpi keygen                                    once: the key file, for launchers that you start "
         "yourself\n"
+        "  cryptmpi keygen --rotate && cryptmpi key install a b  another key, while jobs run (docs/keys.md)\n"
         "  mpiexec -n 4 cryptmpi exec ./program args          inside a launcher line that you have\n"
         "  cryptmpi doctor                                    is this machine ready?\n"
         "  cryptmpi coverage                                  what becomes of each MPI procedure\n"

@@ -15,6 +15,7 @@
 #include "aead/registry.hpp"
 #include "command/job.hpp"
 #include "command/process.hpp"
+#include "command/reports.hpp"
 #include "command/subcommands.hpp"
 #include "keys/member_key.hpp"
 #include "report/attestation.hpp"
@@ -73,9 +74,9 @@ report::Attester own_name() {
 
 /// The report with its signature looked at.
 Result<report::Attested> read_report(const Options& options, const config::Settings& settings) {
-    auto key = report_key(settings);
-    if (!key) return tl::unexpected<Error>(key.error());
-    const auto reading = report::Reading::of(options.report, [&](std::string_view text) { return key->sign(text); });
+    const auto signers = report_signers(settings);
+    if (!signers) return tl::unexpected<Error>(signers.error());
+    const auto reading = report::Reading::of(options.report, *signers);
     if (!reading) return tl::unexpected<Error>(reading.error());
     return report::Attested{
         nlohmann::ordered_json::parse(reading->json()), reading->verified(), reading->verdict().line, {}};

@@ -11,7 +11,7 @@
 #include "command/elf.hpp"
 #include "command/networks.hpp"
 #include "interpose/allow.hpp"
-#include "keys/job_key.hpp"
+#include "keys/key_ring.hpp"
 
 namespace cryptmpi::command {
 
@@ -161,17 +161,19 @@ Result<void> check_key_and_module(const config::Settings& settings) {
         auto module = aead::choose(settings.module_folder.string(), settings.module, settings.suite);
         if (!module) return tl::unexpected<Error>(module.error());
     }
-    auto key = keys::read_job_key(settings.key_file, settings.key_readers());
-    if (!key) return tl::unexpected<Error>(key.error());
+    auto kex = aead::load_kex(settings.module_folder.string());
+    if (!kex) return tl::unexpected<Error>(kex.error());
+    auto ring = keys::KeyRing::read(*kex->api->kex, settings.key_file, settings.key_readers(), settings.key_id);
+    if (!ring) return tl::unexpected<Error>(ring.error());
     return {};
 }
 
 Result<keys::ReportKey> report_key(const config::Settings& settings) {
     auto kex = aead::load_kex(settings.module_folder.string());
     if (!kex) return tl::unexpected<Error>(kex.error());
-    auto key = keys::read_job_key(settings.key_file, settings.key_readers());
-    if (!key) return tl::unexpected<Error>(key.error());
-    return keys::ReportKey::derive(*kex->api->kex, **key);
+    auto ring = keys::KeyRing::read(*kex->api->kex, settings.key_file, settings.key_readers(), settings.key_id);
+    if (!ring) return tl::unexpected<Error>(ring.error());
+    return keys::ReportKey::derive(*kex->api->kex, (*ring)->own());
 }
 
 Result<void> check_allow(const config::Settings& settings, const std::optional<MpiLibrary>& library) {

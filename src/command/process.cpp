@@ -47,14 +47,15 @@ struct Running {
     bool ended = false;  // its output is
 };
 
-Running start(const std::vector<std::string>& command, bool with_stderr) {
+/// `input`: what it reads; -1: nothing.
+Running start(const std::vector<std::string>& command, bool with_stderr, int input = -1) {
     std::array<int, 2> ends{};
     if (pipe2(ends.data(), O_CLOEXEC) != 0) return {};
     auto arguments = pointers(command);
     const pid_t child = fork();
     if (child == 0) {
         const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-        dup2(null, STDIN_FILENO);
+        dup2(input < 0 ? null : input, STDIN_FILENO);
         dup2(ends[1], STDOUT_FILENO);
         dup2(with_stderr ? ends[1] : null, STDERR_FILENO);
         unsetenv("LD_PRELOAD");
@@ -121,6 +122,21 @@ std::vector<char*> pointers(const std::vector<std::string>& arguments) {
 
 std::optional<std::string> output_of(const std::vector<std::string>& command) {
     return outputs_of({command}, true).front();
+}
+
+std::optional<std::string> answer_of(const std::vector<std::string>& command, std::span<const std::uint8_t> input) {
+    std::array<int, 2> ends{};
+    if (pipe2(ends.data(), O_CLOEXEC) != 0) return std::nullopt;
+    const bool given = write(ends[1], input.data(), input.size()) == static_cast<ssize_t>(input.size());
+    close(ends[1]);
+    std::vector<Running> one;
+    if (given) one.push_back(start(command, true, ends[0]));
+    close(ends[0]);
+    if (!given) return std::nullopt;
+    const auto deadline = Clock::now() + kPatience;
+    while (read_some(one, deadline)) {
+    }
+    return finish(one.front());
 }
 
 std::vector<std::optional<std::string>> outputs_of(const std::vector<std::vector<std::string>>& commands,

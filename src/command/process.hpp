@@ -1,8 +1,10 @@
 // Small things about processes and shells that several subcommands need.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,6 +26,9 @@ int complain(const std::string& line, int status);
 /// What `command` prints to stdout (and stderr), run without our library; nullopt when it cannot be run or does not end
 /// in time.
 std::optional<std::string> output_of(const std::vector<std::string>& command);
+
+/// The same, with this on its standard input: no more than a pipe takes at once (4096 bytes).
+std::optional<std::string> answer_of(const std::vector<std::string>& command, std::span<const std::uint8_t> input);
 
 /// The same of several commands at once; without stderr if so asked.
 std::vector<std::optional<std::string>> outputs_of(const std::vector<std::vector<std::string>>& commands,

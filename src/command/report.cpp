@@ -6,6 +6,7 @@
 
 #include "command/job.hpp"
 #include "command/process.hpp"
+#include "command/reports.hpp"
 #include "command/subcommands.hpp"
 #include "report/part.hpp"
 
@@ -22,20 +23,17 @@ struct Options {
 };
 
 /// Without the job key a report can be shown, but not believed.
-report::Sign signing(const Options& options) {
+std::vector<report::Sign> signers(const Options& options) {
     const auto settings = config::load(config::process_environment());
-    auto key = settings ? report_key(*settings) : tl::unexpected<Error>(settings.error());
-    if (!key) {
-        if (options.check) complain(key.error().line, 0);
-        return {};
-    }
-    auto shared = std::make_shared<keys::ReportKey>(std::move(*key));
-    return [shared](std::string_view text) { return shared->sign(text); };
+    auto made = settings ? report_signers(*settings) : tl::unexpected<Error>(settings.error());
+    if (made) return std::move(*made);
+    if (options.check) complain(made.error().line, 0);
+    return {};
 }
 
 int show(const Options& options) {
-    const auto sign = signing(options);
-    const auto reading = report::Reading::of(options.file, sign);
+    const auto keys = signers(options);
+    const auto reading = report::Reading::of(options.file, keys);
     if (!reading) return complain(reading.error().line, options.check ? kNotSealed : 1);
     const std::string& text = options.json      ? reading->json()
                               : options.html    ? reading->html()
@@ -47,7 +45,7 @@ int show(const Options& options) {
     if (!options.check) return 0;
     const auto& verdict = reading->verdict();
     const bool exceptions = verdict.outcome == report::Outcome::exceptions;
-    const bool good = sign && report::is_good(verdict) && (!exceptions || options.allow_exceptions);
+    const bool good = !keys.empty() && report::is_good(verdict) && (!exceptions || options.allow_exceptions);
     return good ? 0 : kNotSealed;
 }
 

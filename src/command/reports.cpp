@@ -13,10 +13,13 @@
 #include <set>
 #include <sstream>
 
+#include "aead/registry.hpp"
 #include "command/job.hpp"
 #include "command/process.hpp"
 #include "command/remote_shell.hpp"
+#include "keys/job_key.hpp"
 #include "keys/key_in_memory.hpp"
+#include "keys/report_key.hpp"
 
 namespace cryptmpi::command {
 namespace {
@@ -162,6 +165,21 @@ std::string collect_parts(const Collecting& what, const report::Sign& sign) {
     if (missing.empty()) return "";
     return "the report's parts could not be fetched from " + missing + "; they lie in " +
            config::local_report_folder(what.token).string() + " there";
+}
+
+Result<std::vector<report::Sign>> report_signers(const config::Settings& settings) {
+    auto kex = aead::load_kex(settings.module_folder.string());
+    if (!kex) return tl::unexpected<Error>(kex.error());
+    const auto keys = keys::read_job_keys(settings.key_file, settings.key_readers());
+    if (!keys) return tl::unexpected<Error>(keys.error());
+    std::vector<report::Sign> signers;
+    for (const auto& key : *keys) {
+        auto of_reports = keys::ReportKey::derive(*kex->api->kex, *key);
+        if (!of_reports) return tl::unexpected<Error>(of_reports.error());
+        const auto shared = std::make_shared<keys::ReportKey>(std::move(*of_reports));
+        signers.emplace_back([shared](std::string_view text) { return shared->sign(text); });
+    }
+    return signers;
 }
 
 void add_collect(CLI::App& app, int& status) {

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <string>
+#include <vector>
 
 #include "base/result.hpp"
 #include "command/subcommands.hpp"
@@ -29,5 +30,8 @@ struct Collecting {
 };
 /// Returns what could not be had and why; empty: nothing.
 std::string collect_parts(const Collecting& what, const report::Sign& sign);
+
+/// What a report may be signed with: by each key of the key file. Errors: the key file's.
+Result<std::vector<report::Sign>> report_signers(const config::Settings& settings);
 
 }  // namespace cryptmpi::command

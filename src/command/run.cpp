@@ -33,7 +33,7 @@
 #include "command/subcommands.hpp"
 #include "command/typed_line.hpp"
 #include "command/wrappers.hpp"
-#include "keys/job_key.hpp"
+#include "keys/key_ring.hpp"
 #include "report/part.hpp"
 
 namespace cryptmpi::command {
@@ -42,8 +42,12 @@ namespace {
 namespace fs = std::filesystem;
 
 // Of the internal variables, those that concern each process of the job.
-constexpr std::array<std::string_view, 5> kForAll = {kReasonVariable, kLastingKeyVariable, kSealedLauncherVariable,
-                                                     config::kReportTokenVariable, config::kSettingsGivenVariable};
+constexpr std::array<std::string_view, 6> kForAll = {kReasonVariable,
+                                                     kLastingKeyVariable,
+                                                     kSealedLauncherVariable,
+                                                     config::kReportTokenVariable,
+                                                     config::kSettingsGivenVariable,
+                                                     config::kKeyIdVariable};
 
 struct Options {
     std::string program_for_help;
@@ -300,23 +304,23 @@ report::Sign signing_with(const keys::ReportKey& key) {
 }
 
 /// What a job's parts and its report are signed with: the same key, unless the job has one of its own.
-struct ReportKeys {
+struct Signing {
     keys::ReportKey parts;
     keys::ReportKey report;
 };
 
-Result<ReportKeys> report_keys(const fs::path& job_key, const config::Settings& settings) {
+Result<Signing> signing_of(const fs::path& job_key, const config::Settings& settings) {
     config::Settings of_job = settings;
     of_job.key_file = job_key;
     auto parts = report_key(of_job);
     if (!parts) return tl::unexpected<Error>(parts.error());
     auto report = report_key(settings);
     if (!report) return tl::unexpected<Error>(report.error());
-    return ReportKeys{std::move(*parts), std::move(*report)};
+    return Signing{std::move(*parts), std::move(*report)};
 }
 
 /// Merges the parts and says what came out, if that is not good or somebody wants to know. Returns the exit status.
-int conclude(const ReportKeys& keys, const Collecting& parts, bool wanted) {
+int conclude(const Signing& keys, const Collecting& parts, bool wanted) {
     const int status = parts.started.status;
     const int bad = status != 0 ? status : kNotSealed;
     report::Started started = parts.started;
@@ -362,6 +366,17 @@ Result<void> prepare_lasting_key(const config::Settings& settings) {
     return {};
 }
 
+/// The job goes on with the key that is the file's first now, whatever is put before it.
+Result<void> pin_key(config::Settings& settings) {
+    auto kex = aead::load_kex(settings.module_folder.string());
+    if (!kex) return tl::unexpected<Error>(kex.error());
+    const auto ring = keys::KeyRing::read(*kex->api->kex, settings.key_file, settings.key_readers(), "");
+    if (!ring) return tl::unexpected<Error>(ring.error());
+    settings.key_id = keys::key_id_text((*ring)->own_id());
+    set_variable(config::kKeyIdVariable, settings.key_id);
+    return {};
+}
+
 /// On other nodes the settings file is another or none, and the working folder another: what this node's gave holds on
 /// all of them, and nothing else.
 Result<void> pass_on_settings(const config::Settings& settings) {
@@ -398,6 +413,8 @@ int run(const Options& options, const LaunchLine& typed) {
     if (outer) settings->key_file = *outer;
     const bool fresh = settings->fresh_key() || (outer && settings->job_key == config::JobKeyFrom::automatic);
     unsetenv(kLastingKeyVariable);
+    unsetenv(config::kKeyIdVariable);  // of the job that this one is started in
+    settings->key_id.clear();
     if (settings->enabled) {
         if (fresh) {
             if (auto made = prepare_lasting_key(*settings); !made) return refuse(made.error().line);
@@ -468,8 +485,11 @@ int run(const Options& options, const LaunchLine& typed) {
         key.emplace(std::move(*drawn));
         set_variable(kLastingKeyVariable, settings->key_file.string());
     }
+    if (!fresh) {
+        if (auto pinned = pin_key(*settings); !pinned) return refuse(pinned.error().line);
+    }
     const fs::path job_key = key ? key->file : settings->key_file;
-    const auto signing = report_keys(job_key, *settings);
+    const auto signing = signing_of(job_key, *settings);
     if (!signing) return refuse(signing.error().line);
     if (key || outer) set_variable("CRYPTMPI_KEY_FILE", job_key.string());
     set_variable("CRYPTMPI_JOB_ID", job);

@@ -15,6 +15,9 @@ struct LaunchLine;  // launch_line.hpp
 using Words = std::vector<std::string>;
 
 void add_keygen(CLI::App& app, int& status);
+void add_key(CLI::App& app, int& status);
+/// Not for users: what cryptmpi key install calls on other nodes.
+void add_receive_key(CLI::App& app, int& status);
 void add_exec(CLI::App& app, const Words& program, int& status);
 void add_run(CLI::App& app, const LaunchLine& line, int& status);
 void add_doctor(CLI::App& app, int& status);

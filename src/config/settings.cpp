@@ -514,6 +514,7 @@ Result<Settings> load_unguarded(const Environment& environment) {
     if (settings.module_folder.empty()) settings.module_folder = default_module_folder();
     if (!settings.profile_named) settings.profile = config_folder(environment) / "profile.json";
     if (settings.job_id.empty()) settings.job_id = default_job_id(environment);
+    settings.key_id = environment(kKeyIdVariable).value_or("");
     settings.report_file = report_place(settings.report_file, environment);
     return settings;
 }

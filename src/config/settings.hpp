@@ -91,6 +91,8 @@ struct Settings {
     std::filesystem::path key_file;                    // key_file; default: <config folder>/job.key
     bool key_file_named = false;                       // else it is the default
     bool allow_group_key = false;                      // allow_group_key: root's file may be the process's group's, too
+    std::string key_id;                                // of the file's keys, that of a job of cryptmpi run; empty: the
+                                                       // first
     JobKeyFrom job_key = JobKeyFrom::automatic;        // job_key = "auto" | "fresh" | "file"
     KeyOnNetwork key_on_network = KeyOnNetwork::warn;  // key_on_network = "warn" | "refuse" | "allow"
     std::filesystem::path member_key_file;             // member_key_file; default: <config folder>/member.key
@@ -160,6 +162,10 @@ std::filesystem::path config_folder(const Environment& environment);
 inline constexpr const char* kSettingsGivenVariable = "CRYPTMPI_INTERNAL_SETTINGS_GIVEN";
 /// The settings file that a process with this environment reads, which may be missing; nullopt: none.
 std::optional<std::filesystem::path> settings_file(const Environment& environment);
+
+/// In a job of cryptmpi run that has no key of its own: the id of the key in the key file that it began with, which all
+/// its processes use, whatever is put first in the file while it runs.
+inline constexpr const char* kKeyIdVariable = "CRYPTMPI_INTERNAL_KEY_ID";
 
 /// Reads CRYPTMPI_CONFIG or <config folder>/config.toml (which may be missing), then CRYPTMPI_*. Unknown keys, unknown
 /// values and unknown CRYPTMPI_* variables (but for the internal CRYPTMPI_INTERNAL_*) are errors of one line:

@@ -126,7 +126,9 @@ public:
     explicit Peer(const Share& its_share) : share(its_share) {}
 
     Share share;
-    FlowSecret secret;  // of the pair
+    FlowSecret secret;        // of the pair, under our own job key: what we send
+    FlowSecret of_its_own;    // under the job key that it has, where that is another: what it sends
+    bool has_spoken = false;  // something of it has opened, so that its job key is known
     std::array<std::unique_ptr<Sending>, kKinds> sending;
     std::array<std::unique_ptr<Receiving>, kKinds> receiving;
 };
@@ -146,18 +148,51 @@ Result<Job> Job::join(const seal::Crypto& crypto, const keys::JobKey& job_key, s
     Job job;
     job.crypto_ = crypto;
     job.is_written_by_network_ = is_written_by_network;
-    job.secret_ = std::make_unique<Secret<seal::kSecretSize>>();
-    auto done = seal::expand(*crypto.kex, job_key.data(), label, job.secret_->data(), seal::kSecretSize);
-    if (!done) return tl::unexpected(std::move(done.error()));
+    job.label_ = std::move(label);
+    auto secret = job.secret_of(job_key);
+    if (!secret) return tl::unexpected(std::move(secret.error()));
+    job.secret_ = std::move(*secret);
     seal::claim_keys();
     return job;
+}
+
+Result<Job> Job::join(const seal::Crypto& crypto, keys::KeyRing& ring, std::string_view job_id,
+                      bool is_written_by_network) {
+    auto job = join(crypto, ring.own(), job_id, is_written_by_network);
+    if (job) job->ring_ = &ring;
+    return job;
+}
+
+Result<Job::JobSecret> Job::secret_of(const keys::JobKey& job_key) const {
+    auto secret = std::make_unique<Secret<seal::kSecretSize>>();
+    auto done = seal::expand(*crypto_.kex, job_key.data(), label_, secret->data(), seal::kSecretSize);
+    if (!done) return tl::unexpected(std::move(done.error()));
+    return secret;
+}
+
+Result<std::vector<Job::JobSecret>> Job::others() const {
+    std::vector<JobSecret> secrets;
+    if (ring_ == nullptr) return secrets;
+    for (const auto* key : ring_->all()) {
+        if (key == &ring_->own()) continue;
+        auto secret = secret_of(*key);
+        if (!secret) return tl::unexpected(std::move(secret.error()));
+        secrets.push_back(std::move(*secret));
+    }
+    return secrets;
 }
 
 struct Party::State {
     explicit State(const Job& its_job) : job(its_job), crypto(its_job.crypto_) {}
 
+    Result<void> prove(const FlowSecret& of_job, std::span<const std::uint8_t> address, const Share& of,
+                       std::uint8_t proof[kProofSize]) const;
+    Result<bool> proves(const FlowSecret& of_job, std::span<const std::uint8_t> address, const Share& of,
+                        const std::uint8_t proof[kProofSize]) const;
     Result<std::unique_ptr<Peer>> make_peer(const Share& its_share) const;
-    Result<FlowSecret> flow_secret(const Peer& peer, Kind kind, const Share& sender, const Share& receiver) const;
+    Result<FlowSecret> pair_secret(const Share& its_share, const FlowSecret& of_job) const;
+    Result<FlowSecret> flow_secret(const FlowSecret& of_pair, Kind kind, const Share& sender,
+                                   const Share& receiver) const;
     Result<Sending*> sending_to(Peer& peer, Kind kind) const;
     Result<Receiving*> receiving_from(Peer& peer, Kind kind) const;
     Result<void> make_room(Sending& flow, std::uint64_t size);
@@ -181,6 +216,10 @@ struct Party::State {
     Result<Decrypted> decrypt(const Envelope& envelope, const std::uint8_t* wire, std::size_t wire_size,
                               std::span<const iovec> out);
     seal::Arrivals& lane_of(Receiving& flow, const Peer* from, std::uint64_t tag) const;
+    int open_with(const RecordKey& key, const Envelope& envelope, std::uint64_t number, const std::uint8_t* wire,
+                  std::size_t wire_size, std::span<const iovec> out) const;
+    Result<int> open_with_others(Decrypted& message, const Envelope& envelope, const std::uint8_t* wire,
+                                 std::size_t wire_size, std::span<const iovec> out) const;
     Result<void> check_order(const Posted& posted, const Decrypted& message, std::uint64_t tag) const;
     Result<void> check_order_among(const Posted& posted, const Decrypted& message, std::uint64_t tag) const;
     Result<Peer*> accept(Kind kind, Decrypted message, std::size_t size);
@@ -219,30 +258,47 @@ const Share& Party::share() const {
     return state_->share;
 }
 
-Result<void> Party::prove(std::span<const std::uint8_t> address, const Share& share,
-                          std::uint8_t proof[kProofSize]) const {
+Result<void> Party::State::prove(const FlowSecret& of_job, std::span<const std::uint8_t> address, const Share& of,
+                                 std::uint8_t proof[kProofSize]) const {
     constexpr std::string_view kUse = "address";
-    const iovec in[] = {piece(kUse.data(), kUse.size()), piece(share.data(), share.size()),
+    const iovec in[] = {piece(kUse.data(), kUse.size()), piece(of.data(), of.size()),
                         piece(address.data(), address.size())};
     std::uint8_t whole[kHash];
-    const auto& job = state_->job;
-    if (job.crypto_.kex->hmac_sha256(whole, job.secret_->data(), kKeySize, in, std::size(in)) != CRYPTMPI_OK) {
+    if (crypto.kex->hmac_sha256(whole, of_job->data(), kKeySize, in, std::size(in)) != CRYPTMPI_OK) {
         return fail(EIO, "the crypto module's HMAC-SHA-256 failed");
     }
     std::memcpy(proof, whole, kProofSize);
     return {};
 }
 
-Result<bool> Party::proves(std::span<const std::uint8_t> address, const Share& share,
-                           const std::uint8_t proof[kProofSize]) const {
+Result<bool> Party::State::proves(const FlowSecret& of_job, std::span<const std::uint8_t> address, const Share& of,
+                                  const std::uint8_t proof[kProofSize]) const {
     std::uint8_t right[kProofSize];
-    if (auto done = prove(address, share, right); !done) return tl::unexpected(std::move(done.error()));
+    if (auto done = prove(of_job, address, of, right); !done) return tl::unexpected(std::move(done.error()));
     unsigned differences = 0;
     for (std::size_t i = 0; i < kProofSize; ++i) differences |= static_cast<unsigned>(right[i] ^ proof[i]);
     return differences == 0;
 }
 
-Result<std::unique_ptr<Peer>> Party::State::make_peer(const Share& its_share) const {
+Result<void> Party::prove(std::span<const std::uint8_t> address, const Share& share,
+                          std::uint8_t proof[kProofSize]) const {
+    return state_->prove(state_->job.secret_, address, share, proof);
+}
+
+Result<bool> Party::proves(std::span<const std::uint8_t> address, const Share& share,
+                           const std::uint8_t proof[kProofSize]) const {
+    auto right = state_->proves(state_->job.secret_, address, share, proof);
+    if (!right || *right) return right;
+    auto others = state_->job.others();
+    if (!others) return tl::unexpected(std::move(others.error()));
+    for (const auto& of_job : *others) {
+        right = state_->proves(of_job, address, share, proof);
+        if (!right || *right) return right;
+    }
+    return false;
+}
+
+Result<FlowSecret> Party::State::pair_secret(const Share& its_share, const FlowSecret& of_job) const {
     if (!seal::owns_keys()) return seal::forked();
     Secret<kKeySize> shared;
     if (crypto.kex->x25519_shared(shared.data(), private_key->data(), its_share.data()) != CRYPTMPI_OK) {
@@ -250,24 +306,30 @@ Result<std::unique_ptr<Peer>> Party::State::make_peer(const Share& its_share) co
     }
     constexpr std::string_view kUse = "pair";
     const iovec in[] = {piece(kUse.data(), kUse.size()), piece(shared.data(), kKeySize)};
-    auto peer = std::make_unique<Peer>(its_share);
-    peer->secret = std::make_unique<Secret<seal::kSecretSize>>();
-    if (crypto.kex->hmac_sha256(peer->secret->data(), job.secret_->data(), kKeySize, in, std::size(in)) !=
-        CRYPTMPI_OK) {
+    auto secret = std::make_unique<Secret<seal::kSecretSize>>();
+    if (crypto.kex->hmac_sha256(secret->data(), of_job->data(), kKeySize, in, std::size(in)) != CRYPTMPI_OK) {
         return fail(EIO, "the crypto module's HMAC-SHA-256 failed");
     }
+    return secret;
+}
+
+Result<std::unique_ptr<Peer>> Party::State::make_peer(const Share& its_share) const {
+    auto secret = pair_secret(its_share, job.secret_);
+    if (!secret) return tl::unexpected(std::move(secret.error()));
+    auto peer = std::make_unique<Peer>(its_share);
+    peer->secret = std::move(*secret);
     return peer;
 }
 
 // protocol: F6
-Result<FlowSecret> Party::State::flow_secret(const Peer& peer, Kind kind, const Share& sender,
+Result<FlowSecret> Party::State::flow_secret(const FlowSecret& of_pair, Kind kind, const Share& sender,
                                              const Share& receiver) const {
     std::string label(kLabels[place_of(kind)]);
     label.push_back('\0');
     append(label, sender);
     append(label, receiver);
     auto secret = std::make_unique<Secret<seal::kSecretSize>>();
-    if (auto done = seal::expand(*crypto.kex, peer.secret->data(), label, secret->data(), seal::kSecretSize); !done) {
+    if (auto done = seal::expand(*crypto.kex, of_pair->data(), label, secret->data(), seal::kSecretSize); !done) {
         return tl::unexpected(std::move(done.error()));
     }
     return secret;
@@ -278,7 +340,7 @@ Result<Sending*> Party::State::sending_to(Peer& peer, Kind kind) const {
     if (flow) [[likely]] {
         return flow.get();
     }
-    auto secret = flow_secret(peer, kind, share, peer.share);
+    auto secret = flow_secret(peer.secret, kind, share, peer.share);
     if (!secret) return tl::unexpected(std::move(secret.error()));
     flow = std::make_unique<Sending>();
     flow->secret = std::move(*secret);
@@ -290,7 +352,7 @@ Result<Receiving*> Party::State::receiving_from(Peer& peer, Kind kind) const {
     if (flow) [[likely]] {
         return flow.get();
     }
-    auto secret = flow_secret(peer, kind, peer.share, share);
+    auto secret = flow_secret(peer.of_its_own ? peer.of_its_own : peer.secret, kind, peer.share, share);
     if (!secret) return tl::unexpected(std::move(secret.error()));
     flow = std::make_unique<Receiving>();
     flow->secret = std::move(*secret);
@@ -426,16 +488,54 @@ Result<Party::State::Decrypted> Party::State::decrypt(const Envelope& envelope, 
     auto key = key_of(*message.flow, static_cast<std::uint32_t>(header >> kEpochShift));
     if (!key) return refuse(std::move(key.error()));
 
-    const AssociatedData bound(wire, envelope.bound);
-    const Place place = place_in_nonce(envelope.tag, message.number);
-    std::uint8_t nonce[seal::kNonceRoom];
-    (*key)->nonce(place.lane, place.counter, nonce);
-    const std::size_t size = wire_size - kOverhead;
-    const int status = crypto.aead->open((*key)->context(), nonce, bound.data(), bound.size(), wire + kPrefixSize, size,
-                                         out.data(), out.size(), wire + kPrefixSize + size);
+    int status = open_with(**key, envelope, message.number, wire, wire_size, out);
+    if (status == CRYPTMPI_FORGED && !message.from->has_spoken) [[unlikely]] {
+        auto tried = open_with_others(message, envelope, wire, wire_size, out);
+        if (!tried) return refuse(std::move(tried.error()));
+        status = *tried;
+    }
     if (status == CRYPTMPI_FORGED) return refuse(Error{"does not open: altered, moved, or not ours", EBADMSG});
     if (status != CRYPTMPI_OK) return refuse(Error{"the crypto module failed to open a message", EIO});
+    message.from->has_spoken = true;
     return message;
+}
+
+int Party::State::open_with(const RecordKey& key, const Envelope& envelope, std::uint64_t number,
+                            const std::uint8_t* wire, std::size_t wire_size, std::span<const iovec> out) const {
+    const AssociatedData bound(wire, envelope.bound);
+    const Place place = place_in_nonce(envelope.tag, number);
+    std::uint8_t nonce[seal::kNonceRoom];
+    key.nonce(place.lane, place.counter, nonce);
+    const std::size_t size = wire_size - kOverhead;
+    return crypto.aead->open(key.context(), nonce, bound.data(), bound.size(), wire + kPrefixSize, size, out.data(),
+                             out.size(), wire + kPrefixSize + size);
+}
+
+// protocol: F17
+/// The first message of a peer that has another of the job keys that we take: the key that opens it stays its own.
+Result<int> Party::State::open_with_others(Decrypted& message, const Envelope& envelope, const std::uint8_t* wire,
+                                           std::size_t wire_size, std::span<const iovec> out) const {
+    auto others = job.others();
+    if (!others) return tl::unexpected(std::move(others.error()));
+    Peer& peer = *message.from;
+    for (const auto& of_job : *others) {
+        auto of_pair = pair_secret(peer.share, of_job);
+        if (!of_pair) return tl::unexpected(std::move(of_pair.error()));
+        auto of_flow = flow_secret(*of_pair, envelope.kind, peer.share, share);
+        if (!of_flow) return tl::unexpected(std::move(of_flow.error()));
+        const auto epoch = static_cast<std::uint32_t>(load_little(wire + kShareSize) >> kEpochShift);
+        auto key = epoch_key(crypto, *of_flow, epoch);
+        if (!key) return tl::unexpected(std::move(key.error()));
+        const int status = open_with(*key, envelope, message.number, wire, wire_size, out);
+        if (status == CRYPTMPI_FORGED) continue;
+        if (status == CRYPTMPI_OK) {
+            message.flow->secret = std::move(*of_flow);
+            message.flow->epochs = {Receiving::Epoch{epoch, std::move(*key)}, {}};
+            peer.of_its_own = std::move(*of_pair);
+        }
+        return status;
+    }
+    return CRYPTMPI_FORGED;
 }
 
 /// HOT PATH as long as receives end in the order of their posting.

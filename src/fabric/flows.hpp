@@ -16,13 +16,15 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/endian.hpp"
 #include "base/result.hpp"
 #include "base/secret.hpp"
 #include "fabric/posted.hpp"
-#include "keys/job_key.hpp"
+#include "keys/key_ring.hpp"
 #include "seal/constants.hpp"
 #include "seal/key_schedule.hpp"
 
@@ -52,18 +54,28 @@ struct Envelope {
 };
 inline constexpr std::size_t kMostBound = 256;
 
-/// What all parties of a process have from the job: made once, outlives them. The job key cannot be computed from it.
+/// What all parties of a process have from the job: made once, outlives them.
 class Job {
 public:
     /// `is_written_by_network`: others than this process may write into what has come, as by a forged packet to a
     /// buffer that a network card may write into. A module may read twice what it opens, and must get the same bytes.
     static Result<Job> join(const seal::Crypto& crypto, const keys::JobKey& job_key, std::string_view job_id,
                             bool is_written_by_network = false);
+    /// A peer may have any key of the ring, which outlives this: what it sends opens under its own.
+    static Result<Job> join(const seal::Crypto& crypto, keys::KeyRing& ring, std::string_view job_id,
+                            bool is_written_by_network = false);
 
 private:
     friend class Party;
+    using JobSecret = std::unique_ptr<Secret<seal::kSecretSize>>;
+    Result<JobSecret> secret_of(const keys::JobKey& job_key) const;
+    /// Those of the other keys that a peer may have.
+    Result<std::vector<JobSecret>> others() const;
+
     seal::Crypto crypto_;
-    std::unique_ptr<Secret<seal::kSecretSize>> secret_;
+    std::string label_;
+    keys::KeyRing* ring_ = nullptr;
+    JobSecret secret_;
     bool is_written_by_network_ = false;
 };
 

@@ -15,7 +15,6 @@
 #include "base/network_devices.hpp"
 #include "base/secret_memory.hpp"
 #include "config/checkpoint.hpp"
-#include "keys/job_key.hpp"
 #include "programs/mpi_witness.hpp"
 #include "programs/program_digest.hpp"
 
@@ -111,14 +110,15 @@ Result<void> Process::load_keys() {
     if (!module) return tl::unexpected(module.error());
     auto kex = aead::load_kex(settings_.module_folder);
     if (!kex) return tl::unexpected(kex.error());
-    auto job_key = keys::read_job_key(settings_.key_file, settings_.key_readers());
-    if (!job_key) return tl::unexpected(job_key.error());
+    auto ring = keys::KeyRing::read(*kex->api->kex, settings_.key_file, settings_.key_readers(), settings_.key_id);
+    if (!ring) return tl::unexpected(ring.error());
     wipe_secret_memory_in_children();
-    auto joined = Job::join({module->api->aead, kex->api->kex, settings_.suite}, **job_key, settings_.job_id,
+    auto joined = Job::join({module->api->aead, kex->api->kex, settings_.suite}, **ring, settings_.job_id,
                             has_network_device());
     if (!joined) return tl::unexpected(joined.error());
-    auto report_key = keys::ReportKey::derive(*kex->api->kex, **job_key);
+    auto report_key = keys::ReportKey::derive(*kex->api->kex, (*ring)->own());
     if (!report_key) return tl::unexpected(report_key.error());
+    ring_ = std::move(*ring);
     job_.emplace(std::move(*joined));
     report_key_.emplace(std::move(*report_key));
     part_.module = std::string(module->api->name) + " " + module->api->version;

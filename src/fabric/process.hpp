@@ -45,6 +45,7 @@ private:
     std::string name_;
     bool is_rank_ = false;
     std::mutex lock_;
+    std::unique_ptr<keys::KeyRing> ring_;  // of job_
     std::optional<Job> job_;
     std::optional<keys::ReportKey> report_key_;
     std::set<const Party*> parties_;

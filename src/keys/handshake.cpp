@@ -22,20 +22,22 @@ constexpr char kNoiseName[] = "Noise_NNpsk0_25519_AESGCM_SHA256";
 static_assert(sizeof(kNoiseName) - 1 == kHash,
               "a name of 32 bytes is the first hash as it stands (Noise, section 5.2)");
 
-enum PrefixByte : std::size_t { magic = 0, version = 4, message = 5, suite = 6, conduct = 7 };
+enum PrefixByte : std::size_t { magic = 0, version = 4, message = 5, suite = 6, conduct = 7, key_id = 8 };
 
 using Prefix = std::array<std::uint8_t, kPrefixSize>;
 
-/// Both sides' prefixes are known beforehand: there is nothing to negotiate.
-Prefix prefix_of(Role sender, const Local& local) {
-    return {'C',
-            'M',
-            'P',
-            'I',
-            kProtocolVersion,
-            static_cast<std::uint8_t>(sender),
-            static_cast<std::uint8_t>(local.crypto.suite),
-            local.conduct};
+/// Both sides' prefixes are known as soon as it is known which job key it is: there is nothing to negotiate.
+Prefix prefix_of(Role sender, const Local& local, const HandshakeState& state) {
+    Prefix prefix = {'C',
+                     'M',
+                     'P',
+                     'I',
+                     kProtocolVersion,
+                     static_cast<std::uint8_t>(sender),
+                     static_cast<std::uint8_t>(local.crypto.suite),
+                     local.conduct};
+    std::copy_n(state.key_id, kKeyIdSize, prefix.begin() + key_id);
+    return prefix;
 }
 
 Role other(Role role) {
@@ -186,7 +188,7 @@ std::string other_conduct(const std::string& peer, unsigned theirs, unsigned our
 // protocol: H4, H7
 /// What can be said of a hello before any cryptography.
 Result<void> check_prefix(const Local& local, const HandshakeState& state, const std::uint8_t* in) {
-    const Prefix expected = prefix_of(other(state.role), local);
+    const Prefix expected = prefix_of(other(state.role), local, state);
     const std::string peer(local.peer);
     if (!std::equal(expected.begin() + magic, expected.begin() + version, in + magic)) {
         return fail(EPROTO,
@@ -214,6 +216,10 @@ Result<void> check_prefix(const Local& local, const HandshakeState& state, const
     if (in[conduct] != local.conduct) {
         return fail(EPROTO, local.context.empty() ? peer + "'s hello has a reserved byte set: altered on the way"
                                                   : other_conduct(peer, in[conduct], local.conduct));
+    }
+    const bool same_key = std::equal(expected.begin() + key_id, expected.end(), in + key_id);
+    if (state.role == Role::initiator && !same_key) {
+        return fail(EPROTO, peer + " answers under another job key than the one that we named: altered on the way");
     }
     if (std::all_of(share, share + 32, [](std::uint8_t byte) { return byte == 0; })) {
         return fail(EPROTO, peer + "'s key share is all zeros: a forged hello");
@@ -251,11 +257,20 @@ Result<void> check_identity(const Local& local, const HandshakeState& state) {
 Result<void> mix_prologue(const Local& local, HandshakeState& state) {
     std::vector<std::uint8_t> prologue;
     for (const Role role : {Role::initiator, Role::responder}) {
-        const Prefix prefix = prefix_of(role, local);
+        const Prefix prefix = prefix_of(role, local, state);
         prologue.insert(prologue.end(), prefix.begin(), prefix.end());
     }
     prologue.insert(prologue.end(), local.context.begin(), local.context.end());
     return mix_hash(*local.crypto.kex, state, prologue.data(), prologue.size());
+}
+
+/// The prologue names the job key, so that both are mixed in at the same time.
+Result<void> use_job_key(const Local& local, const JobKey& key, HandshakeState& state) {
+    const auto id = id_of(*local.crypto.kex, key);
+    if (!id) return tl::unexpected<Error>(id.error());
+    std::copy(id->begin(), id->end(), state.key_id);
+    if (auto done = mix_prologue(local, state); !done) return done;
+    return mix_key_and_hash(*local.crypto.kex, state, key.data(), kJobKeySize);  // the token "psk"
 }
 
 Result<void> do_start(const Local& local, HandshakeState& state) {
@@ -272,16 +287,36 @@ Result<void> do_start(const Local& local, HandshakeState& state) {
     std::memcpy(state.hash, kNoiseName, kHash);
     std::memcpy(state.chaining_key, kNoiseName, kHash);
 
-    if (auto done = mix_prologue(local, state); !done) {
-        return done;
+    // The responder learns by hello 1 which job key it is.
+    return state.role == Role::initiator ? use_job_key(local, *local.job_key, state) : Result<void>();
+}
+
+/// Where there is a choice of keys, the file to mend.
+std::string key_file_of(const Local& local) {
+    return local.ring == nullptr ? "our key file" : local.ring->file().string();
+}
+
+// protocol: H14
+/// The responder's job key is the one that the peer names.
+Result<void> take_job_key(const Local& local, HandshakeState& state, const std::uint8_t* in) {
+    KeyId named;
+    std::copy_n(in + key_id, kKeyIdSize, named.begin());
+    const auto own = id_of(*local.crypto.kex, *local.job_key);
+    if (!own) return tl::unexpected<Error>(own.error());
+    const JobKey* found = named == *own ? local.job_key : local.ring != nullptr ? local.ring->find(named) : nullptr;
+    if (found == nullptr) {
+        return fail(EKEYREJECTED, std::string(local.peer) + " has job key " + key_id_text(named) +
+                                      ", which is not in " + key_file_of(local) + " (we began with " +
+                                      key_id_text(*own) +
+                                      "): give every node the same key file (cryptmpi key list, key install)");
     }
-    return mix_key_and_hash(kex, state, local.job_key->data(), kJobKeySize);  // the token "psk"
+    return use_job_key(local, *found, state);
 }
 
 // protocol: H2
 Result<void> do_write(const Local& local, HandshakeState& state, std::uint8_t* out) {
     const cryptmpi_kex& kex = *local.crypto.kex;
-    const Prefix prefix = prefix_of(state.role, local);
+    const Prefix prefix = prefix_of(state.role, local, state);
     std::copy(prefix.begin(), prefix.end(), out);
     std::memcpy(out + kShareAt, state.ephemeral_public, 32);
     if (auto done = mix_share(kex, state, state.ephemeral_public); !done) {
@@ -306,6 +341,11 @@ Result<void> do_read(const Local& local, HandshakeState& state, const std::uint8
     if (auto done = check_prefix(local, state, in); !done) {
         return done;
     }
+    if (state.role == Role::responder) {
+        if (auto done = take_job_key(local, state, in); !done) {
+            return done;
+        }
+    }
     const std::uint8_t* const share = in + kShareAt;
     if (auto done = mix_share(kex, state, share); !done) {
         return done;
@@ -324,8 +364,8 @@ Result<void> do_read(const Local& local, HandshakeState& state, const std::uint8
         // protocol: H9
         case CRYPTMPI_FORGED:
             return fail(EKEYREJECTED, std::string(local.peer) +
-                                          "'s hello does not open: wrong job key, or altered on the way; give every "
-                                          "node the same key file");
+                                          "'s hello does not open: it was altered on the way, or the peer does not "
+                                          "have the job key that it names");
         default:
             return primitive(CRYPTMPI_FAILED, "AES-256-GCM");
     }

@@ -6,8 +6,9 @@
 //              <-------------------   hello 2: prefix | e | sealed Identity
 //     confirm: the first record of the stream  ------------------>
 //
-// The prefix (magic, protocol version, message number, suite) of both sides is in the Noise prologue. A side that gets
-// a prefix it does not agree with refuses: there is no negotiation, so there is nothing to downgrade. The responder
+// The prefix (magic, protocol version, message number, suite, conduct, the job key's id) of both sides is in the Noise
+// prologue. A side that gets a prefix it does not agree with refuses: there is no negotiation, so there is nothing to
+// downgrade. Of job keys the initiator uses its own, and the responder whichever of those that it holds. The responder
 // hands nothing to its caller, and sends nothing, before the confirm record opened: a replayed hello 1 gets no further.
 // A handshake that is not a connection's says so by its context, which ends the prologue.
 //
@@ -22,13 +23,15 @@
 #include "aead/suite.hpp"
 #include "base/result.hpp"
 #include "keys/job_key.hpp"
+#include "keys/key_ring.hpp"
 #include "seal/key_schedule.hpp"
 #include "seal/stream.hpp"
 
 namespace cryptmpi::keys {
 
-inline constexpr std::uint8_t kProtocolVersion = 1;
-inline constexpr std::size_t kPrefixSize = 8;  // "CMPI" | version | message number (1, 2) | suite | conduct
+inline constexpr std::uint8_t kProtocolVersion = 2;
+// "CMPI" | version | message number (1, 2) | suite | conduct | the job key's id
+inline constexpr std::size_t kPrefixSize = 8 + kKeyIdSize;
 inline constexpr std::size_t kNodeNameSize = 64;
 
 // A rank's conduct, in its hellos of the agreement: ranks that differ end the job.
@@ -61,13 +64,14 @@ enum class Role : std::uint8_t { initiator = 1, responder = 2 };
 struct Local {
     seal::Crypto crypto;                        // the suite both must use
     const cryptmpi_aead* hello_aead = nullptr;  // seals the hellos, with AES-256-GCM whatever the suite is
-    const JobKey* job_key = nullptr;
-    bool check_addresses = true;  // refuse a peer that sees other addresses on this connection than we do
+    const JobKey* job_key = nullptr;            // of what this end begins
+    bool check_addresses = true;                // refuse a peer that sees other addresses on this connection than we do
     /// What this end does beyond the protocol that the other must do, too (kSealsAll, kOpenRoads); 0 on a connection.
     std::uint8_t conduct = 0;
     /// What the handshake is for, which both sides must say alike; empty: a connection.
     std::span<const std::uint8_t> context = {};
     std::string_view peer = "the peer";  // what the error lines call the other side
+    KeyRing* ring = nullptr;             // whose own key `job_key` is; without it no other is taken from a peer
 };
 
 /// The Noise symmetric state, and what is still needed; wiped by finish(), abandon() and on error.
@@ -78,7 +82,8 @@ struct HandshakeState {
     std::uint64_t nonce;
     std::uint8_t ephemeral_private[32];
     std::uint8_t ephemeral_public[32];
-    std::uint8_t shared[32];  // of the two ephemerals, once the peer's is known
+    std::uint8_t key_id[kKeyIdSize];  // of the job key, once it is known which
+    std::uint8_t shared[32];          // of the two ephemerals, once the peer's is known
     Identity self;
     Identity peer;
     Role role;
@@ -92,9 +97,9 @@ Result<void> start(const Local& local, Role role, const Identity& self, Handshak
 Result<void> write_hello(const Local& local, HandshakeState& state, std::span<std::uint8_t, kHelloSize> out);
 
 /// Checks the peer's hello. One line each, naming what to mend: not CryptMPI (on a connection: names plaintext_peers),
-/// other version, other cipher suite, wrong job key or altered, all-zero share, own hello reflected, other job, other
-/// addresses (names check_addresses). Codes: EPROTO; EKEYREJECTED for a hello that does not open. The lines name the
-/// peer only as `local.peer` does.
+/// other version, other cipher suite, a job key that this end has not, altered, all-zero share, own hello reflected,
+/// other job, other addresses (names check_addresses). Codes: EPROTO; EKEYREJECTED for a hello that does not open. The
+/// lines name the peer only as `local.peer` does.
 Result<void> read_hello(const Local& local, HandshakeState& state, std::span<const std::uint8_t, kHelloSize> in);
 
 /// Noise's Split(): the two directions' first secrets, counters at zero. Wipes the handshake's own, leaving `self`,

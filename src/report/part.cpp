@@ -147,6 +147,9 @@ bool is_signed(std::string_view kind, Json json, const Sign& sign) {
     const auto tag = sign(std::string(kind) + to_text(json));
     return tag && *tag == claimed;
 }
+bool is_signed(std::string_view kind, const Json& json, const std::vector<Sign>& signers) {
+    return std::any_of(signers.begin(), signers.end(), [&](const Sign& sign) { return is_signed(kind, json, sign); });
+}
 
 /// Writes beside `file` and renames, so that a reader never sees half of it.
 Result<void> write_whole(const fs::path& file, const std::string& text) {
@@ -442,7 +445,7 @@ bool has_fresh_key(const fs::path& folder) {
     return false;
 }
 
-Result<Json> merge(const fs::path& report_file, const Started& started, const Sign& sign) {
+Result<Json> merge(const fs::path& report_file, const Started& started, const std::vector<Sign>& signers) {
     const fs::path folder = parts_folder(report_file);
     std::vector<Json> parts;
     std::vector<std::string> problems;
@@ -452,7 +455,7 @@ Result<Json> merge(const fs::path& report_file, const Started& started, const Si
         auto part = read_json(entry->path());
         if (!part) {
             problems.push_back(part.error().line);
-        } else if (sign && !is_signed(kPartKind, *part, sign)) {
+        } else if (!signers.empty() && !is_signed(kPartKind, *part, signers)) {
             // Who merges a job that it started has the job's own key.
             const bool gone = started.job_id.empty() && has_fresh_key(folder);
             problems.push_back("part " + entry->path().string() + (gone ? kFreshGone : kNotSigned));
@@ -540,7 +543,7 @@ Result<void> prepare_parts(const fs::path& report_file) {
 Result<Verdict> finish_job(const fs::path& report_file, const Started& started, const Sign& sign_of_parts,
                            const Sign& sign_of_report) {
     return guarded(report_file, [&]() -> Result<Verdict> {
-        auto job = merge(report_file, started, sign_of_parts);
+        auto job = merge(report_file, started, {sign_of_parts});
         if (!job) return tl::unexpected<Error>(job.error());
         // Of what was merged, not of the file, which somebody else may write.
         Verdict verdict = verdict_of(*job);
@@ -561,7 +564,7 @@ Result<Verdict> finish_job(const fs::path& report_file, const Started& started, 
 
 std::vector<std::string> nodes_of_parts(const fs::path& report_file, const Started& started, const Sign& sign) {
     std::vector<std::string> nodes;
-    const auto job = guarded(report_file, [&] { return merge(report_file, started, sign); });
+    const auto job = guarded(report_file, [&] { return merge(report_file, started, {sign}); });
     if (!job) return nodes;
     for (const auto& node : job->at("nodes")) nodes.push_back(node.value("name", ""));
     return nodes;
@@ -623,18 +626,22 @@ Result<void> add_raw_part(const fs::path& report_file, const std::string& name, 
 }
 
 Result<Reading> Reading::of(const fs::path& report_file, const Sign& sign) {
+    return of(report_file, sign ? std::vector{sign} : std::vector<Sign>());
+}
+
+Result<Reading> Reading::of(const fs::path& report_file, const std::vector<Sign>& signers) {
     return guarded(report_file, [&]() -> Result<Reading> {
         std::error_code ignored;
         const bool merged_already =
             fs::exists(report_file, ignored) || !fs::is_directory(parts_folder(report_file), ignored);
-        auto job = merged_already ? read_json(report_file) : merge(report_file, {}, sign);
+        auto job = merged_already ? read_json(report_file) : merge(report_file, {}, signers);
         if (!job) return tl::unexpected<Error>(job.error());
         if (!job->contains("totals") || !job->contains("processes"))
             return fail(EINVAL, report_file.string() + " is not a job's report of CryptMPI");
         Reading reading;
         reading.verdict_ = verdict_of(*job);
-        reading.verified_ = sign && (!merged_already || is_signed(kReportKind, *job, sign));
-        if (!sign) {
+        reading.verified_ = !signers.empty() && (!merged_already || is_signed(kReportKind, *job, signers));
+        if (signers.empty()) {
             reading.verdict_.by_settings = false;
             reading.verdict_.line = "NOT VERIFIED, for want of the job key: " + reading.verdict_.line;
         } else if (!reading.verified_) {
@@ -642,7 +649,7 @@ Result<Reading> Reading::of(const fs::path& report_file, const Sign& sign) {
                 Outcome::failed, false,
                 "FAILED: the report is not signed with this job key; it would say: " + reading.verdict_.line};
         }
-        const Summary summary = summary_of(*job, reading.verdict_, static_cast<bool>(sign));
+        const Summary summary = summary_of(*job, reading.verdict_, !signers.empty());
         reading.summary_ = text_of(summary);
         reading.html_ = html_of(summary);
         reading.metrics_ = metrics_of(*job, summary);

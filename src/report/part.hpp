@@ -137,6 +137,8 @@ Result<void> add_raw_part(const std::filesystem::path& report_file, const std::s
 class Reading {
 public:
     static Result<Reading> of(const std::filesystem::path& report_file, const Sign& sign);
+    /// The same, signed by any of these; none: it cannot be verified.
+    static Result<Reading> of(const std::filesystem::path& report_file, const std::vector<Sign>& signers);
 
     const Verdict& verdict() const { return verdict_; }
     /// Its signature, or those of its parts, were looked at; a merged report's is good.

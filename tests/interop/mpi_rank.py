@@ -59,10 +59,10 @@ class Edge:
         self.rank.send(self.peer, own + self.noise.write_message(self.identity()))
 
     def receive_hello(self):
-        hello = self.rank.receive(self.peer, 192)
+        hello = self.rank.receive(self.peer, 200)
         expected = prefix(2 if self.role == "initiator" else 1, self.rank.suite, self.rank.conduct)
-        require(hello[:8] == expected, "another prefix")
-        require(self.noise.read_message(hello[8:])[:68] == self.rank.job + bytes(36), "another job, or addresses")
+        require(hello[:16] == expected, "another prefix")
+        require(self.noise.read_message(hello[16:])[:68] == self.rank.job + bytes(36), "another job, or addresses")
 
     def open_streams(self):
         states = self.noise.noise_protocol
@@ -154,7 +154,7 @@ class Rank:
             child.send(self.said("spread", spread))
             child.send(self.said("table down", whole))
         # confirm
-        kind = bytes([1, SUITES[self.suite][0]])
+        kind = bytes([2, SUITES[self.suite][0]])
         hashed = b"mpi transcript" + kind + self.job + number(self.ranks) + whole + spread[32:]
         transcript = hashlib.sha256(hashed).digest()
         confirmation = expand(spread[:32], b"mpi confirm" + transcript, 32)

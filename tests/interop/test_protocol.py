@@ -43,13 +43,13 @@ def identity(role, job=b"a job"):
     return hashlib.sha256(job).digest() + local + remote + b"a node".ljust(64, b"\0") + (4711).to_bytes(4, "little")
 
 
-def prefix(message, suite, conduct=0):
-    return b"CMPI" + bytes([1, message, SUITES[suite][0], conduct])
-
-
 def expand(secret, label, size):
     block = hmac.new(secret, b"cryptmpi 1 " + label + b"\1", hashlib.sha256).digest()
     return block[:size]
+
+
+def prefix(message, suite, conduct=0, key=JOB_KEY):
+    return b"CMPI" + bytes([2, message, SUITES[suite][0], conduct]) + expand(key, b"key id", 8)
 
 
 class Direction:
@@ -131,7 +131,7 @@ class Ours:
 def noise(role, suite, key=JOB_KEY, conduct=0, context=b""):
     theirs = NoiseConnection.from_name(b"Noise_NNpsk0_25519_AESGCM_SHA256")
     theirs.set_psks(key)
-    theirs.set_prologue(prefix(1, suite, conduct) + prefix(2, suite, conduct) + context)
+    theirs.set_prologue(prefix(1, suite, conduct, key) + prefix(2, suite, conduct, key) + context)
     theirs.set_as_initiator() if role == "initiator" else theirs.set_as_responder()
     theirs.start_handshake()
     return theirs
@@ -156,16 +156,16 @@ def shake_hands(role, suite, record_limit=1 << 24):
     if role == "initiator":
         theirs = noise("responder", suite)
         hello = bytes.fromhex(ours.hear())
-        assert hello[:8] == prefix(1, suite)
-        assert theirs.read_message(hello[8:]) == identity("initiator")
+        assert hello[:16] == prefix(1, suite)
+        assert theirs.read_message(hello[16:]) == identity("initiator")
         ours.tell((prefix(2, suite) + theirs.write_message(identity("responder"))).hex())
     else:
         theirs = noise("initiator", suite)
         ours.tell((prefix(1, suite) + theirs.write_message(identity("initiator"))).hex())
         hello = bytes.fromhex(ours.hear())
-        assert hello[:8] == prefix(2, suite)
-        assert theirs.read_message(hello[8:]) == identity("responder")
-    assert len(hello) == 192
+        assert hello[:16] == prefix(2, suite)
+        assert theirs.read_message(hello[16:]) == identity("responder")
+    assert len(hello) == 200
     assert theirs.handshake_finished
     states = theirs.noise_protocol
     return ours, Direction(states.cipher_state_encrypt.k, suite), Direction(states.cipher_state_decrypt.k, suite)
@@ -235,10 +235,16 @@ def test_an_altered_record_opens_on_neither_side(role, suite):
 def test_another_job_key_is_refused_by_both(suite):
     ours = Ours("initiator", suite)
     with pytest.raises((InvalidTag, NoiseInvalidMessage)):
-        noise("responder", suite, bytes(32)).read_message(bytes.fromhex(ours.hear())[8:])
+        noise("responder", suite, bytes(32)).read_message(bytes.fromhex(ours.hear())[16:])
     ours.end()
 
     ours = Ours("responder", suite)
     ours.tell((prefix(1, suite) + noise("initiator", suite, bytes(32)).write_message(identity("initiator"))).hex())
-    assert "wrong job key" in ours.hear()
+    assert "does not have the job key that it names" in ours.hear()
+    ours.end()
+
+    other = bytes(32)
+    ours = Ours("responder", suite)
+    ours.tell((prefix(1, suite, key=other) + noise("initiator", suite, other).write_message(identity("initiator"))).hex())
+    assert f"has job key {expand(other, b'key id', 8).hex()}, which is not in our key file" in ours.hear()
     ours.end()

@@ -215,7 +215,7 @@ def test_agreement_of_two_is_its_messages():
     alpha = 1e-6
     found = agreement.tree(2, hockney.one_line(alpha, 0.0), max_rate.constant(1e30), agreement.Costs(x25519=0.0))
     assert [found.join, found.gather, found.spread, found.confirm, found.go] == [approx(n * alpha) for n in (2, 1, 2, 1, 1)]
-    assert found.table_bytes == 136 and found.root_sends_bytes == 192 + 68 + 156 + 20
+    assert found.table_bytes == 136 and found.root_sends_bytes == 200 + 68 + 156 + 20
     assert agreement.on_wire(0) == 20 and agreement.on_wire(131072) == 131092 and agreement.on_wire(131073) == 131073 + 40
 
 

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from cryptmpi_tools.lab.middle import PORT  # noqa: E402
 
-HELLO = 192
+HELLO = 200
 HEADER, TAG = 4, 16
 DATA, CLOSE = 1, 4
 IP_TRANSPARENT = 19

@@ -151,8 +151,8 @@ def _serve_with(reply):
     return listener.getsockname()[1]
 
 
-@pytest.mark.parametrize("reply", [b"SSH-2.0-OpenSSH_9.2p1 Debian\r\n" * 10, b"HTTP/1.1 400 Bad Request\r\n\r\n", b"x", bytes(192),
-                                   b"CMPI\x02\x02\x01\x00" + bytes(184)], ids=["ssh", "http", "short", "zeros", "other-version"])
+@pytest.mark.parametrize("reply", [b"SSH-2.0-OpenSSH_9.2p1 Debian\r\n" * 10, b"HTTP/1.1 400 Bad Request\r\n\r\n", b"x", bytes(200),
+                                   b"CMPI\x01\x02\x01\x00" + bytes(192)], ids=["ssh", "http", "short", "zeros", "other-version"])
 def test_peer_that_says_something_else(sealing, reply):
     port = _serve_with(reply)
     done = subprocess.run([sys.executable, "-c", CONNECT, "127.0.0.1", str(port)], text=True, timeout=30, capture_output=True,
@@ -281,7 +281,7 @@ except OSError as error:
 
 def _cut(near, far, after):
     """Lets so many bytes of the handshake through, by turns, then ends both connections as if the other end had closed them."""
-    for source, target, size in ((near, far, 192), (far, near, 192), (near, far, 20)):
+    for source, target, size in ((near, far, 200), (far, near, 200), (near, far, 20)):
         size = min(size, after)
         after -= size
         while size > 0:
@@ -293,7 +293,7 @@ def _cut(near, far, after):
 
 
 # protocol: R9
-@pytest.mark.parametrize("after", [100, 192, 200, 384, 394])
+@pytest.mark.parametrize("after", [100, 200, 208, 400, 410])
 @pytest.mark.parametrize("client", ["reads", "writes", "leaves"])
 @pytest.mark.parametrize("server", ["reads", "leaves"])
 def test_handshake_that_is_cut_off(after, client, server, sealing):
@@ -349,7 +349,7 @@ with socket.create_server(("127.0.0.1", 0), backlog=1000) as listener:
 
 
 # protocol: H12
-@pytest.mark.parametrize("words", [b"", b"CMPI\x01\x01\x02\x00 and no more"], ids=["silent", "halting"])
+@pytest.mark.parametrize("words", [b"", b"CMPI\x02\x01\x02\x00 and no more"], ids=["silent", "halting"])
 def test_stranger_who_does_not_go_on(words, sealing):
     """He is not kept for as long as a rank may compute, which is what handshake_timeout_s is for."""
     environment = {**os.environ, **sealing.environment(scope="all", handshake_timeout_s=600)}
@@ -423,4 +423,4 @@ def test_nothing_in_clear_after_the_end(sealing, tmp_path):
         assert client.wait(20) == 0
         assert server.stdout.readline() == "b'secret'\n"
         server.kill()
-    assert len(recorded) > 192 and b"secret" not in recorded
+    assert len(recorded) > 200 and b"secret" not in recorded

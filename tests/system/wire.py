@@ -3,7 +3,7 @@
 import struct
 from collections import Counter
 
-HELLO = 192
+HELLO = 200
 HEADER, TAG, MOST = 4, 16, 128 * 1024
 NAMES = {1: "data", 2: "confirm", 3: "rekey", 4: "close", 5: "reset"}
 

@@ -2,6 +2,8 @@
 #include "fabric/flows.hpp"
 
 #include <cerrno>
+#include <cstdlib>
+#include <filesystem>
 #include <map>
 
 #include "seal/support.hpp"
@@ -78,6 +80,85 @@ struct End {
     Job job;
     std::unique_ptr<Party> party;
 };
+
+/// Ends whose processes began before and after another key was put into the key file.
+class Rotation : public testing::Test {
+protected:
+    struct RingEnd {
+        explicit RingEnd(const std::filesystem::path& file)
+            : ring(std::move(*keys::KeyRing::read(*crypto().kex, file, KeyReaders::owner, ""))),
+              end("job", ring->own()) {
+            end.party.reset();
+            end.job = std::move(*Job::join(crypto(), *ring, "job"));
+            end.party = std::move(*Party::make(end.job));
+        }
+        std::unique_ptr<keys::KeyRing> ring;
+        End end;
+    };
+
+    void SetUp() override {
+        std::string name = (std::filesystem::temp_directory_path() / "cryptmpi-ring-XXXXXX").string();
+        ASSERT_NE(mkdtemp(name.data()), nullptr);
+        folder_ = name;
+        file_ = folder_ / "job.key";
+        ASSERT_TRUE(keys::write_job_key(file_, *crypto().kex, false));
+    }
+    void TearDown() override { std::filesystem::remove_all(folder_); }
+    void rotate() const {
+        keys::JobKeys both;
+        both.push_back(std::move(*keys::draw_job_key(*crypto().kex)));
+        both.push_back(std::move(*keys::read_job_key(file_)));
+        ASSERT_TRUE(keys::write_job_keys(file_, both, true));
+    }
+    void revoke_the_old() const {
+        keys::JobKeys one;
+        one.push_back(std::move(*keys::read_job_key(file_)));
+        ASSERT_TRUE(keys::write_job_keys(file_, one, true));
+    }
+
+    std::filesystem::path folder_;
+    std::filesystem::path file_;
+};
+
+TEST_F(Rotation, WhatBeganBeforeAndWhatBeganAfterUnderstandEachOther) {
+    const RingEnd before(file_);
+    rotate();
+    const RingEnd after(file_);
+    const Bytes plain = random_bytes(1000);
+    for (int i = 0; i < 3; ++i) {
+        EXPECT_EQ(after.end.open_tagged(5, before.end.seal_tagged(after.end, 5, plain)).plain, plain);
+        EXPECT_EQ(before.end.open_tagged(5, after.end.seal_tagged(before.end, 5, plain)).plain, plain);
+        EXPECT_EQ(before.end.open({Kind::active, 1}, after.end.seal(before.end, {Kind::active, 1}, plain)).plain,
+                  plain);
+    }
+    std::uint8_t proof[kProofSize];
+    ASSERT_TRUE(before.end.party->prove(plain, before.end.party->share(), proof));
+    EXPECT_TRUE(*after.end.party->proves(plain, before.end.party->share(), proof));
+}
+
+TEST_F(Rotation, ARevokedKeyOpensNothing) {
+    const RingEnd before(file_);
+    rotate();
+    const RingEnd after(file_);
+    revoke_the_old();
+    EXPECT_EQ(after.end.open_tagged(5, before.end.seal_tagged(after.end, 5, {1, 2})).error, EBADMSG);
+    std::uint8_t proof[kProofSize];
+    ASSERT_TRUE(before.end.party->prove({}, before.end.party->share(), proof));
+    EXPECT_FALSE(*after.end.party->proves({}, before.end.party->share(), proof));
+}
+
+// protocol: F17
+TEST_F(Rotation, APeerDoesNotChangeItsKey) {
+    const RingEnd before(file_);
+    rotate();
+    const RingEnd after(file_);
+    EXPECT_EQ(after.end.open_tagged(5, before.end.seal_tagged(after.end, 5, {1})).plain, Bytes{1});
+    // A message by the same share under another key that is taken, by whoever has both.
+    Bytes forged = after.end.seal_tagged(before.end, 5, {2});
+    const auto& share = before.end.party->share();
+    std::copy(share.begin(), share.end(), forged.begin());
+    EXPECT_EQ(after.end.open_tagged(5, forged).error, EBADMSG);
+}
 
 class EveryFlow : public testing::TestWithParam<aead::Suite> {};
 INSTANTIATE_TEST_SUITE_P(Flows, EveryFlow, testing::ValuesIn(test::suites()), test::test_name);

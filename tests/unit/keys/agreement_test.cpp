@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <set>
 
@@ -304,9 +306,34 @@ TEST(Agreement, ARankWithAnotherJobKeyIsNamed) {
         Job job(8);
         job[stranger.rank].key = fresh_key();
         job[stranger.rank].local.job_key = job[stranger.rank].key.get();
+        const auto text = [](const JobKey& key) { return key_id_text(id_of(*test::crypto().kex, key).value()); };
+        const Rank& parent = job[stranger.complains];
+        const Rank& child = job[stranger.rank == 0 ? 4 : stranger.rank];
         expect_named(stranger, job,
-                     "'s hello does not open: wrong job key, or altered on the way; give every node the same key file");
+                     " has job key " + text(*child.key) + ", which is not in our key file (we began with " +
+                         text(*parent.key) + "): give every node the same key file (cryptmpi key list, key install)");
     }
+}
+
+TEST(Agreement, RanksThatBeganBeforeAndAfterAChangeOfKeysAgree) {
+    std::string name = (std::filesystem::temp_directory_path() / "cryptmpi-ring-XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    const auto file = std::filesystem::path(name) / "job.key";
+    ASSERT_TRUE(write_job_key(file, *test::crypto().kex, false).has_value());
+    const auto before = KeyRing::read(*test::crypto().kex, file, KeyReaders::owner, "");
+    JobKeys keys;
+    keys.push_back(draw_job_key(*test::crypto().kex).value());
+    keys.push_back(read_job_key(file).value());
+    ASSERT_TRUE(write_job_keys(file, keys, true).has_value());
+    const auto after = KeyRing::read(*test::crypto().kex, file, KeyReaders::owner, "");
+    Job job(8);
+    for (std::size_t rank = 0; rank < job.ranks.size(); ++rank) {
+        KeyRing& ring = rank % 3 == 0 ? **before : **after;
+        job.ranks[rank].local.job_key = &ring.own();
+        job.ranks[rank].local.ring = &ring;
+    }
+    expect_everybody(job.run());
+    std::filesystem::remove_all(name);
 }
 
 TEST(Agreement, ARankWithAnotherSuiteIsNamed) {
@@ -363,11 +390,11 @@ TEST(Agreement, ARankOfAnotherJobIsNamed) {
 TEST(Agreement, ARankOfAnotherVersionIsNamed) {
     Job job(8);
     job.network.attacker = at({7, 6, 0, {}}, [](Message hello) {
-        hello.bytes[4] = 2;
+        hello.bytes[4] = 1;
         return std::vector{hello};
     });
     expect_named(kStrangers[0], job,
-                 " speaks protocol version 2, we speak 1: install the same CryptMPI release on every node");
+                 " speaks protocol version 1, we speak 2: install the same CryptMPI release on every node");
 }
 
 TEST(Agreement, ARankThatSpeaksSomethingElseIsNamed) {
@@ -534,8 +561,9 @@ TEST(Agreement, WholeEdgesExchangedAreNoticed) {
         return std::vector{message};
     };
     expect_nobody(job.run());
-    EXPECT_EQ(job.complaints()[0],
-              "rank 2's hello does not open: wrong job key, or altered on the way; give every node the same key file");
+    EXPECT_EQ(
+        job.complaints()[0],
+        "rank 2's hello does not open: it was altered on the way, or the peer does not have the job key that it names");
 }
 
 // protocol: A3
@@ -546,8 +574,9 @@ TEST(Agreement, ARankThatCountsOtherRanksIsNoticed) {
         one.done = agree(one.local, 1, 2, one.node, one.self, one.terms, peers, one.agreed);
     };
     expect_nobody(job.run());
-    EXPECT_EQ(job.complaints()[0],
-              "rank 1's hello does not open: wrong job key, or altered on the way; give every node the same key file");
+    EXPECT_EQ(
+        job.complaints()[0],
+        "rank 1's hello does not open: it was altered on the way, or the peer does not have the job key that it names");
 }
 
 TEST(Agreement, MessagesExchangedBetweenJobsAreNoticed) {
@@ -698,7 +727,7 @@ Bytes derive(const std::string& label, const Bytes& spread, const Identity& self
     ByHand::append_number(count, static_cast<int>(table.size() / kEntry));
     const Bytes drawn(spread.begin(), spread.begin() + 32);
     const Bytes terms(spread.begin() + 32, spread.end());
-    Bytes hashed = joined({bytes_of("mpi transcript"), {1, 2}, Bytes(self.job, self.job + 32), count, table, terms});
+    Bytes hashed = joined({bytes_of("mpi transcript"), {2, 2}, Bytes(self.job, self.job + 32), count, table, terms});
     Bytes transcript(32);
     iovec in = {hashed.data(), hashed.size()};
     EXPECT_EQ(test::crypto().kex->sha256(transcript.data(), &in, 1), CRYPTMPI_OK);

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 #include "seal/support.hpp"
 
@@ -103,8 +105,12 @@ protected:
     End responder{Role::responder, key};
 };
 
+std::string id(const JobKey& key) {
+    return key_id_text(id_of(*test::crypto().kex, key).value());
+}
+
 constexpr char kDoesNotOpen[] =
-    "the peer's hello does not open: wrong job key, or altered on the way; give every node the same key file";
+    "the peer's hello does not open: it was altered on the way, or the peer does not have the job key that it names";
 
 void expect_carries(seal::DirectionState& sending, seal::DirectionState& receiving, const seal::Crypto& crypto) {
     seal::StreamSealer sealer(crypto, sending);
@@ -191,7 +197,17 @@ TEST_F(Handshake, AnotherJobKeyIsRefused) {
     responder.key = fresh_key();
     responder.local.job_key = responder.key.get();
     begin();
-    EXPECT_EQ(refusal(responder, initiator.hello(), EKEYREJECTED), kDoesNotOpen);
+    const std::string line = "the peer has job key " + id(*key) + ", which is not in our key file (we began with " +
+                             id(*responder.key) +
+                             "): give every node the same key file (cryptmpi key list, key install)";
+    EXPECT_EQ(refusal(responder, initiator.hello(), EKEYREJECTED), line);
+
+    // Who has not the key that he names.
+    begin();
+    Hello hello = initiator.hello();
+    const KeyId named = id_of(*test::crypto().kex, *responder.key).value();
+    std::copy(named.begin(), named.end(), hello.begin() + 8);
+    EXPECT_EQ(refusal(responder, hello, EKEYREJECTED), kDoesNotOpen);
 
     // A man in the middle without the key answers with his own.
     responder.begin();
@@ -200,7 +216,13 @@ TEST_F(Handshake, AnotherJobKeyIsRefused) {
     initiator.begin();
     initiator.hello();
     ASSERT_TRUE(responder.read(same_key_as_responder.hello()).has_value());
-    EXPECT_EQ(refusal(initiator, responder.hello(), EKEYREJECTED), kDoesNotOpen);
+    hello = responder.hello();
+    const HandshakeState before = initiator.state;
+    EXPECT_EQ(refusal(initiator, hello, EPROTO),
+              "the peer answers under another job key than the one that we named: altered on the way");
+    initiator.state = before;
+    std::copy_n(before.key_id, kKeyIdSize, hello.begin() + 8);
+    EXPECT_EQ(refusal(initiator, hello, EKEYREJECTED), kDoesNotOpen);
 }
 
 // protocol: H4
@@ -223,9 +245,9 @@ TEST_F(Handshake, APeerThatSpeaksPlaintextIsNamedAsSuch) {
 TEST_F(Handshake, AnotherVersionIsNamed) {
     begin();
     Hello hello = initiator.hello();
-    hello[4] = 2;
+    hello[4] = 1;
     EXPECT_EQ(refusal(responder, hello, EPROTO),
-              "the peer speaks protocol version 2, we speak 1: install the same CryptMPI release on every node");
+              "the peer speaks protocol version 1, we speak 2: install the same CryptMPI release on every node");
 }
 
 // protocol: H7, V1
@@ -469,8 +491,121 @@ TEST_F(Handshake, ItsLinesCallThePeerAsTheyAreTold) {
     EXPECT_EQ(refusal(responder, Hello{}, EPROTO),
               "rank 7 does not speak CryptMPI (its first bytes are no hello): start it under cryptmpi too");
     responder.begin();
-    EXPECT_EQ(refusal(responder, initiator.hello(), EKEYREJECTED),
-              "rank 7's hello does not open: wrong job key, or altered on the way; give every node the same key file");
+    EXPECT_EQ(
+        refusal(responder, initiator.hello(), EKEYREJECTED),
+        "rank 7's hello does not open: it was altered on the way, or the peer does not have the job key that it names");
+}
+
+/// A key file, and rings as processes read it.
+class Rotation : public Handshake {
+protected:
+    void SetUp() override {
+        std::string name = (std::filesystem::temp_directory_path() / "cryptmpi-ring-XXXXXX").string();
+        ASSERT_NE(mkdtemp(name.data()), nullptr);
+        folder_ = name;
+        file_ = folder_ / "job.key";
+    }
+    void TearDown() override { std::filesystem::remove_all(folder_); }
+
+    void put(const std::vector<std::shared_ptr<JobKey>>& keys) const {
+        JobKeys copies;
+        for (const auto& one : keys) {
+            auto copy = std::make_unique<JobKey>();
+            std::copy(one->bytes, one->bytes + kJobKeySize, copy->bytes);
+            copies.push_back(std::move(copy));
+        }
+        const auto written = write_job_keys(file_, copies, true);
+        ASSERT_TRUE(written.has_value()) << written.error().line;
+    }
+    /// As a process that starts now.
+    std::unique_ptr<KeyRing> ring(const std::string& begun_with = "") const {
+        auto read = KeyRing::read(*test::crypto().kex, file_, KeyReaders::owner, begun_with);
+        EXPECT_TRUE(read.has_value()) << read.error().line;
+        return read ? std::move(*read) : nullptr;
+    }
+    static void give(End& end, KeyRing& its) {
+        end.local.job_key = &its.own();
+        end.local.ring = &its;
+    }
+    std::string not_in_file(const JobKey& theirs, const JobKey& ours) const {
+        return "the peer has job key " + id(theirs) + ", which is not in " + file_.string() + " (we began with " +
+               id(ours) + "): give every node the same key file (cryptmpi key list, key install)";
+    }
+
+    std::filesystem::path folder_;
+    std::filesystem::path file_;
+    std::shared_ptr<JobKey> old_ = fresh_key();
+    std::shared_ptr<JobKey> new_ = fresh_key();
+};
+
+TEST_F(Rotation, WhatBeganBeforeAndWhatBeganAfterTalkBothWays) {
+    put({old_});
+    const auto before = ring();
+    put({new_, old_});
+    const auto after = ring();
+    EXPECT_EQ(id(before->own()), id(*old_));
+    EXPECT_EQ(id(after->own()), id(*new_));
+    for (const bool old_connects : {true, false}) {
+        give(initiator, old_connects ? *before : *after);
+        give(responder, old_connects ? *after : *before);
+        agree();
+        expect_carries(initiator.send, responder.receive, test::crypto());
+    }
+}
+
+// protocol: K4, H14
+TEST_F(Rotation, ARevokedKeyIsRefusedAndItsLineNamesTheFile) {
+    put({new_, old_});
+    const auto now = ring();
+    give(responder, *now);
+    initiator.local.job_key = old_.get();
+    agree();
+    put({new_});
+    begin();
+    EXPECT_EQ(refusal(responder, initiator.hello(), EKEYREJECTED), not_in_file(*old_, *new_));
+    // By who began with it, it is still taken: that job goes on.
+    put({old_});
+    const auto before = ring();
+    put({new_});
+    give(responder, *before);
+    agree();
+    // And what begins with it now does not.
+    EXPECT_EQ(KeyRing::read(*test::crypto().kex, file_, KeyReaders::owner, id(*old_)).error().line,
+              "job key file " + file_.string() + " has no key " + id(*old_) +
+                  ", with which this job began: it was revoked, or this node's file was not brought up to date "
+                  "(cryptmpi key install)");
+}
+
+TEST_F(Rotation, AJobGoesOnWithTheKeyThatItBeganWith) {
+    put({new_, old_});
+    EXPECT_EQ(id(ring(id(*old_))->own()), id(*old_));
+    EXPECT_EQ(id(ring()->own()), id(*new_));
+}
+
+TEST_F(Rotation, AFileThatCannotBeReadAnyMoreHasNoKeys) {
+    put({new_, old_});
+    const auto now = ring();
+    give(responder, *now);
+    initiator.local.job_key = old_.get();
+    std::filesystem::permissions(file_, std::filesystem::perms::others_read, std::filesystem::perm_options::add);
+    begin();
+    EXPECT_EQ(refusal(responder, initiator.hello(), EKEYREJECTED), not_in_file(*old_, *new_));
+    EXPECT_EQ(now->all().size(), 1U);
+    std::filesystem::permissions(file_, std::filesystem::perms::owner_read);
+    agree();
+    EXPECT_EQ(now->all().size(), 2U);
+}
+
+TEST_F(Rotation, AHelloThatNamesAnotherKeyThanItIsSealedWithDoesNotOpen) {
+    put({new_, old_});
+    const auto now = ring();
+    give(initiator, *now);
+    give(responder, *now);
+    begin();
+    Hello hello = initiator.hello();
+    const KeyId other = id_of(*test::crypto().kex, *old_).value();
+    std::copy(other.begin(), other.end(), hello.begin() + 8);
+    EXPECT_EQ(refusal(responder, hello, EKEYREJECTED), kDoesNotOpen);
 }
 
 TEST_F(Handshake, NeedsAModuleWithAes256) {

@@ -204,12 +204,13 @@ TEST_F(JobKeyFile, Malformed) {
         {kLine.substr(0, kLine.size() - 1), "has 63 hexadecimal digits" + expected},
         {kLine.substr(0, kLine.size() - 1) + "\n", "has 63 hexadecimal digits" + expected},
         {kLine + "0", "has 65 or more hexadecimal digits" + expected},
-        {kLine + kDigits, "has 66 or more hexadecimal digits" + expected},
+        {kLine + kDigits, "has 128 or more hexadecimal digits" + expected},
         {kLine.substr(0, kLine.size() - 1) + "g", bad_digit},
         {kLine + " \n", bad_digit},
         {kLine + std::string(1, '\0'), bad_digit},
-        {kLine + "\n\n", "has more than one line" + expected},
-        {kLine + "\n" + kLine + "\n", "has more than one line" + expected},
+        {kLine + "\n\n", "line 2 " + lead},
+        {kLine + "\n" + kLine + "\n", "line 2 has a key that stands above it already: take one of them out"},
+        {kLine + "\ncryptmpi-job-key-1 12\n", "line 2 has 2 hexadecimal digits" + expected},
         {kLine + "\r\n", "has Windows line ends: save it with Unix line ends"},
     };
     for (const auto& [content, line] : cases) {
