@@ -4,8 +4,8 @@
  *
  * Each rank makes the file BEGUN-rank-N when MPI_Init is behind it, so that an attacker knows where the wire-up ends.
  * Sizes differ by a byte from round to round: who knows the sizes knows the round. A round of which MPI tells an error
- * must have left nothing that was not sent: of its buffer each byte is as it was, zero, or right (of a stream, what came
- * before the attack is authentic). */
+ * must have left nothing that was not sent: of its buffer each byte is as it was, zero, or right (of a stream, what
+ * came before the attack is authentic). */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,15 +6,9 @@ from pathlib import Path
 
 import pytest
 from conftest import error_lines, needs
-<<<<<<< HEAD
 from cryptmpi_tools.lab.middle import OnlyTwo
 from cryptmpi_tools.lab.stacks import stack
-from talking import Talk, talk
-=======
-from lab.middle import OnlyTwo
-from lab.stacks import stack
 from talking import PORTS, Talk, talk
->>>>>>> 0c328ca (Let no rank go on behind a broken connection; hear resets that a program does not read)
 
 MITM = Path(__file__).with_name("mitm.py")
 
