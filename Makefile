@@ -49,7 +49,7 @@ test-slurm: build build/python
 # An active adversary on the wire of whole jobs: each attack on each operation, in a quarter of an hour (ARGS=--full: every byte
 # position, many hours; --resume goes on). Results: build/adversary/report.json.
 adversary: build mpis
-	@$(PYTHON) -m adversary $(ARGS)
+	@$(PYTHON) -m cryptmpi_tools.adversary $(ARGS)
 
 # Each promise is broken once, in a copy of the sources, and the test that has to see it is run; none may survive.
 mutants: build/python

@@ -5,8 +5,7 @@
  *     exchange   each rank exchanges with both of its neighbours in the chain
  *     window     MPI_Win_create of SIZE bytes, a fence, and MPI_Win_free
  *
- * (Of IMB, cryptmpi_tools/bench/pingpong.c is PingPong, and cryptmpi_tools/bench/collectives.c has the collective
- * operations.) */
+ * (Of IMB, bench/pingpong.c is PingPong, and bench/collectives.c has the collective operations.) */
 #include "../../bench/measure.h"
 
 struct place {
