@@ -607,7 +607,7 @@ TEST_F(ReportTest, ANumberIsGoodOnlyWhereTheSignatureIs) {
     write_launcher();
     write_ranks(4, 4);
     EXPECT_NE(Reading::of(file_, kSign)->metrics().find("good{job=\"job\"} 1\n"), std::string::npos);
-    EXPECT_NE(Reading::of(file_, {})->metrics().find("good{job=\"job\"} 0\n"), std::string::npos);
+    EXPECT_NE(Reading::of(file_, Sign{})->metrics().find("good{job=\"job\"} 0\n"), std::string::npos);
     EXPECT_NE(Reading::of(file_, signing("wrong"))->metrics().find("good{job=\"\"} 0\n"), std::string::npos);
 }
 
@@ -628,7 +628,7 @@ TEST_F(ReportTest, ThePageBeginsWithTheVerdictAndFetchesNothing) {
     const auto verdict_at = page.find("<div class=\"verdict good\"><strong>SEALED</strong>: all traffic");
     ASSERT_NE(verdict_at, std::string::npos) << page;
     EXPECT_LT(verdict_at, page.find("<h2>"));
-    const auto unverified = Reading::of(file_, {})->html();
+    const auto unverified = Reading::of(file_, Sign{})->html();
     EXPECT_NE(unverified.find("<div class=\"verdict bad\"><strong>NOT VERIFIED"), std::string::npos) << unverified;
     EXPECT_EQ(unverified.find("nobody on the network could read"), std::string::npos) << "anybody may have written it";
     EXPECT_NE(page.find("default-src 'none'"), std::string::npos);
