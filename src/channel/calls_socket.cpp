@@ -268,6 +268,10 @@ CRYPTMPI_CALL int shutdown(int fd, int how) {
     Entry* entry = sealed(fd);
     if (entry == nullptr || how < SHUT_RD || how > SHUT_RDWR) return real::shutdown(fd, how);
     Process& process = *Process::made();
+    if (how != SHUT_WR) {
+        look_for_loss(process, *entry);
+        process.stay_until_the_end();
+    }
     // The kernel's own follows when the close record is out, and when its end of reading does not end the handshake.
     const bool write_now = how != SHUT_RD && close_sending(process, *entry, 0);
     if (how != SHUT_RD && !write_now) process.courier().carry(process, *entry);

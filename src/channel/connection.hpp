@@ -84,6 +84,8 @@ void say_something(Process& process, Entry& entry);
 /// A connection that the kernel could not write to any more, or whose peer's TCP has ended, is about to be closed: had
 /// the peer ended it, or was it cut off? Reads and throws away what is left of it.
 void check_loss(Process& process, Entry& entry);
+/// Of a connection that the program will read no more: the same, where that may be.
+void look_for_loss(Process& process, Entry& entry);
 
 /// Seals the record that ends what we send: close, or reset. True when all is out, or nothing can be; false when the
 /// kernel was still full after `patience_ms`.

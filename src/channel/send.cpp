@@ -480,6 +480,10 @@ bool has_ended(const Process& process, const Entry& entry) {
 
 }  // namespace
 
+void look_for_loss(Process& process, Entry& entry) {
+    if (entry.shared.load()->write_error.load() != 0 || has_ended(process, entry)) check_loss(process, entry);
+}
+
 bool end(Process& process, Entry& entry) {
     Shared* shared = entry.shared;
     if (shared == nullptr || entry.ending.exchange(true)) return false;
@@ -495,7 +499,7 @@ bool end(Process& process, Entry& entry) {
     const bool waited_on = !Table::unused(entry);
     const bool shaking = handshaking(entry);
     if (waited_on && !shaking) real::shutdown(entry.descriptor(), SHUT_RD);
-    if (!waited_on && (shared->write_error.load() != 0 || has_ended(process, entry))) check_loss(process, entry);
+    if (!waited_on) look_for_loss(process, entry);
     const bool resets = shared->resets.load() || (!waited_on && ends_in_reset(process, entry));
     shared->resets.store(resets);
     const auto type = resets ? seal::RecordType::reset : seal::RecordType::close;

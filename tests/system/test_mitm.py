@@ -132,6 +132,11 @@ poll.register(one, select.POLLRDHUP)
 while not poll.poll(10):
     one.send(bytes(5000))
     time.sleep(0.01)
+if sys.argv[3] == "shutdown":
+    try:
+        one.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass
 one.close()
 print("closed", flush=True)
 """
@@ -148,8 +153,9 @@ except OSError:
 """
 
 
+@pytest.mark.parametrize("how", ["shutdown", "close"])
 @pytest.mark.parametrize("attack", ["reset", "truncate"])
-def test_end_that_the_program_does_not_read(middle, sealing, attack):
+def test_end_that_the_program_does_not_read(middle, sealing, attack, how):
     environment = sealing.environment()
     where = [middle.nodes[1].address, str(next(PORTS))]
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
@@ -157,7 +163,7 @@ def test_end_that_the_program_does_not_read(middle, sealing, attack):
         server = middle.start([sys.executable, "-c", TAKES_ALL, *where], node=1, env=environment, **pipes)
         assert server.stdout.readline() == "listening\n"
         rank = {**sealing.environment(abort_after_s=0), "PMI_RANK": "0", "PMI_SIZE": "2"}
-        client = middle.start([sys.executable, "-c", CLOSES_UNREAD, *where], env=rank, **pipes)
+        client = middle.start([sys.executable, "-c", CLOSES_UNREAD, *where, how], env=rank, **pipes)
         out, said = client.communicate(timeout=30)
         server.communicate(timeout=30)
     assert man.did_it and out == "closed\n", (out, said)
