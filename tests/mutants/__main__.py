@@ -44,7 +44,7 @@ def copy_sources():
 
 
 def call(line):
-    return subprocess.run([str(word) for word in line], cwd=COPY, capture_output=True, text=True, timeout=1800)
+    return subprocess.run([str(word) for word in line], cwd=COPY, capture_output=True, text=True)
 
 
 def build(programs):

@@ -15,7 +15,7 @@ class Mutant(NamedTuple):
 
 STREAM, MESSAGE, SEGMENTS, ARRIVALS = ("src/seal/stream.cpp", "src/seal/message.cpp", "src/seal/segments.cpp", "src/seal/arrivals.hpp")
 SCHEDULE, HANDSHAKE, AGREEMENT = "src/seal/key_schedule.hpp", "src/keys/handshake.cpp", "src/keys/agreement.cpp"
-FLOWS, WINDOW, JOB_KEY, SECRETS = "src/fabric/flows.cpp", "src/fabric/window.hpp", "src/keys/job_key.cpp", "src/keys/flow_secrets.cpp"
+FLOWS, WINDOW, JOB_KEY, SECRETS = "src/fabric/flows.cpp", "src/fabric/window.hpp", "src/keys/secret_file.cpp", "src/keys/flow_secrets.cpp"
 JUDGING, PART, POLICY, INSIDE = "src/report/judging.cpp", "src/report/part.cpp", "src/channel/policy.cpp", "src/channel/inside.cpp"
 RECEIVE, SHAKING, PULSE = "src/channel/receive.cpp", "src/channel/handshaking.cpp", "src/channel/pulse.cpp"
 
