@@ -12,6 +12,8 @@
 #include <cstring>
 #include <vector>
 
+#include "base/declassified.hpp"
+
 namespace cryptmpi::keys {
 namespace {
 
@@ -112,17 +114,29 @@ std::string hint_of_group(KeyReaders readers) {
     return "; allow_group_key takes mode 0440 or 0640, a group of this process, and no access control list";
 }
 
-int digit(std::uint8_t c) {
-    if (c >= '0' && c <= '9') {
-        return c - '0';
-    }
-    if (c >= 'a' && c <= 'f') {
-        return c - 'a' + 10;
-    }
-    if (c >= 'A' && c <= 'F') {
-        return c - 'A' + 10;
-    }
-    return -1;
+// Hexadecimal digits of a key, without a branch or a table that depends on them: only whether a character is one shows.
+
+/// All bits set where low <= c <= high, else none.
+unsigned mask_of_range(unsigned c, unsigned low, unsigned high) {
+    const unsigned outside = ((c - low) | (high - c)) >> 31;  // 1 where one of them is below zero
+    return outside - 1;
+}
+
+struct Digit {
+    unsigned value;
+    unsigned is_one;  // all bits or none
+};
+
+Digit digit(std::uint8_t c) {
+    const unsigned number = mask_of_range(c, '0', '9');
+    const unsigned small = mask_of_range(c, 'a', 'f');
+    const unsigned capital = mask_of_range(c, 'A', 'F');
+    return {(number & (c - '0')) | (small & (c - 'a' + 10U)) | (capital & (c - 'A' + 10U)), number | small | capital};
+}
+
+std::uint8_t text_of(unsigned value) {
+    const unsigned letter = (9 - value) >> 31;
+    return static_cast<std::uint8_t>('0' + value + letter * ('a' - '9' - 1));
 }
 
 }  // namespace
@@ -138,7 +152,7 @@ Result<void> parse_key_line(std::string_view lead, std::span<const std::uint8_t>
         return fail(EINVAL, "does not begin with \"" + std::string(lead) + "\"; " + expected);
     }
     std::size_t digits = 0;
-    while (lead.size() + digits < content.size() && digit(content[lead.size() + digits]) >= 0) {
+    while (lead.size() + digits < content.size() && declassified(digit(content[lead.size() + digits]).is_one) != 0) {
         ++digits;
     }
     const auto rest = content.subspan(lead.size() + digits);
@@ -157,17 +171,16 @@ Result<void> parse_key_line(std::string_view lead, std::span<const std::uint8_t>
     }
     for (std::size_t i = 0; i < kKeySize; ++i) {
         const std::uint8_t* const pair = content.data() + lead.size() + 2 * i;
-        key[i] = static_cast<std::uint8_t>(digit(pair[0]) << 4 | digit(pair[1]));
+        key[i] = static_cast<std::uint8_t>(digit(pair[0]).value << 4 | digit(pair[1]).value);
     }
     return {};
 }
 
 void write_key_line(std::string_view lead, std::span<const std::uint8_t, kKeySize> key, std::span<std::uint8_t> line) {
-    static constexpr char kDigits[] = "0123456789abcdef";
     std::memcpy(line.data(), lead.data(), lead.size());
     for (std::size_t i = 0; i < kKeySize; ++i) {
-        line[lead.size() + 2 * i] = static_cast<std::uint8_t>(kDigits[key[i] >> 4]);
-        line[lead.size() + 2 * i + 1] = static_cast<std::uint8_t>(kDigits[key[i] & 15]);
+        line[lead.size() + 2 * i] = text_of(key[i] >> 4U);
+        line[lead.size() + 2 * i + 1] = text_of(key[i] & 15U);
     }
     line[lead.size() + 2 * kKeySize] = '\n';
 }

@@ -10,6 +10,8 @@
 #include <memory>
 #include <new>
 
+#include "base/declassified.hpp"
+
 namespace cryptmpi::modules {
 
 /// Pieces of up to so many bytes in all are put together on the stack.
@@ -91,7 +93,7 @@ inline bool equal_in_constant_time(const std::uint8_t* a, const std::uint8_t* b)
     static_assert(sizeof left == CRYPTMPI_TAG_SIZE);
     std::memcpy(left, a, sizeof left);
     std::memcpy(right, b, sizeof right);
-    return ((left[0] ^ right[0]) | (left[1] ^ right[1])) == 0;  // one branch, at the end
+    return declassified(((left[0] ^ right[0]) | (left[1] ^ right[1])) == 0);  // one branch, at the end
 }
 
 }  // namespace cryptmpi::modules
