@@ -155,7 +155,9 @@ bool read_hello_bytes(Process& process, Entry& entry) {
         return true;
     }
     shared.hello_size += static_cast<std::uint32_t>(n);
-    const bool ours = std::memcmp(shared.hello, "CMPI", std::min<std::size_t>(4, shared.hello_size)) == 0;
+    // Hellos of other versions have other lengths: none is waited for to its end.
+    constexpr std::uint8_t kOurs[] = {'C', 'M', 'P', 'I', keys::kProtocolVersion};
+    const bool ours = std::memcmp(shared.hello, kOurs, std::min<std::size_t>(sizeof kOurs, shared.hello_size)) == 0;
     if (shared.hello_size < keys::kHelloSize && ours) return false;
     if (auto done = hello_arrived(process, entry); !done) fail_handshake(process, entry, done.error());
     return true;

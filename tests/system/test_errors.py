@@ -152,13 +152,14 @@ def _serve_with(reply):
 
 
 @pytest.mark.parametrize("reply", [b"SSH-2.0-OpenSSH_9.2p1 Debian\r\n" * 10, b"HTTP/1.1 400 Bad Request\r\n\r\n", b"x", bytes(200),
-                                   b"CMPI\x01\x02\x01\x00" + bytes(192)], ids=["ssh", "http", "short", "zeros", "other-version"])
+                                   b"CMPI\x01\x02\x01\x00" + bytes(184)], ids=["ssh", "http", "short", "zeros", "other-version"])
 def test_peer_that_says_something_else(sealing, reply):
     port = _serve_with(reply)
     done = subprocess.run([sys.executable, "-c", CONNECT, "127.0.0.1", str(port)], text=True, timeout=30, capture_output=True,
                           env={**os.environ, **sealing.environment(scope="all", handshake_timeout_s=2)})
     assert done.stdout in ("EPROTO\n", "ETIMEDOUT\n"), done
     assert len(error_lines(done.stderr)) == 1, done.stderr
+    assert not reply.startswith(b"CMPI") or "speaks protocol version 1, we speak 2" in done.stderr
 
 
 def test_peer_that_hangs_up(sealing):
