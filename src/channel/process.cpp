@@ -110,6 +110,7 @@ Process& Process::get() {
         auto* process = new Process;
         made_.store(process, std::memory_order_release);
         process->adopt_inherited();
+        process->hold_key();
         return process;
     }();
     return *one;
@@ -364,6 +365,11 @@ void Process::check_roads() {
              "tcp,self,vader");
     finish(false);
     real::_exit(kExitRefused);
+}
+
+void Process::hold_key() {
+    // What is wrong with it is said where it is needed.
+    if (settings_.enabled && identity_.rank && !settings_.key_id.empty()) (void)local();
 }
 
 void Process::adopt_inherited() {

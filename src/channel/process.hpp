@@ -126,6 +126,8 @@ private:
     Process();
     /// Prints one line, and writes what the report has by now.
     void say(const std::string& line);
+    /// A rank whose job began with a key of the key file has it from its start, before somebody takes it out of there.
+    void hold_key();
     void adopt_inherited();
     void become_child();
     /// What nobody may miss in the job's report, should this process be killed: the part as it is by now.
