@@ -1,4 +1,5 @@
 // Arbitrary content of a key file: only the documented form is accepted.
+#include <algorithm>
 #include <cctype>
 #include <cstdlib>
 #include <string>
@@ -21,6 +22,23 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
             good = std::isxdigit(static_cast<unsigned char>(text[i])) != 0;
         }
         if (!good) {
+            std::abort();
+        }
+    }
+    // A file of several: what is read is what is written, but for the case of digits and the last newline.
+    if (const auto keys = keys::parse_job_keys(content)) {
+        std::string written;
+        for (const auto& one : *keys) {
+            Secret<keys::kJobKeyLineSize> line;
+            keys::write_key_line(*one, line);
+            written.append(reinterpret_cast<const char*>(line.data()), line.size());
+        }
+        std::string text(content.begin(), content.end());
+        if (!text.ends_with('\n')) {
+            text += '\n';
+        }
+        std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+        if (text != written || keys->size() > keys::kMostJobKeys) {
             std::abort();
         }
     }
