@@ -292,7 +292,7 @@ void look_at_key(Findings& findings, const config::Settings& settings) {
     struct stat status {};
     const bool there = stat(settings.key_file.c_str(), &status) == 0;
     if (there) std::snprintf(mode.data(), mode.size(), "%04o", static_cast<unsigned>(status.st_mode & 07777U));
-    const auto key = keys::read_job_key(settings.key_file, settings.key_readers());
+    const auto key = keys::read_job_keys(settings.key_file, settings.key_readers());
     findings.heading("Job key");
     findings.row("file",
                  settings.key_file.string() + (there ? std::string(" (mode ") + mode.data() + ")" : " (missing)"));
@@ -303,6 +303,9 @@ void look_at_key(Findings& findings, const config::Settings& settings) {
             findings.row("fingerprint", text + ", as reports name it");
             findings.json["key_file"]["fingerprint"] = text;
         }
+        if (key->size() > 1)
+            findings.row("more keys", std::to_string(key->size() - 1) + ", taken from peers too (cryptmpi key list)");
+        findings.json["key_file"]["keys"] = key->size();
     }
     if (!key && there) findings.problems.push_back(key.error().line);
     const bool fresh = settings.fresh_key();
