@@ -528,10 +528,15 @@ Result<int> Party::State::open_with_others(Decrypted& message, const Envelope& e
         if (!key) return tl::unexpected(std::move(key.error()));
         const int status = open_with(*key, envelope, message.number, wire, wire_size, out);
         if (status == CRYPTMPI_FORGED) continue;
-        if (status == CRYPTMPI_OK) {
-            message.flow->secret = std::move(*of_flow);
-            message.flow->epochs = {Receiving::Epoch{epoch, std::move(*key)}, {}};
-            peer.of_its_own = std::move(*of_pair);
+        if (status != CRYPTMPI_OK) return status;
+        peer.of_its_own = std::move(*of_pair);
+        // Flows of other kinds may be there already, though nothing of them has opened.
+        for (std::size_t place = 0; place < kKinds; ++place) {
+            if (!peer.receiving[place]) continue;
+            auto secret = flow_secret(peer.of_its_own, static_cast<Kind>(place), peer.share, share);
+            if (!secret) return tl::unexpected(std::move(secret.error()));
+            peer.receiving[place]->secret = std::move(*secret);
+            peer.receiving[place]->epochs = {};
         }
         return status;
     }

@@ -136,6 +136,18 @@ TEST_F(Rotation, WhatBeganBeforeAndWhatBeganAfterUnderstandEachOther) {
     EXPECT_TRUE(*after.end.party->proves(plain, before.end.party->share(), proof));
 }
 
+TEST_F(Rotation, AMessageThatWasCutOffBeforeSaysNothingOfThePeersKey) {
+    const RingEnd before(file_);
+    rotate();
+    const RingEnd after(file_);
+    const Bytes cut = before.end.seal_tagged(after.end, 5, random_bytes(100));
+    Posted posted;
+    after.end.party->post(posted, End::exactly(5));
+    ASSERT_TRUE(after.end.party->cut_off(posted, 5, cut.data(), cut.size()));
+    EXPECT_EQ(after.end.open({Kind::active, 1}, before.end.seal(after.end, {Kind::active, 1}, {7})).plain, Bytes{7});
+    EXPECT_EQ(after.end.open_tagged(5, before.end.seal_tagged(after.end, 5, {8})).plain, Bytes{8});
+}
+
 TEST_F(Rotation, ARevokedKeyOpensNothing) {
     const RingEnd before(file_);
     rotate();
