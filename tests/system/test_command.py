@@ -101,7 +101,7 @@ def test_keygen_writes_once(home):
     before = key_file(home).read_text()
     assert_refused(cryptmpi(home, "keygen"), str(key_file(home)), status=1)
     assert key_file(home).read_text() == before
-    assert "scp" in cryptmpi(home, "keygen", "--force", check=True).stdout
+    assert "cryptmpi key install" in cryptmpi(home, "keygen", "--force", check=True).stdout
     assert key_file(home).read_text() != before
 
 
