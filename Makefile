@@ -46,8 +46,8 @@ test-slurm: build build/python
 	@scripts/install-packages build test slurm
 	@build/python/bin/python -m pytest tests/slurm --reruns 2 -rsR $(ARGS)
 
-# An active adversary on the wire of whole jobs: each attack on each operation, in a quarter of an hour (ARGS=--full: every byte
-# position, many hours; --resume goes on). Results: build/adversary/report.json.
+# An active adversary on the wire of whole jobs: each attack on each operation, every second sample in a quarter of an hour
+# (ARGS=--all: all of them; --full: every byte position, days; --resume goes on). Results: build/adversary/report.json.
 adversary: build mpis
 	@$(PYTHON) -m cryptmpi_tools.adversary $(ARGS)
 

@@ -110,13 +110,14 @@ def table(rows):
 
 def parse():
     parser = argparse.ArgumentParser(prog="make adversary", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--full", action="store_true", help="every byte position: hours; else samples, in a quarter of an hour")
+    parser.add_argument("--all", action="store_true", help="all samples, half an hour; else every second one, a quarter of an hour at most")
+    parser.add_argument("--full", action="store_true", help="every byte position: days")
     parser.add_argument("--layer", action="append", choices=list(MPIS))
     parser.add_argument("--mpi", action="append", choices=sorted({name for names in MPIS.values() for name in names}))
     parser.add_argument("--operation", action="append", help="begins with this")
     parser.add_argument("--attack", action="append", help="begins with this")
     parser.add_argument("--from", dest="origin", action="append", choices=["wire", "stranger"])
-    parser.add_argument("--every", type=int, default=1, help="only each N-th of the cells")
+    parser.add_argument("--every", type=int, help="only each N-th of the cells")
     parser.add_argument("--resume", action="store_true", help="keeps what the report has, and does what it lacks")
     parser.add_argument("--jobs", type=int, default=2, help="at a time")
     parser.add_argument("--limit", type=int, default=60, help="seconds after which a job hangs")
@@ -128,9 +129,10 @@ def chosen(options):
     def wanted(value, names):
         return not names or any(value.startswith(name) for name in names)
 
-    return [cell for cell in cells(options.full)
+    some = [cell for cell in cells(options.full)
             if wanted(cell.layer, options.layer) and wanted(cell.mpi, options.mpi) and wanted(cell.operation, options.operation)
-            and wanted(cell.attack, options.attack) and wanted(cell.origin, options.origin)][::options.every]
+            and wanted(cell.attack, options.attack) and wanted(cell.origin, options.origin)]
+    return some[::options.every or (1 if options.all or options.full else 2)]
 
 
 def main():
