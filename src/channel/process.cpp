@@ -169,6 +169,8 @@ Result<const keys::Local*> Process::local() {
     ring_ = std::move(*ring);
     workers_ = engine::Workers(workers());
     local_.crypto = {module->api->aead, kex->api->kex, settings_.suite, workers_.threads()};
+    local_.crypto.lowered = {settings_.key_records, settings_.key_bytes};
+    local_.crypto.age.most = settings_.rekey_after;
     local_.hello_aead = kex->api->aead;
     local_.job_key = &ring_->own();
     local_.ring = ring_.get();

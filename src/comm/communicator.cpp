@@ -116,7 +116,10 @@ Result<seal::MessageSealer*> Communicator::sealer(std::unique_ptr<seal::MessageS
     if (flow) [[likely]] {
         return flow.get();
     }
-    return begin_flow(flow, layer_.crypto(), [&](Secret<32>& secret) { return secret_to(to, use, secret); });
+    // A receiver of messages cannot know when an epoch is over but by its limits, and keeps it: age would gain nothing.
+    seal::Crypto crypto = layer_.crypto();
+    if (use == keys::Use::messages) crypto.age = {};
+    return begin_flow(flow, crypto, [&](Secret<32>& secret) { return secret_to(to, use, secret); });
 }
 
 /// A member's blocks of collective operations are opened in the order of the calls, and of their places in a call.

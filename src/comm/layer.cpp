@@ -185,6 +185,8 @@ Result<void> Layer::load_keys() {
     if (!ring) return tl::unexpected(ring.error());
     ring_ = std::move(*ring);
     local_.crypto = {module->api->aead, kex->api->kex, settings_.suite};
+    local_.crypto.lowered = {settings_.key_records, settings_.key_bytes};
+    local_.crypto.age.most = settings_.rekey_after;
     local_.hello_aead = kex->api->aead;
     local_.job_key = &ring_->own();
     local_.ring = ring_.get();

@@ -340,7 +340,7 @@ Result<void> set_profile(Settings& settings, const Given& given, const Environme
     return *text == "none" ? Result<void>{} : store(read_path(given, environment), settings.profile);
 }
 
-constexpr std::array<Key, 27> kKeys = {{
+constexpr std::array<Key, 28> kKeys = {{
     {"enabled", [](Settings& s, const Given& g, const Environment&) { return store(read_bool(g), s.enabled); }},
     {"cipher", set_cipher},
     {"allow_legacy_cipher",
@@ -377,6 +377,8 @@ constexpr std::array<Key, 27> kKeys = {{
      [](Settings& s, const Given& g, const Environment&) { return store(read_bool(g), s.check_addresses); }},
     {"abort_after_s",
      [](Settings& s, const Given& g, const Environment&) { return store(read_seconds(g, true), s.abort_after); }},
+    {"rekey_s",
+     [](Settings& s, const Given& g, const Environment&) { return store(read_seconds(g, true), s.rekey_after); }},
     {"job_id", [](Settings& s, const Given& g, const Environment&) { return store(read_text(g), s.job_id); }},
     {"module_folder",
      [](Settings& s, const Given& g, const Environment& e) { return store(read_path(g, e), s.module_folder); }, true},
@@ -491,8 +493,22 @@ fs::path report_place(const fs::path& report_file, const Environment& environmen
     return local_report_folder(*token) / report_file.filename();
 }
 
+Result<void> read_key_limits(const Environment& environment, Settings& settings) {
+    const auto text = environment(kKeyLimitsVariable);
+    if (!text) return {};
+    const char* const end = text->data() + text->size();
+    const auto [comma, error] = std::from_chars(text->data(), end, settings.key_records);
+    const bool has_bytes = error == std::errc{} && comma != end && *comma == ',';
+    const auto [stop, wrong] = std::from_chars(has_bytes ? comma + 1 : end, end, settings.key_bytes);
+    // A rekey record and one other have to have room.
+    if (has_bytes && wrong == std::errc{} && stop == end && settings.key_records >= 2) return {};
+    return fail(EINVAL, std::string("environment variable ") + kKeyLimitsVariable + ": \"" + *text +
+                            "\" is not allowed; allowed: records from 2 and bytes, such as \"8,1000000\"");
+}
+
 Result<Settings> load_unguarded(const Environment& environment) {
     Settings settings;
+    if (auto read = read_key_limits(environment, settings); !read) return tl::unexpected<Error>(read.error());
     const auto named = environment(kConfigVariable);
     if (named && named->empty()) {
         return fail(EINVAL, "environment variable CRYPTMPI_CONFIG: is empty; name a settings file, or unset it");

@@ -108,12 +108,16 @@ struct Settings {
         0};                       // silence_timeout_s: without a record from a peer, its connection counts as cut off
     bool check_addresses = true;  // check_addresses: off behind address translation
     std::chrono::milliseconds abort_after{
-        10000};                           // abort_after_s: a rank whose connection failed may live so long; 0: for ever
-    std::string job_id;                   // job_id; default: what the launcher's environment tells, else ""
-    std::filesystem::path module_folder;  // module_folder; default: beside the library
-    std::filesystem::path profile;        // profile; default: <config folder>/profile.json; "none": empty
-    bool profile_named = false;           // else it may be missing
-    std::vector<GivenSetting> given;      // by the file or a variable, each setting once
+        10000};  // abort_after_s: a rank whose connection failed may live so long; 0: for ever
+    std::chrono::milliseconds rekey_after{3600000};  // rekey_s: no key seals for longer; 0: for ever
+    std::string job_id;                              // job_id; default: what the launcher's environment tells, else ""
+    std::filesystem::path module_folder;             // module_folder; default: beside the library
+    std::filesystem::path profile;                   // profile; default: <config folder>/profile.json; "none": empty
+    bool profile_named = false;                      // else it may be missing
+    // What one key may seal, where it is less than the suite's limits: for tests, which reach it (kKeyLimitsVariable).
+    std::uint64_t key_records = ~std::uint64_t{0};
+    std::uint64_t key_bytes = ~std::uint64_t{0};
+    std::vector<GivenSetting> given;  // by the file or a variable, each setting once
 
     /// A job that cryptmpi run starts under these settings gets a key of its own.
     bool fresh_key() const {
@@ -166,6 +170,9 @@ std::optional<std::filesystem::path> settings_file(const Environment& environmen
 /// In a job of cryptmpi run that has no key of its own: the id of the key in the key file that it began with, which all
 /// its processes use, whatever is put first in the file while it runs.
 inline constexpr const char* kKeyIdVariable = "CRYPTMPI_INTERNAL_KEY_ID";
+
+/// "RECORDS,BYTES": lower limits of every key than its suite's. The same on all processes of a job.
+inline constexpr const char* kKeyLimitsVariable = "CRYPTMPI_INTERNAL_KEY_LIMITS";
 
 /// Reads CRYPTMPI_CONFIG or <config folder>/config.toml (which may be missing), then CRYPTMPI_*. Unknown keys, unknown
 /// values and unknown CRYPTMPI_* variables (but for the internal CRYPTMPI_INTERNAL_*) are errors of one line:

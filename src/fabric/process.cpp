@@ -113,8 +113,9 @@ Result<void> Process::load_keys() {
     auto ring = keys::KeyRing::read(*kex->api->kex, settings_.key_file, settings_.key_readers(), settings_.key_id);
     if (!ring) return tl::unexpected(ring.error());
     wipe_secret_memory_in_children();
-    auto joined =
-        Job::join({module->api->aead, kex->api->kex, settings_.suite}, **ring, settings_.job_id, has_network_device());
+    seal::Crypto crypto{module->api->aead, kex->api->kex, settings_.suite};
+    crypto.lowered = {settings_.key_records, settings_.key_bytes};
+    auto joined = Job::join(crypto, **ring, settings_.job_id, has_network_device());
     if (!joined) return tl::unexpected(joined.error());
     auto report_key = keys::ReportKey::derive(*kex->api->kex, (*ring)->own());
     if (!report_key) return tl::unexpected(report_key.error());

@@ -53,6 +53,7 @@ std::string rank_text(int rank) {
 /// few.
 seal::Crypto without_rekeys(seal::Crypto crypto) {
     crypto.lowered = seal::kUnlimited;
+    crypto.age = {};
     return crypto;
 }
 

@@ -16,6 +16,7 @@
 #include "base/result.hpp"
 #include "base/secret.hpp"
 #include "seal/constants.hpp"
+#include "seal/key_age.hpp"
 
 namespace cryptmpi::seal {
 
@@ -26,6 +27,7 @@ struct Crypto {
     aead::Suite suite = aead::Suite::aes_256_gcm;
     std::size_t threads = 1;      // that work with one key at the same time: on segments, on records of a stream
     Limits lowered = kUnlimited;  // a key's share of work, where it is less than the suite's
+    KeyAge age = {};              // of a sender's key
 };
 
 /// What one key may seal.

@@ -51,7 +51,9 @@ MessageSealer::MessageSealer(const Crypto& crypto, const std::uint8_t secret[kSe
 
 // protocol: M11
 Result<void> MessageSealer::make_room(std::uint64_t size, std::uint64_t pieces) {
-    const bool full = !use_.has_room(pieces, size, limits_);
+    // Half of a flow's keys are for its limits: one that is slow and long does not end by growing old.
+    const bool old = use_.pieces != 0 && epoch_ < kMostEpochs / 2 && crypto_.age.is_past(began_ns_);
+    const bool full = old || !use_.has_room(pieces, size, limits_);
     if (key_ && !full) [[likely]] {
         return {};
     }
@@ -64,6 +66,7 @@ Result<void> MessageSealer::make_room(std::uint64_t size, std::uint64_t pieces) 
     key_.reset();
     epoch_ = next;
     use_ = {};
+    if (crypto_.age.counts()) began_ns_ = crypto_.age.now_ns();
     if (full) ++counters_.rekeys;
     auto key = RecordKey::derive(crypto_, secret.data());
     if (!key) return tl::unexpected(std::move(key.error()));

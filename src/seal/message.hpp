@@ -122,7 +122,8 @@ private:
     Limits limits_;
     std::shared_ptr<RecordKey> key_;
     std::uint32_t epoch_ = 0;
-    KeyUse use_;  // in this epoch
+    KeyUse use_;                 // in this epoch
+    std::int64_t began_ns_ = 0;  // this epoch's first message
     MessageCounters counters_;
 };
 

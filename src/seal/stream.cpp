@@ -158,7 +158,7 @@ Result<std::size_t> StreamSealer::seal_next(RecordType type, std::span<const iov
     }
     std::size_t before = 0;
     // protocol: R5
-    if (!fits(*state_, limits_, type, size)) [[unlikely]] {
+    if (!fits(*state_, limits_, type, size) || is_old()) [[unlikely]] {
         if (limits_.records < 2 || limits_.bytes < size) {
             return fail(EINVAL, "seal: the limits leave no room for a record of " + std::to_string(size) + " bytes");
         }
@@ -182,6 +182,7 @@ Result<void> StreamSealer::seal_one(RecordType type, std::span<const iovec> in, 
     if (auto done = key_.refresh(crypto_, *state_); !done) [[unlikely]] {
         return give_up(std::move(done.error()));
     }
+    note_beginning();
     // protocol: S2
     // Taken before it is used: whatever happens to this process now, nobody seals with it again.
     const std::uint64_t counter = state_->counter++;
@@ -200,7 +201,8 @@ bool StreamSealer::seal_as(std::uint64_t counter, void* context, const ToSeal& r
 }
 
 std::size_t StreamSealer::take_numbers(std::span<const ToSeal> records) {
-    if (state_->closed != 0 || state_->failed != 0 || !key_.refresh(crypto_, *state_)) return 0;
+    if (state_->closed != 0 || state_->failed != 0 || is_old() || !key_.refresh(crypto_, *state_)) return 0;
+    note_beginning();
     std::size_t count = 0;
     for (const ToSeal& record : records) {
         const bool good = record.size <= kMaxPlaintext && total(record.in) == record.size;

@@ -30,8 +30,9 @@ struct DirectionState {
     std::uint64_t counter;  // of the next record, in this epoch
     std::uint64_t bytes;    // of plaintext, in this epoch
     std::uint32_t epoch;
-    std::uint8_t closed;  // the type of the close or reset record that has been sealed or opened
-    std::uint8_t failed;  // a record did not open: nothing opens after it
+    std::uint8_t closed;    // the type of the close or reset record that has been sealed or opened
+    std::uint8_t failed;    // a record did not open: nothing opens after it
+    std::int64_t began_ns;  // when this epoch's first record was sealed, by KeyAge's clock, where that counts
 };
 
 /// Totals since the object was made, for the report.
@@ -103,8 +104,9 @@ public:
     StreamSealer(const Crypto& crypto, DirectionState& state, Limits limits);
 
     /// Seals `size` bytes (at most kMaxPlaintext), the concatenation of `in`, as one data record at `out`. When the
-    /// epoch's limit is reached a rekey record goes before it. Returns the bytes written, at most size + 2 *
-    /// kRecordOverhead. Errors: EPIPE after the close record; EIO when the module failed, then and ever after.
+    /// epoch's limit is reached, or its key is too old, a rekey record goes before it. Returns the bytes written, at
+    /// most size + 2 * kRecordOverhead. Errors: EPIPE after the close record; EIO when the module failed, then and ever
+    /// after.
     Result<std::size_t> seal(std::span<const iovec> in, std::size_t size, std::uint8_t* out);
 
     /// Seals several data records by several threads: share(count, work) has to call work(i, thread) once for each i
@@ -123,6 +125,11 @@ public:
 private:
     Result<std::size_t> seal_next(RecordType type, std::span<const iovec> in, std::size_t size, std::uint8_t* out);
     Result<void> seal_one(RecordType type, std::span<const iovec> in, std::size_t size, std::uint8_t* out);
+    /// Has the key sealed for so long as it may?
+    bool is_old() const { return state_->counter != 0 && crypto_.age.is_past(state_->began_ns); }
+    void note_beginning() {
+        if (state_->counter == 0 && crypto_.age.counts()) state_->began_ns = crypto_.age.now_ns();
+    }
     /// Takes the numbers of as many of the records as come next; theirs are the last ones before the state's.
     std::size_t take_numbers(std::span<const ToSeal> records);
     bool seal_as(std::uint64_t counter, void* context, const ToSeal& record) const;

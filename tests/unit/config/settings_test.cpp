@@ -67,6 +67,7 @@ TEST_F(SettingsTest, DefaultsWithoutFile) {
     EXPECT_EQ(settings->agreement_timeout, std::chrono::seconds(60));
     EXPECT_EQ(settings->silence_timeout, std::chrono::seconds(0));
     EXPECT_EQ(settings->abort_after, std::chrono::seconds(10));
+    EXPECT_EQ(settings->rekey_after, std::chrono::hours(1));
     EXPECT_TRUE(settings->check_addresses);
     EXPECT_EQ(settings->job_id, "");
     EXPECT_EQ(settings->module_folder.filename(), "cryptmpi");
@@ -91,6 +92,7 @@ agreement_timeout_s = 7
 silence_timeout_s = 1.5
 check_addresses = false
 abort_after_s = 0
+rekey_s = 60
 job_id = "seven"
 module_folder = "/opt/modules"
 profile = "tuned.json"
@@ -113,6 +115,7 @@ profile = "tuned.json"
     EXPECT_EQ(settings->silence_timeout, std::chrono::milliseconds(1500));
     EXPECT_FALSE(settings->check_addresses);
     EXPECT_EQ(settings->abort_after, std::chrono::milliseconds(0));
+    EXPECT_EQ(settings->rekey_after, std::chrono::seconds(60));
     EXPECT_EQ(settings->job_id, "seven");
     EXPECT_EQ(settings->module_folder, "/opt/modules");
     EXPECT_EQ(settings->profile, home_ / ".config/cryptmpi/tuned.json");
@@ -126,6 +129,22 @@ TEST_F(SettingsTest, ProfileMayBeNone) {
     EXPECT_TRUE(settings->profile.empty());
     EXPECT_TRUE(settings->profile_named);
     EXPECT_FALSE(load_with({{"CRYPTMPI_PROFILE", ""}}));
+}
+
+TEST_F(SettingsTest, KeysMayBeAllowedLessThanTheirSuites) {
+    const auto as_usual = load_with();
+    ASSERT_TRUE(as_usual);
+    EXPECT_EQ(as_usual->key_records, ~std::uint64_t{0});
+    const auto lowered = load_with({{"CRYPTMPI_INTERNAL_KEY_LIMITS", "8,1000"}, {"CRYPTMPI_REKEY_S", "0"}});
+    ASSERT_TRUE(lowered) << lowered.error().line;
+    EXPECT_EQ(lowered->key_records, 8U);
+    EXPECT_EQ(lowered->key_bytes, 1000U);
+    EXPECT_EQ(lowered->rekey_after, std::chrono::seconds(0));
+    for (const char* wrong : {"", "8", "8,", ",8", "1,1000", "8,1000,", "8;1000", "-8,1000", "x,1000"}) {
+        EXPECT_FALSE(load_with({{"CRYPTMPI_INTERNAL_KEY_LIMITS", wrong}})) << wrong;
+    }
+    EXPECT_FALSE(load_with({{"CRYPTMPI_REKEY_S", "-1"}}));
+    EXPECT_FALSE(load_with({{"CRYPTMPI_REKEY_S", "86401"}}));
 }
 
 TEST_F(SettingsTest, VariableBeatsFile) {

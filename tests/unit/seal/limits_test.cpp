@@ -128,6 +128,64 @@ TEST(Limits, ABoundaryOfBytesIsKeptByTheOpenerToo) {
     }
 }
 
+/// A clock that a test turns.
+std::int64_t clock_ns = 0;
+Crypto aged(std::chrono::nanoseconds most) {
+    Crypto with = test::crypto();
+    with.age = {most, [] { return clock_ns; }};
+    return with;
+}
+
+TEST(KeyAge, AStreamsKeySealsNoLongerThanItMay) {
+    clock_ns = 1'000'000;
+    Direction line(aged(std::chrono::nanoseconds(100)));
+    std::vector<RecordType> types;
+    const auto send = [&](std::int64_t at) {
+        clock_ns = at;
+        for (const Bytes& record : records_of(seal_data(line.sealer, random_bytes(10)))) {
+            const auto opened = open_record(line.opener, record);
+            ASSERT_TRUE(opened.is(type_of(record))) << opened.line();
+            types.push_back(type_of(record));
+        }
+    };
+    using enum RecordType;
+    // Its age counts from its first record on, not from when the connection or the epoch began.
+    for (const std::int64_t at : {2'000'000, 2'000'099, 2'000'100, 2'000'101, 2'000'199, 3'000'000, 3'000'001})
+        send(at);
+    EXPECT_EQ(types, (std::vector{data, data, rekey, data, data, data, rekey, data, data}));
+    EXPECT_EQ(line.sending.epoch, 2U);
+    // The end of a direction is told under a young key, too.
+    clock_ns = 4'000'000;
+    const auto last = records_of(seal_control(line.sealer, close));
+    ASSERT_EQ(last.size(), 2U);
+    EXPECT_EQ(type_of(last[0]), rekey);
+}
+
+TEST(KeyAge, ZeroIsForEverAndAsksNoClock) {
+    Crypto with = test::crypto();
+    with.age.now_ns = []() -> std::int64_t { std::abort(); };
+    Direction line(with);
+    for (int i = 0; i < 5; ++i) seal_data(line.sealer, random_bytes(1));
+    EXPECT_EQ(line.sending.epoch, 0U);
+}
+
+TEST(KeyAge, RecordsThatAreSealedTogetherWaitForTheRekey) {
+    clock_ns = 0;
+    Direction line(aged(std::chrono::nanoseconds(100)));
+    Bytes plain(1000);
+    Bytes wire(plain.size() + kRecordOverhead);
+    const iovec in{plain.data(), plain.size()};
+    const ToSeal record{{&in, 1}, plain.size(), wire.data()};
+    const auto share = [](std::size_t count, const auto& work) {
+        for (std::size_t i = 0; i < count; ++i) work(i, 0);
+    };
+    EXPECT_EQ(*line.sealer.seal_several({&record, 1}, share), 1U);
+    clock_ns = 100;
+    EXPECT_EQ(*line.sealer.seal_several({&record, 1}, share), 0U);
+    EXPECT_EQ(records_of(seal_data(line.sealer, plain)).size(), 2U);
+    EXPECT_EQ(*line.sealer.seal_several({&record, 1}, share), 1U);
+}
+
 TEST(Limits, CloseFindsItsPlaceBehindARekey) {
     Direction line({3, 1 << 20});
     seal_data(line.sealer, random_bytes(1));

@@ -322,6 +322,26 @@ TEST(Message, KeysChangeByBytesToo) {
     EXPECT_TRUE(flow.open(1, wire).header);
 }
 
+TEST(Message, AKeyThatIsOldIsChangedInHalfOfTheEpochs) {
+    static std::int64_t now = 0;
+    Crypto with = crypto();
+    with.age = {std::chrono::nanoseconds(10), [] { return now; }};
+    Flow flow(limits_of(with), Opening::in_order, with);
+    std::vector<std::uint32_t> epochs;
+    for (std::uint64_t number = 0; number < 8; ++number, now += 5) {
+        const Bytes wire = flow.seal(1, number, Bytes(8, 1));
+        epochs.push_back(parse_message_header(wire.data()).epoch);
+        EXPECT_TRUE(flow.open(1, wire).header);
+    }
+    EXPECT_EQ(epochs, (std::vector<std::uint32_t>{0, 0, 1, 1, 2, 2, 3, 3}));
+    // What is left is for the limits: a flow does not end by growing old.
+    std::uint32_t last = 0;
+    for (std::uint64_t number = 8; number < kMostEpochs; ++number, now += 10) {
+        last = parse_message_header(flow.seal(1, number, {}).data()).epoch;
+    }
+    EXPECT_EQ(last, kMostEpochs / 2);
+}
+
 TEST(Message, AFlowEndsWithItsKeys) {
     Flow flow({1, 1 << 20});
     const Bytes plain(1, 0);

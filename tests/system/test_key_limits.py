@@ -1,0 +1,50 @@
+"""Keys that are used up, or old, in the middle of every kind of operation, with messages on their way: the limits are lowered so that jobs reach
+them (rekeys.c)."""
+
+import json
+
+import pytest
+from conftest import REPOSITORY, error_lines
+from jobs import TestedSealing, build, tested_command  # noqa: F401
+from cryptmpi_tools.lab import stacks
+from cryptmpi_tools.lab.sealing import COMMAND
+
+PROGRAM = REPOSITORY / "tests" / "system" / "rekeys.c"
+OPERATIONS = 12
+# Few records, or few bytes: the large messages are of 300,000.
+RECORDS, BYTES = "8,1000000000", "1000000,500000"
+JOBS = [
+    ("mpi", "openmpi-4.1.4", RECORDS, 0),
+    ("mpi", "mpich-5.0.2-ofi", BYTES, 0),
+    ("mpi", "mpich-5.0.2-ofi", None, 0.001),
+    ("channel", "mpich-5.0.2-ofi", RECORDS, 0),
+    ("channel", "openmpi-4.1.4", BYTES, 0),
+    ("channel", "openmpi-4.1.4", None, 0.001),
+    ("fabric", "mpich-5.0.2-ucx", RECORDS, 0),
+    ("fabric", "mpich-5.0.2-ofi", BYTES, 0),
+]
+
+
+def job_under(layer, limits, rekey_s, mpi, build, nodes, tmp_path):  # noqa: F811
+    command = COMMAND if layer == "fabric" else tested_command()
+    sealing = TestedSealing(tmp_path / "config", nodes, command, {"layer": layer, "handshake_timeout_s": 20, "rekey_s": rekey_s})
+    report = tmp_path / "report.json"
+    ranks = ["env", *([f"CRYPTMPI_INTERNAL_KEY_LIMITS={limits}"] if limits else []), *sealing.exec_line([build(mpi, PROGRAM)], report)]
+    line = mpi.command(nodes, 4, [str(word) for word in ranks])
+    done = nodes.run(line, env={**mpi.env(nodes), **stacks.abi_environment(mpi), **sealing.env()}, timeout=90)
+    parts = [json.loads(part.read_text()) for part in (tmp_path / "report.json.parts").glob("*.json")]
+    return done, sum(part["rekeys"] for part in parts if part["library"] == layer and part.get("rank", -1) >= 0)
+
+
+@pytest.mark.parametrize("layer, name, limits, rekey_s", JOBS, ids=lambda value: str(value))
+def test_every_operation_goes_on_past_its_keys(layer, name, limits, rekey_s, build, nodes, tmp_path):  # noqa: F811
+    mpi = stacks.stack(name)
+    done, rekeys = job_under(layer, limits, rekey_s, mpi, build, nodes, tmp_path)
+    assert done.output.count(" done") == OPERATIONS and "rekeys: all is right" in done.output, done.output
+    assert not error_lines(done.output), done.output
+    assert rekeys >= 4 * OPERATIONS, rekeys
+
+
+def test_without_lowered_limits_no_key_is_used_up(build, nodes, tmp_path):  # noqa: F811
+    done, rekeys = job_under("mpi", None, 0, stacks.stack("openmpi-4.1.4"), build, nodes, tmp_path)
+    assert "rekeys: all is right" in done.output and rekeys == 0, (done.output, rekeys)
