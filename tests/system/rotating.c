@@ -1,4 +1,5 @@
-/* Two ranks that meet only when the file of the second argument is there; the first rank makes that of the first when it waits. */
+/* Two ranks that meet only when the file of the second argument is there; the first rank makes that of the first when
+ * it waits. */
 #include <mpi.h>
 #include <stdio.h>
 #include <unistd.h>
