@@ -34,8 +34,10 @@ def run_once(lab, mpi, suite, ranks, sealing, place, words=(), enough=None):
         env.update(sealing.env())
     if sealing and not suite.by_run:
         program = sealing.exec_line(program, place / "report.json")
-    by_run = sealing and suite.by_run
-    line = sealing.run_line(mpi, lab, ranks, program, place / "report.json") if by_run else mpi.command(lab, ranks, program)
+    if sealing and suite.by_run:
+        line = sealing.run_line(mpi, lab, ranks, program, place / "report.json", mpi.mpiexec)
+    else:
+        line = mpi.command(lab, ranks, program)
     return lab.run(line, env=env, timeout=suite.timeout, cwd=place, log=place / "output.txt",
                    enough=enough)
 

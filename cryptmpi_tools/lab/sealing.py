@@ -57,15 +57,16 @@ class Sealing:
             line += ["--report", report]
         return [str(word) for word in [*line, "--", *program]]
 
-    def run_line(self, stack, lab, ranks, program, report):
-        """The whole job, launcher included, by one command."""
+    def run_line(self, stack, lab, ranks, program, report, mpiexec=None):
+        """The whole job, launcher included, by one command; `mpiexec` for a program that is not linked with its MPI."""
         if lab.isolated:
             where = ["--hosts", ",".join(lab.hosts()), "--rsh", lab.rsh]
         else:  # Open MPI starts no more ranks than there are cores, unless it is told of more slots
             where = [] if stack.family == "hydra" else ["--hosts", f"localhost:{ranks}"]
         options = stack.launcher_options(lab)
         more = ["--launcher-args", shlex.join(options)] if options else []
-        line = [self.command, "run", "-n", ranks, *where, *more, "--report", report, *program]
+        by = ["--mpi", mpiexec] if mpiexec else []
+        line = [self.command, "run", "-n", ranks, *where, *by, *more, "--report", report, *program]
         return [str(word) for word in line]
 
     def report(self, path):
