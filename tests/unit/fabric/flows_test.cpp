@@ -120,6 +120,7 @@ protected:
     std::filesystem::path file_;
 };
 
+// protocol: F17
 TEST_F(Rotation, WhatBeganBeforeAndWhatBeganAfterUnderstandEachOther) {
     const RingEnd before(file_);
     rotate();
@@ -159,8 +160,7 @@ TEST_F(Rotation, ARevokedKeyOpensNothing) {
     EXPECT_FALSE(*after.end.party->proves({}, before.end.party->share(), proof));
 }
 
-// protocol: F17
-TEST_F(Rotation, APeerDoesNotChangeItsKey) {
+TEST_F(Rotation, NobodySpeaksForAPeerWithoutItsPrivateKey) {
     const RingEnd before(file_);
     rotate();
     const RingEnd after(file_);
