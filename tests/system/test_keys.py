@@ -141,8 +141,9 @@ def test_a_job_goes_on_while_its_key_is_changed_and_revoked(layer, mpi, cluster,
         # One that begins now uses the new key, and the first one meets its ranks only after the old one was revoked.
         (tmp_path / "at-once").touch()
         more = ["--layer", layer, "--report", tmp_path / "second.json"]
-        second = cluster.run(mpi, [program, tmp_path / "at-once", tmp_path / "at-once"], more=more, **files)
-        assert second.returncode == 0 and "rank 0 heard 18" in second.output, second.output
+        second = cluster.start(mpi, [program, tmp_path / "at-once", tmp_path / "at-once"], more, **files)
+        said = second.communicate(timeout=100)[0]
+        assert second.returncode == 0 and "rank 0 heard 18" in said, said
         _, old = ids(home, "--key-file", shared)
         before = tmp_path / "before.key"
         before.touch(mode=0o600)
