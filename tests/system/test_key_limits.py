@@ -42,7 +42,8 @@ def test_every_operation_goes_on_past_its_keys(layer, name, limits, rekey_s, bui
     done, rekeys = job_under(layer, limits, rekey_s, mpi, build, nodes, tmp_path)
     assert done.output.count(" done") == OPERATIONS and "rekeys: all is right" in done.output, done.output
     assert not error_lines(done.output), done.output
-    assert rekeys >= 4 * OPERATIONS, rekeys
+    # How many keys bytes and time use up depends on the way that an MPI takes, and on the machine; records, on the program alone.
+    assert rekeys >= (4 * OPERATIONS if limits == RECORDS else 4), rekeys
 
 
 def test_without_lowered_limits_no_key_is_used_up(build, nodes, tmp_path):  # noqa: F811
