@@ -1,4 +1,4 @@
-// Every constant of the record protocol, version 1. docs/protocol.md explains them.
+// Every constant of the record protocol. docs/protocol.md explains them.
 #pragma once
 
 #include <cstddef>
