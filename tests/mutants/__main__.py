@@ -1,8 +1,6 @@
-"""Breaks each promise once, in a copy of the sources, and runs the test that has to see it: `python tests/mutants [NAME ...]`.
+"""Breaks each promise once, in a copy of the sources, and runs the test that has to see it. One that survives is a promise without a test."""
 
-One that survives is a promise without a test. NAME: a part of what is broken; none: all of table.py.
-"""
-
+import argparse
 import os
 import re
 import shutil
@@ -114,8 +112,12 @@ def verdict_on(mutant):
 
 
 def main():
-    names = sys.argv[1:]
+    parser = argparse.ArgumentParser(prog="make mutants", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="a part of what is broken; none: all of table.py")
+    names = parser.parse_args().names
     chosen = [mutant for mutant in MUTANTS if not names or any(name in mutant.what for name in names)]
+    if not chosen:
+        parser.error(f"nothing in table.py is called {' or '.join(names)}")
     began = time.monotonic()
     copy_sources()
     configured = call(["cmake", "--preset", "debug", "-DCMAKE_CXX_FLAGS_DEBUG=-O0", "--log-level=WARNING"])
