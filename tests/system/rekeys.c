@@ -165,6 +165,7 @@ static const struct {
     {"Allgather", allgather}, {"Alltoall", alltoall}, {"reductions", reductions}, {"made communicators", made}};
 
 int main(int argc, char** argv) {
+    const int only_messages = argc > 1 && strcmp(argv[1], "messages") == 0;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
@@ -173,6 +174,7 @@ int main(int argc, char** argv) {
     MPI_Buffer_attach(buffered, sizeof buffered);
     for (unsigned at = 0; at < sizeof kOperations / sizeof kOperations[0]; at++) {
         MPI_Request sends[FLYING], receives[FLYING];
+        if (only_messages && kOperations[at].run == ibcast) continue;
         operation = kOperations[at].name;
         for (int i = 0; i < FLYING; i++) { /* three tags in turn: lanes of one flow */
             fill(flying_out[i], size_of(i), rank, i);

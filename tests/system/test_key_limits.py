@@ -20,7 +20,7 @@ JOBS = [
     ("channel", "mpich-5.0.2-ofi", RECORDS, 0),
     ("channel", "openmpi-4.1.4", BYTES, 0),
     ("channel", "openmpi-4.1.4", None, 0.001),
-    ("fabric", "mpich-5.0.2-ucx", RECORDS, 0),
+    ("fabric", "mpich-4.0.2-ucx", RECORDS, 0),
     ("fabric", "mpich-5.0.2-ofi", BYTES, 0),
 ]
 
@@ -29,7 +29,8 @@ def job_under(layer, limits, rekey_s, mpi, build, nodes, tmp_path):  # noqa: F81
     command = COMMAND if layer == "fabric" else tested_command()
     sealing = TestedSealing(tmp_path / "config", nodes, command, {"layer": layer, "handshake_timeout_s": 20, "rekey_s": rekey_s})
     report = tmp_path / "report.json"
-    ranks = ["env", *([f"CRYPTMPI_INTERNAL_KEY_LIMITS={limits}"] if limits else []), *sealing.exec_line([build(mpi, PROGRAM)], report)]
+    program = [build(mpi, PROGRAM), *(["messages"] if layer == "mpi" else [])]
+    ranks = ["env", *([f"CRYPTMPI_INTERNAL_KEY_LIMITS={limits}"] if limits else []), *sealing.exec_line(program, report)]
     line = mpi.command(nodes, 4, [str(word) for word in ranks])
     done = nodes.run(line, env={**mpi.env(nodes), **stacks.abi_environment(mpi), **sealing.env()}, timeout=90)
     parts = [json.loads(part.read_text()) for part in (tmp_path / "report.json.parts").glob("*.json")]
@@ -40,10 +41,11 @@ def job_under(layer, limits, rekey_s, mpi, build, nodes, tmp_path):  # noqa: F81
 def test_every_operation_goes_on_past_its_keys(layer, name, limits, rekey_s, build, nodes, tmp_path):  # noqa: F811
     mpi = stacks.stack(name)
     done, rekeys = job_under(layer, limits, rekey_s, mpi, build, nodes, tmp_path)
-    assert done.output.count(" done") == OPERATIONS and "rekeys: all is right" in done.output, done.output
+    operations = OPERATIONS - (layer == "mpi")  # which refuses non-blocking collective operations
+    assert done.output.count(" done") == operations and "rekeys: all is right" in done.output, done.output
     assert not error_lines(done.output), done.output
     # How many keys bytes and time use up depends on the way that an MPI takes, and on the machine; records, on the program alone.
-    assert rekeys >= (4 * OPERATIONS if limits == RECORDS else 4), rekeys
+    assert rekeys >= (4 * operations if limits == RECORDS else 4), rekeys
 
 
 def test_without_lowered_limits_no_key_is_used_up(build, nodes, tmp_path):  # noqa: F811
