@@ -253,7 +253,9 @@ ssize_t Endpoint::receive(const Incoming& wanted) {
 
 ssize_t Endpoint::post(Operation& operation, const Incoming& wanted, std::uint64_t flags) {
     operation.to = wanted.from;
-    const bool names_source = directed && wanted.from != FI_ADDR_UNSPEC;
+    // A claim takes the message that was looked at, whatever source and tag it names: Open MPI names none of its own.
+    const bool is_claim = (flags & (FI_PEEK | FI_CLAIM)) == FI_CLAIM;
+    const bool names_source = directed && !is_claim && wanted.from != FI_ADDR_UNSPEC;
     iovec part = {operation.wire.data(), operation.wire_size};
     void* descriptor = operation.region != nullptr ? operation.region->mem_desc : nullptr;
     const std::size_t parts = operation.wire_size > 0 ? 1 : 0;
@@ -263,7 +265,7 @@ ssize_t Endpoint::post(Operation& operation, const Incoming& wanted, std::uint64
         give_back(operation);
         return -FI_EINVAL;
     }
-    operation.from = from;
+    if (!is_claim) operation.from = from;
     ssize_t code = 0;
     if (wanted.kind == Kind::tagged) {
         const bool has_place = operation.work == Operation::Work::tagged || operation.work == Operation::Work::claimed;
