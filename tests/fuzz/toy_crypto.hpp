@@ -75,6 +75,12 @@ inline seal::Crypto toy_crypto() {
             }
             return share[0] == 1 ? CRYPTMPI_FAILED : CRYPTMPI_OK;
         },
+        // No handshake signs.
+        [](std::uint8_t*, const std::uint8_t*) -> int { return CRYPTMPI_FAILED; },
+        [](std::uint8_t*, const std::uint8_t*, const std::uint8_t*, std::size_t) -> int { return CRYPTMPI_FAILED; },
+        [](const std::uint8_t*, const std::uint8_t*, const std::uint8_t*, std::size_t) -> int {
+            return CRYPTMPI_FORGED;
+        },
         [](std::uint8_t* out, const iovec* in, std::size_t in_count) -> int { return toy_mix(out, in, in_count); },
         [](std::uint8_t* out, const std::uint8_t*, std::size_t, const iovec* in, std::size_t in_count) -> int {
             return toy_mix(out, in, in_count);
