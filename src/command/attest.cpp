@@ -147,6 +147,8 @@ Result<void> write(const std::string& file, const std::string& text) {
 int make(const Options& options, const Tools& with) {
     auto what = read_report(options, with.settings);
     if (!what) return complain(what.error().line, kNotSealed);
+    // Which nodes a canary goes to, and how, is read from it.
+    if (!what->verified) return complain("attest: nothing is attested: " + what->verdict, kNotSealed);
     if (!options.no_canary) {
         auto canary = try_canary(options, what->report);
         if (!canary) return complain("attest: " + canary.error().line, 1);

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -23,16 +24,15 @@ struct Options {
     bool add = false;
     std::string use;
     std::string revoke;
-    std::string member;
+    std::optional<std::string> member;
     std::string key_file;
 
     bool changes() const { return rotate || add || !use.empty() || !revoke.empty(); }
 };
 
 int make_member_key(const config::Settings& settings, const cryptmpi_kex& kex, const std::string& name) {
-    // The line is read as one of a list first: a name that no list can have is refused.
-    if (auto read = keys::MemberList::parse(keys::line_of({name, {}})); !read)
-        return complain("keygen: the member " + read.error().line.substr(read.error().line.find("has ")), 1);
+    if (auto checked = keys::check_member_name(name); !checked)
+        return complain("keygen: the member " + checked.error().line, 1);
     const auto key = keys::MemberKey::make(kex, settings.member_key_file);
     if (!key) return complain(key.error().line, 1);
     std::printf(
@@ -115,7 +115,7 @@ int keygen(const Options& options) {
     const auto file = options.key_file.empty() ? settings->key_file : fs::absolute(options.key_file);
     auto kex = aead::load_kex(settings->module_folder.string());
     if (!kex) return complain(kex.error().line, 1);
-    if (!options.member.empty()) return make_member_key(*settings, *kex->api->kex, options.member);
+    if (options.member) return make_member_key(*settings, *kex->api->kex, *options.member);
     if (options.changes()) {
         if (auto done = change(options, file, settings->key_readers(), *kex->api->kex); !done)
             return complain(done.error().line, 1);

@@ -48,8 +48,7 @@ Result<Member> parse_line(const std::string& line) {
     std::string algorithm, digits, more;
     words >> member.name >> algorithm >> digits;
     if (digits.empty() || words >> more) return fail(EINVAL, "is not NAME ed25519 <64 hexadecimal digits>");
-    if (member.name.size() > kMostOfName || !std::all_of(member.name.begin(), member.name.end(), may_be_in_a_name))
-        return fail(EINVAL, "has a name of other characters than letters, digits and ._@-, or of more than 64");
+    if (auto checked = check_member_name(member.name); !checked) return tl::unexpected<Error>(checked.error());
     if (algorithm != kAlgorithm) return fail(EINVAL, "is of the algorithm " + algorithm + "; ed25519 is expected");
     const auto key = key_of(digits);
     if (!key) return fail(EINVAL, "has no key of 64 hexadecimal digits");
@@ -101,6 +100,13 @@ Result<void> verify(const cryptmpi_kex& kex, const MemberPublicKey& key, Purpose
     const auto* message = reinterpret_cast<const std::uint8_t*>(whole.data());
     if (kex.ed25519_verify(signature.data(), key.data(), message, whole.size()) != CRYPTMPI_OK)
         return fail(EBADMSG, "the signature is not of this key and text");
+    return {};
+}
+
+Result<void> check_member_name(std::string_view name) {
+    if (name.empty() || name.size() > kMostOfName || !std::all_of(name.begin(), name.end(), may_be_in_a_name))
+        return fail(EINVAL,
+                    "has a name of other characters than letters, digits and ._@-, of none, or of more than 64");
     return {};
 }
 

@@ -52,13 +52,16 @@ struct Member {
     MemberPublicKey key;
 };
 
+/// Error: of other characters than letters, digits and `._@-`, of none, or of more than 64.
+Result<void> check_member_name(std::string_view name);
+
 /// The line of a list, without a newline.
 std::string line_of(const Member& member);
 
 class MemberList {
 public:
-    /// The text of a list. Errors name the line: no three words, a name of other characters than letters, digits and
-    /// `._@-` or of more than 64, another algorithm, no 64 digits, a name or a key twice.
+    /// The text of a list. Errors name the line: no three words, a name that check_member_name refuses, another
+    /// algorithm, no 64 digits, a name or a key twice.
     static Result<MemberList> parse(std::string_view text);
     /// The same of a file, which nobody but its owner (the user or root) may write. Each error is one line.
     static Result<MemberList> read(const std::filesystem::path& file);

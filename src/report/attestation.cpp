@@ -3,6 +3,7 @@
 #include <array>
 #include <cerrno>
 #include <ctime>
+#include <set>
 
 #include "report/judging.hpp"
 #include "report/printable.hpp"
@@ -61,6 +62,11 @@ std::string spoils(const Json& canary, const Json& job) {
     for (const auto& suite : suites)
         if (suite != text_in(canary, "suite"))
             return "the canary was sealed with " + text_in(canary, "suite") + ", and the job with another cipher";
+    std::set<std::string> nodes;
+    for (const auto& node : job.value("nodes", Json::array())) nodes.insert(text_in(node, "name"));
+    for (const auto& node : canary.value("nodes", Json::array()))
+        if (!node.is_string() || !nodes.contains(node.get<std::string>()))
+            return "the canary was sent between other nodes than those of the job";
     return {};
 }
 

@@ -55,7 +55,7 @@ public:
 
     /// What it says, as of a report. `vouchers`: the members of the reader's list whose signatures are good; without
     /// any, nothing looks good. Its verdict is that of the report inside; a canary that did not hold, or is of another
-    /// layer or cipher than the job, spoils it.
+    /// layer, cipher or node than the job, spoils it.
     Summary summary(const std::vector<std::string>& vouchers) const;
 
 private:

@@ -129,11 +129,19 @@ def test_without_the_jobs_key_or_a_member_key_nothing_is_attested(signer, build)
     forged["totals"]["failed_opens"] = 0
     forged["totals"]["sealed_bytes_sent"] += 1
     report.write_text(json.dumps(forged))
-    done = signer.ran("attest", report, "--no-canary")
-    assert done.returncode == NOT_SEALED and done.output.count("FAILED: ") == 1, done.output
+    done = signer.ran("attest", report)  # no canary goes where a report says that nobody has signed
+    assert done.returncode == NOT_SEALED and done.output.startswith("cryptmpi: attest: nothing is attested: FAILED: "), done.output
+    assert done.output.count("\n") == 1 and not (signer.folder / "report.json.attestation").exists()
     line = signer.ran("keygen", "--member", "signer")
     assert not line.ok and "exists: " in line.output
     assert stat.S_IMODE((signer.folder / "config" / "cryptmpi" / "member.key").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("name", ["", "a b", "#a", "a/b", "a" * 65])
+def test_a_name_that_no_list_can_have_makes_no_key(name, signer):
+    done = signer.ran("keygen", "--member", name)
+    assert done.returncode == 1 and "keygen: the member has a name of other characters" in done.output and done.output.count("\n") == 1
+    assert not (signer.folder / "config" / "cryptmpi" / "member.key").exists()
 
 
 def test_a_canary_that_leaves_in_clear_spoils_it(signer, build):

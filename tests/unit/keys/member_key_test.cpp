@@ -109,7 +109,7 @@ TEST_F(Members, WhatIsWrongWithALineIsSaid) {
     for (const auto& digits : {kDigits.substr(1), kDigits + "a", "g" + kDigits.substr(1)})
         EXPECT_EQ(why(MemberList::parse("a ed25519 " + digits)), "line 1 has no key of 64 hexadecimal digits");
     EXPECT_EQ(why(MemberList::parse("a/b ed25519 " + kDigits)),
-              "line 1 has a name of other characters than letters, digits and ._@-, or of more than 64");
+              "line 1 has a name of other characters than letters, digits and ._@-, of none, or of more than 64");
     EXPECT_EQ(why(MemberList::parse("a ed25519 " + kDigits + "\na ed25519 " + std::string(64, 'b'))),
               "line 2 has a name or a key that an earlier line has");
     EXPECT_EQ(why(MemberList::parse("a ed25519 " + kDigits + "\nb ed25519 " + kDigits)),

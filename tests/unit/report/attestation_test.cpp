@@ -1,0 +1,96 @@
+// What an attestation amounts to: of whom, of which job, and of which canary.
+#include "report/attestation.hpp"
+
+#include <gtest/gtest.h>
+
+namespace cryptmpi::report {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// A report that says SEALED, as far as a verdict looks at it.
+Json sealed_report() {
+    const auto rank = [](int number, const char* node) {
+        return Json{{"rank", number},
+                    {"ranks", 2},
+                    {"node", node},
+                    {"layer", "channel"},
+                    {"library", "channel"},
+                    {"role", "rank"},
+                    {"mpi_initialized", true},
+                    {"mpi_finalized", true},
+                    {"ended", true},
+                    {"not_sealed", Json::array()},
+                    {"errors", Json::array()}};
+    };
+    return {{"job_id", "job"},
+            {"layer", "channel"},
+            {"ranks", 2},
+            {"ranks_reported", 2},
+            {"complete", true},
+            {"suites", {"AES-256-GCM"}},
+            {"totals", {{"sealed_connections", 2}, {"sealed_bytes_sent", 9}, {"failed_opens", 0}}},
+            {"nodes", {{{"name", "a"}, {"ranks", {0}}}, {{"name", "b"}, {"ranks", {1}}}}},
+            {"not_sealed", Json::array()},
+            {"errors", Json::array()},
+            {"processes", {rank(0, "a"), rank(1, "b")}}};
+}
+
+Json canary() {
+    return {{"made", 1},
+            {"nodes", {"a", "b"}},
+            {"layer", "channel"},
+            {"suite", "AES-256-GCM"},
+            {"verdict", "SEALED"},
+            {"plain", {{"payload", 9}, {"bytes", 10}, {"canaries", 3}}},
+            {"sealed", {{"payload", 9}, {"bytes", 10}, {"canaries", 0}}},
+            {"held", true},
+            {"why", ""}};
+}
+
+Summary shown(const Json& canary, bool verified = true, const std::vector<std::string>& vouchers = {"alice"}) {
+    const auto made = Attestation::of({sealed_report(), verified, "SEALED", canary}, {"user", "host"}, 1);
+    const auto read = Attestation::parse(made.text());
+    EXPECT_TRUE(read) << read.error().line;
+    return read->summary(vouchers);
+}
+
+TEST(Attestation, OfASealedJobWithItsCanaryIsGood) {
+    const Summary summary = shown(canary());
+    EXPECT_EQ(summary.verdict.outcome, Outcome::sealed) << summary.verdict.line;
+}
+
+TEST(Attestation, ACanaryOfAnotherPathShowsNothing) {
+    const std::pair<const char*, Json> others[] = {
+        {"layer", "mpi"}, {"suite", "AES-128-GCM"}, {"nodes", {"a", "c"}}, {"nodes", {"a", 7}}, {"held", false}};
+    for (const auto& [key, value] : others) {
+        Json other = canary();
+        other[key] = value;
+        const Summary summary = shown(other);
+        EXPECT_EQ(summary.verdict.outcome, Outcome::failed) << key;
+        EXPECT_NE(summary.verdict.line.find("FAILED: the canary"), std::string::npos) << summary.verdict.line;
+    }
+}
+
+TEST(Attestation, NobodysIsNotBelieved) {
+    EXPECT_EQ(shown(canary(), true, {}).verdict.outcome, Outcome::failed);
+    EXPECT_TRUE(shown(canary(), true, {}).verdict.line.starts_with("NOT VERIFIED"));
+    EXPECT_TRUE(shown(canary(), false).verdict.line.starts_with("FAILED: who made this could not verify the report"));
+}
+
+TEST(Attestation, WhatIsNoneIsRefused) {
+    const std::string good = Attestation::of({sealed_report(), true, "SEALED", {}}, {"user", "host"}, 1).text();
+    EXPECT_TRUE(Attestation::parse(good));
+    Json without = Json::parse(good);
+    without["statement"]["report"].erase("processes");
+    Json other_kind = Json::parse(good);
+    other_kind["statement"]["report"]["nodes"] = 7;
+    Json newer = Json::parse(good);
+    newer["statement"]["kind"] = "cryptmpi attestation 2";
+    for (const std::string& text :
+         {std::string("{"), std::string("{}"), std::string("[]"), without.dump(), other_kind.dump(), newer.dump()})
+        EXPECT_FALSE(Attestation::parse(text)) << text;
+}
+
+}  // namespace
+}  // namespace cryptmpi::report
