@@ -8,6 +8,7 @@
 #include <cstdarg>
 #include <cstdlib>
 
+#include "base/network_devices.hpp"
 #include "channel/calls.hpp"
 #include "channel/epoll.hpp"
 #include "channel/real.hpp"
@@ -46,7 +47,7 @@ void closed(int fd) {
 }
 
 bool device_refused(const char* path) {
-    if (path == nullptr || path[0] != '/' || !Policy::is_network_device(path)) return false;
+    if (path == nullptr || path[0] != '/' || !is_network_device(path)) return false;
     Process& process = Process::get();
     if (!process.enabled() || process.roads_open()) return false;
     if (process.doors().is_opening()) {

@@ -1,13 +1,12 @@
 #include "channel/courier.hpp"
 
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <cerrno>
 
+#include "base/own_thread.hpp"
 #include "channel/connection.hpp"
 #include "channel/real.hpp"
 
@@ -38,17 +37,7 @@ void Courier::carry(Process& process, Entry& entry) {
     const std::uint64_t one = 1;
     if (running_ && real::write(bell_, &one, sizeof one) > 0) return;
     if (running_) return;  // the bell is ringing already
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);  // the program's signals are not for this thread
-    pthread_attr_t attributes;
-    pthread_attr_init(&attributes);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    pthread_t thread;
-    running_ = pthread_create(&thread, &attributes, run, &process) == 0;
-    pthread_attr_destroy(&attributes);
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    running_ = start_own_thread(run, &process);
 }
 
 void Courier::after_fork_in_child(Table& table) {

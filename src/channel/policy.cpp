@@ -8,7 +8,6 @@
 #include <charconv>
 #include <cstring>
 
-#include "base/network_devices.hpp"
 #include "channel/inside.hpp"
 #include "channel/real.hpp"
 
@@ -177,10 +176,6 @@ std::optional<std::string> Policy::refuse_socket(int family, int type, int proto
     return "sockets of family " + std::to_string(family) + ", type " + std::to_string(kind) + ", protocol " +
            std::to_string(protocol) +
            " are refused: they carry data past the sealed TCP streams; set the MPI's transport to tcp";
-}
-
-bool Policy::is_network_device(std::string_view path) {
-    return cryptmpi::is_network_device(path);
 }
 
 }  // namespace cryptmpi::channel

@@ -55,9 +55,6 @@ public:
     /// be sealed, or to be kept from others; nullopt if it may be.
     static std::optional<std::string> refuse_socket(int family, int type, int protocol);
 
-    /// Devices that carry messages between nodes around TCP.
-    static bool is_network_device(std::string_view path);
-
 private:
     const config::Settings& settings_;
     std::vector<Address> launcher_;  // where an unsealed launcher of this node waits for its ranks

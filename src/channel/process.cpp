@@ -1,7 +1,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <pthread.h>
+#include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -15,6 +15,8 @@
 #include <cstring>
 
 #include "base/last_words.hpp"
+#include "base/network_devices.hpp"
+#include "base/own_thread.hpp"
 #include "channel/connection.hpp"
 #include "channel/datagrams.hpp"
 #include "channel/epoll.hpp"
@@ -323,21 +325,10 @@ void Process::handshake_settled(Entry& entry) {
 void Process::expect_the_end() {
     const auto left = settings_.abort_after.count();
     if (part_.role != "rank" || left <= 0 || finished_.load() || ending_.exchange(true)) return;
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);  // the program's signals are not for this thread
-    pthread_attr_t attributes;
-    pthread_attr_init(&attributes);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    pthread_t thread;
-    if (pthread_create(&thread, &attributes, wait_for_the_end,
-                       reinterpret_cast<void*>(static_cast<std::uintptr_t>(left))) != 0) {
+    if (!start_own_thread(wait_for_the_end, reinterpret_cast<void*>(static_cast<std::uintptr_t>(left)))) {
         complain("cannot start the thread that ends a rank whose connection broke");
         real::_exit(kExitRefused);
     }
-    pthread_attr_destroy(&attributes);
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 void Process::stay_until_the_end() const {
@@ -359,7 +350,7 @@ void Process::check_roads() {
         const ssize_t n = readlink(link.c_str(), path, sizeof path - 1);
         if (n <= 0) return;
         const std::string file(path, static_cast<std::size_t>(n));
-        if (Policy::is_network_device(file) && !doors_->has_opened(file)) device = file;
+        if (is_network_device(file) && !doors_->has_opened(file)) device = file;
     });
     if (device.empty()) return;
     complain("MPI's transport uses " + device +

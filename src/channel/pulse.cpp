@@ -1,7 +1,5 @@
 #include "channel/pulse.hpp"
 
-#include <pthread.h>
-#include <signal.h>
 #include <time.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 #include <cstdio>
 #include <set>
 
+#include "base/own_thread.hpp"
 #include "channel/connection.hpp"
 #include "channel/real.hpp"
 
@@ -38,17 +37,7 @@ void Pulse::start(Process& process) {
     if (timeout_ns(process) <= 0) return;
     const std::lock_guard guard(lock_);
     if (running_) return;
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);  // the program's signals are not for this thread
-    pthread_attr_t attributes;
-    pthread_attr_init(&attributes);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    pthread_t thread;
-    running_ = pthread_create(&thread, &attributes, run, &process) == 0;
-    pthread_attr_destroy(&attributes);
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    running_ = start_own_thread(run, &process);
     if (!running_) process.complain("cannot start the thread that silence_timeout_s needs");
 }
 

@@ -1,5 +1,6 @@
 """Whole jobs under the MPI layer, one rank on each node unless told otherwise."""
 
+import fcntl
 import subprocess
 
 import pytest
@@ -46,6 +47,13 @@ def tested_command():
     command = tested / "bin" / "cryptmpi"
     (tested / "lib" / "cryptmpi").mkdir(parents=True, exist_ok=True)
     command.parent.mkdir(exist_ok=True)
+    with open(tested / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # workers of pytest begin at the same time
+        _link_all(tested, library, command)
+    return command
+
+
+def _link_all(tested, library, command):
     files = {path.name: path for path in (BUILD / "lib" / "cryptmpi").iterdir()} | {library.name: library}
     for name, path in files.items():
         link = tested / "lib" / "cryptmpi" / name
@@ -56,7 +64,6 @@ def tested_command():
     if not command.exists() or not command.samefile(BUILD / "bin" / "cryptmpi"):
         command.unlink(missing_ok=True)
         command.hardlink_to(BUILD / "bin" / "cryptmpi")
-    return command
 
 
 class TestedSealing(Sealing):
