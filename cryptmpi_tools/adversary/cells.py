@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from cryptmpi_tools.lab.formats import HELLO, PREFIX, SHARE, TAG
+
 EAGER = 3000  # bytes of the first round's messages (checking.c)
 ANY = 1 << 30
 BOTH = ("responder", "initiator")
@@ -43,8 +45,8 @@ HELLO_ATTACKS = ["drop", "withhold", "duplicate", "delay", "truncate", "end", "r
                  "random", "zero-share", "unknown-share", "older-version", "newer-version", "weaker-suite", "plain-text"]
 # Header: lowest and highest byte of the length, type; ciphertext: first, second, middle ones, last; tag: first, last.
 RECORD_FLIPS = [0, 2, 3, 4, 5, 1000, -17, -16, -1]
-# Magic, version, message number, suite, reserved byte, share, identity, tag.
-HELLO_FLIPS = [0, 4, 5, 6, 7, 8, 39, 40, 100, 175, 176, 191]
+# Magic, version, message number, suite, reserved byte; first and last byte of the key's id, of the share, of the identity and of the tag.
+HELLO_FLIPS = [0, 4, 5, 6, 7, 8, PREFIX - 1, PREFIX, PREFIX + SHARE - 1, PREFIX + SHARE, HELLO - TAG - 1, HELLO - TAG, HELLO - 1]
 STRANGERS = ["silent", "random", "hello", "half-hello", "zero-share", "plain-text", "wrong-key", "flood", "spoofed", "spoofed-hello",
              "link-local"]
 
@@ -66,7 +68,7 @@ def _of(layer, mpi, operation, attacks, kinds, toward, origin="wire", **where):
 
 def channel(mpi, full):
     """Records and hellos of every kind of connection: the launcher's, those of the wire-up, MPI's."""
-    flips = [f"flip:{at}" for at in (range(0, 192) if full else HELLO_FLIPS)]
+    flips = [f"flip:{at}" for at in (range(0, HELLO) if full else HELLO_FLIPS)]
     # The launcher's first connection, and MPI's: the last that begins before the program does.
     for name, connection in (("hello-launcher", 1), ("hello-mpi", 3)):
         for toward in BOTH:

@@ -5,8 +5,8 @@ Each framing is a generator of Frames: it gets a function that reads so many byt
 import struct
 from dataclasses import dataclass
 
-HELLO, PREFIX, HEADER, TAG = 192, 8, 4, 16
-RECORD_KINDS = {1: "data", 2: "confirm", 3: "rekey", 4: "close", 5: "reset"}
+from cryptmpi_tools.lab.formats import HEADER, HELLO, PREFIX, RECORD_KINDS, TAG
+
 LONGEST = 1 << 24  # of a frame that is one
 
 

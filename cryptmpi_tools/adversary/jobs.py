@@ -23,10 +23,10 @@ ROUNDS = 14
 BUILDING = threading.Lock()
 HERE = Path(__file__).resolve().parent
 SHORT_LIMIT_S = 15  # where MPI's own packets are in clear, and MPI waits without end for one that is withheld
-SILENCE_S = 4  # after which a withheld record is told of
 # Under the two layers that seal messages, MPI's own packets are in clear, as on a network that is not TCP.
 SETTINGS = {"channel": {}, "mpi": {"seal_sockets": "false", "scope": "auto"}, "fabric": {}}
-PATIENCE = {"handshake_timeout_s": 6, "agreement_timeout_s": 6, "abort_after_s": 0.5}
+ONE_MAKES_THE_KEY = threading.Lock()  # of the jobs that begin at the same time
+PATIENCE = {"silence_timeout_s": 4, "handshake_timeout_s": 6, "agreement_timeout_s": 6, "abort_after_s": 0.5}
 
 
 @dataclass
@@ -88,7 +88,8 @@ class Place:
                 "record": record and str(record), "recorded": recorded and str(recorded), "strikes": list(strikes)}
         (self.folder / "plan.json").write_text(json.dumps(plan))
         two = OnlyTwo(self.lab)
-        sealing = Sealing(self.root / "config", self.lab, COMMAND, {"layer": layer, **SETTINGS[layer], **PATIENCE, **silence()})
+        with ONE_MAKES_THE_KEY:
+            sealing = Sealing(self.root / "config", self.lab, COMMAND, {"layer": layer, **SETTINGS[layer], **PATIENCE})
         operation = operation if operation in known() else "eager"
         program = [build(mpi, self.root), operation, rounds, begun, pause_us]
         line = sealing.run_line(mpi, two, 2, [str(word) for word in program], self.folder / "report.json")
@@ -97,9 +98,9 @@ class Place:
             at = line.index("--launcher-args") + 1
             line[at] += " " + shlex.join(["--map-by", "ppr:1:node:oversubscribe"])
         env = {**mpi.env(self.lab), **stacks.abi_environment(mpi), **sealing.env()}
-        companions = [self.start("man.py", self.folder / "plan.json")]
+        companions = [self.start("man", self.folder / "plan.json")]
         if stranger:
-            companions.append(self.start("stranger.py", stranger, os.getpid(), *(f"{node.pid}:{node.address}" for node in self.lab.nodes[:2]),
+            companions.append(self.start("stranger", stranger, os.getpid(), *(f"{node.pid}:{node.address}" for node in self.lab.nodes[:2]),
                                          COMMAND.parent.parent / "lib" / "cryptmpi" / "libcryptmpi-channel.so", self.folder))
         try:
             done = self.lab.run(line, env=env, timeout=self.limit if layer == "channel" else min(self.limit, SHORT_LIMIT_S), cwd=self.folder)
@@ -109,8 +110,8 @@ class Place:
         return judge(done, layer, {line.removeprefix("done ") for line in lines if line.startswith("done ")})
 
     def start(self, script, *arguments):
-        process = self.lab.start([sys.executable, HERE / script, *arguments], node=2, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                 stderr=subprocess.PIPE, text=True)
+        line = [sys.executable, "-m", f"cryptmpi_tools.adversary.{script}", *arguments]
+        process = self.lab.start(line, node=2, cwd=REPOSITORY, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         if process.stdout.readline() != "ready\n":
             raise LabError(f"{script} does not start: {process.communicate()[1]}")
         return process
@@ -140,11 +141,6 @@ class Place:
 
 def known():
     return re.findall(r'\{"([a-z]+)", ', (HERE / "checking.c").read_text())
-
-
-def silence():
-    """The setting that has a withheld record told, where the build under test has it."""
-    return {"silence_timeout_s": SILENCE_S} if "silence_timeout_s" in (REPOSITORY / "docs" / "settings.md").read_text() else {}
 
 
 def end(process):

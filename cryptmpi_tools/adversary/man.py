@@ -27,11 +27,9 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parents[1] / "tests" / "system")]
-
-from mitm import Stop, between, flipped, reset, sealed_record  # noqa: E402
-
-from cryptmpi_tools.adversary.framings import FRAMINGS  # noqa: E402
+from cryptmpi_tools.adversary.framings import FRAMINGS
+from cryptmpi_tools.lab.formats import VERSION
+from cryptmpi_tools.lab.middle import Stop, between, flipped, read_up_to, reset, sealed_record
 
 DELAY_S = 0.5
 SWAP_S = 3  # for the frame that goes first
@@ -108,13 +106,7 @@ class Direction:
             reset(self.target)
 
     def read(self, size):
-        data = bytearray()
-        while len(data) < size:
-            part = self.source.recv(size - len(data))
-            if not part:
-                break
-            data += part
-        return bytes(data)
+        return read_up_to(self.source, size)
 
     def read_any(self):
         return self.source.recv(1 << 16)
@@ -292,10 +284,10 @@ class Direction:
         return frame.head + os.urandom(32) + frame.body[32:]
 
     def do_older_version(self, frame, strike):
-        return frame.head[:4] + b"\0" + frame.head[5:] + frame.body
+        return frame.head[:4] + bytes([VERSION - 1]) + frame.head[5:] + frame.body
 
     def do_newer_version(self, frame, strike):
-        return frame.head[:4] + b"\2" + frame.head[5:] + frame.body
+        return frame.head[:4] + bytes([VERSION + 1]) + frame.head[5:] + frame.body
 
     def do_weaker_suite(self, frame, strike):
         return frame.head[:6] + b"\x09" + frame.head[7:] + frame.body

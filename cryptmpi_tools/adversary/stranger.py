@@ -14,11 +14,18 @@ import sys
 import time
 from pathlib import Path
 
-IP_TRANSPARENT = 19
+from cryptmpi_tools.lab.formats import IDENTITY, KEY_ID, PREFIX, SHARE, TAG, VERSION
+from cryptmpi_tools.lab.middle import IP_TRANSPARENT
+
 HALF_OPEN = 1500  # connections to each listener, in "flood"
 AT_ONCE = 4       # to each listener, otherwise
 LISTENING = "0A"
-PREFIX = b"CMPI\x01\x01\x02\x00"
+
+
+def hello(share=None):
+    """One whose key id, share, identity and tag are made up."""
+    start = b"CMPI" + bytes([VERSION, 1, 2, 0]) + os.urandom(KEY_ID)
+    return start + (share or os.urandom(SHARE)) + os.urandom(IDENTITY + TAG)
 
 
 class Stranger:
@@ -70,26 +77,26 @@ class Stranger:
 
     def hello(self, where):
         """A whole hello of somebody without the key."""
-        self.say(where, PREFIX + os.urandom(184))
+        self.say(where, hello())
 
     def half_hello(self, where):
-        self.say(where, PREFIX + os.urandom(50))
+        self.say(where, hello()[:PREFIX + 50])
 
     def zero_share(self, where):
-        self.say(where, PREFIX + bytes(32) + os.urandom(152))
+        self.say(where, hello(bytes(SHARE)))
 
     def plain_text(self, where):
         self.say(where, b"cmd=initack pmiid=0\nGET / HTTP/1.0\r\n\r\n" * 5)
 
     def flood(self, where):
         for number in range(HALF_OPEN):
-            self.say(where, PREFIX + os.urandom(50) if number % 2 else b"")
+            self.say(where, hello()[:PREFIX + 50] if number % 2 else b"")
 
     def spoofed(self, where):
         self.say(where, os.urandom(300), self.other(where))
 
     def spoofed_hello(self, where):
-        self.say(where, PREFIX + os.urandom(184), self.other(where))
+        self.say(where, hello(), self.other(where))
 
     def link_local(self, where):
         """From an address of the wire that no node has given out."""
@@ -99,7 +106,7 @@ class Stranger:
         one = socket.socket(socket.AF_INET6)
         one.settimeout(1)
         one.connect((groups, where[1], 0, socket.if_nametoindex("eth0")))
-        one.send(PREFIX + os.urandom(184))
+        one.send(hello())
         self.open.append(one)
 
     def wrong_key(self, where):

@@ -14,8 +14,11 @@ import select
 import socket
 import struct
 import sys
+from pathlib import Path
 
-from mitm import between, reset
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from cryptmpi_tools.lab.middle import between, reset  # noqa: E402
 
 FORGED = b"FORGED! "
 NUMBERS = 512  # of rank TO's messages so far

@@ -9,7 +9,6 @@ digits, as long as each other). Each attack is done once, on the N-th data recor
 """
 
 import argparse
-import itertools
 import os
 import socket
 import struct
@@ -19,27 +18,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from cryptmpi_tools.lab.middle import PORT  # noqa: E402
+from cryptmpi_tools.lab.formats import HEADER, HELLO, TAG  # noqa: E402
+from cryptmpi_tools.lab.middle import Stop, between, flipped, read_up_to, reset, sealed_record  # noqa: E402
 
-HELLO = 200
-HEADER, TAG = 4, 16
 DATA, CLOSE = 1, 4
-IP_TRANSPARENT = 19
-
-
-class Stop(Exception):
-    """This direction ends here."""
-
-
-def sealed_record(kind, size):
-    """Looks like a record, and is none."""
-    return struct.pack("<I", kind << 24 | size) + os.urandom(size + TAG)
-
-
-def flipped(record, at):
-    changed = bytearray(record)
-    changed[at] ^= 1 << (at % 8)
-    return bytes(changed)
 
 
 class Attack:
@@ -79,14 +61,7 @@ class Direction:
             reset(self.target)
 
     def read(self, size):
-        """`size` bytes; what there was if the stream ends before."""
-        data = bytearray()
-        while len(data) < size:
-            part = self.source.recv(size - len(data))
-            if not part:
-                break
-            data += part
-        return bytes(data)
+        return read_up_to(self.source, size)
 
     def pass_on(self):
         start = self.read(4)
@@ -248,60 +223,6 @@ class Direction:
             reset(self.source)
             raise Stop
         return None
-
-
-def reset(end):
-    try:
-        end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        end.shutdown(socket.SHUT_RD)  # lets the other thread, if it reads here, go on
-        end.close()
-    except OSError:
-        pass
-
-
-def meet(near, own_address=False):
-    """The other half of a connection that was led to us, as if its initiator had opened it; None: there is nobody."""
-    target, source = near.getsockname(), near.getpeername()
-    far = socket.socket()
-    try:
-        if not own_address:
-            far.setsockopt(socket.SOL_IP, IP_TRANSPARENT, 1)
-            far.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            far.bind(source)
-        far.connect(target)
-    except OSError:
-        reset(near)
-        return None
-    for end in (near, far):
-        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return far
-
-
-def both_ways(near, number, directions, own_address):
-    far = meet(near, own_address)
-    if far is None:
-        return
-    threads = [threading.Thread(target=direction, daemon=True) for direction in directions(near, far, number)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    near.close()
-    far.close()
-
-
-def between(directions, own_address=False):
-    """For ever between the ends of all connections that are led to us: `directions(near, far, number)` gives two functions, which pass on what comes
-    from the initiator and from the responder of the connection with that number until it ends."""
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_IP, IP_TRANSPARENT, 1)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind(("0.0.0.0", PORT))
-    listener.listen(128)
-    print("ready", flush=True)
-    for number in itertools.count(1):
-        near, _ = listener.accept()
-        threading.Thread(target=both_ways, args=(near, number, directions, own_address), daemon=True).start()
 
 
 def main():

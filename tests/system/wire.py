@@ -3,9 +3,8 @@
 import struct
 from collections import Counter
 
-HELLO = 200
-HEADER, TAG, MOST = 4, 16, 128 * 1024
-NAMES = {1: "data", 2: "confirm", 3: "rekey", 4: "close", 5: "reset"}
+from cryptmpi_tools.lab.formats import HEADER, HELLO, MOST, TAG
+from cryptmpi_tools.lab.formats import RECORD_KINDS as NAMES
 
 
 class NotRecords(AssertionError):
