@@ -62,7 +62,7 @@ def passes(mutant):
     except subprocess.TimeoutExpired:
         return False, "no end"
     none = re.search(r"Running 0 tests|no tests ran|deselected in|^\d+ skipped", done.stdout, re.MULTILINE)
-    if none and "passed" not in done.stdout.lower().replace("[  passed  ] 0 tests", ""):
+    if none and not re.search(r"[1-9]\d* (passed|failed)", done.stdout):
         return None, done.stdout[-2000:] + done.stderr[-2000:]
     return done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
 

@@ -15,8 +15,9 @@ import sys
 import threading
 import time
 
-CHUNKS = int(sys.argv[7]) if len(sys.argv) > 7 else 20
-IDLE, BUSY = (float(word) for word in sys.argv[5:7]) if len(sys.argv) > 6 else (0.005, 0.0)
+ARGUMENTS = sys.argv if __name__ == "__main__" else []  # of whoever imports it, they are not ours
+CHUNKS = int(ARGUMENTS[7]) if len(ARGUMENTS) > 7 else 20
+IDLE, BUSY = (float(word) for word in ARGUMENTS[5:7]) if len(ARGUMENTS) > 6 else (0.005, 0.0)
 CANARY = b"canary-of-the-talk-0123456789abcdef"
 
 

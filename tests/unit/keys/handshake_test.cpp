@@ -63,14 +63,15 @@ struct End {
     }
 };
 
+std::shared_ptr<JobKey> fresh_key() {
+    auto key = std::make_shared<JobKey>();
+    const Bytes bytes = test::random_bytes(kJobKeySize);
+    std::memcpy(key->data(), bytes.data(), kJobKeySize);
+    return key;
+}
+
 class Handshake : public testing::Test {
 protected:
-    static std::shared_ptr<JobKey> fresh_key() {
-        auto key = std::make_shared<JobKey>();
-        const Bytes bytes = test::random_bytes(kJobKeySize);
-        std::memcpy(key->data(), bytes.data(), kJobKeySize);
-        return key;
-    }
     /// Both ends, started anew.
     void begin() {
         initiator.begin();
@@ -395,6 +396,63 @@ TEST_F(Handshake, OtherAddressesPassWhenTheSettingSaysSo) {
     expect_carries(initiator.send, responder.receive, test::crypto());
 }
 
+/// An end whose key goes by the id of another. Anybody can read an id on the wire and claim it.
+class Pretender {
+public:
+    Pretender(Role role, const KeyId& id) : end(role, fresh_key()) {
+        id_ = &id;
+        kex_ = *test::crypto().kex;
+        kex_.hmac_sha256 = [](std::uint8_t* out, const std::uint8_t* key, std::size_t size, const iovec* in,
+                              std::size_t count) -> int {
+            std::string text;
+            for (std::size_t i = 0; i < count; ++i)
+                text.append(static_cast<const char*>(in[i].iov_base), in[i].iov_len);
+            const int status = test::crypto().kex->hmac_sha256(out, key, size, in, count);
+            if (text.starts_with("cryptmpi 1 key id")) std::copy(id_->begin(), id_->end(), out);
+            return status;
+        };
+        end.local.crypto.kex = &kex_;
+        end.begin();
+    }
+    Pretender(const Pretender&) = delete;
+    Pretender& operator=(const Pretender&) = delete;
+
+    End end;
+
+private:
+    static inline const KeyId* id_ = nullptr;
+    cryptmpi_kex kex_{};
+};
+
+// protocol: H9
+TEST_F(Handshake, WhoKnowsAKeysIdAndNotTheKeyIsRefused) {
+    const KeyId named = id_of(*test::crypto().kex, *key).value();
+    begin();
+    Pretender as_initiator(Role::initiator, named);
+    EXPECT_EQ(refusal(responder, as_initiator.end.hello(), EKEYREJECTED), kDoesNotOpen);
+
+    begin();
+    initiator.hello();
+    // The pretender cannot open hello 1, and answers all the same.
+    Hello answer = Pretender(Role::initiator, named).end.hello();
+    answer[5] = 2;  // hello 2
+    EXPECT_EQ(refusal(initiator, answer, EKEYREJECTED), kDoesNotOpen);
+}
+
+/// An attacker has recorded a handshake and finds the job key later. He lacks only the private keys.
+TEST_F(Handshake, TheJobKeyOpensNothingThatWasRecorded) {
+    begin();
+    const Hello first = initiator.hello();
+    HandshakeState later = initiator.state;
+    ASSERT_TRUE(responder.read(first).has_value());
+    const Hello second = responder.hello();
+    later.ephemeral_private[0] ^= 8;  // any but the one that is gone
+    End finder(Role::initiator, key);
+    finder.state = later;
+    EXPECT_EQ(refusal(finder, second, EKEYREJECTED), kDoesNotOpen);
+    EXPECT_TRUE(initiator.read(second).has_value());
+}
+
 // protocol: H4, H6
 TEST_F(Handshake, EveryFlippedBitOfHelloOneIsRefused) {
     begin();
@@ -404,7 +462,13 @@ TEST_F(Handshake, EveryFlippedBitOfHelloOneIsRefused) {
         Hello altered = hello;
         altered[at] ^= static_cast<std::uint8_t>(1U << test::random_below(8));
         responder.state = before;
-        EXPECT_FALSE(responder.read(altered).has_value()) << at;
+        const auto done = responder.read(altered);
+        ASSERT_FALSE(done.has_value()) << at;
+        // Of what is sealed nothing is looked at that did not open.
+        constexpr std::size_t kSealedAt = kHelloSize - kIdentitySize - 16;
+        if (at >= kSealedAt) {
+            EXPECT_EQ(done.error().code, EKEYREJECTED) << at;
+        }
         EXPECT_TRUE(test::all_zero(&responder.state, sizeof responder.state));
     }
     responder.state = before;
