@@ -129,13 +129,14 @@ $(VERIFPAL):
 	@cargo install --quiet --ignore-rust-version --root build/verifpal --version 1.6.7 verifpal
 
 SOURCES = $(shell git ls-files -co --exclude-standard '*.c' '*.cpp' '*.h' '*.hpp')
-PYTHONS = $(shell git ls-files -co --exclude-standard '*.py') scripts/check-proofs scripts/check-protocol scripts/compile-commands-once scripts/make-docs
+PYTHONS = $(shell git ls-files -co --exclude-standard '*.py') scripts/check-proofs scripts/check-protocol scripts/check-rooms scripts/compile-commands-once scripts/make-docs
 
 lint: build
 	@scripts/install-packages lint
 	@clang-format-14 --dry-run --Werror $(SOURCES)
 	@flake8 $(PYTHONS)
 	@scripts/check-protocol
+	@scripts/check-rooms
 	@scripts/compile-commands-once build/release build/tidy
 	@run-clang-tidy-14 -quiet -p build/tidy >build/clang-tidy.log 2>&1 || { cat build/clang-tidy.log; exit 1; }
 	@echo "lint: $(words $(SOURCES) $(PYTHONS)) files, nothing found"

@@ -10,7 +10,7 @@
 #include "comm/calls.hpp"
 #include "comm/in_transit.hpp"
 #include "comm/point.hpp"
-#include "interpose/waiting.hpp"
+#include "comm/waiting.hpp"
 
 namespace cryptmpi::comm {
 namespace {
@@ -327,7 +327,7 @@ void advance_all(Layer& layer) {
 namespace {
 
 void send_rest() {
-    interpose::due_before_wait = nullptr;
+    due_before_wait = nullptr;
     Layer& layer = Layer::get();
     const auto guard = layer.guard();
     for (const auto& [request, operation] : layer.requests().unfinished) {
@@ -340,7 +340,7 @@ void send_rest() {
 }  // namespace
 
 void send_rest_before_waits() {
-    interpose::due_before_wait = send_rest;
+    due_before_wait = send_rest;
 }
 
 int wait_one(Layer& layer, MPI_Request* request, MPI_Status* status) {

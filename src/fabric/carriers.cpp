@@ -9,12 +9,12 @@
 
 #include "fabric/opening.hpp"
 #include "fabric/process.hpp"
-#include "interpose/loaded.hpp"
+#include "loader/loaded.hpp"
 
 namespace cryptmpi::fabric {
 namespace {
 
-using interpose::LoadedObject;
+using loader::LoadedObject;
 
 /// What the parts of UCX and libfabric's providers define. Other libraries may have one of these inside, and send by it
 /// past our doors: their names differ.

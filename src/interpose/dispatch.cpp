@@ -14,7 +14,7 @@
 
 #include "interpose/binding.h"
 #include "interpose/library.hpp"
-#include "interpose/loaded.hpp"
+#include "loader/loaded.hpp"
 #include "interpose/table.hpp"
 
 namespace cryptmpi::interpose {

@@ -39,7 +39,7 @@ void resolve(Native& native, void* (*lookup)(const char* name));
 /// Clears the stack before each of the procedures (clearing.hpp). Returns what now stands for each, by its MPI_ name.
 std::map<std::string_view, void*> clear_before_calls(Native& native);
 
-/// Calls before_wait() (waiting.hpp) before each of the procedures that may wait for another rank. Returns the same.
+/// Calls before_wait() (comm/waiting.hpp) before each of the procedures that may wait for another rank. Returns the same.
 std::map<std::string_view, void*> act_before_waits(Native& native);
 
 extern Native resolved;
@@ -52,8 +52,8 @@ inline const Native& native() {
 
 NATIVE_CPP = """#include "native.hpp"
 
+#include "comm/waiting.hpp"
 #include "interpose/clearing.hpp"
-#include "interpose/waiting.hpp"
 
 namespace cryptmpi::interpose {
 namespace {
@@ -240,7 +240,7 @@ def main(table, abi, folder, *headers):
     fills = "".join(f'    fill(native.{p.member}, lookup, "P{p.name}");\n' for p in procedures.values())
     clears = "".join(f'    precede<uncleared, clear_stack, &Native::{p.member}>(native, "{p.name}", all);\n' for p in procedures.values())
     waiting = {row.name for row in rows if row.waits}
-    waits = "".join(f'    precede<unwarned, before_wait, &Native::{p.member}>(native, "{p.name}", all);\n'
+    waits = "".join(f'    precede<unwarned, comm::before_wait, &Native::{p.member}>(native, "{p.name}", all);\n'
                     for p in procedures.values() if p.name in waiting)
     for name, text in (("native.hpp", NATIVE_HPP % members), ("native.cpp", NATIVE_CPP % (fills, clears, waits)),
                        ("entries.cpp", ENTRIES_CPP % entries(rows, procedures))):

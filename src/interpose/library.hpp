@@ -4,9 +4,12 @@
 #include <string>
 #include <vector>
 
-#include "interpose/loaded.hpp"
+#include "loader/loaded.hpp"
 
 namespace cryptmpi::interpose {
+
+using loader::LoadedObject;
+using loader::Reference;
 
 /// libc's own, behind ours (lookups.cpp).
 void* real_dlsym(void* handle, const char* name);

@@ -12,7 +12,7 @@
 #include "interpose/contained.hpp"
 #include "interpose/dispatch.hpp"
 #include "interpose/library.hpp"
-#include "interpose/loaded.hpp"
+#include "loader/loaded.hpp"
 #include "interpose/table.hpp"
 
 namespace cryptmpi::interpose {

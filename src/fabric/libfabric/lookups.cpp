@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "fabric/libfabric/entries.hpp"
-#include "interpose/loaded.hpp"
+#include "loader/loaded.hpp"
 
 namespace cryptmpi::fabric::libfabric {
 namespace {
@@ -17,7 +17,7 @@ using Dlvsym = void* (*)(void*, const char*, const char*);
 
 /// By the symbols that libc has in memory: each other way is one of those that we stand in.
 Dlvsym find_dlvsym() {
-    for (const auto& object : interpose::LoadedObject::all()) {
+    for (const auto& object : loader::LoadedObject::all()) {
         const std::string& file = object.file();
         const bool is_libc = file.ends_with("/libc.so.6") || file.ends_with("/libdl.so.2");
         void* const found = is_libc ? object.exported("dlvsym") : nullptr;

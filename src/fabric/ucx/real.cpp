@@ -11,7 +11,7 @@
 
 #include "fabric/process.hpp"
 #include "fabric/ucx/around.hpp"
-#include "interpose/loaded.hpp"
+#include "loader/loaded.hpp"
 
 namespace cryptmpi::fabric::ucx {
 
@@ -21,8 +21,8 @@ Surroundings& around() {
 
 namespace {
 
-using interpose::LoadedObject;
-using interpose::Reference;
+using loader::LoadedObject;
+using loader::Reference;
 
 struct Taken {
     const char* name;

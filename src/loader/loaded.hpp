@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace cryptmpi::interpose {
+namespace cryptmpi::loader {
 
 /// A place that the loader filled, or will fill, with a function's address.
 struct Reference {
@@ -51,4 +51,4 @@ private:
     int header_count_;
 };
 
-}  // namespace cryptmpi::interpose
+}  // namespace cryptmpi::loader

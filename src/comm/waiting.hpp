@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-namespace cryptmpi::interpose {
+namespace cryptmpi::comm {
 
 /// What is to be done before the next such call; null, as mostly: nothing.
 inline constinit std::atomic<void (*)()> due_before_wait{nullptr};
@@ -16,4 +16,4 @@ inline void before_wait() {
     }
 }
 
-}  // namespace cryptmpi::interpose
+}  // namespace cryptmpi::comm

@@ -1,11 +1,11 @@
-#include "interpose/loaded.hpp"
+#include "loader/loaded.hpp"
 
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 
-namespace cryptmpi::interpose {
+namespace cryptmpi::loader {
 namespace {
 
 #if defined(__x86_64__)
@@ -207,4 +207,4 @@ void LoadedObject::bind(const std::function<void*(const Reference&)>& address_fo
     for (const auto& [place, address] : changes) *place = address;
 }
 
-}  // namespace cryptmpi::interpose
+}  // namespace cryptmpi::loader
