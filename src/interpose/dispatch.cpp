@@ -14,8 +14,8 @@
 
 #include "interpose/binding.h"
 #include "interpose/library.hpp"
-#include "loader/loaded.hpp"
 #include "interpose/table.hpp"
+#include "loader/loaded.hpp"
 
 namespace cryptmpi::interpose {
 namespace {

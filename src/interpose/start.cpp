@@ -12,8 +12,8 @@
 #include "interpose/contained.hpp"
 #include "interpose/dispatch.hpp"
 #include "interpose/library.hpp"
-#include "loader/loaded.hpp"
 #include "interpose/table.hpp"
+#include "loader/loaded.hpp"
 
 namespace cryptmpi::interpose {
 namespace {
