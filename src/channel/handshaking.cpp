@@ -63,9 +63,11 @@ Result<void> send_hello(Process& process, Entry& entry) {
     if (!local) return fail(local.error().code, local.error().line);
     std::array<std::uint8_t, keys::kHelloSize> hello;
     if (auto written = keys::write_hello(**local, entry.shared.load()->handshake, hello); !written) return written;
-    if (!send_whole(entry, hello.data(), hello.size()))
-        return fail(errno == 0 ? EPROTO : errno, std::string("cannot send the handshake: ") + std::strerror(errno));
-    return {};
+    errno = 0;
+    if (send_whole(entry, hello.data(), hello.size())) return {};
+    // The connection is lost. A program that is told EAGAIN or EINTR would ask again for ever.
+    const bool passing = errno == 0 || errno == EAGAIN || errno == EINTR;
+    return fail(passing ? EPROTO : errno, std::string("cannot send the handshake: ") + std::strerror(errno));
 }
 
 Result<void> start_initiator(Process& process, Entry& entry) {

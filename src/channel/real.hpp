@@ -28,9 +28,11 @@ public:
         return function(arguments...);
     }
 
-private:
     using Function = R(A...);
+    /// What answers from now on in the place of libc's: for tests, which play a kernel of their own.
+    void replace(Function* function) { function_.store(function, std::memory_order_relaxed); }
 
+private:
     Function* resolve() {
         auto* function = reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name_));
         if (function == nullptr) {
