@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from conftest import BUILD
-from jobs import ALONE, build, run, sealing_of  # noqa: F401
+from jobs import ALONE, build, sealing_of  # noqa: F401
 from test_verdict import MPIS, Job
 
 from cryptmpi_tools.lab import stacks
@@ -30,14 +30,14 @@ def keygen(nodes, node, home):
 
 
 @pytest.fixture(scope="module")
-def keys(nodes, tmp_path_factory):
+def keys(two_nodes, tmp_path_factory):
     """Both nodes have a pair; returns the lines of the list."""
     home = tmp_path_factory.mktemp("home")
     for node in range(2):
-        nodes.run(["rm", "-f", KEY], node=node)
-    yield [keygen(nodes, node, home) for node in range(2)]
+        two_nodes.run(["rm", "-f", KEY], node=node)
+    yield [keygen(two_nodes, node, home) for node in range(2)]
     for node in range(2):
-        nodes.run(["rm", "-f", KEY], node=node)
+        two_nodes.run(["rm", "-f", KEY], node=node)
 
 
 def settings_of(way, keys, folder):
@@ -132,7 +132,9 @@ def test_a_wrapped_key_that_was_altered(mpi, way, build, nodes, keys, tmp_path):
     program = build(mpi, HERE / "messages.c")
     below = build(mpi, HERE / "key_rewritten.c", "-shared", "-fPIC")
     settings = {name: str(value) for name, value in settings_of(way, keys, tmp_path).items()}
-    done = run(mpi, nodes, sealing_of(tmp_path, nodes, **settings), [str(program), "wildcards"], env={"CRYPTMPI_INTERNAL_BELOW": str(below)})
+    sealing = sealing_of(tmp_path, nodes, **settings)
+    line = ["env", f"CRYPTMPI_INTERNAL_BELOW={below}", *sealing.exec_line([str(program), "wildcards"])]
+    done = nodes.run(mpi.command(nodes, 2, line), env={**mpi.env(nodes), **stacks.abi_environment(mpi), **sealing.env()}, timeout=60)
     assert not done.ok and not done.timed_out, done.output
     assert len(lines_with(done.output, "the wrapped key that came by rank 0 does not open")) == 1, done.output
 
@@ -141,7 +143,7 @@ def test_doctor_shows_it(tmp_path):
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "CRYPTMPI_KEY_DISTRIBUTION": "interchange"}
     done = subprocess.run([COMMAND, "doctor"], env=env, capture_output=True, text=True)
     assert done.returncode == 1 and f"interchange ({PASSIVE})" in done.stdout, done.stdout
-    assert "interchange key file" in done.stdout and "list of interchange keys" in done.stdout
+    assert "interchange key file" in done.stdout and "list of rank 0" in done.stdout and "for the MPI layer only" not in done.stdout
     made = subprocess.run([COMMAND, "keygen", "--interchange"], env=env, capture_output=True, text=True)
     assert made.returncode == 0, made.stderr
     (tmp_path / ".config" / "cryptmpi" / "interchange.keys").write_text(made.stdout.splitlines()[-1] + "\n")

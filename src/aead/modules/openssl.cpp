@@ -273,11 +273,14 @@ EVP_PKEY* rsa_public(const uint8_t* modulus, size_t size) {
 bool set_oaep(EVP_PKEY_CTX* context, const uint8_t* label, size_t label_size) {
     char digest[] = "SHA2-256";
     // OpenSSL only reads the label, and copies it.
-    const OSSL_PARAM parameters[] = {
-        OSSL_PARAM_construct_utf8_string(OSSL_ASYM_CIPHER_PARAM_OAEP_DIGEST, digest, 0),
-        OSSL_PARAM_construct_utf8_string(OSSL_ASYM_CIPHER_PARAM_MGF1_DIGEST, digest, 0),
-        OSSL_PARAM_construct_octet_string(OSSL_ASYM_CIPHER_PARAM_OAEP_LABEL, const_cast<uint8_t*>(label), label_size),
-        OSSL_PARAM_construct_end()};
+    const OSSL_PARAM parameters[] = {OSSL_PARAM_construct_utf8_string(OSSL_ASYM_CIPHER_PARAM_OAEP_DIGEST, digest, 0),
+                                     OSSL_PARAM_construct_utf8_string(OSSL_ASYM_CIPHER_PARAM_MGF1_DIGEST, digest, 0),
+                                     // An empty one is the default, and OpenSSL takes no other way to say it.
+                                     label_size == 0
+                                         ? OSSL_PARAM_construct_end()
+                                         : OSSL_PARAM_construct_octet_string(OSSL_ASYM_CIPHER_PARAM_OAEP_LABEL,
+                                                                             const_cast<uint8_t*>(label), label_size),
+                                     OSSL_PARAM_construct_end()};
     return EVP_PKEY_CTX_set_rsa_padding(context, RSA_PKCS1_OAEP_PADDING) == 1 &&
            EVP_PKEY_CTX_set_params(context, parameters) == 1;
 }
