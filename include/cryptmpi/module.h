@@ -5,7 +5,8 @@
  * SHA-256, HMAC-SHA-256, random bytes). It sees bytes only: no message, no record, no socket, no MPI.
  *
  * A module is a shared object named `cryptmpi-module-NAME.so` that exports one symbol, `cryptmpi_module`, of the
- * type below. It is loaded with local binding, so two modules may bring libraries whose symbols clash.
+ * type below, and perhaps a second one, `cryptmpi_rsa`. It is loaded with local binding, so two modules may bring
+ * libraries whose symbols clash.
  */
 #ifndef CRYPTMPI_MODULE_H
 #define CRYPTMPI_MODULE_H
@@ -82,6 +83,30 @@ struct cryptmpi_kex {
                           size_t size);
     int (*sha256)(uint8_t out[32], const struct iovec* in, size_t in_count);
     int (*hmac_sha256)(uint8_t out[32], const uint8_t* key, size_t key_size, const struct iovec* in, size_t in_count);
+};
+
+/* RSAES-OAEP (RFC 8017) with SHA-256, for its mask, too, under keys whose public exponent is 65537: a module that has
+ * it exports a second symbol, `cryptmpi_rsa`, of this type. It is for key_distribution (docs/keys.md) and nothing else.
+ * A public key is its modulus, big endian. What returns an int returns CRYPTMPI_OK, CRYPTMPI_FAILED or CRYPTMPI_FORGED.
+ */
+struct cryptmpi_rsa {
+    /* A fresh private key; NULL: the library failed. */
+    void* (*generate)(size_t bits);
+    /* The private key of a PEM text (PKCS #8, without a passphrase), of any size; NULL: it is none. */
+    void* (*read)(const uint8_t* pem, size_t size);
+    /* Such a text of at most `*size` bytes, which becomes its length. */
+    int (*write)(void* key, uint8_t* pem, size_t* size);
+    /* Wipes and frees it. NULL is allowed. */
+    void (*destroy)(void* key);
+    /* Fails where the modulus has not `size` bytes with the highest bit set, or the exponent is another. */
+    int (*modulus)(void* key, uint8_t* modulus, size_t size);
+    /* `wrapped` has `size` bytes, as the modulus. */
+    int (*wrap)(uint8_t* wrapped, const uint8_t* modulus, size_t size, const uint8_t* label, size_t label_size,
+                const uint8_t* secret, size_t secret_size);
+    /* CRYPTMPI_FORGED, and zeros, where `wrapped` is not this key's and label's, or holds no `secret_size` bytes: which
+     * of these it is shows in nothing. */
+    int (*unwrap)(uint8_t* secret, size_t secret_size, void* key, const uint8_t* label, size_t label_size,
+                  const uint8_t* wrapped, size_t size);
 };
 
 struct cryptmpi_module {

@@ -42,6 +42,11 @@ bool complete(const cryptmpi_module& api) {
              kex->sha256 != nullptr && kex->hmac_sha256 != nullptr));
 }
 
+bool complete(const cryptmpi_rsa& rsa) {
+    return rsa.generate != nullptr && rsa.read != nullptr && rsa.write != nullptr && rsa.destroy != nullptr &&
+           rsa.modulus != nullptr && rsa.wrap != nullptr && rsa.unwrap != nullptr;
+}
+
 Result<Module> load_file(const std::string& path, const std::string& name) {
     void* handle = dlopen(path.c_str(), kBinding);
     if (handle == nullptr) {
@@ -56,7 +61,9 @@ Result<Module> load_file(const std::string& path, const std::string& name) {
     if (!complete(*api)) return fail(ELIBBAD, "its table of functions is incomplete");
     if (name != api->name) return fail(ELIBBAD, std::string("it calls itself '") + api->name + "': rename the file");
     if (const char* why = api->start()) return fail(ENOTSUP, why);
-    return Module{api, path};
+    const auto* rsa = static_cast<const cryptmpi_rsa*>(dlsym(handle, "cryptmpi_rsa"));
+    if (rsa != nullptr && !complete(*rsa)) return fail(ELIBBAD, "its table of RSA functions is incomplete");
+    return Module{api, path, rsa};
 }
 
 // What became of each file, so that a process loads and starts a module once, and one that failed is not started again.

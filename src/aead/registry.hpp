@@ -15,6 +15,7 @@ namespace cryptmpi::aead {
 struct Module {
     const cryptmpi_module* api = nullptr;
     std::string path;
+    const cryptmpi_rsa* rsa = nullptr;  // null where it has none
 
     bool offers(Suite suite) const { return (api->aead->suites >> static_cast<unsigned>(suite) & 1U) != 0; }
 };

@@ -133,6 +133,11 @@ Process::Process() : pid_(getpid()) {
         real::_exit(kExitRefused);
     }
     settings_ = std::move(*loaded);
+    if (settings_.layer == config::Layer::automatic && settings_.passive_only()) {
+        complain(settings_.key_distribution_where + ": " + std::string(config::name_of(settings_.key_distribution)) +
+                 " is for the MPI layer only, and this process runs under the channel layer: set layer = \"mpi\"");
+        real::_exit(kExitRefused);
+    }
     roads_open_ = settings_.roads_open() && !config::is_of_launcher(environment);
     policy_ = std::make_unique<Policy>(settings_, environment);
     covering_ = std::make_unique<Covering>(settings_, environment);

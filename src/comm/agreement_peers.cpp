@@ -41,7 +41,8 @@ Result<void> AgreementPeers::receive(int rank, std::span<std::uint8_t> message) 
     if (static_cast<std::size_t>(count) != message.size()) {
         return fail(EPROTO, "key agreement: rank " + std::to_string(rank) + " sent " + std::to_string(count) +
                                 " bytes where " + std::to_string(message.size()) +
-                                " were expected: is it started under the same version of cryptmpi?");
+                                " were expected: is it started under the same version of cryptmpi, with the same "
+                                "key_distribution?");
     }
     return {};
 }

@@ -22,6 +22,7 @@
 #include "engine/rank_threads.hpp"
 #include "keys/agreement.hpp"
 #include "keys/key_ring.hpp"
+#include "keys/key_transport.hpp"
 #include "keys/node_token.hpp"
 #include "programs/program_digest.hpp"
 #include "seal/own_process.hpp"
@@ -105,10 +106,20 @@ Layer::Layer()
 void Layer::decide_scope() {
     const auto& channel = confined_by_channel();
     confined_ = channel.value_or(false);
-    seals_all_ = settings_.scope == config::Scope::all || (settings_.scope == config::Scope::automatic && !confined_);
+    // protocol: W8
+    // Who has put himself between ranks as they got their keys has a say in who is on which node, too: nothing is left
+    // in clear for that.
+    const bool all_where_open = settings_.scope == config::Scope::automatic || settings_.passive_only();
+    seals_all_ = settings_.scope == config::Scope::all || (all_where_open && !confined_);
     part_.scope = seals_all_ ? "all" : "between-nodes";
     if (!channel) part_.clear_packets = "the sockets are not sealed (seal_sockets = false)";
     if (settings_.roads_open()) part_.clear_packets = "they may take another network than TCP (network = any)";
+    // protocol: W9
+    if (settings_.passive_only()) {
+        part_.not_sealed.push_back({"key_distribution = " + std::string(config::name_of(settings_.key_distribution)) +
+                                        ": the keys are safe against passive attackers only",
+                                    0, 0, true});
+    }
     if (confined_ || seals_all_) return;
     part_.not_sealed.push_back(
         {"what seems to come from a rank of the own node (scope = between-nodes, where strangers "
@@ -188,6 +199,7 @@ Result<void> Layer::load_keys() {
     local_.crypto.lowered = {settings_.key_records, settings_.key_bytes};
     local_.crypto.age.most = settings_.rekey_after;
     local_.hello_aead = kex->api->aead;
+    rsa_ = kex->rsa;
     local_.job_key = &ring_->own();
     local_.ring = ring_.get();
     auto report_key = keys::ReportKey::derive(*local_.crypto.kex, ring_->own());
@@ -197,6 +209,21 @@ Result<void> Layer::load_keys() {
     local_.conduct = static_cast<std::uint8_t>((seals_all_ ? keys::kSealsAll : 0) | (confined_ ? 0 : keys::kOpenRoads));
     part_.module = std::string(module->api->name) + " " + module->api->version;
     return {};
+}
+
+Result<std::unique_ptr<keys::JobKey>> Layer::transported_key(const keys::Identity& self, keys::Peers& peers) {
+    keys::TransportLocal local;
+    local.way = settings_.key_distribution == config::KeyDistribution::rsa_oaep ? keys::Transport::rsa_oaep
+                                                                                : keys::Transport::interchange;
+    local.kex = local_.crypto.kex;
+    local.rsa = rsa_;
+    local.suite = settings_.suite;
+    std::copy(std::begin(self.job), std::end(self.job), local.job.begin());
+    local.node = host_name();
+    local.key_file = settings_.interchange_key_file;
+    local.readers = settings_.key_readers();
+    local.list = settings_.interchange_keys;
+    return keys::transport_key(local, world_rank_, world_size_, peers);
 }
 
 Result<void> Layer::agree() {
@@ -214,11 +241,25 @@ Result<void> Layer::agree() {
     const auto node =
         keys::node_id(*local_.crypto.kex, keys::Surroundings::of_this_process(host_name()), token->bytes());
     if (!node) return tl::unexpected(node.error());
+    std::unique_ptr<keys::JobKey> transported;
+    if (settings_.passive_only()) {
+        auto key = transported_key(self, peers);
+        if (!key) return tl::unexpected(key.error());
+        transported = std::move(*key);
+        local_.job_key = transported.get();
+        local_.ring = nullptr;  // what the job key's file has says nothing here
+    }
     keys::Agreed agreed;
     if (auto done =
             keys::agree(local_, world_rank_, world_size_, *node, self, terms_of(tuned_.collectives), peers, agreed);
-        !done)
-        return done;
+        !done) {
+        if (transported == nullptr || done.error().code != EKEYREJECTED) return done;
+        return fail(EKEYREJECTED,
+                    "key_distribution: another key was wrapped for another rank, so somebody altered one "
+                    "on its way: " +
+                        done.error().line);
+    }
+    local_.job_key = nullptr;
     std::vector<int> everyone(agreed.nodes.size());
     std::iota(everyone.begin(), everyone.end(), 0);
     auto world = derive_id({}, "world", 0, everyone);
@@ -257,6 +298,11 @@ void Layer::begin(int thread_level) {
         say("note: scope = between-nodes: whoever can speak to MPI on the network can pass a message off as one of a "
             "rank of "
             "the receiver's node; the default, scope = auto, seals these here");
+    }
+    if (world_rank_ == 0 && settings_.passive_only()) {
+        say("note: key_distribution = " + std::string(config::name_of(settings_.key_distribution)) +
+            ": the keys are safe against passive attackers only: whoever can change what ranks send each other as "
+            "they start can read and change all that follows");
     }
     if (auto done = agree(); !done) end_job(done.error().line);
     local_.job_key = nullptr;

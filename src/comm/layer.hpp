@@ -175,6 +175,8 @@ private:
     void decide_scope();
     Result<void> load_keys();
     Result<void> agree();
+    /// The key under which the ranks agree, where key_distribution makes it another than the job key.
+    Result<std::unique_ptr<keys::JobKey>> transported_key(const keys::Identity& self, keys::Peers& peers);
     void make_error_classes();
     void make_ways();
     void make_workers(const engine::Workers::Settings& workers);
@@ -194,6 +196,7 @@ private:
     std::set<std::string> refused_;
     std::unique_ptr<keys::KeyRing> ring_;
     keys::Local local_;
+    const cryptmpi_rsa* rsa_ = nullptr;
     keys::ReportKey report_key_;  // of the job key, which is gone when the report is written
     CommunicatorId world_id_{};
     std::unique_ptr<keys::FlowSecrets> flow_secrets_;  // while the job has any

@@ -21,6 +21,7 @@
 #include "command/process.hpp"
 #include "command/subcommands.hpp"
 #include "engine/profile.hpp"
+#include "keys/interchange.hpp"
 #include "keys/job_key.hpp"
 #include "report/part.hpp"
 
@@ -163,7 +164,9 @@ void look_at_profile(Findings& findings, const config::Settings& settings, const
 std::string loaders_complaint(const std::vector<fs::path>& objects) {
     std::string list;
     for (const auto& object : objects) list += (list.empty() ? "" : ":") + object.string();
-    const auto said = output_of({"env", "LD_PRELOAD=" + list, "LD_BIND_NOW=1", "true"});
+    // Under the channel layer its library refuses the other ways, and whether it can be loaded is the question here.
+    const auto said =
+        output_of({"env", "CRYPTMPI_KEY_DISTRIBUTION=agreement", "LD_PRELOAD=" + list, "LD_BIND_NOW=1", "true"});
     if (!said) return "the system's commands env and true cannot be run";
     return said->substr(0, said->find('\n'));
 }
@@ -316,6 +319,20 @@ void look_at_key(Findings& findings, const config::Settings& settings) {
     findings.json["job_key"] = fresh ? "fresh" : "file";
 }
 
+/// By interchange every node needs its private key, and that of rank 0 the list.
+void look_at_interchange(Findings& findings, const config::Settings& settings) {
+    if (settings.key_distribution != config::KeyDistribution::interchange) return;
+    const auto kex = aead::load_kex(settings.module_folder.string());
+    if (!kex || kex->rsa == nullptr) return;  // another line says so
+    findings.heading("Interchange keys");
+    const auto pair = keys::RsaPair::read(*kex->rsa, settings.interchange_key_file, settings.key_readers());
+    findings.row("this node's", settings.interchange_key_file.string() + (pair ? "" : " (cannot be used)"));
+    if (!pair) findings.problems.push_back(pair.error().line);
+    const auto list = keys::InterchangeList::read(settings.interchange_keys);
+    findings.row("list of rank 0", settings.interchange_keys.string() + (list ? "" : " (cannot be used)"));
+    findings.json["interchange"] = {{"key_usable", pair.has_value()}, {"list_usable", list.has_value()}};
+}
+
 void look_at_settings(Findings& findings, const config::Settings& settings, const config::Environment& environment) {
     const auto read = config::settings_file(environment);
     const std::string file = read ? read->string() : "";
@@ -329,9 +346,14 @@ void look_at_settings(Findings& findings, const config::Settings& settings, cons
     findings.row("scope", settings.scope == config::Scope::all         ? "all"
                           : settings.scope == config::Scope::automatic ? kAutomatic
                                                                        : "between-nodes");
+    const std::string way(config::name_of(settings.key_distribution));
+    findings.row("key distribution", way + (settings.passive_only() ? " (safe against passive attackers only)" : ""));
     for (const auto& peer : settings.plaintext_peers) findings.row("plaintext peer", peer.text);
-    findings.json["settings"] = {
-        {"file", file}, {"enabled", settings.enabled}, {"plaintext_peers", settings.plaintext_peers.size()}};
+    findings.json["settings"] = {{"file", file},
+                                 {"enabled", settings.enabled},
+                                 {"key_distribution", way},
+                                 {"passive_attackers_only", settings.passive_only()},
+                                 {"plaintext_peers", settings.plaintext_peers.size()}};
 }
 
 void look_at_system(Findings& findings) {
@@ -352,6 +374,7 @@ int doctor(bool as_json) {
     if (auto settings = config::load(environment)) {
         look_at_settings(findings, *settings, environment);
         look_at_key(findings, *settings);
+        look_at_interchange(findings, *settings);
         const auto module = look_at_modules(findings, *settings);
         look_at_profile(findings, *settings, module);
         look_at_layers(findings, *settings);

@@ -116,6 +116,11 @@ LayerChoice choose_layer(const config::Settings& settings, const config::Environ
     circumstances.own_door = evidence.library && has_own_door(evidence.library->file);
     LayerChoice choice = settings.network == config::Network::automatic ? choose_layer(circumstances)
                                                                         : choice_by_network(settings.network);
+    if (settings.layer == config::Layer::automatic && settings.passive_only()) {
+        return {config::Layer::mpi,
+                "the setting key_distribution is " + std::string(config::name_of(settings.key_distribution)),
+                network_under(config::Layer::mpi, settings.network, choice)};
+    }
     if (settings.layer == config::Layer::automatic) return choice;
     // cryptmpi run has chosen for all nodes, and passes on why.
     const auto reason = config::layer_reason(environment, config::name_of(settings.layer));

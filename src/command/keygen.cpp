@@ -1,3 +1,6 @@
+#include <limits.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -10,6 +13,7 @@
 #include "aead/registry.hpp"
 #include "command/process.hpp"
 #include "command/subcommands.hpp"
+#include "keys/interchange.hpp"
 #include "keys/job_key.hpp"
 #include "keys/member_key.hpp"
 
@@ -25,6 +29,7 @@ struct Options {
     std::string use;
     std::string revoke;
     std::optional<std::string> member;
+    bool interchange = false;
     std::string key_file;
 
     bool changes() const { return rotate || add || !use.empty() || !revoke.empty(); }
@@ -40,6 +45,23 @@ int make_member_key(const config::Settings& settings, const cryptmpi_kex& kex, c
         "Whoever is to believe what it signs needs this line in the file that the setting member_list names:\n"
         "%s\n",
         settings.member_key_file.c_str(), keys::line_of({name, key->public_key()}).c_str());
+    return 0;
+}
+
+int make_interchange_key(const config::Settings& settings, const aead::Module& module) {
+    if (module.rsa == nullptr) return complain("keygen: the crypto module of the key agreement has no RSA-OAEP", 1);
+    char host[HOST_NAME_MAX + 1] = {};
+    gethostname(host, HOST_NAME_MAX);
+    const auto pair = keys::RsaPair::generate(*module.rsa);
+    if (!pair) return complain(pair.error().line, 1);
+    if (auto written = pair->write(settings.interchange_key_file); !written) return complain(written.error().line, 1);
+    std::printf(
+        "Wrote this node's interchange key: %s (mode 0600)\n"
+        "With key_distribution = \"interchange\", which is safe against passive attackers only, rank 0 needs this line "
+        "in the\n"
+        "file that the setting interchange_keys names:\n"
+        "%s\n",
+        settings.interchange_key_file.c_str(), keys::interchange_line(host, pair->modulus()).c_str());
     return 0;
 }
 
@@ -116,6 +138,7 @@ int keygen(const Options& options) {
     auto kex = aead::load_kex(settings->module_folder.string());
     if (!kex) return complain(kex.error().line, 1);
     if (options.member) return make_member_key(*settings, *kex->api->kex, *options.member);
+    if (options.interchange) return make_interchange_key(*settings, *kex);
     if (options.changes()) {
         if (auto done = change(options, file, settings->key_readers(), *kex->api->kex); !done)
             return complain(done.error().line, 1);
@@ -157,7 +180,11 @@ void add_keygen(CLI::App& app, int& status) {
         "--member", options->member,
         "Make this user's own signing key instead, in the setting member_key_file, for a member of this name");
     member->excludes("--key-file");
-    const std::vector<CLI::Option*> alone = {force, rotate, add, use, revoke, member};
+    auto* interchange = sub->add_flag("--interchange", options->interchange,
+                                      "Make this node's RSA key for key_distribution = \"interchange\" instead, in the "
+                                      "setting interchange_key_file");
+    interchange->excludes("--key-file");
+    const std::vector<CLI::Option*> alone = {force, rotate, add, use, revoke, member, interchange};
     for (auto* one : alone) {
         for (auto* other : alone) {
             if (one != other) one->excludes(other);

@@ -318,6 +318,30 @@ Result<void> set_job_key(Settings& settings, const Given& given, const Environme
     return refuse(given, as_text(given.value) + " is not allowed; allowed: auto, fresh, file");
 }
 
+Result<void> set_key_distribution(Settings& settings, const Given& given, const Environment&) {
+    if (const auto* text = std::get_if<std::string>(&given.value)) {
+        const std::string word = lower(trim(*text));
+        for (const auto way : {KeyDistribution::agreement, KeyDistribution::rsa_oaep, KeyDistribution::interchange}) {
+            if (word != name_of(way)) continue;
+            settings.key_distribution = way;
+            settings.key_distribution_where = given.where;
+            return {};
+        }
+    }
+    return refuse(given, as_text(given.value) +
+                             " is not allowed; allowed: agreement, and, safe against passive attackers only, "
+                             "rsa-oaep, interchange");
+}
+
+/// Only the MPI layer has other ways than the agreement.
+Result<void> check_key_distribution(const Settings& settings) {
+    const bool other_layer = settings.layer == Layer::channel || settings.layer == Layer::fabric;
+    if (!settings.passive_only() || !other_layer) return {};
+    return fail(EINVAL, settings.key_distribution_where + ": " + std::string(name_of(settings.key_distribution)) +
+                            " is for the MPI layer only, and the layer here is " +
+                            std::string(name_of(settings.layer)) + ": set layer = \"mpi\", or leave this out");
+}
+
 Result<void> set_key_on_network(Settings& settings, const Given& given, const Environment&) {
     if (const auto* text = std::get_if<std::string>(&given.value)) {
         const std::string word = lower(trim(*text));
@@ -340,7 +364,7 @@ Result<void> set_profile(Settings& settings, const Given& given, const Environme
     return *text == "none" ? Result<void>{} : store(read_path(given, environment), settings.profile);
 }
 
-constexpr std::array<Key, 28> kKeys = {{
+constexpr std::array<Key, 31> kKeys = {{
     {"enabled", [](Settings& s, const Given& g, const Environment&) { return store(read_bool(g), s.enabled); }},
     {"cipher", set_cipher},
     {"allow_legacy_cipher",
@@ -359,6 +383,13 @@ constexpr std::array<Key, 28> kKeys = {{
      [](Settings& s, const Given& g, const Environment&) { return store(read_bool(g), s.allow_group_key); }},
     {"job_key", set_job_key},
     {"key_on_network", set_key_on_network},
+    {"key_distribution", set_key_distribution},
+    {"interchange_key_file",
+     [](Settings& s, const Given& g, const Environment& e) { return store(read_path(g, e), s.interchange_key_file); },
+     true},
+    {"interchange_keys",
+     [](Settings& s, const Given& g, const Environment& e) { return store(read_path(g, e), s.interchange_keys); },
+     true},
     {"member_key_file",
      [](Settings& s, const Given& g, const Environment& e) { return store(read_path(g, e), s.member_key_file); }, true},
     {"member_list",
@@ -524,6 +555,10 @@ Result<Settings> load_unguarded(const Environment& environment) {
     }
     if (auto applied = apply_variables(settings, environment); !applied) return tl::unexpected<Error>(applied.error());
     if (auto checked = check_legacy(settings); !checked) return tl::unexpected<Error>(checked.error());
+    if (auto checked = check_key_distribution(settings); !checked) return tl::unexpected<Error>(checked.error());
+    if (settings.interchange_key_file.empty())
+        settings.interchange_key_file = config_folder(environment) / "interchange.key";
+    if (settings.interchange_keys.empty()) settings.interchange_keys = config_folder(environment) / "interchange.keys";
     if (settings.key_file.empty()) settings.key_file = config_folder(environment) / "job.key";
     if (settings.member_key_file.empty()) settings.member_key_file = config_folder(environment) / "member.key";
     if (settings.member_list.empty()) settings.member_list = config_folder(environment) / "members";
@@ -815,6 +850,18 @@ std::string_view name_of(Layer layer) {
             return "mpi";
         case Layer::fabric:
             return "fabric";
+    }
+    return "";
+}
+
+std::string_view name_of(KeyDistribution way) {
+    switch (way) {
+        case KeyDistribution::agreement:
+            return "agreement";
+        case KeyDistribution::rsa_oaep:
+            return "rsa-oaep";
+        case KeyDistribution::interchange:
+            return "interchange";
     }
     return "";
 }

@@ -50,6 +50,15 @@ enum class JobKeyFrom {
     file,       // the key file, which every node has
 };
 
+/// How the ranks come to the secret of the MPI layer.
+enum class KeyDistribution {
+    agreement,    // among those that hold the job key; against active attackers, too
+    rsa_oaep,     // as C20 has it: keys wrapped for public keys that nobody vouches for. Passive attackers only
+    interchange,  // as E12 has it: keys wrapped for public keys of the nodes from a file. Passive attackers only
+};
+/// As the setting has it.
+std::string_view name_of(KeyDistribution way);
+
 /// What is done where the key file is on a file system that may carry it over the network in clear.
 enum class KeyOnNetwork { warn, refuse, allow };
 
@@ -95,11 +104,15 @@ struct Settings {
                                                        // first
     JobKeyFrom job_key = JobKeyFrom::automatic;        // job_key = "auto" | "fresh" | "file"
     KeyOnNetwork key_on_network = KeyOnNetwork::warn;  // key_on_network = "warn" | "refuse" | "allow"
-    std::filesystem::path member_key_file;             // member_key_file; default: <config folder>/member.key
-    std::filesystem::path member_list;                 // member_list; default: <config folder>/members
-    std::vector<PlaintextPeer> plaintext_peers;        // plaintext_peers = [ ... ]; in the environment comma-separated
-    std::filesystem::path report_file;                 // report_file; empty: none. On a node that cannot see the
-                                                       // folder of cryptmpi run: a place of this node's
+    KeyDistribution key_distribution = KeyDistribution::agreement;  // "agreement" | "rsa-oaep" | "interchange"
+    std::string key_distribution_where;                             // where it was set
+    std::filesystem::path interchange_key_file;  // interchange_key_file; default: <config folder>/interchange.key
+    std::filesystem::path interchange_keys;      // interchange_keys; default: <config folder>/interchange.keys
+    std::filesystem::path member_key_file;       // member_key_file; default: <config folder>/member.key
+    std::filesystem::path member_list;           // member_list; default: <config folder>/members
+    std::vector<PlaintextPeer> plaintext_peers;  // plaintext_peers = [ ... ]; in the environment comma-separated
+    std::filesystem::path report_file;           // report_file; empty: none. On a node that cannot see the
+                                                 // folder of cryptmpi run: a place of this node's
     std::chrono::milliseconds handshake_timeout{
         600000};  // handshake_timeout_s: a rank that computes answers when it next enters MPI
     std::chrono::milliseconds agreement_timeout{
@@ -130,6 +143,8 @@ struct Settings {
     /// What was set, as lines of the settings file, for a report: without paths of this job's own files.
     std::vector<std::string> told() const;
 
+    /// The keys are safe against whoever only listens, and no others.
+    bool passive_only() const { return key_distribution != KeyDistribution::agreement; }
     /// Other networks than TCP are open to ranks.
     bool roads_open() const { return seals_above_sockets() && network == Network::any; }
     /// What UCX and libfabric open is theirs: they carry what the fabric layer has sealed.

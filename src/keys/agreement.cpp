@@ -11,6 +11,8 @@
 #include <string_view>
 
 #include "base/secret_memory.hpp"
+#include "keys/key_transport.hpp"
+#include "keys/tree.hpp"
 #include "seal/key_schedule.hpp"
 #include "seal/stream.hpp"
 
@@ -57,36 +59,9 @@ seal::Crypto without_rekeys(seal::Crypto crypto) {
     return crypto;
 }
 
-/// Ranks that follow each other.
-struct Run {
-    int first;
-    int count;
-};
-
 std::string text(const Run& run) {
     const std::string first = std::to_string(run.first);
     return run.count == 1 ? "rank " + first : "ranks " + first + " to " + std::to_string(run.first + run.count - 1);
-}
-
-// protocol: A1
-int parent_of(int rank) {
-    return rank & (rank - 1);
-}
-
-Run subtree_of(int rank, int ranks) {
-    const int lowest_bit = rank & -rank;
-    const int left = ranks - rank;
-    return {rank, rank == 0 ? left : std::min(lowest_bit, left)};
-}
-
-/// The smallest subtree first.
-std::vector<int> children_of(int rank, int ranks) {
-    const Run subtree = subtree_of(rank, ranks);
-    std::vector<int> children;
-    for (int step = 1; step < subtree.count; step *= 2) {
-        children.push_back(rank + step);
-    }
-    return children;
 }
 
 /// The members by rank, as they travel: rank, node, share. Shares are no secrets, but with a rank's private key they
@@ -189,6 +164,12 @@ public:
         std::array<std::uint8_t, kHelloSize> hello;
         if (auto done = peers_.receive(peer_, hello); !done) {
             return done;
+        }
+        // protocol: W2
+        if (announces_transport(hello)) {
+            return fail(EPROTO, name_ +
+                                    " distributes keys in another way: give all ranks the same setting "
+                                    "key_distribution");
         }
         return read_hello(local_, handshake_, hello);
     }

@@ -1,15 +1,11 @@
 #include "keys/member_key.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <optional>
 #include <sstream>
+
+#include "keys/public_list.hpp"
 
 namespace cryptmpi::keys {
 namespace {
@@ -136,21 +132,9 @@ Result<MemberList> MemberList::parse(std::string_view text) {
 
 Result<MemberList> MemberList::read(const std::filesystem::path& file) {
     const std::string what = "member list " + file.string() + " ";
-    const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    if (fd < 0) return fail(errno, what + "cannot be read: " + std::strerror(errno));
-    struct stat found {};
-    const bool ours = ::fstat(fd, &found) == 0 && S_ISREG(found.st_mode) &&
-                      (found.st_uid == ::geteuid() || found.st_uid == 0) && (found.st_mode & 022) == 0;
-    // By the descriptor that was examined, whatever happens to the name.
-    std::ifstream stream("/proc/self/fd/" + std::to_string(fd), std::ios::binary);
-    const std::string text(std::istreambuf_iterator<char>(stream), {});
-    ::close(fd);
-    if (!ours)
-        return fail(EACCES, what +
-                                "is no regular file of yours or root's that nobody else may write: chown it, and "
-                                "run chmod go-w on it");
-    if (stream.bad()) return fail(EIO, what + "cannot be read");
-    auto list = parse(text);
+    const auto text = read_public_list(file);
+    if (!text) return fail(text.error().code, what + text.error().line);
+    auto list = parse(*text);
     if (!list) return fail(list.error().code, what + list.error().line);
     return list;
 }

@@ -15,6 +15,7 @@ class Mutant(NamedTuple):
 
 STREAM, MESSAGE, SEGMENTS, ARRIVALS = ("src/seal/stream.cpp", "src/seal/message.cpp", "src/seal/segments.cpp", "src/seal/arrivals.hpp")
 SCHEDULE, HANDSHAKE, AGREEMENT = "src/seal/key_schedule.hpp", "src/keys/handshake.cpp", "src/keys/agreement.cpp"
+TRANSPORT = "src/keys/key_transport.cpp"
 FLOWS, WINDOW, JOB_KEY, SECRETS = "src/fabric/flows.cpp", "src/fabric/window.hpp", "src/keys/secret_file.cpp", "src/keys/flow_secrets.cpp"
 JUDGING, PART, POLICY, INSIDE = "src/report/judging.cpp", "src/report/part.cpp", "src/channel/policy.cpp", "src/channel/inside.cpp"
 RECEIVE, SHAKING, PULSE = "src/channel/receive.cpp", "src/channel/handshaking.cpp", "src/channel/pulse.cpp"
@@ -174,6 +175,16 @@ MUTANTS = [
         "keys_test", "FlowSecrets.AThirdRankCannotMakeAPairsSecret:FlowSecrets.BothEndsHaveWhatTheDescriptionSays"),
     one("a share is kept after its pair has met", SECRETS, "    wipe(share.data(), share.size());\n    if (--to_meet_", "    if (--to_meet_",
         "keys_test", "FlowSecrets.ARankThatIsLostLaterDoesNotGiveWhatItHadTaken"),
+    # The papers' key distribution
+    one("a wrapped key opens for every rank of its node", TRANSPORT, "const auto announced = announcement_of(rank);",
+        "const auto announced = announcement_of(0 * rank);", "keys_test", "Transported.AWrappedKeyOpensForItsRankOnly"),
+    one("ranks whose ways differ go on", TRANSPORT, "if (theirs == expected) return {};", "if (theirs != Announcement{}) return {};",
+        "keys_test", "Transported.RanksThatDoNotGoTheSameWaySaySo"),
+    one("what a rank of another way sends passes for a hello", AGREEMENT, "if (announces_transport(hello)) {", "if (false) {",
+        "keys_test", "Transported.ARankOfTheAgreementSaysSo"),
+    one("a wrapped key that does not open is taken", TRANSPORT, "if (status == CRYPTMPI_OK) return {};", "if (status >= CRYPTMPI_OK) return {};",
+        "keys_test", "Transported.AWrappedKeyThatWasAltered*"),
+
     # The fabric layer
     one("an address's proof is not compared", FLOWS, "    return differences == 0;", "    return differences < 256;",
         "fabric_test", "Flows.AnAddressIsTheJobsOrNot:Door.TakesNoAddressThatIsAltered"),

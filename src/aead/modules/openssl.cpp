@@ -1,4 +1,4 @@
-// AES-GCM and the primitives of key agreement and signatures from OpenSSL 3.
+// AES-GCM, the primitives of key agreement and signatures, and RSA-OAEP from OpenSSL 3.
 //
 // Everything runs in a library context of our own: the program's OpenSSL settings (openssl.cnf, providers, FIPS mode)
 // do not reach us, nor ours it.
@@ -6,9 +6,12 @@
 #include <openssl/core_names.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
+#include <openssl/param_build.h>
 #include <openssl/params.h>
+#include <openssl/pem.h>
 #include <openssl/provider.h>
 #include <openssl/rand.h>
+#include <openssl/rsa.h>
 
 #include <algorithm>
 #include <climits>
@@ -40,6 +43,10 @@ struct Owned {
 using Key = Owned<EVP_PKEY, EVP_PKEY_free>;
 using KeyContext = Owned<EVP_PKEY_CTX, EVP_PKEY_CTX_free>;
 using DigestContext = Owned<EVP_MD_CTX, EVP_MD_CTX_free>;
+using Number = Owned<BIGNUM, BN_free>;
+using Parameters = Owned<OSSL_PARAM, OSSL_PARAM_free>;
+using ParameterBuilder = Owned<OSSL_PARAM_BLD, OSSL_PARAM_BLD_free>;
+using Stream = Owned<BIO, BIO_free_all>;
 using MacContext = Owned<EVP_MAC_CTX, EVP_MAC_CTX_free>;
 
 int status(bool ok) {
@@ -193,6 +200,116 @@ int hmac_sha256(uint8_t out[32], const uint8_t* key, size_t key_size, const iove
     return status(EVP_MAC_final(context, out, &size, 32) == 1 && size == 32);
 }
 
+constexpr unsigned kRsaExponent = 65537;
+constexpr size_t kLargestModulus = 1024;  // bytes
+
+void* rsa_generate(size_t bits) {
+    const KeyContext context(EVP_PKEY_CTX_new_from_name(library.context, "RSA", nullptr));
+    EVP_PKEY* key = nullptr;
+    if (context == nullptr || EVP_PKEY_keygen_init(context) != 1 ||
+        EVP_PKEY_CTX_set_rsa_keygen_bits(context, static_cast<int>(bits)) != 1 || EVP_PKEY_generate(context, &key) != 1)
+        return nullptr;
+    return key;
+}
+
+/// Nobody is asked for one.
+int no_passphrase(char*, int, int, void*) {
+    return -1;
+}
+
+void* rsa_read(const uint8_t* pem, size_t size) {
+    const Stream text(BIO_new_mem_buf(pem, static_cast<int>(size)));  // makes no copy
+    if (text == nullptr) return nullptr;
+    EVP_PKEY* key = PEM_read_bio_PrivateKey_ex(text, nullptr, no_passphrase, nullptr, library.context, nullptr);
+    if (key == nullptr || EVP_PKEY_is_a(key, "RSA") == 1) return key;
+    EVP_PKEY_free(key);
+    return nullptr;
+}
+
+int rsa_write(void* key, uint8_t* pem, size_t* size) {
+    const Stream text(BIO_new(BIO_s_secmem()));  // wiped when it is freed
+    char* at = nullptr;
+    if (text == nullptr ||
+        PEM_write_bio_PKCS8PrivateKey(text, static_cast<EVP_PKEY*>(key), nullptr, nullptr, 0, nullptr, nullptr) != 1)
+        return CRYPTMPI_FAILED;
+    const long written = BIO_get_mem_data(text, &at);
+    if (written <= 0 || static_cast<size_t>(written) > *size) return CRYPTMPI_FAILED;
+    *size = static_cast<size_t>(written);
+    std::memcpy(pem, at, *size);
+    return CRYPTMPI_OK;
+}
+
+void rsa_destroy(void* key) {
+    EVP_PKEY_free(static_cast<EVP_PKEY*>(key));  // wipes the numbers that are secret
+}
+
+int rsa_modulus(void* opaque, uint8_t* modulus, size_t size) {
+    const auto* key = static_cast<const EVP_PKEY*>(opaque);
+    BIGNUM* n = nullptr;
+    BIGNUM* e = nullptr;
+    const bool found = EVP_PKEY_get_bn_param(key, OSSL_PKEY_PARAM_RSA_N, &n) == 1 &&
+                       EVP_PKEY_get_bn_param(key, OSSL_PKEY_PARAM_RSA_E, &e) == 1;
+    const Number own_n(n), own_e(e);
+    return status(found && BN_num_bits(n) == static_cast<int>(8 * size) && BN_is_word(e, kRsaExponent) == 1 &&
+                  BN_bn2binpad(n, modulus, static_cast<int>(size)) == static_cast<int>(size));
+}
+
+EVP_PKEY* rsa_public(const uint8_t* modulus, size_t size) {
+    const Number n(BN_bin2bn(modulus, static_cast<int>(size), nullptr)), e(BN_new());
+    const ParameterBuilder builder(OSSL_PARAM_BLD_new());
+    if (n == nullptr || e == nullptr || builder == nullptr || BN_set_word(e, kRsaExponent) != 1 ||
+        OSSL_PARAM_BLD_push_BN(builder, OSSL_PKEY_PARAM_RSA_N, n) != 1 ||
+        OSSL_PARAM_BLD_push_BN(builder, OSSL_PKEY_PARAM_RSA_E, e) != 1)
+        return nullptr;
+    const Parameters parameters(OSSL_PARAM_BLD_to_param(builder));
+    const KeyContext context(EVP_PKEY_CTX_new_from_name(library.context, "RSA", nullptr));
+    EVP_PKEY* key = nullptr;
+    if (parameters == nullptr || context == nullptr || EVP_PKEY_fromdata_init(context) != 1 ||
+        EVP_PKEY_fromdata(context, &key, EVP_PKEY_PUBLIC_KEY, parameters) != 1)
+        return nullptr;
+    return key;
+}
+
+bool set_oaep(EVP_PKEY_CTX* context, const uint8_t* label, size_t label_size) {
+    char digest[] = "SHA2-256";
+    // OpenSSL only reads the label, and copies it.
+    const OSSL_PARAM parameters[] = {OSSL_PARAM_construct_utf8_string(OSSL_ASYM_CIPHER_PARAM_OAEP_DIGEST, digest, 0),
+                                     OSSL_PARAM_construct_utf8_string(OSSL_ASYM_CIPHER_PARAM_MGF1_DIGEST, digest, 0),
+                                     // An empty one is the default, and OpenSSL takes no other way to say it.
+                                     label_size == 0
+                                         ? OSSL_PARAM_construct_end()
+                                         : OSSL_PARAM_construct_octet_string(OSSL_ASYM_CIPHER_PARAM_OAEP_LABEL,
+                                                                             const_cast<uint8_t*>(label), label_size),
+                                     OSSL_PARAM_construct_end()};
+    return EVP_PKEY_CTX_set_rsa_padding(context, RSA_PKCS1_OAEP_PADDING) == 1 &&
+           EVP_PKEY_CTX_set_params(context, parameters) == 1;
+}
+
+int rsa_wrap(uint8_t* wrapped, const uint8_t* modulus, size_t size, const uint8_t* label, size_t label_size,
+             const uint8_t* secret, size_t secret_size) {
+    if (size > kLargestModulus) return CRYPTMPI_FAILED;
+    const Key key(rsa_public(modulus, size));
+    if (key == nullptr) return CRYPTMPI_FAILED;
+    const KeyContext context(EVP_PKEY_CTX_new_from_pkey(library.context, key, nullptr));
+    size_t written = size;
+    return status(context != nullptr && EVP_PKEY_encrypt_init(context) == 1 && set_oaep(context, label, label_size) &&
+                  EVP_PKEY_encrypt(context, wrapped, &written, secret, secret_size) == 1 && written == size);
+}
+
+int rsa_unwrap(uint8_t* secret, size_t secret_size, void* key, const uint8_t* label, size_t label_size,
+               const uint8_t* wrapped, size_t size) {
+    std::memset(secret, 0, secret_size);
+    const KeyContext context(EVP_PKEY_CTX_new_from_pkey(library.context, static_cast<EVP_PKEY*>(key), nullptr));
+    if (context == nullptr || EVP_PKEY_decrypt_init(context) != 1 || !set_oaep(context, label, label_size))
+        return CRYPTMPI_FAILED;
+    uint8_t plain[kLargestModulus];
+    size_t written = sizeof plain;
+    const bool opened = EVP_PKEY_decrypt(context, plain, &written, wrapped, size) == 1 && written == secret_size;
+    if (opened) std::memcpy(secret, plain, secret_size);
+    OPENSSL_cleanse(plain, sizeof plain);
+    return opened ? CRYPTMPI_OK : CRYPTMPI_FORGED;
+}
+
 const char* start();
 
 constexpr cryptmpi_aead kAead = {
@@ -225,6 +342,16 @@ struct cryptmpi_module cryptmpi_module = {
     .aead = &kAead,
     .kex = &kKex,
     .start = start,
+};
+extern __attribute__((visibility("default"))) const struct cryptmpi_rsa cryptmpi_rsa;
+const struct cryptmpi_rsa cryptmpi_rsa = {
+    .generate = rsa_generate,
+    .read = rsa_read,
+    .write = rsa_write,
+    .destroy = rsa_destroy,
+    .modulus = rsa_modulus,
+    .wrap = rsa_wrap,
+    .unwrap = rsa_unwrap,
 };
 }
 

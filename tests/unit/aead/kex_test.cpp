@@ -94,6 +94,75 @@ TEST(Kex, Ed25519OfTheRfc) {
     }
 }
 
+TEST(Rsa, WycheproofOaep) {
+    const Result<Module> module = load_kex(CRYPTMPI_MODULE_FOLDER);
+    ASSERT_TRUE(module && module->rsa != nullptr);
+    const cryptmpi_rsa& rsa = *module->rsa;
+    int opened = 0, refused = 0;
+    for (const auto& group : groups("rsa_oaep_3072_sha256_mgf1sha256_test.json")) {
+        const auto pem = group["privateKeyPem"].get<std::string>();
+        void* const key = rsa.read(reinterpret_cast<const std::uint8_t*>(pem.data()), pem.size());
+        ASSERT_NE(key, nullptr);
+        Bytes modulus(384), expected = hex(group["privateKey"]["modulus"]);
+        EXPECT_EQ(rsa.modulus(key, modulus.data(), modulus.size()), CRYPTMPI_OK);
+        if (expected.size() == 385) expected.erase(expected.begin());  // a sign
+        EXPECT_EQ(modulus, expected);
+        for (const auto& t : group["tests"]) {
+            SCOPED_TRACE(t["tcId"].dump());
+            const Bytes message = hex(t["msg"]), wrapped = hex(t["ct"]), label = hex(t["label"]);
+            Bytes secret(message.size() + 1, 0xee);
+            const int status = rsa.unwrap(secret.data(), message.size(), key, label.data(), label.size(),
+                                          wrapped.data(), wrapped.size());
+            const bool valid = t["result"] == "valid";
+            EXPECT_EQ(status, valid ? CRYPTMPI_OK : CRYPTMPI_FORGED);
+            secret.resize(message.size());
+            EXPECT_EQ(secret, valid ? message : Bytes(message.size(), 0));
+            ++(valid ? opened : refused);
+        }
+        rsa.destroy(key);
+    }
+    EXPECT_EQ(opened, 18);
+    EXPECT_EQ(refused, 19);
+}
+
+TEST(Rsa, WhatIsWrappedOpensUnderItsLabelAndLengthOnly) {
+    const Result<Module> module = load_kex(CRYPTMPI_MODULE_FOLDER);
+    ASSERT_TRUE(module && module->rsa != nullptr);
+    const cryptmpi_rsa& rsa = *module->rsa;
+    void* const key = rsa.generate(3072);
+    ASSERT_NE(key, nullptr);
+    Bytes modulus(384), wrapped(384), again(384), other(384), secret(32, 7), label = {1, 2, 3};
+    EXPECT_EQ(rsa.modulus(key, modulus.data(), 256), CRYPTMPI_FAILED);
+    ASSERT_EQ(rsa.modulus(key, modulus.data(), 384), CRYPTMPI_OK);
+    const auto wrap = [&](Bytes& to) {
+        return rsa.wrap(to.data(), modulus.data(), 384, label.data(), label.size(), secret.data(), secret.size());
+    };
+    ASSERT_EQ(wrap(wrapped), CRYPTMPI_OK);
+    ASSERT_EQ(wrap(again), CRYPTMPI_OK);
+    EXPECT_NE(wrapped, again);
+    Bytes found(32);
+    EXPECT_EQ(rsa.unwrap(found.data(), 32, key, label.data(), 3, wrapped.data(), 384), CRYPTMPI_OK);
+    EXPECT_EQ(found, secret);
+    EXPECT_EQ(rsa.unwrap(found.data(), 32, key, label.data(), 2, wrapped.data(), 384), CRYPTMPI_FORGED);
+    EXPECT_EQ(found, Bytes(32, 0));
+    EXPECT_EQ(rsa.unwrap(found.data(), 31, key, label.data(), 3, wrapped.data(), 384), CRYPTMPI_FORGED);
+    wrapped[100] ^= 1;
+    EXPECT_EQ(rsa.unwrap(found.data(), 32, key, label.data(), 3, wrapped.data(), 384), CRYPTMPI_FORGED);
+    std::size_t size = 8192;
+    Bytes pem(size);
+    ASSERT_EQ(rsa.write(key, pem.data(), &size), CRYPTMPI_OK);
+    void* const read = rsa.read(pem.data(), size);
+    ASSERT_NE(read, nullptr);
+    EXPECT_EQ(rsa.modulus(read, other.data(), 384), CRYPTMPI_OK);
+    EXPECT_EQ(other, modulus);
+    EXPECT_EQ(rsa.read(pem.data(), size / 2), nullptr);
+    size = 10;
+    EXPECT_EQ(rsa.write(key, pem.data(), &size), CRYPTMPI_FAILED);
+    rsa.destroy(read);
+    rsa.destroy(key);
+    rsa.destroy(nullptr);
+}
+
 TEST(Kex, WycheproofHmacSha256) {
     int ran = 0;
     std::mt19937 random(3);

@@ -48,6 +48,31 @@ void expect_one_line_with(const std::string& line, std::initializer_list<const c
     for (const char* piece : pieces) EXPECT_NE(line.find(piece), std::string::npos) << line << " lacks " << piece;
 }
 
+TEST_F(SettingsTest, OtherWaysOfKeyDistributionAreForTheMpiLayerOnly) {
+    const auto settings = load_with();
+    ASSERT_TRUE(settings);
+    EXPECT_EQ(settings->key_distribution, KeyDistribution::agreement);
+    EXPECT_FALSE(settings->passive_only());
+    EXPECT_EQ(settings->interchange_key_file, home_ / ".config/cryptmpi/interchange.key");
+    EXPECT_EQ(settings->interchange_keys, home_ / ".config/cryptmpi/interchange.keys");
+    for (const auto way : {KeyDistribution::rsa_oaep, KeyDistribution::interchange}) {
+        const std::string name(name_of(way));
+        for (const char* layer : {"auto", "mpi"}) {
+            const auto taken = load_with({{"CRYPTMPI_KEY_DISTRIBUTION", name}, {"CRYPTMPI_LAYER", layer}});
+            ASSERT_TRUE(taken) << taken.error().line;
+            EXPECT_EQ(taken->key_distribution, way);
+            EXPECT_TRUE(taken->passive_only());
+        }
+        for (const char* layer : {"channel", "fabric"}) {
+            expect_one_line_with(error_with({{"CRYPTMPI_KEY_DISTRIBUTION", name}, {"CRYPTMPI_LAYER", layer}}),
+                                 {"CRYPTMPI_KEY_DISTRIBUTION", name.c_str(), "for the MPI layer only", layer});
+        }
+    }
+    EXPECT_TRUE(load_with({{"CRYPTMPI_KEY_DISTRIBUTION", "agreement"}, {"CRYPTMPI_LAYER", "channel"}}));
+    write("key_distribution = \"rsa\"\n");
+    expect_one_line_with(error_with(), {"config.toml:1", "\"rsa\"", "agreement", "rsa-oaep, interchange", "passive"});
+}
+
 TEST_F(SettingsTest, DefaultsWithoutFile) {
     auto settings = load_with();
     ASSERT_TRUE(settings) << settings.error().line;
