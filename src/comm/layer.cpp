@@ -190,6 +190,13 @@ Result<void> Layer::load_keys() {
     local_.hello_aead = kex->api->aead;
     local_.job_key = &ring_->own();
     local_.ring = ring_.get();
+    if (settings_.require_members) {
+        auto members = keys::Membership::read(*kex->api->kex, settings_.member_key_file, settings_.member_list);
+        if (!members) return tl::unexpected(members.error());
+        members_ = std::move(*members);
+        local_.members = members_.get();
+        part_.member = members_->own_name();
+    }
     auto report_key = keys::ReportKey::derive(*local_.crypto.kex, ring_->own());
     if (!report_key) return tl::unexpected(report_key.error());
     report_key_ = std::move(*report_key);
@@ -219,6 +226,7 @@ Result<void> Layer::agree() {
             keys::agree(local_, world_rank_, world_size_, *node, self, terms_of(tuned_.collectives), peers, agreed);
         !done)
         return done;
+    part_.peer_members = agreed.members;
     std::vector<int> everyone(agreed.nodes.size());
     std::iota(everyone.begin(), everyone.end(), 0);
     auto world = derive_id({}, "world", 0, everyone);
@@ -261,6 +269,8 @@ void Layer::begin(int thread_level) {
     if (auto done = agree(); !done) end_job(done.error().line);
     local_.job_key = nullptr;
     local_.ring = nullptr;
+    local_.members = nullptr;
+    members_.reset();
     ring_.reset();  // it was for the agreement only
     make_error_classes();
     sealed_to_.resize(nodes_.size());

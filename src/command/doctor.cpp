@@ -22,6 +22,7 @@
 #include "command/subcommands.hpp"
 #include "engine/profile.hpp"
 #include "keys/job_key.hpp"
+#include "keys/membership.hpp"
 #include "report/part.hpp"
 
 namespace cryptmpi::command {
@@ -316,6 +317,19 @@ void look_at_key(Findings& findings, const config::Settings& settings) {
     findings.json["job_key"] = fresh ? "fresh" : "file";
 }
 
+void look_at_members(Findings& findings, const config::Settings& settings) {
+    findings.json["require_members"] = settings.require_members;
+    if (!settings.require_members) return;
+    findings.heading("Members (require_members)");
+    const auto kex = aead::load_kex(settings.module_folder);
+    if (!kex) return;  // another line says so
+    const auto members = keys::Membership::read(*kex->api->kex, settings.member_key_file, settings.member_list);
+    findings.row("this side is", members ? (*members)->own_name() : "nobody: see below");
+    findings.row("list", settings.member_list.string());
+    findings.json["member"] = members ? (*members)->own_name() : "";
+    if (!members) findings.problems.push_back(members.error().line);
+}
+
 void look_at_settings(Findings& findings, const config::Settings& settings, const config::Environment& environment) {
     const auto read = config::settings_file(environment);
     const std::string file = read ? read->string() : "";
@@ -352,6 +366,7 @@ int doctor(bool as_json) {
     if (auto settings = config::load(environment)) {
         look_at_settings(findings, *settings, environment);
         look_at_key(findings, *settings);
+        look_at_members(findings, *settings);
         const auto module = look_at_modules(findings, *settings);
         look_at_profile(findings, *settings, module);
         look_at_layers(findings, *settings);
