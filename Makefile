@@ -12,7 +12,7 @@ SUITE   ?=
 FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := build
-.PHONY: deps build demo test test-slurm adversary mutants conformance torture bench bench-quick bench-instructions bench-nanoseconds bench-one-node study deps-study docs proofs lint lint-changed format unit-debug unit-asan fuzz faults asan tsan install mpis package test-packages
+.PHONY: deps build demo test test-slurm adversary mutants conformance torture bench bench-quick bench-instructions bench-nanoseconds bench-handshake bench-one-node study deps-study docs proofs lint lint-changed format unit-debug unit-asan fuzz faults asan tsan install mpis package test-packages
 
 deps:
 	@scripts/install-packages build test model bench lint
@@ -94,6 +94,11 @@ bench-instructions: build
 bench-nanoseconds: build mpis
 	@cmake --build --preset release --target cryptmpi-bench-message
 	@$(PYTHON) -m cryptmpi_tools.bench.nanoseconds $(ARGS)
+
+# What a handshake and the agreement of ranks cost, with and without members (docs/keys.md).
+bench-handshake: build
+	@cmake --build --preset release --target cryptmpi-bench-handshake
+	@build/release/bin/cryptmpi-bench-handshake build/release/lib/cryptmpi $(or $(ARGS),2 4 8 16 32 64)
 
 # What a message between ranks of one node costs, native, sealed, and authenticated without sealing.
 bench-one-node: build mpis

@@ -61,7 +61,8 @@ void fail_handshake(Process& process, Entry& entry, const Error& error) {
 Result<void> send_hello(Process& process, Entry& entry) {
     const auto local = process.local();
     if (!local) return fail(local.error().code, local.error().line);
-    std::array<std::uint8_t, keys::kHelloSize> hello;
+    std::array<std::uint8_t, keys::kMemberHelloSize> room;
+    const auto hello = std::span(room).first((*local)->hello_size());
     if (auto written = keys::write_hello(**local, entry.shared.load()->handshake, hello); !written) return written;
     errno = 0;
     if (send_whole(entry, hello.data(), hello.size())) return {};
@@ -105,7 +106,7 @@ Result<void> open_stream(Process& process, Entry& entry) {
     Shared& shared = *entry.shared;
     if (auto done = keys::finish(**local, shared.handshake, shared.sending, shared.receiving); !done) return done;
     make_contexts(process, **local, entry, shared);
-    process.count_sealed();
+    process.count_sealed(shared.handshake.peer_member);
     return {};
 }
 
@@ -124,8 +125,7 @@ Result<void> hello_arrived(Process& process, Entry& entry) {
     Shared& shared = *entry.shared;
     const auto local = process.local();
     if (!local) return fail(local.error().code, local.error().line);
-    auto read =
-        keys::read_hello(**local, shared.handshake, std::span<const std::uint8_t, keys::kHelloSize>(shared.hello));
+    auto read = keys::read_hello(**local, shared.handshake, std::span(shared.hello).first(shared.hello_size));
     if (!read) return read;
     if (shared.role == keys::Role::responder) {
         shared.deadline_ns.store(now_ns() + timeout_ns(process));
@@ -144,11 +144,18 @@ Result<void> hello_arrived(Process& process, Entry& entry) {
     return {};
 }
 
+// protocol: H18
+/// Is there enough of the peer's hello? Where only one side requires members, the shorter one's size shows it.
+bool hello_suffices(const Shared& shared, std::size_t ours) {
+    return shared.hello_size >= keys::kHelloSize && shared.hello_size >= std::min(ours, keys::hello_size(shared.hello));
+}
+
 /// Reads what there is of the peer's hello. True when the state moved.
 bool read_hello_bytes(Process& process, Entry& entry) {
     Shared& shared = *entry.shared;
-    const ssize_t n = real::recv(entry.descriptor(), shared.hello + shared.hello_size,
-                                 keys::kHelloSize - shared.hello_size, MSG_DONTWAIT);
+    const std::size_t due = process.settings().require_members ? keys::kMemberHelloSize : keys::kHelloSize;
+    const ssize_t n =
+        real::recv(entry.descriptor(), shared.hello + shared.hello_size, due - shared.hello_size, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
     if (n <= 0) {
         cut_off(entry, n == 0 ? EPROTO : errno);
@@ -160,7 +167,9 @@ bool read_hello_bytes(Process& process, Entry& entry) {
     // Hellos of other versions have other lengths: none is waited for to its end.
     constexpr std::uint8_t kOurs[] = {'C', 'M', 'P', 'I', keys::kProtocolVersion};
     const bool ours = std::memcmp(shared.hello, kOurs, std::min<std::size_t>(sizeof kOurs, shared.hello_size)) == 0;
-    if (shared.hello_size < keys::kHelloSize && ours) return false;
+    if (ours && !hello_suffices(shared, due)) return false;
+    // What is no hello of ours is refused by its beginning.
+    shared.hello_size = std::max<std::uint32_t>(shared.hello_size, keys::kHelloSize);
     if (auto done = hello_arrived(process, entry); !done) fail_handshake(process, entry, done.error());
     return true;
 }

@@ -174,6 +174,12 @@ Result<const keys::Local*> Process::local() {
     auto ring = keys::KeyRing::read(*kex->api->kex, settings_.key_file, settings_.key_readers(), settings_.key_id);
     if (!ring) return fail(ENOKEY, ring.error().line);
     ring_ = std::move(*ring);
+    if (settings_.require_members) {
+        auto members = keys::Membership::read(*kex->api->kex, settings_.member_key_file, settings_.member_list);
+        if (!members) return fail(ENOKEY, members.error().line);
+        members_ = std::move(*members);
+        local_.members = members_.get();
+    }
     workers_ = engine::Workers(workers());
     local_.crypto = {module->api->aead, kex->api->kex, settings_.suite, workers_.threads()};
     local_.crypto.lowered = {settings_.key_records, settings_.key_bytes};
@@ -187,6 +193,7 @@ Result<const keys::Local*> Process::local() {
     {
         const std::lock_guard report_guard(report_lock_);
         part_.module = std::string(module->api->name) + " " + module->api->version;
+        if (members_) part_.member = members_->own_name();
     }
     local_ready_.store(true, std::memory_order_release);
     return &local_;
@@ -292,9 +299,10 @@ void Process::count(Verdict verdict, const std::string& why) {
     if (verdict == Verdict::plaintext) count_unsealed(why, true);
 }
 
-void Process::count_sealed() {
+void Process::count_sealed(const char* member) {
     const std::lock_guard guard(report_lock_);
     ++part_.sealed_connections;
+    if (*member != '\0') part_.peer_members.insert(member);
 }
 
 void Process::count_refused_handshake() {

@@ -88,7 +88,8 @@ public:
     void report_abort();
     /// A connection that is not sealed; nothing for one that is.
     void count(Verdict verdict, const std::string& why);
-    void count_sealed();
+    /// `member`: the peer's name in the list of members, empty where none is required.
+    void count_sealed(const char* member);
     void count_refused_handshake();
     void count_failed_open();
     void add(const seal::StreamCounters& sent, const seal::StreamCounters& received);
@@ -162,6 +163,7 @@ private:
     std::mutex local_lock_;
     std::atomic<bool> local_ready_{false};
     std::unique_ptr<keys::KeyRing> ring_;
+    std::unique_ptr<keys::Membership> members_;
     keys::Local local_;
     std::uint8_t job_hash_[32] = {};
     engine::Workers workers_;

@@ -26,25 +26,18 @@ Result<void> AgreementPeers::send(int rank, std::span<const std::uint8_t> messag
     return wait(rank, request, status);
 }
 
-Result<void> AgreementPeers::receive(int rank, std::span<std::uint8_t> message) {
+Result<std::size_t> AgreementPeers::receive_up_to(int rank, std::span<std::uint8_t> room) {
     MPI_Request request = MPI_REQUEST_NULL;
-    if (mpi_.Irecv(message.data(), static_cast<int>(message.size()), MPI_BYTE, rank, kTag, MPI_COMM_WORLD, &request) !=
+    if (mpi_.Irecv(room.data(), static_cast<int>(room.size()), MPI_BYTE, rank, kTag, MPI_COMM_WORLD, &request) !=
         MPI_SUCCESS) {
         return fail(EIO, "key agreement: MPI could not receive from rank " + std::to_string(rank));
     }
     MPI_Status status;
-    if (auto done = wait(rank, request, status); !done) return done;
+    if (auto done = wait(rank, request, status); !done) return tl::unexpected(std::move(done.error()));
     heard_.insert(rank);
     int count = 0;
     mpi_.Get_count(&status, MPI_BYTE, &count);
-    // protocol: A7
-    if (static_cast<std::size_t>(count) != message.size()) {
-        return fail(EPROTO, "key agreement: rank " + std::to_string(rank) + " sent " + std::to_string(count) +
-                                " bytes where " + std::to_string(message.size()) +
-                                " were expected: is it started under the same version of cryptmpi, with the same "
-                                "key_distribution?");
-    }
-    return {};
+    return static_cast<std::size_t>(count);
 }
 
 Result<void> AgreementPeers::wait(int peer, MPI_Request& request, MPI_Status& status) {

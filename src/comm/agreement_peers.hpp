@@ -28,7 +28,7 @@ public:
         : mpi_(mpi), rank_(rank), patience_(patience), say_(std::move(say)) {}
 
     Result<void> send(int rank, std::span<const std::uint8_t> message) override;
-    Result<void> receive(int rank, std::span<std::uint8_t> message) override;
+    Result<std::size_t> receive_up_to(int rank, std::span<std::uint8_t> room) override;
 
 private:
     using Clock = std::chrono::steady_clock;

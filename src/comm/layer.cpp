@@ -202,6 +202,13 @@ Result<void> Layer::load_keys() {
     rsa_ = kex->rsa;
     local_.job_key = &ring_->own();
     local_.ring = ring_.get();
+    if (settings_.require_members) {
+        auto members = keys::Membership::read(*kex->api->kex, settings_.member_key_file, settings_.member_list);
+        if (!members) return tl::unexpected(members.error());
+        members_ = std::move(*members);
+        local_.members = members_.get();
+        part_.member = members_->own_name();
+    }
     auto report_key = keys::ReportKey::derive(*local_.crypto.kex, ring_->own());
     if (!report_key) return tl::unexpected(report_key.error());
     report_key_ = std::move(*report_key);
@@ -260,6 +267,7 @@ Result<void> Layer::agree() {
                         done.error().line);
     }
     local_.job_key = nullptr;
+    part_.peer_members = agreed.members;
     std::vector<int> everyone(agreed.nodes.size());
     std::iota(everyone.begin(), everyone.end(), 0);
     auto world = derive_id({}, "world", 0, everyone);
@@ -307,6 +315,8 @@ void Layer::begin(int thread_level) {
     if (auto done = agree(); !done) end_job(done.error().line);
     local_.job_key = nullptr;
     local_.ring = nullptr;
+    local_.members = nullptr;
+    members_.reset();
     ring_.reset();  // it was for the agreement only
     make_error_classes();
     sealed_to_.resize(nodes_.size());

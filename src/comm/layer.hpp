@@ -197,7 +197,8 @@ private:
     std::unique_ptr<keys::KeyRing> ring_;
     keys::Local local_;
     const cryptmpi_rsa* rsa_ = nullptr;
-    keys::ReportKey report_key_;  // of the job key, which is gone when the report is written
+    std::unique_ptr<keys::Membership> members_;  // for the agreement only
+    keys::ReportKey report_key_;                 // of the job key, which is gone when the report is written
     CommunicatorId world_id_{};
     std::unique_ptr<keys::FlowSecrets> flow_secrets_;  // while the job has any
     int world_rank_ = 0;

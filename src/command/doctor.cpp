@@ -23,6 +23,7 @@
 #include "engine/profile.hpp"
 #include "keys/interchange.hpp"
 #include "keys/job_key.hpp"
+#include "keys/membership.hpp"
 #include "report/part.hpp"
 
 namespace cryptmpi::command {
@@ -333,6 +334,19 @@ void look_at_interchange(Findings& findings, const config::Settings& settings) {
     findings.json["interchange"] = {{"key_usable", pair.has_value()}, {"list_usable", list.has_value()}};
 }
 
+void look_at_members(Findings& findings, const config::Settings& settings) {
+    findings.json["require_members"] = settings.require_members;
+    if (!settings.require_members) return;
+    findings.heading("Members (require_members)");
+    const auto kex = aead::load_kex(settings.module_folder);
+    if (!kex) return;  // another line says so
+    const auto members = keys::Membership::read(*kex->api->kex, settings.member_key_file, settings.member_list);
+    findings.row("this side is", members ? (*members)->own_name() : "nobody: see below");
+    findings.row("list", settings.member_list.string());
+    findings.json["member"] = members ? (*members)->own_name() : "";
+    if (!members) findings.problems.push_back(members.error().line);
+}
+
 void look_at_settings(Findings& findings, const config::Settings& settings, const config::Environment& environment) {
     const auto read = config::settings_file(environment);
     const std::string file = read ? read->string() : "";
@@ -375,6 +389,7 @@ int doctor(bool as_json) {
         look_at_settings(findings, *settings, environment);
         look_at_key(findings, *settings);
         look_at_interchange(findings, *settings);
+        look_at_members(findings, *settings);
         const auto module = look_at_modules(findings, *settings);
         look_at_profile(findings, *settings, module);
         look_at_layers(findings, *settings);

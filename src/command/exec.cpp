@@ -83,6 +83,13 @@ void forget_settings() {
     }
 }
 
+/// A launcher may give the ranks on other nodes the home folder of its own node (Hydra does). A node's member key is
+/// where the first process there finds it.
+void keep_members_of_this_node(const config::Settings& settings) {
+    set_variable("CRYPTMPI_MEMBER_KEY_FILE", settings.member_key_file.string());
+    set_variable("CRYPTMPI_MEMBER_LIST", settings.member_list.string());
+}
+
 int exec(const Options& options, const Words& program) {
     if (program.empty()) return complain("exec: no program given; see cryptmpi exec --help", kRefused);
     if (!options.forwarded.empty()) forget_settings();
@@ -99,6 +106,7 @@ int exec(const Options& options, const Words& program) {
     auto settings = config::load(environment);
     if (!settings) return complain(settings.error().line, kRefused);
     if (!settings->enabled) return replace_by(program.front(), program);
+    if (settings->require_members && !options.forwarded.empty()) keep_members_of_this_node(*settings);
 
     std::optional<keys::KeyInMemory> key;
     if (options.key_on_stdin || options.wrapped_key_on_stdin) {

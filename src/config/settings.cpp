@@ -364,7 +364,7 @@ Result<void> set_profile(Settings& settings, const Given& given, const Environme
     return *text == "none" ? Result<void>{} : store(read_path(given, environment), settings.profile);
 }
 
-constexpr std::array<Key, 31> kKeys = {{
+constexpr std::array<Key, 32> kKeys = {{
     {"enabled", [](Settings& s, const Given& g, const Environment&) { return store(read_bool(g), s.enabled); }},
     {"cipher", set_cipher},
     {"allow_legacy_cipher",
@@ -394,6 +394,8 @@ constexpr std::array<Key, 31> kKeys = {{
      [](Settings& s, const Given& g, const Environment& e) { return store(read_path(g, e), s.member_key_file); }, true},
     {"member_list",
      [](Settings& s, const Given& g, const Environment& e) { return store(read_path(g, e), s.member_list); }, true},
+    {"require_members",
+     [](Settings& s, const Given& g, const Environment&) { return store(read_bool(g), s.require_members); }},
     {"plaintext_peers",
      [](Settings& s, const Given& g, const Environment&) { return store(read_peers(g), s.plaintext_peers); }},
     {"report_file",

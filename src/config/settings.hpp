@@ -110,6 +110,7 @@ struct Settings {
     std::filesystem::path interchange_keys;      // interchange_keys; default: <config folder>/interchange.keys
     std::filesystem::path member_key_file;       // member_key_file; default: <config folder>/member.key
     std::filesystem::path member_list;           // member_list; default: <config folder>/members
+    bool require_members = false;                // require_members: handshakes prove which member each side is
     std::vector<PlaintextPeer> plaintext_peers;  // plaintext_peers = [ ... ]; in the environment comma-separated
     std::filesystem::path report_file;           // report_file; empty: none. On a node that cannot see the
                                                  // folder of cryptmpi run: a place of this node's

@@ -88,6 +88,12 @@ Process::Process() {
         _exit(kExitRefused);
     }
     settings_ = std::move(*loaded);
+    if (settings_.enabled && settings_.require_members) {
+        complain(
+            "the fabric layer has no handshake that could prove which member a rank is, and require_members is on: "
+            "choose another layer (cryptmpi run --layer mpi), or turn it off");
+        _exit(kExitRefused);
+    }
     part_.job_id = settings_.job_id;
     part_.layer = part_.library = "fabric";
     part_.layer_reason = config::layer_reason(environment, part_.layer);

@@ -51,6 +51,14 @@ std::string rank_text(int rank) {
     return "rank " + std::to_string(rank);
 }
 
+// protocol: A7
+tl::unexpected<Error> wrong_size(int rank, std::size_t sent, std::size_t due) {
+    return fail(EPROTO, "key agreement: rank " + std::to_string(rank) + " sent " + std::to_string(sent) +
+                            " bytes where " + std::to_string(due) +
+                            " were expected: is it started under the same version of cryptmpi, with the same "
+                            "key_distribution and require_members?");
+}
+
 /// Both sides know how many records there are, each a message of its own, so no rekey record may come between. They are
 /// few.
 seal::Crypto without_rekeys(seal::Crypto crypto) {
@@ -149,29 +157,38 @@ public:
 
     int peer() const { return peer_; }
     const std::string& name() const { return name_; }
+    /// Empty before the streams are open, and where members are not required.
+    std::string member() const { return handshake_.peer_member; }
 
     Result<void> begin() { return start(local_, role_, self_, handshake_); }
 
     Result<void> send_hello() {
-        std::array<std::uint8_t, kHelloSize> hello;
+        std::array<std::uint8_t, kMemberHelloSize> room;
+        const auto hello = std::span(room).first(local_.hello_size());
         if (auto done = write_hello(local_, handshake_, hello); !done) {
             return done;
         }
         return peers_.send(peer_, hello);
     }
 
+    // protocol: A24
     Result<void> receive_hello() {
-        std::array<std::uint8_t, kHelloSize> hello;
-        if (auto done = peers_.receive(peer_, hello); !done) {
-            return done;
+        // Where only one side requires members, its hello is longer; either can say so.
+        std::array<std::uint8_t, kMemberHelloSize> room;
+        const auto size = peers_.receive_up_to(peer_, room);
+        if (!size) {
+            return tl::unexpected(size.error());
         }
         // protocol: W2
-        if (announces_transport(hello)) {
+        if (announces_transport(std::span(room).first(*size))) {
             return fail(EPROTO, name_ +
                                     " distributes keys in another way: give all ranks the same setting "
                                     "key_distribution");
         }
-        return read_hello(local_, handshake_, hello);
+        if (*size != kHelloSize && *size != kMemberHelloSize) {
+            return wrong_size(peer_, *size, local_.hello_size());
+        }
+        return read_hello(local_, handshake_, std::span(room).first(*size));
     }
 
     Result<void> open_streams() {
@@ -180,6 +197,7 @@ public:
         }
         const char* const node = handshake_.peer.node;
         name_ += " on node " + std::string(node, ::strnlen(node, kNodeNameSize));
+        if (local_.members != nullptr) name_ += std::string(" (member ") + handshake_.peer_member + ")";
         local_.peer = name_;
         return {};
     }
@@ -356,6 +374,10 @@ public:
         out.shares = table_.shares();
         std::ranges::copy(private_key_.bytes, out.private_key.bytes);
         std::ranges::copy(root_terms(), out.terms.begin());
+        out.members.clear();
+        if (parent_) out.members.insert(parent_->member());
+        for (const Edge& child : children_) out.members.insert(child.member());
+        out.members.erase("");
     }
 
 private:
@@ -556,6 +578,13 @@ void empty(Agreed& out) {
 }
 
 }  // namespace
+
+Result<void> Peers::receive(int rank, std::span<std::uint8_t> message) {
+    const auto size = receive_up_to(rank, message);
+    if (!size) return tl::unexpected(size.error());
+    if (*size != message.size()) return wrong_size(rank, *size, message.size());
+    return {};
+}
 
 std::chrono::milliseconds patience_for(int rank, int peer, std::chrono::milliseconds first) {
     const int depth = std::popcount(static_cast<unsigned>(rank));

@@ -16,7 +16,9 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <set>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/result.hpp"
@@ -45,10 +47,14 @@ public:
     /// May wait until the peer receives.
     virtual Result<void> send(int rank, std::span<const std::uint8_t> message) = 0;
 
-    /// The next message from `rank`, which must have its size. Errors: nothing came in time, another size.
+    /// The next message from `rank`, into the beginning of `room`; returns its size. Errors: nothing came in time, more
+    /// than there is room for.
     ///
     /// How long to wait for a peer's first message: patience_for. What comes later may wait for any rank.
-    virtual Result<void> receive(int rank, std::span<std::uint8_t> message) = 0;
+    virtual Result<std::size_t> receive_up_to(int rank, std::span<std::uint8_t> room) = 0;
+
+    /// The same, of a message that must have this size.
+    Result<void> receive(int rank, std::span<std::uint8_t> message);
 };
 
 /// How long `rank` waits for the first message of `peer`, its parent or its child, where a rank that is one of us is
@@ -58,11 +64,12 @@ public:
 std::chrono::milliseconds patience_for(int rank, int peer, std::chrono::milliseconds first);
 
 struct Agreed {
-    Secret<32> secret;          // the job's; fresh, and only for members that agreed on the same
-    std::vector<NodeId> nodes;  // by rank
-    std::vector<Share> shares;  // by rank, no two the same
-    Secret<32> private_key;     // of this rank's share
-    Terms terms{};              // the root's
+    Secret<32> secret;              // the job's; fresh, and only for members that agreed on the same
+    std::vector<NodeId> nodes;      // by rank
+    std::vector<Share> shares;      // by rank, no two the same
+    Secret<32> private_key;         // of this rank's share
+    Terms terms{};                  // the root's
+    std::set<std::string> members;  // who the ends of this rank's edges proved to be; empty: none was required
 };
 
 /// One rank's part, on every rank of the job at once. `local` has the suite and the job key, `self` the job, the host's

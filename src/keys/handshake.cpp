@@ -17,7 +17,6 @@ namespace {
 constexpr std::size_t kHash = 32;
 constexpr std::size_t kShareAt = kPrefixSize;
 constexpr std::size_t kPayloadAt = kShareAt + 32;
-constexpr std::size_t kSealedIdentitySize = kIdentitySize + CRYPTMPI_TAG_SIZE;
 constexpr char kNoiseName[] = "Noise_NNpsk0_25519_AESGCM_SHA256";
 static_assert(sizeof(kNoiseName) - 1 == kHash,
               "a name of 32 bytes is the first hash as it stands (Noise, section 5.2)");
@@ -25,6 +24,15 @@ static_assert(sizeof(kNoiseName) - 1 == kHash,
 enum PrefixByte : std::size_t { magic = 0, version = 4, message = 5, suite = 6, conduct = 7, key_id = 8 };
 
 using Prefix = std::array<std::uint8_t, kPrefixSize>;
+
+/// The identity and, where members are required, the proof.
+using Payload = std::array<std::uint8_t, kIdentitySize + kProofSize>;
+constexpr std::size_t kMemberAt = kIdentitySize;
+constexpr std::size_t kSignatureAt = kMemberAt + sizeof(MemberPublicKey);
+
+std::size_t payload_size(const Local& local) {
+    return local.hello_size() - kPayloadAt - CRYPTMPI_TAG_SIZE;
+}
 
 /// Both sides' prefixes are known as soon as it is known which job key it is: there is nothing to negotiate.
 Prefix prefix_of(Role sender, const Local& local, const HandshakeState& state) {
@@ -35,7 +43,7 @@ Prefix prefix_of(Role sender, const Local& local, const HandshakeState& state) {
                      kProtocolVersion,
                      static_cast<std::uint8_t>(sender),
                      static_cast<std::uint8_t>(local.crypto.suite),
-                     local.conduct};
+                     static_cast<std::uint8_t>(local.conduct | (local.members != nullptr ? kMembers : 0))};
     std::copy_n(state.key_id, kKeyIdSize, prefix.begin() + key_id);
     return prefix;
 }
@@ -120,16 +128,16 @@ public:
     PayloadCipher(const PayloadCipher&) = delete;
     PayloadCipher& operator=(const PayloadCipher&) = delete;
 
-    int seal(const std::uint8_t hash[kHash], const Identity& plain, std::uint8_t* out) const {
-        const iovec in = piece(&plain, kIdentitySize);
+    int seal(const std::uint8_t hash[kHash], std::span<const std::uint8_t> plain, std::uint8_t* out) const {
+        const iovec in = piece(plain.data(), plain.size());
         return context_ == nullptr ? CRYPTMPI_FAILED
-                                   : aead_.seal(context_, nonce_, hash, kHash, &in, 1, out, out + kIdentitySize);
+                                   : aead_.seal(context_, nonce_, hash, kHash, &in, 1, out, out + plain.size());
     }
-    int open(const std::uint8_t hash[kHash], const std::uint8_t* in, Identity& plain) const {
-        const iovec out = {&plain, kIdentitySize};
+    int open(const std::uint8_t hash[kHash], const std::uint8_t* in, std::span<std::uint8_t> plain) const {
+        const iovec out = {plain.data(), plain.size()};
         return context_ == nullptr
                    ? CRYPTMPI_FAILED
-                   : aead_.open(context_, nonce_, hash, kHash, in, kIdentitySize, &out, 1, in + kIdentitySize);
+                   : aead_.open(context_, nonce_, hash, kHash, in, plain.size(), &out, 1, in + plain.size());
     }
 
 private:
@@ -185,6 +193,16 @@ std::string other_conduct(const std::string& peer, unsigned theirs, unsigned our
            ": give every node the same settings scope, network, seal_sockets and plaintext_peers";
 }
 
+std::string one_side_requires_members(const Local& local) {
+    const std::string peer(local.peer);
+    return local.members != nullptr ? peer +
+                                          " does not prove which member it is, and require_members is on here: set "
+                                          "require_members = true where it runs, too"
+                                    : peer +
+                                          " requires members, and require_members is off here: set require_members = "
+                                          "true here, too, with a member key (cryptmpi keygen --member)";
+}
+
 // protocol: H4, H7
 /// What can be said of a hello before any cryptography.
 Result<void> check_prefix(const Local& local, const HandshakeState& state, const std::uint8_t* in) {
@@ -213,9 +231,14 @@ Result<void> check_prefix(const Local& local, const HandshakeState& state, const
                                 std::string(aead::name(local.crypto.suite)) +
                                 ": give every node the same setting cipher");
     }
-    if (in[conduct] != local.conduct) {
-        return fail(EPROTO, local.context.empty() ? peer + "'s hello has a reserved byte set: altered on the way"
-                                                  : other_conduct(peer, in[conduct], local.conduct));
+    // protocol: H18
+    if (((in[conduct] ^ expected[conduct]) & kMembers) != 0) {
+        return fail(EPROTO, one_side_requires_members(local));
+    }
+    if (in[conduct] != expected[conduct]) {
+        return fail(EPROTO, local.context.empty()
+                                ? peer + "'s hello has a reserved byte set: altered on the way"
+                                : other_conduct(peer, in[conduct] & ~unsigned{kMembers}, local.conduct));
     }
     const bool same_key = std::equal(expected.begin() + key_id, expected.end(), in + key_id);
     if (state.role == Role::initiator && !same_key) {
@@ -249,6 +272,53 @@ Result<void> check_identity(const Local& local, const HandshakeState& state) {
                                 text(state.self.local) +
                                 ": behind address translation turn the setting check_addresses off");
     }
+    return {};
+}
+
+// protocol: H16
+/// What a member signs in its hello. The hash has the prologue and every share and payload before this one; the other
+/// hello, another handshake, and another identity give another text.
+std::string signed_text(Role signer, const std::uint8_t hash[kHash], const Payload& payload) {
+    std::string text(1, static_cast<char>(signer));
+    text.append(reinterpret_cast<const char*>(hash), kHash);
+    text.append(reinterpret_cast<const char*>(payload.data()), kSignatureAt);
+    return text;
+}
+
+// protocol: H15
+Result<Payload> payload_of(const Local& local, const HandshakeState& state) {
+    Payload payload{};
+    std::memcpy(payload.data(), &state.self, kIdentitySize);
+    if (local.members == nullptr) return payload;
+    const MemberKey& own = local.members->own();
+    std::ranges::copy(own.public_key(), payload.begin() + kMemberAt);
+    const auto signature = own.sign(Purpose::handshake, signed_text(state.role, state.hash, payload));
+    if (!signature) return tl::unexpected<Error>(signature.error());
+    std::ranges::copy(*signature, payload.begin() + kSignatureAt);
+    return payload;
+}
+
+// protocol: H17
+/// `hash`: the handshake's when the peer signed.
+Result<void> check_member(const Local& local, const std::uint8_t hash[kHash], const Payload& payload,
+                          HandshakeState& state) {
+    if (local.members == nullptr) return {};
+    MemberPublicKey key;
+    Signature signature;
+    std::copy_n(payload.begin() + kMemberAt, key.size(), key.begin());
+    std::copy_n(payload.begin() + kSignatureAt, signature.size(), signature.begin());
+    const std::string peer(local.peer);
+    const auto name = local.members->name_of(key);
+    if (!name) {
+        return fail(name.error().code, peer + " is no member that we take: " + name.error().line +
+                                           ": add the line there if it shall be one, under its name");
+    }
+    if (!verify(*local.crypto.kex, key, Purpose::handshake, signed_text(other(state.role), hash, payload), signature)) {
+        return fail(EKEYREJECTED, peer + " says that it is member " + *name +
+                                      ", and its signature is not that member's for this handshake: somebody without " +
+                                      *name + "'s member key poses as it");
+    }
+    std::copy(name->begin(), name->end(), state.peer_member);
     return {};
 }
 
@@ -327,19 +397,28 @@ Result<void> do_write(const Local& local, HandshakeState& state, std::uint8_t* o
             return done;
         }
     }
-    const int status = PayloadCipher(*local.hello_aead, state).seal(state.hash, state.self, out + kPayloadAt);
+    const auto payload = payload_of(local, state);
+    if (!payload) return tl::unexpected<Error>(payload.error());
+    const std::size_t size = payload_size(local);
+    const int status =
+        PayloadCipher(*local.hello_aead, state).seal(state.hash, std::span(*payload).first(size), out + kPayloadAt);
     if (auto done = primitive(status, "AES-256-GCM"); !done) {
         return done;
     }
     ++state.nonce;
-    return mix_hash(kex, state, out + kPayloadAt, kSealedIdentitySize);
+    return mix_hash(kex, state, out + kPayloadAt, size + CRYPTMPI_TAG_SIZE);
 }
 
 // protocol: H2
-Result<void> do_read(const Local& local, HandshakeState& state, const std::uint8_t* in) {
+Result<void> do_read(const Local& local, HandshakeState& state, std::span<const std::uint8_t> hello) {
     const cryptmpi_kex& kex = *local.crypto.kex;
+    const std::uint8_t* const in = hello.data();
     if (auto done = check_prefix(local, state, in); !done) {
         return done;
+    }
+    if (hello.size() != local.hello_size()) {
+        return fail(EPROTO, std::string(local.peer) + "'s hello has " + std::to_string(hello.size()) + " bytes where " +
+                                std::to_string(local.hello_size()) + " were due: altered on the way");
     }
     if (state.role == Role::responder) {
         if (auto done = take_job_key(local, state, in); !done) {
@@ -358,7 +437,11 @@ Result<void> do_read(const Local& local, HandshakeState& state, const std::uint8
             return done;
         }
     }
-    switch (PayloadCipher(*local.hello_aead, state).open(state.hash, in + kPayloadAt, state.peer)) {
+    Payload payload{};
+    const std::size_t size = payload_size(local);
+    std::uint8_t signed_hash[kHash];
+    std::memcpy(signed_hash, state.hash, kHash);
+    switch (PayloadCipher(*local.hello_aead, state).open(state.hash, in + kPayloadAt, std::span(payload).first(size))) {
         case CRYPTMPI_OK:
             break;
         // protocol: H9
@@ -369,8 +452,9 @@ Result<void> do_read(const Local& local, HandshakeState& state, const std::uint8
         default:
             return primitive(CRYPTMPI_FAILED, "AES-256-GCM");
     }
+    std::memcpy(&state.peer, payload.data(), kIdentitySize);
     ++state.nonce;
-    if (auto done = mix_hash(kex, state, in + kPayloadAt, kSealedIdentitySize); !done) {
+    if (auto done = mix_hash(kex, state, in + kPayloadAt, size + CRYPTMPI_TAG_SIZE); !done) {
         return done;
     }
     // The responder spends a multiplication only on a peer that holds the job key.
@@ -379,7 +463,10 @@ Result<void> do_read(const Local& local, HandshakeState& state, const std::uint8
             return done;
         }
     }
-    return check_identity(local, state);
+    if (auto done = check_identity(local, state); !done) {
+        return done;
+    }
+    return check_member(local, signed_hash, payload, state);
 }
 
 Result<void> wrong_step() {
@@ -415,16 +502,18 @@ Result<void> start(const Local& local, Role role, const Identity& self, Handshak
     return done;
 }
 
-Result<void> write_hello(const Local& local, HandshakeState& state, std::span<std::uint8_t, kHelloSize> out) {
+Result<void> write_hello(const Local& local, HandshakeState& state, std::span<std::uint8_t> out) {
     const bool turn =
         (state.role == Role::initiator && state.step == 0) || (state.role == Role::responder && state.step == 1);
-    return turn ? step(state, do_write(local, state, out.data())) : wrong_step();
+    if (!turn || out.size() != local.hello_size()) return wrong_step();
+    return step(state, do_write(local, state, out.data()));
 }
 
-Result<void> read_hello(const Local& local, HandshakeState& state, std::span<const std::uint8_t, kHelloSize> in) {
+Result<void> read_hello(const Local& local, HandshakeState& state, std::span<const std::uint8_t> in) {
     const bool turn =
         (state.role == Role::initiator && state.step == 1) || (state.role == Role::responder && state.step == 0);
-    return turn ? step(state, do_read(local, state, in.data())) : wrong_step();
+    if (!turn || in.size() < kHelloSize) return wrong_step();
+    return step(state, do_read(local, state, in));
 }
 
 // protocol: H5
@@ -444,10 +533,12 @@ Result<void> finish(const Local& local, HandshakeState& state, seal::DirectionSt
 
     const Identity self = state.self;
     const Identity peer = state.peer;
+    const auto peer_member = std::to_array(state.peer_member);
     const Role role = state.role;
     abandon(state);
     state.self = self;
     state.peer = peer;
+    std::ranges::copy(peer_member, state.peer_member);
     state.role = role;
     state.step = 3;
     return {};

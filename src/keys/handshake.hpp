@@ -12,6 +12,10 @@
 // hands nothing to its caller, and sends nothing, before the confirm record opened: a replayed hello 1 gets no further.
 // A handshake that is not a connection's says so by its context, which ends the prologue.
 //
+// Where members are required, byte 7 of both prefixes says so, and each sealed payload also has the sender's Ed25519
+// public key and a signature over its role, the handshake's hash and its identity. Who is in the list of members is
+// taken, and nobody else, whoever holds the job key.
+//
 // Plain bytes in and out: no socket here. The state has no pointers, so that it can live in memory shared by processes.
 #pragma once
 
@@ -24,19 +28,22 @@
 #include "base/result.hpp"
 #include "keys/job_key.hpp"
 #include "keys/key_ring.hpp"
+#include "keys/membership.hpp"
 #include "seal/key_schedule.hpp"
 #include "seal/stream.hpp"
 
 namespace cryptmpi::keys {
 
 inline constexpr std::uint8_t kProtocolVersion = 2;
-// "CMPI" | version | message number (1, 2) | suite | conduct | the job key's id
+// "CMPI" | version | message number (1, 2) | suite | conduct, and kMembers | the job key's id
 inline constexpr std::size_t kPrefixSize = 8 + kKeyIdSize;
 inline constexpr std::size_t kNodeNameSize = 64;
 
 // A rank's conduct, in its hellos of the agreement: ranks that differ end the job.
 inline constexpr std::uint8_t kSealsAll = 1;   // messages inside its node are sealed, too
 inline constexpr std::uint8_t kOpenRoads = 2;  // what comes from other nodes may come by other ways than sealed sockets
+
+inline constexpr std::uint8_t kMembers = 0x80;  // beside the conduct: both sides prove which member they are
 
 /// An IPv6 or IPv4-mapped address and a port, network byte order.
 struct Endpoint {
@@ -56,7 +63,16 @@ struct Identity {
 inline constexpr std::size_t kIdentitySize = 32 + 18 + 18 + 64 + 4;
 static_assert(sizeof(Identity) == kIdentitySize);
 
+/// What a member adds to the payload: public key, signature.
+inline constexpr std::size_t kProofSize = sizeof(MemberPublicKey) + sizeof(Signature);
+
 inline constexpr std::size_t kHelloSize = kPrefixSize + 32 + kIdentitySize + 16;
+inline constexpr std::size_t kMemberHelloSize = kHelloSize + kProofSize;
+
+/// The bytes of the hello that begins so, by what it says of itself; `beginning` has a prefix at least.
+inline std::size_t hello_size(const std::uint8_t* beginning) {
+    return (beginning[7] & kMembers) != 0 ? kMemberHelloSize : kHelloSize;
+}
 
 enum class Role : std::uint8_t { initiator = 1, responder = 2 };
 
@@ -70,8 +86,12 @@ struct Local {
     std::uint8_t conduct = 0;
     /// What the handshake is for, which both sides must say alike; empty: a connection.
     std::span<const std::uint8_t> context = {};
-    std::string_view peer = "the peer";  // what the error lines call the other side
-    KeyRing* ring = nullptr;             // whose own key `job_key` is; without it no other is taken from a peer
+    std::string_view peer = "the peer";   // what the error lines call the other side
+    KeyRing* ring = nullptr;              // whose own key `job_key` is; without it no other is taken from a peer
+    const Membership* members = nullptr;  // members are required; null: none is taken
+
+    /// Of the hellos that this end writes and takes.
+    std::size_t hello_size() const { return members != nullptr ? kMemberHelloSize : kHelloSize; }
 };
 
 /// The Noise symmetric state, and what is still needed; wiped by finish(), abandon() and on error.
@@ -86,6 +106,7 @@ struct HandshakeState {
     std::uint8_t shared[32];          // of the two ephemerals, once the peer's is known
     Identity self;
     Identity peer;
+    char peer_member[kMemberNameSize + 1];  // the name in our list; empty: members are not required
     Role role;
     std::uint8_t step;  // messages done: 0, 1, 2; 3 when finished
 };
@@ -93,17 +114,19 @@ struct HandshakeState {
 /// Starts a handshake with a fresh ephemeral key. Error (ENOTSUP): hello_aead has no AES-256-GCM.
 Result<void> start(const Local& local, Role role, const Identity& self, HandshakeState& state);
 
-/// The hello that this role sends next (initiator: step 0; responder: step 1).
-Result<void> write_hello(const Local& local, HandshakeState& state, std::span<std::uint8_t, kHelloSize> out);
+/// The hello that this role sends next (initiator: step 0; responder: step 1), of local.hello_size() bytes.
+Result<void> write_hello(const Local& local, HandshakeState& state, std::span<std::uint8_t> out);
 
-/// Checks the peer's hello. One line each, naming what to mend: not CryptMPI (on a connection: names plaintext_peers),
-/// other version, other cipher suite, a job key that this end has not, altered, all-zero share, own hello reflected,
-/// other job, other addresses (names check_addresses). Codes: EPROTO; EKEYREJECTED for a hello that does not open. The
-/// lines name the peer only as `local.peer` does.
-Result<void> read_hello(const Local& local, HandshakeState& state, std::span<const std::uint8_t, kHelloSize> in);
+/// Checks the peer's hello, whose beginning suffices (kHelloSize) where it is not of our size. One line each, naming
+/// what to mend: not CryptMPI (on a connection: names plaintext_peers), other version, other cipher suite, a job key
+/// that this end has not, altered, all-zero share, own hello reflected, other job, other addresses (names
+/// check_addresses), members required on one side alone (names require_members), a member that is not listed, a
+/// signature that is not this handshake's. Codes: EPROTO; EKEYREJECTED for a hello that does not open, and for a member
+/// that is not taken. The lines name the peer only as `local.peer` does.
+Result<void> read_hello(const Local& local, HandshakeState& state, std::span<const std::uint8_t> in);
 
 /// Noise's Split(): the two directions' first secrets, counters at zero. Wipes the handshake's own, leaving `self`,
-/// `peer` and `role`.
+/// `peer`, `peer_member` and `role`.
 Result<void> finish(const Local& local, HandshakeState& state, seal::DirectionState& send,
                     seal::DirectionState& receive);
 

@@ -14,7 +14,6 @@ constexpr std::string_view kLead = "cryptmpi-member-key-1 ";
 constexpr SecretFile kFile = {"member key file", "cryptmpi keygen --member", "",
                               "whoever lists this member would have to be told the new public key"};
 constexpr std::string_view kAlgorithm = "ed25519";
-constexpr std::size_t kMostOfName = 64;
 
 /// The text that is signed: no purpose's begins another's.
 std::string bound(Purpose purpose, std::string_view text) {
@@ -22,6 +21,10 @@ std::string bound(Purpose purpose, std::string_view text) {
     switch (purpose) {
         case Purpose::attestation:
             whole += "attestation\n";
+            break;
+        case Purpose::handshake:
+            whole += "handshake\n";
+            break;
     }
     return whole.append(text);
 }
@@ -100,7 +103,7 @@ Result<void> verify(const cryptmpi_kex& kex, const MemberPublicKey& key, Purpose
 }
 
 Result<void> check_member_name(std::string_view name) {
-    if (name.empty() || name.size() > kMostOfName || !std::all_of(name.begin(), name.end(), may_be_in_a_name))
+    if (name.empty() || name.size() > kMemberNameSize || !std::all_of(name.begin(), name.end(), may_be_in_a_name))
         return fail(EINVAL,
                     "has a name of other characters than letters, digits and ._@-, of none, or of more than 64");
     return {};

@@ -25,7 +25,9 @@ using MemberPublicKey = std::array<std::uint8_t, kKeySize>;
 using Signature = std::array<std::uint8_t, 64>;
 
 /// What a signature is for: one that was made for one purpose is good for no other.
-enum class Purpose : std::uint8_t { attestation };
+enum class Purpose : std::uint8_t { attestation, handshake };
+
+inline constexpr std::size_t kMemberNameSize = 64;  // at most
 
 class MemberKey {
 public:

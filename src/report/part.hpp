@@ -61,7 +61,9 @@ struct Part {
     std::string suite;                  // "AES-256-GCM"
     std::string module;                 // "ipsec-mb 1.3"
     std::string scope;
-    std::string clear_packets;  // why MPI's own packets may travel in clear; empty: they do not
+    std::string member;                  // whose member key it has; empty: members are not required
+    std::set<std::string> peer_members;  // who its peers in handshakes proved to be, by its list
+    std::string clear_packets;           // why MPI's own packets may travel in clear; empty: they do not
     // Of processes under the MPI layer; what plans are tuned for, with the suite and the module.
     std::string processor;
     int processors = 0;

@@ -199,6 +199,7 @@ std::vector<Fact> job_facts(const Json& job) {
     const auto reason = job.value("layer_reason", "");
     add_known("layer", job.value("layer", "") + (reason.empty() ? "" : " (" + reason + ")"));
     add_known("scope", job.value("scope", ""));
+    add_known("members", joined(names_in(job, "members")));
     for (const auto& line : names_in(job, "settings")) add("setting", line);
     add_known("profile", joined(names_in(job, "profiles"), "; "));
     add_known("job key", job.value("job_key", ""));

@@ -17,13 +17,16 @@ public:
     Input(const std::uint8_t* data, std::size_t size) : rest_(data, size) {}
 
     Result<void> send(int, std::span<const std::uint8_t>) override { return {}; }
-    Result<void> receive(int, std::span<std::uint8_t> message) override {
-        if (rest_.size() < message.size()) {
+    Result<std::size_t> receive_up_to(int, std::span<std::uint8_t> room) override {
+        // A hello has the size that it says.
+        const bool hello = room.size() == keys::kMemberHelloSize && rest_.size() >= keys::kPrefixSize;
+        const std::size_t size = hello ? keys::hello_size(rest_.data()) : room.size();
+        if (rest_.size() < size) {
             return fail(ETIMEDOUT, "no more");
         }
-        std::copy_n(rest_.begin(), message.size(), message.begin());
-        rest_ = rest_.subspan(message.size());
-        return {};
+        std::copy_n(rest_.begin(), size, room.begin());
+        rest_ = rest_.subspan(size);
+        return size;
     }
 
 private:

@@ -38,7 +38,7 @@ public:
         std::cout << "> " << rank << ' ' << to_hex(message.data(), message.size()) << std::endl;
         return {};
     }
-    Result<void> receive(int rank, std::span<std::uint8_t> message) override {
+    Result<std::size_t> receive_up_to(int rank, std::span<std::uint8_t> room) override {
         while (came_[rank].empty()) {
             std::string line;
             if (!std::getline(std::cin, line)) return fail(ETIMEDOUT, "rank " + std::to_string(rank) + " is silent");
@@ -47,9 +47,9 @@ public:
         }
         const Bytes next = std::move(came_[rank].front());
         came_[rank].pop_front();
-        if (next.size() != message.size()) return fail(EPROTO, "a message of another size");
-        std::ranges::copy(next, message.begin());
-        return {};
+        if (next.size() > room.size()) return fail(EPROTO, "a message of another size");
+        std::ranges::copy(next, room.begin());
+        return next.size();
     }
 
 private:
@@ -136,8 +136,9 @@ void serve(Flows& flows, const std::string& line) {
 }  // namespace
 
 int main(int count, char** arguments) {
-    if (count != 10) {
-        std::cerr << "agreement_peer SUITE JOB_KEY JOB_ID NODE TERMS CONDUCT RANK RANKS RECORD_LIMIT\n";
+    if (count != 10 && count != 12) {
+        std::cerr << "agreement_peer SUITE JOB_KEY JOB_ID NODE TERMS CONDUCT RANK RANKS RECORD_LIMIT "
+                     "[MEMBER_KEY_FILE MEMBER_LIST]\n";
         return 2;
     }
     const std::string job_id = arguments[3];
@@ -152,6 +153,9 @@ int main(int count, char** arguments) {
     std::ranges::copy(from_hex(arguments[2]), job_key.data());
     keys::Local local{crypto, openssl.api->aead, &job_key, false};
     local.conduct = static_cast<std::uint8_t>(std::atoi(arguments[6]));
+    std::unique_ptr<keys::Membership> members;
+    if (count == 12) members = must(keys::Membership::read(*crypto.kex, arguments[10], arguments[11]));
+    local.members = members.get();
     keys::Identity self{};
     const iovec id{const_cast<char*>(job_id.data()), job_id.size()};
     if (crypto.kex->sha256(self.job, &id, 1) != CRYPTMPI_OK) return 1;

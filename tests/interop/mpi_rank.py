@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from members import IN_PREFIX, prove
 from test_protocol import CONFIRM, DATA, JOB_KEY, SUITES, Direction, expand, noise, prefix
 
 MOST = 131072  # bytes of a record
@@ -49,18 +50,21 @@ class Edge:
         child, parent = max(rank.rank, peer), min(rank.rank, peer)
         self.role = "initiator" if rank.rank == child else "responder"
         context = b"mpi layer" + number(rank.ranks) + number(child) + number(parent)
-        self.noise = noise(self.role, rank.suite, JOB_KEY, rank.conduct, context)
+        self.conduct = rank.conduct | (IN_PREFIX if rank.member else 0)
+        self.noise = noise(self.role, rank.suite, JOB_KEY, self.conduct, context)
+        if rank.member:
+            prove(self.noise, self.role, rank.member, rank.listed)
 
     def identity(self):
         return self.rank.job + bytes(36) + b"a node".ljust(64, b"\0") + number(4711)
 
     def send_hello(self):
-        own = prefix(1 if self.role == "initiator" else 2, self.rank.suite, self.rank.conduct)
+        own = prefix(1 if self.role == "initiator" else 2, self.rank.suite, self.conduct)
         self.rank.send(self.peer, own + self.noise.write_message(self.identity()))
 
     def receive_hello(self):
-        hello = self.rank.receive(self.peer, 200)
-        expected = prefix(2 if self.role == "initiator" else 1, self.rank.suite, self.rank.conduct)
+        hello = self.rank.receive(self.peer, 296 if self.rank.member else 200)
+        expected = prefix(2 if self.role == "initiator" else 1, self.rank.suite, self.conduct)
         require(hello[:16] == expected, "another prefix")
         require(self.noise.read_message(hello[16:])[:68] == self.rank.job + bytes(36), "another job, or addresses")
 
@@ -93,6 +97,8 @@ class Rank:
     node: bytes = bytes(32)
     terms: bytes = bytes(12) + number(61440)
     conduct: int = 1
+    member: object = None
+    listed: tuple = ()
     came: dict = field(default_factory=dict)
     spoil: object = None  # (what, plain) -> plain, for a rank that breaks a rule
 

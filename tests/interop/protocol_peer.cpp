@@ -1,13 +1,14 @@
 // One end of a connection for the interoperability test. Lines of hexadecimal digits: the peer's on stdin, ours on
 // stdout.
 //
-//   protocol_peer initiator|responder SUITE JOB_KEY IDENTITY RECORD_LIMIT
+//   protocol_peer initiator|responder SUITE JOB_KEY IDENTITY RECORD_LIMIT [MEMBER_KEY_FILE MEMBER_LIST]
 //
 // After the handshake:  s PLAINTEXT -> the sealed record or records;  c -> a confirm record;  x -> a close record;
 // o RECORD -> its type, a space and its plaintext.
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -28,7 +29,7 @@ void say(const std::uint8_t* at, std::size_t size) {
 }
 
 void say_hello(const keys::Local& local, keys::HandshakeState& state) {
-    std::array<std::uint8_t, keys::kHelloSize> hello;
+    Bytes hello(local.hello_size());
     must(keys::write_hello(local, state, hello));
     say(hello.data(), hello.size());
 }
@@ -37,15 +38,15 @@ void hear_hello(const keys::Local& local, keys::HandshakeState& state) {
     std::string line;
     std::getline(std::cin, line);
     Bytes hello = from_hex(line);
-    hello.resize(keys::kHelloSize);
-    must(keys::read_hello(local, state, std::span<const std::uint8_t, keys::kHelloSize>(hello)));
+    must(keys::read_hello(local, state, hello));
 }
 
 }  // namespace
 
 int main(int count, char** arguments) {
-    if (count != 6) {
-        std::cerr << "protocol_peer initiator|responder SUITE JOB_KEY IDENTITY RECORD_LIMIT\n";
+    if (count != 6 && count != 8) {
+        std::cerr << "protocol_peer initiator|responder SUITE JOB_KEY IDENTITY RECORD_LIMIT [MEMBER_KEY_FILE "
+                     "MEMBER_LIST]\n";
         return 2;
     }
     const aead::Suite suite = aead::suite_by_name(arguments[2]).value();
@@ -56,7 +57,10 @@ int main(int count, char** arguments) {
     std::memcpy(job_key.data(), from_hex(arguments[3]).data(), keys::kJobKeySize);
     keys::Identity self;
     std::memcpy(&self, from_hex(arguments[4]).data(), keys::kIdentitySize);
-    const keys::Local local{crypto, openssl.api->aead, &job_key, true};
+    keys::Local local{crypto, openssl.api->aead, &job_key, true};
+    std::unique_ptr<keys::Membership> members;
+    if (count == 8) members = must(keys::Membership::read(*crypto.kex, arguments[6], arguments[7]));
+    local.members = members.get();
     const bool initiator = std::string(arguments[1]) == "initiator";
 
     keys::HandshakeState state{};

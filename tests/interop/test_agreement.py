@@ -8,7 +8,7 @@ import threading
 
 import pytest
 from mpi_rank import COLLECTIVE, MESSAGES, TO_ALL, Flow, Rank, number
-from test_protocol import JOB_KEY, PEER
+from test_protocol import JOB_KEY, PEER, Members
 
 AGREEMENT_PEER = PEER.with_name("agreement_peer")
 TERMS = bytes(12) + number(61440)
@@ -17,8 +17,8 @@ TERMS = bytes(12) + number(61440)
 class Ours:
     """Our rank, in a process of its own; `deliver(rank, bytes)` brings what it sends in the agreement to others."""
 
-    def __init__(self, rank, ranks, deliver, suite="AES-256-GCM", job_id="a job", conduct=1, record_limit=1 << 24):
-        arguments = [suite, JOB_KEY.hex(), job_id, bytes([rank] * 32).hex(), TERMS.hex(), conduct, rank, ranks, record_limit]
+    def __init__(self, rank, ranks, deliver, suite="AES-256-GCM", job_id="a job", conduct=1, record_limit=1 << 24, members=()):
+        arguments = [suite, JOB_KEY.hex(), job_id, bytes([rank] * 32).hex(), TERMS.hex(), conduct, rank, ranks, record_limit, *members]
         self.process = subprocess.Popen([AGREEMENT_PEER, *map(str, arguments)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.deliver, self.answers, self.writing = deliver, queue.Queue(), threading.Lock()
         self.reading = threading.Thread(target=self._read)
@@ -111,6 +111,23 @@ def test_all_come_to_one_secret_and_one_table(ours, ranks):
             check_flows(job.ours, ours, rank, peer)
 
 
+# protocol: A24
+@pytest.mark.parametrize("ours", [0, 2, 4])
+def test_ranks_that_are_members(ours, tmp_path):
+    members = Members(tmp_path)
+    with Job(ours, 5, others={"member": members.theirs, "listed": (members.ours, members.theirs)}, members=members.files) as job:
+        assert job.run() == "agreed" and not job.failed, job.failed
+
+
+# protocol: A24
+@pytest.mark.parametrize("required", ["here", "there"])
+def test_ranks_of_which_one_requires_members(required, tmp_path):
+    members = Members(tmp_path)
+    others = {"member": members.theirs, "listed": (members.ours, members.theirs)} if required == "there" else {}
+    with Job(0, 2, others=others, members=members.files if required == "here" else ()) as job:
+        assert f"require_members is {'on' if required == 'here' else 'off'} here" in job.run()
+
+
 def check_flows(ours, self, rank, peer, suite="AES-256-GCM", limit=1 << 24):
     """Messages of every use, both ways: they open only if both have the same job secret."""
     for use, lane in ((MESSAGES, 7), (COLLECTIVE, 5 << 24 | 3), (TO_ALL, 1 << 24)):
@@ -167,12 +184,12 @@ def instead(what, by):
     (0, entry_of(0, what="table up", at=0, by=number(2)), "other members than rank 1 in order"),
     (0, entry_of(0, what="table up", at=36, by=bytes(32)), "the same key share, or one has none"),
     (0, instead("confirmation", bytes(32)), "confirms another secret, other terms or another table"),
-    (0, instead("table up", bytes(67)), "another size"),
+    (0, instead("table up", bytes(67)), "were expected"),
     (1, entry_of(1, what="table down", at=4, by=b"\xaa"), "changes the node or the share of rank 1"),
     (1, entry_of(1, what="table down", at=36, by=b"\xaa\xbb"), "changes the node or the share of rank 1"),
     (1, entry_of(0, what="table down", at=0, by=number(1)), "other members than ranks 0 to 1 in order"),
     (1, entry_of(0, what="table down", at=36, by=bytes(32)), "the same key share, or one has none"),
-    (1, instead("spread", bytes(47)), "another size"),
+    (1, instead("spread", bytes(47)), "were expected"),
 ])
 def test_a_rank_that_breaks_a_rule_is_refused(ours, spoil, line):
     with Job(ours, 2, spoil) as job:

@@ -5,9 +5,11 @@ import os
 import socket
 import subprocess
 import sys
+import time
 
 import pytest
-from test_protocol import CLOSE, CONFIRM, DATA, JOB_KEY, PEER, Direction, noise, prefix
+from members import IN_PREFIX
+from test_protocol import CLOSE, CONFIRM, DATA, JOB_KEY, PEER, Direction, Members, noise, prefix
 
 CHANNEL = PEER.parents[1] / "lib" / "cryptmpi" / "libcryptmpi-channel.so"
 SUITE = "AES-256-GCM"
@@ -42,11 +44,14 @@ def endpoint(address):
 class Connection:
     """Our process in one role, and Python in the other."""
 
-    def __init__(self, role, folder):
+    def __init__(self, role, folder, ours=None, theirs=None):
+        """`ours`, `theirs`: the members (test_protocol.Members) where our process, or Python, requires them."""
         key = folder / "job.key"
         key.touch(mode=0o600)
         key.write_text(f"cryptmpi-job-key-1 {JOB_KEY.hex()}\n")
         settings = {"KEY_FILE": key, "JOB_ID": "a job", "SCOPE": "all", "CIPHER": SUITE, "HANDSHAKE_TIMEOUT_S": 20}
+        if ours:
+            settings |= {"REQUIRE_MEMBERS": "true", "MEMBER_KEY_FILE": ours.files[0], "MEMBER_LIST": ours.files[1]}
         environment = {**os.environ, "LD_PRELOAD": str(CHANNEL), **{f"CRYPTMPI_{name}": str(value) for name, value in settings.items()}}
         program = [sys.executable, "-c", PROGRAM, role]
         pipes = {"env": environment, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
@@ -59,14 +64,15 @@ class Connection:
                 self.stream = listener.accept()[0]
         self.stream.settimeout(20)
         self.role = "initiator" if role == "responder" else "responder"  # Python's
-        self.noise = noise(self.role, SUITE)
+        self.conduct = IN_PREFIX if theirs else 0
+        self.noise = theirs.end(self.role, SUITE) if theirs else noise(self.role, SUITE)
 
     def identity(self):
         ends = endpoint(self.stream.getsockname()) + endpoint(self.stream.getpeername())
         return hashlib.sha256(b"a job").digest() + ends + b"python".ljust(64, b"\0") + (4711).to_bytes(4, "little")
 
     def own_hello(self):
-        return prefix(1 if self.role == "initiator" else 2, SUITE) + self.noise.write_message(self.identity())
+        return prefix(1 if self.role == "initiator" else 2, SUITE, self.conduct) + self.noise.write_message(self.identity())
 
     def take(self, size):
         taken = b""
@@ -77,8 +83,8 @@ class Connection:
         return taken
 
     def take_hello(self):
-        hello = self.take(200)
-        assert hello[:16] == prefix(2 if self.role == "initiator" else 1, SUITE)
+        hello = self.take(296 if self.conduct else 200)
+        assert hello[:16] == prefix(2 if self.role == "initiator" else 1, SUITE, self.conduct)
         self.noise.read_message(hello[16:])
 
     def shake_hands(self):
@@ -164,6 +170,43 @@ def test_nothing_follows_a_refused_answer(at, tmp_path):
     assert connection.rest() == b""
     said, complaints = connection.end()
     assert said.startswith("nothing E") and complaints.count("refused: ") == 1, (said, complaints)
+
+
+# protocol: H15, H16
+def test_members_on_a_connection(role, tmp_path):
+    members = Members(tmp_path)
+    connection = Connection(role, tmp_path, members, members).confirmed()
+    connection.stream.sendall(connection.out.seal(DATA, b"abc") + connection.out.seal(CLOSE))
+    assert connection.end() == (f"{b'abc'.hex()} end", "")
+
+
+# protocol: H15
+def test_a_members_hello_that_comes_in_pieces(tmp_path):
+    members = Members(tmp_path)
+    connection = Connection("responder", tmp_path, members, members)
+    hello = connection.own_hello()
+    for piece in (hello[:7], hello[7:200], hello[200:295], hello[295:]):
+        connection.stream.sendall(piece)
+        time.sleep(0.1)
+    connection.take_hello()
+    connection.stream.close()
+    connection.end()
+
+
+# protocol: H18, H13
+@pytest.mark.parametrize("required", ["here", "there"])
+def test_only_one_side_of_a_connection_requires_members(required, role, tmp_path):
+    """It is said at once: nobody waits for the rest of a hello that is shorter."""
+    members = Members(tmp_path)
+    connection = Connection(role, tmp_path, *((members, None) if required == "here" else (None, members)))
+    if role == "initiator":
+        connection.take(296 if required == "here" else 200)
+        connection.stream.sendall(prefix(2, SUITE, connection.conduct) + bytes([9] * (280 if required == "there" else 184)))
+    else:
+        connection.stream.sendall(connection.own_hello())
+    assert connection.rest() == b""
+    said, complaints = connection.end()
+    assert said.startswith("nothing E") and f"require_members is {'on' if required == 'here' else 'off'} here" in complaints, (said, complaints)
 
 
 # protocol: H1

@@ -12,6 +12,7 @@ import pytest
 import tripledes
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from members import IN_PREFIX, Member, prove
 from noise.connection import NoiseConnection
 from noise.exceptions import NoiseInvalidMessage
 
@@ -93,8 +94,8 @@ class Direction:
 class Ours:
     """Our end, in a process of its own."""
 
-    def __init__(self, role, suite, record_limit=1 << 24):
-        arguments = [role, suite, JOB_KEY.hex(), identity(role).hex(), str(record_limit)]
+    def __init__(self, role, suite, record_limit=1 << 24, members=()):
+        arguments = [role, suite, JOB_KEY.hex(), identity(role).hex(), str(record_limit), *members]
         self.process = subprocess.Popen(
             [PEER, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -247,4 +248,77 @@ def test_another_job_key_is_refused_by_both(suite):
     ours = Ours("responder", suite)
     ours.tell((prefix(1, suite, key=other) + noise("initiator", suite, other).write_message(identity("initiator"))).hex())
     assert f"has job key {expand(other, b'key id', 8).hex()}, which is not in our key file" in ours.hear()
+    ours.end()
+
+
+class Members:
+    """Two members that all know: ours, whose key is in a file, and Python's."""
+
+    def __init__(self, folder):
+        self.ours, self.theirs = Member("ours"), Member("theirs")
+        self.list = folder / "members"
+        self.list.write_text(self.ours.line() + self.theirs.line())
+        self.list.chmod(0o644)
+        self.files = [self.ours.write_key(folder / "member.key"), self.list]
+
+    def end(self, role, suite, own=None, signer=None):
+        """The Python end in this role."""
+        connection = noise(role, suite, conduct=IN_PREFIX)
+        return prove(connection, role, own or self.theirs, [self.ours], signer)
+
+
+@pytest.fixture
+def members(tmp_path):
+    return Members(tmp_path)
+
+
+def hello_of(connection, role):
+    own = prefix(1 if role == "initiator" else 2, "AES-256-GCM", IN_PREFIX)
+    return own + connection.write_message(identity(role))
+
+
+# protocol: H15, H16
+def test_members_prove_who_they_are(role, members):
+    ours = Ours(role, "AES-256-GCM", members=members.files)
+    if role == "initiator":
+        theirs = members.end("responder", "AES-256-GCM")
+        hello = bytes.fromhex(ours.hear())
+        assert theirs.read_message(hello[16:]) == identity("initiator")
+        ours.tell(hello_of(theirs, "responder").hex())
+    else:
+        theirs = members.end("initiator", "AES-256-GCM")
+        ours.tell(hello_of(theirs, "initiator").hex())
+        hello = bytes.fromhex(ours.hear())
+        assert theirs.read_message(hello[16:]) == identity("responder")
+    assert len(hello) == 296 and hello[7] == 0x80
+    states = theirs.noise_protocol
+    send, receive = Direction(states.cipher_state_encrypt.k, "AES-256-GCM"), Direction(states.cipher_state_decrypt.k, "AES-256-GCM")
+    assert receive.open(ours.control("c")) == [(CONFIRM, b"")]
+    assert ours.open(send.seal(DATA, b"to a member")) == (DATA, b"to a member")
+    ours.end()
+
+
+# protocol: H17
+@pytest.mark.parametrize("lie, line", [("stolen", "somebody without theirs's member key poses as it"), ("unlisted", "is no member that we take")])
+def test_who_is_another_member_than_it_says_is_refused(lie, line, role, members):
+    """Also who has the job key and the very member key of the one that it speaks to."""
+    own, signer = (members.theirs, members.ours) if lie == "stolen" else (Member("new"), None)
+    ours = Ours(role, "AES-256-GCM", members=members.files)
+    liar_role = "responder" if role == "initiator" else "initiator"
+    liar = members.end(liar_role, "AES-256-GCM", own, signer)
+    if role == "initiator":
+        liar.read_message(bytes.fromhex(ours.hear())[16:])
+    ours.tell(hello_of(liar, liar_role).hex())
+    assert line in ours.hear()
+    ours.end()
+
+
+# protocol: H18
+@pytest.mark.parametrize("required", ["here", "there"])
+def test_only_one_side_requires_members(required, members):
+    ours = Ours("responder", "AES-256-GCM", members=members.files if required == "here" else ())
+    theirs = members.end("initiator", "AES-256-GCM") if required == "there" else noise("initiator", "AES-256-GCM")
+    own = prefix(1, "AES-256-GCM", IN_PREFIX if required == "there" else 0)
+    ours.tell((own + theirs.write_message(identity("initiator"))).hex())
+    assert f"require_members is {'on' if required == 'here' else 'off'} here" in ours.hear()
     ours.end()

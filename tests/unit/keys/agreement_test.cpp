@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "keys/members.hpp"
 #include "keys/network.hpp"
 #include "seal/support.hpp"
 
@@ -253,7 +254,7 @@ TEST(Agreement, ItsLongestPathGrowsWithTheLogarithmOfTheRanks) {
 TEST(Agreement, ANumberOfRanksThatCannotBeIsRefused) {
     struct NoPeers : Peers {
         Result<void> send(int, std::span<const std::uint8_t>) override { return fail(EIO, "sent"); }
-        Result<void> receive(int, std::span<std::uint8_t>) override { return fail(EIO, "received"); }
+        Result<std::size_t> receive_up_to(int, std::span<std::uint8_t>) override { return fail(EIO, "received"); }
     } peers;
     for (const auto& [rank, count] : std::map<int, int>{{0, 0}, {1, 1}, {-1, 4}, {4, 4}, {2, kMaxRanks + 1}}) {
         Rank one(0, fresh_key());
@@ -361,6 +362,74 @@ TEST(Agreement, ARankThatSealsLessThanOthersIsNamed) {
             const std::string line = job.complaints()[stranger.complains];
             EXPECT_TRUE(line.starts_with(stranger.named + " seals ")) << line;
             EXPECT_NE(line.find("scope, network, seal_sockets"), std::string::npos) << line;
+        }
+    }
+}
+
+/// A job whose ranks are members, each with a key of its own, listed by all.
+struct MemberJob {
+    explicit MemberJob(int count) : job(count) {
+        for (int rank = 0; rank < count; ++rank) folder.make(name(rank));
+        for (int rank = 0; rank < count; ++rank) use(rank, name(rank));
+    }
+    static std::string name(int rank) { return "m" + std::to_string(rank); }
+    void use(int rank, const std::string& member) {
+        memberships.push_back(folder.of(member));
+        job[rank].local.members = memberships.back().get();
+    }
+
+    test::MemberFolder folder;
+    std::vector<std::unique_ptr<Membership>> memberships;
+    Job job;
+};
+
+// protocol: H15
+TEST(Agreement, RanksLearnWhichMembersTheirEdgesEndAt) {
+    MemberJob members(6);
+    expect_everybody(members.job.run());
+    EXPECT_EQ(members.job[0].agreed.members, (std::set<std::string>{"m1", "m2", "m4"}));
+    EXPECT_EQ(members.job[4].agreed.members, (std::set<std::string>{"m0", "m5"}));
+    EXPECT_EQ(members.job[3].agreed.members, (std::set<std::string>{"m2"}));
+}
+
+// protocol: H18
+TEST(Agreement, ARankThatIsNoMemberIsNamed) {
+    for (const Stranger& stranger : kStrangers) {
+        MemberJob members(8);
+        members.job[stranger.rank].local.members = nullptr;
+        expect_named(stranger, members.job,
+                     stranger.rank == 0
+                         ? " requires members, and require_members is off here: set require_members = true here, too, "
+                           "with a member key (cryptmpi keygen --member)"
+                         : " does not prove which member it is, and require_members is on here: set "
+                           "require_members = true where it runs, too");
+    }
+}
+
+// protocol: H17
+TEST(Agreement, ARankOfAMemberThatIsNotListedIsNamed) {
+    MemberJob members(4);
+    members.folder.revoke("m3");
+    expect_nobody(members.job.run());
+    ASSERT_EQ(members.job.complaints().size(), 1U);
+    const std::string line = members.job.complaints()[2];
+    EXPECT_TRUE(line.starts_with("rank 3 is no member that we take: ")) << line;
+}
+
+TEST(Agreement, EveryFlippedByteIsNoticedAmongMembersToo) {
+    MemberJob quiet(2);
+    expect_everybody(quiet.job.run());
+    for (const Message& message : quiet.job.network.sent()) {
+        if (message.number != 0) continue;
+        ASSERT_EQ(message.bytes.size(), kMemberHelloSize);
+        for (std::size_t byte = 0; byte < message.bytes.size(); ++byte) {
+            Job job(2);
+            for (int rank = 0; rank < 2; ++rank) job[rank].local.members = quiet.job[rank].local.members;
+            job.network.attacker = at(message, [&](Message altered) {
+                altered.bytes[byte] ^= 1;
+                return std::vector{altered};
+            });
+            expect_stopped_at(job.run(), message);
         }
     }
 }
@@ -997,8 +1066,8 @@ TEST(Agreement, ATableLongerThanARecordComesInSeveral) {
             Result<void> send(int rank, std::span<const std::uint8_t> message) override {
                 return inner.send(rank == kRanks - 1 ? 1 : 0, message);
             }
-            Result<void> receive(int rank, std::span<std::uint8_t> message) override {
-                return inner.receive(rank == kRanks - 1 ? 1 : 0, message);
+            Result<std::size_t> receive_up_to(int rank, std::span<std::uint8_t> room) override {
+                return inner.receive_up_to(rank == kRanks - 1 ? 1 : 0, room);
             }
         };
         return Renamed(peers);

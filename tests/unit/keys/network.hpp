@@ -69,8 +69,8 @@ private:
         Result<void> send(int rank, std::span<const std::uint8_t> message) override {
             return network_.send(self_, rank, message);
         }
-        Result<void> receive(int rank, std::span<std::uint8_t> message) override {
-            return network_.receive(rank, self_, message);
+        Result<std::size_t> receive_up_to(int rank, std::span<std::uint8_t> room) override {
+            return network_.receive(rank, self_, room);
         }
 
     private:
@@ -80,7 +80,7 @@ private:
 
     using Link = std::pair<int, int>;
 
-    static Result<void> silence(int rank) {
+    static tl::unexpected<Error> silence(int rank) {
         return fail(ETIMEDOUT, "rank " + std::to_string(rank) + " did not answer");
     }
 
@@ -94,10 +94,11 @@ private:
         }
         changed_.notify_all();
         const bool received = !rendezvous || wait(hold, from, [&] { return links_[{from, to}].empty(); });
-        return received ? Result<void>() : silence(to);
+        if (!received) return silence(to);
+        return {};
     }
 
-    Result<void> receive(int from, int to, std::span<std::uint8_t> bytes) {
+    Result<std::size_t> receive(int from, int to, std::span<std::uint8_t> room) {
         std::unique_lock hold(lock_);
         std::deque<Message>& link = links_[{from, to}];
         if (!wait(hold, to, [&] { return !link.empty(); })) {
@@ -107,11 +108,11 @@ private:
         link.pop_front();
         depth_[to] = std::max(depth_[to], message.depth) + 1;
         changed_.notify_all();
-        if (message.bytes.size() != bytes.size()) {
+        if (message.bytes.size() > room.size()) {
             return fail(EPROTO, "rank " + std::to_string(from) + " sent a message of another size");
         }
-        std::copy(message.bytes.begin(), message.bytes.end(), bytes.begin());
-        return {};
+        std::copy(message.bytes.begin(), message.bytes.end(), room.begin());
+        return message.bytes.size();
     }
 
     /// Until `ready`, or until nobody can go on.
