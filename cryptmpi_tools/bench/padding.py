@@ -4,8 +4,8 @@ ran, and with which problem size.
     python3 -m cryptmpi_tools.bench.padding [--mpi NAME] [--runs N] [--schemes none,padme,...]
 
 Each pattern (patterns.c) runs with each problem size between two nodes, its ranks under the channel layer with the setting `padding`. The guess is
-the nearest of all other runs by their histograms of lengths, exact or in classes, whichever
-is right more often. Printed: how often
+the nearest of all other runs by their histograms of lengths: exact, in classes, or in classes by
+bytes, whichever is right most often. Printed: how often
 it was right, the chance of a blind guess, and what the padding cost in bytes.
 """
 
@@ -67,9 +67,15 @@ def coarse(seen):
     return classes
 
 
+def by_bytes(seen):
+    """How large a part of the bytes, not of the records, has each class of lengths."""
+    whole = sum(part * size for (_, size), part in seen.items())
+    return coarse({(direction, size): part * size / whole for (direction, size), part in seen.items()})
+
+
 def guessed(runs, told):
-    """Of the two ways to look, exact lengths and classes of them, the one that is right more often."""
-    return max(guessed_by([(label, view(seen)) for label, seen in runs], told) for view in (dict, coarse))
+    """Of the ways to look the one that is right most often."""
+    return max(guessed_by([(label, view(seen)) for label, seen in runs], told) for view in (dict, coarse, by_bytes))
 
 
 def guessed_by(runs, told):

@@ -1,4 +1,5 @@
-/* Communication of the kind that the NAS kernels have, without their arithmetic: what an observer of sizes tries to tell apart.
+/* Communication of the kind that the NAS kernels have, without their arithmetic: what an observer of sizes tries to
+ * tell apart.
  *
  *   patterns cg|ft|mg|lu|is N ITERATIONS SEED
  *
@@ -11,7 +12,8 @@ static int rank, size, partner;
 static char *sent, *received;
 
 static void exchange(size_t bytes) {
-    MPI_Sendrecv(sent, (int)bytes, MPI_BYTE, partner, 1, received, (int)bytes, MPI_BYTE, partner, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Sendrecv(sent, (int)bytes, MPI_BYTE, partner, 1, received, (int)bytes, MPI_BYTE, partner, 1, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
 }
 
 static void sum(int count) {
@@ -50,7 +52,7 @@ static void is(size_t n) {
     exchange(keys - (size_t)rand() % (keys / 16));
 }
 
-int main(int count, char **arguments) {
+int main(int count, char** arguments) {
     MPI_Init(&count, &arguments);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
