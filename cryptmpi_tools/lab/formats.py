@@ -7,4 +7,4 @@ SHARE, IDENTITY, TAG = 32, 136, 16
 HELLO = PREFIX + SHARE + IDENTITY + TAG
 HEADER = 4  # of a record
 MOST = 128 * 1024  # bytes of plaintext in one
-RECORD_KINDS = {1: "data", 2: "confirm", 3: "rekey", 4: "close", 5: "reset"}
+RECORD_KINDS = {1: "data", 2: "confirm", 3: "rekey", 4: "close", 5: "reset", 6: "padded data"}

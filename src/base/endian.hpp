@@ -19,6 +19,16 @@ inline std::uint64_t load_little(const std::uint8_t* in) {
     return value;
 }
 
+inline void store_little_32(std::uint32_t value, std::uint8_t* out) {
+    std::memcpy(out, &value, sizeof value);
+}
+
+inline std::uint32_t load_little_32(const std::uint8_t* in) {
+    std::uint32_t value = 0;
+    std::memcpy(&value, in, sizeof value);
+    return value;
+}
+
 /// Bytes xor the number, big endian, in place.
 inline void xor_big(std::uint8_t* at, std::uint32_t value) {
     std::uint32_t word = 0;

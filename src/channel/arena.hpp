@@ -43,7 +43,9 @@ enum class State : std::uint8_t {
 
 inline constexpr std::size_t kRawCapacity = 2 * seal::kMaxRecord;
 inline constexpr std::size_t kRecordBytes =
-    64 * 1024;                                   // plaintext of a record in a long write: fits the second-level cache
+    64 * 1024;  // plaintext of a record in a long write: fits the second-level cache
+inline constexpr std::size_t kWorthSharing =
+    128 * 1024;                                  // bytes of a write: of less, another thread is woken too late to help
 inline constexpr std::size_t kBatchRecords = 2;  // of a long write, that the kernel gets by one call
 inline constexpr std::size_t kBatchCapacity = kBatchRecords * (kRecordBytes + 2 * seal::kRecordOverhead);
 

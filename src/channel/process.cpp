@@ -138,6 +138,7 @@ Process::Process() : pid_(getpid()) {
                  " is for the MPI layer only, and this process runs under the channel layer: set layer = \"mpi\"");
         real::_exit(kExitRefused);
     }
+    seals_plainly_below_ = settings_.padding.is_on() ? 0 : kWorthSharing;
     roads_open_ = settings_.roads_open() && !config::is_of_launcher(environment);
     policy_ = std::make_unique<Policy>(settings_, environment);
     covering_ = std::make_unique<Covering>(settings_, environment);
@@ -160,6 +161,7 @@ Process::Process() : pid_(getpid()) {
     part_.user = geteuid();
     part_.settings = settings_.told();
     part_.suite = aead::name(settings_.suite);
+    part_.padding = settings_.padding.name();
     part_.scope = settings_.loopback_sealed() ? "all" : "between-nodes";
 }
 
@@ -324,6 +326,8 @@ void Process::add(const seal::StreamCounters& sent, const seal::StreamCounters& 
     part_.sealed_records_sent += sent.records;
     part_.sealed_bytes_received += received.bytes;
     part_.sealed_records_received += received.records;
+    part_.padding_bytes_sent += sent.padding;
+    part_.padding_bytes_received += received.padding;
     part_.rekeys += sent.rekeys + received.rekeys;
 }
 

@@ -54,6 +54,8 @@ public:
 
     /// Are there other threads, to seal or open several records with? Once local() has been asked.
     bool has_workers() const { return workers_.threads() > 1; }
+    /// Bytes of a write below which one thread seals what is not padded.
+    std::size_t seals_plainly_below() const { return seals_plainly_below_; }
     /// As engine::Workers::run and run_beside, for records; those that others do are counted.
     template <class Work>
     void share(std::size_t records, const Work& work) {
@@ -168,6 +170,7 @@ private:
     std::uint8_t job_hash_[32] = {};
     engine::Workers workers_;
     std::atomic<std::uint64_t> records_by_workers_{0};
+    std::size_t seals_plainly_below_ = 0;
 
     std::atomic<int> handshakes_{0};
 

@@ -26,11 +26,11 @@ constexpr std::size_t kAheadBytes = kRecordBytes + 512;
 // Several threads open what was read ahead while the caller reads on: then it is as much again, where the caller has
 // room for more than that. With less than a record, another thread is woken too late to help.
 constexpr std::size_t kAheadTogether = 2 * (kRecordBytes + seal::kRecordOverhead) + 512;
-constexpr std::size_t kWorthSharing = 2 * kRecordBytes;  // bytes of the caller's room
-constexpr std::size_t kMostTogether = 4;                 // records
+constexpr std::size_t kRoomWorthSharing = 2 * kRecordBytes;  // bytes of the caller's room
+constexpr std::size_t kMostTogether = 4;                     // records
 static_assert(2 * kAheadTogether <= kRawCapacity + 2048 && kAheadTogether <= kRawCapacity);
 
-enum class Front { none, partial, data, end, broken };
+enum class Front { none, partial, end, broken, data, padded };  // the last two: a whole record with data in it
 
 void broke(Process& process, Entry& entry, int code, const std::string& what) {
     if (code == EBADMSG) process.count_failed_open();
@@ -79,6 +79,10 @@ Front look_at_front(Process& process, Entry& entry, std::size_t& size) {
             size = header->size;
             return Front::data;
         }
+        if (header->type == seal::RecordType::padded) {
+            size = header->size;
+            return Front::padded;
+        }
         const auto opened = entry.opener->open(shared.raw + shared.raw_begin, {});
         if (!opened) {
             broke(process, entry, EBADMSG, opened.error().line);
@@ -107,12 +111,34 @@ bool open_front(Process& process, Entry& entry, std::size_t size, std::span<cons
     return true;
 }
 
-bool open_front_aside(Process& process, Entry& entry, std::size_t size) {
+/// The same of a padded record, to `out`, which has room for all of it. 0: the connection broke.
+std::size_t open_padded_front(Process& process, Entry& entry, std::span<std::uint8_t> out) {
+    Shared& shared = *entry.shared;
+    const auto opened = entry.opener->open_padded(shared.raw + shared.raw_begin, out);
+    if (!opened) {
+        broke(process, entry, EBADMSG, opened.error().line);
+        return 0;
+    }
+    count_opened(shared, 1);
+    shared.raw_begin += static_cast<std::uint32_t>(seal::kRecordOverhead + out.size());
+    if (shared.raw_begin == shared.raw_end) shared.raw_begin = shared.raw_end = 0;
+    return *opened;
+}
+
+/// What look_at_front has found, behind the plaintext that is there; how long the data of a padded record are shows
+/// only then.
+bool open_front_aside(Process& process, Entry& entry, Front front, std::size_t size) {
     Shared& shared = *entry.shared;
     const iovec aside{shared.plain + shared.plain_end, size};
-    if (!open_front(process, entry, size, {&aside, 1})) return false;
-    shared.plain_end += static_cast<std::uint32_t>(size);
-    shared.plain_high = std::max(shared.plain_high, shared.plain_end);
+    shared.plain_high = std::max(shared.plain_high, shared.plain_end + static_cast<std::uint32_t>(size));
+    std::size_t data = size;
+    if (front == Front::padded) {
+        data = open_padded_front(process, entry, {shared.plain + shared.plain_end, size});
+        if (data == 0) return false;
+    } else if (!open_front(process, entry, size, {&aside, 1})) {
+        return false;
+    }
+    shared.plain_end += static_cast<std::uint32_t>(data);
     return true;
 }
 
@@ -199,7 +225,7 @@ void note_readable(Process& process, Entry& entry) {
     bool readable = shared.plain_begin != shared.plain_end;
     if (!readable) {
         const Front front = look_at_front(process, entry, size);
-        readable = front == Front::data || front == Front::end || front == Front::broken || kernel_done(shared);
+        readable = front >= Front::end || kernel_done(shared);
     }
     shared.readable.store(readable, std::memory_order_release);
     if (readable) announce(entry);
@@ -263,14 +289,14 @@ bool hand_out_records(Process& process, Entry& entry, Pieces& to, std::size_t& g
         std::size_t size = 0;
         const Front front = look_at_front(process, entry, size);
         if (front == Front::broken) return false;
-        if (front != Front::data) return true;
+        if (front < Front::data) return true;
         iovec pieces[kMostPieces];
-        const std::size_t count = size <= to.left() ? to.take(size, pieces) : 0;
+        const std::size_t count = front == Front::data && size <= to.left() ? to.take(size, pieces) : 0;
         if (count > 0) {
             if (!open_front(process, entry, size, {pieces, count})) return false;
             got += size;
         } else {
-            if (!open_front_aside(process, entry, size)) return false;
+            if (!open_front_aside(process, entry, front, size)) return false;
             got += hand_out(shared, to, false);
         }
     }
@@ -328,8 +354,8 @@ bool peek_records(Process& process, Entry& entry, Pieces& to, std::size_t& got) 
         std::size_t size = 0;
         const Front front = look_at_front(process, entry, size);
         if (front == Front::broken) return false;
-        if (front != Front::data || size > seal::kMaxPlaintext - shared.plain_end) break;
-        if (!open_front_aside(process, entry, size)) return false;
+        if (front < Front::data || size > seal::kMaxPlaintext - shared.plain_end) break;
+        if (!open_front_aside(process, entry, front, size)) return false;
     }
     got = hand_out(shared, to, true);
     return true;
@@ -364,7 +390,7 @@ template <Way kWay>
         // More than was asked for is never waited for; but what the kernel already has belongs to this read.
         if (got > 0 && !whole && !shared.filled) break;
         const int wait = got > 0 && !whole ? MSG_DONTWAIT : flags;
-        const std::size_t n = kWay == Way::together && to.left() >= kWorthSharing
+        const std::size_t n = kWay == Way::together && to.left() >= kRoomWorthSharing
                                   ? read_raw<kAheadTogether>(entry, wait)
                                   : read_raw(entry, wait);
         if (n == 0 && !kernel_done(shared)) {
@@ -436,7 +462,7 @@ ssize_t receive_or_fail(Process& process, Entry& entry, std::span<const iovec> t
     if (!use.is_current() || !entry.contexts.load()) return closed_meanwhile();
     if ((flags & MSG_PEEK) != 0) [[unlikely]]
         return take<Way::peek>(process, entry, pieces, flags);
-    if (pieces.left() >= kWorthSharing && process.has_workers()) [[unlikely]] {
+    if (pieces.left() >= kRoomWorthSharing && process.has_workers()) [[unlikely]] {
         return take<Way::together>(process, entry, pieces, flags);
     }
     return take<Way::alone>(process, entry, pieces, flags);
@@ -520,9 +546,9 @@ void check_loss(Process& process, Entry& entry) {
         std::size_t size = 0;
         const Front front = look_at_front(process, entry, size);
         if (front == Front::end || front == Front::broken || entry.opener->closed()) return;
-        if (front == Front::data) {
+        if (front >= Front::data) {
             shared.plain_begin = shared.plain_end = 0;
-            if (!open_front_aside(process, entry, size)) return;
+            if (!open_front_aside(process, entry, front, size)) return;
         } else if (read_raw(entry, MSG_DONTWAIT) == 0) {
             const int known = shared.write_error.load() != 0 ? shared.write_error.load() : shared.kernel_error;
             const int error = known != 0 ? known : ECONNRESET;
@@ -554,11 +580,17 @@ int bytes_readable(Process& process, Entry& entry) {
     while (read_raw(entry, MSG_DONTWAIT) > 0 && shared.filled) {
     }
     note_readable(process, entry);
+    // A padded record tells how much it has when it is open. Where there is no room for that, fewer bytes are told.
+    std::size_t size = 0;
+    while (look_at_front(process, entry, size) == Front::padded && size <= seal::kMaxPlaintext - shared.plain_end) {
+        if (!open_front_aside(process, entry, Front::padded, size)) return 0;
+    }
     std::size_t sum = shared.plain_end - shared.plain_begin;
     std::size_t at = shared.raw_begin;
     while (shared.raw_end - at >= seal::kHeaderSize) {
         const auto header = seal::read_header(shared.raw + at);
         if (!header || shared.raw_end - at < header->size + seal::kRecordOverhead) break;
+        if (header->type == seal::RecordType::padded) break;
         sum += header->size;
         at += header->size + seal::kRecordOverhead;
     }

@@ -29,8 +29,6 @@ namespace {
 // A long write begins with a small record, sent by itself, so that the receiver has something to open early; then a
 // call for every two records, since each call walks the whole network stack.
 constexpr std::size_t kFirstBytes = 32 * 1024;
-constexpr std::size_t kWorthSharing =
-    128 * 1024;  // bytes of a write: of less, another thread is woken too late to help
 constexpr std::size_t kMostPieces = 64;
 constexpr int kExitPatienceMs = 5000;                   // for a full kernel when the process ends
 constexpr int kExitTogetherMs = 1000;                   // for all handshakes then that nobody has written anything on
@@ -102,19 +100,36 @@ bool cannot_seal(Process& process, Entry& entry, const Error& error) {
     return false;
 }
 
+/// The next bytes, for one record. Returns how many pieces they are.
+[[gnu::always_inline]] inline std::size_t take_or_gather(Shared& shared, Pieces& pieces, std::size_t size,
+                                                         iovec (&in)[kMostPieces]) {
+    const std::size_t count = pieces.take(size, in);
+    if (count > 0) return count;
+    pieces.gather(shared.gathered, size);
+    shared.gathered_high = std::max(shared.gathered_high, static_cast<std::uint32_t>(size));
+    in[0] = {shared.gathered, size};
+    return 1;
+}
+
 /// Seals the next bytes, at most `most`, as one record behind what waits. False with errno: the connection is broken.
 bool seal_next(Process& process, Entry& entry, Pieces& pieces, std::size_t most) {
     Shared& shared = *entry.shared;
     const std::size_t size = std::min(pieces.left(), most);
     iovec in[kMostPieces];
-    std::size_t count = pieces.take(size, in);
-    if (count == 0) {
-        pieces.gather(shared.gathered, size);
-        shared.gathered_high = std::max(shared.gathered_high, static_cast<std::uint32_t>(size));
-        in[0] = {shared.gathered, size};
-        count = 1;
-    }
+    const std::size_t count = take_or_gather(shared, pieces, size, in);
     const auto sealed = entry.sealer->seal({in, count}, size, shared.out + shared.out_end);
+    if (!sealed) return cannot_seal(process, entry, sealed.error());
+    shared.out_end += static_cast<std::uint32_t>(*sealed);
+    return true;
+}
+
+/// The same as a padded record.
+bool seal_next_padded(Process& process, Entry& entry, Pieces& pieces, const Spread::Share& share) {
+    static_assert(kMostPieces <= seal::StreamSealer::kMostPaddedPieces);
+    Shared& shared = *entry.shared;
+    iovec in[kMostPieces];
+    const std::size_t count = take_or_gather(shared, pieces, share.data, in);
+    const auto sealed = entry.sealer->seal_padded({in, count}, share.data, share.room, shared.out + shared.out_end);
     if (!sealed) return cannot_seal(process, entry, sealed.error());
     shared.out_end += static_cast<std::uint32_t>(*sealed);
     return true;
@@ -158,20 +173,37 @@ ssize_t stopped(Process& process, Entry& entry, std::size_t sent, std::size_t ow
     return static_cast<ssize_t>(sent + owed);
 }
 
-/// One thread's way.
-ssize_t transmit_alone(Process& process, Entry& entry, Pieces& pieces, int how) {
-    const std::size_t all = pieces.left();
+/// One thread's way: `seal` makes the next record, of so many bytes at most; `all`: bytes of all of them.
+template <class Seal>
+[[gnu::always_inline]] inline ssize_t transmit_records(Process& process, Entry& entry, Pieces& pieces, int how,
+                                                       std::size_t all, const Seal& seal) {
     std::size_t done = 0;
     while (pieces.left() > 0) {
         const std::size_t before = pieces.left();
         const bool begins = done == 0 && all > kFirstBytes;
-        bool good = seal_next(process, entry, pieces, begins ? kFirstBytes : kRecordBytes);
-        if (good && !begins && pieces.left() > 0) good = seal_next(process, entry, pieces, kRecordBytes);
+        bool good = seal(begins ? kFirstBytes : kRecordBytes);
+        if (good && !begins && pieces.left() > 0) good = seal(kRecordBytes);
         if (!good) return -1;
         if (!flush(entry, how)) return stopped(process, entry, done, before - pieces.left());
         done += before - pieces.left();
     }
     return static_cast<ssize_t>(done);
+}
+
+ssize_t transmit_alone(Process& process, Entry& entry, Pieces& pieces, int how) {
+    return transmit_records(process, entry, pieces, how, pieces.left(),
+                            [&](std::size_t most) { return seal_next(process, entry, pieces, most); });
+}
+
+// protocol: R19
+/// Who sees the records' lengths learns the bucket of the write's size. One that the kernel takes a part of is a write
+/// of that part, and then another one.
+ssize_t transmit_padded(Process& process, Entry& entry, Pieces& pieces, int how) {
+    const std::size_t bucket = process.settings().padding.bucket(pieces.left());
+    Spread spread(pieces.left(), bucket);
+    return transmit_records(process, entry, pieces, how, bucket, [&](std::size_t most) {
+        return seal_next_padded(process, entry, pieces, spread.next(most - seal::kLengthSize));
+    });
 }
 
 /// Several threads' way: the next records are sealed while the kernel takes those before them, in the other half of
@@ -261,7 +293,10 @@ ssize_t transmit_or_fail(Process& process, Entry& entry, std::span<const iovec> 
         owe(process, entry, false);
     }
 
-    if (all >= kWorthSharing && process.has_workers()) return transmit_together(process, entry, pieces, how);
+    if (all >= process.seals_plainly_below()) {
+        if (process.settings().padding.is_on()) return transmit_padded(process, entry, pieces, how);
+        if (process.has_workers()) return transmit_together(process, entry, pieces, how);
+    }
     return transmit_alone(process, entry, pieces, how);
 }
 
@@ -313,15 +348,19 @@ void send_early(Process& process, Entry& entry) {
     Shared& shared = *entry.shared;
     if (shared.early_size == 0) return;
     const iovec early{shared.plain, shared.early_size};
-    const auto sealed = entry.sealer->seal({&early, 1}, shared.early_size, shared.out);
+    Pieces pieces({&early, 1});
+    const auto& padding = process.settings().padding;
+    Spread spread(shared.early_size, padding.bucket(shared.early_size));
+    shared.out_begin = shared.out_end = 0;
+    bool sealed = true;
+    while (sealed && pieces.left() > 0) {
+        sealed = padding.is_on()
+                     ? seal_next_padded(process, entry, pieces, spread.next(kRecordBytes - seal::kLengthSize))
+                     : seal_next(process, entry, pieces, kRecordBytes);
+    }
     wipe(shared.plain, shared.early_size);
     shared.early_size = 0;
-    if (!sealed) {
-        cannot_seal(process, entry, sealed.error());
-        return;
-    }
-    shared.out_begin = 0;
-    shared.out_end = static_cast<std::uint32_t>(*sealed);
+    if (!sealed) return;
     if (!flush(entry, MSG_DONTWAIT | MSG_NOSIGNAL) && !note_loss(shared)) owe(process, entry, true);
 }
 

@@ -151,6 +151,13 @@ fs::path agent_file(const config::Settings& settings) {
     return settings.module_folder / "cryptmpi-agent";
 }
 
+Result<void> check_padding(const config::Settings& settings, const LayerChoice& choice) {
+    config::Settings chosen = settings;
+    chosen.layer = choice.layer;
+    chosen.network = choice.network;
+    return config::check_padding(chosen);
+}
+
 Result<void> check_libraries(const config::Settings& settings, config::Layer layer) {
     if (layer != config::Layer::channel) {
         if (auto checked = check_library(settings, layer); !checked) return checked;

@@ -41,6 +41,9 @@ std::filesystem::path abi_library_file(const config::Settings& settings, const s
 std::filesystem::path library_file(const config::Settings& settings, config::Layer layer);
 std::filesystem::path agent_file(const config::Settings& settings);
 
+/// Where padding is asked for: what carries the job's messages has it (config::check_padding).
+Result<void> check_padding(const config::Settings& settings, const LayerChoice& choice);
+
 /// The libraries that a rank and its launcher need are there and can be preloaded. Error: one line.
 Result<void> check_libraries(const config::Settings& settings, config::Layer layer);
 /// The key file, and the module if one is named. Error: one line.

@@ -253,6 +253,32 @@ Result<void> set_network(Settings& settings, const Given& given, const Environme
     return refuse(given, as_text(given.value) + " is not allowed; allowed: auto, tcp, fabric, any");
 }
 
+Result<void> set_padding(Settings& settings, const Given& given, const Environment&) {
+    const auto* text = std::get_if<std::string>(&given.value);
+    std::string word = lower(text != nullptr ? trim(*text) : std::string_view{});
+    Padding padding;
+    bool good = true;
+    if (const auto colon = word.find(':'); colon != std::string::npos) {
+        const char* const end = word.data() + word.size();
+        const auto [stop, error] = std::from_chars(word.data() + colon + 1, end, padding.least);
+        good = error == std::errc{} && stop == end && padding.least >= 1 && padding.least <= Padding::kMostLeast;
+        word.resize(colon);
+        good = good && word != "none";
+    }
+    if (word == "padme") padding.scheme = Padding::Scheme::padme;
+    if (word == "power-of-two") padding.scheme = Padding::Scheme::power_of_two;
+    if (!good || (!padding.is_on() && word != "none")) {
+        return refuse(given, as_text(given.value) +
+                                 " is not allowed; allowed: none, padme, power-of-two, and the last two with the least "
+                                 "bytes that are sent, as padme:256 (1 to " +
+                                 std::to_string(Padding::kMostLeast) + ")");
+    }
+    padding.least = Padding{padding.scheme}.bucket(padding.least);  // one of the scheme's own
+    settings.padding = padding;
+    settings.padding_where = given.where;
+    return {};
+}
+
 Result<void> set_threads(Settings& settings, const Given& given, const Environment&) {
     double number = -1;
     if (const auto* given_number = std::get_if<double>(&given.value)) number = *given_number;
@@ -364,7 +390,7 @@ Result<void> set_profile(Settings& settings, const Given& given, const Environme
     return *text == "none" ? Result<void>{} : store(read_path(given, environment), settings.profile);
 }
 
-constexpr std::array<Key, 32> kKeys = {{
+constexpr std::array<Key, 33> kKeys = {{
     {"enabled", [](Settings& s, const Given& g, const Environment&) { return store(read_bool(g), s.enabled); }},
     {"cipher", set_cipher},
     {"allow_legacy_cipher",
@@ -375,6 +401,7 @@ constexpr std::array<Key, 32> kKeys = {{
     {"network", set_network},
     {"seal_sockets",
      [](Settings& s, const Given& g, const Environment&) { return store(read_bool(g), s.seal_sockets); }},
+    {"padding", set_padding},
     {"threads", set_threads},
     {"allow", set_allow},
     {"allow_programs", set_allow_programs},
@@ -561,6 +588,7 @@ Result<Settings> load_unguarded(const Environment& environment) {
     if (settings.interchange_key_file.empty())
         settings.interchange_key_file = config_folder(environment) / "interchange.key";
     if (settings.interchange_keys.empty()) settings.interchange_keys = config_folder(environment) / "interchange.keys";
+    if (auto checked = check_padding(settings); !checked) return tl::unexpected<Error>(checked.error());
     if (settings.key_file.empty()) settings.key_file = config_folder(environment) / "job.key";
     if (settings.member_key_file.empty()) settings.member_key_file = config_folder(environment) / "member.key";
     if (settings.member_list.empty()) settings.member_list = config_folder(environment) / "members";
@@ -833,6 +861,17 @@ std::size_t openmp_threads(const Environment& environment) {
         at = stop == end ? end : stop + 1;
     }
     return all;
+}
+
+Result<void> check_padding(const Settings& settings) {
+    const bool past_sockets =
+        settings.roads_open() || settings.doors_open() || (settings.seals_above_sockets() && !settings.seal_sockets);
+    if (!settings.padding.is_on() || !past_sockets) return {};
+    return fail(EINVAL, settings.padding_where + ": padding = " + settings.padding.name() +
+                            " pads what goes through sealed sockets, and under layer = " +
+                            std::string(name_of(settings.layer)) +
+                            " the job's messages would go past them, unpadded: set layer = channel or network = tcp "
+                            "(with seal_sockets = true), or padding = none");
 }
 
 std::string cipher_warning(const Settings& settings, const Process& process) {

@@ -14,6 +14,7 @@
 
 #include "aead/suite.hpp"
 #include "base/key_readers.hpp"
+#include "base/padding.hpp"
 #include "base/result.hpp"
 
 namespace cryptmpi::config {
@@ -91,10 +92,12 @@ struct Settings {
     Scope scope = Scope::automatic;                // scope = "auto" | "between-nodes" | "all"
     Layer layer = Layer::automatic;                // layer = "auto" | "channel" | "mpi" | "fabric"
     Network network = Network::automatic;          // network = "auto" | "tcp" | "fabric" | "any"
-    bool seal_sockets = true;                      // seal_sockets: off for measurements of a layer above them
-    int threads = 0;                               // threads = "auto" (0) | 1 to 64: that seal and open, of a rank
-    std::vector<std::string> allow;                // allow = ["MPI_Put", ...]: refused procedures that pass in clear
-    std::string allow_where;                       // where allow was set, for lines about what it names
+    Padding padding;                 // padding = "none" | "padme" | "power-of-two", the last two with ":N"
+    std::string padding_where;       // where padding was set
+    bool seal_sockets = true;        // seal_sockets: off for measurements of a layer above them
+    int threads = 0;                 // threads = "auto" (0) | 1 to 64: that seal and open, of a rank
+    std::vector<std::string> allow;  // allow = ["MPI_Put", ...]: refused procedures that pass in clear
+    std::string allow_where;         // where allow was set, for lines about what it names
     // allow_programs: files that may be started although no library can be preloaded into them
     std::vector<std::filesystem::path> allow_programs;
     std::filesystem::path key_file;                    // key_file; default: <config folder>/job.key
@@ -229,6 +232,10 @@ bool is_of_launcher(const Environment& environment);
 
 /// OMP_NUM_THREADS, a number for each level of nesting, multiplied. 0: it says nothing.
 std::size_t openmp_threads(const Environment& environment);
+
+/// Padding is of what goes through sealed sockets. Error: some of the job's data would go past them, which nothing
+/// pads.
+Result<void> check_padding(const Settings& settings);
 
 /// What is to be said once a job of its cipher, by this process; empty: nothing, or another process says it.
 std::string cipher_warning(const Settings& settings, const Process& process);

@@ -25,8 +25,9 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr std::array kSealed = {"sealed_connections",  "sealed_bytes_sent",       "sealed_bytes_received",
-                                "sealed_records_sent", "sealed_records_received", "records_by_workers"};
+constexpr std::array kSealed = {"sealed_connections",      "sealed_bytes_sent",      "sealed_bytes_received",
+                                "padding_bytes_sent",      "padding_bytes_received", "sealed_records_sent",
+                                "sealed_records_received", "records_by_workers"};
 constexpr std::array kEvents = {"native_connections", "rekeys", "failed_opens", "refused_handshakes"};
 
 fs::path parts_folder(const fs::path& report_file) {
@@ -79,6 +80,7 @@ Json to_json(const Part& part) {
             {"settings", part.settings},
             {"suite", part.suite},
             {"module", part.module},
+            {"padding", part.padding},
             {"scope", part.scope},
             {"member", part.member},
             {"peer_members", part.peer_members},
@@ -91,6 +93,8 @@ Json to_json(const Part& part) {
             {"sealed_connections", part.sealed_connections},
             {"sealed_bytes_sent", part.sealed_bytes_sent},
             {"sealed_bytes_received", part.sealed_bytes_received},
+            {"padding_bytes_sent", part.padding_bytes_sent},
+            {"padding_bytes_received", part.padding_bytes_received},
             {"sealed_records_sent", part.sealed_records_sent},
             {"sealed_records_received", part.sealed_records_received},
             {"records_by_workers", part.records_by_workers},
@@ -431,6 +435,7 @@ Json merged(std::vector<Json> parts, std::vector<std::string> problems, const St
             {"ranks_reported", count.counted},
             {"suites", distinct(parts, "suite")},
             {"modules", distinct(parts, "module")},
+            {"padding", joined(distinct(parts, "padding"))},
             {"scope", joined(distinct(of_the_layer(parts), "scope"))},
             {"members", collected(parts, "peer_members")},
             {"profiles", profiles_of(parts)},

@@ -60,6 +60,7 @@ struct Part {
     std::vector<std::string> settings;  // that the settings file or a variable gave, as lines of that file
     std::string suite;                  // "AES-256-GCM"
     std::string module;                 // "ipsec-mb 1.3"
+    std::string padding;                // "none", "padme:256": of the sizes of writes to sealed sockets
     std::string scope;
     std::string member;                  // whose member key it has; empty: members are not required
     std::set<std::string> peer_members;  // who its peers in handshakes proved to be, by its list
@@ -71,7 +72,8 @@ struct Part {
     std::string abi;
     TunedBy profile;
     std::uint64_t sealed_connections = 0;
-    std::uint64_t sealed_bytes_sent = 0, sealed_bytes_received = 0;  // of plaintext
+    std::uint64_t sealed_bytes_sent = 0, sealed_bytes_received = 0;    // of plaintext
+    std::uint64_t padding_bytes_sent = 0, padding_bytes_received = 0;  // of those bytes, the ones that are no data
     std::uint64_t sealed_records_sent = 0, sealed_records_received = 0;
     std::uint64_t records_by_workers = 0;  // of all these, those that another thread than the caller's sealed or opened
     Sizes sizes_sent,

@@ -200,6 +200,7 @@ std::vector<Fact> job_facts(const Json& job) {
     add_known("layer", job.value("layer", "") + (reason.empty() ? "" : " (" + reason + ")"));
     add_known("scope", job.value("scope", ""));
     add_known("members", joined(names_in(job, "members")));
+    if (const auto padding = job.value("padding", ""); padding != "none") add_known("padding", padding);
     for (const auto& line : names_in(job, "settings")) add("setting", line);
     add_known("profile", joined(names_in(job, "profiles"), "; "));
     add_known("job key", job.value("job_key", ""));
@@ -214,6 +215,11 @@ std::vector<Fact> traffic_facts(const Json& job) {
         facts.push_back(
             {"sockets", sealed_text(sockets) + ", the launcher's and MPI's, whose messages are sealed already"});
     }
+    const auto padding =
+        number_in(totals, "padding_bytes_sent") + number_in(job.value("sockets", Json::object()), "padding_bytes_sent");
+    if (padding > 0)
+        facts.push_back({"padding", readable_bytes(padding) + " (" + std::to_string(padding) +
+                                        " bytes) of these, so that sizes tell less"});
     if (const auto sizes = totals.value("sizes_sent", Json::array()); !sizes.empty())
         facts.push_back({"sizes", sizes_text(sizes)});
     facts.push_back({"inside nodes", std::to_string(number_in(totals, "native_connections")) +
@@ -373,6 +379,7 @@ std::string metrics_of(const Json& job, const Summary& summary) {
     add("ranks_reported", "Ranks that reported.", ranks("ranks_reported"));
     add("sealed_sent_bytes", "Bytes that were sealed and sent.", number_in(totals, "sealed_bytes_sent"));
     add("sealed_sent_records", "Records that were sealed and sent.", number_in(totals, "sealed_records_sent"));
+    add("padding_sent_bytes", "Bytes of padding among them.", number_in(totals, "padding_bytes_sent"));
     add("rekeys", "Keys that were replaced.", number_in(totals, "rekeys"));
     add("end_time_seconds", "When the last process reported, since 1970.", number_in(job, "until"));
     return text;

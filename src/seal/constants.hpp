@@ -16,6 +16,7 @@ inline constexpr std::size_t kRecordOverhead = kHeaderSize + kTagSize;
 inline constexpr std::size_t kMaxPlaintext = 128 * 1024;  // of one record, bytes
 inline constexpr std::size_t kMaxRecord = kMaxPlaintext + kRecordOverhead;
 inline constexpr std::size_t kSecretSize = 32;
+inline constexpr std::size_t kLengthSize = 4;  // at the end of a padded record's plaintext
 
 // Begins the `info` of every key derivation: another protocol version derives other keys.
 inline constexpr std::string_view kLabelPrefix = "cryptmpi 1 ";
@@ -66,6 +67,7 @@ enum class RecordType : std::uint8_t {
     rekey = 3,    // the last record under this epoch's key
     close = 4,    // the end of this direction: anything that ends without it was cut off
     reset = 5,    // the same, by a sender that throws away what was on its way to it
+    padded = 6,   // data, zeros, and how many bytes of data there are
 };
 
 }  // namespace cryptmpi::seal

@@ -1,10 +1,13 @@
 #include "seal/stream.hpp"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <string>
 #include <utility>
 
+#include "base/endian.hpp"
 #include "seal/nonce_ledger.hpp"
 
 namespace cryptmpi::seal {
@@ -69,6 +72,17 @@ bool ends_direction(RecordType type) {
            CRYPTMPI_OK;
 }
 
+// protocol: R17, R18
+/// How many bytes of an opened padded record are data; nothing where it is not as a sender makes it.
+std::optional<std::size_t> data_in(std::span<const std::uint8_t> plain) {
+    const std::size_t room = plain.size() - kLengthSize;
+    const std::size_t size = load_little_32(plain.data() + room);
+    if (size == 0 || size > room) return std::nullopt;
+    const auto padding = plain.subspan(size, room - size);
+    const bool zeros = std::all_of(padding.begin(), padding.end(), [](std::uint8_t byte) { return byte == 0; });
+    return zeros ? std::optional(size) : std::nullopt;
+}
+
 bool is_first(const DirectionState& state) {
     return state.counter == 0 && state.epoch == 0;
 }
@@ -98,6 +112,10 @@ Result<RecordHeader> parse_header(const std::uint8_t header[kHeaderSize]) {
             return fail(EBADMSG, "a record's header says " +
                                      std::to_string(header[0] | header[1] << 8 | header[2] << 16) +
                                      " bytes, more than a record holds");
+        case RecordType::padded:
+            return fail(EBADMSG, "a padded record's header says " +
+                                     std::to_string(header[0] | header[1] << 8 | header[2] << 16) +
+                                     " bytes: no room for data, or more than a record holds");
         case RecordType::confirm:
         case RecordType::rekey:
         case RecordType::close:
@@ -131,6 +149,29 @@ Result<std::size_t> StreamSealer::seal(std::span<const iovec> in, std::size_t si
                                 std::to_string(total(in)) + "; a record holds " + std::to_string(kMaxPlaintext));
     }
     return seal_next(RecordType::data, in, size, out);
+}
+
+// protocol: R17
+Result<std::size_t> StreamSealer::seal_padded(std::span<const iovec> in, std::size_t size, std::size_t room,
+                                              std::uint8_t* out) {
+    // Never written to; modules take what they seal as iovec does.
+    static std::uint8_t zeros[kMaxPlaintext];
+    const bool possible = size > 0 && size <= room && room <= kMaxPlaintext - kLengthSize && total(in) == size &&
+                          in.size() <= kMostPaddedPieces;
+    if (!possible) {
+        return fail(EINVAL, "seal: a padded record of " + std::to_string(size) + " bytes of data in " +
+                                std::to_string(room) + " cannot be");
+    }
+    std::uint8_t length[kLengthSize];
+    store_little_32(static_cast<std::uint32_t>(size), length);
+    std::array<iovec, kMostPaddedPieces + 2> pieces{};
+    auto end = std::copy(in.begin(), in.end(), pieces.begin());
+    if (room > size) *end++ = {zeros, room - size};
+    *end++ = {length, kLengthSize};
+    const auto count = static_cast<std::size_t>(end - pieces.begin());
+    auto written = seal_next(RecordType::padded, {pieces.data(), count}, room + kLengthSize, out);
+    if (written) counters_.padding += room + kLengthSize - size;
+    return written;
 }
 
 Result<std::size_t> StreamSealer::seal_control(RecordType type, std::uint8_t* out) {
@@ -284,6 +325,16 @@ Result<RecordType> StreamOpener::open(const std::uint8_t* record, std::span<cons
         key_.forget();
     }
     return type;
+}
+
+Result<std::size_t> StreamOpener::open_padded(const std::uint8_t* record, std::span<std::uint8_t> out) {
+    const iovec whole{out.data(), out.size()};
+    const auto type = open(record, {&whole, 1});
+    if (!type) return tl::unexpected<Error>(type.error());
+    const auto size = *type == RecordType::padded ? data_in(out) : std::nullopt;
+    if (!size) return refuse({&whole, 1}, "a padded record is not as a sender makes it: its length, or its padding");
+    counters_.padding += out.size() - *size;
+    return *size;
 }
 
 bool StreamOpener::open_as(std::uint64_t counter, void* context, const ToOpen& record) const {

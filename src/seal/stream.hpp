@@ -38,7 +38,8 @@ struct DirectionState {
 /// Totals since the object was made, for the report.
 struct StreamCounters {
     std::uint64_t records = 0;
-    std::uint64_t bytes = 0;  // of plaintext
+    std::uint64_t bytes = 0;    // of plaintext
+    std::uint64_t padding = 0;  // of these bytes, those that are no data
     std::uint64_t rekeys = 0;
 };
 
@@ -52,12 +53,16 @@ struct RecordHeader {
 inline std::optional<RecordHeader> read_header(const std::uint8_t header[kHeaderSize]) {
     const std::uint32_t size = header[0] | std::uint32_t{header[1]} << 8 | std::uint32_t{header[2]} << 16;
     const auto type = static_cast<RecordType>(header[3]);
-    const bool is_known = type >= RecordType::data && type <= RecordType::reset;
-    if (!is_known || size > (type == RecordType::data ? kMaxPlaintext : 0)) return std::nullopt;
-    return RecordHeader{type, size};
+    if (type == RecordType::data) [[likely]] {
+        return size <= kMaxPlaintext ? std::optional(RecordHeader{type, size}) : std::nullopt;
+    }
+    const bool is_padded = type == RecordType::padded && size > kLengthSize && size <= kMaxPlaintext;
+    const bool is_control = type >= RecordType::confirm && type <= RecordType::reset && size == 0;
+    return is_padded || is_control ? std::optional(RecordHeader{type, size}) : std::nullopt;
 }
 
-/// Errors (EBADMSG): unknown type, length over kMaxPlaintext, a control record that carries bytes.
+/// Errors (EBADMSG): unknown type, length over kMaxPlaintext, a control record that carries bytes, a padded one that
+/// has no room for data.
 Result<RecordHeader> parse_header(const std::uint8_t header[kHeaderSize]);
 
 /// This process's cipher for the direction's current epoch.
@@ -109,6 +114,12 @@ public:
     /// after.
     Result<std::size_t> seal(std::span<const iovec> in, std::size_t size, std::uint8_t* out);
 
+    /// The same as a padded record: `size` bytes (not 0) and zeros up to `room` bytes, at most kMaxPlaintext -
+    /// kLengthSize. Returns the bytes written, at most room + kLengthSize + 2 * kRecordOverhead.
+    Result<std::size_t> seal_padded(std::span<const iovec> in, std::size_t size, std::size_t room, std::uint8_t* out);
+    /// Pieces that such a record may be put together from.
+    static constexpr std::size_t kMostPaddedPieces = 64;
+
     /// Seals several data records by several threads: share(count, work) has to call work(i, thread) once for each i
     /// below `count`, on any threads, of which no two have one number at the same time, all below Crypto::threads; it
     /// returns what was done. Returns how many records these were, from the first on: no more than this key may seal,
@@ -153,6 +164,10 @@ public:
     /// plaintext's. Returns its type. Errors (EBADMSG): the record does not open, a record after the close record, a
     /// key used past its limit. After an error `out` holds zeros and nothing opens any more.
     Result<RecordType> open(const std::uint8_t* record, std::span<const iovec> out);
+
+    /// The same of a padded record, whose plaintext goes to `out`, as long as its header says. Returns how many bytes
+    /// at its beginning are data. Errors (EBADMSG), besides: its length cannot be, or its padding is not zeros.
+    Result<std::size_t> open_padded(const std::uint8_t* record, std::span<std::uint8_t> out);
 
     /// Opens several data records by several threads, as StreamSealer::seal_several seals them: perhaps none, and then
     /// open() goes on. After an error the first `opened` of them are there, and of the others there are zeros.

@@ -9,7 +9,8 @@ import time
 
 import pytest
 from members import IN_PREFIX
-from test_protocol import CLOSE, CONFIRM, DATA, JOB_KEY, PEER, Direction, Members, noise, prefix
+from test_protocol import (CLOSE, CONFIRM, DATA, JOB_KEY, PADDED, PEER, Direction, Members, noise, padded, padme, prefix,
+                           unpadded)
 
 CHANNEL = PEER.parents[1] / "lib" / "cryptmpi" / "libcryptmpi-channel.so"
 SUITE = "AES-256-GCM"
@@ -17,7 +18,7 @@ RECORD = 20  # bytes without plaintext
 
 # What it writes before it reads, then all that it reads: bytes, the end, or an error.
 PROGRAM = """
-import errno, socket, sys
+import errno, os, socket, sys
 if sys.argv[1] == "responder":
     with socket.create_server(("127.0.0.1", 0)) as listener:
         print(listener.getsockname()[1], flush=True)
@@ -26,7 +27,7 @@ else:
     stream = socket.create_connection(("127.0.0.1", int(sys.argv[2])))
 read = b""
 try:
-    stream.sendall(b"from us")
+    stream.sendall(b"from us" + bytes(int(os.environ.get("MORE", "0"))))
     stream.settimeout(20)
     while part := stream.recv(100):
         read += part
@@ -44,12 +45,12 @@ def endpoint(address):
 class Connection:
     """Our process in one role, and Python in the other."""
 
-    def __init__(self, role, folder, ours=None, theirs=None):
+    def __init__(self, role, folder, ours=None, theirs=None, **more):
         """`ours`, `theirs`: the members (test_protocol.Members) where our process, or Python, requires them."""
         key = folder / "job.key"
         key.touch(mode=0o600)
         key.write_text(f"cryptmpi-job-key-1 {JOB_KEY.hex()}\n")
-        settings = {"KEY_FILE": key, "JOB_ID": "a job", "SCOPE": "all", "CIPHER": SUITE, "HANDSHAKE_TIMEOUT_S": 20}
+        settings = {"KEY_FILE": key, "JOB_ID": "a job", "SCOPE": "all", "CIPHER": SUITE, "HANDSHAKE_TIMEOUT_S": 20, **more}
         if ours:
             settings |= {"REQUIRE_MEMBERS": "true", "MEMBER_KEY_FILE": ours.files[0], "MEMBER_LIST": ours.files[1]}
         environment = {**os.environ, "LD_PRELOAD": str(CHANNEL), **{f"CRYPTMPI_{name}": str(value) for name, value in settings.items()}}
@@ -238,7 +239,13 @@ def header(type, size):
 BROKEN = {
     "altered": lambda out: out.seal(DATA, b"something")[:-1] + b"\0",
     "type 0": lambda out: header(0, 0) + bytes(16),
-    "type 6": lambda out: header(6, 0) + bytes(16),
+    "type 7": lambda out: header(7, 0) + bytes(16),
+    "padded, no room": lambda out: out.seal(PADDED, bytes(4)),
+    "padded, nothing in it": lambda out: out.seal(PADDED, padded(b"", 10)),
+    "padded, too long": lambda out: out.seal(PADDED, bytes(10) + (11).to_bytes(4, "little")),
+    "padded, far too long": lambda out: out.seal(PADDED, bytes(10) + b"\xff" * 4),
+    "padded with something": lambda out: out.seal(PADDED, b"data" + bytes(5) + b"\1" + (4).to_bytes(4, "little")),
+    "padded, altered": lambda out: out.seal(PADDED, padded(b"data", 10))[:-1] + b"\0",
     "too long": lambda out: header(DATA, 131073) + bytes(131073 + 16),
     "close with bytes": lambda out: out.seal(CLOSE, b"x"),
     "confirm again": lambda out: out.seal(CONFIRM),
@@ -246,7 +253,7 @@ BROKEN = {
 }
 
 
-# protocol: R10, R11, R14, R15, R16, V1
+# protocol: R10, R11, R14, R15, R16, R18, V1
 @pytest.mark.parametrize("broken", BROKEN)
 def test_after_a_broken_record_nothing_comes_and_nothing_goes(broken, connection):
     connection.confirmed()
@@ -273,3 +280,62 @@ def test_nothing_is_taken_after_the_close_record(connection):
     connection.stream.sendall(connection.out.seal(DATA, b"good") + connection.out.seal(CLOSE) + connection.out.seal(DATA, b"late"))
     said, _ = connection.end()
     assert said == f"{b'good'.hex()} end", said
+
+
+# protocol: R17
+def test_padded_records_are_taken_whatever_the_setting(connection):
+    connection.confirmed()
+    parts = [b"a", b"bc" * 30, b"d" * 1000]
+    records = [connection.out.seal(PADDED, padded(part, padme(len(part)))) + connection.out.seal(DATA, b"plain") for part in parts]
+    for part in records[0], b"".join(records[1:])[:50], b"".join(records[1:])[50:]:
+        connection.stream.sendall(part)
+    connection.stream.sendall(connection.out.seal(CLOSE))
+    assert connection.end() == (b"".join(part + b"plain" for part in parts).hex() + " end", "")
+
+
+def shown(connection):
+    """The lengths of what our process sends until it closes, by their headers, and the data in it."""
+    sizes, data = [], b""
+    while True:
+        start = connection.take(4)
+        kind, size = start[3], int.from_bytes(start[:3], "little")
+        [(_, plain)] = connection.into.open(start + connection.take(size + 16))
+        if kind == CLOSE:
+            return sizes, data
+        if kind == CONFIRM:
+            continue
+        assert kind == PADDED, "nothing is sent unpadded"
+        sizes.append(size - 4)
+        data += unpadded(plain)
+
+
+def buckets(scheme, more, tmp_path, role):
+    folder = tmp_path / f"{scheme}-{more}".replace(":", "-")
+    folder.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MORE", str(more))
+        connection = Connection(role, folder, PADDING=scheme)
+    connection.shake_hands()
+    if connection.role == "initiator":
+        connection.stream.sendall(connection.out.seal(CONFIRM))
+    connection.stream.sendall(connection.out.seal(CLOSE))
+    sizes, data = shown(connection)
+    said, complaints = connection.end()
+    assert (said, complaints) == ("nothing end", "")
+    assert data == b"from us" + bytes(more)
+    return sizes
+
+
+# protocol: R17, R19
+def test_the_wire_shows_buckets_only(role, tmp_path):
+    for more in (0, 1, 2, 57, 58, 1000, 30000):
+        size = 7 + more
+        assert buckets("padme", more, tmp_path, role) == [padme(size)]
+        assert buckets("padme:256", more, tmp_path, role) == [max(padme(size), 256)]
+        assert buckets("power-of-two", more, tmp_path, role) == [1 << (size - 1).bit_length()]
+
+
+# protocol: R17, R19
+def test_long_writes_of_one_bucket_look_alike(role, tmp_path):
+    seen = [buckets("power-of-two", more, tmp_path, role) for more in (130000 - 7, 100000, 131072 - 7)]
+    assert {sum(sizes) for sizes in seen} == {131072}, seen

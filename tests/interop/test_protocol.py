@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+import math
 import json
 import os
 import subprocess
@@ -28,7 +29,7 @@ SUITES = {
     "AEGIS-256X4": (8, 32, 32, lambda key: aegis.Aegis(key, 4)),
     "3DES-CBC-HMAC-SHA-256": (9, 32, 12, tripledes.TripleDesCbcHmac),
 }
-DATA, CONFIRM, REKEY, CLOSE = 1, 2, 3, 4
+DATA, CONFIRM, REKEY, CLOSE, PADDED = 1, 2, 3, 4, 6
 JOB_KEY = bytes(range(100, 132))
 REPOSITORY = Path(__file__).resolve().parents[2]
 PEER = Path(os.environ.get("TEST_BUILD", REPOSITORY / "build" / "release")) / "bin" / "protocol_peer"
@@ -51,6 +52,26 @@ def expand(secret, label, size):
 
 def prefix(message, suite, conduct=0, key=JOB_KEY):
     return b"CMPI" + bytes([2, message, SUITES[suite][0], conduct]) + expand(key, b"key id", 8)
+
+
+def padme(size):
+    """As its authors have it, in Python."""
+    if size < 2:
+        return size
+    exponent = math.floor(math.log2(size))
+    last_bits = exponent - (math.floor(math.log2(exponent)) + 1 if exponent else 0)
+    return size + -size % (1 << max(last_bits, 0))
+
+
+def padded(data, room):
+    """A padded record's plaintext."""
+    return data + bytes(room - len(data)) + len(data).to_bytes(4, "little")
+
+
+def unpadded(plain):
+    size = int.from_bytes(plain[-4:], "little")
+    assert 0 < size <= len(plain) - 4 and not any(plain[size:-4])
+    return plain[:size]
 
 
 class Direction:

@@ -23,7 +23,7 @@ def parse_stream(data):
             raise NotRecords(f"half a header at {at} of {len(data)}")
         word = struct.unpack_from("<I", data, at)[0]
         kind, size = word >> 24, word & 0xFFFFFF
-        if kind not in NAMES or size > MOST or (kind != 1 and size != 0):
+        if kind not in NAMES or size > MOST or (kind not in (1, 6) and size != 0):
             raise NotRecords(f"no record at {at} of {len(data)}: type {kind}, length {size}")
         if last in (4, 5):
             raise NotRecords(f"a record after the {NAMES[last]} record")

@@ -156,6 +156,46 @@ TEST_F(SettingsTest, ProfileMayBeNone) {
     EXPECT_FALSE(load_with({{"CRYPTMPI_PROFILE", ""}}));
 }
 
+TEST_F(SettingsTest, PaddingHasASchemeAndALeastBucket) {
+    EXPECT_FALSE(load_with()->padding.is_on());
+    for (const auto& [given, name] : std::map<std::string, std::string>{{"none", "none"},
+                                                                        {"padme", "padme"},
+                                                                        {" Padme:256", "padme:256"},
+                                                                        {"padme:257", "padme:272"},
+                                                                        {"power-of-two", "power-of-two"},
+                                                                        {"power-of-two:100", "power-of-two:128"},
+                                                                        {"power-of-two:16384", "power-of-two:16384"}}) {
+        const auto settings = load_with({{"CRYPTMPI_PADDING", given}});
+        ASSERT_TRUE(settings) << settings.error().line;
+        EXPECT_EQ(settings->padding.name(), name);
+    }
+    for (const char* wrong : {"", "yes", "64", "padme:", "padme:0", "padme:-1", "padme:16385", "padme:1x", "none:8",
+                              "padme:99999999999999999999", "fixed:64"}) {
+        const auto settings = load_with({{"CRYPTMPI_PADDING", wrong}});
+        ASSERT_FALSE(settings) << wrong;
+        EXPECT_NE(settings.error().line.find("allowed: none, padme, power-of-two"), std::string::npos);
+    }
+    write("padding = true\n");
+    EXPECT_FALSE(load_with());
+}
+
+TEST_F(SettingsTest, PaddingIsRefusedWhereMessagesGoPastSealedSockets) {
+    const auto refused = [&](const char* layer, const char* network, const char* sockets) {
+        const auto settings = load_with({{"CRYPTMPI_PADDING", "padme"},
+                                         {"CRYPTMPI_LAYER", layer},
+                                         {"CRYPTMPI_NETWORK", network},
+                                         {"CRYPTMPI_SEAL_SOCKETS", sockets}});
+        return !settings && settings.error().line.find("would go past them, unpadded") != std::string::npos;
+    };
+    EXPECT_TRUE(refused("fabric", "auto", "true"));
+    EXPECT_TRUE(refused("fabric", "fabric", "true"));
+    EXPECT_TRUE(refused("mpi", "any", "true"));
+    EXPECT_TRUE(refused("mpi", "tcp", "false"));
+    EXPECT_FALSE(refused("mpi", "tcp", "true"));
+    EXPECT_FALSE(refused("fabric", "tcp", "true"));
+    EXPECT_FALSE(refused("channel", "tcp", "true"));
+}
+
 TEST_F(SettingsTest, KeysMayBeAllowedLessThanTheirSuites) {
     const auto as_usual = load_with();
     ASSERT_TRUE(as_usual);

@@ -151,9 +151,17 @@ TEST(Header, KnownTypesAndSizesOnly) {
         EXPECT_EQ(header.has_value(), type >= 1 && type <= 5) << type;
         if (!header) {
             EXPECT_EQ(header.error().code, EBADMSG);
+        }
+        if (type == 0 || type > 6) {
             EXPECT_EQ(header.error().line, "a record's header has the unknown type " + std::to_string(type));
         }
     }
+    // A padded record has a byte of data and its length at least.
+    EXPECT_FALSE(parse(kLengthSize, 6).has_value());
+    EXPECT_TRUE(parse(kLengthSize + 1, 6).has_value());
+    EXPECT_TRUE(parse(kMaxPlaintext, 6).has_value());
+    EXPECT_EQ(parse(kMaxPlaintext + 1, 6).error().line,
+              "a padded record's header says 131073 bytes: no room for data, or more than a record holds");
     EXPECT_TRUE(parse(kMaxPlaintext, 1).has_value());
     EXPECT_EQ(parse(kMaxPlaintext + 1, 1).error().line,
               "a record's header says 131073 bytes, more than a record holds");
