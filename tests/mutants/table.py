@@ -196,7 +196,8 @@ MUTANTS = [
         "const auto announced = announcement_of(0 * rank);", "keys_test", "Transported.AWrappedKeyOpensForItsRankOnly"),
     one("ranks whose ways differ go on", TRANSPORT, "if (theirs == expected) return {};", "if (theirs != Announcement{}) return {};",
         "keys_test", "Transported.RanksThatDoNotGoTheSameWaySaySo"),
-    one("what a rank of another way sends passes for a hello", AGREEMENT, "if (announces_transport(hello)) {", "if (false) {",
+    one("what a rank of another way sends passes for a hello", AGREEMENT, "if (announces_transport(std::span(room).first(*size))) {",
+        "if (false) {",
         "keys_test", "Transported.ARankOfTheAgreementSaysSo"),
     one("a wrapped key that does not open is taken", TRANSPORT, "if (status == CRYPTMPI_OK) return {};", "if (status >= CRYPTMPI_OK) return {};",
         "keys_test", "Transported.AWrappedKeyThatWasAltered*"),
@@ -252,6 +253,13 @@ MUTANTS = [
     one("every family passes", POLICY, "    if (among(kInside, family)) return std::nullopt;",
         "    if (among(kInside, family) || family > 2) return std::nullopt;",
         "channel_test", "Policy.RefusesEveryFamilyThatIsNotNamed"),
+    # Padding of sizes
+    one("what is in the padding is not looked at", STREAM, "    const bool zeros = std::all_of(", "    const bool zeros = true || std::all_of(",
+        "pytest", "tests/interop/test_channel.py -k padded"),
+    one("writes are not padded", "src/channel/send.cpp", "        if (process.settings().padding.is_on()) return", "        if (false) return",
+        "pytest", "tests/interop/test_channel.py -k buckets_only"),
+    one("padding goes past sockets unsaid", "src/config/settings.cpp", "    if (!settings.padding.is_on() || !past_sockets) return {};",
+        "    if (!settings.padding.is_on() || past_sockets || !past_sockets) return {};", "config_test", "*adding*"),
     # The verdict
     one("a missing rank is not missed", JUDGING, "        count.all = count.all && group.is_whole();", "", "report_test",
         "ReportTest.MissingRankIsIncomplete"),
