@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+from cryptmpi_tools import needs_figures  # noqa: F401
 from cryptmpi_tools.bench import machine, parts, plot, programs, table
 from cryptmpi_tools.bench.bounds import Bounds
 from cryptmpi_tools.bench.networks import Networks

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from cryptmpi_tools import needs_figures  # noqa: F401
 from cryptmpi_tools.bench import machine, programs
 from cryptmpi_tools.bench.turns import BEGAN, say
 from cryptmpi_tools.conformance.suites import IMB as IMB_FOLDER
