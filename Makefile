@@ -12,7 +12,7 @@ SUITE   ?=
 FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := build
-.PHONY: deps build demo test test-slurm adversary mutants conformance torture bench bench-quick bench-instructions bench-nanoseconds bench-handshake bench-one-node study deps-study docs proofs lint lint-changed format unit-debug unit-asan fuzz faults asan tsan install mpis package test-packages
+.PHONY: deps build demo test test-slurm test-kubernetes adversary mutants conformance torture bench bench-quick bench-instructions bench-nanoseconds bench-handshake bench-one-node study deps-study docs proofs lint lint-changed format unit-debug unit-asan fuzz faults asan tsan install mpis package test-packages
 
 deps:
 	@scripts/install-packages build test model bench lint
@@ -45,6 +45,11 @@ test: build build/python
 test-slurm: build build/python
 	@scripts/install-packages build test slurm
 	@build/python/bin/python -m pytest tests/slurm --reruns 2 -rsR $(ARGS)
+
+# The job of containers/mpijob.yaml as the MPI Operator starts it, on nodes that stand for its pods.
+test-kubernetes: build build/python
+	@scripts/install-packages build test kubernetes
+	@build/python/bin/python -m pytest tests/kubernetes $(ARGS)
 
 # An active adversary on the wire of whole jobs: each attack on each operation, every second sample in a quarter of an hour
 # (ARGS=--all: all of them; --full: every byte position, days; --resume goes on). Results: build/adversary/report.json.

@@ -1,0 +1,6 @@
+"""Lets the tests find the packages of this repository."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
