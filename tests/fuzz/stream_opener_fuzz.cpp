@@ -27,10 +27,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         const bool is_padded = header->type == seal::RecordType::padded;
         Result<seal::RecordType> type = header->type;
         if (is_padded) {
-            const auto data = opener.open_padded(whole.data(), plain);
-            if (!data) {
-                type = tl::unexpected<Error>(data.error());
-            } else if (*data == 0 || *data > plain.size() - seal::kLengthSize) {
+            const auto opened = opener.open_padded(whole.data(), plain);
+            if (!opened) {
+                type = tl::unexpected<Error>(opened.error());
+            } else if (*opened == 0 || *opened > plain.size() - seal::kLengthSize) {
                 std::abort();
             }
         } else {
