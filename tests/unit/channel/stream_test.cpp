@@ -137,8 +137,9 @@ protected:
         Program accepts(process, kernel.ends[1], keys::Role::responder, pattern(back, 101), most_at_once);
         // A fault may cost a round in which nothing moves.
         for (int idle = 0; idle < 3;) {
-            const bool moved = connects.work(kernel) | accepts.work(kernel);
-            idle = moved ? 0 : idle + 1;
+            const bool first = connects.work(kernel);
+            const bool second = accepts.work(kernel);
+            idle = first || second ? 0 : idle + 1;
         }
         return {{accepts.received(), connects.received()},
                 {accepts.error(), connects.error()},
