@@ -236,8 +236,12 @@ def header(type, size):
     return (size | type << 24).to_bytes(4, "little")
 
 
+def altered(record):
+    return record[:-1] + bytes([record[-1] ^ 1])
+
+
 BROKEN = {
-    "altered": lambda out: out.seal(DATA, b"something")[:-1] + b"\0",
+    "altered": lambda out: altered(out.seal(DATA, b"something")),
     "type 0": lambda out: header(0, 0) + bytes(16),
     "type 7": lambda out: header(7, 0) + bytes(16),
     "padded, no room": lambda out: out.seal(PADDED, bytes(4)),
@@ -245,7 +249,7 @@ BROKEN = {
     "padded, too long": lambda out: out.seal(PADDED, bytes(10) + (11).to_bytes(4, "little")),
     "padded, far too long": lambda out: out.seal(PADDED, bytes(10) + b"\xff" * 4),
     "padded with something": lambda out: out.seal(PADDED, b"data" + bytes(5) + b"\1" + (4).to_bytes(4, "little")),
-    "padded, altered": lambda out: out.seal(PADDED, padded(b"data", 10))[:-1] + b"\0",
+    "padded, altered": lambda out: altered(out.seal(PADDED, padded(b"data", 10))),
     "too long": lambda out: header(DATA, 131073) + bytes(131073 + 16),
     "close with bytes": lambda out: out.seal(CLOSE, b"x"),
     "confirm again": lambda out: out.seal(CONFIRM),
