@@ -165,9 +165,9 @@ void look_at_profile(Findings& findings, const config::Settings& settings, const
 std::string loaders_complaint(const std::vector<fs::path>& objects) {
     std::string list;
     for (const auto& object : objects) list += (list.empty() ? "" : ":") + object.string();
-    // Under the channel layer its library refuses the other ways, and whether it can be loaded is the question here.
-    const auto said =
-        output_of({"env", "CRYPTMPI_KEY_DISTRIBUTION=agreement", "LD_PRELOAD=" + list, "LD_BIND_NOW=1", "true"});
+    // A layer's library refuses settings that are for other layers; whether it can be loaded is the question here.
+    const auto said = output_of({"env", "CRYPTMPI_KEY_DISTRIBUTION=agreement", "CRYPTMPI_REQUIRE_MEMBERS=false",
+                                 "CRYPTMPI_PADDING=none", "LD_PRELOAD=" + list, "LD_BIND_NOW=1", "true"});
     if (!said) return "the system's commands env and true cannot be run";
     return said->substr(0, said->find('\n'));
 }
