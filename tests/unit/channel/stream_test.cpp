@@ -15,7 +15,7 @@
 // Entries live as long as the process. The table that knows them is mapped memory, where the check for leaks does not
 // look.
 extern "C" const char* __asan_default_options();  // NOLINT(bugprone-reserved-identifier)
-extern "C" const char* __asan_default_options() {
+extern "C" [[gnu::visibility("default")]] const char* __asan_default_options() {
     return "detect_leaks=0";
 }
 
