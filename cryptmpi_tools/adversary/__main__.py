@@ -51,7 +51,7 @@ class Matrix:
     def write(self):
         rows = list(self.rows.values())
         kinds = Counter(row["outcome"] for row in rows)
-        report = {"undetected": kinds["undetected"], "hangs": kinds["hang"], "mpi_waits": kinds["MPI waits"], "mpi_tells": kinds["MPI tells"],
+        report = {"undetected": kinds["undetected"], "hangs": kinds["hang"], "mpi_waits": kinds["MPI waits"],
                   "not_carried_out": kinds["not carried out"], "outcomes": dict(kinds), "cells": rows}
         new = self.path.with_suffix(".new")
         new.write_text(json.dumps(report, indent=1) + "\n")
@@ -98,7 +98,7 @@ def work(place, waiting, matrix, total, problems):
 
 def table(rows):
     """Operations by layer and MPI, with how many of their cells came out how."""
-    kinds = ["as plain", "told", "ended", "MPI tells", "MPI waits", "not carried out", "undetected", "hang"]
+    kinds = ["as plain", "told", "ended", "MPI waits", "not carried out", "undetected", "hang"]
     groups = {}
     for row in rows:
         groups.setdefault((row["layer"], row["mpi"], row["operation"]), Counter())[row["outcome"]] += 1

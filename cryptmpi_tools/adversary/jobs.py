@@ -168,10 +168,6 @@ def judge(done, layer, strikes):
         return Outcome("hang" if layer == "channel" else "MPI waits", first_line(done.output), done.seconds, strikes, done.output)
     if done.ok and whole:
         return Outcome("as plain", "", done.seconds, strikes, done.output)
-    # An error of MPI's came back to the program, which went on without what it was waiting for: neither we nor the verdict say anything.
-    if done.ok and layer != "channel" and "told, nothing left" in done.output and done.output.count("went on to the end") == 1:
-        told = next(line for line in done.output.splitlines() if "told, nothing left" in line)
-        return Outcome("MPI tells", told, done.seconds, strikes, done.output)
     if done.ok:
         return Outcome("undetected", "status 0 of a job that did not do its work", done.seconds, strikes, done.output)
     by = first_line(done.output)

@@ -133,7 +133,7 @@ Process::Process() : pid_(getpid()) {
         real::_exit(kExitRefused);
     }
     settings_ = std::move(*loaded);
-    if (settings_.layer == config::Layer::automatic && settings_.passive_only()) {
+    if (enabled() && settings_.layer == config::Layer::automatic && settings_.passive_only()) {
         complain(settings_.key_distribution_where + ": " + std::string(config::name_of(settings_.key_distribution)) +
                  " is for the MPI layer only, and this process runs under the channel layer: set layer = \"mpi\"");
         real::_exit(kExitRefused);

@@ -103,7 +103,11 @@ Result<InterchangeList> InterchangeList::parse(std::string_view text) {
 Result<InterchangeList> InterchangeList::read(const std::filesystem::path& file) {
     const std::string what = "list of interchange keys " + file.string() + " ";
     const auto text = read_public_list(file);
-    if (!text) return fail(text.error().code, what + text.error().line);
+    if (!text)
+        return fail(text.error().code, what + text.error().line +
+                                           (text.error().code == ENOENT ? ": put the line into it that cryptmpi keygen "
+                                                                          "--interchange prints on each node"
+                                                                        : ""));
     auto list = parse(*text);
     if (!list) return fail(list.error().code, what + list.error().line);
     return list;

@@ -23,7 +23,8 @@ public:
     const std::string& own_name() const { return own_name_; }
 
     /// The name of the member with this key, by the list as its file is now: whoever was taken out is refused by the
-    /// next handshake. Error: of the file; it has no such member. Completes "PEER's member key DIGITS...".
+    /// next handshake. Error: of the file; it has no such member, and the line that it
+    /// lacks.
     Result<std::string> name_of(const MemberPublicKey& key) const;
 
 private:
