@@ -126,10 +126,10 @@ def _pml(*words):
 UDP = _by(STACKS[2], "ofi-udp", "libfabric udp;ofi_rxd", {"FI_PROVIDER": "udp;ofi_rxd"})
 # Open MPI takes UCX for networks of its list only, which tcp is not on, unless it is told to take any.
 ANY_UCX = {"UCX_TLS": "tcp,self", "OMPI_MCA_opal_common_ucx_tls": "any", "OMPI_MCA_opal_common_ucx_devices": "any"}
-OPENMPI4_UCX = _by(STACKS[3], "pml-ucx", "UCX tcp", ANY_UCX, _pml("--mca", "pml", "ucx"))
+OPENMPI4_UCX = _by(STACKS[3], "pml-ucx", "UCX tcp", {**ANY_UCX, "OMPI_MCA_osc": "ucx"}, _pml("--mca", "pml", "ucx"))
 OPENMPI4_OFI = _by(STACKS[3], "mtl-ofi", "libfabric tcp;ofi_rxm", {"OMPI_MCA_mtl_ofi_provider_include": "tcp;ofi_rxm"},
                    _pml("--mca", "pml", "cm", "--mca", "mtl", "ofi"))
-OPENMPI5_UCX = _by(STACKS[4], "pml-ucx", "UCX tcp", ANY_UCX, _pml("--mca", "pml", "ucx"))
+OPENMPI5_UCX = _by(STACKS[4], "pml-ucx", "UCX tcp", {**ANY_UCX, "OMPI_MCA_osc": "ucx"}, _pml("--mca", "pml", "ucx"))
 OPENMPI5_OFI = _by(STACKS[4], "mtl-ofi", "libfabric tcp;ofi_rxm", {"OMPI_MCA_mtl_ofi_provider_include": "tcp;ofi_rxm"},
                    _pml("--mca", "pml", "cm", "--mca", "mtl", "ofi"))
 FABRIC = [STACKS[0], STACKS[1], STACKS[2], UDP, OPENMPI4_UCX, OPENMPI4_OFI, OPENMPI5_UCX, OPENMPI5_OFI, STACKS[5]]

@@ -59,12 +59,6 @@ void hold_more_messages(config::Layer layer, const config::Environment& environm
     if (layer == config::Layer::mpi && !environment(kHeld)) set_variable(kHeld, "65536");
 }
 
-/// Open MPI's one-sided component for UCX knows remote memory only, which is not sealed; its others send messages.
-void keep_off_remote_memory(config::Layer layer, const config::Environment& environment) {
-    constexpr const char* kOneSided = "OMPI_MCA_osc";
-    if (layer == config::Layer::fabric && !environment(kOneSided)) set_variable(kOneSided, "^ucx");
-}
-
 /// A launcher that starts its daemons by another way than our agent leaves them without the job's fresh key.
 Result<void> check_key_reached(const config::Settings& settings, const config::Environment& environment) {
     std::error_code ignored;
@@ -136,7 +130,6 @@ int exec(const Options& options, const Words& program) {
     set_variable("LD_PRELOAD", options.role.empty() ? preload_of_rank(*settings, choice.layer, environment)
                                                     : preload_of_launcher(*settings, choice.layer, environment));
     hold_more_messages(choice.layer, environment);
-    keep_off_remote_memory(choice.layer, environment);
     if (!settings->job_id.empty()) set_variable("CRYPTMPI_JOB_ID", settings->job_id);
     // A launcher's children inherit its role; a rank that is started by exec is none.
     if (options.role.empty()) {

@@ -17,6 +17,7 @@ STREAM, MESSAGE, SEGMENTS, ARRIVALS = ("src/seal/stream.cpp", "src/seal/message.
 SCHEDULE, HANDSHAKE, AGREEMENT = "src/seal/key_schedule.hpp", "src/keys/handshake.cpp", "src/keys/agreement.cpp"
 TRANSPORT = "src/keys/key_transport.cpp"
 FLOWS, WINDOW, JOB_KEY, SECRETS = "src/fabric/flows.cpp", "src/fabric/window.hpp", "src/keys/secret_file.cpp", "src/keys/flow_secrets.cpp"
+REMOTE = "src/fabric/ucx/remote.cpp"
 JUDGING, PART, POLICY, INSIDE = "src/report/judging.cpp", "src/report/part.cpp", "src/channel/policy.cpp", "src/channel/inside.cpp"
 RECEIVE, SHAKING, PULSE = "src/channel/receive.cpp", "src/channel/handshaking.cpp", "src/channel/pulse.cpp"
 
@@ -233,6 +234,14 @@ MUTANTS = [
     one("the order of tagged messages is not looked at", FLOWS,
         "    if (auto done = wanted ? state_->check_order(posted, *message, tag) : misled(); !done) {",
         "    if (auto done = wanted ? Result<void>{} : misled(); !done) {", "fabric_test", "Flows.ALostReplayedOrSwappedTaggedMessageIsFound"),
+    one("another peer answers for the one that was asked for its memory", REMOTE, " || found->second.peer != opened.from)", ")",
+        "fabric_ucx_test", "RemoteMemory.OfOnePeerIsNotAnsweredByAnother"),
+    one("a region is reached beyond its end", REMOTE, " || size > region.length - (address - begin)) return nullptr;", ") return nullptr;",
+        "fabric_ucx_test", "RemoteMemory.IsReachedWhereItIsMappedAlone"),
+    one("a region is written that peers may only read", REMOTE,
+        "    if (!(access == Access::read ? region.may_be_read : region.may_be_written)) return nullptr;",
+        "    if (access == Access::read && !region.may_be_read) return nullptr;",
+        "fabric_ucx_test", "RemoteMemory.IsReachedWhereItIsMappedAlone"),
     # Who is trusted with what
     one("a key file of another user is read", JOB_KEY, "    if (found.st_uid != ::geteuid() && found.st_uid != 0) {", "    if (false) {",
         "keys_test", "JobKeyFile.SomebodyElses"),

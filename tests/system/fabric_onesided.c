@@ -1,5 +1,6 @@
 /* Rank 0 puts into rank 1's memory, gets from it and adds to it, many at once and of many sizes; each checks what it
- * has then. The argument is a file with a canary of 32 bytes, of which the memory is full. */
+ * has then. The argument is a file with a canary of 32 bytes, of which the memory is full. With one more argument
+ * nothing is added: Open MPI's osc ucx adds characters wrongly. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +9,7 @@
 enum { PARTS = 10, MOST = 1 << 20, ROUNDS = 3 };
 
 static unsigned char canary[32];
+static int adds = 1;
 
 /* Each byte depends on who wrote it, on its part and its place; most of them are the canary's. */
 static unsigned char byte_of(int who, int part, int at) {
@@ -39,13 +41,13 @@ static void between_fences(MPI_Win window, unsigned char* own, unsigned char* sh
     MPI_Win_fence(0, window);
     if (rank == 1) check("put", shown, 0, size, 1);
     MPI_Win_fence(0, window);
-    for (int part = 0; rank == 0 && part < PARTS; ++part) {
+    for (int part = 0; adds && rank == 0 && part < PARTS; ++part) {
         MPI_Accumulate(own + part * MOST, size, MPI_UNSIGNED_CHAR, 1, (MPI_Aint)part * MOST, size, MPI_UNSIGNED_CHAR,
                        MPI_SUM, window);
     }
     MPI_Win_fence(0, window);
     if (rank == 1) {
-        check("accumulated", shown, 0, size, 2);
+        check("accumulated", shown, 0, size, 1 + adds);
         fill(shown, 1, size);
     }
     MPI_Win_fence(0, window);
@@ -84,6 +86,7 @@ int main(int argc, char** argv) {
     FILE* file = argc > 1 ? fopen(argv[1], "rb") : NULL;
     if (file == NULL || fread(canary, sizeof canary, 1, file) != 1) MPI_Abort(MPI_COMM_WORLD, 2);
     fclose(file);
+    adds = argc == 2;
     unsigned char* own = malloc((size_t)PARTS * MOST);
     MPI_Win_allocate((MPI_Aint)PARTS * MOST, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &shown, &window);
     for (int round = 0; round < ROUNDS; ++round) {

@@ -72,8 +72,15 @@ std::uint8_t* make_blob(Worker& worker, const void* address, std::size_t size) {
     return blob;
 }
 
+/// `forced`: nothing that is under way has to end.
 template <class Close>
-auto close(ucp_ep_h ep, const Close& call) {
+auto close(ucp_ep_h ep, bool forced, const Close& call) {
+    const Endpoint endpoint = Ends::get().find(ep);
+    if (endpoint.worker != nullptr && endpoint.worker->remote != nullptr) {
+        Remote& remote = *endpoint.worker->remote;
+        while (!forced && remote.is_under_way(ep)) real().ucp_worker_progress(endpoint.worker->handle);
+        remote.drop(ep);
+    }
     Ends::get().forget(ep);
     return call();
 }
@@ -85,10 +92,15 @@ using namespace cryptmpi::fabric::ucx;
 
 ENTRY ucs_status_t ucp_init_version(unsigned major, unsigned minor, const ucp_params_t* params,
                                     const ucp_config_t* config, ucp_context_h* context) {
+    const std::uint64_t features = (params->field_mask & UCP_PARAM_FIELD_FEATURES) != 0 ? params->features : 0;
+    const bool remote_memory = (features & kRemoteMemory) != 0 && (features & UCP_FEATURE_AM) == 0;
+    // A newer UCX has fields that we cannot copy: the program's own structure is lent.
+    auto* const lent = const_cast<ucp_params_t*>(params);
+    if (remote_memory) lent->features = (features & ~kRemoteMemory) | UCP_FEATURE_AM;
     const cryptmpi::fabric::Opening opening(cryptmpi::fabric::Road::ucx);
-    const ucs_status_t status = real().ucp_init_version(major, minor, params, config, context);
-    const bool given = (params->field_mask & UCP_PARAM_FIELD_FEATURES) != 0;
-    if (status == UCS_OK) Ends::get().note(*context, given ? params->features : 0);
+    const ucs_status_t status = real().ucp_init_version(major, minor, lent, config, context);
+    if (remote_memory) lent->features = features;
+    if (status == UCS_OK) Ends::get().note(*context, {remote_memory, RequestKind::of(*params)});
     return status;
 }
 
@@ -106,10 +118,13 @@ ENTRY ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_par
     worker->party = std::move(*party);
     worker->several_threads =
         (params->field_mask & UCP_WORKER_PARAM_FIELD_THREAD_MODE) != 0 && params->thread_mode == UCS_THREAD_MODE_MULTI;
-    const std::uint64_t features = Ends::get().features_of(context);
-    worker->needs_remote_memory = (features & UCP_FEATURE_RMA) != 0 && (features & UCP_FEATURE_AM) == 0;
+    const Ends::Asked asked = Ends::get().asked_of(context);
+    worker->requests = asked.requests;
+    if (asked.remote_memory) worker->remote = std::make_unique<Remote>(*worker, Ends::get().regions());
     around().begin(*worker->party);
+    Remote* const remote = worker->remote.get();
     Ends::get().add(*handle, std::move(worker));
+    if (remote != nullptr) remote->listen();
     return status;
 }
 
@@ -177,19 +192,21 @@ ENTRY ucs_status_t ucp_ep_create(ucp_worker_h handle, const ucp_ep_params_t* par
 }
 
 ENTRY ucs_status_ptr_t ucp_ep_close_nb(ucp_ep_h ep, unsigned mode) {
-    return close(ep, [&] { return real().ucp_ep_close_nb(ep, mode); });
+    return close(ep, mode == UCP_EP_CLOSE_MODE_FORCE, [&] { return real().ucp_ep_close_nb(ep, mode); });
 }
 
 ENTRY ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h ep, const ucp_request_param_t* params) {
-    return close(ep, [&] { return real().ucp_ep_close_nbx(ep, params); });
+    const bool has_flags = (params->op_attr_mask & UCP_OP_ATTR_FIELD_FLAGS) != 0;
+    const bool forced = has_flags && (params->flags & UCP_EP_CLOSE_FLAG_FORCE) != 0;
+    return close(ep, forced, [&] { return real().ucp_ep_close_nbx(ep, params); });
 }
 
 ENTRY void ucp_ep_destroy(ucp_ep_h ep) {
-    close(ep, [&] { real().ucp_ep_destroy(ep); });
+    close(ep, false, [&] { real().ucp_ep_destroy(ep); });
 }
 
 ENTRY ucs_status_ptr_t ucp_disconnect_nb(ucp_ep_h ep) {
-    return close(ep, [&] { return real().ucp_disconnect_nb(ep); });
+    return close(ep, false, [&] { return real().ucp_disconnect_nb(ep); });
 }
 
 ENTRY ucs_status_t ucp_dt_create_generic(const ucp_generic_dt_ops_t* operations, void* context, ucp_datatype_t* type) {
@@ -204,6 +221,7 @@ ENTRY void ucp_dt_destroy(ucp_datatype_t type) {
 }
 
 ENTRY void ucp_request_cancel(ucp_worker_h handle, void* request) {
+    if (Requests::get().has(request)) return;  // what a peer was asked for cannot be taken back
     Worker& worker = worker_of(handle);
     if (!worker.several_threads) {
         if (Operation* const operation = worker.find(request)) operation->posted.ask_to_cancel();
@@ -213,6 +231,7 @@ ENTRY void ucp_request_cancel(ucp_worker_h handle, void* request) {
 
 /// UCX would not tell us of the end of a request that is freed before; the program is not told.
 ENTRY void ucp_request_free(void* request) {
+    if (Requests::get().has(request)) return Requests::get().free(request, false);
     bool is_ours = Ends::get().abandon(request);
     if (!is_ours && real().ucp_request_check_status(request) != UCS_INPROGRESS) {
         real().ucp_request_free(request);
@@ -227,7 +246,23 @@ ENTRY void ucp_request_free(void* request) {
     is_ours ? real().ucp_request_release(request) : real().ucp_request_free(request);
 }
 
+ENTRY void ucp_request_release(void* request) {
+    if (Requests::get().has(request)) return Requests::get().free(request, true);
+    real().ucp_request_release(request);
+}
+
+ENTRY ucs_status_t ucp_request_query(void* request, ucp_request_attr_t* attributes) {
+    const bool is_ours = Requests::get().has(request);
+    if (is_ours && (attributes->field_mask & ~std::uint64_t{UCP_REQUEST_ATTR_FIELD_STATUS}) != 0)
+        return UCS_ERR_UNSUPPORTED;
+    const ucs_status_t status = is_ours ? UCS_OK : real().ucp_request_query(request, attributes);
+    if (status == UCS_OK && (attributes->field_mask & UCP_REQUEST_ATTR_FIELD_STATUS) != 0)
+        attributes->status = ucp_request_check_status(request);
+    return status;
+}
+
 ENTRY ucs_status_t ucp_request_check_status(void* request) {
+    if (Requests::get().has(request)) return Requests::get().status_of(request);
     return Ends::get().is_under_way(request) ? UCS_INPROGRESS : real().ucp_request_check_status(request);
 }
 
@@ -236,6 +271,7 @@ ENTRY int ucp_request_is_completed(void* request) {
 }
 
 ENTRY ucs_status_t ucp_request_test(void* request, ucp_tag_recv_info_t* info) {
+    if (Requests::get().has(request)) return Requests::get().status_of(request);
     if (Ends::get().is_under_way(request)) return UCS_INPROGRESS;
     ucp_tag_recv_info_t own = {};
     const ucs_status_t status = real().ucp_request_test(request, &own);

@@ -82,15 +82,15 @@ Ends& Ends::get() {
     return one;
 }
 
-void Ends::note(ucp_context_h context, std::uint64_t features) {
+void Ends::note(ucp_context_h context, const Asked& asked) {
     const std::unique_lock guard(lock_);
-    features_[context] = features;
+    asked_[context] = asked;
 }
 
-std::uint64_t Ends::features_of(ucp_context_h context) const {
+Ends::Asked Ends::asked_of(ucp_context_h context) const {
     const std::shared_lock guard(lock_);
-    const auto found = features_.find(context);
-    return found == features_.end() ? 0 : found->second;
+    const auto found = asked_.find(context);
+    return found == asked_.end() ? Asked{} : found->second;
 }
 
 void Ends::add(ucp_worker_h handle, std::unique_ptr<Worker> worker) {

@@ -13,6 +13,8 @@
 #include "engine/buffer_pool.hpp"
 #include "fabric/flows.hpp"
 #include "fabric/ucx/data.hpp"
+#include "fabric/ucx/remote.hpp"
+#include "fabric/ucx/requests.hpp"
 
 namespace cryptmpi::fabric::ucx {
 
@@ -51,8 +53,9 @@ struct Worker {
     ucp_worker_h handle = nullptr;
     std::unique_ptr<Party> party;
     bool several_threads = false;
-    bool needs_remote_memory = false;  // the program asked for remote memory, and not for active messages
-    std::mutex lock;                   // of the party and the operations
+    std::unique_ptr<Remote> remote;  // where the program asked for remote memory, and not for active messages
+    RequestKind requests;
+    std::mutex lock;   // of the party and the operations
     std::mutex order;  // with several threads: numbers are given in the order in which UCX gets the calls
     Operation* first = nullptr;
     std::vector<std::unique_ptr<Handler>> handlers;
@@ -71,9 +74,13 @@ class Ends {
 public:
     static Ends& get();
 
-    /// The features that the program asked of UCX for a context.
-    void note(ucp_context_h context, std::uint64_t features);
-    std::uint64_t features_of(ucp_context_h context) const;
+    /// What the program asked of UCX for a context.
+    struct Asked {
+        bool remote_memory = false;  // and no active messages
+        RequestKind requests;
+    };
+    void note(ucp_context_h context, const Asked& asked);
+    Asked asked_of(ucp_context_h context) const;
 
     void add(ucp_worker_h handle, std::unique_ptr<Worker> worker);
     /// Null: not made under us.
@@ -107,13 +114,14 @@ public:
     bool release(void* data);
 
     GenericTypes& types() { return types_; }
+    Regions& regions() { return regions_; }
     engine::BufferPool& pool() { return pool_; }
 
 private:
     Ends() { pool_.share(); }
 
     mutable std::shared_mutex lock_;
-    std::unordered_map<ucp_context_h, std::uint64_t> features_;
+    std::unordered_map<ucp_context_h, Asked> asked_;
     std::unordered_map<ucp_worker_h, std::unique_ptr<Worker>> workers_;
     std::unordered_map<ucp_ep_h, Endpoint> endpoints_;
     std::unordered_map<ucp_tag_message_h, std::unique_ptr<Operation>> held_;
@@ -122,6 +130,7 @@ private:
     std::atomic<std::size_t> under_way_count_{0};
     std::unordered_map<const void*, Operation*> under_way_;
     GenericTypes types_;
+    Regions regions_;
     engine::BufferPool pool_{std::size_t{64} << 20};
 };
 

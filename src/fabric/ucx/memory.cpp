@@ -1,5 +1,8 @@
-// Remote memory: what MPI maps is noted here and never given to UCX, so that the network can write into none of the
-// program's memory. No remote key can be unpacked: an MPI that has another way sends messages.
+// Memory that MPI maps: it is noted here and never given to UCX, so that the network can write into none of the
+// program's memory. An MPI that has no other way than remote memory gets keys by which peers ask for it (remote.hpp);
+// one that can send messages gets none, and does so.
+#include "fabric/ucx/memory.hpp"
+
 #include <ucp/api/ucp.h>
 
 #include <cstdint>
@@ -7,6 +10,7 @@
 #include <cstring>
 #include <new>
 
+#include "base/endian.hpp"
 #include "fabric/ucx/door.hpp"
 
 using namespace cryptmpi::fabric::ucx;
@@ -14,12 +18,16 @@ using namespace cryptmpi::fabric::ucx;
 namespace {
 
 constexpr std::size_t kPage = 4096;
-constexpr char kNoKey[8] = "no rkey";
+
+// A remote key as MPI passes it on: mark | the region's number (8, little endian).
+constexpr char kKeyMark[8] = {'c', 'm', 'p', 'f', 'r', 'k', 'e', 'y'};
+constexpr std::size_t kPackedKey = sizeof kKeyMark + sizeof(std::uint64_t);
 
 struct Mapped {
     void* at;
     std::size_t length;
     bool own;
+    std::uint64_t key = 0;
 };
 
 }  // namespace
@@ -38,12 +46,17 @@ ENTRY ucs_status_t ucp_mem_map(ucp_context_h, const ucp_mem_map_params_t* params
         if (posix_memalign(&mapped.at, kPage, mapped.length) != 0) return UCS_ERR_NO_MEMORY;
         std::memset(mapped.at, 0, mapped.length);
     }
+    const unsigned access = given(UCP_MEM_MAP_PARAM_FIELD_PROT) ? params->prot : ~0U;
+    mapped.key = Ends::get().regions().add({static_cast<std::uint8_t*>(mapped.at), mapped.length,
+                                            (access & UCP_MEM_MAP_PROT_REMOTE_READ) != 0,
+                                            (access & UCP_MEM_MAP_PROT_REMOTE_WRITE) != 0});
     *handle = reinterpret_cast<ucp_mem_h>(new Mapped(mapped));
     return UCS_OK;
 }
 
 ENTRY ucs_status_t ucp_mem_unmap(ucp_context_h, ucp_mem_h handle) {
     auto* const mapped = reinterpret_cast<Mapped*>(handle);
+    Ends::get().regions().remove(mapped->key);
     if (mapped->own) std::free(mapped->at);
     delete mapped;
     return UCS_OK;
@@ -63,11 +76,13 @@ ENTRY ucs_status_t ucp_mem_advise(ucp_context_h, ucp_mem_h, ucp_mem_advise_param
     return UCS_OK;
 }
 
-ENTRY ucs_status_t ucp_rkey_pack(ucp_context_h, ucp_mem_h, void** buffer, size_t* size) {
-    *buffer = std::malloc(sizeof kNoKey);
-    if (*buffer == nullptr) return UCS_ERR_NO_MEMORY;
-    std::memcpy(*buffer, kNoKey, sizeof kNoKey);
-    *size = sizeof kNoKey;
+ENTRY ucs_status_t ucp_rkey_pack(ucp_context_h, ucp_mem_h handle, void** buffer, size_t* size) {
+    auto* const packed = static_cast<std::uint8_t*>(std::malloc(kPackedKey));
+    if (packed == nullptr) return UCS_ERR_NO_MEMORY;
+    std::memcpy(packed, kKeyMark, sizeof kKeyMark);
+    cryptmpi::store_little(reinterpret_cast<const Mapped*>(handle)->key, packed + sizeof kKeyMark);
+    *buffer = packed;
+    *size = kPackedKey;
     return UCS_OK;
 }
 
@@ -75,10 +90,19 @@ ENTRY void ucp_rkey_buffer_release(void* buffer) {
     std::free(buffer);
 }
 
-ENTRY ucs_status_t ucp_ep_rkey_unpack(ucp_ep_h ep, const void*, ucp_rkey_h*) {
-    if (endpoint_of(ep).worker->needs_remote_memory) {
-        around().refuse("access to remote memory (ucp_ep_rkey_unpack)",
-                        "it is not sealed yet, and MPI has no other way here: set OMPI_MCA_osc=^ucx for Open MPI");
-    }
+ENTRY ucs_status_t ucp_ep_rkey_unpack(ucp_ep_h ep, const void* buffer, ucp_rkey_h* key) {
+    if (endpoint_of(ep).worker->remote == nullptr) return UCS_ERR_UNREACHABLE;
+    const auto* const packed = static_cast<const std::uint8_t*>(buffer);
+    if (std::memcmp(packed, kKeyMark, sizeof kKeyMark) != 0) return UCS_ERR_INVALID_PARAM;
+    *key = reinterpret_cast<ucp_rkey_h>(new RemoteKey{cryptmpi::load_little(packed + sizeof kKeyMark)});
+    return UCS_OK;
+}
+
+ENTRY void ucp_rkey_destroy(ucp_rkey_h key) {
+    delete reinterpret_cast<RemoteKey*>(key);
+}
+
+/// Memory of a peer is nowhere in this process.
+ENTRY ucs_status_t ucp_rkey_ptr(ucp_rkey_h, uint64_t, void**) {
     return UCS_ERR_UNREACHABLE;
 }

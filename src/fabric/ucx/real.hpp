@@ -32,6 +32,15 @@ namespace cryptmpi::fabric::ucx {
     CALLED(ucp_tag_recv_nbx)               \
     CALLED(ucp_tag_msg_recv_nbx)           \
     CALLED(ucp_tag_probe_nb)               \
+    CALLED(ucp_worker_progress)            \
+    CALLED(ucp_worker_fence)               \
+    CALLED(ucp_worker_flush)               \
+    CALLED(ucp_worker_flush_nb)            \
+    CALLED(ucp_worker_flush_nbx)           \
+    CALLED(ucp_ep_flush)                   \
+    CALLED(ucp_ep_flush_nb)                \
+    CALLED(ucp_ep_flush_nbx)               \
+    CALLED(ucp_request_query)              \
     CALLED(ucp_am_send_nbx)
 
 struct Real {

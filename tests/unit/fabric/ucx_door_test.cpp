@@ -483,7 +483,7 @@ TEST_F(Door, TakesNoAddressThatIsAltered) {
     }
 }
 
-TEST_F(Door, OpensNoMemoryAndRefusesRemoteAccess) {
+TEST_F(Door, OpensNoMemory) {
     char memory[64];
     ucp_mem_map_params_t params = {};
     params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
@@ -497,10 +497,6 @@ TEST_F(Door, OpensNoMemoryAndRefusesRemoteAccess) {
     ASSERT_EQ(ucp_rkey_pack(nullptr, handle, &key, &size), UCS_OK);
     ucp_rkey_h unpacked = nullptr;
     EXPECT_EQ(ucp_ep_rkey_unpack(to_b_, key, &unpacked), UCS_ERR_UNREACHABLE);
-    const ucp_request_param_t none = {};
-    EXPECT_EQ(UCS_PTR_STATUS(ucp_put_nbx(to_b_, memory, 1, 0, nullptr, &none)), UCS_ERR_UNSUPPORTED);
-    ASSERT_FALSE(process.refused.empty());
-    EXPECT_EQ(process.refused.back(), "ucp_put_nbx");
     ucp_rkey_buffer_release(key);
     EXPECT_EQ(ucp_mem_unmap(nullptr, handle), UCS_OK);
 }
@@ -521,35 +517,6 @@ TEST_F(Door, AllocatesNothingForNothing) {
         EXPECT_EQ(told.length, length);
         EXPECT_EQ(ucp_mem_unmap(nullptr, handle), UCS_OK);
     }
-}
-
-/// What an endpoint of a context with these features says of a remote key.
-ucs_status_t unpack_with(std::uint64_t features, const Bytes& address) {
-    ucp_params_t params = {};
-    params.field_mask = UCP_PARAM_FIELD_FEATURES;
-    params.features = features;
-    ucp_context_h context = nullptr;
-    EXPECT_EQ(ucp_init_version(1, 13, &params, nullptr, &context), UCS_OK);
-    ucp_worker_h worker = nullptr;
-    const ucp_worker_params_t none = {};
-    EXPECT_EQ(ucp_worker_create(context, &none, &worker), UCS_OK);
-    ucp_ep_params_t to = {};
-    to.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
-    to.address = reinterpret_cast<const ucp_address_t*>(address.data());
-    ucp_ep_h ep = nullptr;
-    EXPECT_EQ(ucp_ep_create(worker, &to, &ep), UCS_OK);
-    ucp_rkey_h key = nullptr;
-    const ucs_status_t status = ucp_ep_rkey_unpack(ep, "no rkey", &key);
-    ucp_worker_destroy(worker);
-    return status;
-}
-
-TEST_F(Door, SaysThatAnMpiHasNoOtherWayThanRemoteMemory) {
-    const std::size_t before = process.refused.size();
-    EXPECT_EQ(unpack_with(UCP_FEATURE_TAG | UCP_FEATURE_RMA | UCP_FEATURE_AM, address_of(b_)), UCS_ERR_UNREACHABLE);
-    EXPECT_EQ(process.refused.size(), before) << "MPICH sends messages then";
-    EXPECT_EQ(unpack_with(UCP_FEATURE_RMA | UCP_FEATURE_AMO64, address_of(b_)), UCS_ERR_UNREACHABLE);
-    EXPECT_EQ(process.refused.size(), before + 1);
 }
 
 }  // namespace

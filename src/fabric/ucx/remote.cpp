@@ -1,0 +1,381 @@
+#include "fabric/ucx/remote.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <string>
+#include <utility>
+
+#include "base/endian.hpp"
+#include "fabric/ucx/door.hpp"
+#include "fabric/ucx/requests.hpp"
+
+namespace cryptmpi::fabric::ucx {
+namespace {
+
+// The program has asked for no active messages here: these are the only handlers.
+constexpr unsigned kRequests = 0;
+constexpr unsigned kAnswers = 1;
+// What the flows bind: no handler of the program's has this number, and no message of the program's is of this kind.
+constexpr Envelope kRequest = {Kind::active, std::uint64_t{1} << 32};
+constexpr Envelope kAnswer = {Kind::message, std::uint64_t{1} << 32};
+
+constexpr std::size_t kNumber = sizeof(std::uint64_t);
+constexpr std::size_t kRequestHeader = 5 * kNumber;
+constexpr std::size_t kAnswerHeader = 2 * kNumber;
+constexpr std::size_t kLongestPiece = std::size_t{256} << 10;
+// How many requests may be after the oldest that has no answer, which is less than what a flow allows; and how many
+// bytes may be under way, since UCX keeps what it cannot send.
+constexpr std::uint64_t kMostAhead = kMostEarly / 4;
+constexpr std::size_t kMostBytes = std::size_t{16} << 20;
+// So little is read from a region at once, as other threads may write there.
+constexpr std::size_t kShort = 256;
+
+bool is_atomic(What what) {
+    return what != What::get && what != What::put;
+}
+
+std::size_t operand_count(What what) {
+    return !is_atomic(what) ? 0 : what == What::compare_and_swap ? 2 : 1;
+}
+
+template <class Number>
+std::uint64_t change(Number* at, What what, Number operand, Number other) {
+    switch (what) {
+        case What::add:
+            return __atomic_fetch_add(at, operand, __ATOMIC_SEQ_CST);
+        case What::bit_and:
+            return __atomic_fetch_and(at, operand, __ATOMIC_SEQ_CST);
+        case What::bit_or:
+            return __atomic_fetch_or(at, operand, __ATOMIC_SEQ_CST);
+        case What::bit_xor:
+            return __atomic_fetch_xor(at, operand, __ATOMIC_SEQ_CST);
+        case What::swap:
+            return __atomic_exchange_n(at, operand, __ATOMIC_SEQ_CST);
+        default: {
+            Number found = operand;
+            __atomic_compare_exchange_n(at, &found, other, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+            return found;
+        }
+    }
+}
+
+/// What was there before.
+std::uint64_t change(std::uint8_t* at, std::size_t size, What what, std::uint64_t operand, std::uint64_t other) {
+    if (size == sizeof(std::uint64_t)) return change(reinterpret_cast<std::uint64_t*>(at), what, operand, other);
+    return change(reinterpret_cast<std::uint32_t*>(at), what, static_cast<std::uint32_t>(operand),
+                  static_cast<std::uint32_t>(other));
+}
+
+std::vector<iovec> cut(std::span<const iovec> pieces, std::size_t begin, std::size_t size) {
+    std::vector<iovec> some;
+    for (const iovec& one : pieces) {
+        const std::size_t skipped = std::min(one.iov_len, begin);
+        const std::size_t taken = std::min(one.iov_len - skipped, size);
+        if (taken != 0) some.push_back({static_cast<std::uint8_t*>(one.iov_base) + skipped, taken});
+        begin -= skipped;
+        size -= taken;
+    }
+    return some;
+}
+
+/// UCX's own request is of nobody's concern: it is freed when it is over, and with it what was sent.
+void when_sent(void* request, ucs_status_t, void* buffer) {
+    delete static_cast<engine::Buffer*>(buffer);
+    real().ucp_request_free(request);
+}
+
+void send(ucp_ep_h ep, unsigned handler, engine::Buffer wire, std::uint32_t flags) {
+    auto kept = std::make_unique<engine::Buffer>(std::move(wire));
+    ucp_request_param_t own = {};
+    own.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS |
+                       UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+    own.memory_type = UCS_MEMORY_TYPE_HOST;
+    own.cb.send = when_sent;
+    own.user_data = kept.get();
+    own.flags = flags | UCP_AM_SEND_FLAG_EAGER;
+    const std::uint8_t* const at = kept->data();
+    const std::size_t size = kept->size();
+    engine::Buffer* const lent = kept.release();
+    ucs_status_ptr_t const answer = real().ucp_am_send_nbx(ep, handler, nullptr, 0, at, size, &own);
+    if (UCS_PTR_IS_PTR(answer)) return;
+    delete lent;
+    if (UCS_PTR_IS_ERR(answer)) {
+        around().give_up("UCX cannot send a message about a peer's memory: status " +
+                         std::to_string(UCS_PTR_STATUS(answer)));
+    }
+}
+
+ucs_status_t request_came(void* argument, const void*, std::size_t header_size, void* wire, std::size_t wire_size,
+                          const ucp_am_recv_param_t* param) {
+    const InOrder::Callback callback;
+    const bool can_answer = (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) != 0;
+    if (header_size != 0 || (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0 || !can_answer)
+        around().end("a request for memory is none that CryptMPI sends: it was sent without it, or altered");
+    static_cast<Remote*>(argument)->take_request(static_cast<const std::uint8_t*>(wire), wire_size, param->reply_ep);
+    return UCS_OK;
+}
+
+ucs_status_t answer_came(void* argument, const void*, std::size_t header_size, void* wire, std::size_t wire_size,
+                         const ucp_am_recv_param_t* param) {
+    const InOrder::Callback callback;
+    if (header_size != 0 || (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0)
+        around().end("an answer about memory is none that CryptMPI sends: it was sent without it, or altered");
+    static_cast<Remote*>(argument)->take_answer(static_cast<const std::uint8_t*>(wire), wire_size);
+    return UCS_OK;
+}
+
+/// What has opened, and whose it is.
+struct Opened {
+    engine::Buffer plain;
+    Peer* from;
+    std::uint64_t number(std::size_t place) const { return load_little(plain.data() + place * kNumber); }
+};
+
+Opened open(Worker& worker, const Envelope& envelope, const std::uint8_t* wire, std::size_t wire_size,
+            std::size_t least, const char* name) {
+    const auto refuse = [&](const std::string& why) {
+        around().end(std::string(name) + " with " + std::to_string(wire_size) + " bytes on the wire " + why);
+    };
+    if (wire_size < kOverhead + least) refuse("is shorter than any: it was sent without CryptMPI, or altered");
+    Opened opened{Ends::get().pool().take(wire_size - kOverhead), nullptr};
+    const iovec out{opened.plain.data(), opened.plain.size()};
+    const std::lock_guard guard(worker.lock);
+    auto from = worker.party->open(envelope, wire, wire_size, {&out, 1});
+    if (!from) refuse(from.error().line);
+    opened.from = *from;
+    return opened;
+}
+
+}  // namespace
+
+std::uint64_t Regions::add(const Region& region) {
+    const std::unique_lock guard(lock_);
+    all_.emplace(++last_, region);
+    return last_;
+}
+
+void Regions::remove(std::uint64_t key) {
+    const std::unique_lock guard(lock_);
+    all_.erase(key);
+}
+
+// protocol: F9
+std::uint8_t* Regions::find(std::uint64_t key, std::uint64_t address, std::size_t size, Access access) const {
+    const auto found = all_.find(key);
+    if (found == all_.end()) return nullptr;
+    const Region& region = found->second;
+    if (!(access == Access::read ? region.may_be_read : region.may_be_written)) return nullptr;
+    const auto begin = reinterpret_cast<std::uint64_t>(region.at);
+    if (address < begin || address - begin > region.length || size > region.length - (address - begin)) return nullptr;
+    return region.at + (address - begin);
+}
+
+void Remote::listen() {
+    const auto handle = [this](unsigned id, ucp_am_recv_callback_t callback) {
+        ucp_am_handler_param_t own = {};
+        own.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
+                         UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
+        own.id = id;
+        own.flags = UCP_AM_FLAG_WHOLE_MSG;
+        own.cb = callback;
+        own.arg = this;
+        if (real().ucp_worker_set_am_recv_handler(worker_.handle, &own) != UCS_OK)
+            around().give_up("UCX takes no handler of messages, by which memory of peers is reached");
+    };
+    handle(kRequests, request_came);
+    handle(kAnswers, answer_came);
+}
+
+bool Remote::begin(const Wish& wish, const std::shared_ptr<Request>& request) {
+    Peer* const peer = endpoint_of(wish.ep).peer;
+    std::uint64_t last = 0;
+    {
+        const std::lock_guard guard(lock_);
+        for (std::size_t done = 0; done < wish.size;) {
+            const std::size_t size = std::min(wish.size - done, kLongestPiece);
+            const std::uint64_t id = ++last_;
+            pieces_.emplace(id, Piece{wish.ep, peer, wish.what, wish.key, wish.address + done, size,
+                                      cut(wish.local, done, size), wish.operands, fence_, request});
+            at_endpoint_[wish.ep].insert(id);
+            waiting_.push_back(id);
+            if (request) ++request->parts;
+            done += size;
+        }
+        last = last_;
+    }
+    send_what_may_be();
+    const std::lock_guard guard(lock_);
+    return waiting_.empty() || waiting_.front() > last;
+}
+
+bool Remote::flush(ucp_ep_h ep, const std::shared_ptr<Request>& request) {
+    const std::lock_guard guard(lock_);
+    Flush flush{ep, last_, request};
+    if (has_ended(flush)) return false;
+    flushes_.push_back(std::move(flush));
+    return true;
+}
+
+void Remote::fence() {
+    const std::lock_guard guard(lock_);
+    fence_ = last_;
+}
+
+bool Remote::is_under_way(ucp_ep_h ep) const {
+    const std::lock_guard guard(lock_);
+    return !has_ended({ep, last_, nullptr});
+}
+
+void Remote::drop(ucp_ep_h ep) {
+    Over over;
+    {
+        const std::lock_guard guard(lock_);
+        const auto ids = at_endpoint_.find(ep);
+        if (ids == at_endpoint_.end()) return;
+        for (const std::uint64_t id : std::set(ids->second)) {
+            std::erase(waiting_, id);
+            end(pieces_.find(id), over);
+        }
+    }
+    for (const auto& request : over) Requests::get().end(request, UCS_ERR_CANCELED);
+    send_what_may_be();
+}
+
+/// Under the lock.
+bool Remote::has_ended(const Flush& flush) const {
+    if (flush.ep == nullptr) return pieces_.empty() || pieces_.begin()->first > flush.up_to;
+    const auto ids = at_endpoint_.find(flush.ep);
+    return ids == at_endpoint_.end() || *ids->second.begin() > flush.up_to;
+}
+
+/// Under the lock. Adds to `over` what is over with it.
+void Remote::end(std::map<std::uint64_t, Piece>::iterator piece, Over& over) {
+    const auto ids = at_endpoint_.find(piece->second.ep);
+    ids->second.erase(piece->first);
+    if (ids->second.empty()) at_endpoint_.erase(ids);
+    if (piece->second.is_sent) sent_bytes_ -= piece->second.size;
+    auto request = std::move(piece->second.request);
+    pieces_.erase(piece);
+    if (request && --request->parts == 0) over.push_back(std::move(request));
+    std::erase_if(flushes_, [&](Flush& flush) {
+        const bool ended = has_ended(flush);
+        if (ended) over.push_back(std::move(flush.request));
+        return ended;
+    });
+}
+
+Remote::Outgoing Remote::seal(Peer& peer, const Envelope& envelope, std::span<const iovec> pieces, ucp_ep_h ep) const {
+    std::size_t size = 0;
+    for (const iovec& piece : pieces) size += piece.iov_len;
+    Outgoing out{ep, Ends::get().pool().take(size + kOverhead)};
+    const std::lock_guard guard(worker_.lock);
+    auto sealed = worker_.party->seal(peer, envelope, pieces, size, out.wire.data());
+    if (!sealed) around().end(sealed.error().line);
+    return out;
+}
+
+std::optional<Remote::Outgoing> Remote::next_to_send() {
+    const std::lock_guard guard(lock_);
+    if (waiting_.empty()) return std::nullopt;
+    const std::uint64_t id = waiting_.front();
+    Piece& piece = pieces_.at(id);
+    const std::uint64_t oldest = pieces_.begin()->first;
+    if (oldest <= piece.fence || id - oldest > kMostAhead) return std::nullopt;
+    if (sent_bytes_ != 0 && sent_bytes_ + piece.size > kMostBytes) return std::nullopt;
+    waiting_.pop_front();
+    piece.is_sent = true;
+    sent_bytes_ += piece.size;
+
+    const std::uint64_t header[] = {static_cast<std::uint64_t>(piece.what), id, piece.key, piece.address, piece.size};
+    static_assert(sizeof header == kRequestHeader);
+    std::vector<iovec> pieces = {{const_cast<std::uint64_t*>(header), sizeof header}};
+    if (piece.what == What::put) pieces.insert(pieces.end(), piece.local.begin(), piece.local.end());
+    if (is_atomic(piece.what)) pieces.push_back({piece.operands.data(), operand_count(piece.what) * kNumber});
+    return seal(*piece.peer, kRequest, pieces, piece.ep);
+}
+
+void Remote::send_what_may_be() {
+    while (auto next = next_to_send()) send(next->ep, kRequests, std::move(next->wire), UCP_AM_SEND_FLAG_REPLY);
+}
+
+// protocol: F10
+void Remote::take_request(const std::uint8_t* wire, std::size_t wire_size, ucp_ep_h reply) {
+    const Opened opened = open(worker_, kRequest, wire, wire_size, kRequestHeader, "a request for memory");
+    std::uint64_t header[kRequestHeader / kNumber];
+    for (std::size_t i = 0; i < std::size(header); ++i) header[i] = opened.number(i);
+    const auto what = static_cast<What>(header[0]);
+    const std::uint64_t size = header[4];
+    const std::size_t bytes = opened.plain.size() - kRequestHeader;
+    const bool is_known = header[0] >= 1 && header[0] <= static_cast<std::uint64_t>(What::compare_and_swap);
+    const bool is_number = size == sizeof(std::uint32_t) || size == sizeof(std::uint64_t);
+    const std::size_t due = what == What::put ? size : operand_count(what) * kNumber;
+    if (!is_known || size > kLongestPiece || bytes != due || (is_atomic(what) && !is_number))
+        around().end("a request for memory is none that CryptMPI makes");
+    Outgoing out = answer(*opened.from, header, opened.plain.data() + kRequestHeader, reply);
+    send(out.ep, kAnswers, std::move(out.wire), 0);
+}
+
+/// Does what is asked. `bytes`: those of a put, or the operands.
+Remote::Outgoing Remote::answer(Peer& peer, std::span<const std::uint64_t> request, const std::uint8_t* bytes,
+                                ucp_ep_h reply) const {
+    const auto what = static_cast<What>(request[0]);
+    const std::size_t size = request[4];
+    std::uint64_t header[] = {request[1], 1};
+    static_assert(sizeof header == kAnswerHeader);
+    std::vector<iovec> pieces = {{header, sizeof header}};
+    std::optional<Outgoing> out;
+    std::uint8_t few[kShort];
+    const auto read = [&](std::uint8_t* at) {
+        if (size <= sizeof few) at = static_cast<std::uint8_t*>(std::memcpy(few, at, size));
+        pieces.push_back({at, size});
+        out = seal(peer, kAnswer, pieces, reply);
+    };
+    const auto write = [&](std::uint8_t* at) { std::memcpy(at, bytes, size); };
+    std::uint64_t before = 0;
+    const auto count = [&](std::uint8_t* at) {
+        const std::uint64_t other = what == What::compare_and_swap ? load_little(bytes + kNumber) : 0;
+        before = change(at, size, what, load_little(bytes), other);
+        pieces.push_back({&before, size});
+    };
+    using Access = Regions::Access;
+    bool done = false;
+    if (what == What::get) {
+        done = regions_.use(request[2], request[3], size, Access::read, read);
+    } else if (what == What::put) {
+        done = regions_.use(request[2], request[3], size, Access::write, write);
+    } else {
+        done = request[3] % size == 0 && regions_.use(request[2], request[3], size, Access::write, count);
+    }
+    if (out) return std::move(*out);
+    header[1] = done ? 1 : 0;
+    return seal(peer, kAnswer, pieces, reply);
+}
+
+// protocol: F18
+void Remote::take_answer(const std::uint8_t* wire, std::size_t wire_size) {
+    const Opened opened = open(worker_, kAnswer, wire, wire_size, kAnswerHeader, "an answer about memory");
+    Over over;
+    {
+        const std::lock_guard guard(lock_);
+        const auto found = pieces_.find(opened.number(0));
+        if (found == pieces_.end() || !found->second.is_sent || found->second.peer != opened.from)
+            around().end("a peer answers what it was not asked for");
+        const Piece& piece = found->second;
+        if (opened.number(1) != 1)
+            around().give_up("MPI reaches memory of a peer that the peer has not mapped for that, or no more");
+        const std::size_t bytes = opened.plain.size() - kAnswerHeader;
+        if (bytes != (piece.what == What::put ? 0 : piece.size))
+            around().end("an answer about memory has another length than was asked for");
+        const std::uint8_t* from = opened.plain.data() + kAnswerHeader;
+        for (const iovec& place : piece.what == What::put ? std::span<const iovec>{} : std::span(piece.local)) {
+            std::memcpy(place.iov_base, from, place.iov_len);
+            from += place.iov_len;
+        }
+        end(found, over);
+    }
+    for (const auto& request : over) Requests::get().end(request, UCS_OK);
+    send_what_may_be();
+}
+
+}  // namespace cryptmpi::fabric::ucx

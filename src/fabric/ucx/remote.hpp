@@ -1,0 +1,153 @@
+// A peer's memory, reached by sealed messages: put, get, atomic operations, flush and fence of an MPI that asks UCX for
+// remote memory and for no messages (Open MPI's osc ucx). UCX is told of no memory, and is asked for active messages.
+//
+//   request = what | id | key of the region | address | size (8 bytes each, little endian) | bytes
+//   answer  = id | 1: done, 0: the peer has no such memory for this access (8 bytes each, little endian) | bytes
+//
+// Each request has one answer, which the peer gives when it makes progress, as UCX's own emulation over sockets does.
+// (docs/protocol.md)
+#pragma once
+
+#include <ucp/api/ucp.h>
+
+#include <array>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <shared_mutex>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/buffer_pool.hpp"
+#include "fabric/flows.hpp"
+
+namespace cryptmpi::fabric::ucx {
+
+struct Worker;
+class Request;
+
+inline constexpr std::uint64_t kRemoteMemory = UCP_FEATURE_RMA | UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64;
+
+/// The memory that the program has mapped, which peers may reach by requests. Used by several threads.
+class Regions {
+public:
+    enum class Access : std::uint8_t { read, write };
+    struct Region {
+        std::uint8_t* at;
+        std::size_t length;
+        bool may_be_read;
+        bool may_be_written;
+    };
+
+    /// Gives its key, which no other region of this process ever has.
+    std::uint64_t add(const Region& region);
+    void remove(std::uint64_t key);
+    /// Calls `use` with the place, unless the region is not there or has not all of it for this access. The region
+    /// stays as long as that takes.
+    template <class Use>
+    bool use(std::uint64_t key, std::uint64_t address, std::size_t size, Access access, const Use& use) const {
+        const std::shared_lock guard(lock_);
+        std::uint8_t* const at = find(key, address, size, access);
+        if (at == nullptr) return false;
+        use(at);
+        return true;
+    }
+
+private:
+    std::uint8_t* find(std::uint64_t key, std::uint64_t address, std::size_t size, Access access) const;
+
+    mutable std::shared_mutex lock_;
+    std::uint64_t last_ = 0;
+    std::unordered_map<std::uint64_t, Region> all_;
+};
+
+/// What a request asks for. All but the first two are atomic operations on a number of 4 or 8 bytes.
+enum class What : std::uint64_t { get = 1, put, add, bit_and, bit_or, bit_xor, swap, compare_and_swap };
+
+/// What the program wishes of a peer's memory.
+struct Wish {
+    ucp_ep_h ep;
+    What what;
+    std::uint64_t key;
+    std::uint64_t address;
+    std::size_t size;
+    /// The bytes of a put; where what comes of a get or of an atomic operation goes, or nothing.
+    std::vector<iovec> local;
+    /// Of an atomic operation: its operand; of compare_and_swap what is compared, then what is stored.
+    std::array<std::uint64_t, 2> operands = {};
+};
+
+/// The requests of one worker, and those of its peers. Used by several threads; UCX is never called under its lock,
+/// since UCX calls back under its own.
+class Remote {
+public:
+    Remote(Worker& worker, const Regions& regions) : worker_(worker), regions_(regions) {}
+    /// Leads the peers' requests and answers here.
+    void listen();
+
+    /// `request`, or null, is over when the peer has done all of it. False: some of it may still read `wish.local`.
+    bool begin(const Wish& wish, const std::shared_ptr<Request>& request);
+    /// `request` is over when what was begun before has ended, at this endpoint, or (null) at all. False: it is over.
+    bool flush(ucp_ep_h ep, const std::shared_ptr<Request>& request);
+    /// What is begun from now on is sent when all before has ended.
+    void fence();
+    /// Has something not ended that was begun at this endpoint, or (null) at any?
+    bool is_under_way(ucp_ep_h ep) const;
+    /// Nothing of this endpoint ends any more: its requests are cancelled.
+    void drop(ucp_ep_h ep);
+
+    // Called by UCX.
+    void take_request(const std::uint8_t* wire, std::size_t wire_size, ucp_ep_h reply);
+    void take_answer(const std::uint8_t* wire, std::size_t wire_size);
+
+private:
+    /// A part of a wish that has one request and one answer.
+    struct Piece {
+        ucp_ep_h ep;
+        Peer* peer;
+        What what;
+        std::uint64_t key;
+        std::uint64_t address;
+        std::size_t size;
+        std::vector<iovec> local;
+        std::array<std::uint64_t, 2> operands;
+        std::uint64_t fence;  // sent after all with ids up to this have ended
+        std::shared_ptr<Request> request;
+        bool is_sent = false;
+    };
+    struct Flush {
+        ucp_ep_h ep;
+        std::uint64_t up_to;
+        std::shared_ptr<Request> request;
+    };
+    struct Outgoing {
+        ucp_ep_h ep;
+        engine::Buffer wire;
+    };
+    using Over = std::vector<std::shared_ptr<Request>>;
+
+    void send_what_may_be();
+    std::optional<Outgoing> next_to_send();
+    bool has_ended(const Flush& flush) const;
+    void end(std::map<std::uint64_t, Piece>::iterator piece, Over& over);
+    Outgoing seal(Peer& peer, const Envelope& envelope, std::span<const iovec> pieces, ucp_ep_h ep) const;
+    Outgoing answer(Peer& peer, std::span<const std::uint64_t> request, const std::uint8_t* bytes,
+                    ucp_ep_h reply) const;
+
+    Worker& worker_;
+    const Regions& regions_;
+    mutable std::mutex lock_;
+    std::uint64_t last_ = 0;                 // id
+    std::uint64_t fence_ = 0;                // what came last before the fence
+    std::map<std::uint64_t, Piece> pieces_;  // that have not ended, by id
+    std::unordered_map<ucp_ep_h, std::set<std::uint64_t>> at_endpoint_;
+    std::deque<std::uint64_t> waiting_;  // that are not sent
+    std::size_t sent_bytes_ = 0;         // of those that are, and have not ended
+    std::vector<Flush> flushes_;
+};
+
+}  // namespace cryptmpi::fabric::ucx
