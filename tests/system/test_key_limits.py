@@ -20,7 +20,9 @@ JOBS = [
     ("channel", "mpich-5.0.2-ofi", RECORDS, 0),
     ("channel", "openmpi-4.1.4", BYTES, 0),
     ("channel", "openmpi-4.1.4", None, 0.001),
-    ("fabric", "mpich-4.0.2-ucx", RECORDS, 0),
+    # MPICH 4.0.2 and 5.0.2 over UCX now and then do not come out of MPI_Finalize on a busy machine, plain too, and then report nothing.
+    ("fabric", "openmpi-5.0.11-pml-ucx", RECORDS, 0),
+    ("fabric", "openmpi-4.1.4-pml-ucx", BYTES, 0),
     ("fabric", "mpich-5.0.2-ofi", BYTES, 0),
 ]
 
@@ -33,8 +35,11 @@ def job_under(layer, limits, rekey_s, mpi, build, nodes, tmp_path):  # noqa: F81
     ranks = ["env", *([f"CRYPTMPI_INTERNAL_KEY_LIMITS={limits}"] if limits else []), *sealing.exec_line(program, report)]
     line = mpi.command(nodes, 4, [str(word) for word in ranks])
     done = nodes.run(line, env={**mpi.env(nodes), **stacks.abi_environment(mpi), **sealing.env()}, timeout=90)
+    assert done.ok, done.output
     parts = [json.loads(part.read_text()) for part in (tmp_path / "report.json.parts").glob("*.json")]
-    return done, sum(part["rekeys"] for part in parts if part["library"] == layer and part.get("rank", -1) >= 0)
+    of_ranks = [part for part in parts if part["library"] == layer and part.get("rank", -1) >= 0]
+    assert len(of_ranks) == 4, "each rank reports how many keys it has used up"
+    return done, sum(part["rekeys"] for part in of_ranks)
 
 
 @pytest.mark.parametrize("layer, name, limits, rekey_s", JOBS, ids=lambda value: str(value))
