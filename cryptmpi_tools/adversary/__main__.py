@@ -16,7 +16,7 @@ from pathlib import Path
 
 from cryptmpi_tools.lab.nodes import REPOSITORY, LabError, acquire_namespaces, end_on_signals
 
-from cryptmpi_tools.adversary.cells import MPIS, cells
+from cryptmpi_tools.adversary.cells import FRAMING, cells
 from cryptmpi_tools.adversary.jobs import Place, stacks
 
 BEGAN = time.monotonic()
@@ -112,8 +112,8 @@ def parse():
     parser = argparse.ArgumentParser(prog="make adversary", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--all", action="store_true", help="all samples, half an hour; else every second one, a quarter of an hour at most")
     parser.add_argument("--full", action="store_true", help="every byte position: days")
-    parser.add_argument("--layer", action="append", choices=list(MPIS))
-    parser.add_argument("--mpi", action="append", choices=sorted({name for names in MPIS.values() for name in names}))
+    parser.add_argument("--layer", action="append", choices=["channel", "mpi", "fabric"])
+    parser.add_argument("--mpi", action="append", choices=sorted(FRAMING))
     parser.add_argument("--operation", action="append", help="begins with this")
     parser.add_argument("--attack", action="append", help="begins with this")
     parser.add_argument("--from", dest="origin", action="append", choices=["wire", "stranger"])

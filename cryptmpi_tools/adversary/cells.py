@@ -11,7 +11,8 @@ BOTH = ("responder", "initiator")
 # What tells a layer's own bytes from MPI's: the framing of the wire, and what is added to the program's message.
 CHANNEL_MPIS = ["mpich-5.0.2-ofi", "openmpi-4.1.4"]
 MPIS = {"channel": CHANNEL_MPIS, "mpi": CHANNEL_MPIS, "fabric": ["mpich-5.0.2-ofi", "mpich-4.0.2-ucx"]}
-FRAMING = {"mpich-5.0.2-ofi": "xnet", "openmpi-4.1.4": "btl", "mpich-4.0.2-ucx": "uct"}
+ONE_SIDED_MPI = "openmpi-4.1.4-pml-ucx"  # whose one-sided operations are those of UCX
+FRAMING = {"mpich-5.0.2-ofi": "xnet", "openmpi-4.1.4": "btl", "mpich-4.0.2-ucx": "uct", ONE_SIDED_MPI: "uct"}
 MESSAGE = {"mpi": 24, "fabric": 56}  # bytes more than the plaintext
 MPI_LAYER = ["eager", "large", "outstanding", "bcast", "alltoall", "allreduce"]
 OPERATIONS = {"channel": [*MPI_LAYER, "put", "file", "spawn"], "mpi": MPI_LAYER, "fabric": [*MPI_LAYER, "put", "file"]}
@@ -119,7 +120,15 @@ def messages(layer, mpi, full):
         yield Cell(layer, mpi, "listeners", who, "any", "stranger")
 
 
+def one_sided(full):
+    """Requests for a peer's memory, and their answers."""
+    attacks = [f"flip:{at}" for at in (range(0, 3000) if full else (20, 60, 100, 1500, -40, -17, -1))]
+    for toward in BOTH:
+        yield from _of("fabric", ONE_SIDED_MPI, "put", [*attacks, *FRAME_ATTACKS], ["frame"], toward, phase="run", least=2000, nth=3)
+
+
 def cells(full):
     for layer, mpis in MPIS.items():
         for mpi in mpis:
             yield from channel(mpi, full) if layer == "channel" else messages(layer, mpi, full)
+    yield from one_sided(full)

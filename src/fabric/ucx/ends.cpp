@@ -138,6 +138,14 @@ Endpoint Ends::find(ucp_ep_h handle) const {
     return found->second;
 }
 
+ucp_ep_h Ends::find(const Worker& worker, const Peer* peer) const {
+    const std::shared_lock guard(lock_);
+    for (const auto& [handle, endpoint] : endpoints_) {
+        if (endpoint.worker == &worker && endpoint.peer == peer) return handle;
+    }
+    return nullptr;
+}
+
 void Ends::forget(ucp_ep_h handle) {
     const std::unique_lock guard(lock_);
     endpoints_.erase(handle);

@@ -94,6 +94,8 @@ public:
 
     void add(ucp_ep_h handle, const Endpoint& endpoint);
     Endpoint find(ucp_ep_h handle) const;
+    /// One that the program has for this peer, or null.
+    ucp_ep_h find(const Worker& worker, const Peer* peer) const;
     void forget(ucp_ep_h handle);
 
     /// Messages that a probe took out of UCX's queue.

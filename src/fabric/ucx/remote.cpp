@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "base/endian.hpp"
+#include "fabric/opening.hpp"
+#include "fabric/ucx/blob.hpp"
 #include "fabric/ucx/door.hpp"
 #include "fabric/ucx/requests.hpp"
 
@@ -21,7 +23,7 @@ constexpr Envelope kRequest = {Kind::active, std::uint64_t{1} << 32};
 constexpr Envelope kAnswer = {Kind::message, std::uint64_t{1} << 32};
 
 constexpr std::size_t kNumber = sizeof(std::uint64_t);
-constexpr std::size_t kRequestHeader = 5 * kNumber;
+constexpr std::size_t kRequestHeader = 6 * kNumber;
 constexpr std::size_t kAnswerHeader = 2 * kNumber;
 constexpr std::size_t kLongestPiece = std::size_t{256} << 10;
 // How many requests may be after the oldest that has no answer, which is less than what a flow allows; and how many
@@ -85,7 +87,7 @@ void when_sent(void* request, ucs_status_t, void* buffer) {
     real().ucp_request_free(request);
 }
 
-void send(ucp_ep_h ep, unsigned handler, engine::Buffer wire, std::uint32_t flags) {
+void send(ucp_ep_h ep, unsigned handler, engine::Buffer wire) {
     auto kept = std::make_unique<engine::Buffer>(std::move(wire));
     ucp_request_param_t own = {};
     own.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS |
@@ -93,7 +95,7 @@ void send(ucp_ep_h ep, unsigned handler, engine::Buffer wire, std::uint32_t flag
     own.memory_type = UCS_MEMORY_TYPE_HOST;
     own.cb.send = when_sent;
     own.user_data = kept.get();
-    own.flags = flags | UCP_AM_SEND_FLAG_EAGER;
+    own.flags = UCP_AM_SEND_FLAG_EAGER;
     const std::uint8_t* const at = kept->data();
     const std::size_t size = kept->size();
     engine::Buffer* const lent = kept.release();
@@ -109,10 +111,9 @@ void send(ucp_ep_h ep, unsigned handler, engine::Buffer wire, std::uint32_t flag
 ucs_status_t request_came(void* argument, const void*, std::size_t header_size, void* wire, std::size_t wire_size,
                           const ucp_am_recv_param_t* param) {
     const InOrder::Callback callback;
-    const bool can_answer = (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) != 0;
-    if (header_size != 0 || (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0 || !can_answer)
+    if (header_size != 0 || (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0)
         around().end("a request for memory is none that CryptMPI sends: it was sent without it, or altered");
-    static_cast<Remote*>(argument)->take_request(static_cast<const std::uint8_t*>(wire), wire_size, param->reply_ep);
+    static_cast<Remote*>(argument)->take_request(static_cast<const std::uint8_t*>(wire), wire_size);
     return UCS_OK;
 }
 
@@ -185,6 +186,13 @@ void Remote::listen() {
     };
     handle(kRequests, request_came);
     handle(kAnswers, answer_came);
+    ucp_address_t* address = nullptr;
+    std::size_t size = 0;
+    if (real().ucp_worker_get_address(worker_.handle, &address, &size) != UCS_OK)
+        around().give_up("UCX does not tell the address of a worker, by which memory is reached");
+    const auto* const at = reinterpret_cast<const std::uint8_t*>(address);
+    own_way_.assign(at, at + size);
+    real().ucp_worker_release_address(worker_.handle, address);
 }
 
 bool Remote::begin(const Wish& wish, const std::shared_ptr<Request>& request) {
@@ -231,6 +239,9 @@ void Remote::drop(ucp_ep_h ep) {
     Over over;
     {
         const std::lock_guard guard(lock_);
+        for (auto& [peer, way] : ways_) {
+            if (way.ep == ep) way.ep = nullptr;
+        }
         const auto ids = at_endpoint_.find(ep);
         if (ids == at_endpoint_.end()) return;
         for (const std::uint64_t id : std::set(ids->second)) {
@@ -265,14 +276,14 @@ void Remote::end(std::map<std::uint64_t, Piece>::iterator piece, Over& over) {
     });
 }
 
-Remote::Outgoing Remote::seal(Peer& peer, const Envelope& envelope, std::span<const iovec> pieces, ucp_ep_h ep) const {
+engine::Buffer Remote::seal(Peer& peer, const Envelope& envelope, std::span<const iovec> pieces) const {
     std::size_t size = 0;
     for (const iovec& piece : pieces) size += piece.iov_len;
-    Outgoing out{ep, Ends::get().pool().take(size + kOverhead)};
+    engine::Buffer wire = Ends::get().pool().take(size + kOverhead);
     const std::lock_guard guard(worker_.lock);
-    auto sealed = worker_.party->seal(peer, envelope, pieces, size, out.wire.data());
+    auto sealed = worker_.party->seal(peer, envelope, pieces, size, wire.data());
     if (!sealed) around().end(sealed.error().line);
-    return out;
+    return wire;
 }
 
 std::optional<Remote::Outgoing> Remote::next_to_send() {
@@ -287,49 +298,78 @@ std::optional<Remote::Outgoing> Remote::next_to_send() {
     piece.is_sent = true;
     sent_bytes_ += piece.size;
 
-    const std::uint64_t header[] = {static_cast<std::uint64_t>(piece.what), id, piece.key, piece.address, piece.size};
+    const auto way = answered_.contains(piece.peer) ? std::span<const std::uint8_t>{} : own_way_;
+    const std::uint64_t header[] = {
+        static_cast<std::uint64_t>(piece.what), id, piece.key, piece.address, piece.size, way.size()};
     static_assert(sizeof header == kRequestHeader);
     std::vector<iovec> pieces = {{const_cast<std::uint64_t*>(header), sizeof header}};
+    if (!way.empty()) pieces.push_back({const_cast<std::uint8_t*>(way.data()), way.size()});
     if (piece.what == What::put) pieces.insert(pieces.end(), piece.local.begin(), piece.local.end());
     if (is_atomic(piece.what)) pieces.push_back({piece.operands.data(), operand_count(piece.what) * kNumber});
-    return seal(*piece.peer, kRequest, pieces, piece.ep);
+    return Outgoing{piece.ep, seal(*piece.peer, kRequest, pieces)};
 }
 
 void Remote::send_what_may_be() {
-    while (auto next = next_to_send()) send(next->ep, kRequests, std::move(next->wire), UCP_AM_SEND_FLAG_REPLY);
+    while (auto next = next_to_send()) send(next->ep, kRequests, std::move(next->wire));
 }
 
 // protocol: F10
-void Remote::take_request(const std::uint8_t* wire, std::size_t wire_size, ucp_ep_h reply) {
+void Remote::take_request(const std::uint8_t* wire, std::size_t wire_size) {
     const Opened opened = open(worker_, kRequest, wire, wire_size, kRequestHeader, "a request for memory");
     std::uint64_t header[kRequestHeader / kNumber];
     for (std::size_t i = 0; i < std::size(header); ++i) header[i] = opened.number(i);
     const auto what = static_cast<What>(header[0]);
     const std::uint64_t size = header[4];
-    const std::size_t bytes = opened.plain.size() - kRequestHeader;
+    const std::uint64_t way_size = header[5];
     const bool is_known = header[0] >= 1 && header[0] <= static_cast<std::uint64_t>(What::compare_and_swap);
     const bool is_number = size == sizeof(std::uint32_t) || size == sizeof(std::uint64_t);
     const std::size_t due = what == What::put ? size : operand_count(what) * kNumber;
-    if (!is_known || size > kLongestPiece || bytes != due || (is_atomic(what) && !is_number))
+    const std::size_t bytes = opened.plain.size() - kRequestHeader;
+    if (!is_known || size > kLongestPiece || way_size > kMostAddress || bytes != way_size + due ||
+        (is_atomic(what) && !is_number))
         around().end("a request for memory is none that CryptMPI makes");
-    Outgoing out = answer(*opened.from, header, opened.plain.data() + kRequestHeader, reply);
-    send(out.ep, kAnswers, std::move(out.wire), 0);
+    const std::uint8_t* const after = opened.plain.data() + kRequestHeader;
+    ucp_ep_h const way = way_to(opened.from, {after, way_size});
+    send(way, kAnswers, answer(*opened.from, header, after + way_size));
+}
+
+/// An endpoint to who has asked; `told`: its address, if it has told it again.
+ucp_ep_h Remote::way_to(Peer* peer, std::span<const std::uint8_t> told) {
+    std::vector<std::uint8_t> address;
+    {
+        const std::lock_guard guard(lock_);
+        Way& way = ways_[peer];
+        if (way.address.empty()) way.address.assign(told.begin(), told.end());
+        if (way.address.empty()) around().end("a peer asks for memory, and has not told where the answer goes");
+        if (way.ep == nullptr) way.ep = Ends::get().find(worker_, peer);
+        if (way.ep != nullptr) return way.ep;
+        address = way.address;
+    }
+    ucp_ep_params_t params = {};
+    params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
+    params.address = reinterpret_cast<const ucp_address_t*>(address.data());
+    ucp_ep_h made = nullptr;
+    const Opening opening(Road::ucx);
+    const ucs_status_t status = real().ucp_ep_create(worker_.handle, &params, &made);
+    if (status != UCS_OK)
+        around().give_up("UCX makes no endpoint to a peer that asks for memory: status " + std::to_string(status));
+    const std::lock_guard guard(lock_);
+    return ways_[peer].ep = made;
 }
 
 /// Does what is asked. `bytes`: those of a put, or the operands.
-Remote::Outgoing Remote::answer(Peer& peer, std::span<const std::uint64_t> request, const std::uint8_t* bytes,
-                                ucp_ep_h reply) const {
+engine::Buffer Remote::answer(Peer& peer, std::span<const std::uint64_t> request, const std::uint8_t* bytes) const {
     const auto what = static_cast<What>(request[0]);
     const std::size_t size = request[4];
     std::uint64_t header[] = {request[1], 1};
     static_assert(sizeof header == kAnswerHeader);
     std::vector<iovec> pieces = {{header, sizeof header}};
-    std::optional<Outgoing> out;
+    std::optional<engine::Buffer> out;
     std::uint8_t few[kShort];
     const auto read = [&](std::uint8_t* at) {
         if (size <= sizeof few) at = static_cast<std::uint8_t*>(std::memcpy(few, at, size));
         pieces.push_back({at, size});
-        out = seal(peer, kAnswer, pieces, reply);
+        out = seal(peer, kAnswer, pieces);
     };
     const auto write = [&](std::uint8_t* at) { std::memcpy(at, bytes, size); };
     std::uint64_t before = 0;
@@ -349,7 +389,7 @@ Remote::Outgoing Remote::answer(Peer& peer, std::span<const std::uint64_t> reque
     }
     if (out) return std::move(*out);
     header[1] = done ? 1 : 0;
-    return seal(peer, kAnswer, pieces, reply);
+    return seal(peer, kAnswer, pieces);
 }
 
 // protocol: F18
@@ -372,6 +412,7 @@ void Remote::take_answer(const std::uint8_t* wire, std::size_t wire_size) {
             std::memcpy(place.iov_base, from, place.iov_len);
             from += place.iov_len;
         }
+        answered_.insert(opened.from);
         end(found, over);
     }
     for (const auto& request : over) Requests::get().end(request, UCS_OK);

@@ -1,11 +1,13 @@
 // A peer's memory, reached by sealed messages: put, get, atomic operations, flush and fence of an MPI that asks UCX for
 // remote memory and for no messages (Open MPI's osc ucx). UCX is told of no memory, and is asked for active messages.
 //
-//   request = what | id | key of the region | address | size (8 bytes each, little endian) | bytes
+//   request = what | id | key of the region | address | size | length of the way (8 bytes each, little endian)
+//             | the way: UCX's address of who asks, until the peer has answered once | bytes
 //   answer  = id | 1: done, 0: the peer has no such memory for this access (8 bytes each, little endian) | bytes
 //
 // Each request has one answer, which the peer gives when it makes progress, as UCX's own emulation over sockets does.
-// (docs/protocol.md)
+// It goes the way that was sealed in a request: the endpoint that UCX offers for answers comes from a packet in clear,
+// and UCX takes it for a pointer. (docs/protocol.md)
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -20,6 +22,7 @@
 #include <shared_mutex>
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "engine/buffer_pool.hpp"
@@ -86,7 +89,7 @@ struct Wish {
 class Remote {
 public:
     Remote(Worker& worker, const Regions& regions) : worker_(worker), regions_(regions) {}
-    /// Leads the peers' requests and answers here.
+    /// Leads the peers' requests and answers here. Before all else.
     void listen();
 
     /// `request`, or null, is over when the peer has done all of it. False: some of it may still read `wish.local`.
@@ -101,7 +104,7 @@ public:
     void drop(ucp_ep_h ep);
 
     // Called by UCX.
-    void take_request(const std::uint8_t* wire, std::size_t wire_size, ucp_ep_h reply);
+    void take_request(const std::uint8_t* wire, std::size_t wire_size);
     void take_answer(const std::uint8_t* wire, std::size_t wire_size);
 
 private:
@@ -134,9 +137,9 @@ private:
     std::optional<Outgoing> next_to_send();
     bool has_ended(const Flush& flush) const;
     void end(std::map<std::uint64_t, Piece>::iterator piece, Over& over);
-    Outgoing seal(Peer& peer, const Envelope& envelope, std::span<const iovec> pieces, ucp_ep_h ep) const;
-    Outgoing answer(Peer& peer, std::span<const std::uint64_t> request, const std::uint8_t* bytes,
-                    ucp_ep_h reply) const;
+    engine::Buffer seal(Peer& peer, const Envelope& envelope, std::span<const iovec> pieces) const;
+    engine::Buffer answer(Peer& peer, std::span<const std::uint64_t> request, const std::uint8_t* bytes) const;
+    ucp_ep_h way_to(Peer* peer, std::span<const std::uint8_t> told);
 
     Worker& worker_;
     const Regions& regions_;
@@ -148,6 +151,14 @@ private:
     std::deque<std::uint64_t> waiting_;  // that are not sent
     std::size_t sent_bytes_ = 0;         // of those that are, and have not ended
     std::vector<Flush> flushes_;
+    std::vector<std::uint8_t> own_way_;         // UCX's address of the worker
+    std::unordered_set<const Peer*> answered_;  // these know it
+    /// To peers that have asked.
+    struct Way {
+        std::vector<std::uint8_t> address;
+        ucp_ep_h ep = nullptr;  // null: not made yet, or closed since
+    };
+    std::unordered_map<const Peer*, Way> ways_;
 };
 
 }  // namespace cryptmpi::fabric::ucx

@@ -58,7 +58,6 @@ struct FakeEndpoint {
 struct Message {
     FakeEndpoint* by;
     unsigned handler;
-    bool asks_for_answer;
     Bytes bytes;
 };
 
@@ -75,11 +74,7 @@ void deliver_first() {
     Message one = std::move(wire.front());
     wire.pop_front();
     const auto& handler = one.by->to->handlers.at(one.handler);
-    ucp_am_recv_param_t params = {};
-    if (one.asks_for_answer) {
-        params.recv_attr |= UCP_AM_RECV_ATTR_FIELD_REPLY_EP;
-        params.reply_ep = reinterpret_cast<ucp_ep_h>(&endpoints.emplace_back(FakeEndpoint{one.by->to, one.by->from}));
-    }
+    const ucp_am_recv_param_t params = {};
     handler.cb(handler.arg, nullptr, 0, one.bytes.data(), one.bytes.size(), &params);
 }
 
@@ -131,8 +126,9 @@ Real fakes() {
     };
     real.ucp_am_send_nbx = [](ucp_ep_h ep, unsigned id, const void*, size_t, const void* at, size_t size,
                               const ucp_request_param_t* params) {
-        wire.push_back(
-            {reinterpret_cast<FakeEndpoint*>(ep), id, (params->flags & UCP_AM_SEND_FLAG_REPLY) != 0, copy(at, size)});
+        // UCX would send a pointer, in clear, and believe what comes back.
+        EXPECT_EQ(params->flags & UCP_AM_SEND_FLAG_REPLY, 0U);
+        wire.push_back({reinterpret_cast<FakeEndpoint*>(ep), id, copy(at, size)});
         return static_cast<ucs_status_ptr_t>(nullptr);
     };
     return real;
@@ -489,6 +485,34 @@ TEST_F(RemoteMemory, GivesNoAlteredAnswerToTheProgram) {
     deliver_first();
     EXPECT_EQ(got, 0x77U);
     EXPECT_THROW(deliver_first(), Attacked) << "replayed";
+}
+
+TEST_F(RemoteMemory, IsAnsweredOnAWayThatIsMadeOnce) {
+    const std::size_t before = endpoints.size();
+    std::uint64_t value = 1;
+    for (int round = 0; round < 3; ++round) ucp_put_nbi(to_b_, &value, sizeof value, at(0), key_);
+    deliver();
+    EXPECT_EQ(endpoints.size(), before + 1);
+    const std::size_t first = [&] {
+        ucp_put_nbi(to_b_, &value, sizeof value, at(0), key_);
+        return wire.front().bytes.size();
+    }();
+    EXPECT_EQ(first, kOverhead + 48 + sizeof value) << "the way is known";
+    deliver();
+
+    // B's own endpoint serves, and is closed.
+    const ucp_worker_h c = make_worker(kOsc);
+    const ucp_ep_h c_to_b = connect(c, b_);
+    const ucp_ep_h b_to_c = connect(b_, c);
+    const std::size_t made = endpoints.size();
+    ucp_put_nbi(c_to_b, &value, sizeof value, at(0), key_);
+    deliver();
+    EXPECT_EQ(endpoints.size(), made);
+    ucp_ep_destroy(b_to_c);
+    ucp_put_nbi(c_to_b, &value, sizeof value, at(0), key_);
+    deliver();
+    EXPECT_EQ(endpoints.size(), made + 1);
+    ucp_worker_destroy(c);
 }
 
 // protocol: F18
