@@ -59,7 +59,7 @@ def chosen_parts(options, ciphers, why_not):
 
 
 def parse(words):
-    benchmarks = sorted({target.benchmark for target in TARGETS})
+    benchmarks = sorted({*(target.benchmark for target in TARGETS), *(name for name, _ in parts.ONE_SIDED)})
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("--full", action="store_true", help="everything on every MPI; else what takes less than ten minutes")
     parser.add_argument("--stack", action="append", choices=[mpi.name for mpi in parts.EVERY],

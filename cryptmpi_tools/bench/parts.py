@@ -18,6 +18,7 @@ NETWORKS = (*UNSHAPED, *SHAPED)
 QUICK_NETWORKS = ("veth", *SHAPED)  # unless told otherwise
 SIZES = (1, 16, 256, 1 * KB, 4 * KB, 16 * KB, 32 * KB, 64 * KB, 128 * KB, 256 * KB, 512 * KB, 1 * MB, 2 * MB, 4 * MB)
 FEW_SIZES = (1, 16 * KB, 1 * MB)
+ONE_SIDED = (("put", 8), ("put", 64 * KB), ("put", 1 * MB), ("get", 8), ("get", 64 * KB), ("get", 1 * MB), ("fetch-and-add", 8))
 COLLECTIVES = ("bcast", "allgather", "alltoall", "allreduce")
 CONNECTIONS = 1000
 OPEN_MPI = ("openmpi-4.1.4", "openmpi-5.0.11")  # the MPIs that HPCC and LAMMPS run on as Debian ships them
@@ -131,6 +132,12 @@ def collectives(network, mpi, variants):
     return Part("collectives", network, variants, mpi, 4, 2, tuple((name, size) for name in COLLECTIVES for size in (16 * KB, 1 * MB)))
 
 
+def one_sided(network, mpi, wanted):
+    """Not under the MPI layer, which refuses them."""
+    layers = [layer for layer in layers_on(mpi) if layer != "mpi"]
+    return Part("onesided", network, variants_of(layers, wanted.ciphers[:1]), mpi.name, tests=ONE_SIDED)
+
+
 def security_off(network, mpi, layers):
     return Part("pingpong", network, (PLAIN, *map(switched_off, layers)), mpi, tests=tuple(("security-off", size) for size in FEW_SIZES))
 
@@ -178,6 +185,8 @@ def quick(wanted, cores):
             parts += [pairs(network, mpi, variants) for network in NETWORKS]
             parts += [collectives(network, mpi, variants) for network in UNSHAPED]
         parts += [security_off(network, mpi, layers) for network in UNSHAPED] + [one_node(mpi, variants)]
+    if wanted.stacks:
+        parts += [one_sided(network, stack(name), wanted) for network in UNSHAPED for name in wanted.stacks]
     return _chosen([*parts, *(connections(network, first) for network in UNSHAPED)], wanted)
 
 
@@ -187,6 +196,7 @@ def full(wanted, cores):
     for network in NETWORKS:
         parts += [ping_pong(network, mpi.name, variants_of(layers_on(mpi), wanted.ciphers)) for mpi in EVERY]
         parts += [more_windows(network, mpi.name, variants_of(layers_on(mpi), wanted.ciphers)) for mpi in EVERY]
+        parts += [one_sided(network, mpi, wanted) for mpi in EVERY]
         for mpi in EVERY:
             if has_room(mpi, 4, cores):
                 every = variants_of(layers_on(mpi), wanted.ciphers)
