@@ -1,9 +1,9 @@
-"""Least squares with confidence intervals: lines and curves through measured times."""
+"""Least squares with confidence intervals: lines and curves through measured times.
+
+numpy and scipy are imported where they are used: --help, and what fits nothing, work without them.
+"""
 
 from dataclasses import dataclass
-
-import numpy
-from scipy import optimize, stats
 
 CONFIDENCE = 0.95
 
@@ -22,6 +22,9 @@ class Fit:
 
 def _judged(values, covariance, free, predicted, times):
     """Student's t at the residuals' degrees of freedom; `free` has the places of the values that were fitted."""
+    import numpy
+    from scipy import stats
+
     residuals = predicted - times
     left = len(times) - len(free)
     intervals = [None] * len(values)
@@ -41,6 +44,8 @@ def line(sizes, times, relative=False, alpha=None):
     Least squares of the residuals, as the papers do (C20 IV, N20 6.1), or with `relative` of the residuals over the times, which gives
     every size the same say. No beta below 0: where that would fit best, alpha is the (weighted) mean. Raises ValueError without two points.
     """
+    import numpy
+
     sizes, times = numpy.asarray(sizes, float), numpy.asarray(times, float)
     if len(sizes) < 2:
         raise ValueError(f"a line needs two points, not {len(sizes)}")
@@ -61,6 +66,8 @@ def line(sizes, times, relative=False, alpha=None):
 
 def _solve(columns, free, target, weights):
     """({place: value}, covariance) of the weighted least squares over the columns in `free`."""
+    import numpy
+
     if not free:
         return {}, numpy.zeros((0, 0))
     design = numpy.stack([columns[place] * weights for place in free], axis=1)
@@ -75,6 +82,9 @@ def curve(function, start, points, times, relative=False):
 
     Raises ValueError where there are fewer points than values, or where no minimum is found.
     """
+    import numpy
+    from scipy import optimize
+
     start, times = numpy.asarray(start, float), numpy.asarray(times, float)
     if len(times) < len(start):
         raise ValueError(f"{len(start)} values need as many points, not {len(times)}")

@@ -3,8 +3,6 @@
 import math
 from dataclasses import dataclass
 
-import numpy
-
 from cryptmpi_tools.model import least_squares
 
 PARAMETERS = ("alpha", "a", "b")
@@ -57,6 +55,8 @@ def fit(points, relative=False):
 
     With one number of threads B cannot be told: it is taken to be A, that is, threads do not slow each other, and has no interval.
     """
+    import numpy
+
     points = sorted(points)
     sizes, threads, times = (numpy.array(column, float) for column in zip(*points))
     line = least_squares.line(sizes, times, relative)

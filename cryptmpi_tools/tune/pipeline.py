@@ -10,9 +10,6 @@ own size: `as_whole` says where between the two it is, 1 for the first.
 
 from dataclasses import asdict, dataclass
 
-import numpy
-from scipy import optimize
-
 from cryptmpi_tools.tune.plans import SEGMENT_OVERHEAD, WHOLE_OVERHEAD
 
 START = (2e-6, 3e-6, 1.0, 0.5, 0.5)
@@ -69,6 +66,9 @@ class System:
 
 def fit(points, system):
     """Costs by least squares of the relative errors of [(bytes, Plan or None, s)]."""
+    import numpy
+    from scipy import optimize
+
     times = numpy.array([time for _, _, time in points])
 
     def errors(values):

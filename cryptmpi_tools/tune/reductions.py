@@ -4,8 +4,6 @@ import statistics
 import time
 from dataclasses import asdict, dataclass
 
-import numpy
-
 from cryptmpi_tools.tune.plans import KB, MB
 
 SIZES = tuple(4 ** power * KB for power in range(6))  # 1 KB to 1 MB: what ranks send each other in a reduction
@@ -34,6 +32,8 @@ class ReductionCosts:
 def costs_of(system, costs, combine_s):
     """ReductionCosts by the models of a profile (pipeline.System, pipeline.Costs): the line through what messages that go whole take, with the
     least relative errors. `combine_s`: seconds that adding up a byte takes."""
+    import numpy
+
     times = numpy.array([system.time(size, None, costs) for size in SIZES])
     lines = numpy.column_stack([numpy.ones(len(SIZES)), SIZES]) / times[:, None]
     (message_s, byte_s), *_ = numpy.linalg.lstsq(lines, numpy.ones(len(SIZES)), rcond=None)
@@ -46,6 +46,8 @@ def _ns(seconds, most):
 
 def combine_s():
     """Seconds a byte that adding two vectors of doubles takes this machine."""
+    import numpy
+
     one, other, times = numpy.ones(COMBINED // 8), numpy.ones(COMBINED // 8), []
     for _ in range(50):
         began = time.perf_counter()

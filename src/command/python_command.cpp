@@ -1,6 +1,7 @@
 // The subcommands that are written in Python, parts of the package cryptmpi_tools: found beside the installation, run
 // by a python3 that has what they need.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <optional>
@@ -21,16 +22,18 @@ struct PythonCommand {
     const char* name;    // of the subcommand
     const char* module;  // of cryptmpi_tools, that is run
     const char* description;
-    Words modules;  // that python3 must have; Debian's packages are called python3-MODULE
+    Words modules;             // that python3 must have; Debian's packages are called python3-MODULE
+    bool helps_alone = false;  // --help needs none of them
 };
 
 const std::array kCommands = {
     PythonCommand{
-        "model", "model", "What encryption costs: fit, predict, plan and scale by models", {"numpy", "scipy"}},
+        "model", "model", "What encryption costs: fit, predict, plan and scale by models", {"numpy", "scipy"}, true},
     PythonCommand{"tune",
                   "tune",
                   "Measures this machine and network, and writes the plans of large messages that suit them",
-                  {"numpy", "scipy"}},
+                  {"numpy", "scipy"},
+                  true},
     PythonCommand{"canary",
                   "canary",
                   "Sends a known pattern between two nodes, plain and sealed, and looks for it in what leaves them",
@@ -78,14 +81,13 @@ std::string joined(const Words& words, const std::string& before = {}) {
 }
 
 /// The first python3 that has the modules: that of PATH, or else the system's, whose packages are Debian's.
-tl::expected<fs::path, std::string> suitable_python(const PythonCommand& command) {
-    std::string complaint =
-        "no python3 in PATH; install it (Debian: python3 " + joined(command.modules, "python3-") + ")";
+tl::expected<fs::path, std::string> suitable_python(const Words& modules) {
+    std::string complaint = "no python3 in PATH; install it (Debian: python3 " + joined(modules, "python3-") + ")";
     bool first = true;
     for (const auto& name : {"python3", "/usr/bin/python3"}) {
         const auto python = find_in_path(name, config::process_environment());
         if (!python) continue;
-        const auto missing = lacks(*python, command.modules);
+        const auto missing = lacks(*python, modules);
         if (missing && missing->empty()) return *python;
         if (!first) continue;
         first = false;
@@ -105,7 +107,10 @@ int run(const PythonCommand& command, const Words& arguments) {
                             "; install all of CryptMPI (make install)",
                         1);
     }
-    const auto python = suitable_python(command);
+    // The packages say their --help without them.
+    const bool asks_for_help = std::any_of(arguments.begin(), arguments.end(),
+                                           [](const auto& word) { return word == "--help" || word == "-h"; });
+    const auto python = suitable_python(asks_for_help && command.helps_alone ? Words() : command.modules);
     if (!python) return complain(name + ": " + python.error(), 1);
     Words line = {python->string(), "-c", kRun, folder.string(), std::string(kPackage) + "." + command.module};
     line.insert(line.end(), arguments.begin(), arguments.end());
