@@ -94,6 +94,7 @@ void make_contexts(Process& process, const keys::Local& local, Entry& entry, Sha
     // Not under the connection's locks: another process may wait in a read with one of them.
     const std::lock_guard guard(entry.registrations_lock);
     if (entry.contexts.load() || entry.shared.load() != &shared) return;
+    process.go_live();
     entry.sealer.emplace(local.crypto, shared.sending);
     entry.opener.emplace(local.crypto, shared.receiving);
     entry.contexts.store(true);

@@ -69,6 +69,10 @@ bool may_be_rank(pid_t process) {
     return !environment || config::identify(*environment).rank.has_value();
 }
 
+std::vector<std::filesystem::path> live_folders() {
+    return report::live_folders(std::getenv("XDG_RUNTIME_DIR"), geteuid());
+}
+
 int open_to_read(const char* file) {
     return real::open(file, O_RDONLY | O_CLOEXEC, 0);
 }
@@ -186,6 +190,7 @@ Result<const keys::Local*> Process::local() {
     local_.crypto = {module->api->aead, kex->api->kex, settings_.suite, workers_.threads()};
     local_.crypto.lowered = {settings_.key_records, settings_.key_bytes};
     local_.crypto.age.most = settings_.rekey_after;
+    local_.crypto.watched = live_.counter(TrafficCounter::Threads::several);
     local_.hello_aead = kex->api->aead;
     local_.job_key = &ring_->own();
     local_.ring = ring_.get();
@@ -196,6 +201,7 @@ Result<const keys::Local*> Process::local() {
         const std::lock_guard report_guard(report_lock_);
         part_.module = std::string(module->api->name) + " " + module->api->version;
         if (members_) part_.member = members_->own_name();
+        live_.describe(part_);
     }
     local_ready_.store(true, std::memory_order_release);
     return &local_;
@@ -230,6 +236,7 @@ void Process::complain(const std::string& line) {
     {
         const std::lock_guard guard(report_lock_);
         part_.errors.push_back(line);
+        show(Show::if_they_see);
     }
     say(line);
 }
@@ -256,6 +263,7 @@ void Process::refuse_road(const std::string& road, const std::string& line) {
         const std::lock_guard guard(report_lock_);
         if (!said_.emplace(road, true).second) return;
         part_.refused_roads.push_back(road);
+        show(Show::if_they_see);
     }
     say(line);
 }
@@ -281,6 +289,7 @@ std::optional<Kind> Process::kind_of_foreign(int fd) {
 void Process::count_native() {
     const std::lock_guard guard(report_lock_);
     ++part_.native_connections;
+    show(Show::from_now_on);
 }
 
 void Process::count_unsealed(const std::string& why, bool allowed) {
@@ -292,6 +301,7 @@ void Process::count_unsealed(const std::string& why, bool allowed) {
         unsealed.reason = why;
         unsealed.allowed = allowed;
         ++unsealed.connections;
+        show(Show::from_now_on);
     }
     if (first) report_early();
 }
@@ -305,17 +315,20 @@ void Process::count_sealed(const char* member) {
     const std::lock_guard guard(report_lock_);
     ++part_.sealed_connections;
     if (*member != '\0') part_.peer_members.insert(member);
+    local_.crypto.watched.connection();
 }
 
 void Process::count_refused_handshake() {
     const std::lock_guard guard(report_lock_);
     ++part_.refused_handshakes;
+    show(Show::from_now_on);
 }
 
 void Process::count_failed_open() {
     {
         const std::lock_guard guard(report_lock_);
         ++part_.failed_opens;
+        show(Show::from_now_on);
     }
     report_early();
 }
@@ -329,6 +342,21 @@ void Process::add(const seal::StreamCounters& sent, const seal::StreamCounters& 
     part_.padding_bytes_sent += sent.padding;
     part_.padding_bytes_received += received.padding;
     part_.rekeys += sent.rekeys + received.rekeys;
+}
+
+void Process::go_live() {
+    const std::lock_guard guard(report_lock_);
+    show(Show::from_now_on);
+}
+
+void Process::show(Show when) {
+    // Before the settings are read there is nothing to show, and a child of vfork is not us.
+    if (policy_ == nullptr || !settings_.enabled || !settings_.live || finished_.load() || !is_me()) return;
+    // Whether somebody can look at it is nothing that a job depends on.
+    if (when == Show::from_now_on) (void)live_.publish(live_folders(), part_);
+    std::uint64_t unsealed = 0;
+    for (const auto& [why, one] : unsealed_) unsealed += one.connections;
+    live_.tell(part_, unsealed);
 }
 
 void Process::handshake_started(Entry& entry) {
@@ -384,6 +412,7 @@ void Process::hold_key() {
 
 void Process::adopt_inherited() {
     if (!settings_.enabled) return;
+    if (settings_.live) report::Live::remove_leftovers(live_folders());
     const char* inherited = std::getenv("CRYPTMPI_INTERNAL_ARENA");
     const std::string given = inherited == nullptr ? "" : inherited;
     if (inherited != nullptr) {
@@ -473,6 +502,7 @@ void Process::become_child() {
     courier_.after_fork_in_child(table_);
     pulse_.after_fork_in_child();
     workers_ = engine::Workers();  // the threads stay with the parent
+    live_.after_fork_in_child();
     // The parent reports what it did; this part begins with the child. Contexts are made anew, with counters at zero,
     // if it uses them.
     for (int fd = 0; fd <= table_.highest(); ++fd) {
@@ -513,6 +543,7 @@ void Process::finish(bool in_order) {
             entry->kind.store(Kind::ended);
         }
     }
+    live_.withdraw();
     write_part(true);
 }
 

@@ -24,6 +24,7 @@
 #include "engine/workers.hpp"
 #include "keys/handshake.hpp"
 #include "keys/report_key.hpp"
+#include "report/live.hpp"
 #include "report/part.hpp"
 
 namespace cryptmpi::channel {
@@ -95,6 +96,8 @@ public:
     void count_refused_handshake();
     void count_failed_open();
     void add(const seal::StreamCounters& sent, const seal::StreamCounters& received);
+    /// What it seals from now on can be seen while it runs.
+    void go_live();
 
     /// Handshakes on their way in this process: waits look at the clock while there are any.
     int handshakes() const { return handshakes_.load(std::memory_order_relaxed); }
@@ -136,6 +139,10 @@ private:
     /// What nobody may miss in the job's report, should this process be killed: the part as it is by now.
     void report_early();
     void write_part(bool ended);
+    /// What others see of the part while this process runs; under its lock. Before the first thing that is worth it,
+    /// they see nothing.
+    enum class Show { from_now_on, if_they_see };
+    void show(Show when);
     std::string program_digest() const;
     Result<keys::ReportKey> report_key() const;
     engine::Workers::Settings workers() const;
@@ -176,6 +183,7 @@ private:
 
     std::mutex report_lock_;
     report::Part part_;
+    report::Live live_;
     std::map<std::string, report::Unsealed> unsealed_;
     std::map<std::string, bool> said_;
     bool mpi_before_fork_ = false;  // in a forked child: its parent had initialised MPI

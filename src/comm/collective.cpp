@@ -27,7 +27,7 @@ int seal_bytes(const Call& call, std::size_t size, std::uint8_t* wire, Seal seal
         // Flows are for one thread at a time; other threads may be at work on the communicator's messages.
         const auto guard = call.layer.guard();
         auto result = seal();
-        if (result) call.layer.part().sizes_sent.count(size);
+        if (result) call.layer.count_sealed(size);
         return result;
     }();
     if (done) [[likely]] {
@@ -150,7 +150,7 @@ Result<void> open_counted(const Call& call, int rank, const std::uint8_t* wire, 
                           void* out, Open open) {
     const auto guard = call.layer.guard();
     auto done = open_expected(rank, wire, came, size, out, open);
-    if (done) call.layer.part().sizes_received.count(size);
+    if (done) call.layer.count_opened(size);
     return done;
 }
 
@@ -248,10 +248,9 @@ std::vector<Block> shared_among_threads(const Call& call, const std::vector<Bloc
     return shared;
 }
 
-/// `together(block)` for these, on any thread, and `failed(block, line)` for those that it failed for.
-template <class Together, class Failed>
-int share_blocks(const Call& call, const std::vector<Block>& shared, report::Sizes& count, Together together,
-                 Failed failed) {
+/// `together(block)` for these, on any thread, then `count(size)`; `failed(block, line)` for those that it failed for.
+template <class Count, class Together, class Failed>
+int share_blocks(const Call& call, const std::vector<Block>& shared, Count count, Together together, Failed failed) {
     std::vector<Result<void>> done(shared.size());
     {
         const auto guard = call.layer.guard();
@@ -260,7 +259,7 @@ int share_blocks(const Call& call, const std::vector<Block>& shared, report::Siz
             return shared[i].buffer->size();
         });
         for (std::size_t i = 0; i < shared.size(); ++i) {
-            if (done[i]) count.count(shared[i].buffer->size());
+            if (done[i]) count(shared[i].buffer->size());
         }
     }
     int code = MPI_SUCCESS;
@@ -284,7 +283,7 @@ int open_blocks(const Call& call, const std::vector<Block>& blocks, Open open) {
     const std::vector<Block> shared = shared_among_threads(call, blocks);
     std::vector<Failed> failed;
     int code = share_blocks(
-        call, shared, call.layer.part().sizes_received,
+        call, shared, [&](std::size_t size) { call.layer.count_opened(size); },
         [&](const Block& block) {
             return open_expected(block.rank, block.wire, block.came, block.buffer->size(), block.buffer->contiguous(),
                                  open);
@@ -303,7 +302,7 @@ int open_blocks(const Call& call, const std::vector<Block>& blocks, Open open) {
 int seal_blocks_for(const Call& call, const std::vector<Block>& blocks) {
     const std::vector<Block> shared = shared_among_threads(call, blocks);
     const int code = share_blocks(
-        call, shared, call.layer.part().sizes_sent,
+        call, shared, [&](std::size_t size) { call.layer.count_sealed(size); },
         [&](const Block& block) {
             return call.communicator.seal_for(block.rank, call.lane, call.number, block.buffer->contiguous(),
                                               block.buffer->size(), block.wire);

@@ -107,6 +107,7 @@ Result<Flow*> begin_flow(std::unique_ptr<Flow>& flow, const seal::Crypto& crypto
     Secret<seal::kSecretSize> secret;
     if (auto done = take(secret); !done) return tl::unexpected(std::move(done.error()));
     flow = std::make_unique<Flow>(crypto, secret.data(), more...);
+    crypto.watched.connection();
     return flow.get();
 }
 
@@ -180,9 +181,12 @@ Result<void> Communicator::seal(int to, int tag, const void* at, std::size_t siz
     Sending& sending = peer(to).sending;
     auto flow = sealer(sending.flow, keys::Use::messages, to);
     if (!flow) return tl::unexpected(flow.error());
-    layer_.part().sizes_sent.count(size);
     const iovec in = piece(at, size);
-    return (*flow)->seal(static_cast<std::uint32_t>(tag), sending.next[tag]++, {&in, 1}, size, out);
+    auto done = (*flow)->seal(static_cast<std::uint32_t>(tag), sending.next[tag]++, {&in, 1}, size, out);
+    if (done) [[likely]] {
+        layer_.count_sealed(size);
+    }
+    return done;
 }
 
 Result<seal::Segments> Communicator::announce(int to, int tag, const seal::Announcement& announcement,
@@ -192,8 +196,9 @@ Result<seal::Segments> Communicator::announce(int to, int tag, const seal::Annou
     Sending& sending = peer(to).sending;
     auto flow = sealer(sending.flow, keys::Use::messages, to);
     if (!flow) return tl::unexpected(flow.error());
-    layer_.part().sizes_sent.count(announcement.length);
-    return (*flow)->announce(static_cast<std::uint32_t>(tag), sending.next[tag]++, announcement, out);
+    auto segments = (*flow)->announce(static_cast<std::uint32_t>(tag), sending.next[tag]++, announcement, out);
+    if (segments) layer_.count_sealed(announcement.length);
+    return segments;
 }
 
 Result<void> Communicator::open(const Posted& posted, int from, int tag, const std::uint8_t* wire,
@@ -204,7 +209,7 @@ Result<void> Communicator::open(const Posted& posted, int from, int tag, const s
     const iovec to = piece(out, size);
     auto header = (*flow)->open(static_cast<std::uint32_t>(tag), wire, wire_size, {&to, 1});
     if (!header) return tl::unexpected(header.error());
-    layer_.part().sizes_received.count(size);
+    layer_.count_opened(size);
     // protocol: M25
     auto done = check_order(posted, from, tag, header->number);
     if (!done) wipe(out, size);
@@ -217,7 +222,7 @@ Result<seal::Segments> Communicator::open_announcement(const Posted& posted, int
     if (!flow) return tl::unexpected(flow.error());
     auto segments = (*flow)->open_announcement(static_cast<std::uint32_t>(tag), wire, wire_size);
     if (!segments) return segments;
-    layer_.part().sizes_received.count(segments->announcement().length);
+    layer_.count_opened(segments->announcement().length);
     if (auto done = check_order(posted, from, tag, segments->number()); !done) return tl::unexpected(done.error());
     return segments;
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <cstdlib>
 #include <cstring>
 #include <numeric>
 #include <optional>
@@ -130,6 +131,7 @@ void Layer::decide_scope() {
 void Layer::complain(const std::string& line) {
     const auto guard = this->guard();
     part_.errors.push_back(line);
+    live_.tell(part_, 0);
     say(line);
 }
 
@@ -313,6 +315,8 @@ void Layer::begin(int thread_level) {
             "they start can read and change all that follows");
     }
     if (auto done = agree(); !done) end_job(done.error().line);
+    local_.crypto.watched =
+        live_.counter(TrafficCounter::Threads::several);  // of flows, not of the agreement's streams
     local_.job_key = nullptr;
     local_.ring = nullptr;
     local_.members = nullptr;
@@ -325,6 +329,8 @@ void Layer::begin(int thread_level) {
         sealed_to_[rank] = !self && (seals_all_ || nodes_[rank] != nodes_[static_cast<std::size_t>(world_rank_)]);
     }
     begun_ = true;
+    // Whether somebody can look at it is nothing that a job depends on.
+    if (settings_.live) (void)live_.publish(report::live_folders(std::getenv("XDG_RUNTIME_DIR"), geteuid()), part_);
     add(MPI_COMM_WORLD, world_id_);
     make_ways();
 }
@@ -386,6 +392,7 @@ void Layer::report() {
 void Layer::end() {
     begun_ = false;
     ended_ = true;
+    live_.withdraw();
     report_key_ = {};
     communicators_.clear();
     last_ = nullptr;

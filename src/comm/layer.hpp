@@ -34,6 +34,7 @@
 #include "keys/handshake.hpp"
 #include "keys/report_key.hpp"
 #include "native.hpp"
+#include "report/live.hpp"
 #include "report/part.hpp"
 
 namespace cryptmpi::comm {
@@ -160,8 +161,22 @@ public:
     int refused_code() const { return refused_code_; }
     /// A code of ours, of which a line is printed when it is made.
     bool has_complained_of(int code) const { return code == error_code_ || code == refused_code_; }
-    void count_failed_open() { ++part_.failed_opens; }
+    void count_failed_open() {
+        ++part_.failed_opens;
+        live_.tell(part_, 0);
+    }
     report::Part& part() { return part_; }
+    // Of messages and blocks, when they are sealed or opened, by the thread that has the guard.
+    void count_sealed(std::size_t size) {
+        part_.sizes_sent.count(size);
+        ++watched_->sealed_records;
+        watched_->sealed_bytes += size;
+    }
+    void count_opened(std::size_t size) {
+        part_.sizes_received.count(size);
+        ++watched_->opened_records;
+        watched_->opened_bytes += size;
+    }
 
     /// Ends the whole job: nothing goes on without keys.
     [[noreturn]] void end_job(const std::string& line);
@@ -225,6 +240,8 @@ private:
     std::uint32_t most_marks_ = 16384;              // with two tags each, which every implementation has
     Leftovers leftovers_;
     report::Part part_;
+    report::Live live_;
+    cryptmpi::Traffic* watched_ = &live_.own_place();
 };
 
 }  // namespace cryptmpi::comm

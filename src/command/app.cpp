@@ -19,6 +19,7 @@ void add_everything(CLI::App& app, const Words& program, const LaunchLine& line,
     add_coverage(app, status);
     add_report(app, status);
     add_attest(app, status);
+    add_top(app, status);
     add_collect(app, status);
     add_python_commands(app, status);
     // Last, or each subcommand would have it.
@@ -33,6 +34,7 @@ void add_everything(CLI::App& app, const Words& program, const LaunchLine& line,
         "  cryptmpi doctor                                    is this machine ready?\n"
         "  cryptmpi coverage                                  what becomes of each MPI procedure\n"
         "  cryptmpi run --report job.json -n 4 ./program && cryptmpi report job.json\n"
+        "  cryptmpi top                                       what sealed jobs on this node do by now\n"
         "  cryptmpi tune --hosts a,b                          plans of large messages for this network\n"
         "  cryptmpi model papers                              the papers' figures, computed again\n"
         "Each subcommand has a --help. Settings: docs/settings.md.");

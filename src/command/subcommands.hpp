@@ -24,6 +24,7 @@ void add_doctor(CLI::App& app, int& status);
 void add_coverage(CLI::App& app, int& status);
 void add_report(CLI::App& app, int& status);
 void add_attest(CLI::App& app, int& status);
+void add_top(CLI::App& app, int& status);
 /// Not for users: what cryptmpi run calls on other nodes.
 void add_collect(CLI::App& app, int& status);
 /// Those that are Python packages, which python_command.cpp lists.

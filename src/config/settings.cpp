@@ -390,7 +390,7 @@ Result<void> set_profile(Settings& settings, const Given& given, const Environme
     return *text == "none" ? Result<void>{} : store(read_path(given, environment), settings.profile);
 }
 
-constexpr std::array<Key, 33> kKeys = {{
+constexpr std::array<Key, 34> kKeys = {{
     {"enabled", [](Settings& s, const Given& g, const Environment&) { return store(read_bool(g), s.enabled); }},
     {"cipher", set_cipher},
     {"allow_legacy_cipher",
@@ -427,6 +427,7 @@ constexpr std::array<Key, 33> kKeys = {{
      [](Settings& s, const Given& g, const Environment&) { return store(read_peers(g), s.plaintext_peers); }},
     {"report_file",
      [](Settings& s, const Given& g, const Environment& e) { return store(read_path(g, e), s.report_file); }, true},
+    {"live", [](Settings& s, const Given& g, const Environment&) { return store(read_bool(g), s.live); }},
     {"handshake_timeout_s", [](Settings& s, const Given& g,
                                const Environment&) { return store(read_seconds(g, false), s.handshake_timeout); }},
     {"silence_timeout_s",

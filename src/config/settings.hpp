@@ -117,6 +117,7 @@ struct Settings {
     std::vector<PlaintextPeer> plaintext_peers;  // plaintext_peers = [ ... ]; in the environment comma-separated
     std::filesystem::path report_file;           // report_file; empty: none. On a node that cannot see the
                                                  // folder of cryptmpi run: a place of this node's
+    bool live = true;                            // live: cryptmpi top on this node sees what the process does
     std::chrono::milliseconds handshake_timeout{
         600000};  // handshake_timeout_s: a rank that computes answers when it next enters MPI
     std::chrono::milliseconds agreement_timeout{

@@ -203,6 +203,7 @@ struct Party::State {
     void remember(std::unique_ptr<Peer> fresh) {
         if (!fresh) return;
         ++counters.peers;
+        watched.connection();
         const Share its_share = fresh->share;
         peers.emplace(its_share, std::move(fresh));
     }
@@ -238,6 +239,7 @@ struct Party::State {
     };
     std::unordered_map<std::uint64_t, std::vector<CutOff>> cut_offs;  // by tag
     Counters counters;
+    TrafficCounter watched;
 };
 
 Party::Party(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -383,7 +385,10 @@ Result<void> Party::State::make_room(Sending& flow, std::uint64_t size) {
     const std::uint32_t next = full ? flow.epoch + 1 : flow.epoch;
     auto key = epoch_key(crypto, flow.secret, next);
     if (!key) return tl::unexpected(std::move(key.error()));
-    if (full) ++counters.rekeys;
+    if (full) {
+        ++counters.rekeys;
+        watched.rekey();
+    }
     flow.key = std::move(*key);
     flow.epoch = next;
     flow.messages = 0;
@@ -423,6 +428,7 @@ Result<void> Party::seal(Peer& to, const Envelope& envelope, std::span<const iov
     auto& sent = state_->counters.sent[place_of(envelope.kind)];
     ++sent.messages;
     sent.bytes += size;
+    state_->watched.sealed(1, size);
     return {};
 }
 
@@ -577,6 +583,7 @@ Result<Peer*> Party::State::accept(Kind kind, Decrypted message, std::size_t siz
     auto& received = counters.received[place_of(kind)];
     ++received.messages;
     received.bytes += size;
+    watched.opened(1, size);
     remember(std::move(message.fresh));
     last = message.from;
     return message.from;
@@ -665,6 +672,10 @@ Result<void> Party::expect_none_missing() const {
         }
     }
     return {};
+}
+
+void Party::watch(const TrafficCounter& counter) {
+    state_->watched = counter;
 }
 
 Counters Party::counters() const {

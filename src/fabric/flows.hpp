@@ -23,6 +23,7 @@
 #include "base/endian.hpp"
 #include "base/result.hpp"
 #include "base/secret.hpp"
+#include "base/traffic.hpp"
 #include "fabric/posted.hpp"
 #include "keys/key_ring.hpp"
 #include "seal/constants.hpp"
@@ -147,6 +148,8 @@ public:
     Result<void> expect_none_missing() const;
 
     Counters counters() const;
+    /// From now on what it seals and opens is counted there, too.
+    void watch(const TrafficCounter& counter);
 
 private:
     struct State;

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <climits>
+#include <cstdlib>
 #include <filesystem>
 #include <utility>
 
@@ -142,6 +143,7 @@ Result<const Job*> Process::job() {
 
 void Process::complain(const std::string& line) {
     part_.errors.push_back(line);
+    live_.tell(part_, 0);
     const std::string whole = "cryptmpi: " + name_ + ": " + line + "\n";
     // One write, so that lines of many ranks do not mix; nothing can be done where stderr is gone.
     [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, whole.data(), whole.size());
@@ -176,15 +178,23 @@ void Process::refuse(const std::string& operation, const std::string& why) {
     complain(operation + " is refused: " + why);
 }
 
-void Process::begin(const Party& party) {
+void Process::begin(Party& party) {
     const std::lock_guard guard(lock_);
     any_party_ = true;
-    parties_.insert(&party);
+    const TrafficCounter counter = live_.counter(TrafficCounter::Threads::one);
+    party.watch(counter);
+    parties_.emplace(&party, counter);
+    // Whether somebody can look at it is nothing that a job depends on.
+    if (settings_.enabled && settings_.live)
+        (void)live_.publish(report::live_folders(std::getenv("XDG_RUNTIME_DIR"), geteuid()), part_);
 }
 
 void Process::end(const Party& party) {
     const std::lock_guard guard(lock_);
-    if (parties_.erase(&party) == 0) return;
+    const auto found = parties_.find(&party);
+    if (found == parties_.end()) return;
+    live_.give_back(found->second);
+    parties_.erase(found);
     count(party.counters());
     expect_whole(party);
 }
@@ -234,7 +244,7 @@ void Process::write_part(bool ended) {
     part_.ended = ended;
     report::Part part = part_;
     std::swap(part, part_);
-    for (const Party* party : parties_) count(party->counters());
+    for (const auto& [party, counter] : parties_) count(party->counters());
     if (part_.mpi_initialized) say_what_is_not_sealed();
     std::swap(part, part_);
     if (!report_key_) {
@@ -253,7 +263,8 @@ void Process::write_part(bool ended) {
 void Process::finish() {
     const std::lock_guard guard(lock_);
     if (std::exchange(finished_, true) || getpid() != part_.pid) return;
-    for (const Party* party : parties_) expect_whole(*party);
+    for (const auto& [party, counter] : parties_) expect_whole(*party);
+    live_.withdraw();
     write_part(true);
 }
 

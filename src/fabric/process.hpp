@@ -1,6 +1,7 @@
 // This process under the fabric layer: its settings, its keys, its part of the report, and how it ends.
 #pragma once
 
+#include <map>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -9,6 +10,7 @@
 #include "config/settings.hpp"
 #include "fabric/surroundings.hpp"
 #include "keys/report_key.hpp"
+#include "report/live.hpp"
 #include "report/part.hpp"
 
 namespace cryptmpi::fabric {
@@ -24,7 +26,7 @@ public:
     [[noreturn]] void end(const std::string& line) override;
     [[noreturn]] void give_up(const std::string& line) override;
     void refuse(const std::string& operation, const std::string& why) override;
-    void begin(const Party& party) override;
+    void begin(Party& party) override;
     void end(const Party& party) override;
 
     /// Before the process ends: its part of the report.
@@ -48,11 +50,12 @@ private:
     std::unique_ptr<keys::KeyRing> ring_;  // of job_
     std::optional<Job> job_;
     std::optional<keys::ReportKey> report_key_;
-    std::set<const Party*> parties_;
+    std::map<const Party*, TrafficCounter> parties_;
     bool any_party_ = false;
     bool finished_ = false;
     std::set<std::string> refused_;
     report::Part part_;
+    report::Live live_;
 };
 
 }  // namespace cryptmpi::fabric

@@ -20,7 +20,7 @@ public:
     /// An operation was refused: says so once for each, and keeps it for the report.
     virtual void refuse(const std::string& operation, const std::string& why) = 0;
     /// A party begins and ends: its counts are the report's.
-    virtual void begin(const Party& party) = 0;
+    virtual void begin(Party& party) = 0;
     virtual void end(const Party& party) = 0;
 };
 

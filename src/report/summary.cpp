@@ -11,6 +11,7 @@
 
 #include "report/judging.hpp"
 #include "report/printable.hpp"
+#include "report/readable.hpp"
 
 namespace cryptmpi::report {
 namespace {
@@ -29,19 +30,6 @@ std::vector<std::string> names_in(const Json& job, const char* key) {
 
 std::uint64_t number_in(const Json& sums, const char* key) {
     return sums.value(key, std::uint64_t{0});
-}
-
-std::string readable_bytes(std::uint64_t bytes) {
-    constexpr std::array kUnits = {"B", "KB", "MB", "GB", "TB", "PB"};
-    auto value = static_cast<double>(bytes);
-    std::size_t unit = 0;
-    while (value >= 1000 && unit + 1 < kUnits.size()) {
-        value /= 1000;
-        ++unit;
-    }
-    std::array<char, 32> text{};
-    std::snprintf(text.data(), text.size(), unit == 0 ? "%.0f %s" : "%.2f %s", value, kUnits[unit]);
-    return text.data();
 }
 
 /// "12 of up to 256 B, 300 of up to 4 KiB, 7 of more".

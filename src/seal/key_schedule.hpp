@@ -15,6 +15,7 @@
 #include "base/endian.hpp"
 #include "base/result.hpp"
 #include "base/secret.hpp"
+#include "base/traffic.hpp"
 #include "seal/constants.hpp"
 #include "seal/key_age.hpp"
 
@@ -28,6 +29,7 @@ struct Crypto {
     std::size_t threads = 1;      // that work with one key at the same time: on segments, on records of a stream
     Limits lowered = kUnlimited;  // a key's share of work, where it is less than the suite's
     KeyAge age = {};              // of a sender's key
+    TrafficCounter watched = {};  // streams count all here; messages only their new keys, since their layers count
 };
 
 /// What one key may seal.

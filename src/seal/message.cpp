@@ -67,7 +67,10 @@ Result<void> MessageSealer::make_room(std::uint64_t size, std::uint64_t pieces) 
     epoch_ = next;
     use_ = {};
     if (crypto_.age.counts()) began_ns_ = crypto_.age.now_ns();
-    if (full) ++counters_.rekeys;
+    if (full) {
+        ++counters_.rekeys;
+        crypto_.watched.rekey();
+    }
     auto key = RecordKey::derive(crypto_, secret.data());
     if (!key) return tl::unexpected(std::move(key.error()));
     key_ = std::make_shared<RecordKey>(std::move(*key));

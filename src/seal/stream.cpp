@@ -211,6 +211,7 @@ Result<std::size_t> StreamSealer::seal_next(RecordType type, std::span<const iov
             return give_up(std::move(done.error()));
         }
         ++counters_.rekeys;
+        crypto_.watched.rekey();
         before = kRecordOverhead;
     }
     if (auto done = seal_one(type, in, size, out + before); !done) [[unlikely]] {
@@ -234,6 +235,7 @@ Result<void> StreamSealer::seal_one(RecordType type, std::span<const iovec> in, 
     }
     ++counters_.records;
     counters_.bytes += size;
+    crypto_.watched.sealed(1, size);
     return {};
 }
 
@@ -258,8 +260,11 @@ std::size_t StreamSealer::take_numbers(std::span<const ToSeal> records) {
 }
 
 void StreamSealer::note_sealed(std::span<const ToSeal> records) {
+    std::size_t bytes = 0;
+    for (const ToSeal& record : records) bytes += record.size;
     counters_.records += records.size();
-    for (const ToSeal& record : records) counters_.bytes += record.size;
+    counters_.bytes += bytes;
+    crypto_.watched.sealed(records.size(), bytes);
 }
 
 tl::unexpected<Error> StreamSealer::give_up() {
@@ -319,6 +324,7 @@ Result<RecordType> StreamOpener::open(const std::uint8_t* record, std::span<cons
             return refuse(out, std::move(done.error().line));
         }
         ++counters_.rekeys;
+        crypto_.watched.rekey();
     } else if (ends_direction(type)) {
         state_->closed = static_cast<std::uint8_t>(type);
         wipe(state_->secret, kSecretSize);
@@ -346,6 +352,7 @@ void StreamOpener::note_opened(std::size_t size) {
     state_->bytes += size;
     ++counters_.records;
     counters_.bytes += size;
+    crypto_.watched.opened(1, size);
 }
 
 std::size_t StreamOpener::may_follow(std::span<const ToOpen> records) {

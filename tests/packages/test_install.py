@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-SUBCOMMANDS = ["attest", "bench", "canary", "coverage", "doctor", "exec", "key", "keygen", "model", "report", "run", "study", "tune"]
+SUBCOMMANDS = ["attest", "bench", "canary", "coverage", "doctor", "exec", "key", "keygen", "model", "report", "run", "study", "top", "tune"]
 PYTHON_ONES = {"bench", "canary", "model", "study", "tune"}  # each has a --help of its own
 OPTIONAL = {"IPSEC_MB_LIBRARY": "ipsec-mb", "BORINGSSL_LIBRARY": "boringssl", "SODIUM_LIBRARY": "libsodium",
             "CRYPTOPP_LIBRARY": "cryptopp", "MBEDCRYPTO_LIBRARY": "mbedtls and legacy"}

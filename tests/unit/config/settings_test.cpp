@@ -88,6 +88,7 @@ TEST_F(SettingsTest, DefaultsWithoutFile) {
     EXPECT_FALSE(settings->loopback_sealed());
     EXPECT_EQ(settings->key_file, home_ / ".config/cryptmpi/job.key");
     EXPECT_TRUE(settings->report_file.empty());
+    EXPECT_TRUE(settings->live);
     EXPECT_EQ(settings->handshake_timeout, std::chrono::seconds(600));
     EXPECT_EQ(settings->agreement_timeout, std::chrono::seconds(60));
     EXPECT_EQ(settings->silence_timeout, std::chrono::seconds(0));
@@ -112,6 +113,7 @@ threads = 4
 key_file = "keys/mine"
 plaintext_peers = ["10.0.0.7", "[fd00::]/64:80"]
 report_file = "~/job.json"
+live = false
 handshake_timeout_s = 2.5
 agreement_timeout_s = 7
 silence_timeout_s = 1.5
@@ -135,6 +137,7 @@ profile = "tuned.json"
     EXPECT_EQ(settings->key_file, home_ / ".config/cryptmpi/keys/mine");
     EXPECT_EQ(settings->plaintext_peers.size(), 2U);
     EXPECT_EQ(settings->report_file, home_ / "job.json");
+    EXPECT_FALSE(settings->live);
     EXPECT_EQ(settings->handshake_timeout, std::chrono::milliseconds(2500));
     EXPECT_EQ(settings->agreement_timeout, std::chrono::seconds(7));
     EXPECT_EQ(settings->silence_timeout, std::chrono::milliseconds(1500));

@@ -42,7 +42,7 @@ struct Around final : Surroundings {
     [[noreturn]] void end(const std::string& line) override { throw Ended(line); }
     [[noreturn]] void give_up(const std::string& line) override { throw GaveUp(line); }
     void refuse(const std::string& operation, const std::string&) override { refused.push_back(operation); }
-    void begin(const Party&) override {}
+    void begin(Party&) override {}
     void end(const Party& party) override { sent += party.counters().sent[0].messages; }
 
     std::vector<std::string> refused;

@@ -29,7 +29,7 @@ public:
     [[noreturn]] void end(const std::string& line) override { throw std::runtime_error(line); }
     [[noreturn]] void give_up(const std::string& line) override { throw std::runtime_error(line); }
     void refuse(const std::string& operation, const std::string&) override { refused.push_back(operation); }
-    void begin(const Party&) override {}
+    void begin(Party&) override {}
     void end(const Party&) override {}
 
     std::vector<std::string> refused;
