@@ -217,3 +217,42 @@ def test_on_a_terminal_it_draws_again_until_a_key(end):
     assert os.waitpid(child, 0)[1] == 0
     assert shown.endswith(b"\x1b[?25h\x1b[?1049l"), shown[-100:]
     os.close(terminal)
+
+
+FORKING = """
+import os, socket, sys, threading, time
+listening = socket.create_server(("127.0.0.1", 0))
+near = socket.create_connection(listening.getsockname())
+far, _ = listening.accept()
+threading.Thread(target=lambda: [None for _ in iter(lambda: far.recv(65536), b"")], daemon=True).start()
+near.sendall(b"p" * 5000)
+child = os.fork()
+if child == 0:
+    near.sendall(b"c" * 700)
+    print("child", flush=True)
+    sys.stdin.read(1)
+    os._exit(0)
+print("parent", flush=True)
+sys.stdin.read(1)
+os.waitpid(child, 0)
+os.execvp("sleep", ["sleep", "60"])
+"""
+
+
+def test_a_child_counts_for_itself_and_a_program_that_takes_a_place_has_nothing(nodes, sealing):
+    environment = {**sealing.environment(scope="all", job_id="forking"), **WITHOUT_SESSION}
+    process = nodes.start(["/usr/bin/python3", "-c", FORKING], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        said = {process.stdout.readline().strip() for _ in range(2)}
+        assert said == {b"child", b"parent"}
+        shown = {one["pid"]: one["sealed_bytes_sent"] for one in look(nodes, 0)["processes"] if one["job_id"] == "forking"}
+        assert shown.pop(process.pid) == 5000 and list(shown.values()) == [700], shown
+        process.stdin.write(b"..")
+        process.stdin.close()
+        until = time.monotonic() + PATIENCE
+        while pages(nodes, 0) and time.monotonic() < until:
+            time.sleep(0.1)
+        assert process.poll() is None and Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n" and pages(nodes, 0) == []
+    finally:
+        process.kill()
+        process.wait()
