@@ -5,8 +5,8 @@
  * SHA-256, HMAC-SHA-256, random bytes). It sees bytes only: no message, no record, no socket, no MPI.
  *
  * A module is a shared object named `cryptmpi-module-NAME.so` that exports one symbol, `cryptmpi_module`, of the
- * type below, and perhaps a second one, `cryptmpi_rsa`. It is loaded with local binding, so two modules may bring
- * libraries whose symbols clash.
+ * type below, and perhaps others, `cryptmpi_rsa` and `cryptmpi_kem`. It is loaded with local binding, so two modules
+ * may bring libraries whose symbols clash.
  */
 #ifndef CRYPTMPI_MODULE_H
 #define CRYPTMPI_MODULE_H
@@ -107,6 +107,32 @@ struct cryptmpi_rsa {
      * of these it is shows in nothing. */
     int (*unwrap)(uint8_t* secret, size_t secret_size, void* key, const uint8_t* label, size_t label_size,
                   const uint8_t* wrapped, size_t size);
+};
+
+/* Sizes of ML-KEM-768, bytes. */
+enum {
+    CRYPTMPI_KEM_SEED_SIZE = 64,
+    CRYPTMPI_KEM_COINS_SIZE = 32,
+    CRYPTMPI_KEM_PUBLIC_SIZE = 1184,
+    CRYPTMPI_KEM_CIPHERTEXT_SIZE = 1088,
+    CRYPTMPI_KEM_SHARED_SIZE = 32,
+};
+
+/* ML-KEM-768 (FIPS 203): a module that has it exports another symbol, `cryptmpi_kem`, of this type. It is for
+ * key_exchange (docs/keys.md) and nothing else. What is random comes from the caller. A private key is its seed, the
+ * `d | z` of the standard. What returns an int returns CRYPTMPI_OK, CRYPTMPI_FAILED or CRYPTMPI_FORGED. */
+struct cryptmpi_kem {
+    /* Called after the module's own start and before the others, and perhaps again: whether the library that was found
+     * has it. NULL if it has, else one line why not. */
+    const char* (*start)(void);
+    /* The encapsulation key of a private key (ML-KEM.KeyGen_internal). */
+    int (*public_key)(uint8_t public_key[1184], const uint8_t seed[64]);
+    /* ML-KEM.Encaps_internal, after the checks of section 7.2: CRYPTMPI_FORGED where `public_key` does not pass them. */
+    int (*encapsulate)(uint8_t ciphertext[1088], uint8_t shared[32], const uint8_t public_key[1184],
+                       const uint8_t coins[32]);
+    /* ML-KEM.Decaps_internal. What is no ciphertext of this key gives a secret that nobody else has, and CRYPTMPI_OK
+     * (implicit rejection): who got another secret finds out by what it protects. */
+    int (*decapsulate)(uint8_t shared[32], const uint8_t seed[64], const uint8_t ciphertext[1088]);
 };
 
 struct cryptmpi_module {

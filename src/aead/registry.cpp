@@ -47,6 +47,11 @@ bool complete(const cryptmpi_rsa& rsa) {
            rsa.modulus != nullptr && rsa.wrap != nullptr && rsa.unwrap != nullptr;
 }
 
+bool complete(const cryptmpi_kem& kem) {
+    return kem.start != nullptr && kem.public_key != nullptr && kem.encapsulate != nullptr &&
+           kem.decapsulate != nullptr;
+}
+
 Result<Module> load_file(const std::string& path, const std::string& name) {
     void* handle = dlopen(path.c_str(), kBinding);
     if (handle == nullptr) {
@@ -63,7 +68,9 @@ Result<Module> load_file(const std::string& path, const std::string& name) {
     if (const char* why = api->start()) return fail(ENOTSUP, why);
     const auto* rsa = static_cast<const cryptmpi_rsa*>(dlsym(handle, "cryptmpi_rsa"));
     if (rsa != nullptr && !complete(*rsa)) return fail(ELIBBAD, "its table of RSA functions is incomplete");
-    return Module{api, path, rsa};
+    const auto* kem = static_cast<const cryptmpi_kem*>(dlsym(handle, "cryptmpi_kem"));
+    if (kem != nullptr && !complete(*kem)) return fail(ELIBBAD, "its table of ML-KEM functions is incomplete");
+    return Module{api, path, rsa, kem};
 }
 
 // What became of each file, so that a process loads and starts a module once, and one that failed is not started again.
@@ -126,8 +133,9 @@ constexpr Trial kTrials[] = {{64, 7}, {16384, 7}};
 constexpr std::string_view kQuickest = "ipsec-mb";                                   // where it can be used
 constexpr std::string_view kNextToIt = "boringssl";                                  // for small messages
 constexpr std::string_view kNeverQuickest[] = {"cryptopp", "libsodium", "mbedtls"};  // OpenSSL is quicker in all
-constexpr std::string_view kWithoutAesGcm[] = {"aegis", "legacy"};
-constexpr std::string_view kOnlyAesGcm[] = {"boringssl", "cryptopp", "ipsec-mb", "libsodium", "mbedtls", "openssl"};
+constexpr std::string_view kWithoutAesGcm[] = {"aegis", "legacy", "mlkem-native"};
+constexpr std::string_view kWithoutAegis[] = {"boringssl", "cryptopp",     "ipsec-mb", "libsodium",
+                                              "mbedtls",   "mlkem-native", "openssl"};
 
 template <std::size_t kCount>
 bool is_one_of(const std::string& name, const std::string_view (&names)[kCount]) {
@@ -155,7 +163,7 @@ std::vector<Module> candidates(Suite suite, const std::string& folder, std::vect
     const bool quickest = aes_gcm && std::find(first.begin(), first.end(), kQuickest) != first.end() &&
                           load_once(folder, std::string(kQuickest)).has_value();
     const auto may_win = [&](const std::string& name) {
-        if (!aes_gcm) return !is_one_of(name, kOnlyAesGcm);
+        if (!aes_gcm) return !is_one_of(name, kWithoutAegis);
         return !is_one_of(name, kNeverQuickest) && !is_one_of(name, kWithoutAesGcm) && !(quickest && name == kNextToIt);
     };
     const auto later = std::stable_partition(first.begin(), first.end(), may_win);
@@ -235,10 +243,19 @@ Result<Module> choose(const std::string& folder, const std::string& name, Suite 
     return fastest(modules, suite);
 }
 
-Result<Module> load_kex(const std::string& folder) {
+namespace {
+
+/// openssl first: where it has what is sought, the others need not be loaded.
+std::vector<std::string> installed_openssl_first(const std::string& folder) {
     std::vector<std::string> names = installed(folder);
-    // openssl first: it has them, and the others need not be loaded then.
     std::stable_partition(names.begin(), names.end(), [](const std::string& name) { return name == "openssl"; });
+    return names;
+}
+
+}  // namespace
+
+Result<Module> load_kex(const std::string& folder) {
+    const std::vector<std::string> names = installed_openssl_first(folder);
     std::vector<Unusable> unusable;
     for (const std::string& name : names) {
         auto module = load_once(folder, name);
@@ -250,6 +267,26 @@ Result<Module> load_kex(const std::string& folder) {
     if (names.empty()) return nothing_installed(folder);
     return fail(ENOTSUP, "no usable module in '" + folder +
                              "' offers key agreement and AES-256-GCM (the module openssl does)" + reasons(unusable));
+}
+
+Result<Module> load_kem(const std::string& folder) {
+    const std::vector<std::string> names = installed_openssl_first(folder);
+    std::vector<Unusable> unusable;
+    for (const std::string& name : names) {
+        auto module = load_once(folder, name);
+        if (!module) {
+            unusable.push_back({name, module.error().line});
+        } else if (module->kem != nullptr) {
+            const char* const why = module->kem->start();
+            if (why == nullptr) return module;
+            unusable.push_back({name, why});
+        }
+    }
+    if (names.empty()) return nothing_installed(folder);
+    return fail(ENOTSUP,
+                "no usable module in '" + folder +
+                    "' offers ML-KEM-768 (the module mlkem-native does, and openssl with OpenSSL 3.5 or later)" +
+                    reasons(unusable));
 }
 
 Result<Speed> measure(const Module& module, Suite suite, std::size_t size, int rounds) {

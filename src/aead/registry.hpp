@@ -16,6 +16,7 @@ struct Module {
     const cryptmpi_module* api = nullptr;
     std::string path;
     const cryptmpi_rsa* rsa = nullptr;  // null where it has none
+    const cryptmpi_kem* kem = nullptr;  // the same; its library may lack it (load_kem)
 
     bool offers(Suite suite) const { return (api->aead->suites >> static_cast<unsigned>(suite) & 1U) != 0; }
 };
@@ -47,6 +48,10 @@ Result<Module> choose(const std::string& folder, const std::string& name, Suite 
 
 /// The module that offers what a handshake needs: key-agreement primitives and AES-256-GCM (openssl).
 Result<Module> load_kex(const std::string& folder);
+
+/// The module that offers ML-KEM-768: openssl, if its library has it, else the first of the others. Errors: none has,
+/// with each one's reason.
+Result<Module> load_kem(const std::string& folder);
 
 /// Seconds that `module` needs to seal and open `size` bytes once (median of `rounds`).
 struct Speed {

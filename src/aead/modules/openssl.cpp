@@ -1,4 +1,4 @@
-// AES-GCM, the primitives of key agreement and signatures, and RSA-OAEP from OpenSSL 3.
+// AES-GCM, the primitives of key agreement and signatures, and RSA-OAEP from OpenSSL 3; ML-KEM where it is OpenSSL 3.5.
 //
 // Everything runs in a library context of our own: the program's OpenSSL settings (openssl.cnf, providers, FIPS mode)
 // do not reach us, nor ours it.
@@ -310,6 +310,59 @@ int rsa_unwrap(uint8_t* secret, size_t secret_size, void* key, const uint8_t* la
     return opened ? CRYPTMPI_OK : CRYPTMPI_FORGED;
 }
 
+// OpenSSL has ML-KEM from 3.5, and this is built with the headers of an earlier one, too.
+constexpr char kMlKem[] = "ML-KEM-768";
+
+EVP_PKEY* ml_kem_private(const uint8_t seed[64]) {
+    const KeyContext context(EVP_PKEY_CTX_new_from_name(library.context, kMlKem, nullptr));
+    const OSSL_PARAM parameters[] = {
+        OSSL_PARAM_construct_octet_string("seed", const_cast<uint8_t*>(seed), CRYPTMPI_KEM_SEED_SIZE),
+        OSSL_PARAM_construct_end()};
+    EVP_PKEY* key = nullptr;
+    if (context == nullptr || EVP_PKEY_fromdata_init(context) != 1 ||
+        EVP_PKEY_fromdata(context, &key, EVP_PKEY_KEYPAIR, const_cast<OSSL_PARAM*>(parameters)) != 1)
+        return nullptr;
+    return key;
+}
+
+int ml_kem_public(uint8_t public_key[1184], const uint8_t seed[64]) {
+    const Key key(ml_kem_private(seed));
+    size_t size = CRYPTMPI_KEM_PUBLIC_SIZE;
+    return status(key != nullptr && EVP_PKEY_get_raw_public_key(key, public_key, &size) == 1 &&
+                  size == CRYPTMPI_KEM_PUBLIC_SIZE);
+}
+
+int ml_kem_encapsulate(uint8_t ciphertext[1088], uint8_t shared[32], const uint8_t public_key[1184],
+                       const uint8_t coins[32]) {
+    const Key key(
+        EVP_PKEY_new_raw_public_key_ex(library.context, kMlKem, nullptr, public_key, CRYPTMPI_KEM_PUBLIC_SIZE));
+    if (key == nullptr) return CRYPTMPI_FORGED;
+    const KeyContext context(EVP_PKEY_CTX_new_from_pkey(library.context, key, nullptr));
+    const OSSL_PARAM parameters[] = {
+        OSSL_PARAM_construct_octet_string("ikme", const_cast<uint8_t*>(coins), CRYPTMPI_KEM_COINS_SIZE),
+        OSSL_PARAM_construct_end()};
+    size_t size = CRYPTMPI_KEM_CIPHERTEXT_SIZE, shared_size = CRYPTMPI_KEM_SHARED_SIZE;
+    return status(context != nullptr && EVP_PKEY_encapsulate_init(context, parameters) == 1 &&
+                  EVP_PKEY_encapsulate(context, ciphertext, &size, shared, &shared_size) == 1 &&
+                  size == CRYPTMPI_KEM_CIPHERTEXT_SIZE && shared_size == CRYPTMPI_KEM_SHARED_SIZE);
+}
+
+int ml_kem_decapsulate(uint8_t shared[32], const uint8_t seed[64], const uint8_t ciphertext[1088]) {
+    const Key key(ml_kem_private(seed));
+    if (key == nullptr) return CRYPTMPI_FAILED;
+    const KeyContext context(EVP_PKEY_CTX_new_from_pkey(library.context, key, nullptr));
+    size_t size = CRYPTMPI_KEM_SHARED_SIZE;
+    return status(context != nullptr && EVP_PKEY_decapsulate_init(context, nullptr) == 1 &&
+                  EVP_PKEY_decapsulate(context, shared, &size, ciphertext, CRYPTMPI_KEM_CIPHERTEXT_SIZE) == 1 &&
+                  size == CRYPTMPI_KEM_SHARED_SIZE);
+}
+
+const char* ml_kem_start() {
+    EVP_KEM* const found = EVP_KEM_fetch(library.context, kMlKem, nullptr);
+    EVP_KEM_free(found);
+    return found != nullptr ? nullptr : "this OpenSSL has no ML-KEM-768, which is in 3.5 and later";
+}
+
 const char* start();
 
 constexpr cryptmpi_aead kAead = {
@@ -352,6 +405,13 @@ const struct cryptmpi_rsa cryptmpi_rsa = {
     .modulus = rsa_modulus,
     .wrap = rsa_wrap,
     .unwrap = rsa_unwrap,
+};
+extern __attribute__((visibility("default"))) const struct cryptmpi_kem cryptmpi_kem;
+const struct cryptmpi_kem cryptmpi_kem = {
+    .start = ml_kem_start,
+    .public_key = ml_kem_public,
+    .encapsulate = ml_kem_encapsulate,
+    .decapsulate = ml_kem_decapsulate,
 };
 }
 
