@@ -100,7 +100,7 @@ bench-nanoseconds: build mpis
 	@cmake --build --preset release --target cryptmpi-bench-message
 	@$(PYTHON) -m cryptmpi_tools.bench.nanoseconds $(ARGS)
 
-# What a handshake and the agreement of ranks cost, with and without members (docs/keys.md).
+# What a handshake and the agreement of ranks cost, with and without ML-KEM and members (docs/keys.md).
 bench-handshake: build
 	@cmake --build --preset release --target cryptmpi-bench-handshake
 	@build/release/bin/cryptmpi-bench-handshake build/release/lib/cryptmpi $(or $(ARGS),2 4 8 16 32 64)

@@ -1,5 +1,5 @@
-// What it costs to come to a secret: the handshake of a connection, and the agreement of the MPI layer's ranks, where
-// members are required and where they are not.
+// What it costs to come to a secret: the handshake of a connection, and the agreement of the MPI layer's ranks, by each
+// key exchange, where members are required and where they are not.
 //
 //     cryptmpi-bench-handshake FOLDER [RANKS...]
 //
@@ -77,11 +77,15 @@ private:
     std::unique_ptr<keys::Membership> members_;
 };
 
+const char* name_of_exchange(const keys::Local& local) {
+    return local.kem != nullptr ? "x25519-mlkem768" : "x25519";
+}
+
 void time_connection(const keys::Local& local) {
     double initiator_us = 1e12;
     double responder_us = 1e12;
-    std::vector<std::uint8_t> first(local.hello_size());
-    std::vector<std::uint8_t> second(local.hello_size());
+    std::vector<std::uint8_t> first(local.hello_size(keys::Role::initiator));
+    std::vector<std::uint8_t> second(local.hello_size(keys::Role::responder));
     for (int run = 0; run < kRuns; ++run) {
         keys::HandshakeState one{}, other{};
         seal::DirectionState sends{}, receives{};
@@ -102,8 +106,9 @@ void time_connection(const keys::Local& local) {
         initiator_us = std::min(initiator_us, at[1] - at[0] + at[4] - at[3]);
         responder_us = std::min(responder_us, at[3] - at[1]);
     }
-    std::printf("connection members=%s bytes=%zu initiator_us=%.0f responder_us=%.0f\n",
-                local.members != nullptr ? "yes" : "no", first.size() + second.size(), initiator_us, responder_us);
+    std::printf("connection key_exchange=%s members=%s bytes=%zu initiator_us=%.0f responder_us=%.0f\n",
+                name_of_exchange(local), local.members != nullptr ? "yes" : "no", first.size() + second.size(),
+                initiator_us, responder_us);
 }
 
 void time_agreement(const keys::Local& local, int ranks) {
@@ -122,9 +127,9 @@ void time_agreement(const keys::Local& local, int ranks) {
         bytes += message.bytes.size();
         if (message.from == 0 || message.to == 0) of_root += message.bytes.size();
     }
-    std::printf("agreement members=%s ranks=%d path=%d bytes=%zu root_bytes=%zu rank_us=%.0f\n",
-                local.members != nullptr ? "yes" : "no", ranks, network.longest_path(), bytes, of_root,
-                took_us / ranks);
+    std::printf("agreement key_exchange=%s members=%s ranks=%d path=%d bytes=%zu root_bytes=%zu rank_us=%.0f\n",
+                name_of_exchange(local), local.members != nullptr ? "yes" : "no", ranks, network.longest_path(), bytes,
+                of_root, took_us / ranks);
 }
 
 }  // namespace
@@ -138,10 +143,14 @@ int main(int argc, char** argv) {
     const OneMember member(*kex.api->kex);
     keys::Local local{{module.api->aead, kex.api->kex, aead::Suite::aes_256_gcm}, kex.api->aead, &job_key};
     local.check_addresses = false;
-    for (const auto* membership : {static_cast<const keys::Membership*>(nullptr), member.membership()}) {
-        local.members = membership;
-        time_connection(local);
-        for (int at = 2; at < argc; ++at) time_agreement(local, std::atoi(argv[at]));
+    const auto kem = must(aead::load_kem(argv[1]));
+    for (const auto* kem_or_none : {static_cast<const cryptmpi_kem*>(nullptr), kem.kem}) {
+        for (const auto* membership : {static_cast<const keys::Membership*>(nullptr), member.membership()}) {
+            local.kem = kem_or_none;
+            local.members = membership;
+            time_connection(local);
+            for (int at = 2; at < argc; ++at) time_agreement(local, std::atoi(argv[at]));
+        }
     }
     return 0;
 }

@@ -5,7 +5,7 @@ Each framing is a generator of Frames: it gets a function that reads so many byt
 import struct
 from dataclasses import dataclass
 
-from cryptmpi_tools.lab.formats import HEADER, HELLO, PREFIX, RECORD_KINDS, TAG
+from cryptmpi_tools.lab.formats import HEADER, PREFIX, RECORD_KINDS, TAG, hello_size
 
 LONGEST = 1 << 24  # of a frame that is one
 
@@ -37,8 +37,10 @@ def records(read, read_any):
     if start != b"CMPI":
         yield from chunks(start, read_any)
         return
-    hello = start + read(HELLO - 4)
-    yield Frame("hello" if len(hello) == HELLO else "rest", hello[:PREFIX], hello[PREFIX:])
+    start += read(4)
+    size = hello_size(start) if len(start) == 8 else 8
+    hello = start + read(size - len(start))
+    yield Frame("hello" if len(hello) == size else "rest", hello[:PREFIX], hello[PREFIX:])
     while header := read(HEADER):
         word = struct.unpack("<I", header)[0] if len(header) == HEADER else 0
         yield Frame(RECORD_KINDS.get(word >> 24, "rest"), header, read((word & 0xFFFFFF) + TAG), (0, "<I", -TAG))

@@ -127,7 +127,7 @@ struct cryptmpi_kem {
     const char* (*start)(void);
     /* The encapsulation key of a private key (ML-KEM.KeyGen_internal). */
     int (*public_key)(uint8_t public_key[1184], const uint8_t seed[64]);
-    /* ML-KEM.Encaps_internal, after the checks of section 7.2: CRYPTMPI_FORGED where `public_key` does not pass them. */
+    /* ML-KEM.Encaps_internal, after the checks of section 7.2: CRYPTMPI_FORGED where they refuse `public_key`. */
     int (*encapsulate)(uint8_t ciphertext[1088], uint8_t shared[32], const uint8_t public_key[1184],
                        const uint8_t coins[32]);
     /* ML-KEM.Decaps_internal. What is no ciphertext of this key gives a secret that nobody else has, and CRYPTMPI_OK

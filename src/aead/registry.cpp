@@ -285,7 +285,8 @@ Result<Module> load_kem(const std::string& folder) {
     if (names.empty()) return nothing_installed(folder);
     return fail(ENOTSUP,
                 "no usable module in '" + folder +
-                    "' offers ML-KEM-768 (the module mlkem-native does, and openssl with OpenSSL 3.5 or later)" +
+                    "' offers ML-KEM-768 (the module mlkem-native does, and openssl with OpenSSL 3.5 or later: install "
+                    "CryptMPI completely, or set key_exchange = x25519)" +
                     reasons(unusable));
 }
 

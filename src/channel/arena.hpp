@@ -67,7 +67,7 @@ struct Shared {
     std::atomic<std::uint32_t> opened;    // records: by whom a peer is heard
 
     keys::HandshakeState handshake;
-    std::uint8_t hello[keys::kMemberHelloSize];
+    std::uint8_t hello[keys::kLargestHelloSize];
     std::uint32_t hello_size;
     std::int64_t started_ns;                // the handshake, CLOCK_MONOTONIC
     std::atomic<std::int64_t> deadline_ns;  // of it

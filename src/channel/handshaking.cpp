@@ -61,9 +61,10 @@ void fail_handshake(Process& process, Entry& entry, const Error& error) {
 Result<void> send_hello(Process& process, Entry& entry) {
     const auto local = process.local();
     if (!local) return fail(local.error().code, local.error().line);
-    std::array<std::uint8_t, keys::kMemberHelloSize> room;
-    const auto hello = std::span(room).first((*local)->hello_size());
-    if (auto written = keys::write_hello(**local, entry.shared.load()->handshake, hello); !written) return written;
+    Shared& shared = *entry.shared.load();
+    std::array<std::uint8_t, keys::kLargestHelloSize> room;
+    const auto hello = std::span(room).first((*local)->hello_size(shared.role));
+    if (auto written = keys::write_hello(**local, shared.handshake, hello); !written) return written;
     errno = 0;
     if (send_whole(entry, hello.data(), hello.size())) return {};
     // The connection is lost. A program that is told EAGAIN or EINTR would ask again for ever.
@@ -145,8 +146,9 @@ Result<void> hello_arrived(Process& process, Entry& entry) {
     return {};
 }
 
-// protocol: H18
-/// Is there enough of the peer's hello? Where only one side requires members, the shorter one's size shows it.
+// protocol: H18, H20
+/// Is there enough of the peer's hello? Where only one side requires members, or uses ML-KEM, the shorter one's size
+/// shows it.
 bool hello_suffices(const Shared& shared, std::size_t ours) {
     return shared.hello_size >= keys::kHelloSize && shared.hello_size >= std::min(ours, keys::hello_size(shared.hello));
 }
@@ -154,7 +156,8 @@ bool hello_suffices(const Shared& shared, std::size_t ours) {
 /// Reads what there is of the peer's hello. True when the state moved.
 bool read_hello_bytes(Process& process, Entry& entry) {
     Shared& shared = *entry.shared;
-    const std::size_t due = process.settings().require_members ? keys::kMemberHelloSize : keys::kHelloSize;
+    const config::Settings& settings = process.settings();
+    const std::size_t due = keys::hello_size(keys::other(shared.role), settings.require_members, settings.hybrid());
     const ssize_t n =
         real::recv(entry.descriptor(), shared.hello + shared.hello_size, due - shared.hello_size, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;

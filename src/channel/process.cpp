@@ -166,6 +166,7 @@ Process::Process() : pid_(getpid()) {
     part_.settings = settings_.told();
     part_.suite = aead::name(settings_.suite);
     part_.padding = settings_.padding.name();
+    part_.key_exchange = config::name_of(settings_.key_exchange);
     part_.scope = settings_.loopback_sealed() ? "all" : "between-nodes";
 }
 
@@ -185,6 +186,11 @@ Result<const keys::Local*> Process::local() {
         if (!members) return fail(ENOKEY, members.error().line);
         members_ = std::move(*members);
         local_.members = members_.get();
+    }
+    if (settings_.hybrid()) {
+        auto kem = aead::load_kem(settings_.module_folder);
+        if (!kem) return fail(ENOPKG, settings_.key_exchange_where + ": " + kem.error().line);
+        local_.kem = kem->kem;
     }
     workers_ = engine::Workers(workers());
     local_.crypto = {module->api->aead, kex->api->kex, settings_.suite, workers_.threads()};

@@ -211,6 +211,11 @@ Result<void> Layer::load_keys() {
         local_.members = members_.get();
         part_.member = members_->own_name();
     }
+    if (settings_.hybrid()) {
+        auto kem = aead::load_kem(settings_.module_folder);
+        if (!kem) return fail(kem.error().code, settings_.key_exchange_where + ": " + kem.error().line);
+        local_.kem = kem->kem;
+    }
     auto report_key = keys::ReportKey::derive(*local_.crypto.kex, ring_->own());
     if (!report_key) return tl::unexpected(report_key.error());
     report_key_ = std::move(*report_key);

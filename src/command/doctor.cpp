@@ -79,6 +79,15 @@ void look_at_processor(Findings& findings) {
 }
 
 /// Returns the chosen module with its version; empty: there is none.
+/// ML-KEM is for key_exchange only: without that, it is no problem that nothing has it.
+void look_at_kem(Findings& findings, const config::Settings& settings) {
+    const auto kem = aead::load_kem(settings.module_folder);
+    const std::string name = kem ? std::string(kem->api->name) + " " + kem->api->version : "";
+    findings.row("ML-KEM-768", kem ? name : "none");
+    findings.json["ml_kem"] = name;
+    if (!kem && settings.hybrid()) findings.problems.push_back(settings.key_exchange_where + ": " + kem.error().line);
+}
+
 std::string look_at_modules(Findings& findings, const config::Settings& settings) {
     constexpr std::array<std::size_t, 3> kSizes = {256, std::size_t{16} << 10U, std::size_t{1} << 20U};
     constexpr int kRounds = 15;
@@ -115,6 +124,7 @@ std::string look_at_modules(Findings& findings, const config::Settings& settings
         modules.push_back({{"name", module.name}, {"usable", false}, {"reason", module.reason}});
     }
     findings.json["modules"] = std::move(modules);
+    look_at_kem(findings, settings);
     auto chosen = aead::choose(folder, settings.module, settings.suite);
     if (chosen) {
         findings.row("chosen", std::string(chosen->api->name) + " for " + std::string(aead::name(settings.suite)) +
@@ -362,11 +372,14 @@ void look_at_settings(Findings& findings, const config::Settings& settings, cons
                                                                        : "between-nodes");
     const std::string way(config::name_of(settings.key_distribution));
     findings.row("key distribution", way + (settings.passive_only() ? " (safe against passive attackers only)" : ""));
+    const std::string exchange(config::name_of(settings.key_exchange));
+    findings.row("key exchange", exchange);
     for (const auto& peer : settings.plaintext_peers) findings.row("plaintext peer", peer.text);
     findings.json["settings"] = {{"file", file},
                                  {"enabled", settings.enabled},
                                  {"key_distribution", way},
                                  {"passive_attackers_only", settings.passive_only()},
+                                 {"key_exchange", exchange},
                                  {"plaintext_peers", settings.plaintext_peers.size()}};
 }
 

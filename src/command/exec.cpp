@@ -122,7 +122,7 @@ int exec(const Options& options, const Words& program) {
     const auto library = library_of(*file, environment);
     if (auto checked = check_allow(*settings, library); !checked) return complain(checked.error().line, kRefused);
     const LayerChoice choice = choose_layer(*settings, environment, {library, {}, {}});
-    if (auto checked = check_padding(*settings, choice); !checked) return complain(checked.error().line, kRefused);
+    if (auto checked = check_choice(*settings, choice); !checked) return complain(checked.error().line, kRefused);
     if (auto checked = check_libraries(*settings, choice.layer); !checked)
         return complain(checked.error().line, kRefused);
 

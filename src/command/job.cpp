@@ -151,11 +151,16 @@ fs::path agent_file(const config::Settings& settings) {
     return settings.module_folder / "cryptmpi-agent";
 }
 
-Result<void> check_padding(const config::Settings& settings, const LayerChoice& choice) {
+Result<void> check_choice(const config::Settings& settings, const LayerChoice& choice) {
     config::Settings chosen = settings;
     chosen.layer = choice.layer;
     chosen.network = choice.network;
-    return config::check_padding(chosen);
+    if (auto checked = config::check_padding(chosen); !checked) return checked;
+    if (!settings.enabled || !settings.hybrid()) return {};
+    if (auto checked = config::check_key_exchange(chosen); !checked) return checked;
+    if (const auto kem = aead::load_kem(settings.module_folder); !kem)
+        return fail(kem.error().code, settings.key_exchange_where + ": " + kem.error().line);
+    return {};
 }
 
 Result<void> check_libraries(const config::Settings& settings, config::Layer layer) {

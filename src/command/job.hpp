@@ -41,8 +41,9 @@ std::filesystem::path abi_library_file(const config::Settings& settings, const s
 std::filesystem::path library_file(const config::Settings& settings, config::Layer layer);
 std::filesystem::path agent_file(const config::Settings& settings);
 
-/// Where padding is asked for: what carries the job's messages has it (config::check_padding).
-Result<void> check_padding(const config::Settings& settings, const LayerChoice& choice);
+/// Whether the layer that was chosen has what is asked for (config::check_padding, config::check_key_exchange), and
+/// this node a module for it.
+Result<void> check_choice(const config::Settings& settings, const LayerChoice& choice);
 
 /// The libraries that a rank and its launcher need are there and can be preloaded. Error: one line.
 Result<void> check_libraries(const config::Settings& settings, config::Layer layer);

@@ -459,7 +459,7 @@ int run(const Options& options, const LaunchLine& typed) {
     const LayerEvidence evidence = evidence_of(launch, *launcher, first, environment);
     if (auto checked = check_allow(*settings, evidence.library); !checked) return refuse(checked.error().line);
     const LayerChoice choice = choose_layer(*settings, environment, evidence);
-    if (auto checked = check_padding(*settings, choice); !checked) return refuse(checked.error().line);
+    if (auto checked = check_choice(*settings, choice); !checked) return refuse(checked.error().line);
     if (auto checked = check_libraries(*settings, choice.layer); !checked) return refuse(checked.error().line);
 
     auto job = settings->job_id;

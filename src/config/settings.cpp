@@ -368,6 +368,19 @@ Result<void> check_key_distribution(const Settings& settings) {
                             std::string(name_of(settings.layer)) + ": set layer = \"mpi\", or leave this out");
 }
 
+Result<void> set_key_exchange(Settings& settings, const Given& given, const Environment&) {
+    if (const auto* text = std::get_if<std::string>(&given.value)) {
+        const std::string word = lower(trim(*text));
+        for (const auto exchange : {KeyExchange::x25519, KeyExchange::x25519_mlkem768}) {
+            if (word != name_of(exchange)) continue;
+            settings.key_exchange = exchange;
+            settings.key_exchange_where = given.where;
+            return {};
+        }
+    }
+    return refuse(given, as_text(given.value) + " is not allowed; allowed: x25519, x25519-mlkem768");
+}
+
 Result<void> set_key_on_network(Settings& settings, const Given& given, const Environment&) {
     if (const auto* text = std::get_if<std::string>(&given.value)) {
         const std::string word = lower(trim(*text));
@@ -390,7 +403,7 @@ Result<void> set_profile(Settings& settings, const Given& given, const Environme
     return *text == "none" ? Result<void>{} : store(read_path(given, environment), settings.profile);
 }
 
-constexpr std::array<Key, 34> kKeys = {{
+constexpr std::array<Key, 35> kKeys = {{
     {"enabled", [](Settings& s, const Given& g, const Environment&) { return store(read_bool(g), s.enabled); }},
     {"cipher", set_cipher},
     {"allow_legacy_cipher",
@@ -411,6 +424,7 @@ constexpr std::array<Key, 34> kKeys = {{
     {"job_key", set_job_key},
     {"key_on_network", set_key_on_network},
     {"key_distribution", set_key_distribution},
+    {"key_exchange", set_key_exchange},
     {"interchange_key_file",
      [](Settings& s, const Given& g, const Environment& e) { return store(read_path(g, e), s.interchange_key_file); },
      true},
@@ -586,6 +600,7 @@ Result<Settings> load_unguarded(const Environment& environment) {
     if (auto applied = apply_variables(settings, environment); !applied) return tl::unexpected<Error>(applied.error());
     if (auto checked = check_legacy(settings); !checked) return tl::unexpected<Error>(checked.error());
     if (auto checked = check_key_distribution(settings); !checked) return tl::unexpected<Error>(checked.error());
+    if (auto checked = check_key_exchange(settings); !checked) return tl::unexpected<Error>(checked.error());
     if (settings.interchange_key_file.empty())
         settings.interchange_key_file = config_folder(environment) / "interchange.key";
     if (settings.interchange_keys.empty()) settings.interchange_keys = config_folder(environment) / "interchange.keys";
@@ -875,6 +890,23 @@ Result<void> check_padding(const Settings& settings) {
                             "(with seal_sockets = true), or padding = none");
 }
 
+Result<void> check_key_exchange(const Settings& settings) {
+    const std::string given =
+        settings.key_exchange_where + ": " + std::string(name_of(settings.key_exchange)) + " is for ";
+    if (settings.hybrid() && settings.layer == Layer::fabric) {
+        return fail(EINVAL, given +
+                                "the channel and the MPI layer: the fabric layer has no room for ML-KEM's keys in the "
+                                "addresses that its shares travel in: set another layer (--layer mpi), or "
+                                "key_exchange = x25519");
+    }
+    if (settings.hybrid() && settings.passive_only()) {
+        return fail(EINVAL, given + "key_distribution = agreement, and with " +
+                                std::string(name_of(settings.key_distribution)) +
+                                " everything rests on RSA: set key_distribution = agreement, or key_exchange = x25519");
+    }
+    return {};
+}
+
 std::string cipher_warning(const Settings& settings, const Process& process) {
     const bool first = process.rank ? *process.rank == 0 : process.role == "process";
     if (!first || !aead::is_legacy(settings.suite)) return "";
@@ -904,6 +936,16 @@ std::string_view name_of(KeyDistribution way) {
             return "rsa-oaep";
         case KeyDistribution::interchange:
             return "interchange";
+    }
+    return "";
+}
+
+std::string_view name_of(KeyExchange exchange) {
+    switch (exchange) {
+        case KeyExchange::x25519:
+            return "x25519";
+        case KeyExchange::x25519_mlkem768:
+            return "x25519-mlkem768";
     }
     return "";
 }

@@ -60,6 +60,14 @@ enum class KeyDistribution {
 /// As the setting has it.
 std::string_view name_of(KeyDistribution way);
 
+/// How two sides come to the fresh secret of a handshake.
+enum class KeyExchange {
+    x25519,
+    x25519_mlkem768,  // and ML-KEM-768 beside it: who records now and has a quantum computer later reads nothing
+};
+/// As the setting has it.
+std::string_view name_of(KeyExchange exchange);
+
 /// What is done where the key file is on a file system that may carry it over the network in clear.
 enum class KeyOnNetwork { warn, refuse, allow };
 
@@ -109,6 +117,8 @@ struct Settings {
     KeyOnNetwork key_on_network = KeyOnNetwork::warn;  // key_on_network = "warn" | "refuse" | "allow"
     KeyDistribution key_distribution = KeyDistribution::agreement;  // "agreement" | "rsa-oaep" | "interchange"
     std::string key_distribution_where;                             // where it was set
+    KeyExchange key_exchange = KeyExchange::x25519;                 // key_exchange = "x25519" | "x25519-mlkem768"
+    std::string key_exchange_where;                                 // where it was set
     std::filesystem::path interchange_key_file;  // interchange_key_file; default: <config folder>/interchange.key
     std::filesystem::path interchange_keys;      // interchange_keys; default: <config folder>/interchange.keys
     std::filesystem::path member_key_file;       // member_key_file; default: <config folder>/member.key
@@ -150,6 +160,8 @@ struct Settings {
 
     /// The keys are safe against whoever only listens, and no others.
     bool passive_only() const { return key_distribution != KeyDistribution::agreement; }
+    /// Handshakes use ML-KEM, too.
+    bool hybrid() const { return key_exchange != KeyExchange::x25519; }
     /// Other networks than TCP are open to ranks.
     bool roads_open() const { return seals_above_sockets() && network == Network::any; }
     /// What UCX and libfabric open is theirs: they carry what the fabric layer has sealed.
@@ -237,6 +249,9 @@ std::size_t openmp_threads(const Environment& environment);
 /// Padding is of what goes through sealed sockets. Error: some of the job's data would go past them, which nothing
 /// pads.
 Result<void> check_padding(const Settings& settings);
+
+/// Error: the layer or the way of distributing keys has no handshake that ML-KEM could be a part of.
+Result<void> check_key_exchange(const Settings& settings);
 
 /// What is to be said once a job of its cipher, by this process; empty: nothing, or another process says it.
 std::string cipher_warning(const Settings& settings, const Process& process);

@@ -95,6 +95,12 @@ Process::Process() {
             "choose another layer (cryptmpi run --layer mpi), or turn it off");
         _exit(kExitRefused);
     }
+    config::Settings of_this_layer = settings_;
+    of_this_layer.layer = config::Layer::fabric;
+    if (auto checked = config::check_key_exchange(of_this_layer); settings_.enabled && !checked) {
+        complain(checked.error().line);
+        _exit(kExitRefused);
+    }
     part_.job_id = settings_.job_id;
     part_.layer = part_.library = "fabric";
     part_.layer_reason = config::layer_reason(environment, part_.layer);

@@ -56,7 +56,12 @@ tl::unexpected<Error> wrong_size(int rank, std::size_t sent, std::size_t due) {
     return fail(EPROTO, "key agreement: rank " + std::to_string(rank) + " sent " + std::to_string(sent) +
                             " bytes where " + std::to_string(due) +
                             " were expected: is it started under the same version of cryptmpi, with the same "
-                            "key_distribution and require_members?");
+                            "key_distribution, key_exchange and require_members?");
+}
+
+bool is_size_of_hello(std::size_t size, Role sender) {
+    return size == hello_size(sender, false, false) || size == hello_size(sender, true, false) ||
+           size == hello_size(sender, false, true) || size == hello_size(sender, true, true);
 }
 
 /// Both sides know how many records there are, each a message of its own, so no rekey record may come between. They are
@@ -163,18 +168,18 @@ public:
     Result<void> begin() { return start(local_, role_, self_, handshake_); }
 
     Result<void> send_hello() {
-        std::array<std::uint8_t, kMemberHelloSize> room;
-        const auto hello = std::span(room).first(local_.hello_size());
+        std::array<std::uint8_t, kLargestHelloSize> room;
+        const auto hello = std::span(room).first(local_.hello_size(role_));
         if (auto done = write_hello(local_, handshake_, hello); !done) {
             return done;
         }
         return peers_.send(peer_, hello);
     }
 
-    // protocol: A24
+    // protocol: A24, A25
     Result<void> receive_hello() {
-        // Where only one side requires members, its hello is longer; either can say so.
-        std::array<std::uint8_t, kMemberHelloSize> room;
+        // Where only one side requires members, or uses ML-KEM, its hello is longer; either can say so.
+        std::array<std::uint8_t, kLargestHelloSize> room;
         const auto size = peers_.receive_up_to(peer_, room);
         if (!size) {
             return tl::unexpected(size.error());
@@ -185,8 +190,8 @@ public:
                                     " distributes keys in another way: give all ranks the same setting "
                                     "key_distribution");
         }
-        if (*size != kHelloSize && *size != kMemberHelloSize) {
-            return wrong_size(peer_, *size, local_.hello_size());
+        if (!is_size_of_hello(*size, other(role_))) {
+            return wrong_size(peer_, *size, local_.hello_size(other(role_)));
         }
         return read_hello(local_, handshake_, std::span(room).first(*size));
     }

@@ -16,10 +16,11 @@ namespace {
 
 constexpr std::size_t kHash = 32;
 constexpr std::size_t kShareAt = kPrefixSize;
-constexpr std::size_t kPayloadAt = kShareAt + 32;
+constexpr std::size_t kKemPartAt = kShareAt + 32;  // the payload's place without it
 constexpr char kNoiseName[] = "Noise_NNpsk0_25519_AESGCM_SHA256";
-static_assert(sizeof(kNoiseName) - 1 == kHash,
-              "a name of 32 bytes is the first hash as it stands (Noise, section 5.2)");
+constexpr char kHybridNoiseName[] = "Noise_NNhfs+psk0_25519+MLKEM768_AESGCM_SHA256";
+static_assert(sizeof(kNoiseName) - 1 == kHash && sizeof(kHybridNoiseName) - 1 > kHash,
+              "a name of 32 bytes is the first hash as it stands, a longer one is hashed (Noise, section 5.2)");
 
 enum PrefixByte : std::size_t { magic = 0, version = 4, message = 5, suite = 6, conduct = 7, key_id = 8 };
 
@@ -30,8 +31,12 @@ using Payload = std::array<std::uint8_t, kIdentitySize + kProofSize>;
 constexpr std::size_t kMemberAt = kIdentitySize;
 constexpr std::size_t kSignatureAt = kMemberAt + sizeof(MemberPublicKey);
 
+std::size_t payload_at(const Local& local, Role sender) {
+    return kKemPartAt + (local.kem != nullptr ? kem_part_size(sender) : 0);
+}
+
 std::size_t payload_size(const Local& local) {
-    return local.hello_size() - kPayloadAt - CRYPTMPI_TAG_SIZE;
+    return kIdentitySize + (local.members != nullptr ? kProofSize : 0);
 }
 
 /// Both sides' prefixes are known as soon as it is known which job key it is: there is nothing to negotiate.
@@ -43,13 +48,10 @@ Prefix prefix_of(Role sender, const Local& local, const HandshakeState& state) {
                      kProtocolVersion,
                      static_cast<std::uint8_t>(sender),
                      static_cast<std::uint8_t>(local.crypto.suite),
-                     static_cast<std::uint8_t>(local.conduct | (local.members != nullptr ? kMembers : 0))};
+                     static_cast<std::uint8_t>(local.conduct | (local.members != nullptr ? kMembers : 0) |
+                                               (local.kem != nullptr ? kHybrid : 0))};
     std::copy_n(state.key_id, kKeyIdSize, prefix.begin() + key_id);
     return prefix;
-}
-
-Role other(Role role) {
-    return role == Role::initiator ? Role::responder : Role::initiator;
 }
 
 iovec piece(const void* at, std::size_t size) {
@@ -111,22 +113,22 @@ Result<void> mix_key_and_hash(const cryptmpi_kex& kex, HandshakeState& state, co
     return mix_hash(kex, state, out.data() + kHash, kHash);
 }
 
-/// One cipher context under the current key, for one payload.
-class PayloadCipher {
+/// One cipher context under the current key, for one text.
+class TextCipher {
 public:
-    PayloadCipher(const cryptmpi_aead& aead, const HandshakeState& state)
+    TextCipher(const cryptmpi_aead& aead, const HandshakeState& state)
         : aead_(aead), context_(aead.create(CRYPTMPI_AES_256_GCM, state.key)) {
         for (std::size_t i = 0; i < 8; ++i) {
             nonce_[11 - i] = static_cast<std::uint8_t>(state.nonce >> (8 * i));
         }
     }
-    ~PayloadCipher() {
+    ~TextCipher() {
         if (context_ != nullptr) {
             aead_.destroy(context_);
         }
     }
-    PayloadCipher(const PayloadCipher&) = delete;
-    PayloadCipher& operator=(const PayloadCipher&) = delete;
+    TextCipher(const TextCipher&) = delete;
+    TextCipher& operator=(const TextCipher&) = delete;
 
     int seal(const std::uint8_t hash[kHash], std::span<const std::uint8_t> plain, std::uint8_t* out) const {
         const iovec in = piece(plain.data(), plain.size());
@@ -145,6 +147,35 @@ private:
     void* context_;
     std::uint8_t nonce_[12] = {};
 };
+
+/// `out` has room for the tag, too.
+Result<void> encrypt_and_hash(const Local& local, HandshakeState& state, std::span<const std::uint8_t> plain,
+                              std::uint8_t* out) {
+    const int status = TextCipher(*local.hello_aead, state).seal(state.hash, plain, out);
+    if (auto done = primitive(status, "AES-256-GCM"); !done) {
+        return done;
+    }
+    ++state.nonce;
+    return mix_hash(*local.crypto.kex, state, out, plain.size() + CRYPTMPI_TAG_SIZE);
+}
+
+/// `in` has a tag more than `plain`.
+Result<void> decrypt_and_hash(const Local& local, HandshakeState& state, const std::uint8_t* in,
+                              std::span<std::uint8_t> plain) {
+    switch (TextCipher(*local.hello_aead, state).open(state.hash, in, plain)) {
+        case CRYPTMPI_OK:
+            break;
+        // protocol: H9
+        case CRYPTMPI_FORGED:
+            return fail(EKEYREJECTED, std::string(local.peer) +
+                                          "'s hello does not open: it was altered on the way, or the peer does not "
+                                          "have the job key that it names");
+        default:
+            return primitive(CRYPTMPI_FAILED, "AES-256-GCM");
+    }
+    ++state.nonce;
+    return mix_hash(*local.crypto.kex, state, in, plain.size() + CRYPTMPI_TAG_SIZE);
+}
 
 /// The token "e": in a handshake with a pre-shared key it is mixed into the key as well (section 9.2).
 Result<void> mix_share(const cryptmpi_kex& kex, HandshakeState& state, const std::uint8_t share[32]) {
@@ -203,6 +234,12 @@ std::string one_side_requires_members(const Local& local) {
                                           "true here, too, with a member key (cryptmpi keygen --member)";
 }
 
+std::string other_key_exchange(const Local& local) {
+    const bool hybrid = local.kem != nullptr;
+    return std::string(local.peer) + " exchanges keys by " + (hybrid ? "x25519" : "x25519-mlkem768") + ", we by " +
+           (hybrid ? "x25519-mlkem768" : "x25519") + ": give every node the same setting key_exchange";
+}
+
 // protocol: H4, H7
 /// What can be said of a hello before any cryptography.
 Result<void> check_prefix(const Local& local, const HandshakeState& state, const std::uint8_t* in) {
@@ -235,10 +272,14 @@ Result<void> check_prefix(const Local& local, const HandshakeState& state, const
     if (((in[conduct] ^ expected[conduct]) & kMembers) != 0) {
         return fail(EPROTO, one_side_requires_members(local));
     }
+    // protocol: H20
+    if (((in[conduct] ^ expected[conduct]) & kHybrid) != 0) {
+        return fail(EPROTO, other_key_exchange(local));
+    }
     if (in[conduct] != expected[conduct]) {
         return fail(EPROTO, local.context.empty()
                                 ? peer + "'s hello has a reserved byte set: altered on the way"
-                                : other_conduct(peer, in[conduct] & ~unsigned{kMembers}, local.conduct));
+                                : other_conduct(peer, in[conduct] & ~unsigned{kMembers | kHybrid}, local.conduct));
     }
     const bool same_key = std::equal(expected.begin() + key_id, expected.end(), in + key_id);
     if (state.role == Role::initiator && !same_key) {
@@ -343,6 +384,18 @@ Result<void> use_job_key(const Local& local, const JobKey& key, HandshakeState& 
     return mix_key_and_hash(*local.crypto.kex, state, key.data(), kJobKeySize);  // the token "psk"
 }
 
+// protocol: H19
+/// The first hash and chaining key are the protocol's name.
+Result<void> name_the_protocol(const Local& local, HandshakeState& state) {
+    std::memcpy(state.hash, kNoiseName, kHash);
+    if (local.kem != nullptr) {
+        const iovec name = piece(kHybridNoiseName, sizeof(kHybridNoiseName) - 1);
+        if (auto done = primitive(local.crypto.kex->sha256(state.hash, &name, 1), "SHA-256"); !done) return done;
+    }
+    std::memcpy(state.chaining_key, state.hash, kHash);
+    return {};
+}
+
 Result<void> do_start(const Local& local, HandshakeState& state) {
     const cryptmpi_kex& kex = *local.crypto.kex;
     if ((local.hello_aead->suites >> CRYPTMPI_AES_256_GCM & 1U) == 0) {
@@ -354,8 +407,11 @@ Result<void> do_start(const Local& local, HandshakeState& state) {
     if (auto done = primitive(kex.x25519_public(state.ephemeral_public, state.ephemeral_private), "X25519"); !done) {
         return done;
     }
-    std::memcpy(state.hash, kNoiseName, kHash);
-    std::memcpy(state.chaining_key, kNoiseName, kHash);
+    const bool draws = local.kem != nullptr && state.role == Role::initiator;
+    if (draws && kex.random(state.kem_private, sizeof state.kem_private) != CRYPTMPI_OK) {
+        return primitive(CRYPTMPI_FAILED, "random generator");
+    }
+    if (auto done = name_the_protocol(local, state); !done) return done;
 
     // The responder learns by hello 1 which job key it is.
     return state.role == Role::initiator ? use_job_key(local, *local.job_key, state) : Result<void>();
@@ -383,6 +439,45 @@ Result<void> take_job_key(const Local& local, HandshakeState& state, const std::
     return use_job_key(local, *found, state);
 }
 
+using KemKey = std::array<std::uint8_t, CRYPTMPI_KEM_PUBLIC_SIZE>;
+
+// protocol: H19
+/// The tokens "e1" (the initiator's) and "ekem1" (the responder's) of Noise's extension for hybrid forward secrecy.
+Result<void> write_kem_part(const Local& local, HandshakeState& state, std::uint8_t* out) {
+    if (state.role == Role::initiator) {
+        KemKey key;
+        if (auto done = primitive(local.kem->public_key(key.data(), state.kem_private), "ML-KEM"); !done) return done;
+        return encrypt_and_hash(local, state, key, out);
+    }
+    if (auto done = encrypt_and_hash(local, state, state.kem_ciphertext, out); !done) return done;
+    return mix_key(*local.crypto.kex, state, state.kem_shared, sizeof state.kem_shared);
+}
+
+/// A responder gets the peer's key, which is used once the peer has shown the job key.
+Result<void> read_kem_part(const Local& local, HandshakeState& state, const std::uint8_t* in, KemKey& key) {
+    if (state.role == Role::responder) return decrypt_and_hash(local, state, in, key);
+    std::array<std::uint8_t, CRYPTMPI_KEM_CIPHERTEXT_SIZE> ciphertext;
+    if (auto done = decrypt_and_hash(local, state, in, ciphertext); !done) return done;
+    // A ciphertext of another key gives a secret of its own (implicit rejection), and the payload does not open.
+    Secret<CRYPTMPI_KEM_SHARED_SIZE> shared;
+    const int status = local.kem->decapsulate(shared.data(), state.kem_private, ciphertext.data());
+    if (auto done = primitive(status, "ML-KEM"); !done) return done;
+    return mix_key(*local.crypto.kex, state, shared.data(), shared.size());
+}
+
+// protocol: H21
+Result<void> encapsulate(const Local& local, HandshakeState& state, const KemKey& key) {
+    Secret<CRYPTMPI_KEM_COINS_SIZE> coins;
+    if (auto done = primitive(local.crypto.kex->random(coins.data(), coins.size()), "random generator"); !done) {
+        return done;
+    }
+    const int status = local.kem->encapsulate(state.kem_ciphertext, state.kem_shared, key.data(), coins.data());
+    if (status == CRYPTMPI_FORGED) {
+        return fail(EPROTO, std::string(local.peer) + "'s encapsulation key is none of ML-KEM-768: a forged hello");
+    }
+    return primitive(status, "ML-KEM");
+}
+
 // protocol: H2
 Result<void> do_write(const Local& local, HandshakeState& state, std::uint8_t* out) {
     const cryptmpi_kex& kex = *local.crypto.kex;
@@ -397,16 +492,15 @@ Result<void> do_write(const Local& local, HandshakeState& state, std::uint8_t* o
             return done;
         }
     }
+    if (local.kem != nullptr) {
+        if (auto done = write_kem_part(local, state, out + kKemPartAt); !done) {
+            return done;
+        }
+    }
     const auto payload = payload_of(local, state);
     if (!payload) return tl::unexpected<Error>(payload.error());
-    const std::size_t size = payload_size(local);
-    const int status =
-        PayloadCipher(*local.hello_aead, state).seal(state.hash, std::span(*payload).first(size), out + kPayloadAt);
-    if (auto done = primitive(status, "AES-256-GCM"); !done) {
-        return done;
-    }
-    ++state.nonce;
-    return mix_hash(kex, state, out + kPayloadAt, size + CRYPTMPI_TAG_SIZE);
+    return encrypt_and_hash(local, state, std::span(*payload).first(payload_size(local)),
+                            out + payload_at(local, state.role));
 }
 
 // protocol: H2
@@ -416,9 +510,10 @@ Result<void> do_read(const Local& local, HandshakeState& state, std::span<const 
     if (auto done = check_prefix(local, state, in); !done) {
         return done;
     }
-    if (hello.size() != local.hello_size()) {
+    const std::size_t due = local.hello_size(other(state.role));
+    if (hello.size() != due) {
         return fail(EPROTO, std::string(local.peer) + "'s hello has " + std::to_string(hello.size()) + " bytes where " +
-                                std::to_string(local.hello_size()) + " were due: altered on the way");
+                                std::to_string(due) + " were due: altered on the way");
     }
     if (state.role == Role::responder) {
         if (auto done = take_job_key(local, state, in); !done) {
@@ -437,30 +532,30 @@ Result<void> do_read(const Local& local, HandshakeState& state, std::span<const 
             return done;
         }
     }
+    KemKey encapsulation_key;
+    if (local.kem != nullptr) {
+        if (auto done = read_kem_part(local, state, in + kKemPartAt, encapsulation_key); !done) {
+            return done;
+        }
+    }
     Payload payload{};
-    const std::size_t size = payload_size(local);
     std::uint8_t signed_hash[kHash];
     std::memcpy(signed_hash, state.hash, kHash);
-    switch (PayloadCipher(*local.hello_aead, state).open(state.hash, in + kPayloadAt, std::span(payload).first(size))) {
-        case CRYPTMPI_OK:
-            break;
-        // protocol: H9
-        case CRYPTMPI_FORGED:
-            return fail(EKEYREJECTED, std::string(local.peer) +
-                                          "'s hello does not open: it was altered on the way, or the peer does not "
-                                          "have the job key that it names");
-        default:
-            return primitive(CRYPTMPI_FAILED, "AES-256-GCM");
-    }
-    std::memcpy(&state.peer, payload.data(), kIdentitySize);
-    ++state.nonce;
-    if (auto done = mix_hash(kex, state, in + kPayloadAt, size + CRYPTMPI_TAG_SIZE); !done) {
+    if (auto done = decrypt_and_hash(local, state, in + payload_at(local, other(state.role)),
+                                     std::span(payload).first(payload_size(local)));
+        !done) {
         return done;
     }
-    // The responder spends a multiplication only on a peer that holds the job key.
+    std::memcpy(&state.peer, payload.data(), kIdentitySize);
+    // The responder spends a multiplication, and an encapsulation, only on a peer that holds the job key.
     if (state.role == Role::responder) {
         if (auto done = agree(local, state, share); !done) {
             return done;
+        }
+        if (local.kem != nullptr) {
+            if (auto done = encapsulate(local, state, encapsulation_key); !done) {
+                return done;
+            }
         }
     }
     if (auto done = check_identity(local, state); !done) {
@@ -505,7 +600,7 @@ Result<void> start(const Local& local, Role role, const Identity& self, Handshak
 Result<void> write_hello(const Local& local, HandshakeState& state, std::span<std::uint8_t> out) {
     const bool turn =
         (state.role == Role::initiator && state.step == 0) || (state.role == Role::responder && state.step == 1);
-    if (!turn || out.size() != local.hello_size()) return wrong_step();
+    if (!turn || out.size() != local.hello_size(state.role)) return wrong_step();
     return step(state, do_write(local, state, out.data()));
 }
 

@@ -55,12 +55,13 @@ struct Part {
     bool ended = true;             // false: written early, for what must not be lost if the process is killed
     std::int64_t user = -1;        // the process's effective user; -1: not known
     std::int64_t began = seconds_now();
-    std::string program;                // the file that this process runs
-    std::string program_sha256;         // of its content; empty: nobody asked, as of processes that are no ranks
-    std::vector<std::string> settings;  // that the settings file or a variable gave, as lines of that file
-    std::string suite;                  // "AES-256-GCM"
-    std::string module;                 // "ipsec-mb 1.3"
-    std::string padding;                // "none", "padme:256": of the sizes of writes to sealed sockets
+    std::string program;                  // the file that this process runs
+    std::string program_sha256;           // of its content; empty: nobody asked, as of processes that are no ranks
+    std::vector<std::string> settings;    // that the settings file or a variable gave, as lines of that file
+    std::string suite;                    // "AES-256-GCM"
+    std::string module;                   // "ipsec-mb 1.3"
+    std::string padding;                  // "none", "padme:256": of the sizes of writes to sealed sockets
+    std::string key_exchange = "x25519";  // "x25519-mlkem768": handshakes, and the MPI layer's agreement
     std::string scope;
     std::string member;                  // whose member key it has; empty: members are not required
     std::set<std::string> peer_members;  // who its peers in handshakes proved to be, by its list

@@ -1,4 +1,5 @@
-// Arbitrary answers to one rank's part of the agreement; the first two bytes choose the number of ranks and the rank.
+// Arbitrary answers to one rank's part of the agreement; the first two bytes choose the number of ranks, whether they
+// use ML-KEM, and the rank.
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
@@ -19,7 +20,7 @@ public:
     Result<void> send(int, std::span<const std::uint8_t>) override { return {}; }
     Result<std::size_t> receive_up_to(int, std::span<std::uint8_t> room) override {
         // A hello has the size that it says.
-        const bool hello = room.size() == keys::kMemberHelloSize && rest_.size() >= keys::kPrefixSize;
+        const bool hello = room.size() == keys::kLargestHelloSize && rest_.size() >= keys::kPrefixSize;
         const std::size_t size = hello ? keys::hello_size(rest_.data()) : room.size();
         if (rest_.size() < size) {
             return fail(ETIMEDOUT, "no more");
@@ -56,7 +57,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const int ranks = 1 + data[0] % 8;
     const int rank = data[1] % ranks;
     const keys::JobKey job_key;
-    const keys::Local local{fuzz::toy_crypto(), fuzz::toy_crypto().aead, &job_key};
+    keys::Local local{fuzz::toy_crypto(), fuzz::toy_crypto().aead, &job_key};
+    local.kem = (data[0] & 0x80) != 0 ? fuzz::toy_kem() : nullptr;
     keys::NodeId node;
     node.fill(0x33);
     Input input(data + 2, size - 2);

@@ -89,4 +89,26 @@ inline seal::Crypto toy_crypto() {
     return {&aead, &kex, aead::Suite::aes_256_gcm};
 }
 
+/// A key whose first byte is 255 is none, and one byte makes decapsulation fail.
+inline const cryptmpi_kem* toy_kem() {
+    static const cryptmpi_kem kem = {
+        []() -> const char* { return nullptr; },
+        [](std::uint8_t* key, const std::uint8_t* seed) -> int {
+            std::memset(key, 0, CRYPTMPI_KEM_PUBLIC_SIZE);
+            std::memcpy(key, seed, CRYPTMPI_KEM_SEED_SIZE);
+            return CRYPTMPI_OK;
+        },
+        [](std::uint8_t* ciphertext, std::uint8_t* shared, const std::uint8_t* key, const std::uint8_t* coins) -> int {
+            std::memcpy(ciphertext, key, CRYPTMPI_KEM_CIPHERTEXT_SIZE);
+            std::memcpy(shared, coins, CRYPTMPI_KEM_SHARED_SIZE);
+            return key[0] == 255 ? CRYPTMPI_FORGED : CRYPTMPI_OK;
+        },
+        [](std::uint8_t* shared, const std::uint8_t*, const std::uint8_t* ciphertext) -> int {
+            std::memcpy(shared, ciphertext, CRYPTMPI_KEM_SHARED_SIZE);
+            return ciphertext[0] == 1 ? CRYPTMPI_FAILED : CRYPTMPI_OK;
+        },
+    };
+    return &kem;
+}
+
 }  // namespace cryptmpi::fuzz

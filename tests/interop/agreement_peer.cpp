@@ -1,6 +1,7 @@
 // One rank of the MPI layer for the interoperability test: its part of the agreement, then messages of its flows.
 //
-//   agreement_peer SUITE JOB_KEY JOB_ID NODE TERMS CONDUCT RANK RANKS RECORD_LIMIT
+//   agreement_peer SUITE JOB_KEY JOB_ID NODE TERMS CONDUCT RANK RANKS RECORD_LIMIT KEY_EXCHANGE
+//                  [MEMBER_KEY_FILE MEMBER_LIST]
 //
 // Messages of the agreement are lines: "> RANK BYTES" to a rank on stdout, "RANK BYTES" from one on stdin, the bytes in
 // hexadecimal digits. It ends with "agreed" or "error LINE". Then, by what stdin asks for, on flows of MPI_COMM_WORLD,
@@ -136,8 +137,8 @@ void serve(Flows& flows, const std::string& line) {
 }  // namespace
 
 int main(int count, char** arguments) {
-    if (count != 10 && count != 12) {
-        std::cerr << "agreement_peer SUITE JOB_KEY JOB_ID NODE TERMS CONDUCT RANK RANKS RECORD_LIMIT "
+    if (count != 11 && count != 13) {
+        std::cerr << "agreement_peer SUITE JOB_KEY JOB_ID NODE TERMS CONDUCT RANK RANKS RECORD_LIMIT KEY_EXCHANGE "
                      "[MEMBER_KEY_FILE MEMBER_LIST]\n";
         return 2;
     }
@@ -154,8 +155,9 @@ int main(int count, char** arguments) {
     keys::Local local{crypto, openssl.api->aead, &job_key, false};
     local.conduct = static_cast<std::uint8_t>(std::atoi(arguments[6]));
     std::unique_ptr<keys::Membership> members;
-    if (count == 12) members = must(keys::Membership::read(*crypto.kex, arguments[10], arguments[11]));
+    if (count == 13) members = must(keys::Membership::read(*crypto.kex, arguments[11], arguments[12]));
     local.members = members.get();
+    if (arguments[10] != std::string("x25519")) local.kem = must(aead::load_kem(CRYPTMPI_MODULE_FOLDER)).kem;
     keys::Identity self{};
     const iovec id{const_cast<char*>(job_id.data()), job_id.size()};
     if (crypto.kex->sha256(self.job, &id, 1) != CRYPTMPI_OK) return 1;

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from hybrid import IN_PREFIX as HYBRID
+from hybrid import add_ml_kem
 from members import IN_PREFIX, prove
 from test_protocol import CONFIRM, DATA, JOB_KEY, SUITES, Direction, expand, noise, prefix
 
@@ -50,10 +52,12 @@ class Edge:
         child, parent = max(rank.rank, peer), min(rank.rank, peer)
         self.role = "initiator" if rank.rank == child else "responder"
         context = b"mpi layer" + number(rank.ranks) + number(child) + number(parent)
-        self.conduct = rank.conduct | (IN_PREFIX if rank.member else 0)
+        self.conduct = rank.conduct | (IN_PREFIX if rank.member else 0) | (HYBRID if rank.hybrid else 0)
         self.noise = noise(self.role, rank.suite, JOB_KEY, self.conduct, context)
         if rank.member:
             prove(self.noise, self.role, rank.member, rank.listed)
+        if rank.hybrid:
+            add_ml_kem(self.noise, self.role)
 
     def identity(self):
         return self.rank.job + bytes(36) + b"a node".ljust(64, b"\0") + number(4711)
@@ -63,7 +67,8 @@ class Edge:
         self.rank.send(self.peer, own + self.noise.write_message(self.identity()))
 
     def receive_hello(self):
-        hello = self.rank.receive(self.peer, 296 if self.rank.member else 200)
+        kem_part = (1200 if self.role == "responder" else 1104) if self.rank.hybrid else 0
+        hello = self.rank.receive(self.peer, (296 if self.rank.member else 200) + kem_part)
         expected = prefix(2 if self.role == "initiator" else 1, self.rank.suite, self.conduct)
         require(hello[:16] == expected, "another prefix")
         require(self.noise.read_message(hello[16:])[:68] == self.rank.job + bytes(36), "another job, or addresses")
@@ -99,6 +104,7 @@ class Rank:
     conduct: int = 1
     member: object = None
     listed: tuple = ()
+    hybrid: bool = False
     came: dict = field(default_factory=dict)
     spoil: object = None  # (what, plain) -> plain, for a rank that breaks a rule
 

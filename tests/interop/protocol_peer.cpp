@@ -1,7 +1,7 @@
 // One end of a connection for the interoperability test. Lines of hexadecimal digits: the peer's on stdin, ours on
 // stdout.
 //
-//   protocol_peer initiator|responder SUITE JOB_KEY IDENTITY RECORD_LIMIT [MEMBER_KEY_FILE MEMBER_LIST]
+//   protocol_peer initiator|responder SUITE JOB_KEY IDENTITY RECORD_LIMIT KEY_EXCHANGE [MEMBER_KEY_FILE MEMBER_LIST]
 //
 // After the handshake:  s PLAINTEXT -> the sealed record or records;  c -> a confirm record;  x -> a close record;
 // o RECORD -> its type, a space and its plaintext.
@@ -29,7 +29,7 @@ void say(const std::uint8_t* at, std::size_t size) {
 }
 
 void say_hello(const keys::Local& local, keys::HandshakeState& state) {
-    Bytes hello(local.hello_size());
+    Bytes hello(local.hello_size(state.role));
     must(keys::write_hello(local, state, hello));
     say(hello.data(), hello.size());
 }
@@ -44,9 +44,9 @@ void hear_hello(const keys::Local& local, keys::HandshakeState& state) {
 }  // namespace
 
 int main(int count, char** arguments) {
-    if (count != 6 && count != 8) {
-        std::cerr << "protocol_peer initiator|responder SUITE JOB_KEY IDENTITY RECORD_LIMIT [MEMBER_KEY_FILE "
-                     "MEMBER_LIST]\n";
+    if (count != 7 && count != 9) {
+        std::cerr << "protocol_peer initiator|responder SUITE JOB_KEY IDENTITY RECORD_LIMIT KEY_EXCHANGE "
+                     "[MEMBER_KEY_FILE MEMBER_LIST]\n";
         return 2;
     }
     const aead::Suite suite = aead::suite_by_name(arguments[2]).value();
@@ -59,8 +59,9 @@ int main(int count, char** arguments) {
     std::memcpy(&self, from_hex(arguments[4]).data(), keys::kIdentitySize);
     keys::Local local{crypto, openssl.api->aead, &job_key, true};
     std::unique_ptr<keys::Membership> members;
-    if (count == 8) members = must(keys::Membership::read(*crypto.kex, arguments[6], arguments[7]));
+    if (count == 9) members = must(keys::Membership::read(*crypto.kex, arguments[7], arguments[8]));
     local.members = members.get();
+    if (arguments[6] != std::string("x25519")) local.kem = must(aead::load_kem(CRYPTMPI_MODULE_FOLDER)).kem;
     const bool initiator = std::string(arguments[1]) == "initiator";
 
     keys::HandshakeState state{};

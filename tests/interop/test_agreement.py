@@ -17,8 +17,8 @@ TERMS = bytes(12) + number(61440)
 class Ours:
     """Our rank, in a process of its own; `deliver(rank, bytes)` brings what it sends in the agreement to others."""
 
-    def __init__(self, rank, ranks, deliver, suite="AES-256-GCM", job_id="a job", conduct=1, record_limit=1 << 24, members=()):
-        arguments = [suite, JOB_KEY.hex(), job_id, bytes([rank] * 32).hex(), TERMS.hex(), conduct, rank, ranks, record_limit, *members]
+    def __init__(self, rank, ranks, deliver, suite="AES-256-GCM", job_id="a job", conduct=1, record_limit=1 << 24, members=(), key_exchange="x25519"):
+        arguments = [suite, JOB_KEY.hex(), job_id, bytes([rank] * 32).hex(), TERMS.hex(), conduct, rank, ranks, record_limit, key_exchange, *members]
         self.process = subprocess.Popen([AGREEMENT_PEER, *map(str, arguments)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.deliver, self.answers, self.writing = deliver, queue.Queue(), threading.Lock()
         self.reading = threading.Thread(target=self._read)
@@ -126,6 +126,26 @@ def test_ranks_of_which_one_requires_members(required, tmp_path):
     others = {"member": members.theirs, "listed": (members.ours, members.theirs)} if required == "there" else {}
     with Job(0, 2, others=others, members=members.files if required == "here" else ()) as job:
         assert f"require_members is {'on' if required == 'here' else 'off'} here" in job.run()
+
+
+# protocol: A25
+@pytest.mark.parametrize("as_members", [False, True], ids=["", "members"])
+@pytest.mark.parametrize("ours", [0, 2, 4])
+def test_ranks_with_ml_kem(ours, as_members, tmp_path):
+    members = Members(tmp_path)
+    who = {"member": members.theirs, "listed": (members.ours, members.theirs)} if as_members else {}
+    more = {"members": members.files} if as_members else {}
+    with Job(ours, 5, others={"hybrid": True, **who}, key_exchange="x25519-mlkem768", **more) as job:
+        assert job.run() == "agreed" and not job.failed, job.failed
+        for peer, rank in job.theirs.items():
+            check_flows(job.ours, ours, rank, peer)
+
+
+# protocol: A25
+@pytest.mark.parametrize("hybrid", ["here", "there"])
+def test_ranks_of_which_one_uses_ml_kem(hybrid):
+    with Job(0, 2, others={"hybrid": hybrid == "there"}, key_exchange="x25519-mlkem768" if hybrid == "here" else "x25519") as job:
+        assert "give every node the same setting key_exchange" in job.run()
 
 
 def check_flows(ours, self, rank, peer, suite="AES-256-GCM", limit=1 << 24):

@@ -8,9 +8,10 @@ import sys
 import time
 
 import pytest
+from hybrid import IN_PREFIX as HYBRID
 from members import IN_PREFIX
-from test_protocol import (CLOSE, CONFIRM, DATA, JOB_KEY, PADDED, PEER, Direction, Members, noise, padded, padme, prefix,
-                           unpadded)
+from test_protocol import (CLOSE, CONFIRM, DATA, JOB_KEY, PADDED, PEER, Direction, Members, hybrid_noise, noise, padded,
+                           padme, prefix, unpadded)
 
 CHANNEL = PEER.parents[1] / "lib" / "cryptmpi" / "libcryptmpi-channel.so"
 SUITE = "AES-256-GCM"
@@ -45,8 +46,8 @@ def endpoint(address):
 class Connection:
     """Our process in one role, and Python in the other."""
 
-    def __init__(self, role, folder, ours=None, theirs=None, **more):
-        """`ours`, `theirs`: the members (test_protocol.Members) where our process, or Python, requires them."""
+    def __init__(self, role, folder, ours=None, theirs=None, hybrid=False, **more):
+        """`ours`, `theirs`: the members (test_protocol.Members) where our process, or Python, requires them. `hybrid`: Python uses ML-KEM."""
         key = folder / "job.key"
         key.touch(mode=0o600)
         key.write_text(f"cryptmpi-job-key-1 {JOB_KEY.hex()}\n")
@@ -65,8 +66,8 @@ class Connection:
                 self.stream = listener.accept()[0]
         self.stream.settimeout(20)
         self.role = "initiator" if role == "responder" else "responder"  # Python's
-        self.conduct = IN_PREFIX if theirs else 0
-        self.noise = theirs.end(self.role, SUITE) if theirs else noise(self.role, SUITE)
+        self.conduct = (IN_PREFIX if theirs else 0) | (HYBRID if hybrid else 0)
+        self.noise = theirs.end(self.role, SUITE) if theirs else hybrid_noise(self.role, SUITE) if hybrid else noise(self.role, SUITE)
 
     def identity(self):
         ends = endpoint(self.stream.getsockname()) + endpoint(self.stream.getpeername())
@@ -84,7 +85,8 @@ class Connection:
         return taken
 
     def take_hello(self):
-        hello = self.take(296 if self.conduct else 200)
+        kem_part = (1200 if self.role == "responder" else 1104) if self.conduct & HYBRID else 0
+        hello = self.take((296 if self.conduct & IN_PREFIX else 200) + kem_part)
         assert hello[:16] == prefix(2 if self.role == "initiator" else 1, SUITE, self.conduct)
         self.noise.read_message(hello[16:])
 
@@ -208,6 +210,53 @@ def test_only_one_side_of_a_connection_requires_members(required, role, tmp_path
     assert connection.rest() == b""
     said, complaints = connection.end()
     assert said.startswith("nothing E") and f"require_members is {'on' if required == 'here' else 'off'} here" in complaints, (said, complaints)
+
+
+# protocol: H19
+def test_ml_kem_on_a_connection(role, tmp_path):
+    connection = Connection(role, tmp_path, hybrid=True, KEY_EXCHANGE="x25519-mlkem768").confirmed()
+    connection.stream.sendall(connection.out.seal(DATA, b"abc") + connection.out.seal(CLOSE))
+    assert connection.end() == (f"{b'abc'.hex()} end", "")
+
+
+# protocol: H19
+def test_a_hello_with_ml_kem_that_comes_in_pieces(tmp_path):
+    connection = Connection("responder", tmp_path, hybrid=True, KEY_EXCHANGE="x25519-mlkem768")
+    hello = connection.own_hello()
+    for piece in (hello[:7], hello[7:200], hello[200:1399], hello[1399:]):
+        connection.stream.sendall(piece)
+        time.sleep(0.1)
+    connection.take_hello()
+    connection.stream.close()
+    connection.end()
+
+
+# protocol: H20, H13
+@pytest.mark.parametrize("hybrid", ["here", "there"])
+def test_only_one_side_of_a_connection_uses_ml_kem(hybrid, role, tmp_path):
+    """It is said at once: nobody waits for the rest of a hello that is shorter."""
+    ours = "x25519-mlkem768" if hybrid == "here" else "x25519"
+    connection = Connection(role, tmp_path, hybrid=hybrid == "there", KEY_EXCHANGE=ours)
+    if role == "initiator":
+        connection.take(1400 if hybrid == "here" else 200)
+        connection.stream.sendall(prefix(2, SUITE, connection.conduct) + bytes([9] * (1288 if hybrid == "there" else 184)))
+    else:
+        connection.stream.sendall(connection.own_hello())
+    assert connection.rest() == b""
+    said, complaints = connection.end()
+    assert said.startswith("nothing E") and complaints.count("give every node the same setting key_exchange") == 1, (said, complaints)
+
+
+# protocol: H7, H13
+@pytest.mark.parametrize("at", [7, 48, 700, 1231, 1232, 1399])
+def test_a_refused_hello_with_ml_kem_is_not_answered(at, tmp_path):
+    connection = Connection("responder", tmp_path, hybrid=True, KEY_EXCHANGE="x25519-mlkem768")
+    hello = bytearray(connection.own_hello())
+    hello[at] ^= 1
+    connection.stream.sendall(hello)
+    assert connection.rest() == b""
+    said, complaints = connection.end()
+    assert said.startswith("nothing E") and complaints.count("refused: ") == 1, (said, complaints)
 
 
 # protocol: H1

@@ -13,6 +13,9 @@ import pytest
 import tripledes
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from hybrid import IN_PREFIX as HYBRID
+from hybrid import NAME as HYBRID_NAME
+from hybrid import add_ml_kem
 from members import IN_PREFIX, Member, prove
 from noise.connection import NoiseConnection
 from noise.exceptions import NoiseInvalidMessage
@@ -115,8 +118,8 @@ class Direction:
 class Ours:
     """Our end, in a process of its own."""
 
-    def __init__(self, role, suite, record_limit=1 << 24, members=()):
-        arguments = [role, suite, JOB_KEY.hex(), identity(role).hex(), str(record_limit), *members]
+    def __init__(self, role, suite, record_limit=1 << 24, members=(), key_exchange="x25519"):
+        arguments = [role, suite, JOB_KEY.hex(), identity(role).hex(), str(record_limit), key_exchange, *members]
         self.process = subprocess.Popen(
             [PEER, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -152,6 +155,8 @@ class Ours:
 
 def noise(role, suite, key=JOB_KEY, conduct=0, context=b""):
     theirs = NoiseConnection.from_name(b"Noise_NNpsk0_25519_AESGCM_SHA256")
+    if conduct & HYBRID:
+        theirs.noise_protocol.name = HYBRID_NAME
     theirs.set_psks(key)
     theirs.set_prologue(prefix(1, suite, conduct, key) + prefix(2, suite, conduct, key) + context)
     theirs.set_as_initiator() if role == "initiator" else theirs.set_as_responder()
@@ -342,4 +347,80 @@ def test_only_one_side_requires_members(required, members):
     own = prefix(1, "AES-256-GCM", IN_PREFIX if required == "there" else 0)
     ours.tell((own + theirs.write_message(identity("initiator"))).hex())
     assert f"require_members is {'on' if required == 'here' else 'off'} here" in ours.hear()
+    ours.end()
+
+
+HELLO_SIZES = {"initiator": 1400, "responder": 1304}
+
+
+def hybrid_noise(role, suite, conduct=0, context=b"", own=None, listed=()):
+    """The Python end, of X25519 and ML-KEM-768; `own`: as this member."""
+    connection = noise(role, suite, conduct=conduct | HYBRID, context=context)
+    if own:
+        prove(connection, role, own, listed)
+    return add_ml_kem(connection, role)
+
+
+def exchange_keys_both_ways(role, suite, members=None):
+    conduct = HYBRID | (IN_PREFIX if members else 0)
+    proof = 96 if members else 0
+    theirs_role = "responder" if role == "initiator" else "initiator"
+    who = {"own": members.theirs, "listed": [members.ours]} if members else {}
+    theirs = hybrid_noise(theirs_role, suite, conduct, **who)
+    ours = Ours(role, suite, members=members.files if members else (), key_exchange="x25519-mlkem768")
+    if theirs_role == "initiator":
+        ours.tell((prefix(1, suite, conduct) + theirs.write_message(identity("initiator"))).hex())
+    hello = bytes.fromhex(ours.hear())
+    assert hello[:16] == prefix(1 if role == "initiator" else 2, suite, conduct) and len(hello) == HELLO_SIZES[role] + proof
+    assert theirs.read_message(hello[16:]) == identity(role)
+    if theirs_role == "responder":
+        ours.tell((prefix(2, suite, conduct) + theirs.write_message(identity("responder"))).hex())
+    states = theirs.noise_protocol
+    send, receive = Direction(states.cipher_state_encrypt.k, suite), Direction(states.cipher_state_decrypt.k, suite)
+    assert receive.open(ours.control("c")) == [(CONFIRM, b"")]
+    assert ours.open(send.seal(CONFIRM)) == (CONFIRM, b"")
+    assert receive.open(ours.seal(b"from us")) == [(DATA, b"from us")]
+    assert ours.open(send.seal(DATA, b"from them")) == (DATA, b"from them")
+    ours.end()
+
+
+# protocol: H19
+def test_ml_kem_beside_x25519(role, suite):
+    exchange_keys_both_ways(role, suite)
+
+
+# protocol: H19
+def test_members_use_ml_kem(role, members):
+    exchange_keys_both_ways(role, "AES-256-GCM", members)
+
+
+# protocol: H20
+@pytest.mark.parametrize("hybrid", ["here", "there"])
+def test_only_one_side_uses_ml_kem(hybrid):
+    ours = Ours("responder", "AES-256-GCM", key_exchange="x25519-mlkem768" if hybrid == "here" else "x25519")
+    theirs = hybrid_noise("initiator", "AES-256-GCM") if hybrid == "there" else noise("initiator", "AES-256-GCM")
+    own = prefix(1, "AES-256-GCM", HYBRID if hybrid == "there" else 0)
+    ours.tell((own + theirs.write_message(identity("initiator"))).hex())
+    said = ours.hear()
+    assert "give every node the same setting key_exchange" in said and f"we by {'x25519-mlkem768' if hybrid == 'here' else 'x25519:'}" in said, said
+    ours.end()
+
+
+# protocol: H21
+def test_a_key_that_is_none_of_ml_kem_is_refused():
+    ours = Ours("responder", "AES-256-GCM", key_exchange="x25519-mlkem768")
+    theirs = add_ml_kem(noise("initiator", "AES-256-GCM", conduct=HYBRID), "initiator", key=b"\xff" * 1184)
+    ours.tell((prefix(1, "AES-256-GCM", HYBRID) + theirs.write_message(identity("initiator"))).hex())
+    assert "encapsulation key is none of ML-KEM-768" in ours.hear()
+    ours.end()
+
+
+# protocol: H21
+def test_a_ciphertext_that_is_none_ends_as_a_hello_that_does_not_open():
+    """Also from who has the job key: implicit rejection."""
+    ours = Ours("initiator", "AES-256-GCM", key_exchange="x25519-mlkem768")
+    theirs = add_ml_kem(noise("responder", "AES-256-GCM", conduct=HYBRID), "responder", spoil=lambda text: bytes([text[0] ^ 1]) + text[1:])
+    theirs.read_message(bytes.fromhex(ours.hear())[16:])
+    ours.tell((prefix(2, "AES-256-GCM", HYBRID) + theirs.write_message(identity("responder"))).hex())
+    assert "does not open" in ours.hear()
     ours.end()

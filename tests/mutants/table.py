@@ -157,12 +157,27 @@ MUTANTS = [
         "    if (false) {", "keys_test", "MembersInHandshake.WhoRequiresMembersAndWhoDoesNotRefuseEachOther"),
     Mutant("no ephemeral secret is mixed in", [
         (HANDSHAKE, "        if (auto done = mix_key(kex, state, state.shared, 32); !done) {\n            return done;\n        }\n    }\n"
-         "    const auto payload",
-         "    }\n    const auto payload"),
+         "    if (local.kem",
+         "    }\n    if (local.kem"),
         (HANDSHAKE, "        if (auto done = mix_key(kex, state, state.shared, 32); !done) {\n            return done;\n        }\n    }\n"
-         "    Payload",
-         "    }\n    Payload")],
+         "    KemKey",
+         "    }\n    KemKey")],
         "keys_test", "Handshake.TheJobKeyOpensNothingThatWasRecorded"),
+    Mutant("ML-KEM's secret is not mixed in", [
+        (HANDSHAKE, "    return mix_key(*local.crypto.kex, state, state.kem_shared, sizeof state.kem_shared);", "    return {};"),
+        (HANDSHAKE, "    return mix_key(*local.crypto.kex, state, shared.data(), shared.size());", "    return {};")],
+        "keys_test", "Hybrid.WhoHasOneOfTheTwoPrivateKeysOpensNothing"),
+    one("whether ML-KEM is used is not looked at", HANDSHAKE, "    if (((in[conduct] ^ expected[conduct]) & kHybrid) != 0) {",
+        "    if (false) {", "keys_test", "Hybrid.BothSidesUseItOrNone"),
+    Mutant("a responder goes down to X25519 for who asks", [
+        (HANDSHAKE, "    return step(state, do_read(local, state, in));",
+         "    Local followed = local;\n    if ((in[conduct] & kHybrid) == 0) followed.kem = nullptr;\n"
+         "    return step(state, do_read(followed, state, in));"),
+        (HANDSHAKE, "    if (local.kem != nullptr) {\n        const iovec name", "    if (false) {\n        const iovec name")],
+        "keys_test", "Hybrid.BothSidesUseItOrNone:Agreement.ARankThatExchangesKeysInAnotherWayIsNamed"),
+    one("an encapsulation key that is none is taken", HANDSHAKE, "    if (status == CRYPTMPI_FORGED) {\n        return fail(EPROTO",
+        "    if (status == CRYPTMPI_FORGED) {\n        return {};\n        return fail(EPROTO",
+        "keys_test", "Hybrid.AKeyThatIsNoneIsRefusedAlsoFromWhoHasTheJobKey"),
     one("both directions have one secret", HANDSHAKE, "    begin(initiator ? receive : send, split.data() + kHash);",
         "    begin(initiator ? receive : send, split.data());", "keys_test", "Handshake.RecordsOfOneDirectionDoNotOpenInTheOther"),
     one("a hello that does not open is taken", HANDSHAKE, "        case CRYPTMPI_FORGED:\n            return fail(EKEYREJECTED,",

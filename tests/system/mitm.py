@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from cryptmpi_tools.lab.formats import HEADER, HELLO, TAG  # noqa: E402
+from cryptmpi_tools.lab.formats import HEADER, HYBRID, PREFIX, SHARE, TAG, hello_size, kem_part  # noqa: E402
 from cryptmpi_tools.lab.middle import Stop, between, flipped, read_up_to, reset, sealed_record  # noqa: E402
 
 DATA, CLOSE = 1, 4
@@ -70,8 +70,10 @@ class Direction:
             while part := self.source.recv(1 << 16):
                 self.target.sendall(self.replaced(part))
             return
-        hello = start + self.read(HELLO - 4)
-        self.target.sendall(self.hello(hello) if len(hello) == HELLO else hello)
+        start += self.read(4)
+        size = hello_size(start) if len(start) == 8 else 8
+        hello = start + self.read(size - len(start))
+        self.target.sendall(self.hello(hello) if len(hello) == size else hello)
         while header := self.read(HEADER):
             if len(header) < HEADER:
                 self.target.sendall(header)
@@ -104,6 +106,13 @@ class Direction:
         if self.name == "hello-replay" and self.number == 2:
             self.attack.done()
             return self.attack.first_connection[self.toward, "hello"]
+        if self.name == "hello-without-ml-kem":
+            self.attack.done()
+            return hello[:7] + bytes([hello[7] & ~HYBRID]) + hello[8:PREFIX + SHARE] + hello[PREFIX + SHARE + kem_part(hello):]
+        if self.name == "hello-other-ml-kem" and self.number == 2:
+            self.attack.done()
+            where = slice(PREFIX + SHARE, PREFIX + SHARE + kem_part(hello))
+            return hello[:where.start] + self.attack.first_connection[self.toward, "hello"][where] + hello[where.stop:]
         if self.name == "hello-reflect":
             self.attack.done()
             self.source.sendall(hello)

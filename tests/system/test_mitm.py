@@ -255,6 +255,41 @@ def test_forged_hello(middle, sealing, attack, toward):
     assert all(seen["connect_error"] or seen["read_error"] for seen, _ in ends), ends
 
 
+# Where ML-KEM is used, too: the bit that says so, the first and the last bytes of what ML-KEM adds and of its tag, and what is behind them.
+HYBRID_BYTES = [7, 48, 1135, 1136, 1151, 1152, 1231, 1232, 1300]
+HYBRID = "x25519-mlkem768"
+
+
+@pytest.mark.parametrize("toward", ["responder", "initiator"])
+@pytest.mark.parametrize("attack", [*(f"hello-flip-{at}" for at in HYBRID_BYTES), "hello-without-ml-kem", "hello-other-ml-kem", "hello-replay"])
+def test_forged_hello_with_ml_kem(middle, sealing, attack, toward):
+    report = sealing.report_file()
+    environment = sealing.environment(report, handshake_timeout_s=3, key_exchange=HYBRID)
+    with Man(middle, attack, "--toward", toward) as man:
+        if attack in ("hello-replay", "hello-other-ml-kem"):
+            assert all(seen["complete"] for seen, _ in talk(middle, environment, environment))
+        ends = talk(middle, environment, environment)
+    assert man.did_it
+    check_unaltered(ends)
+    assert all(seen["received"] == 0 for seen, _ in ends)
+    assert any(error_lines(said) for _, said in ends), ends
+    assert all(seen["connect_error"] or seen["read_error"] for seen, _ in ends), ends
+    if attack == "hello-without-ml-kem":
+        _, said = ends[0 if toward == "initiator" else 1]
+        assert any("give every node the same setting key_exchange" in line for line in error_lines(said)), said
+
+
+# protocol: H20
+@pytest.mark.parametrize("hybrid", ["client", "server"])
+def test_ends_that_exchange_keys_in_different_ways(two_nodes, sealing, hybrid):
+    plain, both = sealing.environment(handshake_timeout_s=3), sealing.environment(handshake_timeout_s=3, key_exchange=HYBRID)
+    ends = talk(two_nodes, plain, both) if hybrid == "client" else talk(two_nodes, both, plain)
+    check_unaltered(ends)
+    assert all(seen["received"] == 0 for seen, _ in ends), ends
+    lines = [line for _, said in ends for line in error_lines(said) if "give every node the same setting key_exchange" in line]
+    assert len(lines) == 1, ends
+
+
 def test_relay_with_its_own_address(middle, sealing):
     """He alters nothing, but the ends see each other at other addresses than they are: refused, unless check_addresses is off."""
     environment = sealing.environment(handshake_timeout_s=3)

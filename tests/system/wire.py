@@ -3,7 +3,7 @@
 import struct
 from collections import Counter
 
-from cryptmpi_tools.lab.formats import HEADER, HELLO, MOST, TAG
+from cryptmpi_tools.lab.formats import HEADER, HELLO, MOST, TAG, hello_size
 from cryptmpi_tools.lab.formats import RECORD_KINDS as NAMES
 
 
@@ -16,7 +16,7 @@ def parse_stream(data):
     if len(data) < HELLO or data[:4] != b"CMPI":
         raise NotRecords(f"no hello at the start: {data[:16]!r}")
     found = Counter()
-    at = HELLO
+    at = hello_size(data)
     last = None
     while at < len(data):
         if at + HEADER > len(data):

@@ -73,6 +73,28 @@ TEST_F(SettingsTest, OtherWaysOfKeyDistributionAreForTheMpiLayerOnly) {
     expect_one_line_with(error_with(), {"config.toml:1", "\"rsa\"", "agreement", "rsa-oaep, interchange", "passive"});
 }
 
+TEST_F(SettingsTest, MlKemIsForLayersWithAHandshakeAndForTheAgreement) {
+    const auto settings = load_with();
+    ASSERT_TRUE(settings);
+    EXPECT_EQ(settings->key_exchange, KeyExchange::x25519);
+    EXPECT_FALSE(settings->hybrid());
+    for (const char* layer : {"auto", "channel", "mpi"}) {
+        const auto taken = load_with({{"CRYPTMPI_KEY_EXCHANGE", "X25519-MLKEM768"}, {"CRYPTMPI_LAYER", layer}});
+        ASSERT_TRUE(taken) << taken.error().line;
+        EXPECT_EQ(taken->key_exchange, KeyExchange::x25519_mlkem768);
+        EXPECT_TRUE(taken->hybrid());
+    }
+    expect_one_line_with(error_with({{"CRYPTMPI_KEY_EXCHANGE", "x25519-mlkem768"}, {"CRYPTMPI_LAYER", "fabric"}}),
+                         {"CRYPTMPI_KEY_EXCHANGE", "for the channel and the MPI layer", "--layer mpi"});
+    expect_one_line_with(error_with({{"CRYPTMPI_KEY_EXCHANGE", "x25519-mlkem768"},
+                                     {"CRYPTMPI_LAYER", "mpi"},
+                                     {"CRYPTMPI_KEY_DISTRIBUTION", "interchange"}}),
+                         {"CRYPTMPI_KEY_EXCHANGE", "key_distribution = agreement", "interchange"});
+    EXPECT_TRUE(load_with({{"CRYPTMPI_KEY_EXCHANGE", "x25519"}, {"CRYPTMPI_LAYER", "fabric"}}));
+    write("key_exchange = \"mlkem768\"\n");
+    expect_one_line_with(error_with(), {"config.toml:1", "\"mlkem768\"", "x25519, x25519-mlkem768"});
+}
+
 TEST_F(SettingsTest, DefaultsWithoutFile) {
     auto settings = load_with();
     ASSERT_TRUE(settings) << settings.error().line;

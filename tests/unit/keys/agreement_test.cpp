@@ -434,6 +434,62 @@ TEST(Agreement, EveryFlippedByteIsNoticedAmongMembersToo) {
     }
 }
 
+const cryptmpi_kem* kem() {
+    static const auto module = test::loaded(aead::load_kem(CRYPTMPI_MODULE_FOLDER));
+    return module.kem;
+}
+
+void make_hybrid(Job& job, int ranks) {
+    for (int rank = 0; rank < ranks; ++rank) job[rank].local.kem = kem();
+}
+
+// protocol: A25
+TEST(Agreement, EveryEdgeHasMlKemWhereItIsAskedFor) {
+    Job job(6);
+    make_hybrid(job, 6);
+    expect_everybody(job.run());
+    int hellos = 0;
+    for (const Message& message : job.network.sent()) {
+        if (message.number != 0) continue;
+        EXPECT_EQ(message.bytes.size(),
+                  hello_size(message.from > message.to ? Role::initiator : Role::responder, false, true));
+        ++hellos;
+    }
+    EXPECT_EQ(hellos, 10);
+}
+
+// protocol: H20, A25
+TEST(Agreement, ARankThatExchangesKeysInAnotherWayIsNamed) {
+    for (const Stranger& stranger : kStrangers) {
+        Job job(8);
+        make_hybrid(job, 8);
+        job[stranger.rank].local.kem = nullptr;
+        expect_named(stranger, job,
+                     stranger.rank == 0 ? " exchanges keys by x25519-mlkem768, we by x25519: give every node the same "
+                                          "setting key_exchange"
+                                        : " exchanges keys by x25519, we by x25519-mlkem768: give every node the same "
+                                          "setting key_exchange");
+    }
+}
+
+TEST(Agreement, EveryTenthFlippedByteIsNoticedWithMlKemToo) {
+    Job quiet(2);
+    make_hybrid(quiet, 2);
+    expect_everybody(quiet.run());
+    for (const Message& message : quiet.network.sent()) {
+        if (message.number != 0) continue;
+        for (std::size_t byte = 0; byte < message.bytes.size(); byte += 10) {
+            Job job(2);
+            make_hybrid(job, 2);
+            job.network.attacker = at(message, [&](Message altered) {
+                altered.bytes[byte] ^= 1;
+                return std::vector{altered};
+            });
+            expect_stopped_at(job.run(), message);
+        }
+    }
+}
+
 // protocol: A2
 TEST(Agreement, ConductIsPartOfWhatIsAuthenticated) {
     // Who makes ranks that differ look alike on the way: the hellos do not open.

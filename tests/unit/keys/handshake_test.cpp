@@ -276,7 +276,7 @@ TEST_F(Handshake, ASuiteCannotBeTalkedDown) {
 
 // protocol: H7
 TEST_F(Handshake, AReservedByteThatIsSetIsNamed) {
-    for (const int bits : {0x01, 0x02, 0x7f}) {
+    for (const int bits : {0x01, 0x02, 0x3f}) {
         const auto value = static_cast<std::uint8_t>(bits);
         begin();
         Hello hello = initiator.hello();

@@ -41,7 +41,7 @@ struct End {
     }
     void begin() { ASSERT_TRUE(start(local, role, self, state)); }
     Bytes hello() {
-        Bytes out(local.hello_size());
+        Bytes out(local.hello_size(state.role));
         const auto done = write_hello(local, state, out);
         EXPECT_TRUE(done) << done.error().line;
         return out;
