@@ -38,7 +38,7 @@ SANITIZER = ["env", f"LD_PRELOAD={RUNTIME[0]}", "ASAN_OPTIONS=detect_leaks=0:ver
              "TSAN_OPTIONS=ignore_noninstrumented_modules=1"] if RUNTIME else []
 
 
-def tested_command():
+def command_under_test():
     """The build under test with the library that lets a test put something between us and MPI (CRYPTMPI_INTERNAL_BELOW), beside all others."""
     tested = BUILD / "tested"
     library = tested / "libcryptmpi-mpi.so"
@@ -66,7 +66,7 @@ def _link_all(tested, library, command):
         command.hardlink_to(BUILD / "bin" / "cryptmpi")
 
 
-class TestedSealing(Sealing):
+class SealingUnderTest(Sealing):
     """Under the sanitizer that the build under test was made with, too."""
 
     def exec_line(self, program, report=None, job=None):
@@ -74,7 +74,7 @@ class TestedSealing(Sealing):
 
 
 def sealing_of(tmp_path, nodes, **settings):
-    return TestedSealing(tmp_path / "config", nodes, tested_command(), {"layer": "mpi", "handshake_timeout_s": 20, **settings})
+    return SealingUnderTest(tmp_path / "config", nodes, command_under_test(), {"layer": "mpi", "handshake_timeout_s": 20, **settings})
 
 
 def ended(mpi, done, last_line):

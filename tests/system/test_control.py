@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import BUILD, REPOSITORY, error_lines, needs
-from jobs import TestedSealing, build  # noqa: F401
+from jobs import SealingUnderTest, build  # noqa: F401
 
 from cryptmpi_tools.lab import stacks
 
@@ -46,7 +46,7 @@ def run(mpi, lab, sealing, ranks, program, report, **env):
 
 
 def sealing_of(tmp_path, lab, **settings):
-    return TestedSealing(tmp_path / "config", lab, BUILD / "bin" / "cryptmpi", {"layer": "mpi", "handshake_timeout_s": 20, **settings})
+    return SealingUnderTest(tmp_path / "config", lab, BUILD / "bin" / "cryptmpi", {"layer": "mpi", "handshake_timeout_s": 20, **settings})
 
 
 @pytest.mark.parametrize("name", NAMES)

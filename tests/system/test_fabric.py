@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from conftest import error_lines
-from jobs import TestedSealing, build, run  # noqa: F401
+from jobs import SealingUnderTest, build, run  # noqa: F401
 from cryptmpi_tools.lab import capture, stacks
 from cryptmpi_tools.lab.sealing import COMMAND
 
@@ -22,7 +22,7 @@ NEWEST = MPICH[0]
 
 
 def sealing_of(tmp_path, nodes, **settings):
-    return TestedSealing(tmp_path / "config", nodes, COMMAND, {"layer": "fabric", "handshake_timeout_s": 20, **settings})
+    return SealingUnderTest(tmp_path / "config", nodes, COMMAND, {"layer": "fabric", "handshake_timeout_s": 20, **settings})
 
 
 def count_canaries(nodes, path, job):

@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from jobs import TestedSealing, build  # noqa: F401
+from jobs import SealingUnderTest, build  # noqa: F401
 from cryptmpi_tools.lab import stacks
 from cryptmpi_tools.lab.sealing import COMMAND
 
@@ -18,7 +18,7 @@ ROADS = pytest.mark.parametrize("mpi", [UCX, LIBFABRIC, stacks.UDP], ids=lambda 
 
 
 def sealing_of(tmp_path, nodes, **settings):
-    return TestedSealing(tmp_path / "config", nodes, COMMAND, {"layer": "fabric", "handshake_timeout_s": 20, **settings})
+    return SealingUnderTest(tmp_path / "config", nodes, COMMAND, {"layer": "fabric", "handshake_timeout_s": 20, **settings})
 
 
 def run_job(mpi, nodes, sealing, program, report):

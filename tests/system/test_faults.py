@@ -7,12 +7,12 @@ import subprocess
 
 import pytest
 from conftest import REPOSITORY
-from jobs import build, sealing_of, tested_command  # noqa: F401
+from jobs import build, sealing_of, command_under_test  # noqa: F401
 
 from cryptmpi_tools.lab import stacks
 
 SYSTEM = REPOSITORY / "tests" / "system"
-MODULES = tested_command().parents[1] / "lib" / "cryptmpi"
+MODULES = command_under_test().parents[1] / "lib" / "cryptmpi"
 # FAULTS=all makes each call fail, not some of those that are made often; FAULTS=0:Wait:20,1:open:127 those of these ranks and numbers.
 MPIS = pytest.mark.parametrize("name", ["mpich-5.0.2-ofi", "openmpi-4.1.4"])
 CALLS = ["Isend", "Issend", "Irecv", "Send", "Ssend", "Recv", "Wait", "Test", "Waitall", "Testall", "Waitany", "Testany", "Ibcast", "Bcast", "Imrecv",

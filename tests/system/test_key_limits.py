@@ -5,7 +5,7 @@ import json
 
 import pytest
 from conftest import REPOSITORY, error_lines
-from jobs import TestedSealing, build, tested_command  # noqa: F401
+from jobs import SealingUnderTest, build, command_under_test  # noqa: F401
 from cryptmpi_tools.lab import stacks
 from cryptmpi_tools.lab.sealing import COMMAND
 
@@ -28,8 +28,8 @@ JOBS = [
 
 
 def job_under(layer, limits, rekey_s, mpi, build, nodes, tmp_path):  # noqa: F811
-    command = COMMAND if layer == "fabric" else tested_command()
-    sealing = TestedSealing(tmp_path / "config", nodes, command, {"layer": layer, "handshake_timeout_s": 20, "rekey_s": rekey_s})
+    command = COMMAND if layer == "fabric" else command_under_test()
+    sealing = SealingUnderTest(tmp_path / "config", nodes, command, {"layer": layer, "handshake_timeout_s": 20, "rekey_s": rekey_s})
     report = tmp_path / "report.json"
     program = [build(mpi, PROGRAM), *(["messages"] if layer == "mpi" else [])]
     ranks = ["env", *([f"CRYPTMPI_INTERNAL_KEY_LIMITS={limits}"] if limits else []), *sealing.exec_line(program, report)]

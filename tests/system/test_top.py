@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import error_lines
-from jobs import TestedSealing, build  # noqa: F401
+from jobs import SealingUnderTest, build  # noqa: F401
 
 from cryptmpi_tools.lab import stacks
 from cryptmpi_tools.lab.sealing import COMMAND
@@ -83,7 +83,7 @@ def expect_nothing(nodes):
 
 def sealing_of(tmp_path, nodes, layer, **settings):
     # Round trips between ranks of one node count, too, so that each rank has some.
-    return TestedSealing(tmp_path / "config", nodes, COMMAND, {"layer": layer, "scope": "all", "handshake_timeout_s": 20, **settings})
+    return SealingUnderTest(tmp_path / "config", nodes, COMMAND, {"layer": layer, "scope": "all", "handshake_timeout_s": 20, **settings})
 
 
 def started(nodes, tmp_path, build, layer, name, **settings):  # noqa: F811
