@@ -4,6 +4,7 @@
 #include <valgrind/memcheck.h>
 
 #include <array>
+#include <cstdint>
 #include <cstdio>
 
 extern "C" {
