@@ -97,6 +97,7 @@ Layer::Layer()
     part_.user = geteuid();
     part_.settings = settings_.told();
     part_.suite = aead::name(settings_.suite);
+    part_.key_exchange = config::name_of(settings_.key_exchange);
     for (const std::string& procedure : settings_.allow)
         part_.not_sealed.push_back({"allow: " + procedure, 0, 0, true});
     decide_scope();

@@ -177,7 +177,8 @@ std::string loaders_complaint(const std::vector<fs::path>& objects) {
     for (const auto& object : objects) list += (list.empty() ? "" : ":") + object.string();
     // A layer's library refuses settings that are for other layers; whether it can be loaded is the question here.
     const auto said = output_of({"env", "CRYPTMPI_KEY_DISTRIBUTION=agreement", "CRYPTMPI_REQUIRE_MEMBERS=false",
-                                 "CRYPTMPI_PADDING=none", "LD_PRELOAD=" + list, "LD_BIND_NOW=1", "true"});
+                                 "CRYPTMPI_PADDING=none", "CRYPTMPI_KEY_EXCHANGE=x25519", "LD_PRELOAD=" + list,
+                                 "LD_BIND_NOW=1", "true"});
     if (!said) return "the system's commands env and true cannot be run";
     return said->substr(0, said->find('\n'));
 }

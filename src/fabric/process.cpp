@@ -115,6 +115,7 @@ Process::Process() {
     part_.user = geteuid();
     part_.settings = settings_.told();
     part_.suite = aead::name(settings_.suite);
+    part_.key_exchange = config::name_of(settings_.key_exchange);
     part_.scope = "all";
 }
 

