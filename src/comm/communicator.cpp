@@ -181,12 +181,9 @@ Result<void> Communicator::seal(int to, int tag, const void* at, std::size_t siz
     Sending& sending = peer(to).sending;
     auto flow = sealer(sending.flow, keys::Use::messages, to);
     if (!flow) return tl::unexpected(flow.error());
+    layer_.count_sealed(size);
     const iovec in = piece(at, size);
-    auto done = (*flow)->seal(static_cast<std::uint32_t>(tag), sending.next[tag]++, {&in, 1}, size, out);
-    if (done) [[likely]] {
-        layer_.count_sealed(size);
-    }
-    return done;
+    return (*flow)->seal(static_cast<std::uint32_t>(tag), sending.next[tag]++, {&in, 1}, size, out);
 }
 
 Result<seal::Segments> Communicator::announce(int to, int tag, const seal::Announcement& announcement,
@@ -196,9 +193,8 @@ Result<seal::Segments> Communicator::announce(int to, int tag, const seal::Annou
     Sending& sending = peer(to).sending;
     auto flow = sealer(sending.flow, keys::Use::messages, to);
     if (!flow) return tl::unexpected(flow.error());
-    auto segments = (*flow)->announce(static_cast<std::uint32_t>(tag), sending.next[tag]++, announcement, out);
-    if (segments) layer_.count_sealed(announcement.length);
-    return segments;
+    layer_.count_sealed(announcement.length);
+    return (*flow)->announce(static_cast<std::uint32_t>(tag), sending.next[tag]++, announcement, out);
 }
 
 Result<void> Communicator::open(const Posted& posted, int from, int tag, const std::uint8_t* wire,

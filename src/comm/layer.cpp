@@ -391,6 +391,8 @@ void Layer::report() {
     if (settings_.report_file.empty()) return;
     part_.program_sha256 = programs::program_digest(
         *local_.crypto.kex, [](const char* file) { return open(file, O_RDONLY | O_CLOEXEC); }, close);
+    part_.sizes_sent = sizes_->sent;
+    part_.sizes_received = sizes_->received;
     const auto sign = [&](std::string_view text) { return report_key_.sign(text); };
     if (auto done = report::write_part(settings_.report_file, part_, sign); !done) complain(done.error().line);
 }

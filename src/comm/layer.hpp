@@ -167,16 +167,8 @@ public:
     }
     report::Part& part() { return part_; }
     // Of messages and blocks, when they are sealed or opened, by the thread that has the guard.
-    void count_sealed(std::size_t size) {
-        part_.sizes_sent.count(size);
-        ++watched_->sealed_records;
-        watched_->sealed_bytes += size;
-    }
-    void count_opened(std::size_t size) {
-        part_.sizes_received.count(size);
-        ++watched_->opened_records;
-        watched_->opened_bytes += size;
-    }
+    void count_sealed(std::size_t size) { sizes_->sent.count(size); }
+    void count_opened(std::size_t size) { sizes_->received.count(size); }
 
     /// Ends the whole job: nothing goes on without keys.
     [[noreturn]] void end_job(const std::string& line);
@@ -241,7 +233,7 @@ private:
     Leftovers leftovers_;
     report::Part part_;
     report::Live live_;
-    cryptmpi::Traffic* watched_ = &live_.own_place();
+    report::LiveSizes* sizes_ = &live_.sizes();
 };
 
 }  // namespace cryptmpi::comm

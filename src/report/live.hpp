@@ -25,6 +25,7 @@
 #include "base/result.hpp"
 #include "base/traffic.hpp"
 #include "report/part.hpp"
+#include "report/sizes.hpp"
 
 namespace cryptmpi::report {
 
@@ -47,6 +48,12 @@ struct LiveTexts {
     LiveText<48> module;
     LiveText<192> mpi;
     LiveText<256> program;
+};
+
+/// Of messages, which a layer counts once, for its part of the report and for who looks.
+struct LiveSizes {
+    Sizes sent;
+    Sizes received;
 };
 
 /// As it lies in memory: of the same build or another one, of this machine.
@@ -74,7 +81,8 @@ struct LivePage {
     std::atomic<std::uint64_t> refused_handshakes;
     std::atomic<std::uint64_t> refused_roads;
     std::atomic<std::uint64_t> errors;
-    std::array<Traffic, kTrafficPlaces> traffic;  // their sums count
+    std::array<Traffic, kTrafficPlaces> traffic;  // their sums count, and with them
+    LiveSizes sizes;                              // what they sum up to
 };
 static_assert(std::is_standard_layout_v<LivePage> && std::atomic<std::uint64_t>::is_always_lock_free);
 static_assert(sizeof(LivePage) <= 4096);
@@ -101,8 +109,8 @@ public:
     /// Where to count, as long as the process runs, published or not. Of places for one thread there are few: when all
     /// are taken, the answer is one for several.
     TrafficCounter counter(TrafficCounter::Threads threads);
-    /// A place for one thread at a time, for the only one that asks for any.
-    Traffic& own_place() { return page_->traffic[1]; }
+    /// For one thread at a time, as long as the process runs.
+    LiveSizes& sizes() { return page_->sizes; }
     /// It will not be used any more; what was counted stays.
     void give_back(const TrafficCounter& counter);
 

@@ -122,6 +122,14 @@ LiveProcess process_of(const LivePage& page, uid_t user) {
         process.sealed_connections += traffic.connections;
         process.rekeys += traffic.rekeys;
     }
+    for (const Sizes::Class& of_size : page.sizes.sent.classes()) {
+        process.sealed_records += of_size.messages;
+        process.sealed_bytes += of_size.bytes;
+    }
+    for (const Sizes::Class& of_size : page.sizes.received.classes()) {
+        process.opened_records += of_size.messages;
+        process.opened_bytes += of_size.bytes;
+    }
     process.native_connections = count_of(page.native_connections);
     process.unsealed_connections = count_of(page.unsealed_connections);
     process.failed_opens = count_of(page.failed_opens);
@@ -131,6 +139,15 @@ LiveProcess process_of(const LivePage& page, uid_t user) {
     process.id = std::to_string(user) + "." + std::to_string(page.pid) + "." + std::to_string(page.started) + "." +
                  process.library;
     return process;
+}
+
+/// Does the process run whose page has this name? All versions call it PID.START.LIBRARY.
+bool names_a_process(const std::string& name) {
+    std::istringstream fields(name);
+    pid_t pid = 0;
+    std::uint64_t started = 0;
+    char dot = 0;
+    return fields >> pid >> dot >> started && pid > 0 && start_of(pid) == started;
 }
 
 class Reader {
@@ -164,7 +181,7 @@ private:
         if (file < 0) return;
         const Page what = read_page(file, user, page_);
         close(file);
-        if (what == Page::of_other_version) ++found_.of_other_versions;
+        if (what == Page::of_other_version && names_a_process(name)) ++found_.of_other_versions;
         // Numbers of another PID namespace say nothing here.
         if (what != Page::good || page_.pid <= 0 || page_.pid_namespace != namespace_) return;
         const auto started = start_of(page_.pid);

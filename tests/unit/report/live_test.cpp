@@ -160,6 +160,20 @@ TEST_F(LiveTest, AFewHavePlacesOfTheirOwnTheOthersShareOne) {
     EXPECT_EQ(read().processes.at(0).sealed_records, 2 * kTrafficPlaces + 1) << "what was counted stays";
 }
 
+TEST_F(LiveTest, WhatIsCountedBySizesCountsWithTheRest) {
+    Live live;
+    live.sizes().sent.count(10);
+    ASSERT_TRUE(live.publish(folders(), part_of()));
+    live.sizes().sent.count(0);
+    live.sizes().received.count(1000);
+    live.counter(Threads::several).sealed(1, 1);
+    const auto found = read();
+    EXPECT_EQ(found.processes.at(0).sealed_records, 3U);
+    EXPECT_EQ(found.processes.at(0).sealed_bytes, 11U);
+    EXPECT_EQ(found.processes.at(0).opened_records, 1U);
+    EXPECT_EQ(found.processes.at(0).opened_bytes, 1000U);
+}
+
 TEST_F(LiveTest, SeveralThreadsLoseNothing) {
     Live live;
     ASSERT_TRUE(live.publish(folders(), part_of()));
@@ -353,12 +367,19 @@ TEST_F(LiveTest, PagesThatAreNoneAreSkippedAndLeft) {
     EXPECT_EQ(files().size(), 11U);
 }
 
-TEST_F(LiveTest, PagesOfOtherVersionsAreCounted) {
-    forge([](LivePage& page) { ++page.version; }, "newer");
-    forge([](LivePage& page) { ++page.size; }, "larger");
+TEST_F(LiveTest, PagesOfOtherVersionsAreCountedWhileTheirProcessesRun) {
+    const std::uint64_t started = start_of(getpid()).value_or(0);
+    const auto named = [](pid_t pid, std::uint64_t start) {
+        return std::to_string(pid) + "." + std::to_string(start) + ".channel";
+    };
+    forge([](LivePage& page) { ++page.version; }, named(getpid(), started));
+    forge([](LivePage& page) { ++page.size; }, named(getpid(), started) + "2");
+    forge([](LivePage& page) { ++page.version; }, named(getpid(), started + 1));
+    forge([](LivePage& page) { ++page.version; }, "no name of a page");
     const auto found = read();
     EXPECT_TRUE(found.processes.empty());
     EXPECT_EQ(found.of_other_versions, 2);
+    EXPECT_EQ(files().size(), 4U);
 }
 
 TEST_F(LiveTest, NobodySpeaksForAnothersProcess) {
