@@ -23,18 +23,6 @@ constexpr std::size_t kMostPieces = 2;
 
 }  // namespace
 
-std::vector<iovec> slice(std::span<const iovec> parts, std::size_t begin, std::size_t size) {
-    std::vector<iovec> cut;
-    for (const iovec& part : parts) {
-        const std::size_t skipped = std::min(part.iov_len, begin);
-        const std::size_t taken = std::min(part.iov_len - skipped, size);
-        if (taken > 0) cut.push_back({static_cast<std::uint8_t*>(part.iov_base) + skipped, taken});
-        begin -= skipped;
-        size -= taken;
-    }
-    return cut;
-}
-
 /// No piece's tag is that of notes.
 std::uint64_t Remote::next_id() {
     if ((++last_id_ & kIdBits) == 0) ++last_id_;

@@ -21,6 +21,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "fabric/pieces.hpp"
+
 namespace cryptmpi::fabric {
 class Peer;
 }
@@ -40,15 +42,6 @@ inline constexpr std::size_t kNoteSize = 5 * sizeof(std::uint64_t);
 inline constexpr std::size_t kPieceHeader = 8;
 inline constexpr std::size_t kShort = 16 * 1024;  // the most bytes in a note
 inline constexpr std::size_t kLongestPiece = 256 * 1024;
-
-inline std::size_t total(std::span<const iovec> parts) {
-    std::size_t size = 0;
-    for (const iovec& part : parts) size += part.iov_len;
-    return size;
-}
-
-/// `size` bytes of the parts, from `begin` on; fewer where they have fewer.
-std::vector<iovec> slice(std::span<const iovec> parts, std::size_t begin, std::size_t size);
 
 /// What a program wants to read or write.
 struct Wish {

@@ -76,12 +76,11 @@ std::uint8_t* make_blob(Worker& worker, const void* address, std::size_t size) {
 template <class Close>
 auto close(ucp_ep_h ep, bool forced, const Close& call) {
     const Endpoint endpoint = Ends::get().find(ep);
-    if (endpoint.worker != nullptr && endpoint.worker->remote != nullptr) {
-        Remote& remote = *endpoint.worker->remote;
-        while (!forced && remote.is_under_way(ep)) real().ucp_worker_progress(endpoint.worker->handle);
-        remote.drop(ep);
-    }
-    Ends::get().forget(ep);
+    Remote* const remote = endpoint.worker != nullptr ? endpoint.worker->remote.get() : nullptr;
+    while (remote != nullptr && !forced && remote->is_under_way(ep))
+        real().ucp_worker_progress(endpoint.worker->handle);
+    Ends::get().forget(ep);  // before the next: no answer goes its way any more
+    if (remote != nullptr) remote->drop(ep);
     return call();
 }
 

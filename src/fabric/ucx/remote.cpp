@@ -8,6 +8,7 @@
 
 #include "base/endian.hpp"
 #include "fabric/opening.hpp"
+#include "fabric/pieces.hpp"
 #include "fabric/ucx/blob.hpp"
 #include "fabric/ucx/door.hpp"
 #include "fabric/ucx/requests.hpp"
@@ -67,18 +68,6 @@ std::uint64_t change(std::uint8_t* at, std::size_t size, What what, std::uint64_
     if (size == sizeof(std::uint64_t)) return change(reinterpret_cast<std::uint64_t*>(at), what, operand, other);
     return change(reinterpret_cast<std::uint32_t*>(at), what, static_cast<std::uint32_t>(operand),
                   static_cast<std::uint32_t>(other));
-}
-
-std::vector<iovec> cut(std::span<const iovec> pieces, std::size_t begin, std::size_t size) {
-    std::vector<iovec> some;
-    for (const iovec& one : pieces) {
-        const std::size_t skipped = std::min(one.iov_len, begin);
-        const std::size_t taken = std::min(one.iov_len - skipped, size);
-        if (taken != 0) some.push_back({static_cast<std::uint8_t*>(one.iov_base) + skipped, taken});
-        begin -= skipped;
-        size -= taken;
-    }
-    return some;
 }
 
 /// UCX's own request is of nobody's concern: it is freed when it is over, and with it what was sent.
@@ -204,7 +193,7 @@ bool Remote::begin(const Wish& wish, const std::shared_ptr<Request>& request) {
             const std::size_t size = std::min(wish.size - done, kLongestPiece);
             const std::uint64_t id = ++last_;
             pieces_.emplace(id, Piece{wish.ep, peer, wish.what, wish.key, wish.address + done, size,
-                                      cut(wish.local, done, size), wish.operands, fence_, request});
+                                      slice(wish.local, done, size), wish.operands, fence_, request});
             at_endpoint_[wish.ep].insert(id);
             waiting_.push_back(id);
             if (request) ++request->parts;
@@ -246,7 +235,9 @@ void Remote::drop(ucp_ep_h ep) {
         if (ids == at_endpoint_.end()) return;
         for (const std::uint64_t id : std::set(ids->second)) {
             std::erase(waiting_, id);
-            end(pieces_.find(id), over);
+            const auto piece = pieces_.find(id);
+            if (piece->second.is_sent) dropped_.emplace(id, piece->second.peer);
+            end(piece, over);
         }
     }
     for (const auto& request : over) Requests::get().end(request, UCS_ERR_CANCELED);
@@ -277,8 +268,7 @@ void Remote::end(std::map<std::uint64_t, Piece>::iterator piece, Over& over) {
 }
 
 engine::Buffer Remote::seal(Peer& peer, const Envelope& envelope, std::span<const iovec> pieces) const {
-    std::size_t size = 0;
-    for (const iovec& piece : pieces) size += piece.iov_len;
+    const std::size_t size = total(pieces);
     engine::Buffer wire = Ends::get().pool().take(size + kOverhead);
     const std::lock_guard guard(worker_.lock);
     auto sealed = worker_.party->seal(peer, envelope, pieces, size, wire.data());
@@ -398,7 +388,12 @@ void Remote::take_answer(const std::uint8_t* wire, std::size_t wire_size) {
     Over over;
     {
         const std::lock_guard guard(lock_);
-        const auto found = pieces_.find(opened.number(0));
+        const std::uint64_t id = opened.number(0);
+        if (const auto late = dropped_.find(id); late != dropped_.end() && late->second == opened.from) {
+            dropped_.erase(late);
+            return;
+        }
+        const auto found = pieces_.find(id);
         if (found == pieces_.end() || !found->second.is_sent || found->second.peer != opened.from)
             around().end("a peer answers what it was not asked for");
         const Piece& piece = found->second;

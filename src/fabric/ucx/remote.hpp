@@ -148,8 +148,9 @@ private:
     std::uint64_t fence_ = 0;                // what came last before the fence
     std::map<std::uint64_t, Piece> pieces_;  // that have not ended, by id
     std::unordered_map<ucp_ep_h, std::set<std::uint64_t>> at_endpoint_;
-    std::deque<std::uint64_t> waiting_;  // that are not sent
-    std::size_t sent_bytes_ = 0;         // of those that are, and have not ended
+    std::deque<std::uint64_t> waiting_;                       // that are not sent
+    std::size_t sent_bytes_ = 0;                              // of those that are, and have not ended
+    std::unordered_map<std::uint64_t, const Peer*> dropped_;  // sent, and of an endpoint that was closed by force
     std::vector<Flush> flushes_;
     std::vector<std::uint8_t> own_way_;         // UCX's address of the worker
     std::unordered_set<const Peer*> answered_;  // these know it

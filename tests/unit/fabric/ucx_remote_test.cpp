@@ -7,11 +7,13 @@
 #include <cstring>
 #include <deque>
 #include <map>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "fabric/ucx/around.hpp"
+#include "fabric/ucx/blob.hpp"
 #include "fabric/ucx/real.hpp"
 #include "seal/support.hpp"
 
@@ -185,14 +187,17 @@ Bytes address_of(ucp_worker_h worker) {
     return bytes;
 }
 
-ucp_ep_h connect(ucp_worker_h worker, ucp_worker_h to) {
-    const Bytes address = address_of(to);
+ucp_ep_h connect(ucp_worker_h worker, const Bytes& address) {
     ucp_ep_params_t params = {};
     params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
     params.address = reinterpret_cast<const ucp_address_t*>(address.data());
     ucp_ep_h ep = nullptr;
     EXPECT_EQ(ucp_ep_create(worker, &params, &ep), UCS_OK);
     return ep;
+}
+
+ucp_ep_h connect(ucp_worker_h worker, ucp_worker_h to) {
+    return connect(worker, address_of(to));
 }
 
 constexpr std::uint64_t kOsc = UCP_FEATURE_RMA | UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64;
@@ -405,6 +410,9 @@ TEST_F(RemoteMemory, IsNotWaitedForWhenAnEndpointIsClosedByForce) {
     ucp_ep_close_nb(to_b_, UCP_EP_CLOSE_MODE_FORCE);
     EXPECT_EQ(told, UCS_ERR_CANCELED);
     ucp_request_free(request);
+    memory_[0] = 0x77;
+    deliver();
+    EXPECT_EQ(result, 0U) << "what comes now is for nobody";
 }
 
 // protocol: F9
@@ -531,6 +539,88 @@ TEST_F(RemoteMemory, OfOnePeerIsNotAnsweredByAnother) {
     EXPECT_EQ(at_b, 0U);
     ucp_worker_destroy(c);
     ucp_worker_destroy(d);
+}
+
+/// A member of the job that says by its right what it should not.
+class Member {
+public:
+    Member() : party_(std::move(*Party::make(**process.job()))) {
+        Bytes address(kBlobPrefix + sizeof(FakeWorker*));
+        FakeWorker* const nowhere = &worker_;
+        EXPECT_TRUE(write_blob(*party_, copy(&nowhere, sizeof nowhere), address.data()));
+        address_ = std::move(address);
+    }
+
+    ucp_ep_h reached_from(ucp_worker_h worker) const { return connect(worker, address_); }
+
+    /// To the handler of `to`: 0 takes requests, 1 answers.
+    void say(ucp_worker_h to, unsigned handler, std::vector<std::uint64_t> numbers, const std::string& bytes = "") {
+        const Bytes address = address_of(to);
+        auto blob = read_blob(*party_, address.data());
+        ASSERT_TRUE(blob);
+        auto peer = party_->meet(blob->share);
+        ASSERT_TRUE(peer);
+        const std::size_t size = numbers.size() * sizeof numbers[0] + bytes.size();
+        const iovec pieces[] = {{numbers.data(), size - bytes.size()}, {const_cast<char*>(bytes.data()), bytes.size()}};
+        Bytes sealed(size + kOverhead);
+        const Envelope envelope = {handler == 0 ? Kind::active : Kind::message, std::uint64_t{1} << 32};
+        ASSERT_TRUE(party_->seal(**peer, envelope, pieces, size, sealed.data()));
+        const auto& taker = reinterpret_cast<FakeWorker*>(to)->handlers.at(handler);
+        const ucp_am_recv_param_t params = {};
+        taker.cb(taker.arg, nullptr, 0, sealed.data(), sealed.size(), &params);
+    }
+
+private:
+    FakeWorker worker_;
+    std::unique_ptr<Party> party_;
+    Bytes address_;
+};
+
+// protocol: F18
+TEST_F(RemoteMemory, OfOnePeerIsNotAnsweredByAMemberThatWasNotAsked) {
+    Member member;
+    std::uint64_t got = 0;
+    ucp_get_nbi(to_b_, &got, sizeof got, at(0), key_);
+    EXPECT_THROW(member.say(a_, 1, {1, 1}, "8 bytes!"), Attacked);
+    EXPECT_EQ(got, 0U);
+    deliver();
+    // What was asked and answered is answered no more, and what never was, never.
+    EXPECT_THROW(member.say(a_, 1, {1, 1}, "8 bytes!"), Attacked);
+    EXPECT_THROW(member.say(a_, 1, {1'000, 1}, "8 bytes!"), Attacked);
+}
+
+TEST_F(RemoteMemory, IsAnsweredInTheLengthThatWasAsked) {
+    Member member;
+    const ucp_ep_h to_member = member.reached_from(a_);
+    std::string got(8, '?');
+    ucp_get_nbi(to_member, got.data(), got.size(), 0, key_);
+    EXPECT_THROW(member.say(a_, 1, {1, 1}, "7 bytes"), Attacked);
+    EXPECT_THROW(member.say(a_, 1, {1, 1}, "more bytes than were asked for"), Attacked);
+    EXPECT_EQ(got, std::string(8, '?'));
+    member.say(a_, 1, {1, 1}, "8 bytes!");
+    EXPECT_EQ(got, "8 bytes!");
+    EXPECT_THROW(member.say(a_, 1, {1, 1}, "8 bytes!"), Attacked) << "twice";
+}
+
+// protocol: F10
+TEST_F(RemoteMemory, IsLeftAloneByRequestsThatNobodyMakes) {
+    Member member;
+    const std::uint64_t key = 1'000'000;
+    using Numbers = std::vector<std::uint64_t>;
+    const auto refused = [&](const Numbers& numbers, const std::string& bytes) {
+        EXPECT_THROW(member.say(b_, 0, numbers, bytes), Attacked) << numbers[0] << " of " << numbers[4];
+    };
+    const std::string way(8, 'w');
+    refused({0, 1, key, at(0), 8, 8}, way);  // of no kind
+    refused({9, 1, key, at(0), 8, 8}, way);
+    refused({1, 1, key, at(0), (256 << 10) + 1, 8}, way);  // longer than any
+    refused({2, 1, key, at(0), 8, 8}, way + "short");      // of another length than it says
+    refused({2, 1, key, at(0), 8, ~std::uint64_t{0} - 7}, way + "8 bytes!");
+    refused({3, 1, key, at(0), 2, 8}, way + "8 bytes!");  // of no number
+    refused({3, 1, key, at(0), 8, 8}, way);
+    refused({8, 1, key, at(0), 8, 8}, way + "8 bytes!");
+    refused({2, 1, key, at(0), 8, 0}, "8 bytes!");  // nobody knows where the answer goes
+    EXPECT_EQ(number(0), 0U);
 }
 
 }  // namespace
