@@ -9,6 +9,7 @@
 
 #include "base/endian.hpp"
 #include "fabric/lanes.hpp"
+#include "fabric/pieces.hpp"
 #include "fabric/window.hpp"
 #include "seal/arrivals.hpp"
 #include "seal/nonce_ledger.hpp"
@@ -23,7 +24,10 @@ using FlowSecret = std::unique_ptr<Secret<seal::kSecretSize>>;
 constexpr std::size_t kHash = 32;
 constexpr std::size_t kKeySize = 32;
 constexpr unsigned kEpochShift = 48;
-constexpr std::string_view kLabels[kKinds] = {"fabric tagged", "fabric active", "fabric message"};
+constexpr std::uint64_t kInSegments = std::uint64_t{1} << 63;
+constexpr std::uint64_t kNoted = 0xffff;  // segments of a message have that many numbers in the ledger of nonces
+constexpr std::uint32_t kLastSegment = std::uint32_t{1} << 31;
+constexpr std::string_view kLabels[kKinds] = {"fabric tagged", "fabric active", "fabric message", "fabric segments"};
 
 std::size_t place_of(Kind kind) {
     return static_cast<std::size_t>(kind);
@@ -83,6 +87,33 @@ private:
     std::size_t size_;
     std::uint8_t own_[kPrefixSize + kMostBound];
 };
+
+/// A ciphertext with its tag behind it, and what it opens under.
+struct Ciphertext {
+    Place place;
+    std::span<const std::uint8_t> bound;
+    const std::uint8_t* at;
+    std::size_t size;
+};
+
+/// What is bound to a segment; `prefix`: that of its message.
+class BoundToSegment {
+public:
+    BoundToSegment(const std::uint8_t* prefix, std::uint64_t tag, bool is_last)
+        : size_(is_last ? sizeof own_ : kLongPrefixSize) {
+        std::memcpy(own_, prefix, kLongPrefixSize);
+        store_little(tag, own_ + kLongPrefixSize);
+    }
+    std::span<const std::uint8_t> span() const { return {own_, size_}; }
+
+private:
+    std::size_t size_;
+    std::uint8_t own_[kLongPrefixSize + sizeof(std::uint64_t)];
+};
+
+Place place_of_segment(std::uint32_t segment, bool is_last, std::uint64_t number) {
+    return {segment | (is_last ? kLastSegment : 0), number};
+}
 
 struct Sending {
     FlowSecret secret;
@@ -217,10 +248,16 @@ struct Party::State {
     Result<Decrypted> decrypt(const Envelope& envelope, const std::uint8_t* wire, std::size_t wire_size,
                               std::span<const iovec> out);
     seal::Arrivals& lane_of(Receiving& flow, const Peer* from, std::uint64_t tag) const;
-    int open_with(const RecordKey& key, const Envelope& envelope, std::uint64_t number, const std::uint8_t* wire,
-                  std::size_t wire_size, std::span<const iovec> out) const;
-    Result<int> open_with_others(Decrypted& message, const Envelope& envelope, const std::uint8_t* wire,
-                                 std::size_t wire_size, std::span<const iovec> out) const;
+    /// Opens what `from` sent under that epoch of that flow of its.
+    Result<void> open_from(Peer& from, Receiving& flow, Kind kind, std::uint32_t epoch, const Ciphertext& sealed,
+                           std::span<const iovec> out) const;
+    int open_with(const RecordKey& key, const Ciphertext& sealed, std::span<const iovec> out) const;
+    Result<int> open_with_others(Peer& from, Kind kind, std::uint32_t epoch, const Ciphertext& sealed,
+                                 std::span<const iovec> out) const;
+    /// Opens one segment after the other, up to where the first `end` bytes of the wire end with one; `tag`: nothing,
+    /// if none of them is the last one.
+    Result<Peer*> open_segments(const std::uint8_t* prefix, std::uint32_t& done, std::optional<std::uint64_t> tag,
+                                const std::uint8_t* wire, std::size_t end, std::span<const iovec> out);
     Result<void> check_order(const Posted& posted, const Decrypted& message, std::uint64_t tag) const;
     Result<void> check_order_among(const Posted& posted, const Decrypted& message, std::uint64_t tag) const;
     Result<Peer*> accept(Kind kind, Decrypted message, std::size_t size);
@@ -432,6 +469,77 @@ Result<void> Party::seal(Peer& to, const Envelope& envelope, std::span<const iov
     return {};
 }
 
+// protocol: F19
+Result<LongSend> Party::begin_long(Peer& to, std::uint64_t tag, std::size_t size, std::uint8_t* wire) {
+    if (!seal::owns_keys()) return seal::forked();
+    if (size <= kLongestWhole) return fail(EINVAL, "a message that is sealed whole was to go in segments");
+    const std::size_t segments = (size + kSegment - 1) / kSegment;
+    if (segments >= kLastSegment) return fail(EMSGSIZE, "a message has more segments than can be numbered");
+    auto lanes = state_->sending_to(to, Kind::tagged);
+    if (!lanes) return tl::unexpected(std::move(lanes.error()));
+    auto found = state_->sending_to(to, Kind::segments);
+    if (!found) return tl::unexpected(std::move(found.error()));
+    Sending& flow = **found;
+    if (auto done = state_->make_room(flow, size); !done) return tl::unexpected(std::move(done.error()));
+    std::uint64_t& next = (*lanes)->next_of(tag);
+    if (next >= kMostMessages || flow.next >= kMostMessages)
+        return fail(EOVERFLOW, "a lane of messages came to the end of its numbers");
+    LongSend message;
+    message.to_ = &to;
+    message.tag_ = tag;
+    message.number_ = flow.next++;
+    message.epoch_ = flow.epoch;
+    message.size_ = size;
+    message.ready_ = kLongPrefixSize;
+    flow.messages += segments;
+    flow.bytes += size;
+    std::memcpy(wire, state_->share.data(), kShareSize);
+    store_little(next++ | std::uint64_t{flow.epoch} << kEpochShift | kInSegments, wire + kShareSize);
+    store_little(message.number_, wire + kPrefixSize);
+    auto& sent = state_->counters.sent[place_of(Kind::tagged)];
+    ++sent.messages;
+    sent.bytes += size;
+    state_->watched.sealed(1, size);
+    return message;
+}
+
+// HOT PATH
+Result<void> Party::seal_long(LongSend& message, std::size_t end, std::span<const iovec> in, std::uint8_t* wire) {
+    if (!seal::owns_keys()) [[unlikely]] {
+        return seal::forked();
+    }
+    auto found = state_->sending_to(*message.to_, Kind::segments);
+    if (!found) return tl::unexpected(std::move(found.error()));
+    const Sending& flow = **found;
+    if (message.epoch_ != flow.epoch && !message.key_) {
+        auto key = epoch_key(state_->crypto, flow.secret, message.epoch_);
+        if (!key) return tl::unexpected(std::move(key.error()));
+        message.key_ = std::make_unique<RecordKey>(std::move(*key));
+    }
+    const RecordKey& key = message.epoch_ == flow.epoch ? flow.key : *message.key_;
+    for (std::size_t begin = std::size_t{message.segments_} * kSegment; message.ready_ < end && begin < message.size_;
+         begin += kSegment) {
+        const std::size_t size = std::min(kSegment, message.size_ - begin);
+        const bool is_last = begin + size == message.size_;
+        const BoundToSegment bound(wire, message.tag_, is_last);
+        const Place place = place_of_segment(message.segments_, is_last, message.number_);
+        std::uint8_t nonce[seal::kNonceRoom];
+        key.nonce(place.lane, place.counter, nonce);
+        seal::note_nonce(key, 0, message.number_ | (message.segments_ % kNoted + 1) << kEpochShift,
+                         message.segments_ / kNoted);
+        const auto pieces = slice(in, begin, size);
+        std::uint8_t* const out = wire + message.ready_;
+        if (state_->crypto.aead->seal(key.context(), nonce, bound.span().data(), bound.span().size(), pieces.data(),
+                                      pieces.size(), out, out + size) != CRYPTMPI_OK) {
+            wipe(out, size + seal::kTagSize);
+            return fail(EIO, "the crypto module failed to seal a message");
+        }
+        ++message.segments_;
+        message.ready_ += size + seal::kTagSize;
+    }
+    return {};
+}
+
 void Party::post(Posted& posted, const Wanted& wanted) {
     state_->posted.add(posted, wanted);
 }
@@ -490,49 +598,57 @@ Result<Party::State::Decrypted> Party::State::decrypt(const Envelope& envelope, 
     message.flow = *flow;
     const std::uint64_t header = load_little(wire + kShareSize);
     message.number = header & (kMostMessages - 1);
-    // Its last bit is 0: an epoch that no sender has derives a key that no sender has.
-    auto key = key_of(*message.flow, static_cast<std::uint32_t>(header >> kEpochShift));
-    if (!key) return refuse(std::move(key.error()));
-
-    int status = open_with(**key, envelope, message.number, wire, wire_size, out);
-    if (status == CRYPTMPI_FORGED && !message.from->has_spoken) [[unlikely]] {
-        auto tried = open_with_others(message, envelope, wire, wire_size, out);
-        if (!tried) return refuse(std::move(tried.error()));
-        status = *tried;
-    }
-    if (status == CRYPTMPI_FORGED) return refuse(Error{"does not open: altered, moved, or not ours", EBADMSG});
-    if (status != CRYPTMPI_OK) return refuse(Error{"the crypto module failed to open a message", EIO});
-    message.from->has_spoken = true;
+    const AssociatedData bound(wire, envelope.bound);
+    const Ciphertext sealed = {place_in_nonce(envelope.tag, message.number),
+                               {bound.data(), bound.size()},
+                               wire + kPrefixSize,
+                               wire_size - kOverhead};
+    // The last bit of a message that is in no segments is 0: an epoch that no sender has derives a key that no sender
+    // has.
+    auto done =
+        open_from(*message.from, **flow, envelope.kind, static_cast<std::uint32_t>(header >> kEpochShift), sealed, out);
+    if (!done) return refuse(std::move(done.error()));
     return message;
 }
 
-int Party::State::open_with(const RecordKey& key, const Envelope& envelope, std::uint64_t number,
-                            const std::uint8_t* wire, std::size_t wire_size, std::span<const iovec> out) const {
-    const AssociatedData bound(wire, envelope.bound);
-    const Place place = place_in_nonce(envelope.tag, number);
+/// HOT PATH
+Result<void> Party::State::open_from(Peer& from, Receiving& flow, Kind kind, std::uint32_t epoch,
+                                     const Ciphertext& sealed, std::span<const iovec> out) const {
+    auto key = key_of(flow, epoch);
+    if (!key) return tl::unexpected(std::move(key.error()));
+    int status = open_with(**key, sealed, out);
+    if (status == CRYPTMPI_FORGED && !from.has_spoken) [[unlikely]] {
+        auto tried = open_with_others(from, kind, epoch, sealed, out);
+        if (!tried) return tl::unexpected(std::move(tried.error()));
+        status = *tried;
+    }
+    if (status == CRYPTMPI_FORGED) return fail(EBADMSG, "does not open: altered, moved, or not ours");
+    if (status != CRYPTMPI_OK) return fail(EIO, "the crypto module failed to open a message");
+    from.has_spoken = true;
+    return {};
+}
+
+int Party::State::open_with(const RecordKey& key, const Ciphertext& sealed, std::span<const iovec> out) const {
     std::uint8_t nonce[seal::kNonceRoom];
-    key.nonce(place.lane, place.counter, nonce);
-    const std::size_t size = wire_size - kOverhead;
-    return crypto.aead->open(key.context(), nonce, bound.data(), bound.size(), wire + kPrefixSize, size, out.data(),
-                             out.size(), wire + kPrefixSize + size);
+    key.nonce(sealed.place.lane, sealed.place.counter, nonce);
+    return crypto.aead->open(key.context(), nonce, sealed.bound.data(), sealed.bound.size(), sealed.at, sealed.size,
+                             out.data(), out.size(), sealed.at + sealed.size);
 }
 
 // protocol: F17
 /// The first message of a peer that has another of the job keys that we take: the key that opens it stays its own.
-Result<int> Party::State::open_with_others(Decrypted& message, const Envelope& envelope, const std::uint8_t* wire,
-                                           std::size_t wire_size, std::span<const iovec> out) const {
+Result<int> Party::State::open_with_others(Peer& peer, Kind kind, std::uint32_t epoch, const Ciphertext& sealed,
+                                           std::span<const iovec> out) const {
     auto others = job.others();
     if (!others) return tl::unexpected(std::move(others.error()));
-    Peer& peer = *message.from;
     for (const auto& of_job : *others) {
         auto of_pair = pair_secret(peer.share, of_job);
         if (!of_pair) return tl::unexpected(std::move(of_pair.error()));
-        auto of_flow = flow_secret(*of_pair, envelope.kind, peer.share, share);
+        auto of_flow = flow_secret(*of_pair, kind, peer.share, share);
         if (!of_flow) return tl::unexpected(std::move(of_flow.error()));
-        const auto epoch = static_cast<std::uint32_t>(load_little(wire + kShareSize) >> kEpochShift);
         auto key = epoch_key(crypto, *of_flow, epoch);
         if (!key) return tl::unexpected(std::move(key.error()));
-        const int status = open_with(*key, envelope, message.number, wire, wire_size, out);
+        const int status = open_with(*key, sealed, out);
         if (status == CRYPTMPI_FORGED) continue;
         if (status != CRYPTMPI_OK) return status;
         peer.of_its_own = std::move(*of_pair);
@@ -602,6 +718,82 @@ Result<Peer*> Party::open(Posted& posted, std::uint64_t tag, std::span<const std
         return tl::unexpected(std::move(done.error()));
     }
     return state_->accept(Kind::tagged, std::move(*message), wire_size - kOverhead);
+}
+
+// HOT PATH
+Result<Peer*> Party::State::open_segments(const std::uint8_t* prefix, std::uint32_t& done,
+                                          std::optional<std::uint64_t> tag, const std::uint8_t* wire, std::size_t end,
+                                          std::span<const iovec> out) {
+    if (!seal::owns_keys()) [[unlikely]] {
+        return seal::forked();
+    }
+    std::unique_ptr<Peer> fresh;
+    auto sender = sender_of(prefix, fresh);
+    if (!sender) return sender;
+    auto flow = receiving_from(**sender, Kind::segments);
+    if (!flow) return tl::unexpected(std::move(flow.error()));
+    const std::uint64_t header = load_little(prefix + kShareSize);
+    const std::uint64_t number = load_little(prefix + kPrefixSize);
+    if ((header & kInSegments) == 0 || number >= kMostMessages)
+        return fail(EBADMSG, "is longer than any that is sealed whole");
+    const auto epoch = static_cast<std::uint32_t>((header & ~kInSegments) >> kEpochShift);
+    constexpr std::size_t kOnWire = kSegment + seal::kTagSize;
+    bool ended = false;
+    for (std::size_t begin = kLongPrefixSize + done * kOnWire; begin < end; begin += kOnWire) {
+        const std::size_t size = std::min(kOnWire, end - begin) - seal::kTagSize;
+        const bool is_last = tag && begin + size + seal::kTagSize == end;
+        const BoundToSegment bound(prefix, tag.value_or(0), is_last);
+        const auto places = slice(out, std::size_t{done} * kSegment, size);
+        const Ciphertext sealed = {place_of_segment(done, is_last, number), bound.span(), wire + begin, size};
+        if (auto opened = open_from(**sender, **flow, Kind::segments, epoch, sealed, places); !opened)
+            return tl::unexpected(std::move(opened.error()));
+        ++done;
+        ended = is_last;
+    }
+    // Without its last segment a message may be cut off, and its tag is not authentic.
+    if (tag && !ended) return fail(EBADMSG, "ends before what has come of it");
+    remember(std::move(fresh));
+    return last = *sender;
+}
+
+Result<void> Party::open_long(LongReceive& message, const std::uint8_t* wire, std::size_t come,
+                              std::span<const iovec> out) {
+    constexpr std::size_t kOnWire = kSegment + seal::kTagSize;
+    if (come <= kLongPrefixSize + (message.segments_ + 1) * kOnWire) return {};
+    // One byte more: what has come whole and is followed by something is not the last one.
+    const std::size_t whole = (come - 1 - kLongPrefixSize) / kOnWire;
+    if (message.segments_ == 0) std::memcpy(message.prefix_.data(), wire, kLongPrefixSize);
+    auto opened = state_->open_segments(message.prefix_.data(), message.segments_, std::nullopt, wire,
+                                        kLongPrefixSize + whole * kOnWire, out);
+    if (!opened) {
+        wipe_pieces(out);
+        return tl::unexpected(std::move(opened.error()));
+    }
+    return {};
+}
+
+// protocol: F13, F19
+Result<Peer*> Party::end_long(LongReceive& message, Posted& posted, std::uint64_t tag, const std::uint8_t* wire,
+                              std::size_t wire_size, std::span<const iovec> out) {
+    const auto refuse = [&](auto error) {
+        wipe_pieces(out);
+        return tl::unexpected<Error>(std::move(error));
+    };
+    const auto size = size_of(wire_size);
+    posted.withdraw();
+    if (!size) return refuse(Error{"has a length that no sealed one has", EBADMSG});
+    // The network may write the beginning anew after segments have opened.
+    if (message.segments_ == 0) std::memcpy(message.prefix_.data(), wire, kLongPrefixSize);
+    auto from = state_->open_segments(message.prefix_.data(), message.segments_, tag, wire, wire_size, out);
+    if (!from) return refuse(std::move(from.error()));
+    auto flow = state_->receiving_from(**from, Kind::tagged);
+    if (!flow) return refuse(std::move(flow.error()));
+    State::Decrypted whole{*from, *flow, load_little(message.prefix_.data() + kShareSize) & (kMostMessages - 1),
+                           nullptr};
+    const bool wanted = posted.wanted().takes(*from, tag);
+    if (auto done = wanted ? state_->check_order(posted, whole, tag) : misled(); !done)
+        return refuse(std::move(done.error()));
+    return state_->accept(Kind::tagged, std::move(whole), *size);
 }
 
 Result<void> Party::cut_off(Posted& posted, std::uint64_t tag) {

@@ -6,6 +6,14 @@
 //   nonce:  the epoch's base xor (tag of the envelope, 8 bytes big endian | low half of the number, 4 bytes big endian)
 //   associated data: share, header, and what the door binds besides
 //
+// A long tagged message goes in segments, so that the first travel while others are sealed, and are opened while others
+// travel: share (32) | header (8), bit 63 one | number among long messages (8) | for each segment: ciphertext | tag
+// (16).
+//   nonce:  the base of an epoch of long messages xor (segment's number, 4 bytes big endian, highest bit: it is the
+//   last
+//           one | number among long messages, 8 bytes big endian)
+//   associated data: share, header, number; of the last segment, too, the tag of the envelope, 8 bytes little endian
+//
 // The share says whose message it is, so that a receiver needs no round of messages, and need never have seen the
 // sender's address. Nobody without the job key can make a message that opens under any share.
 #pragma once
@@ -15,6 +23,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -35,17 +44,40 @@ inline constexpr std::size_t kShareSize = 32;
 inline constexpr std::size_t kProofSize = 16;
 inline constexpr std::size_t kPrefixSize = kShareSize + 8;              // what is before the ciphertext
 inline constexpr std::size_t kOverhead = kPrefixSize + seal::kTagSize;  // of every message, whatever it is
+inline constexpr std::size_t kLongestWhole = std::size_t{64} << 10;     // a longer message may go in segments
+inline constexpr std::size_t kSegment = std::size_t{16} << 10;          // of plaintext, all but the last one
+inline constexpr std::size_t kLongPrefixSize = kPrefixSize + 8;         // of a message in segments
 inline constexpr std::uint64_t kMostMessages = std::uint64_t{1} << 48;  // of one lane
 inline constexpr std::uint32_t kMostEpochs = 1U << 15;                  // of one flow
 inline constexpr std::uint64_t kMostEarly = 4096;  // how far a number may be ahead of a missing one
+
+/// How long a message of `size` bytes is on the wire where long ones go in segments. No two sizes give the same.
+constexpr std::size_t wire_size_of(std::size_t size) {
+    if (size <= kLongestWhole) return size + kOverhead;
+    return kLongPrefixSize + size + (size + kSegment - 1) / kSegment * seal::kTagSize;
+}
+/// Has one of that size on the wire gone in segments?
+constexpr bool is_long(std::size_t wire_size) {
+    return wire_size > kLongestWhole + kOverhead;
+}
+/// The size of such a message. Nothing: none has that size on the wire.
+constexpr std::optional<std::size_t> size_of(std::size_t wire_size) {
+    if (wire_size < kOverhead) return std::nullopt;
+    if (!is_long(wire_size)) return wire_size - kOverhead;
+    const std::size_t segments =
+        (wire_size - kLongPrefixSize + kSegment + seal::kTagSize - 1) / (kSegment + seal::kTagSize);
+    const std::size_t size = wire_size - kLongPrefixSize - segments * seal::kTagSize;
+    return wire_size_of(size) == wire_size ? std::optional(size) : std::nullopt;
+}
 
 /// An X25519 public key, fresh for each Party: its name towards its peers.
 using Share = std::array<std::uint8_t, kShareSize>;
 
 /// What has flows of its own. The order of `tagged` messages is that of their lanes (one sender, one tag) and of the
 /// posting of receives; each of the others is counted by its flow, comes once, and is missed when it does not come.
-enum class Kind : std::uint8_t { tagged, active, message };
-inline constexpr std::size_t kKinds = 3;
+/// `segments` has the keys of tagged messages that go in segments; their order is that of all tagged ones.
+enum class Kind : std::uint8_t { tagged, active, message, segments };
+inline constexpr std::size_t kKinds = 4;
 
 /// What the network sees of a message, and what is bound to it.
 struct Envelope {
@@ -98,6 +130,33 @@ struct ShareHash {
 class Peer;  // of one party: who holds a share. Lives as long as the party.
 const Share& share_of(const Peer& peer);
 
+/// A long message that is being sealed: its first segments, while the program has to leave all of its bytes as they
+/// are. No segment is ever sealed twice.
+class LongSend {
+public:
+    /// Its prefix, and the segments that are sealed.
+    std::size_t ready() const { return ready_; }
+
+private:
+    friend class Party;
+    Peer* to_ = nullptr;
+    std::uint64_t tag_ = 0;
+    std::uint64_t number_ = 0;
+    std::uint32_t epoch_ = 0;
+    std::size_t size_ = 0;
+    std::uint32_t segments_ = 0;  // that are sealed
+    std::size_t ready_ = 0;
+    std::unique_ptr<seal::RecordKey> key_;  // once its flow has come to a later epoch
+};
+
+/// A long message that is being opened: its first segments.
+class LongReceive {
+private:
+    friend class Party;
+    std::uint32_t segments_ = 0;                             // that have opened
+    std::array<std::uint8_t, kLongPrefixSize> prefix_ = {};  // under which they did: all others must, too
+};
+
 /// A local address (a UCX worker, a libfabric endpoint) with a key pair of its own. Used by one thread at a time.
 class Party {
 public:
@@ -139,6 +198,21 @@ public:
     Result<void> cut_off(Posted& posted, std::uint64_t tag);
     /// The same where the prefix of the message came, which says whose it was.
     Result<void> cut_off(Posted& posted, std::uint64_t tag, const std::uint8_t* wire, std::size_t wire_size);
+
+    /// A tagged message of more than kLongestWhole bytes takes its numbers, as by `seal`. Its prefix goes to `wire`,
+    /// which has room for wire_size_of(size) bytes, and all of its segments later.
+    Result<LongSend> begin_long(Peer& to, std::uint64_t tag, std::size_t size, std::uint8_t* wire);
+    /// Seals as many more segments as make at least the first `end` bytes of the wire. `in`: all of the message.
+    Result<void> seal_long(LongSend& message, std::size_t end, std::span<const iovec> in, std::uint8_t* wire);
+
+    /// Opens the segments that have come whole, and that others follow, of a message of which the first `come` bytes
+    /// are in `wire`, which nobody else writes. `out`: room for all of the message, or more. What opens is authentic,
+    /// but not yet that it belongs here. Errors as of `open`.
+    Result<void> open_long(LongReceive& message, const std::uint8_t* wire, std::size_t come,
+                           std::span<const iovec> out);
+    /// Opens the rest: all of the message has come to `posted`. As `open`.
+    Result<Peer*> end_long(LongReceive& message, Posted& posted, std::uint64_t tag, const std::uint8_t* wire,
+                           std::size_t wire_size, std::span<const iovec> out);
 
     /// Opens a message of another kind.
     Result<Peer*> open(const Envelope& envelope, const std::uint8_t* wire, std::size_t wire_size,

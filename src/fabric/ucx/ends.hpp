@@ -15,6 +15,7 @@
 #include "fabric/ucx/data.hpp"
 #include "fabric/ucx/remote.hpp"
 #include "fabric/ucx/requests.hpp"
+#include "fabric/ucx/segments.hpp"
 
 namespace cryptmpi::fabric::ucx {
 
@@ -38,6 +39,7 @@ struct Operation {
     // Of a receive.
     Posted posted;
     std::unique_ptr<Data> data;
+    std::unique_ptr<Segments> segments;  // of a message that goes in some, or may
 };
 
 /// A handler of active messages; kept as long as its worker, since UCX may be calling it when another takes its place.

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "fabric/pieces.hpp"
 #include "fabric/ucx/door.hpp"
 
 namespace cryptmpi::fabric::ucx {
@@ -30,10 +31,40 @@ std::string named(const ucp_tag_recv_info_t& info) {
     return text;
 }
 
+/// The program's length of a message.
+std::size_t size_on_wire(const ucp_tag_recv_info_t& info) {
+    const auto size = size_of(info.length);
+    if (!size)
+        around().end(named(info) + "has a length that no sealed one has: it was sent without CryptMPI, or altered");
+    return *size;
+}
+
 void when_sent(void* request, ucs_status_t status, void* data) {
     const InOrder::Callback callback;
     const auto operation = completed(data, request);
     call_back_sent(*operation, request, status);
+}
+
+/// UCX asks for the bytes as it sends them, and `pieces` have to stay until then.
+ucs_status_ptr_t send_long(Send call, const Endpoint& to, ucp_ep_h ep, std::size_t size, ucp_tag_t tag,
+                           const ucp_request_param_t& given, std::unique_ptr<Operation> operation) {
+    Worker& worker = *to.worker;
+    operation->wire = Ends::get().pool().take(wire_size_of(size));
+    auto own = parameters_of(given, *operation);
+    own.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
+    own.datatype = wire_of_operation();
+    own.cb.send = when_sent;
+    const InOrder order(worker);
+    {
+        const std::lock_guard guard(worker.lock);
+        auto begun = worker.party->begin_long(*to.peer, tag, size, operation->wire.data());
+        if (!begun) around().end(begun.error().line);
+        operation->segments->send = std::move(*begun);
+    }
+    Operation* const at = operation.get();
+    return start(
+        std::move(operation), [&] { return call(ep, at, 1, tag, &own); },
+        [](ucs_status_ptr_t answer) { return answer; });
 }
 
 /// HOT PATH
@@ -47,9 +78,15 @@ ucs_status_ptr_t send(Send call, ucp_ep_h ep, const void* at, std::size_t count,
     if (!data->is_known()) return failed(UCS_ERR_UNSUPPORTED);
     auto& pool = Ends::get().pool();
     operation->worker = &worker;
-    operation->wire = pool.take(data->size() + kOverhead);
     engine::Buffer room;
-    const auto pieces = data->pieces(pool, room);
+    auto pieces = data->pieces(pool, room);
+    if (data->size() > kLongestWhole) {
+        operation->segments = std::make_unique<Segments>();
+        operation->segments->pieces = std::move(pieces);
+        operation->segments->room = std::move(room);
+        return send_long(call, endpoint, ep, data->size(), tag, given, std::move(operation));
+    }
+    operation->wire = pool.take(data->size() + kOverhead);
     auto own = parameters_of(given, *operation);
     own.cb.send = when_sent;
     const InOrder order(worker);
@@ -95,8 +132,7 @@ ucs_status_t take_in(Operation& operation, ucs_status_t status, ucp_tag_recv_inf
         operation.posted.withdraw();
         return status;
     }
-    if (info.length < kOverhead) around().end(named(info) + "is shorter than any sealed one");
-    const std::size_t size = info.length - kOverhead;
+    const std::size_t size = size_on_wire(info);
     if (status == UCS_ERR_MESSAGE_TRUNCATED || info.length > operation.wire.size()) {
         // UCX writes nothing of a message that is too long.
         auto done = worker.party->cut_off(operation.posted, info.sender_tag);
@@ -104,16 +140,24 @@ ucs_status_t take_in(Operation& operation, ucs_status_t status, ucp_tag_recv_inf
         info.length = size;
         return UCS_ERR_MESSAGE_TRUNCATED;
     }
-    Data& data = *operation.data;
+    const Data& data = *operation.data;
     engine::Buffer room;
     std::vector<iovec> places;
-    if (data.is_unpacked()) {
+    if (is_long(info.length)) {
+        make_places(operation);
+        room = std::move(operation.segments->room);
+        places = slice(operation.segments->pieces, 0, size);
+    } else if (data.is_unpacked()) {
         room = Ends::get().pool().take(size);
         places = {{room.data(), size}};
     } else {
         places = data.places(size);
     }
-    auto opened = worker.party->open(operation.posted, info.sender_tag, {}, operation.wire.data(), info.length, places);
+    const std::uint8_t* const wire = operation.wire.data();
+    auto opened = is_long(info.length)
+                      ? worker.party->end_long(operation.segments->receive, operation.posted, info.sender_tag, wire,
+                                               info.length, places)
+                      : worker.party->open(operation.posted, info.sender_tag, {}, wire, info.length, places);
     if (!opened) around().end(named(info) + opened.error().line);
     info.length = size;
     return data.is_unpacked() ? data.unpack(room.data(), size) : UCS_OK;
@@ -164,8 +208,13 @@ ucs_status_ptr_t receive(Worker& worker, void* at, std::size_t count, const Want
     operation->data = data_of(at, count, given, Data::Use::receive);
     if (!operation->data->is_known()) return failed(UCS_ERR_UNSUPPORTED);
     operation->worker = &worker;
-    operation->wire = Ends::get().pool().take(operation->data->size() + kOverhead);
+    operation->wire = Ends::get().pool().take(wire_size_of(operation->data->size()));
     auto own = parameters_of(given, *operation);
+    if (operation->data->size() > kLongestWhole) {
+        operation->segments = std::make_unique<Segments>();
+        own.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
+        own.datatype = wire_of_operation();
+    }
     // UCX 1.13 says nothing of a message that it gives at once, but to a callback.
     own.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
     own.cb.recv = when_received;
@@ -181,7 +230,8 @@ ucs_status_ptr_t receive(Worker& worker, void* at, std::size_t count, const Want
         std::move(operation),
         [&] {
             at_once = may_be_told_at_once ? &told : nullptr;
-            ucs_status_ptr_t const answer = post(same.wire.data(), same.wire.size(), &own);
+            ucs_status_ptr_t const answer =
+                same.segments != nullptr ? post(&same, 1, &own) : post(same.wire.data(), same.wire.size(), &own);
             at_once = nullptr;
             return told.came ? end_at_once(same, told, given, answer) : answer;
         },
@@ -294,9 +344,8 @@ ENTRY ucp_tag_message_h ucp_tag_probe_nb(ucp_worker_h handle, ucp_tag_t tag, ucp
     const InOrder order(worker);
     ucp_tag_message_h const message = real().ucp_tag_probe_nb(handle, tag, mask, remove, info);
     if (message == nullptr) return message;
-    if (info->length < cryptmpi::fabric::kOverhead) around().end(named(*info) + "is shorter than any sealed one");
+    info->length = size_on_wire(*info);
     auto operation = std::make_unique<Operation>();
-    info->length -= cryptmpi::fabric::kOverhead;
     if (remove == 0) return message;
     operation->worker = &worker;
     {

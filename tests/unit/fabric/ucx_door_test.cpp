@@ -1,6 +1,7 @@
 // The door of UCX over a fake UCP in one process, whose wire the tests change.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -81,12 +82,63 @@ Bytes copy(const void* at, std::size_t size) {
     return {bytes, bytes + size};
 }
 
+/// Datatypes with functions, as UCX keeps them; it moves so many bytes at once.
+std::deque<ucp_generic_dt_ops_t> generics;
+constexpr std::size_t kFragment = 10'000;
+
+const ucp_generic_dt_ops_t* generic_of(const ucp_request_param_t& params) {
+    if ((params.op_attr_mask & UCP_OP_ATTR_FIELD_DATATYPE) == 0) return nullptr;
+    if ((params.datatype & UCP_DATATYPE_CLASS_MASK) != UCP_DATATYPE_GENERIC) return nullptr;
+    return &generics.at(params.datatype >> UCP_DATATYPE_SHIFT);
+}
+
+/// The bytes that a send means.
+Bytes packed(const void* at, std::size_t count, const ucp_request_param_t& params) {
+    const auto* const generic = generic_of(params);
+    if (generic == nullptr) return copy(at, count);
+    void* const state = generic->start_pack(nullptr, at, count);
+    Bytes bytes(generic->packed_size(state));
+    for (std::size_t done = 0; done < bytes.size();)
+        done += generic->pack(state, done, bytes.data() + done, std::min(kFragment, bytes.size() - done));
+    generic->finish(state);
+    return bytes;
+}
+
+bool backwards = false;  // fragments come in the wrong order
+
+/// False: there is no room for that.
+bool unpacked(const Bytes& bytes, void* at, std::size_t count, const ucp_request_param_t& params) {
+    const auto* const generic = generic_of(params);
+    if (generic == nullptr) {
+        if (bytes.size() > count) return false;
+        std::memcpy(at, bytes.data(), bytes.size());
+        return true;
+    }
+    void* const state = generic->start_unpack(nullptr, at, count);
+    const bool fits = bytes.size() <= generic->packed_size(state);
+    std::vector<std::size_t> offsets;
+    for (std::size_t done = 0; fits && done < bytes.size(); done += kFragment) offsets.push_back(done);
+    if (backwards) std::reverse(offsets.begin(), offsets.end());
+    for (const std::size_t offset : offsets) {
+        const std::size_t size = std::min(kFragment, bytes.size() - offset);
+        EXPECT_EQ(generic->unpack(state, offset, bytes.data() + offset, size), UCS_OK);
+    }
+    generic->finish(state);
+    return fits;
+}
+
 Real fakes() {
     Real real;
+    real.ucp_dt_create_generic = [](const ucp_generic_dt_ops_t* operations, void*, ucp_datatype_t* type) {
+        *type = generics.size() << UCP_DATATYPE_SHIFT | UCP_DATATYPE_GENERIC;
+        generics.push_back(*operations);
+        return UCS_OK;
+    };
     real.ucp_init_version = [](unsigned, unsigned, const ucp_params_t*, const ucp_config_t*, ucp_context_h* out) {
         *out = reinterpret_cast<ucp_context_h>(new int);
         return UCS_OK;
     };
+    real.ucp_dt_destroy = [](ucp_datatype_t) {};
     real.ucp_worker_create = [](ucp_context_h, const ucp_worker_params_t*, ucp_worker_h* out) {
         *out = reinterpret_cast<ucp_worker_h>(new FakeWorker);
         return UCS_OK;
@@ -107,8 +159,9 @@ Real fakes() {
         *out = reinterpret_cast<ucp_ep_h>(to);
         return UCS_OK;
     };
-    real.ucp_tag_send_nbx = [](ucp_ep_h ep, const void* at, size_t size, ucp_tag_t tag, const ucp_request_param_t*) {
-        wire.push_back({fake(ep), tag, copy(at, size)});
+    real.ucp_tag_send_nbx = [](ucp_ep_h ep, const void* at, size_t size, ucp_tag_t tag,
+                               const ucp_request_param_t* params) {
+        wire.push_back({fake(ep), tag, packed(at, size, *params)});
         return static_cast<ucs_status_ptr_t>(nullptr);
     };
     real.ucp_tag_recv_nbx = [](ucp_worker_h handle, void* at, size_t size, ucp_tag_t tag, ucp_tag_t mask,
@@ -121,9 +174,9 @@ Real fakes() {
         for (auto one = queue.begin(); one != queue.end(); ++one) {
             if (((one->tag ^ tag) & mask) != 0) continue;
             const ucp_tag_recv_info_t info = {one->tag, one->bytes.size()};
-            const bool fits = one->bytes.size() <= size;
-            if (fits) std::memcpy(at, one->bytes.data(), one->bytes.size());
+            const Bytes bytes = one->bytes;
             queue.erase(one);
+            const bool fits = unpacked(bytes, at, size, *params);
             const ucs_status_t status = fits ? UCS_OK : UCS_ERR_MESSAGE_TRUNCATED;
             const bool own = (params->op_attr_mask & UCP_OP_ATTR_FIELD_REQUEST) != 0;
             auto* const request = own ? static_cast<FakeRequest*>(params->request) : &allocated.emplace_back();
@@ -136,6 +189,16 @@ Real fakes() {
             return request;
         }
         return UCS_STATUS_PTR(UCS_ERR_NO_MESSAGE);
+    };
+    real.ucp_tag_probe_nb = [](ucp_worker_h handle, ucp_tag_t tag, ucp_tag_t mask, int remove,
+                               ucp_tag_recv_info_t* info) -> ucp_tag_message_h {
+        EXPECT_EQ(remove, 0);
+        for (Message& one : fake(handle)->tagged) {
+            if (((one.tag ^ tag) & mask) != 0) continue;
+            *info = {one.tag, one.bytes.size()};
+            return reinterpret_cast<ucp_tag_message_h>(&one);
+        }
+        return nullptr;
     };
     real.ucp_request_check_status = [](void* request) { return static_cast<FakeRequest*>(request)->status; };
     real.ucp_request_test = [](void* request, ucp_tag_recv_info_t* info) {
@@ -339,6 +402,102 @@ TEST_F(Door, TruncatesAsUcxDoes) {
     deliver();
     EXPECT_EQ(receive(5, 4), ucs_status_string_of(UCS_ERR_MESSAGE_TRUNCATED));
     EXPECT_EQ(receive(5), "fits");
+}
+
+std::string long_text(std::size_t size) {
+    std::string text(size, ' ');
+    for (std::size_t i = 0; i < size; ++i) text[i] = static_cast<char>('a' + (i * 7 + i / 1000) % 26);
+    return text;
+}
+
+// protocol: F19
+TEST_F(Door, CarriesLongMessagesInSegmentsAndHidesThem) {
+    const std::string text = long_text(kLongestWhole + 50'001);
+    for (const bool wrong_order : {false, true}) {
+        backwards = wrong_order;
+        send(5, text);
+        ASSERT_EQ(wire.size(), 1U);
+        const Bytes& bytes = wire.front().bytes;
+        EXPECT_EQ(bytes.size(), wire_size_of(text.size()));
+        EXPECT_EQ(std::search(bytes.begin(), bytes.end(), text.begin(), text.begin() + 16), bytes.end());
+        deliver();
+        ucp_tag_recv_info_t info = {};
+        ASSERT_NE(ucp_tag_probe_nb(b_, 5, ~ucp_tag_t{0}, 0, &info), nullptr);
+        EXPECT_EQ(info.length, text.size());
+        EXPECT_EQ(receive(5, text.size() + 1000), text);
+    }
+    backwards = false;
+    send(5, "short");
+    deliver();
+    EXPECT_EQ(receive(5, text.size()), "short");
+}
+
+TEST_F(Door, FindsWhatIsDoneToLongMessages) {
+    const std::string text = long_text(kLongestWhole + 50'001);
+    send(5, text);
+    const Message whole = wire.front();
+    wire.clear();
+    for (std::size_t at = 0; at < whole.bytes.size(); at += at < kLongPrefixSize ? 1 : 4999) {
+        for (const bool wrong_order : {false, true}) {
+            backwards = wrong_order;
+            wire.push_back(whole);
+            wire.front().bytes[at] ^= 1;
+            deliver();
+            EXPECT_THROW(receive(5, text.size()), std::runtime_error) << at;
+        }
+    }
+    backwards = false;
+    for (const std::size_t less : {std::size_t{1}, seal::kTagSize, kSegment + seal::kTagSize, std::size_t{50'000}}) {
+        wire.push_back(whole);
+        wire.front().bytes.resize(whole.bytes.size() - less);
+        deliver();
+        EXPECT_THROW(receive(5, text.size()), std::runtime_error) << less;
+    }
+    wire.push_back(whole);
+    wire.push_back(whole);
+    deliver();
+    EXPECT_EQ(receive(5, text.size()), text);
+    EXPECT_THROW(receive(5, text.size()), std::runtime_error) << "replayed";
+}
+
+TEST_F(Door, TruncatesLongMessagesAsUcxDoes) {
+    const std::string text = long_text(kLongestWhole + 50'001);
+    for (const std::size_t room : {std::size_t{4}, kLongestWhole, text.size() - 1}) {
+        send(5, text);
+        send(5, "fits");
+        deliver();
+        EXPECT_EQ(receive(5, room), ucs_status_string_of(UCS_ERR_MESSAGE_TRUNCATED)) << room;
+        EXPECT_EQ(receive(5), "fits");
+    }
+}
+
+/// A datatype of the program's own that has every second byte.
+TEST_F(Door, CarriesLongMessagesOfDatatypesWithFunctions) {
+    ucp_generic_dt_ops_t every_second = {};
+    every_second.start_pack = [](void*, const void* at, size_t) { return const_cast<void*>(at); };
+    every_second.start_unpack = [](void*, void* at, size_t) { return at; };
+    every_second.packed_size = [](void*) { return kLongestWhole + 30'000; };
+    every_second.pack = [](void* state, size_t offset, void* to, size_t most) {
+        const size_t size = std::min(most, kLongestWhole + 30'000 - offset);
+        for (size_t i = 0; i < size; ++i) static_cast<char*>(to)[i] = static_cast<const char*>(state)[2 * (offset + i)];
+        return size;
+    };
+    every_second.unpack = [](void* state, size_t offset, const void* from, size_t size) {
+        for (size_t i = 0; i < size; ++i)
+            static_cast<char*>(state)[2 * (offset + i)] = static_cast<const char*>(from)[i];
+        return UCS_OK;
+    };
+    every_second.finish = [](void*) {};
+    ucp_request_param_t params = {};
+    params.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE;
+    ASSERT_EQ(ucp_dt_create_generic(&every_second, nullptr, &params.datatype), UCS_OK);
+    const std::string text = long_text(2 * (kLongestWhole + 30'000));
+    ASSERT_EQ(ucp_tag_send_nbx(to_b_, text.data(), 1, 5, &params), nullptr);
+    deliver();
+    std::string got(text.size(), '?');
+    ASSERT_EQ(ucp_tag_recv_nbx(b_, got.data(), 1, 5, ~ucp_tag_t{0}, &params), nullptr);
+    for (std::size_t i = 0; i < text.size(); ++i) ASSERT_EQ(got[i], i % 2 == 0 ? text[i] : '?') << i;
+    ucp_dt_destroy(params.datatype);
 }
 
 /// Open MPI 4.1.4 receives so, and UCX 1.13 tells what came in the request alone.
