@@ -168,6 +168,10 @@ const Share& share_of(const Peer& peer) {
     return peer.share;
 }
 
+bool has_spoken(const Peer& peer) {
+    return peer.has_spoken;
+}
+
 Result<Job> Job::join(const seal::Crypto& crypto, const keys::JobKey& job_key, std::string_view job_id,
                       bool is_written_by_network) {
     std::uint8_t hash[kHash];

@@ -129,6 +129,8 @@ struct ShareHash {
 
 class Peer;  // of one party: who holds a share. Lives as long as the party.
 const Share& share_of(const Peer& peer);
+/// Has anything of it opened?
+bool has_spoken(const Peer& peer);
 
 /// A long message that is being sealed: its first segments, while the program has to leave all of its bytes as they
 /// are. No segment is ever sealed twice.

@@ -120,6 +120,7 @@ Operation& Endpoint::take(Operation::Work work, void* context, bool wanted) {
     operation.discard = false;
     operation.from = nullptr;
     operation.filled = 0;
+    operation.is_head = false;
     return operation;
 }
 
@@ -156,24 +157,32 @@ ssize_t Endpoint::send(const Outgoing& message) {
         around().refuse("a message with one of CryptMPI's own tags", "it would be taken for one of ours");
         return -FI_EOPNOTSUPP;
     }
+    const bool has_data = (message.flags & FI_REMOTE_CQ_DATA) != 0;
+    if (domain->tells_lengths && has_data && !message.is_head && message.data >> kLengthShift != 0) {
+        around().refuse("immediate data of more than 4 bytes", "the provider shows 4 to the program");
+        return -FI_EOPNOTSUPP;
+    }
     const std::size_t size = total(message.parts);
     if (size > message_size || (message.inject && size > inject_size)) return -FI_EMSGSIZE;
     if (!flush()) return -FI_EAGAIN;
     Peer* const peer = peer_of(message.to);
     if (peer == nullptr) return -FI_EINVAL;
     const bool is_ours = message.kind == Kind::active;
-    const bool wanted = !is_ours && !message.inject && (!selective_sends || (message.flags & FI_COMPLETION) != 0);
+    const bool wanted =
+        !is_ours && !message.inject && !message.is_head && (!selective_sends || (message.flags & FI_COMPLETION) != 0);
+    if (goes_in_pieces(message, size, *peer)) return send_in_pieces(message, size, wanted);
     Operation& operation = take(Operation::Work::send, message.context, wanted);
     if (const int error = make_wire(operation, size + kOverhead, FI_SEND); error != 0) {
         give_back(operation);
         return error;
     }
     operation.kind = message.kind;
+    operation.is_head = message.is_head;
     operation.tag = message.tag;
     operation.to = message.to;
     operation.data = message.data;
     operation.flags = message.flags;
-    const auto bound = bound_of((message.flags & FI_REMOTE_CQ_DATA) != 0, message.data);
+    const auto bound = bound_of(has_data, message.data);
     const auto sealed =
         party->seal(*peer, {message.kind, message.tag, bound}, message.parts, size, operation.wire.data());
     if (!sealed) end(sealed.error().line);
@@ -184,6 +193,30 @@ ssize_t Endpoint::send(const Outgoing& message) {
         return 0;
     }
     if (code != 0) give_back(operation);
+    return code;
+}
+
+/// Who fetches has to know our address. A peer that has sent us something does.
+bool Endpoint::goes_in_pieces(const Outgoing& message, std::size_t size, const Peer& peer) const {
+    return size > kLongestAtOnce && message.kind == Kind::tagged && domain->tells_lengths && serves_memory &&
+           !message.inject && (message.flags & FI_INJECT) == 0 && size >> kLengthShift == 0 && has_spoken(peer);
+}
+
+ssize_t Endpoint::send_in_pieces(const Outgoing& message, std::size_t size, bool wanted) {
+    const bool has_data = (message.flags & FI_REMOTE_CQ_DATA) != 0;
+    const std::uint64_t id = remote.offer({message.to, message.parts, 0, 0, message.context, wanted});
+    std::array<std::uint8_t, kHeadSize> head;
+    const std::uint64_t numbers[] = {id, size, has_data ? 1U : 0U};
+    for (std::size_t i = 0; i < std::size(numbers); ++i) store_little(numbers[i], head.data() + i * sizeof numbers[0]);
+    const iovec part = {head.data(), head.size()};
+    Outgoing own = message;
+    own.parts = {&part, 1};
+    own.data = (has_data ? message.data : 0) | std::uint64_t{size} << kLengthShift;
+    own.flags |= FI_REMOTE_CQ_DATA;
+    own.context = nullptr;
+    own.is_head = true;
+    const ssize_t code = send(own);
+    if (code != 0) remote.withdraw(id);
     return code;
 }
 
@@ -243,12 +276,19 @@ ssize_t Endpoint::receive(const Incoming& wanted) {
                                                     : Operation::Work::message;
     Operation& operation = take(work, wanted.context, is_wanted);
     operation.into.assign(wanted.parts.begin(), wanted.parts.end());
-    // In a buffer of several, each message is shorter when it is opened: all fit into the program's, which is as large.
-    if (const int error = make_wire(operation, several ? size : size + kOverhead, FI_RECV); error != 0) {
+    if (const int error = make_wire(operation, wire_for(work, size), FI_RECV); error != 0) {
         give_back(operation);
         return error;
     }
     return post(operation, wanted, wanted.flags);
+}
+
+/// In a buffer of several, each message is shorter when it is opened: all fit into the program's, which is as large.
+/// Where the head of a long message may come, there is room for it.
+std::size_t Endpoint::wire_for(Operation::Work work, std::size_t size) const {
+    if (work == Operation::Work::several) return size;
+    const bool may_be_head = work == Operation::Work::tagged && domain->tells_lengths;
+    return (may_be_head ? std::max(size, kHeadSize) : size) + kOverhead;
 }
 
 ssize_t Endpoint::post(Operation& operation, const Incoming& wanted, std::uint64_t flags) {
@@ -307,7 +347,8 @@ ssize_t Endpoint::claim(const Incoming& wanted) {
     const std::size_t size = operation.discard ? operation.filled : total(wanted.parts);
     operation.into.assign(wanted.parts.begin(), wanted.parts.end());
     operation.wanted = !selective_receives || (wanted.flags & FI_COMPLETION) != 0;
-    if (const int error = make_wire(operation, size + kOverhead, FI_RECV); error != 0) return error;
+    if (const int error = make_wire(operation, wire_for(Operation::Work::tagged, size), FI_RECV); error != 0)
+        return error;
     operation.work = Operation::Work::tagged;
     return post(operation, wanted, wanted.flags & ~FI_DISCARD);
 }
@@ -316,7 +357,7 @@ ssize_t Endpoint::cancel(void* context) {
     const auto found = std::find_if(all_.begin(), all_.end(), [&](const auto& operation) {
         const auto work = operation->work;
         return operation->context == context && work != Operation::Work::unused && work != Operation::Work::send &&
-               work != Operation::Work::note && work != Operation::Work::piece;
+               work != Operation::Work::note && work != Operation::Work::piece && work != Operation::Work::fetching;
     });
     if (found == all_.end()) return -FI_ENOENT;
     (*found)->posted.ask_to_cancel();
@@ -348,7 +389,7 @@ Peer* Endpoint::open_into(Operation& operation, const fi_cq_tagged_entry& entry)
     if (several) {
         into = {{static_cast<char*>(operation.into[0].iov_base) + operation.filled, size}};
         operation.filled += (size + kAlignment - 1) / kAlignment * kAlignment;
-    } else if (operation.discard) {
+    } else if (operation.discard || total(operation.into) < size) {
         scratch = domain->pool.take(size + 1);
         into = {{scratch.data(), size}};
     } else {
@@ -367,6 +408,65 @@ Peer* Endpoint::open_into(Operation& operation, const fi_cq_tagged_entry& entry)
         end("a message of " + std::to_string(size) + " bytes came to a receive for another sender");
     }
     return *sender;
+}
+
+bool Endpoint::is_head(const fi_cq_tagged_entry& entry) const {
+    return domain->tells_lengths && (entry.flags & FI_REMOTE_CQ_DATA) != 0 && entry.data >> kLengthShift != 0;
+}
+
+/// A long message begins here: its pieces are fetched into the program's memory. One that does not fit is not.
+void Endpoint::take_head(Operation& operation, const fi_cq_tagged_entry& entry) {
+    const std::uint8_t* const wire = wire_of(operation, entry);
+    std::array<std::uint8_t, kHeadSize> head;
+    const iovec into = {head.data(), head.size()};
+    if (entry.len != kHeadSize + kOverhead) end("the head of a message has another length than any");
+    const auto sender =
+        party->open(operation.posted, entry.tag, bound_of(true, entry.data), wire, entry.len, {&into, 1});
+    if (!sender) end("the head of a long message " + sender.error().line);
+    if (operation.from != nullptr && operation.from != *sender) {
+        end("the head of a long message came to a receive for another sender");
+    }
+    const std::uint64_t id = load_little(head.data());
+    const std::uint64_t size = load_little(head.data() + sizeof id);
+    const bool has_data = load_little(head.data() + 2 * sizeof id) == 1;
+    if (size != entry.data >> kLengthShift) end("a long message has another length than its head tells");
+    operation.sender = address_of(*sender);
+    if (operation.sender == FI_ADDR_NOTAVAIL) end("a long message comes from a peer whose address is not known");
+    operation.end = entry;
+    operation.end.op_context = operation.context;
+    operation.end.len = operation.discard ? 0 : size;
+    operation.end.buf = operation.into.empty() ? nullptr : operation.into[0].iov_base;
+    operation.end.data = has_data ? entry.data & ((std::uint64_t{1} << kLengthShift) - 1) : 0;
+    if (!has_data) operation.end.flags &= ~FI_REMOTE_CQ_DATA;
+    const bool fits = size <= total(operation.into);
+    if (fits && !operation.discard) {
+        operation.work = Operation::Work::fetching;
+        operation.wire = {};
+        remote.fetch(operation.sender, id, size, first(operation.into, size), operation);
+        return;
+    }
+    remote.drop(operation.sender, id);
+    if (!operation.discard) tell_cut_off(operation, operation.end, size);
+    if (operation.discard && operation.wanted) received->ready.push_back({operation.end, operation.sender});
+    give_back(operation);
+}
+
+void Endpoint::end_fetching(Operation& operation) {
+    if (operation.wanted) received->ready.push_back({operation.end, operation.sender});
+    give_back(operation);
+}
+
+void Endpoint::tell_cut_off(const Operation& operation, const fi_cq_tagged_entry& entry, std::size_t size) {
+    fi_cq_err_entry error = {};
+    error.op_context = operation.context;
+    error.flags = entry.flags;
+    error.len = total(operation.into);
+    error.olen = size - error.len;
+    error.buf = operation.into.empty() ? nullptr : operation.into[0].iov_base;
+    error.data = entry.data;
+    error.tag = entry.tag;
+    error.err = FI_ETRUNC;
+    received->failed.push_back(error);
 }
 
 void Endpoint::listen() {
@@ -447,7 +547,8 @@ void Endpoint::count(std::uint64_t what, HowToCount how) {
 
 void Endpoint::tell(std::uint64_t what, void* context, bool wanted) {
     count(what);
-    if (wanted) sent->ready.push_back({{context, FI_RMA | what, 0, nullptr, 0, 0}, FI_ADDR_NOTAVAIL});
+    const std::uint64_t flags = what == FI_SEND ? FI_SEND | FI_TAGGED : FI_RMA | what;
+    if (wanted) sent->ready.push_back({{context, flags, 0, nullptr, 0, 0}, FI_ADDR_NOTAVAIL});
 }
 
 // HOT PATH
@@ -458,7 +559,7 @@ bool Endpoint::complete(Operation& operation, fi_cq_tagged_entry& entry, fi_addr
         case Operation::Work::send:
             if (operation.kind == Kind::active) {
                 remote.sent(operation.data);
-            } else {
+            } else if (!operation.is_head) {
                 count(FI_SEND);
             }
             give_back(operation);
@@ -466,7 +567,8 @@ bool Endpoint::complete(Operation& operation, fi_cq_tagged_entry& entry, fi_addr
         case Operation::Work::peek:
         case Operation::Work::claimed:
             if (entry.len < kOverhead) end("a message came that is shorter than any that is sealed");
-            entry.len -= kOverhead;
+            entry.len = is_head(entry) ? entry.data >> kLengthShift : entry.len - kOverhead;
+            if (is_head(entry)) entry.data &= (std::uint64_t{1} << kLengthShift) - 1;
             entry.buf = nullptr;
             // Kept for the receive that names it.
             operation.filled = entry.len;
@@ -478,7 +580,14 @@ bool Endpoint::complete(Operation& operation, fi_cq_tagged_entry& entry, fi_addr
         case Operation::Work::piece:
             take_piece(operation, entry);
             return false;
+        case Operation::Work::fetching:
+            end("the provider completes a receive twice");
         case Operation::Work::tagged:
+            if (is_head(entry)) {
+                take_head(operation, entry);
+                return false;
+            }
+            break;
         case Operation::Work::message:
         case Operation::Work::several:
             break;
@@ -489,7 +598,14 @@ bool Endpoint::complete(Operation& operation, fi_cq_tagged_entry& entry, fi_addr
     if (came) {
         const std::size_t at = operation.filled;
         const Peer* const sender = open_into(operation, entry);
-        entry.len = operation.discard ? 0 : entry.len - kOverhead;
+        const std::size_t size = entry.len - kOverhead;
+        if (operation.work == Operation::Work::tagged && !operation.discard && size > total(operation.into)) {
+            // It fitted where the head of a long one would have.
+            tell_cut_off(operation, entry, size);
+            give_back(operation);
+            return false;
+        }
+        entry.len = operation.discard ? 0 : size;
         entry.buf = operation.into.empty() ? nullptr : static_cast<char*>(operation.into[0].iov_base);
         if (operation.work == Operation::Work::several) entry.buf = static_cast<char*>(entry.buf) + at;
         from = address_of(sender);
@@ -516,7 +632,9 @@ bool Endpoint::fail(Operation& operation, fi_cq_err_entry& entry) {
     }
     if (operation.work == Operation::Work::send) count(FI_SEND, &fi_ops_cntr::adderr);
     if (entry.err == FI_ETRUNC) {
-        entry.len -= std::min(entry.len, kOverhead);
+        const std::size_t all = entry.len + entry.olen - std::min(entry.len + entry.olen, kOverhead);
+        entry.len = std::min({entry.len - std::min(entry.len, kOverhead), all, total(operation.into)});
+        entry.olen = all - entry.len;
         entry.buf = operation.into.empty() ? nullptr : operation.into[0].iov_base;
     }
     if (operation.work != Operation::Work::several || (entry.flags & FI_MULTI_RECV) != 0 || entry.err == FI_ECANCELED) {

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <string>
 #include <string_view>
 
@@ -119,13 +121,38 @@ const Version& version() {
     return found;
 }
 
+/// Of which providers the program was shown no more than a part of their immediate data.
+class PartlyShown {
+public:
+    void note(const char* provider, bool is_part) {
+        const std::lock_guard guard(lock_);
+        const auto [known, is_new] = all_.try_emplace(provider != nullptr ? provider : "", is_part);
+        known->second = known->second && is_part;
+    }
+    bool has(const char* provider) const {
+        const std::lock_guard guard(lock_);
+        const auto known = all_.find(provider != nullptr ? provider : "");
+        return known != all_.end() && known->second;
+    }
+
+private:
+    mutable std::mutex lock_;
+    std::map<std::string, bool> all_;
+};
+
+PartlyShown& partly_shown() {
+    static auto& one = *new PartlyShown;
+    return one;
+}
+
 /// Leaves what a sealed endpoint can use, as the program may see it.
-fi_info* adapted(fi_info* answers, const Version& version, bool with_memory) {
+fi_info* adapted(fi_info* answers, const Version& version, const fi_info* hints) {
     fi_info** place = &answers;
     while (*place != nullptr) {
         fi_info* const answer = *place;
         if (unusable(*answer) == nullptr) {
-            adapt_answer(*answer, with_memory);
+            adapt_answer(*answer, asks_for_memory(hints));
+            partly_shown().note(answer->fabric_attr->prov_name, keep_data_for_lengths(*answer, hints));
             place = &answer->next;
             continue;
         }
@@ -149,7 +176,7 @@ int get_info(const Version& version, std::uint32_t api, const char* node, const 
     const int code = version.get_info(api, node, service, flags, wishes, answers);
     if (wishes != nullptr) version.release(wishes);
     if (code != 0 || (flags & FI_PROV_ATTR_ONLY) != 0) return code;
-    *answers = adapted(*answers, version, asks_for_memory(hints));
+    *answers = adapted(*answers, version, hints);
     return *answers != nullptr ? 0 : -FI_ENODATA;
 }
 
@@ -160,7 +187,8 @@ int make_fabric(MakeFabric make, fi_fabric_attr* attributes, fid_fabric** made, 
     fid_fabric* fabric = nullptr;
     const int code = make(attributes, &fabric, context);
     if (code != 0) return code;
-    *made = inside ? fabric : show(fabric, surroundings_of_process(), context, attributes->prov_name);
+    const char* const provider = attributes->prov_name;
+    *made = inside ? fabric : show(fabric, surroundings_of_process(), context, provider, partly_shown().has(provider));
     return 0;
 }
 
@@ -214,7 +242,8 @@ CRYPTMPI_EXPORT int cryptmpi_fi_fabric2(fi_info* info, fid_fabric** made, std::u
     const cryptmpi::fabric::Opening opening(cryptmpi::fabric::Road::libfabric);
     fid_fabric* fabric = nullptr;
     const int code = make(info, &fabric, flags, context);
-    if (code == 0) *made = show(fabric, surroundings_of_process(), context, info->fabric_attr->prov_name);
+    const char* const provider = info->fabric_attr->prov_name;
+    if (code == 0) *made = show(fabric, surroundings_of_process(), context, provider, partly_shown().has(provider));
     return code;
 }
 __asm__(".symver cryptmpi_fi_fabric2,fi_fabric2@@FABRIC_1.8");

@@ -98,6 +98,15 @@ void adapt_answer(fi_info& answer, bool with_memory) {
     if (with_memory && can_serve_memory(answer)) show_memory(answer);
 }
 
+bool keep_data_for_lengths(fi_info& answer, const fi_info* hints) {
+    const bool wants_more =
+        hints != nullptr && hints->domain_attr != nullptr && hints->domain_attr->cq_data_size > kShownDataSize;
+    if (wants_more || !can_serve_memory(answer) || answer.domain_attr->cq_data_size < sizeof(std::uint64_t))
+        return false;
+    answer.domain_attr->cq_data_size = kShownDataSize;
+    return true;
+}
+
 AsGiven::AsGiven(fi_info& shown) : info_(shown) {
     const auto places = capabilities_of(info_);
     for (std::size_t i = 0; i < places.size(); ++i) {

@@ -47,6 +47,7 @@ inline std::string text_of(ssize_t code) {
 struct Fabric : Object<fid_fabric> {
     Surroundings* around = nullptr;
     std::string provider;
+    bool keeps_data = false;  // the program was shown a part of the immediate data: keep_data_for_lengths
 };
 
 struct Domain : Object<fid_domain> {
@@ -55,8 +56,9 @@ struct Domain : Object<fid_domain> {
     // order in which the provider gets them.
     std::mutex lock;
     engine::BufferPool pool{std::size_t{64} << 20};
-    std::size_t name_size = 0;  // of the provider's names; 0: not known yet
-    std::size_t data_size = 8;  // of immediate data that the provider carries
+    std::size_t name_size = 0;   // of the provider's names; 0: not known yet
+    std::size_t data_size = 8;   // of immediate data that the provider carries
+    bool tells_lengths = false;  // the half of it that the program does not use is ours
     bool registers_local = false;
     std::uint64_t regions = 0;                                 // of ours
     bool makes_keys = false;                                   // FI_MR_PROV_KEY: the program takes the key that it gets
@@ -129,8 +131,9 @@ private:
 /// What one call of the program has in the provider's hands.
 struct Operation {
     /// several: messages in one buffer. claimed: a message that was found, and is held for the receive that names it.
-    /// note, piece: of ours, about memory.
-    enum class Work : std::uint8_t { unused, send, tagged, message, several, peek, claimed, note, piece };
+    /// note, piece: of ours, about memory. fetching: a receive whose message is longer than what came, and is being
+    /// fetched.
+    enum class Work : std::uint8_t { unused, send, tagged, message, several, peek, claimed, note, piece, fetching };
 
     fi_context2 providers = {};    // first: the provider gets this address as the call's context, and writes here
     Endpoint* endpoint = nullptr;  // null: closed
@@ -146,6 +149,9 @@ struct Operation {
     const Peer* from = nullptr;  // of an untagged message: null: of anybody
     std::size_t filled = 0;      // of a buffer for several messages
     Posted posted;
+    bool is_head = false;         // a send: of a long message, which ends later
+    fi_cq_tagged_entry end = {};  // of one that is being fetched: what the program gets when it has ended
+    fi_addr_t sender = FI_ADDR_NOTAVAIL;
     // Of a piece: where it belongs.
     std::uint64_t transfer = 0;
     std::size_t at = 0;
@@ -158,7 +164,7 @@ struct Operation {
 
     /// The program knows nothing of it.
     bool is_ours() const {
-        return work == Work::note || work == Work::piece || (work == Work::send && kind == Kind::active);
+        return work == Work::note || work == Work::piece || (work == Work::send && (is_head || kind == Kind::active));
     }
 };
 
@@ -172,6 +178,7 @@ struct Outgoing {
     std::uint64_t flags;
     void* context;
     bool inject;
+    bool is_head = false;
 };
 
 /// A receive, whichever call it came by.
@@ -227,8 +234,10 @@ struct Endpoint : Object<fid_ep> {
     void listen();
     /// A receive for the piece that the note `id` asks for.
     ssize_t expect_piece(std::uint64_t transfer, std::size_t at, std::size_t size, std::uint64_t id);
-    /// A read (FI_READ) or write (FI_WRITE) of the program's has ended.
+    /// A read (FI_READ), a write (FI_WRITE) or a long send (FI_SEND) of the program's has ended.
     void tell(std::uint64_t what, void* context, bool wanted);
+    /// All of the message that this receive got has come.
+    void end_fetching(Operation& operation);
 
     [[noreturn]] void end(const std::string& what) const;
     Surroundings& around() const { return *domain->fabric->around; }
@@ -245,6 +254,12 @@ private:
     const std::uint8_t* wire_of(const Operation& operation, const fi_cq_tagged_entry& entry) const;
     Peer* open_into(Operation& operation, const fi_cq_tagged_entry& entry);
     Peer* open_ours(const Operation& operation, const fi_cq_tagged_entry& entry, std::span<const iovec> into);
+    bool goes_in_pieces(const Outgoing& message, std::size_t size, const Peer& peer) const;
+    ssize_t send_in_pieces(const Outgoing& message, std::size_t size, bool wanted);
+    bool is_head(const fi_cq_tagged_entry& entry) const;
+    void take_head(Operation& operation, const fi_cq_tagged_entry& entry);
+    void tell_cut_off(const Operation& operation, const fi_cq_tagged_entry& entry, std::size_t size);
+    std::size_t wire_for(Operation::Work work, std::size_t size) const;
     void take_note(Operation& operation, const fi_cq_tagged_entry& entry);
     void take_piece(Operation& operation, const fi_cq_tagged_entry& entry);
     using HowToCount = int (*fi_ops_cntr::*)(fid_cntr*, std::uint64_t);
@@ -261,8 +276,8 @@ private:
     Peer* known_peer_ = nullptr;
 };
 
-/// The fabric for the program; the provider's is its own from now on.
-fid_fabric* show(fid_fabric* real, Surroundings& around, void* context, const char* provider);
+/// The fabric for the program; the provider's is its own from now on. `keeps_data`: keep_data_for_lengths.
+fid_fabric* show(fid_fabric* real, Surroundings& around, void* context, const char* provider, bool keeps_data);
 /// Was it made here?
 bool is_ours(const fid* object);
 

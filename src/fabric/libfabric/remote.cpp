@@ -20,6 +20,8 @@ constexpr std::size_t kMostUnderWay = 64;
 constexpr std::uint64_t kMostOvertaking = kMostEarly / 4;
 constexpr std::size_t kMostNotes = 1024;
 constexpr std::size_t kMostPieces = 2;
+// Of a long message: nothing travels while the first piece is sealed, and while the last one is opened.
+constexpr std::size_t kShortPiece = std::size_t{64} << 10;
 
 }  // namespace
 
@@ -72,6 +74,30 @@ std::int64_t Remote::write(const Wish& wish) {
     notes_.push_back(std::move(note));
     go_on();
     return 0;
+}
+
+std::uint64_t Remote::offer(const Wish& message) {
+    const std::uint64_t id = next_id();
+    writes_.emplace(
+        id, Write{message.peer, {message.parts.begin(), message.parts.end()}, message.context, message.wanted, true});
+    return id;
+}
+
+void Remote::fetch(std::uint64_t peer, std::uint64_t id, std::size_t size, std::vector<iovec> into,
+                   Operation& receive) {
+    begin({.peer = peer,
+           .what = What::fetch,
+           .key = id,
+           .address = 0,
+           .size = size,
+           .into = std::move(into),
+           .receive = &receive});
+    go_on();
+}
+
+void Remote::drop(std::uint64_t peer, std::uint64_t id) {
+    notes_.push_back({peer, What::done, id, 0, 0, 1});
+    go_on();
 }
 
 void Remote::take_note(const Peer* peer, std::span<const std::uint8_t> note) {
@@ -140,8 +166,9 @@ void Remote::take_done(const Note& note) {
     if (found == writes_.end() || !is_for(found->second, note))
         endpoint_.end("a peer ends a write that it was not asked for");
     if (note.size != 1) endpoint_.around().give_up("MPI writes memory that the peer has not registered for it");
-    endpoint_.tell(FI_WRITE, found->second.context, found->second.wanted);
+    const Write ended = std::move(found->second);
     writes_.erase(found);
+    endpoint_.tell(ended.is_message ? FI_SEND : FI_WRITE, ended.context, ended.wanted);
 }
 
 void Remote::begin(Transfer transfer) {
@@ -150,11 +177,18 @@ void Remote::begin(Transfer transfer) {
     asking_.push_back(id);
 }
 
-void Remote::ask_for_pieces() {
+std::size_t Remote::next_piece(const Transfer& transfer) const {
     const std::size_t most = std::min(kLongestPiece, endpoint_.message_size - kPieceHeader);
+    const std::size_t left = transfer.size - transfer.asked;
+    if (transfer.receive == nullptr || most <= kShortPiece) return std::min(most, left);
+    if (transfer.asked == 0 || left <= kShortPiece) return std::min(kShortPiece, left);
+    return std::min(most, left - std::min(kShortPiece, left / 2));
+}
+
+void Remote::ask_for_pieces() {
     while (!asking_.empty() && pieces_ < kMostPieces) {
         Transfer& transfer = transfers_.at(asking_.front());
-        const std::size_t size = std::min(most, transfer.size - transfer.asked);
+        const std::size_t size = next_piece(transfer);
         const std::uint64_t id = next_id();
         const auto code = endpoint_.expect_piece(asking_.front(), transfer.asked, size, id);
         if (code == -FI_EAGAIN) return;
@@ -169,7 +203,7 @@ void Remote::ask_for_pieces() {
 std::vector<iovec> Remote::room_for(std::uint64_t transfer, std::size_t at, std::size_t size,
                                     std::uint8_t* scratch) const {
     const Transfer& one = transfers_.at(transfer);
-    if (one.what == What::read) return slice(one.into, at, size);
+    if (one.what == What::read || one.receive != nullptr) return slice(one.into, at, size);
     return {{scratch, size}};
 }
 
@@ -177,7 +211,8 @@ void Remote::take_piece(std::uint64_t transfer, std::size_t at, std::span<const 
     Transfer& one = transfers_.at(transfer);
     --pieces_;
     one.come += scratch.size();
-    if (one.what == What::fetch && !put(one.own_key, one.own_address + at, scratch)) one.is_open = false;
+    if (one.what == What::fetch && one.receive == nullptr && !put(one.own_key, one.own_address + at, scratch))
+        one.is_open = false;
     if (one.come == one.size) end(transfer);
     go_on();
 }
@@ -189,6 +224,7 @@ void Remote::end(std::uint64_t transfer) {
         endpoint_.tell(FI_READ, one.context, one.wanted);
     } else {
         notes_.push_back({one.peer, What::done, one.key, 0, 0, one.is_open ? 1U : 0U});
+        if (one.receive != nullptr) endpoint_.end_fetching(*one.receive);
     }
 }
 

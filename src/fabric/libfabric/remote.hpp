@@ -43,6 +43,13 @@ inline constexpr std::size_t kPieceHeader = 8;
 inline constexpr std::size_t kShort = 16 * 1024;  // the most bytes in a note
 inline constexpr std::size_t kLongestPiece = 256 * 1024;
 
+/// A tagged message of more bytes than this goes in pieces, which its receiver fetches, so that one travels while the
+/// next is sealed and the one before is opened. What comes to the program's receive is its head:
+///   number that fetches it | size | 1: the program sent immediate data (8 bytes each, little endian)
+inline constexpr std::size_t kLongestAtOnce = 128 * 1024;
+inline constexpr std::size_t kHeadSize = 3 * sizeof(std::uint64_t);
+inline constexpr unsigned kLengthShift = 32;  // in the immediate data beside a head, for who probes
+
 /// What a program wants to read or write.
 struct Wish {
     std::uint64_t peer;  // its address
@@ -61,6 +68,15 @@ public:
     std::int64_t read(const Wish& wish);
     /// Ends when the peer has said that all of it is in its memory.
     std::int64_t write(const Wish& wish);
+    /// A long message of the program's, which its receiver fetches; gives the number that it fetches it by. Ends when
+    /// the peer has all of it, or wants no more.
+    std::uint64_t offer(const Wish& message);
+    void withdraw(std::uint64_t id) { writes_.erase(id); }
+    /// A peer's long message, for a receive of the program's.
+    void fetch(std::uint64_t peer, std::uint64_t id, std::size_t size, std::vector<iovec> into,
+               struct Operation& receive);
+    /// The peer's long message is not wanted.
+    void drop(std::uint64_t peer, std::uint64_t id);
     /// A note of `peer`'s that has opened.
     void take_note(const Peer* peer, std::span<const std::uint8_t> note);
 
@@ -94,6 +110,7 @@ private:
         std::vector<iovec> parts;  // of a long one
         void* context;
         bool wanted;
+        bool is_message = false;
     };
     /// What comes in pieces: a read of the program's, or a peer's long write.
     struct Transfer {
@@ -108,12 +125,15 @@ private:
         std::vector<iovec> into = {};
         void* context = nullptr;
         bool wanted = false;
+        // of a long message: it goes `into`, too
+        struct Operation* receive = nullptr;
         // of a write: where it goes
         std::uint64_t own_key = 0;
         std::uint64_t own_address = 0;
         bool is_open = true;
     };
 
+    std::size_t next_piece(const Transfer& transfer) const;
     void begin(Transfer transfer);
     void end(std::uint64_t transfer);
     void take_write(const Note& note);

@@ -319,7 +319,8 @@ int domain(fid_fabric* shown, fi_info* info, fid_domain** made, void* context) {
     domain->mr = table<fi_ops_mr>();
     show_base(domain->fid, real->fid, context);
     if (info->domain_attr != nullptr) {
-        domain->data_size = std::min<std::size_t>(info->domain_attr->cq_data_size, 8);
+        domain->tells_lengths = fabric.keeps_data && info->domain_attr->cq_data_size <= kShownDataSize;
+        domain->data_size = domain->tells_lengths ? 8 : std::min<std::size_t>(info->domain_attr->cq_data_size, 8);
         const auto mode = static_cast<unsigned>(info->domain_attr->mr_mode);
         domain->registers_local = (mode & FI_MR_LOCAL) != 0;
         domain->makes_keys = (mode & (FI_MR_PROV_KEY | FI_MR_BASIC)) != 0;
@@ -975,11 +976,12 @@ bool is_ours(const fid* object) {
     return object->ops == table<fi_ops>();
 }
 
-fid_fabric* show(fid_fabric* real, Surroundings& around, void* context, const char* provider) {
+fid_fabric* show(fid_fabric* real, Surroundings& around, void* context, const char* provider, bool keeps_data) {
     surroundings = &around;
     auto* const fabric = new Fabric;
     fabric->real = real;
     fabric->around = &around;
+    fabric->keeps_data = keeps_data;
     fabric->provider = provider != nullptr ? provider : "a provider without a name";
     fabric->ops = table<fi_ops_fabric>();
     show_base(fabric->fid, real->fid, context);

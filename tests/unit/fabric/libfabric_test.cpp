@@ -65,8 +65,10 @@ struct Info {
         domain.cq_data_size = 8;
         info.caps = FI_TAGGED | FI_MSG | FI_RMA | FI_ATOMIC | FI_HMEM | FI_DIRECTED_RECV;
         adapt_answer(info, true);
+        keeps_data = keep_data_for_lengths(info, nullptr);
     }
     fi_info info = {};
+    bool keeps_data = false;
     fi_ep_attr ep = {};
     fi_tx_attr tx = {};
     fi_rx_attr rx = {};
@@ -104,7 +106,7 @@ protected:
 
     void open(int mr_mode) {
         given.domain.mr_mode = mr_mode;
-        fabric = show(&provider.fabric, around, nullptr, "fake");
+        fabric = show(&provider.fabric, around, nullptr, "fake", given.keeps_data);
         for (End& end : ends) {
             ASSERT_EQ(fi_domain(fabric, &given.info, &end.domain, nullptr), 0);
             ASSERT_EQ(fi_endpoint(end.domain, &given.info, &end.ep, nullptr), 0);
@@ -406,17 +408,190 @@ TEST_F(Libfabric, TruncationIsToldWithTheProgramsLengths) {
 }
 
 TEST_F(Libfabric, WhatAProviderCutsOffSilentlyMayBeTruncationAndSaysSo) {
-    Bytes small(4);
+    Bytes small(30);
     ASSERT_EQ(receive(1, small), 0);
-    ASSERT_EQ(send(1, random_bytes(10)), 0);
-    provider.deliver(0, [](Wire& wire) { wire.bytes.resize(4 + kOverhead); });
+    ASSERT_EQ(send(1, random_bytes(40)), 0);
+    provider.deliver(0, [](Wire& wire) { wire.bytes.resize(30 + kOverhead); });
     try {
         completions(ends[1]);
         ADD_FAILURE() << "it was opened";
     } catch (const Ended& ended) {
         EXPECT_NE(std::string(ended.what()).find("longer than its receive"), std::string::npos) << ended.what();
     }
-    EXPECT_EQ(small, Bytes(4));
+    EXPECT_EQ(small, Bytes(30));
+}
+
+/// Two endpoints of which each has heard of the other, so that long messages go in pieces.
+class LongMessages : public Libfabric {
+protected:
+    void SetUp() override {
+        Libfabric::SetUp();
+        Bytes word(1);
+        const Bytes one(1);
+        ASSERT_EQ(fi_trecv(ends[0].ep, word.data(), 1, nullptr, FI_ADDR_UNSPEC, 1, 0, nullptr), 0);
+        ASSERT_EQ(fi_tsend(ends[1].ep, one.data(), 1, nullptr, 0, 1, nullptr), 0);
+        provider.deliver_all();
+        ASSERT_EQ(completions(ends[0]).size(), 1U);
+        ASSERT_EQ(completions(ends[1]).size(), 1U);
+    }
+    /// Until nothing more happens: what each end was told. `change` may alter what is on its way.
+    void run(const std::function<void(Wire&)>& change = {}) {
+        for (int round = 0; round < 100; ++round) {
+            while (!provider.under_way.empty()) provider.deliver(0, change);
+            for (std::size_t i = 0; i < ends.size(); ++i) {
+                const auto more = completions(ends[i]);
+                told[i].insert(told[i].end(), more.begin(), more.end());
+            }
+        }
+    }
+    const Bytes plain = random_bytes(900'000);
+    Bytes got = Bytes(900'000);
+    std::array<std::vector<fi_cq_err_entry>, 2> told;
+};
+
+TEST_F(LongMessages, AreFetchedInPieces) {
+    int sends = 0, receives = 0;
+    std::vector<std::size_t> sizes;
+    provider.on_send = [&](const Wire& wire) {
+        sizes.push_back(wire.bytes.size());
+        EXPECT_FALSE(holds(wire.bytes, Bytes(plain.begin(), plain.begin() + 16)));
+    };
+    ASSERT_EQ(send(5, plain, &sends), 0);
+    ASSERT_EQ(provider.under_way.size(), 1U);
+    EXPECT_EQ(provider.under_way[0].bytes.size(), kHeadSize + kOverhead);
+    EXPECT_TRUE(completions(ends[0]).empty()) << "the program may not write there yet";
+    got.resize(plain.size() + 100);
+    ASSERT_EQ(receive(5, got, 0, FI_ADDR_UNSPEC, &receives), 0);
+    run();
+    ASSERT_EQ(told[0].size(), 1U);
+    EXPECT_EQ(told[0][0].op_context, &sends);
+    EXPECT_EQ(told[0][0].flags, static_cast<std::uint64_t>(FI_SEND | FI_TAGGED));
+    ASSERT_EQ(told[1].size(), 1U);
+    EXPECT_EQ(told[1][0].op_context, &receives);
+    EXPECT_EQ(told[1][0].len, plain.size());
+    EXPECT_EQ(told[1][0].tag, 5U);
+    EXPECT_EQ(told[1][0].flags & FI_REMOTE_CQ_DATA, 0U);
+    got.resize(plain.size());
+    EXPECT_EQ(got, plain);
+    EXPECT_GT(std::count_if(sizes.begin(), sizes.end(), [](std::size_t size) { return size > 60'000; }), 3);
+    EXPECT_LE(*std::max_element(sizes.begin(), sizes.end()), kLongestPiece + kPieceHeader + kOverhead);
+}
+
+TEST_F(LongMessages, BringTheProgramsImmediateData) {
+    ASSERT_EQ(receive(5, got), 0);
+    ASSERT_EQ(fi_tsenddata(ends[0].ep, plain.data(), plain.size(), nullptr, 0x12345678, 1, 5, nullptr), 0);
+    run();
+    ASSERT_EQ(told[1].size(), 1U);
+    EXPECT_EQ(told[1][0].data, 0x12345678U);
+    EXPECT_NE(told[1][0].flags & FI_REMOTE_CQ_DATA, 0U);
+    EXPECT_EQ(got, plain);
+    EXPECT_NE(fi_tsenddata(ends[0].ep, plain.data(), 10, nullptr, 0x112345678, 1, 5, nullptr), 0)
+        << "more than it was shown: it would be taken for a length";
+}
+
+TEST_F(LongMessages, KeepTheOrderOfTheirLane) {
+    Bytes few(10), second(plain.size());
+    ASSERT_EQ(receive(5, got), 0);
+    ASSERT_EQ(receive(5, few), 0);
+    ASSERT_EQ(receive(5, second), 0);
+    const Bytes few_sent = random_bytes(10), other = random_bytes(plain.size());
+    ASSERT_EQ(send(5, plain), 0);
+    ASSERT_EQ(send(5, few_sent), 0);
+    ASSERT_EQ(send(5, other), 0);
+    run();
+    EXPECT_EQ(told[0].size(), 3U);
+    EXPECT_EQ(told[1].size(), 3U);
+    EXPECT_EQ(got, plain);
+    EXPECT_EQ(few, few_sent);
+    EXPECT_EQ(second, other);
+}
+
+TEST_F(LongMessages, ThatDoNotFitAreCutOffAndTheirSenderGoesOn) {
+    for (const std::size_t room : {std::size_t{4}, plain.size() - 1}) {
+        told = {};
+        Bytes small(room), next(10);
+        ASSERT_EQ(receive(5, small), 0);
+        ASSERT_EQ(receive(5, next), 0);
+        ASSERT_EQ(send(5, plain), 0);
+        const Bytes few = random_bytes(10);
+        ASSERT_EQ(send(5, few), 0);
+        run();
+        EXPECT_EQ(told[0].size(), 2U);
+        ASSERT_EQ(told[1].size(), 2U);
+        const auto cut = std::find_if(told[1].begin(), told[1].end(), [](const auto& one) { return one.err != 0; });
+        ASSERT_NE(cut, told[1].end());
+        EXPECT_EQ(cut->err, FI_ETRUNC);
+        EXPECT_EQ(cut->len, room);
+        EXPECT_EQ(cut->olen, plain.size() - room);
+        EXPECT_EQ(small, Bytes(room)) << "nothing of it was fetched";
+        EXPECT_EQ(next, few);
+    }
+}
+
+TEST_F(LongMessages, CannotBeCancelledOnceTheirHeadHasCome) {
+    int mark = 0;
+    ASSERT_EQ(receive(5, got, 0, FI_ADDR_UNSPEC, &mark), 0);
+    ASSERT_EQ(send(5, plain), 0);
+    provider.deliver();
+    EXPECT_TRUE(completions(ends[1]).empty());
+    EXPECT_EQ(fi_cancel(&ends[1].ep->fid, &mark), -FI_ENOENT);
+    run();
+    EXPECT_EQ(told[1].size(), 1U);
+    EXPECT_EQ(got, plain);
+}
+
+// protocol: F20
+TEST_F(LongMessages, OfWhichAnythingIsAlteredEndTheJob) {
+    const auto tried = [&](const std::function<void(Wire&)>& change) {
+        LongMessages::TearDown();
+        provider.under_way.clear();
+        provider.endpoints.clear();
+        LongMessages::SetUp();
+        ASSERT_EQ(receive(5, got), 0);
+        ASSERT_EQ(send(5, plain), 0);
+        EXPECT_THROW(run(change), Ended);
+        provider.under_way.clear();
+    };
+    tried([](Wire& wire) { wire.data ^= std::uint64_t{1} << 40; });
+    tried([](Wire& wire) { wire.data &= 0xffffffff; });
+    tried([](Wire& wire) { wire.has_data = false; });
+    for (const std::size_t at : {std::size_t{0}, std::size_t{33}, kPrefixSize, kPrefixSize + kHeadSize - 1}) {
+        tried([at](Wire& wire) {
+            if (wire.bytes.size() == kHeadSize + kOverhead) wire.bytes[at] ^= 1;
+        });
+    }
+    for (const std::size_t at : {kPrefixSize, kPrefixSize + kPieceHeader, std::size_t{50'000}}) {
+        tried([at](Wire& wire) {
+            if (wire.bytes.size() > 60'000) wire.bytes[at] ^= 1;
+        });
+    }
+}
+
+TEST_F(Libfabric, ALongMessageGoesWholeToWhoMayNotKnowTheWayBack) {
+    const Bytes plain = random_bytes(900'000);
+    Bytes got(plain.size());
+    ASSERT_EQ(receive(5, got), 0);
+    ASSERT_EQ(send(5, plain), 0);
+    ASSERT_EQ(provider.under_way.size(), 1U);
+    EXPECT_EQ(provider.under_way[0].bytes.size(), plain.size() + kOverhead);
+    provider.deliver();
+    EXPECT_EQ(completions(ends[1]).size(), 1U);
+    EXPECT_EQ(got, plain);
+}
+
+TEST(KeepDataForLengths, OnlyOfWhoAsksForNoMoreAndWhereThereIsEnough) {
+    Info given;
+    EXPECT_TRUE(given.keeps_data);
+    EXPECT_EQ(given.domain.cq_data_size, kShownDataSize);
+    given.domain.cq_data_size = 4;
+    EXPECT_FALSE(keep_data_for_lengths(given.info, nullptr));
+    given.domain.cq_data_size = 8;
+    Info hints;
+    hints.domain.cq_data_size = 8;
+    EXPECT_FALSE(keep_data_for_lengths(given.info, &hints.info));
+    EXPECT_EQ(given.domain.cq_data_size, 8U);
+    hints.domain.cq_data_size = 4;
+    EXPECT_TRUE(keep_data_for_lengths(given.info, &hints.info));
 }
 
 TEST_F(Libfabric, ACancelledReceiveIsTheProgramsOwn) {
