@@ -414,6 +414,7 @@ bool Endpoint::is_head(const fi_cq_tagged_entry& entry) const {
     return domain->tells_lengths && (entry.flags & FI_REMOTE_CQ_DATA) != 0 && entry.data >> kLengthShift != 0;
 }
 
+// protocol: F20
 /// A long message begins here: its pieces are fetched into the program's memory. One that does not fit is not.
 void Endpoint::take_head(Operation& operation, const fi_cq_tagged_entry& entry) {
     const std::uint8_t* const wire = wire_of(operation, entry);

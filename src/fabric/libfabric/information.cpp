@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string_view>
 
 #include "fabric/flows.hpp"
 #include "fabric/libfabric/remote.hpp"
@@ -98,10 +99,20 @@ void adapt_answer(fi_info& answer, bool with_memory) {
     if (with_memory && can_serve_memory(answer)) show_memory(answer);
 }
 
+namespace {
+
+/// Of a message that only waits, some providers tell no immediate data (rxm of 1.17, rxd of 2.5), or nobody has seen.
+bool tells_data_of_what_waits(const char* provider) {
+    return provider != nullptr && std::string_view(provider) == "tcp";
+}
+
+}  // namespace
+
 bool keep_data_for_lengths(fi_info& answer, const fi_info* hints) {
     const bool wants_more =
         hints != nullptr && hints->domain_attr != nullptr && hints->domain_attr->cq_data_size > kShownDataSize;
-    if (wants_more || !can_serve_memory(answer) || answer.domain_attr->cq_data_size < sizeof(std::uint64_t))
+    if (wants_more || !tells_data_of_what_waits(answer.fabric_attr->prov_name) || !can_serve_memory(answer) ||
+        answer.domain_attr->cq_data_size < sizeof(std::uint64_t))
         return false;
     answer.domain_attr->cq_data_size = kShownDataSize;
     return true;

@@ -29,8 +29,8 @@ const char* unusable(const fi_info& answer);
 /// What the program sees of it.
 void adapt_answer(fi_info& answer, bool with_memory);
 
-/// Immediate data has 8 bytes, of which a program that asked for no more than 4 is shown these: the others say how long
-/// a message is that only begins here. False: the provider has fewer, or the program wants more.
+/// Where immediate data has 8 bytes, and a probe tells it (provider tcp), a program that asked for no more than 4 is
+/// shown these: the others say how long a message is that only begins here. False: all that there is stays shown.
 bool keep_data_for_lengths(fi_info& answer, const fi_info* hints);
 inline constexpr unsigned kShownDataSize = 4;
 

@@ -63,12 +63,14 @@ struct Info {
         ep.max_msg_size = 1 << 20;
         tx.inject_size = 128;
         domain.cq_data_size = 8;
+        fabric.prov_name = provider.data();
         info.caps = FI_TAGGED | FI_MSG | FI_RMA | FI_ATOMIC | FI_HMEM | FI_DIRECTED_RECV;
         adapt_answer(info, true);
         keeps_data = keep_data_for_lengths(info, nullptr);
     }
     fi_info info = {};
     bool keeps_data = false;
+    std::string provider = "tcp";
     fi_ep_attr ep = {};
     fi_tx_attr tx = {};
     fi_rx_attr rx = {};
@@ -591,6 +593,12 @@ TEST(KeepDataForLengths, OnlyOfWhoAsksForNoMoreAndWhereThereIsEnough) {
     EXPECT_FALSE(keep_data_for_lengths(given.info, &hints.info));
     EXPECT_EQ(given.domain.cq_data_size, 8U);
     hints.domain.cq_data_size = 4;
+    given.provider = "udp;ofi_rxd";
+    given.fabric.prov_name = given.provider.data();
+    EXPECT_FALSE(keep_data_for_lengths(given.info, &hints.info)) << "its probes tell no immediate data";
+    EXPECT_EQ(given.domain.cq_data_size, 8U);
+    given.provider = "tcp";
+    given.fabric.prov_name = given.provider.data();
     EXPECT_TRUE(keep_data_for_lengths(given.info, &hints.info));
 }
 
