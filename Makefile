@@ -136,6 +136,8 @@ proofs: $(VERIFPAL)
 	@scripts/check-proofs $<
 
 $(VERIFPAL):
+	@cargo --version 2>/dev/null | grep -Eq '^cargo 1\.(9[5-9]|[1-9][0-9]{2})' || \
+		{ echo "make proofs: there is no cargo of Rust 1.95 or newer, which builds Verifpal: see https://rustup.rs"; exit 1; }
 	@cargo install --quiet --ignore-rust-version --root build/verifpal --version 1.6.7 verifpal
 
 SOURCES = $(shell git ls-files -co --exclude-standard '*.c' '*.cpp' '*.h' '*.hpp')
