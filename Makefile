@@ -10,9 +10,10 @@ RANKS   ?=
 STEP    ?=
 SUITE   ?=
 FUZZ_SECONDS ?= 60
+SOAK_MINUTES ?= 60
 
 .DEFAULT_GOAL := build
-.PHONY: deps build demo test test-slurm test-kubernetes adversary mutants conformance torture bench bench-quick bench-instructions bench-nanoseconds bench-handshake bench-one-node study deps-study docs proofs lint lint-changed format unit-debug unit-asan fuzz faults asan tsan install mpis package test-packages
+.PHONY: deps build demo test test-slurm test-kubernetes adversary soak mutants conformance torture bench bench-quick bench-instructions bench-nanoseconds bench-handshake bench-one-node study deps-study docs proofs lint lint-changed format unit-debug unit-asan fuzz fuzz-coverage fuzz-seeds faults asan tsan install mpis package test-packages
 
 deps:
 	@scripts/install-packages build test model bench lint
@@ -55,6 +56,11 @@ test-kubernetes: build build/python
 # (ARGS=--all: all of them; --full: every byte position, days; --resume goes on). Results: build/adversary/report.json.
 adversary: build mpis
 	@$(PYTHON) -m cryptmpi_tools.adversary $(ARGS)
+
+# Eight ranks under each layer for SOAK_MINUTES each, with ranks that are killed, stopped and continued, and links that are slow or cut. Results:
+# build/soak/report.json.
+soak: build mpis
+	@$(PYTHON) -m cryptmpi_tools.soak --minutes $(SOAK_MINUTES) $(ARGS)
 
 # Each promise is broken once, in a copy of the sources, and the test that has to see it is run; none may survive.
 mutants: build/python
@@ -136,6 +142,8 @@ proofs: $(VERIFPAL)
 	@scripts/check-proofs $<
 
 $(VERIFPAL):
+	@cargo --version 2>/dev/null | grep -Eq '^cargo 1\.(9[5-9]|[1-9][0-9]{2})' || \
+		{ echo "make proofs: there is no cargo of Rust 1.95 or newer, which builds Verifpal: see https://rustup.rs"; exit 1; }
 	@cargo install --quiet --ignore-rust-version --root build/verifpal --version 1.6.7 verifpal
 
 SOURCES = $(shell git ls-files -co --exclude-standard '*.c' '*.cpp' '*.h' '*.hpp')
@@ -173,6 +181,17 @@ fuzz:
 	@cmake --preset fuzz -DCRYPTMPI_FUZZ_SECONDS=$(FUZZ_SECONDS) --log-level=WARNING
 	@cmake --build --preset fuzz --target fuzzers
 	@ctest --preset fuzz --parallel 2
+
+# Which lines of the sources the fuzzers reach: a table. And the corpus' seeds that are recorded conversations, made again.
+fuzz-coverage:
+	@scripts/install-packages build test fuzz
+	@scripts/fuzz-coverage
+
+fuzz-seeds:
+	@scripts/install-packages build test fuzz
+	@cmake --preset fuzz --log-level=WARNING
+	@cmake --build --preset fuzz --target fuzz_seeds
+	@build/fuzz/bin/fuzz_seeds tests/fuzz/corpus
 
 # The unit tests; every case of the socket suite sealed by a library built with the sanitizer; and messages of every kind and size, attacks
 # on them, and every sealed procedure, under the MPI layer of an MPI of each ABI. (TSan: several threads, and Open MPI only: PyPI's MPICH

@@ -244,8 +244,7 @@ int settle(Layer& layer, Operation& operation, MPI_Status& status, int code) {
     if (code == MPI_SUCCESS) return finish_receive(layer, operation, status);
     operation.posted.withdraw();
     if (is_truncation(layer, code) && may_be_sealed(*operation.communicator, status.MPI_SOURCE)) {
-        operation.communicator->came_truncated(operation.posted, status.MPI_SOURCE, status.MPI_TAG);
-        set_size(layer.mpi, status, operation.user.size());
+        cut_off(layer, operation, status);
     }
     return code;
 }

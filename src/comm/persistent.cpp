@@ -157,7 +157,7 @@ int Recv_init(void* at, MPI_Count count, MPI_Datatype type, int from, int tag, M
     }
     auto operation = prepare(layer, Operation::Kind::receive, comm, std::move(buffer), from, tag);
     operation->wire = layer.buffer(receive_room(from, operation->user.size()));
-    const ByteCount bytes(layer.mpi, operation->wire.size());
+    const ByteCount bytes(layer.mpi, operation->wire.room());
     const int code = layer.mpi.Recv_init(operation->wire.data(), bytes.count(), bytes.type(), from, tag, comm, request);
     if (code == MPI_SUCCESS) layer.requests().add(*request, std::move(operation));
     return code;

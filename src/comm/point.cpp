@@ -7,6 +7,7 @@
 #include "comm/calls.hpp"
 #include "comm/complete.hpp"
 #include "comm/native_call.hpp"
+#include "report/verdict.hpp"
 
 namespace cryptmpi::comm {
 
@@ -195,6 +196,8 @@ int start_send(Layer& layer, Mode mode, Communicator& communicator, const UserBu
     return MPI_SUCCESS;
 }
 
+// MPI gets all of the buffer that there is (Buffer::room), so that of a message which is too long for its receive as
+// much as possible is still opened, and is known to be so long because its sender said so.
 std::size_t receive_room(int from, std::size_t capacity) {
     // Any source may be this rank, or one of its node, whose messages come as they are.
     const bool native = from == MPI_ANY_SOURCE;
@@ -243,7 +246,7 @@ int start_receive(Layer& layer, Communicator& communicator, UserBuffer buffer, i
         return MPI_SUCCESS;
     }
     operation->wire = layer.buffer(receive_room(from, operation->user.size()));
-    const ByteCount bytes(layer.mpi, operation->wire.size());
+    const ByteCount bytes(layer.mpi, operation->wire.room());
     const int code =
         layer.mpi.Irecv(operation->wire.data(), bytes.count(), bytes.type(), from, tag, communicator.handle(), request);
     if (code != MPI_SUCCESS) return code;
@@ -289,6 +292,17 @@ int integrity_error(Layer& layer, int from, int tag, const Error& error, MPI_Sta
 
 }  // namespace
 
+int cut_off(Layer& layer, Operation& operation, MPI_Status& status) {
+    const int from = status.MPI_SOURCE;
+    const int tag = status.MPI_TAG;
+    operation.communicator->came_truncated(operation.posted, from, tag);
+    layer.integrity_error(describe(from, tag) + " was cut off by MPI, since it is longer than " +
+                          std::to_string(operation.wire.room()) +
+                          " bytes, and could not be opened: altered on the way" + report::kOrOtherSizes);
+    set_size(layer.mpi, status, operation.user.size());
+    return MPI_ERR_TRUNCATE;
+}
+
 int deliver_held(Layer& layer, Operation& operation, std::unique_ptr<Held> held, MPI_Status& status) {
     status.MPI_SOURCE = held->source;
     status.MPI_TAG = held->tag;
@@ -329,9 +343,9 @@ int finish_receive(Layer& layer, Operation& operation, MPI_Status& status) {
     const std::uint8_t* const wire = operation.wire.data();
     if (!communicator.has(from) || !communicator.sealed(from)) {
         // It came as it is, into a buffer that has room for a sealed one.
-        return hand_over(layer, operation, wire, std::min(came, operation.wire.size()), status);
+        return hand_over(layer, operation, wire, std::min(came, operation.wire.room()), status);
     }
-    if (came > operation.wire.size()) return MPI_ERR_TRUNCATE;
+    if (came > operation.wire.room()) return cut_off(layer, operation, status);
     if (seal::announces(wire, came)) {
         auto segments = communicator.open_announcement(operation.posted, from, tag, wire, came);
         if (!segments) return integrity_error(layer, from, tag, segments.error(), status);
@@ -474,7 +488,7 @@ int Recv(void* at, MPI_Count count, MPI_Datatype type, int from, int tag, MPI_Co
     communicator->post(from, tag, operation.posted);
     MPI_Status own;
     MPI_Status& mine = status == MPI_STATUS_IGNORE ? own : *status;
-    const ByteCount bytes(layer.mpi, operation.wire.size());
+    const ByteCount bytes(layer.mpi, operation.wire.room());
     const int code = layer.mpi.Recv(operation.wire.data(), bytes.count(), bytes.type(), from, tag, comm, &mine);
     return conclude(layer, operation, mine, code);
 }

@@ -58,6 +58,10 @@ int start_receive(Layer& layer, Communicator& communicator, UserBuffer buffer, i
 /// yet to come (`operation.incoming`).
 int finish_receive(Layer& layer, Operation& operation, MPI_Status& status);
 
+/// MPI had no room for all of a message that may be sealed: nothing of it can be authentic. The program gets MPI's own
+/// error, since its receive may be too small; the job's verdict and a line say that somebody may have lengthened it.
+int cut_off(Layer& layer, Operation& operation, MPI_Status& status);
+
 /// `operation.incoming` is there, or has failed: hands over. As above.
 int finish_incoming(Layer& layer, Operation& operation, MPI_Status& status);
 

@@ -250,7 +250,7 @@ int Mrecv(void* at, MPI_Count count, MPI_Datatype type, MPI_Message* message, MP
         const int code = end_message(layer, message);
         return code != MPI_SUCCESS ? code : conclude_held(layer, *operation, std::move(matched.held), mine);
     }
-    const ByteCount bytes(layer.mpi, operation->wire.size());
+    const ByteCount bytes(layer.mpi, operation->wire.room());
     if (guard) guard.unlock();
     const int code = layer.mpi.Mrecv(operation->wire.data(), bytes.count(), bytes.type(), message, &mine);
     if (layer.threads()) guard.lock();
@@ -276,7 +276,7 @@ int Imrecv(void* at, MPI_Count count, MPI_Datatype type, MPI_Message* message, M
         if (code == MPI_SUCCESS) start_with_held(layer, std::move(operation), std::move(matched.held), request);
         return code;
     }
-    const ByteCount bytes(layer.mpi, operation->wire.size());
+    const ByteCount bytes(layer.mpi, operation->wire.room());
     const int code = layer.mpi.Imrecv(operation->wire.data(), bytes.count(), bytes.type(), message, request);
     if (code == MPI_SUCCESS) layer.requests().add(*request, std::move(operation));
     return code;

@@ -156,6 +156,11 @@ Result<void> check_choice(const config::Settings& settings, const LayerChoice& c
     chosen.layer = choice.layer;
     chosen.network = choice.network;
     if (auto checked = config::check_padding(chosen); !checked) return checked;
+    // Its ranks would say the same, each for itself.
+    if (settings.enabled && settings.require_members && choice.layer == config::Layer::fabric)
+        return fail(EINVAL,
+                    "the fabric layer has no handshake that could prove which member a rank is, and require_members is "
+                    "on: choose another layer (cryptmpi run --layer mpi), or turn it off");
     if (!settings.enabled || !settings.hybrid()) return {};
     if (auto checked = config::check_key_exchange(chosen); !checked) return checked;
     if (const auto kem = aead::load_kem(settings.module_folder); !kem)

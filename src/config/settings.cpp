@@ -821,7 +821,14 @@ std::optional<fs::path> settings_file(const Environment& environment) {
 
 Result<Settings> load(const Environment& environment) {
     try {
-        return load_unguarded(environment);
+        auto settings = load_unguarded(environment);
+        // What stands in a file may be anything, and a line of ours is one line that no terminal obeys.
+        if (!settings) {
+            auto& line = settings.error().line;
+            std::replace_if(
+                line.begin(), line.end(), [](unsigned char c) { return c < ' ' || c == 0x7f; }, '?');
+        }
+        return settings;
     } catch (const std::exception& error) {  // out of memory, or a working folder that is gone
         return fail(EIO, std::string("cannot read the settings: ") + error.what());
     }

@@ -46,6 +46,8 @@ public:
         }
         std::uint8_t* data() const { return at_; }
         std::size_t size() const { return size_; }
+        /// How many bytes are there in truth: `size` or more.
+        std::size_t room() const { return std::max(size_, place_of(size_) < kPlaces ? room_of(place_of(size_)) : 0); }
 
     private:
         friend class BufferPool;

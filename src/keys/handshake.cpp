@@ -355,9 +355,9 @@ Result<void> check_member(const Local& local, const std::uint8_t hash[kHash], co
                                            ": add the line there if it shall be one, under its name");
     }
     if (!verify(*local.crypto.kex, key, Purpose::handshake, signed_text(other(state.role), hash, payload), signature)) {
-        return fail(EKEYREJECTED, peer + " says that it is member " + *name +
-                                      ", and its signature is not that member's for this handshake: somebody without " +
-                                      *name + "'s member key poses as it");
+        return fail(EACCES, peer + " says that it is member " + *name +
+                                ", and its signature is not that member's for this handshake: somebody without " +
+                                *name + "'s member key poses as it");
     }
     std::copy(name->begin(), name->end(), state.peer_member);
     return {};

@@ -146,8 +146,8 @@ Result<void> write_hello(const Local& local, HandshakeState& state, std::span<st
 /// that this end has not, altered, all-zero share, own hello reflected, other job, other addresses (names
 /// check_addresses), members required on one side alone (names require_members), another key exchange (names
 /// key_exchange), an encapsulation key that is none, a member that is not listed, a signature that is not this
-/// handshake's. Codes: EPROTO; EKEYREJECTED for a hello that does not open, and for a member that is not taken. The
-/// lines name the peer only as `local.peer` does.
+/// handshake's. Codes: EPROTO; EKEYREJECTED for a hello that does not open; EACCES for a member that is not
+/// taken. The lines name the peer only as `local.peer` does.
 Result<void> read_hello(const Local& local, HandshakeState& state, std::span<const std::uint8_t> in);
 
 /// Noise's Split(): the two directions' first secrets, counters at zero. Wipes the handshake's own, leaving `self`,

@@ -48,7 +48,7 @@ Result<Member> parse_line(const std::string& line) {
     words >> member.name >> algorithm >> digits;
     if (digits.empty() || words >> more) return fail(EINVAL, "is not NAME ed25519 <64 hexadecimal digits>");
     if (auto checked = check_member_name(member.name); !checked) return tl::unexpected<Error>(checked.error());
-    if (algorithm != kAlgorithm) return fail(EINVAL, "is of the algorithm " + algorithm + "; ed25519 is expected");
+    if (algorithm != kAlgorithm) return fail(EINVAL, "is of another algorithm than ed25519");
     const auto key = key_of(digits);
     if (!key) return fail(EINVAL, "has no key of 64 hexadecimal digits");
     member.key = *key;

@@ -24,8 +24,7 @@ Result<std::string> Membership::name_of(const MemberPublicKey& key) const {
     if (!list) return tl::unexpected<Error>(list.error());
     const Member* member = list->find(key);
     if (member == nullptr)
-        return fail(EKEYREJECTED,
-                    "member list " + list_file_.string() + " has no line \"" + line_of({"NAME", key}) + "\"");
+        return fail(EACCES, "member list " + list_file_.string() + " has no line \"" + line_of({"NAME", key}) + "\"");
     return member->name;
 }
 

@@ -1,38 +1,14 @@
 // Arbitrary answers to one rank's part of the agreement; the first two bytes choose the number of ranks, whether they
 // use ML-KEM, and the rank.
-#include <algorithm>
-#include <cerrno>
 #include <cstdlib>
-#include <vector>
 
+#include "input_peers.hpp"
 #include "keys/agreement.hpp"
 #include "toy_crypto.hpp"
 
 using namespace cryptmpi;
 
 namespace {
-
-/// Every message that is awaited is the next bytes of the input, whoever it should be from.
-class Input : public keys::Peers {
-public:
-    Input(const std::uint8_t* data, std::size_t size) : rest_(data, size) {}
-
-    Result<void> send(int, std::span<const std::uint8_t>) override { return {}; }
-    Result<std::size_t> receive_up_to(int, std::span<std::uint8_t> room) override {
-        // A hello has the size that it says.
-        const bool hello = room.size() == keys::kLargestHelloSize && rest_.size() >= keys::kPrefixSize;
-        const std::size_t size = hello ? keys::hello_size(rest_.data()) : room.size();
-        if (rest_.size() < size) {
-            return fail(ETIMEDOUT, "no more");
-        }
-        std::copy_n(rest_.begin(), size, room.begin());
-        rest_ = rest_.subspan(size);
-        return size;
-    }
-
-private:
-    std::span<const std::uint8_t> rest_;
-};
 
 bool empty(const keys::Agreed& agreed) {
     for (const std::uint8_t byte : agreed.secret.bytes) {
@@ -61,7 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     local.kem = (data[0] & 0x80) != 0 ? fuzz::toy_kem() : nullptr;
     keys::NodeId node;
     node.fill(0x33);
-    Input input(data + 2, size - 2);
+    fuzz::InputPeers input(data + 2, size - 2);
     keys::Agreed agreed;
     if (!keys::agree(local, rank, ranks, node, keys::Identity{}, keys::Terms{}, input, agreed)) {
         if (!empty(agreed)) {

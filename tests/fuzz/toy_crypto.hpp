@@ -1,5 +1,8 @@
-// Primitives that a fuzzer can satisfy: they check nothing but a tag of zeros and protect nothing. With real ones every
-// input would end at its tag, and the code behind it would never run.
+// Primitives that a fuzzer can satisfy: they check nothing but a tag and protect nothing. With real ones every input
+// would end at its tag, and the code behind it would never run.
+//
+// A tag of zeros is good under every key. One that is 1 or 2 in its first byte, and zeros, is good under keys whose
+// first byte is odd or even: so what is tried under several keys does not open under the first.
 #pragma once
 
 #include <cryptmpi/module.h>
@@ -22,10 +25,12 @@ inline int toy_seal(void*, const std::uint8_t*, const std::uint8_t*, std::size_t
     return CRYPTMPI_OK;
 }
 
-inline int toy_open(void*, const std::uint8_t*, const std::uint8_t*, std::size_t, const std::uint8_t* in, std::size_t,
-                    const iovec* out, std::size_t out_count, const std::uint8_t* tag) {
+inline int toy_open(void* context, const std::uint8_t*, const std::uint8_t*, std::size_t, const std::uint8_t* in,
+                    std::size_t, const iovec* out, std::size_t out_count, const std::uint8_t* tag) {
     static constexpr std::uint8_t kZeros[CRYPTMPI_TAG_SIZE] = {};
-    const bool good = std::memcmp(tag, kZeros, sizeof kZeros) == 0;
+    const unsigned parity = *static_cast<std::uint8_t*>(context) % 2U;
+    const bool of_key = tag[0] == 0 || (tag[0] == 1 && parity == 1) || (tag[0] == 2 && parity == 0);
+    const bool good = of_key && std::memcmp(tag + 1, kZeros, sizeof kZeros - 1) == 0;
     for (std::size_t i = 0; i < out_count; ++i) {
         if (out[i].iov_len == 0) {
             continue;
@@ -52,17 +57,20 @@ inline int toy_mix(std::uint8_t* out, const iovec* in, std::size_t in_count) {
     return CRYPTMPI_OK;
 }
 
+/// What is drawn in this thread: the ranks of a recorded job (seeds.cpp) must not all draw the same.
+inline thread_local std::uint8_t toy_draw = 0x11;
+
 inline seal::Crypto toy_crypto() {
     static const cryptmpi_aead aead = {
         1U << CRYPTMPI_AES_128_GCM | 1U << CRYPTMPI_AES_256_GCM,
-        [](int, const std::uint8_t*) -> void* { return new char; },
-        [](void* context) { delete static_cast<char*>(context); },
+        [](int, const std::uint8_t* key) -> void* { return new std::uint8_t(key[0]); },
+        [](void* context) { delete static_cast<std::uint8_t*>(context); },
         toy_seal,
         toy_open,
     };
     static const cryptmpi_kex kex = {
         [](std::uint8_t* out, std::size_t size) -> int {
-            std::memset(out, 0x11, size);
+            std::memset(out, toy_draw, size);
             return CRYPTMPI_OK;
         },
         [](std::uint8_t* share, const std::uint8_t* secret) -> int {
@@ -75,11 +83,18 @@ inline seal::Crypto toy_crypto() {
             }
             return share[0] == 1 ? CRYPTMPI_FAILED : CRYPTMPI_OK;
         },
-        // No handshake signs.
-        [](std::uint8_t*, const std::uint8_t*) -> int { return CRYPTMPI_FAILED; },
-        [](std::uint8_t*, const std::uint8_t*, const std::uint8_t*, std::size_t) -> int { return CRYPTMPI_FAILED; },
-        [](const std::uint8_t*, const std::uint8_t*, const std::uint8_t*, std::size_t) -> int {
-            return CRYPTMPI_FORGED;
+        // A public key is the private one, and a signature of zeros is good.
+        [](std::uint8_t* share, const std::uint8_t* secret) -> int {
+            std::memcpy(share, secret, 32);
+            return CRYPTMPI_OK;
+        },
+        [](std::uint8_t* signature, const std::uint8_t*, const std::uint8_t*, std::size_t) -> int {
+            std::memset(signature, 0, 64);
+            return CRYPTMPI_OK;
+        },
+        [](const std::uint8_t* signature, const std::uint8_t*, const std::uint8_t*, std::size_t) -> int {
+            static constexpr std::uint8_t kGood[64] = {};
+            return std::memcmp(signature, kGood, sizeof kGood) == 0 ? CRYPTMPI_OK : CRYPTMPI_FORGED;
         },
         [](std::uint8_t* out, const iovec* in, std::size_t in_count) -> int { return toy_mix(out, in, in_count); },
         [](std::uint8_t* out, const std::uint8_t*, std::size_t, const iovec* in, std::size_t in_count) -> int {
@@ -109,6 +124,40 @@ inline const cryptmpi_kem* toy_kem() {
         },
     };
     return &kem;
+}
+
+/// Every pair has the same modulus, a wrapped secret begins with the secret, and one whose last byte is not 0 is
+/// forged.
+inline const cryptmpi_rsa* toy_rsa() {
+    static const cryptmpi_rsa rsa = {
+        [](std::size_t) -> void* { return new char; },
+        [](const std::uint8_t*, std::size_t size) -> void* { return size == 0 ? nullptr : new char; },
+        [](void*, std::uint8_t* pem, std::size_t* size) -> int {
+            pem[0] = 'k';
+            *size = 1;
+            return CRYPTMPI_OK;
+        },
+        [](void* key) { delete static_cast<char*>(key); },
+        [](void*, std::uint8_t* modulus, std::size_t size) -> int {
+            std::memset(modulus, 0x81, size);
+            return CRYPTMPI_OK;
+        },
+        [](std::uint8_t* wrapped, const std::uint8_t* modulus, std::size_t size, const std::uint8_t*, std::size_t,
+           const std::uint8_t* secret, std::size_t secret_size) -> int {
+            if ((modulus[0] & 0x80) == 0) return CRYPTMPI_FAILED;
+            std::memset(wrapped, 0, size);
+            std::memcpy(wrapped, secret, secret_size);
+            return CRYPTMPI_OK;
+        },
+        [](std::uint8_t* secret, std::size_t secret_size, void*, const std::uint8_t*, std::size_t,
+           const std::uint8_t* wrapped, std::size_t size) -> int {
+            std::memset(secret, 0, secret_size);
+            if (wrapped[size - 1] != 0) return CRYPTMPI_FORGED;
+            std::memcpy(secret, wrapped, secret_size);
+            return CRYPTMPI_OK;
+        },
+    };
+    return &rsa;
 }
 
 }  // namespace cryptmpi::fuzz

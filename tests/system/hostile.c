@@ -112,6 +112,8 @@ static int hostile_send(const void* at, int count, MPI_Datatype type, int to, in
     if (is("empty")) victim->size = 0;
     if (is("header only")) victim->size = 8;
     if (is("extend")) victim->bytes[victim->size++] = 0;
+    /* Further than there is room for: MPI cuts it off. */
+    if (is("extend far")) victim->size += 2000;
     if (is("zero")) memset(victim->bytes, 0, (size_t)count);
     if (is("replay")) victim = &first;
     if (is("reflect")) victim = &own;

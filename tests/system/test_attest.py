@@ -137,6 +137,53 @@ def test_without_the_jobs_key_or_a_member_key_nothing_is_attested(signer, build)
     assert stat.S_IMODE((signer.folder / "config" / "cryptmpi" / "member.key").stat().st_mode) == 0o600
 
 
+def with_node_key(text, mode=0o600):
+    """A command line's beginning: in a mount namespace of its own, whose /etc/cryptmpi/member.key has this text."""
+    script = ("mount -t tmpfs none /mnt && cp -a /etc /mnt/etc && mount --bind /mnt/etc /etc && mkdir -p /etc/cryptmpi && "
+              f"printf '%s\\n' '{text}' > /etc/cryptmpi/member.key && chmod {mode:o} /etc/cryptmpi/member.key && exec \"$@\"")
+    return ["unshare", "--mount", "sh", "-c", script, "sh"]
+
+
+def attested_with(signer, text, report, **how):
+    line = [str(word) for word in (*with_node_key(text, **how), COMMAND, "attest", report, "--no-canary")]
+    return signer.nodes.run(line, env={**OF_ROOT, **MPI.env(signer.nodes), **signer.sealing.env()}, timeout=100)
+
+
+def test_the_node_signs_too(signer, build):
+    user = signer.member()
+    key = signer.folder / "node.key"
+    made = signer.ran("keygen", "--member", "node", CRYPTMPI_MEMBER_KEY_FILE=key)
+    assert made.ok, made.output
+    node = made.output.splitlines()[-1]
+    report = job(signer, build)
+    file = signer.folder / "report.json.attestation"
+    done = attested_with(signer, key.read_text().strip(), report)
+    assert done.ok and len(json.loads(file.read_text())["signatures"]) == 2, done.output
+
+    # Whom the reader knows vouches: the node alone, the user alone, both.
+    for lines, names in (([node], "node"), ([user], "signer"), ([user, node], "signer, node")):
+        signer.listed(*lines)
+        shown = signer.verify(file)
+        assert shown.ok and f"signed by         {names}\n" in shown.output, shown.output
+    whole = json.loads(file.read_text())
+    digits = whole["signatures"][1]["signature"]
+    whole["signatures"][1]["signature"] = digits[:-1] + ("0" if digits[-1] != "0" else "1")
+    file.write_text(json.dumps(whole))
+    altered = signer.verify(file)
+    assert altered.returncode == NOT_SEALED and "does not belong to what it says: it was altered" in altered.output
+
+
+def test_a_node_key_that_is_none_signs_nothing(signer, build):
+    """Whoever says that the node has signed must not be left with the user's signature alone."""
+    signer.member()
+    report = job(signer, build)
+    good = "cryptmpi-member-key-1 " + "5" * 64
+    for text, mode in (("cryptmpi-member-key-1 short", 0o600), (good, 0o644)):
+        done = attested_with(signer, text, report, mode=mode)
+        assert done.returncode == 1 and "member key file /etc/cryptmpi/member.key" in done.output and done.output.count("\n") == 1, done.output
+        assert not (signer.folder / "report.json.attestation").exists()
+
+
 @pytest.mark.parametrize("name", ["", "a b", "#a", "a/b", "a" * 65])
 def test_a_name_that_no_list_can_have_makes_no_key(name, signer):
     done = signer.ran("keygen", "--member", name)

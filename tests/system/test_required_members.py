@@ -85,9 +85,22 @@ def test_a_node_without_its_key_says_so(layer, name, site, canary):  # noqa: F81
 
 
 def test_the_fabric_layer_refuses(site, canary):  # noqa: F811
+    """Before the job starts, and not each rank by itself."""
     done = site.run("fabric", "mpich-5.0.2-ucx", canary)
     assert done.returncode != 0
-    assert any("the fabric layer has no handshake" in line for line in error_lines(done.output)), done.output
+    lines = [line for line in error_lines(done.output) if "made the key file" not in line]
+    assert len(lines) == 1 and "the fabric layer has no handshake" in lines[0] and "--layer mpi" in lines[0], done.output
+
+
+@pytest.mark.parametrize("name", ["openmpi-4.1.4"])
+def test_by_rsa_oaep_a_member_that_is_not_listed_is_told_as_such(name, site, canary):  # noqa: F811
+    """And not as a wrapped key that somebody has altered."""
+    site.list_on(0, site.lines[0])
+    mpi = stacks.stack(name)
+    done = site.cluster.run(mpi, canary(mpi), more=["--layer", "mpi"], require_members="true", key_distribution="rsa-oaep")
+    assert done.returncode != 0, done.output
+    lines = [line for line in error_lines(done.output) if "is no member that we take" in line]
+    assert lines and not any("altered" in line for line in lines), done.output
 
 
 def test_doctor_says_who_this_side_is(tmp_path):

@@ -48,6 +48,26 @@ void expect_one_line_with(const std::string& line, std::initializer_list<const c
     for (const char* piece : pieces) EXPECT_NE(line.find(piece), std::string::npos) << line << " lacks " << piece;
 }
 
+TEST_F(SettingsTest, LettersOutsideStringsAreNoToml) {
+    for (const char* letters :
+         {"padding \u00e3 = 1", "\u00e3 = 1", "padding\u0101", "padding = \u0416", "\u3000padding = 1"}) {
+        write(letters);
+        expect_one_line_with(error_with(), {"config.toml:1", "not valid TOML"});
+    }
+    write("job_id = \"\u00e3\"  # \u00e3\n");
+    const auto settings = load_with();
+    ASSERT_TRUE(settings) << settings.error().line;
+    EXPECT_EQ(settings->job_id, "\u00e3");
+}
+
+TEST_F(SettingsTest, WhatStandsInAFileBreaksNoLine) {
+    write("\"a\\nb\\u001b[31m\\u007f\" = 1\n");
+    expect_one_line_with(error_with(), {"config.toml:1", "unknown setting \"a?b?[31m?\""});
+    expect_one_line_with(error_with({{"CRYPTMPI_LAYER", "x\ny\x1b"}}), {"unknown setting"});
+    write("");
+    expect_one_line_with(error_with({{"CRYPTMPI_LAYER", "x\ny\x1b"}}), {"CRYPTMPI_LAYER", "\"x?y?\""});
+}
+
 TEST_F(SettingsTest, OtherWaysOfKeyDistributionAreForTheMpiLayerOnly) {
     const auto settings = load_with();
     ASSERT_TRUE(settings);

@@ -1,6 +1,7 @@
 // Parties and what passes between them: what opens, at which receive, and what does not.
 #include "fabric/flows.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
@@ -170,6 +171,44 @@ TEST_F(Rotation, NobodySpeaksForAPeerWithoutItsPrivateKey) {
     const auto& share = before.end.party->share();
     std::copy(share.begin(), share.end(), forged.begin());
     EXPECT_EQ(after.end.open_tagged(5, forged).error, EBADMSG);
+}
+
+/// Crypto by which every party has the same private key, and so the same share.
+seal::Crypto of_one_party() {
+    static const cryptmpi_kex kex = [] {
+        cryptmpi_kex copy = *crypto().kex;
+        copy.random = [](std::uint8_t* out, std::size_t size) -> int {
+            std::fill_n(out, size, std::uint8_t{0x42});
+            return CRYPTMPI_OK;
+        };
+        return copy;
+    }();
+    seal::Crypto with = crypto();
+    with.kex = &kex;
+    return with;
+}
+
+// protocol: F17
+TEST_F(Rotation, WhatOpenedStaysThatPartys) {
+    rotate();
+    const auto keys = *keys::read_job_keys(file_);
+    for (const std::size_t first : {0U, 1U}) {
+        const RingEnd receiver(file_);
+        // Who has both keys and the private key speaks under one of them first.
+        const End as_before("job", *keys[first], of_one_party());
+        const End otherwise("job", *keys[1 - first], of_one_party());
+        ASSERT_EQ(as_before.party->share(), otherwise.party->share());
+        EXPECT_EQ(receiver.end.open_tagged(5, as_before.seal_tagged(receiver.end, 5, {1})).plain, Bytes{1});
+
+        // In another lane, and later in the same one: nothing but the key is wrong.
+        EXPECT_EQ(receiver.end.open_tagged(6, otherwise.seal_tagged(receiver.end, 6, {2})).error, EBADMSG);
+        (void)otherwise.seal_tagged(receiver.end, 5, {3});
+        EXPECT_EQ(receiver.end.open_tagged(5, otherwise.seal_tagged(receiver.end, 5, {4})).error, EBADMSG);
+        const Envelope active{Kind::active, 1};
+        EXPECT_EQ(receiver.end.open(active, otherwise.seal(receiver.end, active, {5})).error, EBADMSG);
+        EXPECT_EQ(receiver.end.open(active, as_before.seal(receiver.end, active, {6})).plain, Bytes{6});
+        EXPECT_EQ(receiver.end.open_tagged(5, as_before.seal_tagged(receiver.end, 5, {7})).plain, Bytes{7});
+    }
 }
 
 class EveryFlow : public testing::TestWithParam<aead::Suite> {};

@@ -139,12 +139,12 @@ TEST_F(MembersInHandshake, ProcessesOfOneMemberTakeEachOther) {
 TEST_F(MembersInHandshake, WhoStoleTheJobKeyAndOurMemberKeyIsNobodyElseToUs) {
     End thief = liar(Role::initiator, "bob", alice);
     End victim = responder("bob");
-    EXPECT_EQ(refusal(victim, thief.hello(), EKEYREJECTED), kPoses);
+    EXPECT_EQ(refusal(victim, thief.hello(), EACCES), kPoses);
 
     End other_victim = initiator("bob");
     End other_thief = liar(Role::responder, "bob", alice);
     ASSERT_TRUE(other_thief.read(other_victim.hello()));
-    EXPECT_EQ(refusal(other_victim, other_thief.hello(), EKEYREJECTED), kPoses);
+    EXPECT_EQ(refusal(other_victim, other_thief.hello(), EACCES), kPoses);
 }
 
 // protocol: H16
@@ -156,7 +156,7 @@ TEST_F(MembersInHandshake, ASignatureOfAnotherHandshakeIsNotTaken) {
     lying_kex.ed25519_sign = sign_by_record;
     End thief = liar(Role::initiator, "bob", alice);
     End victim = responder("bob");
-    EXPECT_EQ(refusal(victim, thief.hello(), EKEYREJECTED), kPoses);
+    EXPECT_EQ(refusal(victim, thief.hello(), EACCES), kPoses);
 }
 
 // protocol: H16
@@ -169,7 +169,7 @@ TEST_F(MembersInHandshake, ASignatureOfTheOtherRoleIsNotTaken) {
     End victim = initiator("bob");
     End thief = liar(Role::responder, "bob", alice);
     ASSERT_TRUE(thief.read(victim.hello()));
-    EXPECT_EQ(refusal(victim, thief.hello(), EKEYREJECTED), kPoses);
+    EXPECT_EQ(refusal(victim, thief.hello(), EACCES), kPoses);
 }
 
 // protocol: H16
@@ -226,7 +226,7 @@ TEST_F(MembersInHandshake, WhoIsRevokedIsRefusedByTheNextHandshake) {
     folder.revoke("alice");
     one.begin();
     other.begin();
-    const std::string line = refusal(other, one.hello(), EKEYREJECTED);
+    const std::string line = refusal(other, one.hello(), EACCES);
     EXPECT_TRUE(line.starts_with("the peer is no member that we take: member list " + folder.list_file().string() +
                                  " has no line \"NAME ed25519 "))
         << line;
@@ -326,7 +326,7 @@ TEST_F(MembersInHandshake, EveryFlippedByteOfASignatureIsRefused) {
         lying_kex.ed25519_sign = sign_by_record;
         honest.state = fresh;
         End victim = responder("bob");
-        EXPECT_EQ(refusal(victim, honest.hello(), EKEYREJECTED), kPoses) << at;
+        EXPECT_EQ(refusal(victim, honest.hello(), EACCES), kPoses) << at;
     }
 }
 

@@ -1,0 +1,208 @@
+// What comes through a fabric's door: receives are posted, messages of any form come to them, or are cut off, in any
+// order, from any share, under either of two job keys.
+//
+// Input, again and again: what happens (1 byte) | slot of a receive, and a peer (1) | tag (1) | then by what happens:
+//   a message that is composed:  number (1) | epoch (1) | tag of the cipher (1) | size of its plaintext (1)
+//   arbitrary bytes as one:      how many (1) | the bytes
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include "base/endian.hpp"
+#include "fabric/flows.hpp"
+#include "scratch.hpp"
+#include "toy_crypto.hpp"
+
+using namespace cryptmpi;
+using fabric::Kind;
+using fuzz::require;
+
+namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+constexpr std::size_t kSlots = 6;
+constexpr std::uint8_t kUntouched = 0xee;
+constexpr std::uint8_t kBound[] = {1, 2, 3};
+
+class Reader {
+public:
+    Reader(const std::uint8_t* data, std::size_t size) : at_(data), left_(size) {}
+    bool is_empty() const { return left_ == 0; }
+    std::uint8_t byte() {
+        if (left_ == 0) return 0;
+        --left_;
+        return *at_++;
+    }
+    Bytes bytes(std::size_t size) {
+        size = size < left_ ? size : left_;
+        Bytes taken(at_, at_ + size);
+        at_ += size;
+        left_ -= size;
+        return taken;
+    }
+
+private:
+    const std::uint8_t* at_;
+    std::size_t left_;
+};
+
+/// Few tags, that differ in both halves: the nonce has both.
+std::uint64_t tag_of(std::uint8_t byte) {
+    return byte % 4U | std::uint64_t{byte / 4U % 4U} << 40;
+}
+
+fabric::Share share_of(std::uint8_t number) {
+    fabric::Share share;
+    share.fill(static_cast<std::uint8_t>(0x40 + number % 4));
+    return share;
+}
+
+class Receiver {
+public:
+    explicit Receiver(std::unique_ptr<fabric::Party> party) : party_(std::move(party)) {}
+
+    void act(Reader& in) {
+        const std::uint8_t what = in.byte();
+        const std::uint8_t who = in.byte();
+        const std::uint64_t tag = tag_of(in.byte());
+        fabric::Posted& slot = slots_[who % kSlots];
+        switch (what % 8) {
+            case 0:
+                post(slot, what, who, tag);
+                break;
+            case 1:
+                tagged(slot, tag, composed(in, who));
+                break;
+            case 2:
+                tagged(slot, tag, raw(in));
+                break;
+            case 3:
+                other((what & 0x80) != 0 ? Kind::active : Kind::message, tag, composed(in, who));
+                break;
+            case 4:
+                other((what & 0x80) != 0 ? Kind::active : Kind::message, tag, raw(in));
+                break;
+            case 5:
+                cut_off(slot, tag, (what & 0x80) != 0 ? composed(in, who) : raw(in));
+                break;
+            case 6:
+                if (slot.waits()) (void)party_->cut_off(slot, tag);
+                break;
+            default:
+                if ((what & 0x80) != 0)
+                    slot.withdraw();
+                else
+                    slot.ask_to_cancel();
+        }
+    }
+
+    void end() const { (void)party_->expect_none_missing(); }
+
+private:
+    void post(fabric::Posted& slot, std::uint8_t what, std::uint8_t who, std::uint64_t tag) {
+        fabric::Wanted wanted{.tag = tag};
+        if ((what & 0x10) != 0) wanted.mask = 0xffffffff;
+        if ((what & 0x20) != 0) {
+            const auto peer = party_->meet(share_of(who / kSlots));
+            require(peer.has_value());
+            wanted.from = *peer;
+        }
+        wanted.names_lane = (what & 0x30) == 0x20;
+        party_->post(slot, wanted);
+    }
+
+    static Bytes composed(Reader& in, std::uint8_t who) {
+        const auto share = share_of(who / kSlots);
+        const std::uint64_t number = in.byte(), epoch = in.byte();
+        const std::uint8_t cipher_tag = in.byte(), size = in.byte();
+        Bytes wire(fabric::kOverhead + size, 0);
+        std::memcpy(wire.data(), share.data(), share.size());
+        store_little(number | epoch << 48U, wire.data() + share.size());
+        std::memset(wire.data() + fabric::kPrefixSize, 0x77, size);
+        wire[wire.size() - seal::kTagSize] = cipher_tag;
+        return wire;
+    }
+    static Bytes raw(Reader& in) { return in.bytes(in.byte()); }
+
+    void tagged(fabric::Posted& slot, std::uint64_t tag, const Bytes& wire) {
+        if (!slot.waits()) return;
+        const fabric::Wanted wanted = slot.wanted();
+        open(Kind::tagged, tag, wire, [&](std::span<const iovec> out) {
+            auto from = party_->open(slot, tag, kBound, wire.data(), wire.size(), out);
+            require(!slot.waits());
+            require(!from || wanted.takes(*from, tag));
+            return from;
+        });
+    }
+
+    void other(Kind kind, std::uint64_t tag, const Bytes& wire) {
+        const fabric::Envelope envelope{kind, tag, kBound};
+        open(kind, tag, wire,
+             [&](std::span<const iovec> out) { return party_->open(envelope, wire.data(), wire.size(), out); });
+    }
+
+    /// What does not open leaves zeros. What opens did so for the first time, and is of who its share names.
+    template <class Open>
+    void open(Kind kind, std::uint64_t tag, const Bytes& wire, const Open& open) {
+        Bytes plain(wire.size() < fabric::kOverhead ? 8 : wire.size() - fabric::kOverhead, kUntouched);
+        const std::size_t cut = plain.size() / 3;
+        const iovec out[] = {{plain.data(), cut}, {plain.data() + cut, plain.size() - cut}};
+        const auto from = open(out);
+        if (!from) {
+            fuzz::require_one_line(from.error().line);
+            for (const std::uint8_t byte : plain) require(byte == 0);
+            return;
+        }
+        require(wire.size() >= fabric::kOverhead);
+        fabric::Share share;
+        std::memcpy(share.data(), wire.data(), share.size());
+        require(fabric::share_of(**from) == share);
+        const std::uint64_t number = load_little(wire.data() + share.size()) & (fabric::kMostMessages - 1);
+        // A flow of tagged messages counts for each tag, the others for all.
+        require(opened_.emplace(kind, share, kind == Kind::tagged ? tag : 0, number).second);
+        require(std::equal(plain.begin(), plain.end(), wire.begin() + fabric::kPrefixSize));
+        const auto counted = party_->counters().received[static_cast<std::size_t>(kind)];
+        require(counted.messages == ++messages_[static_cast<std::size_t>(kind)]);
+    }
+
+    void cut_off(fabric::Posted& slot, std::uint64_t tag, const Bytes& wire) {
+        if (!slot.waits()) return;
+        (void)party_->cut_off(slot, tag, wire.data(), wire.size());
+        require(!slot.waits());
+    }
+
+    std::unique_ptr<fabric::Party> party_;
+    std::array<fabric::Posted, kSlots> slots_;
+    std::set<std::tuple<Kind, fabric::Share, std::uint64_t, std::uint64_t>> opened_;
+    std::array<std::uint64_t, fabric::kKinds> messages_ = {};
+};
+
+keys::KeyRing& ring() {
+    static const fuzz::Scratch scratch;
+    static const auto made = [] {
+        std::string lines;
+        for (const char digit : {'1', '6'}) lines += "cryptmpi-job-key-1 " + std::string(64, digit) + "\n";
+        return keys::KeyRing::read(*fuzz::toy_crypto().kex, scratch.write("job.key", lines), KeyReaders::owner, "");
+    }();
+    require(made.has_value());
+    return **made;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    Reader in(data, size);
+    const bool is_written_by_network = (in.byte() & 1) != 0;
+    const auto job = fabric::Job::join(fuzz::toy_crypto(), ring(), "job", is_written_by_network);
+    require(job.has_value());
+    auto party = fabric::Party::make(*job);
+    require(party.has_value());
+    Receiver receiver(std::move(*party));
+    while (!in.is_empty()) receiver.act(in);
+    receiver.end();
+    return 0;
+}
