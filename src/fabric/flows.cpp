@@ -783,7 +783,7 @@ Result<Peer*> Party::end_long(LongReceive& message, Posted& posted, std::uint64_
         wipe_pieces(out);
         return tl::unexpected<Error>(std::move(error));
     };
-    const auto size = size_of(wire_size);
+    const auto size = is_long(wire_size) ? size_of(wire_size) : std::nullopt;
     posted.withdraw();
     if (!size) return refuse(Error{"has a length that no sealed one has", EBADMSG});
     // The network may write the beginning anew after segments have opened.

@@ -4,6 +4,10 @@
 // Input, again and again: what happens (1 byte) | slot of a receive, and a peer (1) | tag (1) | then by what happens:
 //   a message that is composed:  number (1) | epoch (1) | tag of the cipher (1) | size of its plaintext (1)
 //   arbitrary bytes as one:      how many (1) | the bytes
+//   one in segments (what happens: 255): number (1) | epoch (1) | number among long ones (1) | size (1) | when
+//   another's
+//     beginning is written over its own (1) | how many times it is opened before its end (1) | how much less it has at
+//     its end (2) | tags of the cipher of its segments (1 each)
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -70,6 +74,10 @@ public:
         const std::uint8_t who = in.byte();
         const std::uint64_t tag = tag_of(in.byte());
         fabric::Posted& slot = slots_[who % kSlots];
+        if (what == 0xff) {
+            in_segments(slot, who, tag, in);
+            return;
+        }
         switch (what % 8) {
             case 0:
                 post(slot, what, who, tag);
@@ -143,6 +151,49 @@ private:
         const fabric::Envelope envelope{kind, tag, kBound};
         open(kind, tag, wire,
              [&](std::span<const iovec> out) { return party_->open(envelope, wire.data(), wire.size(), out); });
+    }
+
+    /// Opened as it comes, in parts.
+    void in_segments(fabric::Posted& slot, std::uint8_t who, std::uint64_t tag, Reader& in) {
+        constexpr std::size_t kOnWire = fabric::kSegment + seal::kTagSize;
+        const std::uint64_t number = in.byte(), epoch = in.byte(), long_number = in.byte();
+        const std::size_t size = fabric::kLongestWhole - 16 + 1000 * std::size_t{in.byte()};
+        const std::uint8_t written_over = in.byte(), parts = in.byte();
+        const std::size_t less = in.byte() + 256 * std::size_t{in.byte()};
+        if (!slot.waits()) return;
+        const auto share = share_of(who / kSlots);
+        Bytes wire(fabric::wire_size_of(size), 0x77);
+        std::memcpy(wire.data(), share.data(), share.size());
+        store_little(number | (epoch | 0x8000) << 48U, wire.data() + share.size());
+        store_little(long_number, wire.data() + fabric::kPrefixSize);
+        for (std::size_t end = fabric::kLongPrefixSize + kOnWire; end < wire.size() + kOnWire; end += kOnWire) {
+            std::uint8_t* const cipher_tag = wire.data() + std::min(end, wire.size()) - seal::kTagSize;
+            std::memset(cipher_tag, 0, seal::kTagSize);
+            *cipher_tag = in.byte();
+        }
+        Bytes plain(size, kUntouched);
+        const iovec out{plain.data(), plain.size()};
+        fabric::LongReceive message;
+        const std::uint64_t before = party_->counters().received[0].messages;
+        for (std::uint8_t part = 0; part < parts % 8; ++part) {
+            if (part + 1 == written_over) wire[0] ^= 1;
+            const auto opened = party_->open_long(message, wire.data(), (part + 1) * wire.size() / 8, {&out, 1});
+            if (!opened) fuzz::require_one_line(opened.error().line);
+            if (!opened) slot.withdraw();
+            if (!opened) return;
+        }
+        const std::size_t come = wire.size() - std::min(less, wire.size());
+        const auto from = party_->end_long(message, slot, tag, wire.data(), come, {&out, 1});
+        require(!slot.waits());
+        if (!from) {
+            fuzz::require_one_line(from.error().line);
+            for (const std::uint8_t byte : plain) require(byte == 0);
+            return;
+        }
+        require(fabric::size_of(come).value_or(0) > fabric::kLongestWhole);
+        require(opened_.emplace(Kind::tagged, fabric::share_of(**from), tag, number).second);
+        require(party_->counters().received[0].messages == before + 1);
+        ++messages_[0];
     }
 
     /// What does not open leaves zeros. What opens did so for the first time, and is of who its share names.

@@ -96,7 +96,7 @@ ENTRY ucs_status_t ucp_init_version(unsigned major, unsigned minor, const ucp_pa
     // A newer UCX has fields that we cannot copy: the program's own structure is lent.
     auto* const lent = const_cast<ucp_params_t*>(params);
     if (remote_memory) lent->features = (features & ~kRemoteMemory) | UCP_FEATURE_AM;
-    // Over TCP, UCX asks for the bytes of a long message in parts of that length: 8 KB, its own choice, quadruple the time.
+    // Over TCP, UCX asks for the bytes of a long message in parts of that length. Its own 8 KB quadruple the time.
     setenv("UCX_TCP_TX_SEG_SIZE", "64k", 0);
     const cryptmpi::fabric::Opening opening(cryptmpi::fabric::Road::ucx);
     const ucs_status_t status = real().ucp_init_version(major, minor, lent, config, context);

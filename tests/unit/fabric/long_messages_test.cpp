@@ -344,30 +344,37 @@ TEST(LongMessages, AreSealedAsDescribed) {
     const Bytes epoch = expanded(flow, joined({text("fabric epoch"), {3, 0}}), 32);
     const Bytes base = expanded(epoch, text("nonce"), 12);
 
-    const Bytes plain = random_bytes(65536 + 100);
-    Bytes wire = joined({own, {0, 0, 0, 0, 0, 0, 3, 0x80}, {9, 8, 0, 0, 0, 0, 0, 0}});
-    const Bytes prefix = wire;
     void* const context = crypto().aead->create(CRYPTMPI_AES_256_GCM, expanded(epoch, text("key"), 32).data());
-    for (std::size_t number = 0; number < 5; ++number) {
-        const bool is_last = number == 4;
-        Bytes nonce = base;
-        nonce[0] ^= is_last ? 0x80 : 0;
-        nonce[3] ^= static_cast<std::uint8_t>(number);
-        nonce[10] ^= 8;
-        nonce[11] ^= 9;
-        const Bytes associated = is_last ? joined({prefix, {0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11}}) : prefix;
-        const std::size_t size = is_last ? 100 : 16384;
-        const iovec piece{const_cast<std::uint8_t*>(plain.data()) + number * 16384, size};
-        Bytes sealed(size + 16);
-        ASSERT_EQ(crypto().aead->seal(context, nonce.data(), associated.data(), associated.size(), &piece, 1,
-                                      sealed.data(), sealed.data() + size),
-                  CRYPTMPI_OK);
-        wire = joined({wire, sealed});
-    }
-    crypto().aead->destroy(context);
+    const auto in_segments = [&](const Bytes& plain, std::uint8_t number) {
+        const Bytes prefix = joined({own, {number, 0, 0, 0, 0, 0, 3, 0x80}, {9, 8, 0, 0, 0, 0, 0, 0}});
+        Bytes wire = prefix;
+        for (std::size_t begin = 0, segment = 0; begin < plain.size(); begin += 16384, ++segment) {
+            const std::size_t size = std::min<std::size_t>(16384, plain.size() - begin);
+            const bool is_last = begin + size == plain.size();
+            Bytes nonce = base;
+            nonce[0] ^= is_last ? 0x80 : 0;
+            nonce[3] ^= static_cast<std::uint8_t>(segment);
+            nonce[10] ^= 8;
+            nonce[11] ^= 9;
+            const Bytes associated =
+                is_last ? joined({prefix, {0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11}}) : prefix;
+            const iovec piece{const_cast<std::uint8_t*>(plain.data()) + begin, size};
+            Bytes sealed(size + 16);
+            EXPECT_EQ(crypto().aead->seal(context, nonce.data(), associated.data(), associated.size(), &piece, 1,
+                                          sealed.data(), sealed.data() + size),
+                      CRYPTMPI_OK);
+            wire = joined({wire, sealed});
+        }
+        return wire;
+    };
+    const Bytes plain = random_bytes(65536 + 100);
     Bytes opened;
-    EXPECT_EQ(a.open(wire, opened, 5000), 0);
+    EXPECT_EQ(a.open(in_segments(plain, 0), opened, 5000), 0);
     EXPECT_EQ(opened, plain);
+    EXPECT_EQ(a.open(in_segments(random_bytes(100), 1)), EBADMSG) << "one that is not long";
+    EXPECT_EQ(a.open(in_segments(random_bytes(20000), 1)), EBADMSG) << "one that is not long";
+    EXPECT_EQ(a.open(in_segments(plain, 1)), 0);
+    crypto().aead->destroy(context);
 }
 
 }  // namespace
