@@ -224,13 +224,16 @@ class Lab:
 
     # Ending
 
+    def processes(self):
+        """The numbers of what runs in the nodes, the holders and captures excepted."""
+        keep = {holder.pid for holder in self._holders} | {os.getpid()} | {c.pid for c in self._captures if c.pid}
+        mark = f"{_MARK}={self.mark}\0".encode()
+        return [pid for pid in _processes() if pid not in keep and mark in _environment(pid)]
+
     def end_processes(self):
         """Kills whatever runs in the nodes (the holders excepted): ranks outlive their launcher now and then."""
-        holders = {holder.pid for holder in self._holders}
-        keep = holders | {os.getpid()} | {c.pid for c in self._captures if c.pid}
-        mark = f"{_MARK}={self.mark}\0".encode()
         for _ in range(50):
-            left = [pid for pid in _processes() if pid not in keep and mark in _environment(pid)]
+            left = self.processes()
             if not left:
                 return
             for pid in left:

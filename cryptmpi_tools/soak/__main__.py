@@ -32,7 +32,7 @@ MPIS = {"channel": "openmpi-4.1.4", "fabric": "openmpi-4.1.4-pml-ucx", "mpi": "m
 SILENCE_S = 8
 PATIENCE = {"silence_timeout_s": SILENCE_S, "handshake_timeout_s": 20, "agreement_timeout_s": 20, "abort_after_s": 5}
 TO_END_S = 60
-AFTER_LAUNCHER_S = 20  # ranks whose connection failed live for abort_after_s, and longer on a busy machine
+AFTER_LAUNCHER_S = 45  # ranks and daemons notice a cut by its silence, and live for abort_after_s then; longer on a busy machine
 TURN_S = 12
 # How a job is disturbed -> may it end well all the same?
 GENTLE = ("nothing", "stopped", "slow", "cut for a moment")
@@ -89,16 +89,14 @@ class Site:
             self.cut(node, whole=True)
 
     def traces(self, config):
-        """Names of all that jobs could leave behind: shared memory of each node and of this machine, runs, settings, sockets."""
+        """Names of all that jobs could leave behind: shared memory, which each node has for itself, runs, settings."""
         found = set()
         for node in self.lab.nodes:
             self.in_node(node, COMMAND, "top", "--once", "--interval", "0.1", "--json")  # removes the pages of processes that were killed
-            listed = self.in_node(node, "find", "/dev/shm", "-mindepth", "1", "-iname", "*cryptmpi*", "-not", "-type", "d")
+            listed = self.in_node(node, "find", "/dev/shm", "-path", "*cryptmpi*", "-not", "-type", "d")
             found |= {f"{node.name}:{line}" for line in listed.stdout.splitlines()}
-        homes = [Path("/dev/shm"), Path("/tmp"), Path(os.environ.get("XDG_RUNTIME_DIR", "/run/user/0"))]
-        for home in homes:
-            found |= {str(path) for path in home.glob("*cryptmpi*") if "cryptmpi-lab-" not in path.name} if home.is_dir() else set()
-        for home in (Path(config), Path.home() / ".config" / "cryptmpi", self.folder):
+        runtime = Path(os.environ.get("XDG_RUNTIME_DIR", "/run/user/0")) / "cryptmpi"
+        for home in (Path(config), Path.home() / ".config" / "cryptmpi", self.folder, runtime):
             found |= {str(path) for path in home.rglob("*")} if home.is_dir() else set()
         return found
 
@@ -107,11 +105,11 @@ class Site:
         return {int(path.name.removeprefix("rank-")): int(path.read_text() or 0) for path in folder.glob("rank-*")}
 
 
-def alive(pid):
+def name_of(pid):
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+        return Path(f"/proc/{pid}/comm").read_text().strip()
     except OSError:
-        return False
+        return "a process that has ended by now"
 
 
 def namespaces(pid="[0-9]*"):
@@ -247,7 +245,7 @@ def play(site, turn, seconds, chance, disturber_class):
 
 
 def ran(site, turn, line, env, limit, folder):
-    """The launcher to its end, and then all ranks: nobody ends them but the job itself."""
+    """The launcher to its end, and then all ranks and daemons: nobody ends them but the job itself."""
     began = time.monotonic()
     with open(folder / "output.txt", "wb") as out:
         process = site.lab.start(line, env=env, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
@@ -258,10 +256,10 @@ def ran(site, turn, line, env, limit, folder):
         seconds = time.monotonic() - began
         timed_out = process.returncode is None
         end = time.monotonic() + AFTER_LAUNCHER_S
-        while (left := [rank for rank, pid in site.ranks(folder).items() if alive(pid)]) and time.monotonic() < end and not timed_out:
+        while (left := site.lab.processes()) and time.monotonic() < end and not timed_out:
             time.sleep(0.2)
-        if left:
-            turn.problems.append(f"rank(s) {left} did not end")
+        if left and not timed_out:
+            turn.problems.append(f"still there when the launcher had ended: {', '.join(sorted({name_of(pid) for pid in left}))}")
         site.lab.end_processes()
         process.wait()
     return Finished(process.returncode, (folder / "output.txt").read_text(errors="replace"), seconds, timed_out)
