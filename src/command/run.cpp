@@ -34,6 +34,7 @@
 #include "command/typed_line.hpp"
 #include "command/wrappers.hpp"
 #include "keys/key_ring.hpp"
+#include "report/live_reader.hpp"
 #include "report/part.hpp"
 
 namespace cryptmpi::command {
@@ -461,6 +462,7 @@ int run(const Options& options, const LaunchLine& typed) {
     const LayerChoice choice = choose_layer(*settings, environment, evidence);
     if (auto checked = check_choice(*settings, choice); !checked) return refuse(checked.error().line);
     if (auto checked = check_libraries(*settings, choice.layer); !checked) return refuse(checked.error().line);
+    if (settings->live) report::remove_stale_pages(std::getenv("XDG_RUNTIME_DIR"));
 
     auto job = settings->job_id;
     if (!environment("CRYPTMPI_JOB_ID")) {

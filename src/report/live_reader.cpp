@@ -203,7 +203,7 @@ private:
 
 }  // namespace
 
-std::vector<LiveFolder> folders_to_read(const char* runtime_folder, uid_t user) {
+std::vector<LiveFolder> folders_to_read(const char* runtime_folder, uid_t user, Whose whose) {
     std::vector<LiveFolder> folders;
     std::set<std::string> known;
     const auto add = [&](const fs::path& path, uid_t owner) {
@@ -212,7 +212,7 @@ std::vector<LiveFolder> folders_to_read(const char* runtime_folder, uid_t user) 
     for (const auto& path : live_folders(runtime_folder, user)) add(path, user);
     // A process that a remote shell started may know its user's folder, where this one does not.
     add("/run/user/" + std::to_string(user) + "/cryptmpi", user);
-    if (user != 0) return folders;
+    if (user != 0 || whose == Whose::own) return folders;
     for (const auto& name : names_in("/run/user")) {
         if (const auto owner = as_user(name)) add("/run/user/" + name + "/cryptmpi", *owner);
     }
@@ -228,6 +228,10 @@ LiveProcesses read_live(const std::vector<LiveFolder>& folders) {
     Reader reader;
     for (const auto& folder : folders) reader.read(folder);
     return std::move(reader).result();
+}
+
+void remove_stale_pages(const char* runtime_folder) {
+    (void)read_live(folders_to_read(runtime_folder, geteuid(), Whose::own));
 }
 
 }  // namespace cryptmpi::report

@@ -30,8 +30,9 @@ struct LiveFolder {
     uid_t user;  // whose it has to be
 };
 
-/// All that this user may read: root reads everybody's.
-std::vector<LiveFolder> folders_to_read(const char* runtime_folder, uid_t user);
+/// All that this user may read: root reads everybody's, unless only its own are wanted.
+enum class Whose { own, all };
+std::vector<LiveFolder> folders_to_read(const char* runtime_folder, uid_t user, Whose whose = Whose::all);
 
 struct LiveProcesses {
     std::vector<LiveProcess> processes;  // by job, rank, number
@@ -40,5 +41,8 @@ struct LiveProcesses {
 
 /// Of processes that are there. Pages of those that are gone are removed where they are our own.
 LiveProcesses read_live(const std::vector<LiveFolder>& folders);
+
+/// Pages of this user's processes that were killed, before a job begins.
+void remove_stale_pages(const char* runtime_folder);
 
 }  // namespace cryptmpi::report

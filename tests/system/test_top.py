@@ -132,6 +132,30 @@ def test_a_killed_rank_is_not_shown(nodes, tmp_path, build, layer, name):  # noq
     assert not any(page.startswith(f"{victim['pid']}.") for page in pages(nodes, 1)), "it is removed"
 
 
+def test_the_next_job_removes_pages_of_killed_ranks_and_no_others(nodes, tmp_path, build):  # noqa: F811
+    job = started(nodes, tmp_path, build, "channel", "openmpi-4.1.4")
+    victims = [shown.popitem()[1]["pid"] for shown in running(nodes, job, "channel")]
+    for victim in victims:
+        os.kill(victim, signal.SIGKILL)
+    assert job.end()[0] != 0
+    for node, victim in enumerate(victims):
+        assert any(page.startswith(f"{victim}.") for page in pages(nodes, node)), "else this shows nothing"
+    (tmp_path / "stop").unlink()
+    other = started(nodes, tmp_path, build, "channel", "openmpi-4.1.4")
+    until = time.monotonic() + PATIENCE
+    left = victims
+    while left and time.monotonic() < until:
+        left = [page for node in (0, 1) for page in pages(nodes, node) if int(page.split(".")[0]) in victims]
+    assert not left
+    # A job that begins now leaves the pages of the one that runs.
+    shown = running(nodes, other, "channel")
+    begun = nodes.start([COMMAND, "exec", "true"], env={**sealing_of(tmp_path, nodes, "channel").env(), **WITHOUT_SESSION})
+    assert begun.wait(PATIENCE) == 0
+    assert set(ranks_of(look(nodes, 0), "channel")) == set(shown[0])
+    status, said = other.end()
+    assert status == 0, said
+
+
 @pytest.mark.parametrize("layer, name", [("channel", "openmpi-4.1.4"), ("mpi", "openmpi-4.1.4"), ("fabric", "mpich-5.0.2-ucx")])
 def test_a_job_may_be_hidden(nodes, tmp_path, build, layer, name):  # noqa: F811
     job = started(nodes, tmp_path, build, layer, name, live="false")

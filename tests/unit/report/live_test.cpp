@@ -345,6 +345,29 @@ TEST_F(LiveTest, PagesOfProcessesThatAreGoneAreSkippedAndRemoved) {
     ASSERT_EQ(waitpid(child, nullptr, 0), child);
 }
 
+TEST_F(LiveTest, BeforeAJobBeginsPagesOfProcessesThatAreGoneAreRemoved) {
+    folder_ = above_ / "cryptmpi";
+    const auto gone = forge([](LivePage& page) { ++page.started; }, "gone");
+    const auto runs = forge([](LivePage&) {}, "runs");
+    const auto elsewhere = forge(
+        [](LivePage& page) {
+            ++page.started;
+            ++page.pid_namespace;
+        },
+        "elsewhere");
+    const auto other = forge(
+        [](LivePage& page) {
+            ++page.started;
+            ++page.version;
+        },
+        "other");
+    remove_stale_pages(above_.c_str());
+    EXPECT_FALSE(fs::exists(gone));
+    EXPECT_TRUE(fs::exists(runs));
+    EXPECT_TRUE(fs::exists(elsewhere)) << "its number says nothing here";
+    EXPECT_TRUE(fs::exists(other)) << "what it says is not known";
+}
+
 TEST_F(LiveTest, PagesThatAreNoneAreSkippedAndLeft) {
     const auto cut_short = forge([](LivePage&) {}, "short");
     fs::resize_file(cut_short, sizeof(LivePage) - 1);
