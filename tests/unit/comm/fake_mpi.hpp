@@ -14,6 +14,7 @@
 
 #include <mpi.h>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -59,6 +60,7 @@ struct Options {
     std::map<std::string, std::string> settings = {};  // "CRYPTMPI_..."
     bool errors_return = true;                         // or they are fatal, as MPI begins
     int thread_level = MPI_THREAD_SINGLE;
+    std::chrono::milliseconds longest{20'000};  // that ranks may ask in vain
 };
 
 class Job;
