@@ -1,8 +1,5 @@
 #include "comm/arguments.hpp"
 
-#include <map>
-#include <mutex>
-#include <set>
 #include <utility>
 
 namespace cryptmpi::comm {
@@ -57,13 +54,11 @@ bool is_predefined(MPI_Op op) {
     return false;
 }
 
-std::mutex lock;
-
 }  // namespace
 
 int check_operation(Layer& layer, MPI_Comm comm, MPI_Datatype type, MPI_Op op) {
     // What MPI took once it takes again: only predefined types go with predefined operations, and these stay.
-    static auto& taken = *new std::set<std::pair<MPI_Datatype, MPI_Op>>;
+    auto& [lock, taken, answers] = layer.answers();
     if (!is_predefined(op)) return MPI_SUCCESS;
     {
         const std::lock_guard hold(lock);
@@ -79,7 +74,7 @@ int check_operation(Layer& layer, MPI_Comm comm, MPI_Datatype type, MPI_Op op) {
 }
 
 int answer_to(Layer& layer, Question ask, int count) {
-    static auto& answers = *new std::map<std::pair<Question, int>, int>;
+    auto& [lock, taken, answers] = layer.answers();
     const std::lock_guard hold(lock);
     const auto [answer, is_new] = answers.emplace(std::pair(ask, count), MPI_SUCCESS);
     if (is_new) {

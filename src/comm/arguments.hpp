@@ -11,9 +11,6 @@ namespace cryptmpi::comm {
 /// alone would find out, while others wait for it.
 int check_operation(Layer& layer, MPI_Comm comm, MPI_Datatype type, MPI_Op op);
 
-/// A call with the mistake in question, among this rank alone, whose errors are for us: with `count` numbers, one or
-/// two, at each address.
-using Question = int (*)(const interpose::Native& mpi, int* numbers, int* others, int count, MPI_Comm alone);
 /// The class of MPI's error, MPI_SUCCESS where it does not mind: asked once for each count.
 int answer_to(Layer& layer, Question ask, int count);
 

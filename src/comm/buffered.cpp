@@ -30,9 +30,8 @@ int start_buffered(Layer& layer, Communicator& communicator, const UserBuffer& b
 namespace {
 
 template <class After, class Native>
-int bsend(const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm, After after,
+int bsend(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm, After after,
           Native native) {
-    Layer& layer = Layer::get();
     const auto guard = layer.guard();
     Communicator* communicator = find_sealed(layer, comm, to, tag, count, type);
     if (communicator == nullptr) {
@@ -54,22 +53,22 @@ void drain(Layer& layer) {
 
 }  // namespace
 
-int Bsend(const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm) {
+int Bsend(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm) {
     return bsend(
-        at, count, type, to, tag, comm, [](auto&) { return MPI_SUCCESS; },
+        layer, at, count, type, to, tag, comm, [](auto&) { return MPI_SUCCESS; },
         CRYPTMPI_NATIVE(Bsend, count, at, Count{count}, type, to, tag, comm));
 }
 
-int Ibsend(const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm, MPI_Request* request) {
+int Ibsend(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+           MPI_Request* request) {
     return bsend(
-        at, count, type, to, tag, comm,
+        layer, at, count, type, to, tag, comm,
         // A request that is done.
         [&](auto& mpi) { return mpi.Isend(nullptr, 0, MPI_BYTE, MPI_PROC_NULL, tag, comm, request); },
         CRYPTMPI_NATIVE(Ibsend, count, at, Count{count}, type, to, tag, comm, request));
 }
 
-int Buffer_attach(void* at, MPI_Count size) {
-    Layer& layer = Layer::get();
+int Buffer_attach(Layer& layer, void* at, MPI_Count size) {
     const auto guard = layer.guard();
     const int code = CRYPTMPI_NATIVE(Buffer_attach, size, at, Count{size})(layer.mpi);
     if (code == MPI_SUCCESS) layer.requests().attached = static_cast<std::size_t>(size);
@@ -79,8 +78,7 @@ int Buffer_attach(void* at, MPI_Count size) {
 namespace {
 
 template <class Size>
-int detach(void* at, Size* size) {
-    Layer& layer = Layer::get();
+int detach(Layer& layer, void* at, Size* size) {
     drain(layer);
     const int code = [&](const auto& mpi) -> int {
         if constexpr (std::is_same_v<Size, int>) {
@@ -95,16 +93,15 @@ int detach(void* at, Size* size) {
 
 }  // namespace
 
-int Buffer_detach(void* at, int* size) {
-    return detach(at, size);
+int Buffer_detach(Layer& layer, void* at, int* size) {
+    return detach(layer, at, size);
 }
 
-int Buffer_detach(void* at, MPI_Count* size) {
-    return detach(at, size);
+int Buffer_detach(Layer& layer, void* at, MPI_Count* size) {
+    return detach(layer, at, size);
 }
 
-int Buffer_flush() {
-    Layer& layer = Layer::get();
+int Buffer_flush(Layer& layer) {
     drain(layer);
     return layer.mpi.Buffer_flush();
 }

@@ -320,14 +320,11 @@ void advance_all(Layer& layer) {
         return one->done();
     });
     layer.leftovers().incoming.remove_if([](const auto& one) { return one->advance(); });
-    if (!LeftWithMpi::get().empty()) LeftWithMpi::get().look();
+    if (!layer.left_with_mpi().empty()) layer.left_with_mpi().look();
 }
 
-namespace {
-
-void send_rest() {
-    due_before_wait = nullptr;
-    Layer& layer = Layer::get();
+void send_rest(Layer& layer) {
+    layer.due_before_wait().clear();
     const auto guard = layer.guard();
     for (const auto& [request, operation] : layer.requests().unfinished) {
         if (!operation->outgoing) continue;
@@ -336,10 +333,8 @@ void send_rest() {
     }
 }
 
-}  // namespace
-
-void send_rest_before_waits() {
-    due_before_wait = send_rest;
+void send_rest_before_waits(Layer& layer) {
+    layer.due_before_wait().set(layer);
 }
 
 int wait_one(Layer& layer, MPI_Request* request, MPI_Status* status) {
@@ -347,7 +342,7 @@ int wait_one(Layer& layer, MPI_Request* request, MPI_Status* status) {
     const MPI_Request handle = *request;
     if (!may_block(layer)) {
         if (guard) guard.unlock();
-        return repeat(layer, [&](int& done) { return Test(request, &done, status); });
+        return repeat(layer, [&](int& done) { return Test(layer, request, &done, status); });
     }
     if (!is_active(layer.requests().find(handle))) {
         if (guard) guard.unlock();
@@ -377,9 +372,9 @@ bool has_ended(Layer& layer, MPI_Request& request, MPI_Status& status) {
 }
 
 /// What MPI has of an operation that ends earlier than MPI's request on it.
-void leave_with_mpi(Operation& operation, MPI_Request request) {
+void leave_with_mpi(Layer& layer, Operation& operation, MPI_Request request) {
     const bool cancels = operation.kind == Operation::Kind::receive && !operation.may_be_cancelled;
-    LeftWithMpi::get().take(cancels ? Transfer::receive : Transfer::send, request, std::move(operation.wire));
+    layer.left_with_mpi().take(cancels ? Transfer::receive : Transfer::send, request, std::move(operation.wire));
 }
 
 /// The user has given it up, and MPI is done with it, or cannot say: `now` is then the request.
@@ -387,7 +382,7 @@ void end_orphan(Layer& layer, MPI_Request handle, MPI_Request now, MPI_Status& s
     auto operation = layer.requests().take(handle);
     if (!operation) return;
     if (!operation->persistent && now != MPI_REQUEST_NULL) {
-        leave_with_mpi(*operation, now);
+        leave_with_mpi(layer, *operation, now);
         layer.requests().buffered -= operation->buffered;
         return;
     }
@@ -435,13 +430,12 @@ void end_leftovers(Layer& layer) {
 
 // What MPI would say of arrays and addresses that are not there, it says itself.
 
-int Wait(MPI_Request* request, MPI_Status* status) {
-    if (request == nullptr) return Layer::get().mpi.Wait(request, status);
-    return wait_one(Layer::get(), request, status);
+int Wait(Layer& layer, MPI_Request* request, MPI_Status* status) {
+    if (request == nullptr) return layer.mpi.Wait(request, status);
+    return wait_one(layer, request, status);
 }
 
-int Test(MPI_Request* request, int* flag, MPI_Status* status) {
-    Layer& layer = Layer::get();
+int Test(Layer& layer, MPI_Request* request, int* flag, MPI_Status* status) {
     if (request == nullptr || flag == nullptr) return layer.mpi.Test(request, flag, status);
     const auto guard = layer.guard();
     const MPI_Request handle = *request;
@@ -458,13 +452,12 @@ int Test(MPI_Request* request, int* flag, MPI_Status* status) {
     return code == MPI_SUCCESS && *flag == 0 ? code : conclude_one(layer, handle, *request, mine, code);
 }
 
-int Waitall(int count, MPI_Request* requests, MPI_Status* statuses) {
-    Layer& layer = Layer::get();
+int Waitall(Layer& layer, int count, MPI_Request* requests, MPI_Status* statuses) {
     if (is_missing(count, requests)) return layer.mpi.Waitall(count, requests, statuses);
     auto guard = layer.guard();
     if (!may_block(layer)) {
         if (guard) guard.unlock();
-        return repeat(layer, [&](int& done) { return Testall(count, requests, &done, statuses); });
+        return repeat(layer, [&](int& done) { return Testall(layer, count, requests, &done, statuses); });
     }
     Taken taken(layer, count, requests);
     if (guard) guard.unlock();
@@ -475,8 +468,7 @@ int Waitall(int count, MPI_Request* requests, MPI_Status* statuses) {
     return conclude_several(layer, taken, count, requests, mine.data(), code);
 }
 
-int Testall(int count, MPI_Request* requests, int* flag, MPI_Status* statuses) {
-    Layer& layer = Layer::get();
+int Testall(Layer& layer, int count, MPI_Request* requests, int* flag, MPI_Status* statuses) {
     if (is_missing(count, requests) || flag == nullptr) return layer.mpi.Testall(count, requests, flag, statuses);
     const auto guard = layer.guard();
     progress(layer);
@@ -502,8 +494,7 @@ int Testall(int count, MPI_Request* requests, int* flag, MPI_Status* statuses) {
     return conclude_several(layer, taken, count, requests, mine.data(), code);
 }
 
-int Testany(int count, MPI_Request* requests, int* index, int* flag, MPI_Status* status) {
-    Layer& layer = Layer::get();
+int Testany(Layer& layer, int count, MPI_Request* requests, int* index, int* flag, MPI_Status* status) {
     if (is_missing(count, requests) || index == nullptr || flag == nullptr) {
         return layer.mpi.Testany(count, requests, index, flag, status);
     }
@@ -526,8 +517,7 @@ int Testany(int count, MPI_Request* requests, int* index, int* flag, MPI_Status*
     return conclude_one(layer, handles[static_cast<std::size_t>(*index)], requests[*index], mine, code);
 }
 
-int Waitany(int count, MPI_Request* requests, int* index, MPI_Status* status) {
-    Layer& layer = Layer::get();
+int Waitany(Layer& layer, int count, MPI_Request* requests, int* index, MPI_Status* status) {
     if (is_missing(count, requests) || index == nullptr) return layer.mpi.Waitany(count, requests, index, status);
     auto guard = layer.guard();
     if (layer.requests().empty()) {
@@ -537,7 +527,7 @@ int Waitany(int count, MPI_Request* requests, int* index, MPI_Status* status) {
     const Handles handles = handles_of(count, requests);
     if (layer.threads() || !may_block(layer) || find_finished(layer, handles) != MPI_UNDEFINED) {
         if (guard) guard.unlock();
-        return repeat(layer, [&](int& done) { return Testany(count, requests, index, &done, status); });
+        return repeat(layer, [&](int& done) { return Testany(layer, count, requests, index, &done, status); });
     }
     MPI_Status own;
     MPI_Status& mine = status == MPI_STATUS_IGNORE ? own : *status;
@@ -577,8 +567,7 @@ int conclude_some(Layer& layer, const Handles& handles, const MPI_Request* reque
 
 }  // namespace
 
-int Testsome(int count, MPI_Request* requests, int* done, int* indices, MPI_Status* statuses) {
-    Layer& layer = Layer::get();
+int Testsome(Layer& layer, int count, MPI_Request* requests, int* done, int* indices, MPI_Status* statuses) {
     if (is_missing(count, requests) || done == nullptr || is_missing(count, indices)) {
         return layer.mpi.Testsome(count, requests, done, indices, statuses);
     }
@@ -599,8 +588,7 @@ int Testsome(int count, MPI_Request* requests, int* done, int* indices, MPI_Stat
     return conclude_some(layer, masked.handles(), requests, *done, indices, mine.data(), code);
 }
 
-int Waitsome(int count, MPI_Request* requests, int* done, int* indices, MPI_Status* statuses) {
-    Layer& layer = Layer::get();
+int Waitsome(Layer& layer, int count, MPI_Request* requests, int* done, int* indices, MPI_Status* statuses) {
     if (is_missing(count, requests) || done == nullptr || is_missing(count, indices)) {
         return layer.mpi.Waitsome(count, requests, done, indices, statuses);
     }
@@ -613,7 +601,7 @@ int Waitsome(int count, MPI_Request* requests, int* done, int* indices, MPI_Stat
     if (layer.threads() || !may_block(layer) || find_finished(layer, handles) != MPI_UNDEFINED) {
         if (guard) guard.unlock();
         return repeat(layer, [&](int& some) {
-            const int code = Testsome(count, requests, done, indices, statuses);
+            const int code = Testsome(layer, count, requests, done, indices, statuses);
             some = *done;
             return code;
         });
@@ -623,8 +611,7 @@ int Waitsome(int count, MPI_Request* requests, int* done, int* indices, MPI_Stat
     return conclude_some(layer, handles, requests, *done, indices, mine.data(), code);
 }
 
-int Request_get_status(MPI_Request request, int* flag, MPI_Status* status) {
-    Layer& layer = Layer::get();
+int Request_get_status(Layer& layer, MPI_Request request, int* flag, MPI_Status* status) {
     if (flag == nullptr) return layer.mpi.Request_get_status(request, flag, status);
     const auto guard = layer.guard();
     progress(layer);
@@ -678,24 +665,23 @@ MPI_Status* at(MPI_Status* statuses, int i) {
 
 }  // namespace
 
-int Request_get_status_all(int count, const MPI_Request requests[], int* flag, MPI_Status* statuses) {
-    Layer& layer = Layer::get();
+int Request_get_status_all(Layer& layer, int count, const MPI_Request requests[], int* flag, MPI_Status* statuses) {
     const ByOwner by_owner(layer, count, requests);
     const int code = layer.mpi.Request_get_status_all(count, by_owner.others(), flag, statuses);
     if (code != MPI_SUCCESS) return code;
     for (const int i : by_owner.ours()) {
         if (*flag == 0) break;
-        const int ours = Request_get_status(requests[i], flag, at(statuses, i));
+        const int ours = Request_get_status(layer, requests[i], flag, at(statuses, i));
         if (ours != MPI_SUCCESS) return ours;
     }
     return MPI_SUCCESS;
 }
 
-int Request_get_status_any(int count, const MPI_Request requests[], int* index, int* flag, MPI_Status* status) {
-    Layer& layer = Layer::get();
+int Request_get_status_any(Layer& layer, int count, const MPI_Request requests[], int* index, int* flag,
+                           MPI_Status* status) {
     const ByOwner by_owner(layer, count, requests);
     for (const int i : by_owner.ours()) {
-        const int code = Request_get_status(requests[i], flag, status);
+        const int code = Request_get_status(layer, requests[i], flag, status);
         if (code == MPI_SUCCESS && *flag == 0) continue;
         *index = i;
         return code;
@@ -705,8 +691,8 @@ int Request_get_status_any(int count, const MPI_Request requests[], int* index, 
     return code;
 }
 
-int Request_get_status_some(int count, const MPI_Request requests[], int* done, int* indices, MPI_Status* statuses) {
-    Layer& layer = Layer::get();
+int Request_get_status_some(Layer& layer, int count, const MPI_Request requests[], int* done, int* indices,
+                            MPI_Status* statuses) {
     const ByOwner by_owner(layer, count, requests);
     int of_mpi = 0;
     const int code = layer.mpi.Request_get_status_some(count, by_owner.others(), &of_mpi, indices, statuses);
@@ -715,15 +701,14 @@ int Request_get_status_some(int count, const MPI_Request requests[], int* done, 
     *done = std::max(of_mpi, 0);  // MPI_UNDEFINED, where MPI has no active one
     for (const int i : by_owner.ours()) {
         int flag = 0;
-        const int ours = Request_get_status(requests[i], &flag, at(statuses, *done));
+        const int ours = Request_get_status(layer, requests[i], &flag, at(statuses, *done));
         if (ours != MPI_SUCCESS) return ours;
         if (flag != 0) indices[(*done)++] = i;
     }
     return MPI_SUCCESS;
 }
 
-int Request_free(MPI_Request* request) {
-    Layer& layer = Layer::get();
+int Request_free(Layer& layer, MPI_Request* request) {
     if (request == nullptr) return layer.mpi.Request_free(request);
     const auto guard = layer.guard();
     Operation* operation = layer.requests().find(*request);
@@ -738,8 +723,7 @@ int Request_free(MPI_Request* request) {
     return MPI_SUCCESS;
 }
 
-int Cancel(MPI_Request* request) {
-    Layer& layer = Layer::get();
+int Cancel(Layer& layer, MPI_Request* request) {
     if (request == nullptr) return layer.mpi.Cancel(request);
     const auto guard = layer.guard();
     Operation* operation = layer.requests().find(*request);

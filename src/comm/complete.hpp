@@ -29,7 +29,7 @@ inline void progress(Layer& layer) {
 }
 
 /// There are segments that MPI has not got yet: it does before this process waits in a call of MPI's own.
-void send_rest_before_waits();
+void send_rest_before_waits(Layer& layer);
 
 /// Calls a Test form, which says whether it is done, until it is. Among our threads, the lock has to change hands.
 template <class Attempt>

@@ -110,8 +110,7 @@ void check(Layer& layer, const Turn& turn, const Asked& asked, const char* by_wh
 
 /// `ask(parent)` says what is Asked.
 template <class Ask, class Make>
-int construct(const char* by_what, MPI_Comm comm, MPI_Comm* made, Ask ask, Make make) {
-    Layer& layer = Layer::get();
+int construct(Layer& layer, const char* by_what, MPI_Comm comm, MPI_Comm* made, Ask ask, Make make) {
     const Turn turn = take_turn(layer, comm);
     if (turn.parent == nullptr) return make(layer.mpi);
     const Asked asked = ask(*turn.parent);
@@ -128,9 +127,9 @@ Asked all_members(const Communicator& parent) {
 }
 
 /// Nothing is known of an invalid one: MPI says so.
-Asked members_of(MPI_Group group) {
+Asked members_of(Layer& layer, MPI_Group group) {
     if (group == MPI_GROUP_NULL) return {};
-    return {world_ranks(Layer::get().mpi, group)};
+    return {world_ranks(layer.mpi, group)};
 }
 
 /// The first so many, all of the others get none.
@@ -147,8 +146,7 @@ Asked as_mpi_decides(const Communicator&) {
 /// MPI may write the handle only when the request ends. One that it has written by now is kept: Open MPI's Fortran
 /// procedures give a variable of their own, which is gone by then.
 template <class Make>
-int construct_later(const char* by_what, MPI_Comm comm, MPI_Comm* made, MPI_Request* request, Make make) {
-    Layer& layer = Layer::get();
+int construct_later(Layer& layer, const char* by_what, MPI_Comm comm, MPI_Comm* made, MPI_Request* request, Make make) {
     if (made == nullptr || request == nullptr) return make(layer.mpi);  // MPI says so
     const Turn turn = take_turn(layer, comm);
     const auto guard = layer.guard();
@@ -169,9 +167,8 @@ int construct_later(const char* by_what, MPI_Comm comm, MPI_Comm* made, MPI_Requ
 
 /// Of a group whose members alone call this: they count among themselves.
 template <class Make>
-int construct_of_group(const char* by_what, MPI_Comm comm, MPI_Group group, const std::string& how, MPI_Comm* made,
-                       Make make) {
-    Layer& layer = Layer::get();
+int construct_of_group(Layer& layer, const char* by_what, MPI_Comm comm, MPI_Group group, const std::string& how,
+                       MPI_Comm* made, Make make) {
     std::shared_ptr<Communicator> parent;
     {
         const auto guard = layer.guard();
@@ -193,7 +190,7 @@ int construct_of_group(const char* by_what, MPI_Comm comm, MPI_Group group, cons
 
 /// Those who gave this rank's color, by key and then by rank. Each tells the others of both, since MPI's own exchange
 /// of them is in clear.
-Asked members_of_color(Communicator& parent, int color, int key) {
+Asked members_of_color(Layer& layer, Communicator& parent, int color, int key) {
     struct Choice {
         std::int32_t color;
         std::int32_t key;
@@ -201,7 +198,7 @@ Asked members_of_color(Communicator& parent, int color, int key) {
     const Choice mine{color, key};
     std::array<std::uint8_t, sizeof mine> bytes;
     std::memcpy(bytes.data(), &mine, sizeof mine);
-    const auto told = tell_all(Layer::get(), parent, bytes);
+    const auto told = tell_all(layer, parent, bytes);
     if (color == MPI_UNDEFINED) return {std::vector<int>()};
     std::vector<std::pair<int, int>> chosen;  // key, rank
     for (int rank = 0; rank < parent.size(); ++rank) {
@@ -224,8 +221,8 @@ std::int64_t places_of(int dimensions, const int sizes[]) {
 }
 
 /// Those of a grid that have this rank's place in the dimensions that do not remain. Ranks count the places row by row.
-Asked members_of_slice(const Communicator& parent, const int remain[]) {
-    const auto& mpi = Layer::get().mpi;
+Asked members_of_slice(Layer& layer, const Communicator& parent, const int remain[]) {
+    const auto& mpi = layer.mpi;
     int kind = MPI_UNDEFINED;
     int dimensions = 0;
     if (remain == nullptr || mpi.Topo_test(parent.handle(), &kind) != MPI_SUCCESS || kind != MPI_CART ||
@@ -262,38 +259,40 @@ std::string unsealable(const Layer& layer, MPI_Group group) {
 
 }  // namespace
 
-int Comm_dup(MPI_Comm comm, MPI_Comm* made) {
-    return construct("MPI_Comm_dup", comm, made, all_members, [&](auto& mpi) { return mpi.Comm_dup(comm, made); });
+int Comm_dup(Layer& layer, MPI_Comm comm, MPI_Comm* made) {
+    return construct(layer, "MPI_Comm_dup", comm, made, all_members,
+                     [&](auto& mpi) { return mpi.Comm_dup(comm, made); });
 }
 
-int Comm_dup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm* made) {
-    return construct("MPI_Comm_dup_with_info", comm, made, all_members,
+int Comm_dup_with_info(Layer& layer, MPI_Comm comm, MPI_Info info, MPI_Comm* made) {
+    return construct(layer, "MPI_Comm_dup_with_info", comm, made, all_members,
                      [&](auto& mpi) { return mpi.Comm_dup_with_info(comm, info, made); });
 }
 
-int Comm_idup(MPI_Comm comm, MPI_Comm* made, MPI_Request* request) {
-    return construct_later("MPI_Comm_idup", comm, made, request,
+int Comm_idup(Layer& layer, MPI_Comm comm, MPI_Comm* made, MPI_Request* request) {
+    return construct_later(layer, "MPI_Comm_idup", comm, made, request,
                            [&](auto& mpi) { return mpi.Comm_idup(comm, made, request); });
 }
 
-int Comm_idup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm* made, MPI_Request* request) {
-    return construct_later("MPI_Comm_idup_with_info", comm, made, request,
+int Comm_idup_with_info(Layer& layer, MPI_Comm comm, MPI_Info info, MPI_Comm* made, MPI_Request* request) {
+    return construct_later(layer, "MPI_Comm_idup_with_info", comm, made, request,
                            [&](auto& mpi) { return mpi.Comm_idup_with_info(comm, info, made, request); });
 }
 
-int Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm* made) {
+int Comm_create(Layer& layer, MPI_Comm comm, MPI_Group group, MPI_Comm* made) {
     return construct(
-        "MPI_Comm_create", comm, made, [&](const Communicator&) { return members_of(group); },
+        layer, "MPI_Comm_create", comm, made, [&](const Communicator&) { return members_of(layer, group); },
         [&](auto& mpi) { return mpi.Comm_create(comm, group, made); });
 }
 
-int Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm* made) {
-    return construct_of_group("MPI_Comm_create_group", comm, group, "made of a group with tag " + std::to_string(tag),
-                              made, [&](auto& mpi) { return mpi.Comm_create_group(comm, group, tag, made); });
+int Comm_create_group(Layer& layer, MPI_Comm comm, MPI_Group group, int tag, MPI_Comm* made) {
+    return construct_of_group(layer, "MPI_Comm_create_group", comm, group,
+                              "made of a group with tag " + std::to_string(tag), made,
+                              [&](auto& mpi) { return mpi.Comm_create_group(comm, group, tag, made); });
 }
 
-int Comm_create_from_group(MPI_Group group, const char* tag, MPI_Info info, MPI_Errhandler handler, MPI_Comm* made) {
-    Layer& layer = Layer::get();
+int Comm_create_from_group(Layer& layer, MPI_Group group, const char* tag, MPI_Info info, MPI_Errhandler handler,
+                           MPI_Comm* made) {
     if (layer.begun() && (group == MPI_GROUP_NULL || tag == nullptr || made == nullptr)) {
         return layer.mpi.Comm_create_from_group(group, tag, info, handler, made);  // which says what is wrong with it
     }
@@ -302,54 +301,58 @@ int Comm_create_from_group(MPI_Group group, const char* tag, MPI_Info info, MPI_
         layer.complain_of_refused("MPI_Comm_create_from_group", reason);
         return layer.begun() ? raise_on_world(layer, layer.refused_code()) : layer.refused_code();
     }
-    return construct_of_group("MPI_Comm_create_from_group", MPI_COMM_WORLD, group,
+    return construct_of_group(layer, "MPI_Comm_create_from_group", MPI_COMM_WORLD, group,
                               "made of a group alone with tag " + std::string(tag), made,
                               [&](auto& mpi) { return mpi.Comm_create_from_group(group, tag, info, handler, made); });
 }
 
-int Comm_split(MPI_Comm comm, int color, int key, MPI_Comm* made) {
+int Comm_split(Layer& layer, MPI_Comm comm, int color, int key, MPI_Comm* made) {
     return construct(
-        "MPI_Comm_split", comm, made, [&](Communicator& parent) { return members_of_color(parent, color, key); },
+        layer, "MPI_Comm_split", comm, made,
+        [&](Communicator& parent) { return members_of_color(layer, parent, color, key); },
         [&](auto& mpi) { return mpi.Comm_split(comm, color, key, made); });
 }
 
-int Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm* made) {
-    return construct("MPI_Comm_split_type", comm, made, as_mpi_decides,
+int Comm_split_type(Layer& layer, MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm* made) {
+    return construct(layer, "MPI_Comm_split_type", comm, made, as_mpi_decides,
                      [&](auto& mpi) { return mpi.Comm_split_type(comm, type, key, info, made); });
 }
 
-int Cart_create(MPI_Comm comm, int dimensions, const int sizes[], const int periods[], int reorder, MPI_Comm* made) {
+int Cart_create(Layer& layer, MPI_Comm comm, int dimensions, const int sizes[], const int periods[], int reorder,
+                MPI_Comm* made) {
     const auto ask = [&](const Communicator& parent) {
         return first_members(parent, places_of(dimensions, sizes), reorder);
     };
-    return construct("MPI_Cart_create", comm, made, ask,
+    return construct(layer, "MPI_Cart_create", comm, made, ask,
                      [&](auto& mpi) { return mpi.Cart_create(comm, dimensions, sizes, periods, reorder, made); });
 }
 
-int Cart_sub(MPI_Comm comm, const int remain[], MPI_Comm* made) {
-    const auto ask = [&](const Communicator& parent) { return members_of_slice(parent, remain); };
-    return construct("MPI_Cart_sub", comm, made, ask, [&](auto& mpi) { return mpi.Cart_sub(comm, remain, made); });
+int Cart_sub(Layer& layer, MPI_Comm comm, const int remain[], MPI_Comm* made) {
+    const auto ask = [&](const Communicator& parent) { return members_of_slice(layer, parent, remain); };
+    return construct(layer, "MPI_Cart_sub", comm, made, ask,
+                     [&](auto& mpi) { return mpi.Cart_sub(comm, remain, made); });
 }
 
-int Graph_create(MPI_Comm comm, int nodes, const int index[], const int edges[], int reorder, MPI_Comm* made) {
+int Graph_create(Layer& layer, MPI_Comm comm, int nodes, const int index[], const int edges[], int reorder,
+                 MPI_Comm* made) {
     const auto ask = [&](const Communicator& parent) { return first_members(parent, nodes, reorder); };
-    return construct("MPI_Graph_create", comm, made, ask,
+    return construct(layer, "MPI_Graph_create", comm, made, ask,
                      [&](auto& mpi) { return mpi.Graph_create(comm, nodes, index, edges, reorder, made); });
 }
 
-int Dist_graph_create(MPI_Comm comm, int count, const int sources[], const int degrees[], const int destinations[],
-                      const int weights[], MPI_Info info, int reorder, MPI_Comm* made) {
+int Dist_graph_create(Layer& layer, MPI_Comm comm, int count, const int sources[], const int degrees[],
+                      const int destinations[], const int weights[], MPI_Info info, int reorder, MPI_Comm* made) {
     const auto ask = [&](const Communicator& parent) { return first_members(parent, parent.size(), reorder); };
-    return construct("MPI_Dist_graph_create", comm, made, ask, [&](auto& mpi) {
+    return construct(layer, "MPI_Dist_graph_create", comm, made, ask, [&](auto& mpi) {
         return mpi.Dist_graph_create(comm, count, sources, degrees, destinations, weights, info, reorder, made);
     });
 }
 
-int Dist_graph_create_adjacent(MPI_Comm comm, int in_degree, const int sources[], const int in_weights[],
+int Dist_graph_create_adjacent(Layer& layer, MPI_Comm comm, int in_degree, const int sources[], const int in_weights[],
                                int out_degree, const int destinations[], const int out_weights[], MPI_Info info,
                                int reorder, MPI_Comm* made) {
     const auto ask = [&](const Communicator& parent) { return first_members(parent, parent.size(), reorder); };
-    return construct("MPI_Dist_graph_create_adjacent", comm, made, ask, [&](auto& mpi) {
+    return construct(layer, "MPI_Dist_graph_create_adjacent", comm, made, ask, [&](auto& mpi) {
         return mpi.Dist_graph_create_adjacent(comm, in_degree, sources, in_weights, out_degree, destinations,
                                               out_weights, info, reorder, made);
     });
@@ -358,8 +361,7 @@ int Dist_graph_create_adjacent(MPI_Comm comm, int in_degree, const int sources[]
 namespace {
 
 template <class End>
-int end(MPI_Comm* comm, End end_natively) {
-    Layer& layer = Layer::get();
+int end(Layer& layer, MPI_Comm* comm, End end_natively) {
     if (comm == nullptr) return end_natively(layer.mpi);
     const MPI_Comm handle = *comm;
     std::shared_ptr<Communicator> communicator;
@@ -375,16 +377,15 @@ int end(MPI_Comm* comm, End end_natively) {
 
 }  // namespace
 
-int Comm_free(MPI_Comm* comm) {
-    return end(comm, [&](auto& mpi) { return mpi.Comm_free(comm); });
+int Comm_free(Layer& layer, MPI_Comm* comm) {
+    return end(layer, comm, [&](auto& mpi) { return mpi.Comm_free(comm); });
 }
 
-int Comm_disconnect(MPI_Comm* comm) {
-    return end(comm, [&](auto& mpi) { return mpi.Comm_disconnect(comm); });
+int Comm_disconnect(Layer& layer, MPI_Comm* comm) {
+    return end(layer, comm, [&](auto& mpi) { return mpi.Comm_disconnect(comm); });
 }
 
-int Type_free(MPI_Datatype* type) {
-    Layer& layer = Layer::get();
+int Type_free(Layer& layer, MPI_Datatype* type) {
     if (type != nullptr) layer.types().forget(*type);
     return layer.mpi.Type_free(type);
 }

@@ -41,7 +41,7 @@ std::string text_of(const interpose::Native& mpi, int code) {
 
 [[noreturn]] void end_all(const Layer& layer, MPI_Comm comm, int code) {
     if (!layer.has_complained_of(code)) layer.say("the job ends: " + text_of(layer.mpi, code));
-    let_be_read(STDERR_FILENO);
+    let_be_read(layer.messages());
     const MPI_Comm everybody = world_exists(layer.mpi) ? MPI_COMM_WORLD : comm;
     if (everybody != MPI_COMM_NULL) layer.mpi.Abort(everybody, kExitRefused);
     _exit(kExitRefused);

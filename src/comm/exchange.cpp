@@ -75,7 +75,7 @@ private:
     void leave() {
         for (int at = 0; at < 2 * at_once_; ++at) {
             if (request(at) == MPI_REQUEST_NULL) continue;
-            InTransit left(at < at_once_ ? Transfer::receive : Transfer::send,
+            InTransit left(call_.layer.left_with_mpi(), at < at_once_ ? Transfer::receive : Transfer::send,
                            std::move(travelling_[static_cast<std::size_t>(at)].memory));
             left.request = request(at);
         }

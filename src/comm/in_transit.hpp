@@ -17,12 +17,10 @@ namespace cryptmpi::comm {
 
 enum class Transfer : std::uint8_t { send, receive };
 
-/// What nobody waits for any more, after an error or because it is not needed, but MPI still has. One for the process,
-/// never destroyed.
+/// What nobody waits for any more, after an error or because it is not needed, but MPI still has. A layer has one.
 class LeftWithMpi {
 public:
-    static LeftWithMpi& get();
-
+    explicit LeftWithMpi(const interpose::Native& mpi) : mpi_(mpi) {}
     LeftWithMpi(const LeftWithMpi&) = delete;
     LeftWithMpi& operator=(const LeftWithMpi&) = delete;
 
@@ -34,12 +32,11 @@ public:
     bool empty() const { return count_.load(std::memory_order_relaxed) == 0; }
 
 private:
-    LeftWithMpi() = default;
-
     struct One {
         MPI_Request request;
         engine::Buffer wire;
     };
+    const interpose::Native& mpi_;
     std::mutex lock_;
     std::list<One> all_;
     std::atomic<std::size_t> count_{0};
@@ -47,13 +44,17 @@ private:
 
 /// A buffer and MPI's request on it. Who destroys it earlier than MPI is done leaves it with MPI.
 struct InTransit {
-    explicit InTransit(Transfer kind = Transfer::send) : transfer(kind) {}
-    InTransit(Transfer kind, engine::Buffer memory) : transfer(kind), wire(std::move(memory)) {}
+    /// Nothing: its request is never set.
+    InTransit() = default;
+    InTransit(LeftWithMpi& left, Transfer kind, engine::Buffer memory)
+        : left_with(&left), transfer(kind), wire(std::move(memory)) {}
     InTransit(InTransit&& other) noexcept
-        : transfer(other.transfer),
+        : left_with(other.left_with),
+          transfer(other.transfer),
           wire(std::move(other.wire)),
           request(std::exchange(other.request, MPI_REQUEST_NULL)) {}
     InTransit& operator=(InTransit&& other) noexcept {
+        std::swap(left_with, other.left_with);
         std::swap(transfer, other.transfer);
         std::swap(wire, other.wire);
         std::swap(request, other.request);
@@ -61,11 +62,12 @@ struct InTransit {
     }
     ~InTransit() {
         if (request != MPI_REQUEST_NULL) [[unlikely]] {
-            LeftWithMpi::get().take(transfer, request, std::move(wire));
+            left_with->take(transfer, request, std::move(wire));
         }
     }
 
-    Transfer transfer;
+    LeftWithMpi* left_with = nullptr;
+    Transfer transfer = Transfer::send;
     engine::Buffer wire;
     MPI_Request request = MPI_REQUEST_NULL;
 };

@@ -150,7 +150,8 @@ Result<int> Outgoing::send_chunk(std::uint32_t count) {
         const bool tells =
             up_to_it % kSynchronousEvery == 0 || up_to_it == segments_.count() || unasked_ >= kMostUnasked;
         const std::uint32_t asked = tells ? up_to_it : 0;
-        pieces[i].travelling = Travelling(ways_.pool.take(segments_.size(first + i) + kSegmentOverhead), asked);
+        pieces[i].travelling =
+            Travelling(ways_.left, ways_.pool.take(segments_.size(first + i) + kSegmentOverhead), asked);
     }
     const Scratch scratch = make_scratch(ways_, place_, segments_.announcement());
     ways_.workers.run(count, [&](std::size_t i, std::size_t thread) {
@@ -171,7 +172,7 @@ Result<int> Outgoing::send_chunk(std::uint32_t count) {
 Result<int> Outgoing::send_rest() {
     const std::uint32_t first = std::exchange(next_, segments_.count());
     ++unasked_;
-    Travelling rest(ways_.pool.take(wire_size(segments_, first, next_)), ++handed_);
+    Travelling rest(ways_.left, ways_.pool.take(wire_size(segments_, first, next_)), ++handed_);
     std::vector<Result<void>> sealed(next_ - first);
     const Scratch scratch = make_scratch(ways_, place_, segments_.announcement());
     ways_.workers.run(sealed.size(), [&](std::size_t i, std::size_t thread) {
@@ -232,7 +233,8 @@ Incoming::Incoming(const Ways& ways, seal::Segments segments, int world_rank, Pl
       from_(world_rank),
       rests_(ways.traffic.rests[world_rank]),
       place_(std::move(place)),
-      alone_(segments_.count()) {
+      alone_(segments_.count()),
+      rest_(ways.left, Transfer::receive, {}) {
     receive_what_has_room();
 }
 
@@ -251,7 +253,7 @@ void Incoming::receive_what_has_room() {
 
 void Incoming::receive_next() {
     const std::size_t size = segments_.size(posted_) + kSegmentOverhead;
-    InTransit one(Transfer::receive, ways_.pool.take(size));
+    InTransit one(ways_.left, Transfer::receive, ways_.pool.take(size));
     const ByteCount bytes(ways_.mpi, size);
     ways_.mpi.Irecv(one.wire.data(), bytes.count(), bytes.type(), from_, tag_of_segments(segments_.announcement()),
                     ways_.comm, &one.request);

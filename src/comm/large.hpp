@@ -49,6 +49,7 @@ struct Ways {
     engine::BufferPool& pool;
     engine::Workers& workers;
     Traffic& traffic;
+    LeftWithMpi& left;
     MPI_Comm comm;  // the members of MPI_COMM_WORLD, in their order
 };
 
@@ -85,8 +86,8 @@ public:
 private:
     struct Travelling : InTransit {
         Travelling() = default;
-        Travelling(engine::Buffer memory, std::uint32_t asks)
-            : InTransit(Transfer::send, std::move(memory)), asked(asks) {}
+        Travelling(LeftWithMpi& left, engine::Buffer memory, std::uint32_t asks)
+            : InTransit(left, Transfer::send, std::move(memory)), asked(asks) {}
         std::uint32_t asked = 0;  // how many the receiver has asked for when MPI is done with this one; 0: unknown
     };
     Ways ways_;
@@ -168,7 +169,7 @@ private:
     std::deque<InTransit> travelling_;
     std::vector<Came> came_;  // not opened yet
     std::uint32_t alone_;     // segments that come one by one; the others come with the rest
-    InTransit rest_{Transfer::receive};
+    InTransit rest_;
     std::uint32_t in_vain_ = 0;  // attempts
     std::optional<Error> failure_;
 };

@@ -1,6 +1,5 @@
 #include "comm/layer.hpp"
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -33,21 +32,6 @@ namespace {
 
 constexpr std::size_t kPoolMost = std::size_t{64} << 20;  // bytes of unused buffers that are kept
 
-std::string host_name() {
-    char name[HOST_NAME_MAX + 1] = {};
-    gethostname(name, HOST_NAME_MAX);
-    return name;
-}
-
-/// The channel library in this process, if it is there: does it let nothing in but by sealed connections?
-const std::optional<bool>& confined_by_channel() {
-    static const auto answer = [] {
-        auto* const ask = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "cryptmpi_channel_confines"));
-        return ask == nullptr ? std::nullopt : std::optional(ask() != 0);
-    }();
-    return answer;
-}
-
 std::string program_name() {
     char path[PATH_MAX] = {};
     const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
@@ -65,17 +49,17 @@ bool repeats(std::vector<int> ranks) {
 
 }  // namespace
 
-Layer& Layer::get() {
-    static auto* one = new Layer;
-    return *one;
-}
-
-Layer::Layer()
-    : mpi(interpose::native()), types_(mpi), pool_(kPoolMost), ways_{mpi,      tuned_.plans, pool_,
-                                                                     workers_, traffic_,     MPI_COMM_NULL} {
-    const auto environment = config::process_environment();
+Layer::Layer(Host host)
+    : mpi(host.mpi), host_(std::move(host)), types_(mpi), pool_(kPoolMost), left_with_mpi_(mpi), ways_{mpi,
+                                                                                                       tuned_.plans,
+                                                                                                       pool_,
+                                                                                                       workers_,
+                                                                                                       traffic_,
+                                                                                                       left_with_mpi_,
+                                                                                                       MPI_COMM_NULL} {
+    const auto& environment = host_.environment;
     identity_ = config::identify(environment);
-    name_ = identity_.rank ? "rank " + std::to_string(*identity_.rank) + " on " + host_name() : host_name();
+    name_ = identity_.rank ? "rank " + std::to_string(*identity_.rank) + " on " + host_.name : host_.name;
     auto loaded = config::load(environment);
     if (!loaded) {
         complain(loaded.error().line);
@@ -89,7 +73,7 @@ Layer::Layer()
     part_.job_id = settings_.job_id;
     part_.layer = part_.library = "mpi";
     part_.layer_reason = config::layer_reason(environment, part_.layer);
-    part_.node = host_name();
+    part_.node = host_.name;
     part_.pid = getpid();
     part_.role = identity_.role;
     part_.slurm_step = identity_.slurm_step;
@@ -106,15 +90,14 @@ Layer::Layer()
 /// MPI says who sent a message. Where anybody but members of the job can speak to MPI, he can say that he is a rank of
 /// this node: then nothing is taken unsealed from anybody.
 void Layer::decide_scope() {
-    const auto& channel = confined_by_channel();
-    confined_ = channel.value_or(false);
+    confined_ = host_.confined.value_or(false);
     // protocol: W8
     // Who has put himself between ranks as they got their keys has a say in who is on which node, too: nothing is left
     // in clear for that.
     const bool all_where_open = settings_.scope == config::Scope::automatic || settings_.passive_only();
     seals_all_ = settings_.scope == config::Scope::all || (all_where_open && !confined_);
     part_.scope = seals_all_ ? "all" : "between-nodes";
-    if (!channel) part_.clear_packets = "the sockets are not sealed (seal_sockets = false)";
+    if (!host_.confined) part_.clear_packets = "the sockets are not sealed (seal_sockets = false)";
     if (settings_.roads_open()) part_.clear_packets = "they may take another network than TCP (network = any)";
     // protocol: W9
     if (settings_.passive_only()) {
@@ -146,13 +129,13 @@ void Layer::complain_of_refused(const std::string& procedure, const std::string&
 
 void Layer::say(const std::string& line) const {
     const std::string whole = "cryptmpi: " + name_ + ": " + line + "\n";
-    // One write, so that lines of many ranks do not mix; nothing can be done where stderr is gone.
-    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, whole.data(), whole.size());
+    // One write, so that lines of many ranks do not mix; nothing can be done where nobody reads them.
+    [[maybe_unused]] const ssize_t written = write(host_.messages, whole.data(), whole.size());
 }
 
 void Layer::end_job(const std::string& line) {
     complain(line);
-    let_be_read(STDERR_FILENO);
+    let_be_read(host_.messages);
     if (!ended_) mpi.Abort(MPI_COMM_WORLD, kExitRefused);
     _exit(kExitRefused);
 }
@@ -234,7 +217,7 @@ Result<std::unique_ptr<keys::JobKey>> Layer::transported_key(const keys::Identit
     local.rsa = rsa_;
     local.suite = settings_.suite;
     std::copy(std::begin(self.job), std::end(self.job), local.job.begin());
-    local.node = host_name();
+    local.node = host_.name;
     local.key_file = settings_.interchange_key_file;
     local.readers = settings_.key_readers();
     local.list = settings_.interchange_keys;
@@ -253,8 +236,7 @@ Result<void> Layer::agree() {
     auto token = keys::NodeToken::find(*local_.crypto.kex, ring_->own(), settings_.job_id);
     if (!token) return tl::unexpected(token.error());
     if (!token->alone().empty()) say(token->alone());
-    const auto node =
-        keys::node_id(*local_.crypto.kex, keys::Surroundings::of_this_process(host_name()), token->bytes());
+    const auto node = keys::node_id(*local_.crypto.kex, host_.surroundings, token->bytes());
     if (!node) return tl::unexpected(node.error());
     std::unique_ptr<keys::JobKey> transported;
     if (settings_.passive_only()) {
@@ -299,7 +281,7 @@ void Layer::begin(int thread_level) {
     }
     mpi.Comm_rank(MPI_COMM_WORLD, &world_rank_);
     mpi.Comm_size(MPI_COMM_WORLD, &world_size_);
-    name_ = "rank " + std::to_string(world_rank_) + " on " + host_name();
+    name_ = "rank " + std::to_string(world_rank_) + " on " + host_.name;
     part_.rank = world_rank_;
     part_.ranks = world_size_;
     part_.group = identity_.group;
@@ -353,8 +335,7 @@ void Layer::make_ways() {
     require_members(*this, own_traffic_, world->world_ranks(), "cryptmpi");
     mpi.Comm_set_errhandler(own_traffic_, MPI_ERRORS_RETURN);
     mpi.Group_free(&group);
-    const std::size_t program =
-        engine::program_threads(config::openmp_threads(config::process_environment()), threads_);
+    const std::size_t program = engine::program_threads(config::openmp_threads(host_.environment), threads_);
     engine::RankThreads rank_threads(settings_.threads, program, engine::HardwareThreads::of_this_thread());
     const int mine[] = {threads_ ? 1 : 0, rank_threads.must_ask() ? 1 : 0};
     int any[] = {0, 0};

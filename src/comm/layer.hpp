@@ -1,4 +1,5 @@
-// The MPI layer of this process: MPI's own procedures, settings and keys, the communicators and requests we know.
+// The MPI layer of one rank: MPI's own procedures, settings and keys, the communicators and requests we know. A process
+// has one (interpose/this_process.hpp); nothing in this room asks for it, all are given theirs. So tests have several.
 //
 // Everything in this room is compiled once per MPI ABI, against that ABI's mpi.h.
 #pragma once
@@ -11,6 +12,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -19,6 +21,7 @@
 #include "aead/registry.hpp"
 #include "base/result.hpp"
 #include "base/secret.hpp"
+#include "comm/answers.hpp"
 #include "comm/communicator.hpp"
 #include "comm/errors.hpp"
 #include "comm/held.hpp"
@@ -27,11 +30,13 @@
 #include "comm/operation.hpp"
 #include "comm/tuned.hpp"
 #include "comm/types.hpp"
+#include "comm/waiting.hpp"
 #include "config/settings.hpp"
 #include "engine/buffer_pool.hpp"
 #include "engine/workers.hpp"
 #include "keys/flow_secrets.hpp"
 #include "keys/handshake.hpp"
+#include "keys/node_token.hpp"
 #include "keys/report_key.hpp"
 #include "native.hpp"
 #include "report/live.hpp"
@@ -44,15 +49,28 @@ using NodeId = std::array<std::uint8_t, 32>;
 /// The status of a job that we end: what `cryptmpi exec` ends with, too.
 constexpr int kExitRefused = 125;
 
+/// What a layer finds around it in its process.
+struct Host {
+    const interpose::Native& mpi;
+    config::Environment environment;
+    std::string name;                 // of the machine
+    keys::Surroundings surroundings;  // that tell nodes apart
+    /// Whether the channel library of this process lets nothing in but by sealed connections; none: it is not there.
+    std::optional<bool> confined;
+    DueBeforeWait& due_before_wait;
+    int messages;  // the descriptor that lines for the user are written to
+};
+
 class Layer {
 public:
-    /// Made by the first call that needs it, never destroyed: MPI may be called by other libraries' destructors.
-    static Layer& get();
-
+    explicit Layer(Host host);
     Layer(const Layer&) = delete;
     Layer& operator=(const Layer&) = delete;
 
     const interpose::Native& mpi;
+    DueBeforeWait& due_before_wait() { return host_.due_before_wait; }
+    LeftWithMpi& left_with_mpi() { return left_with_mpi_; }
+    Answers& answers() { return answers_; }
     Types& types() { return types_; }
     const config::Settings& settings() const { return settings_; }
 
@@ -119,7 +137,7 @@ public:
     /// Is anything large on its way?
     bool anything_goes_on() const {
         return !requests_.unfinished.empty() || !leftovers_.outgoing.empty() || !leftovers_.incoming.empty() ||
-               !LeftWithMpi::get().empty();
+               !left_with_mpi_.empty();
     }
 
     /// A message that Mprobe took out of MPI's queue, by MPI's handle; or that we took out and hold, by a handle of an
@@ -141,6 +159,7 @@ public:
 
     /// Prints one line.
     void say(const std::string& line) const;
+    int messages() const { return host_.messages; }
     /// Prints one line and keeps it for the report.
     void complain(const std::string& line);
     /// Complains that `procedure` is refused, once: a program whose error handler returns may call it for ever.
@@ -174,7 +193,6 @@ public:
     [[noreturn]] void end_job(const std::string& line);
 
 private:
-    Layer();
     Communicator* look_up(MPI_Comm handle);
     bool intercommunicators_allowed() const;
     /// Does anything that this rank sends have to be sealed?
@@ -189,6 +207,7 @@ private:
     void make_workers(const engine::Workers::Settings& workers);
     void report_flows(const Communicator& communicator);
 
+    Host host_;
     config::Settings settings_;
     config::Process identity_;
     std::string name_;
@@ -215,16 +234,20 @@ private:
     int error_code_ = MPI_ERR_OTHER;
     int refused_code_ = MPI_ERR_OTHER;
 
-    MPI_Comm last_handle_ = MPI_COMM_NULL;
-    Communicator* last_ = nullptr;
-    std::unordered_map<MPI_Comm, std::shared_ptr<Communicator>> communicators_;
-    Requests requests_;
-    std::unordered_map<MPI_Message, Matched> matched_;
+    // What the others below work with: it goes after them.
+    Answers answers_;
     Types types_;
     Tuned tuned_;
     engine::BufferPool pool_;
     engine::Workers workers_;
     Traffic traffic_;
+    LeftWithMpi left_with_mpi_;
+
+    MPI_Comm last_handle_ = MPI_COMM_NULL;
+    Communicator* last_ = nullptr;
+    std::unordered_map<MPI_Comm, std::shared_ptr<Communicator>> communicators_;
+    Requests requests_;
+    std::unordered_map<MPI_Message, Matched> matched_;
     Ways ways_;
     MPI_Comm own_traffic_ = MPI_COMM_NULL;
     SharedCommunicators shared_communicators_;

@@ -374,7 +374,8 @@ int broadcast_to_leaders(const Call& call, int from, std::uint8_t* at, const Pie
     // After an error the others still get all pieces, which they wait for; nothing of the data is in them.
     const auto begin = [&](std::uint64_t i) {
         InTransit& one = travelling[i % kInFlight];
-        one = InTransit(Transfer::send, call.layer.buffer(pieces.size(i) + kMessageOverhead));
+        one =
+            InTransit(call.layer.left_with_mpi(), Transfer::send, call.layer.buffer(pieces.size(i) + kMessageOverhead));
         if (sends && code == MPI_SUCCESS) {
             code = seal_bytes_for_all(block_of(call, i), at + pieces.offset(i), pieces.size(i), one.wire.data());
         }
@@ -475,8 +476,7 @@ int scatter(Layer& layer, Communicator& communicator, const std::vector<UserBuff
     return copy_scattered(layer, communicator, blocks[static_cast<std::size_t>(root)], *mine);
 }
 
-int Bcast(void* at, MPI_Count count, MPI_Datatype type, int root, MPI_Comm comm) {
-    Layer& layer = Layer::get();
+int Bcast(Layer& layer, void* at, MPI_Count count, MPI_Datatype type, int root, MPI_Comm comm) {
     Communicator* communicator = find_crossing(layer, comm, root);
     const auto native = CRYPTMPI_NATIVE(Bcast, count, at, Count{count}, type, root, comm);
     if (communicator == nullptr) return native(layer.mpi);
@@ -496,9 +496,8 @@ int make_own(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, U
 
 }  // namespace
 
-int Gather(const void* out, MPI_Count out_count, MPI_Datatype out_type, void* in, MPI_Count in_count,
+int Gather(Layer& layer, const void* out, MPI_Count out_count, MPI_Datatype out_type, void* in, MPI_Count in_count,
            MPI_Datatype in_type, int root, MPI_Comm comm) {
-    Layer& layer = Layer::get();
     Communicator* communicator = find_crossing(layer, comm, root);
     const auto native = CRYPTMPI_NATIVE(Gather, std::max(out_count, in_count), out, Count{out_count}, out_type, in,
                                         Count{in_count}, in_type, root, comm);
@@ -522,9 +521,8 @@ int Gather(const void* out, MPI_Count out_count, MPI_Datatype out_type, void* in
     return gather(layer, *communicator, own, out == MPI_IN_PLACE, blocks, root, true);
 }
 
-int Scatter(const void* out, MPI_Count out_count, MPI_Datatype out_type, void* in, MPI_Count in_count,
+int Scatter(Layer& layer, const void* out, MPI_Count out_count, MPI_Datatype out_type, void* in, MPI_Count in_count,
             MPI_Datatype in_type, int root, MPI_Comm comm) {
-    Layer& layer = Layer::get();
     Communicator* communicator = find_crossing(layer, comm, root);
     const auto native = CRYPTMPI_NATIVE(Scatter, std::max(out_count, in_count), out, Count{out_count}, out_type, in,
                                         Count{in_count}, in_type, root, comm);
@@ -549,9 +547,8 @@ int Scatter(const void* out, MPI_Count out_count, MPI_Datatype out_type, void* i
     return scatter(layer, *communicator, blocks, in == MPI_IN_PLACE ? nullptr : &own, root, true);
 }
 
-int Allgather(const void* out, MPI_Count out_count, MPI_Datatype out_type, void* in, MPI_Count in_count,
+int Allgather(Layer& layer, const void* out, MPI_Count out_count, MPI_Datatype out_type, void* in, MPI_Count in_count,
               MPI_Datatype in_type, MPI_Comm comm) {
-    Layer& layer = Layer::get();
     Communicator* communicator = find_crossing(layer, comm);
     const auto native = CRYPTMPI_NATIVE(Allgather, std::max(out_count, in_count), out, Count{out_count}, out_type, in,
                                         Count{in_count}, in_type, comm);
@@ -574,9 +571,8 @@ int Allgather(const void* out, MPI_Count out_count, MPI_Datatype out_type, void*
     return allgather(layer, *communicator, own, out == MPI_IN_PLACE, blocks, true);
 }
 
-int Alltoall(const void* out, MPI_Count out_count, MPI_Datatype out_type, void* in, MPI_Count in_count,
+int Alltoall(Layer& layer, const void* out, MPI_Count out_count, MPI_Datatype out_type, void* in, MPI_Count in_count,
              MPI_Datatype in_type, MPI_Comm comm) {
-    Layer& layer = Layer::get();
     Communicator* communicator = find_crossing(layer, comm);
     const auto native = CRYPTMPI_NATIVE(Alltoall, std::max(out_count, in_count), out, Count{out_count}, out_type, in,
                                         Count{in_count}, in_type, comm);
@@ -607,9 +603,8 @@ int Alltoall(const void* out, MPI_Count out_count, MPI_Datatype out_type, void* 
 namespace {
 
 template <class C, class D, class Native>
-int gatherv(const void* out, MPI_Count out_count, MPI_Datatype out_type, void* in, const C* counts, const D* places,
-            MPI_Datatype in_type, int root, MPI_Comm comm, Native native) {
-    Layer& layer = Layer::get();
+int gatherv(Layer& layer, const void* out, MPI_Count out_count, MPI_Datatype out_type, void* in, const C* counts,
+            const D* places, MPI_Datatype in_type, int root, MPI_Comm comm, Native native) {
     Communicator* communicator = find_crossing(layer, comm, root);
     if (communicator == nullptr) return native(layer.mpi);
     UserBuffer own;
@@ -625,9 +620,8 @@ int gatherv(const void* out, MPI_Count out_count, MPI_Datatype out_type, void* i
 }
 
 template <class C, class D, class Native>
-int scatterv(const void* out, const C* counts, const D* places, MPI_Datatype out_type, void* in, MPI_Count in_count,
-             MPI_Datatype in_type, int root, MPI_Comm comm, Native native) {
-    Layer& layer = Layer::get();
+int scatterv(Layer& layer, const void* out, const C* counts, const D* places, MPI_Datatype out_type, void* in,
+             MPI_Count in_count, MPI_Datatype in_type, int root, MPI_Comm comm, Native native) {
     Communicator* communicator = find_crossing(layer, comm, root);
     if (communicator == nullptr) return native(layer.mpi);
     UserBuffer own;
@@ -644,9 +638,8 @@ int scatterv(const void* out, const C* counts, const D* places, MPI_Datatype out
 }
 
 template <class C, class D, class Native>
-int allgatherv(const void* out, MPI_Count out_count, MPI_Datatype out_type, void* in, const C* counts, const D* places,
-               MPI_Datatype in_type, MPI_Comm comm, Native native) {
-    Layer& layer = Layer::get();
+int allgatherv(Layer& layer, const void* out, MPI_Count out_count, MPI_Datatype out_type, void* in, const C* counts,
+               const D* places, MPI_Datatype in_type, MPI_Comm comm, Native native) {
     Communicator* communicator = find_crossing(layer, comm);
     if (communicator == nullptr) return native(layer.mpi);
     UserBuffer own;
@@ -660,9 +653,8 @@ int allgatherv(const void* out, MPI_Count out_count, MPI_Datatype out_type, void
 }
 
 template <class C, class D, class Native>
-int alltoallv(const void* out, const C* out_counts, const D* out_places, MPI_Datatype out_type, void* in,
+int alltoallv(Layer& layer, const void* out, const C* out_counts, const D* out_places, MPI_Datatype out_type, void* in,
               const C* in_counts, const D* in_places, MPI_Datatype in_type, MPI_Comm comm, Native native) {
-    Layer& layer = Layer::get();
     Communicator* communicator = find_crossing(layer, comm);
     if (communicator == nullptr) return native(layer.mpi);
     const bool in_place = out == MPI_IN_PLACE;
@@ -689,9 +681,9 @@ int make_w_blocks(Layer& layer, int ranks, void* at, const C* counts, const D* p
 }
 
 template <class C, class D, class Native>
-int alltoallw(const void* out, const C* out_counts, const D* out_places, const MPI_Datatype* out_types, void* in,
-              const C* in_counts, const D* in_places, const MPI_Datatype* in_types, MPI_Comm comm, Native native) {
-    Layer& layer = Layer::get();
+int alltoallw(Layer& layer, const void* out, const C* out_counts, const D* out_places, const MPI_Datatype* out_types,
+              void* in, const C* in_counts, const D* in_places, const MPI_Datatype* in_types, MPI_Comm comm,
+              Native native) {
     Communicator* communicator = find_crossing(layer, comm);
     if (communicator == nullptr) return native(layer.mpi);
     const bool in_place = out == MPI_IN_PLACE;
@@ -710,35 +702,37 @@ int alltoallw(const void* out, const C* out_counts, const D* out_places, const M
 }  // namespace
 
 template <class C, class D>
-int Gatherv(const void* out, MPI_Count out_count, MPI_Datatype out_type, void* in, const C* counts, const D* places,
-            MPI_Datatype in_type, int root, MPI_Comm comm) {
-    return gatherv(out, out_count, out_type, in, counts, places, in_type, root, comm, [&](const auto& mpi) -> int {
-        if constexpr (std::is_same_v<C, int>) {
-            return mpi.Gatherv(out, static_cast<int>(out_count), out_type, in, counts, places, in_type, root, comm);
-        } else {
-            return mpi.Gatherv_c(out, static_cast<MPI_Count>(out_count), out_type, in, counts, places, in_type, root,
-                                 comm);
-        }
-    });
+int Gatherv(Layer& layer, const void* out, MPI_Count out_count, MPI_Datatype out_type, void* in, const C* counts,
+            const D* places, MPI_Datatype in_type, int root, MPI_Comm comm) {
+    return gatherv(
+        layer, out, out_count, out_type, in, counts, places, in_type, root, comm, [&](const auto& mpi) -> int {
+            if constexpr (std::is_same_v<C, int>) {
+                return mpi.Gatherv(out, static_cast<int>(out_count), out_type, in, counts, places, in_type, root, comm);
+            } else {
+                return mpi.Gatherv_c(out, static_cast<MPI_Count>(out_count), out_type, in, counts, places, in_type,
+                                     root, comm);
+            }
+        });
 }
 
 template <class C, class D>
-int Scatterv(const void* out, const C* counts, const D* places, MPI_Datatype out_type, void* in, MPI_Count in_count,
-             MPI_Datatype in_type, int root, MPI_Comm comm) {
-    return scatterv(out, counts, places, out_type, in, in_count, in_type, root, comm, [&](const auto& mpi) -> int {
-        if constexpr (std::is_same_v<C, int>) {
-            return mpi.Scatterv(out, counts, places, out_type, in, static_cast<int>(in_count), in_type, root, comm);
-        } else {
-            return mpi.Scatterv_c(out, counts, places, out_type, in, static_cast<MPI_Count>(in_count), in_type, root,
-                                  comm);
-        }
-    });
+int Scatterv(Layer& layer, const void* out, const C* counts, const D* places, MPI_Datatype out_type, void* in,
+             MPI_Count in_count, MPI_Datatype in_type, int root, MPI_Comm comm) {
+    return scatterv(
+        layer, out, counts, places, out_type, in, in_count, in_type, root, comm, [&](const auto& mpi) -> int {
+            if constexpr (std::is_same_v<C, int>) {
+                return mpi.Scatterv(out, counts, places, out_type, in, static_cast<int>(in_count), in_type, root, comm);
+            } else {
+                return mpi.Scatterv_c(out, counts, places, out_type, in, static_cast<MPI_Count>(in_count), in_type,
+                                      root, comm);
+            }
+        });
 }
 
 template <class C, class D>
-int Allgatherv(const void* out, MPI_Count out_count, MPI_Datatype out_type, void* in, const C* counts, const D* places,
-               MPI_Datatype in_type, MPI_Comm comm) {
-    return allgatherv(out, out_count, out_type, in, counts, places, in_type, comm, [&](const auto& mpi) -> int {
+int Allgatherv(Layer& layer, const void* out, MPI_Count out_count, MPI_Datatype out_type, void* in, const C* counts,
+               const D* places, MPI_Datatype in_type, MPI_Comm comm) {
+    return allgatherv(layer, out, out_count, out_type, in, counts, places, in_type, comm, [&](const auto& mpi) -> int {
         if constexpr (std::is_same_v<C, int>) {
             return mpi.Allgatherv(out, static_cast<int>(out_count), out_type, in, counts, places, in_type, comm);
         } else {
@@ -749,10 +743,11 @@ int Allgatherv(const void* out, MPI_Count out_count, MPI_Datatype out_type, void
 }
 
 template <class C, class D>
-int Alltoallv(const void* out, const C* out_counts, const D* out_places, MPI_Datatype out_type, void* in,
+int Alltoallv(Layer& layer, const void* out, const C* out_counts, const D* out_places, MPI_Datatype out_type, void* in,
               const C* in_counts, const D* in_places, MPI_Datatype in_type, MPI_Comm comm) {
     return alltoallv(
-        out, out_counts, out_places, out_type, in, in_counts, in_places, in_type, comm, [&](const auto& mpi) -> int {
+        layer, out, out_counts, out_places, out_type, in, in_counts, in_places, in_type, comm,
+        [&](const auto& mpi) -> int {
             if constexpr (std::is_same_v<C, int>) {
                 return mpi.Alltoallv(out, out_counts, out_places, out_type, in, in_counts, in_places, in_type, comm);
             } else {
@@ -762,35 +757,39 @@ int Alltoallv(const void* out, const C* out_counts, const D* out_places, MPI_Dat
 }
 
 template <class C, class D>
-int Alltoallw(const void* out, const C* out_counts, const D* out_places, const MPI_Datatype* out_types, void* in,
-              const C* in_counts, const D* in_places, const MPI_Datatype* in_types, MPI_Comm comm) {
-    return alltoallw(
-        out, out_counts, out_places, out_types, in, in_counts, in_places, in_types, comm, [&](const auto& mpi) -> int {
-            if constexpr (std::is_same_v<C, int>) {
-                return mpi.Alltoallw(out, out_counts, out_places, out_types, in, in_counts, in_places, in_types, comm);
-            } else {
-                return mpi.Alltoallw_c(out, out_counts, out_places, out_types, in, in_counts, in_places, in_types,
-                                       comm);
-            }
-        });
+int Alltoallw(Layer& layer, const void* out, const C* out_counts, const D* out_places, const MPI_Datatype* out_types,
+              void* in, const C* in_counts, const D* in_places, const MPI_Datatype* in_types, MPI_Comm comm) {
+    return alltoallw(layer, out, out_counts, out_places, out_types, in, in_counts, in_places, in_types, comm,
+                     [&](const auto& mpi) -> int {
+                         if constexpr (std::is_same_v<C, int>) {
+                             return mpi.Alltoallw(out, out_counts, out_places, out_types, in, in_counts, in_places,
+                                                  in_types, comm);
+                         } else {
+                             return mpi.Alltoallw_c(out, out_counts, out_places, out_types, in, in_counts, in_places,
+                                                    in_types, comm);
+                         }
+                     });
 }
 
-template int Gatherv(const void*, MPI_Count, MPI_Datatype, void*, const int*, const int*, MPI_Datatype, int, MPI_Comm);
-template int Gatherv(const void*, MPI_Count, MPI_Datatype, void*, const MPI_Count*, const MPI_Aint*, MPI_Datatype, int,
+template int Gatherv(Layer&, const void*, MPI_Count, MPI_Datatype, void*, const int*, const int*, MPI_Datatype, int,
                      MPI_Comm);
-template int Scatterv(const void*, const int*, const int*, MPI_Datatype, void*, MPI_Count, MPI_Datatype, int, MPI_Comm);
-template int Scatterv(const void*, const MPI_Count*, const MPI_Aint*, MPI_Datatype, void*, MPI_Count, MPI_Datatype, int,
+template int Gatherv(Layer&, const void*, MPI_Count, MPI_Datatype, void*, const MPI_Count*, const MPI_Aint*,
+                     MPI_Datatype, int, MPI_Comm);
+template int Scatterv(Layer&, const void*, const int*, const int*, MPI_Datatype, void*, MPI_Count, MPI_Datatype, int,
                       MPI_Comm);
-template int Allgatherv(const void*, MPI_Count, MPI_Datatype, void*, const int*, const int*, MPI_Datatype, MPI_Comm);
-template int Allgatherv(const void*, MPI_Count, MPI_Datatype, void*, const MPI_Count*, const MPI_Aint*, MPI_Datatype,
+template int Scatterv(Layer&, const void*, const MPI_Count*, const MPI_Aint*, MPI_Datatype, void*, MPI_Count,
+                      MPI_Datatype, int, MPI_Comm);
+template int Allgatherv(Layer&, const void*, MPI_Count, MPI_Datatype, void*, const int*, const int*, MPI_Datatype,
                         MPI_Comm);
-template int Alltoallv(const void*, const int*, const int*, MPI_Datatype, void*, const int*, const int*, MPI_Datatype,
-                       MPI_Comm);
-template int Alltoallv(const void*, const MPI_Count*, const MPI_Aint*, MPI_Datatype, void*, const MPI_Count*,
+template int Allgatherv(Layer&, const void*, MPI_Count, MPI_Datatype, void*, const MPI_Count*, const MPI_Aint*,
+                        MPI_Datatype, MPI_Comm);
+template int Alltoallv(Layer&, const void*, const int*, const int*, MPI_Datatype, void*, const int*, const int*,
+                       MPI_Datatype, MPI_Comm);
+template int Alltoallv(Layer&, const void*, const MPI_Count*, const MPI_Aint*, MPI_Datatype, void*, const MPI_Count*,
                        const MPI_Aint*, MPI_Datatype, MPI_Comm);
-template int Alltoallw(const void*, const int*, const int*, const MPI_Datatype*, void*, const int*, const int*,
+template int Alltoallw(Layer&, const void*, const int*, const int*, const MPI_Datatype*, void*, const int*, const int*,
                        const MPI_Datatype*, MPI_Comm);
-template int Alltoallw(const void*, const MPI_Count*, const MPI_Aint*, const MPI_Datatype*, void*, const MPI_Count*,
-                       const MPI_Aint*, const MPI_Datatype*, MPI_Comm);
+template int Alltoallw(Layer&, const void*, const MPI_Count*, const MPI_Aint*, const MPI_Datatype*, void*,
+                       const MPI_Count*, const MPI_Aint*, const MPI_Datatype*, MPI_Comm);
 
 }  // namespace cryptmpi::comm

@@ -89,7 +89,7 @@ void Partials::move(int to, const UserBuffer* out, int from, const UserBuffer* i
 }
 
 void Partials::begin_send(const Call& call, int to, const UserBuffer& piece, InTransit& one) {
-    one = InTransit(Transfer::send, call.layer.buffer(piece.size() + kMessageOverhead));
+    one = InTransit(call.layer.left_with_mpi(), Transfer::send, call.layer.buffer(piece.size() + kMessageOverhead));
     if (code_ == MPI_SUCCESS) code_ = seal_block_for(call, to, piece, one.wire.data());
     if (code_ != MPI_SUCCESS) void_block(one.wire.data(), piece.size());
     const ByteCount bytes(call.layer.mpi, one.wire.size());
@@ -99,7 +99,8 @@ void Partials::begin_send(const Call& call, int to, const UserBuffer& piece, InT
 }
 
 void Partials::begin_receive(int from, const UserBuffer& piece, InTransit& one) {
-    one = InTransit(Transfer::receive, call_.layer.buffer(piece.size() + kMessageOverhead));
+    one =
+        InTransit(call_.layer.left_with_mpi(), Transfer::receive, call_.layer.buffer(piece.size() + kMessageOverhead));
     const ByteCount bytes(call_.layer.mpi, one.wire.size());
     const auto there = address(from);
     told(there, call_.layer.mpi.Irecv(one.wire.data(), bytes.count(), bytes.type(), there.rank, there.tag, there.comm,

@@ -76,9 +76,8 @@ int start(Layer& layer, MPI_Request* request, Operation& operation) {
 }
 
 template <class Make, class Native>
-int send_init(const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm, MPI_Request* request,
-              bool buffered, Make make, Native native) {
-    Layer& layer = Layer::get();
+int send_init(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+              MPI_Request* request, bool buffered, Make make, Native native) {
     const auto guard = layer.guard();
     Communicator* communicator = find_sealed(layer, comm, to, tag, count, type);
     if (communicator == nullptr) {
@@ -100,40 +99,40 @@ int send_init(const void* at, MPI_Count count, MPI_Datatype type, int to, int ta
 
 }  // namespace
 
-int Send_init(const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+int Send_init(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
               MPI_Request* request) {
     return send_init(
-        at, count, type, to, tag, comm, request, false,
+        layer, at, count, type, to, tag, comm, request, false,
         [&](auto& mpi, void* wire, const ByteCount& bytes) {
             return mpi.Send_init(wire, bytes.count(), bytes.type(), to, tag, comm, request);
         },
         CRYPTMPI_NATIVE(Send_init, count, at, Count{count}, type, to, tag, comm, request));
 }
 
-int Ssend_init(const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+int Ssend_init(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
                MPI_Request* request) {
     return send_init(
-        at, count, type, to, tag, comm, request, false,
+        layer, at, count, type, to, tag, comm, request, false,
         [&](auto& mpi, void* wire, const ByteCount& bytes) {
             return mpi.Ssend_init(wire, bytes.count(), bytes.type(), to, tag, comm, request);
         },
         CRYPTMPI_NATIVE(Ssend_init, count, at, Count{count}, type, to, tag, comm, request));
 }
 
-int Rsend_init(const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+int Rsend_init(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
                MPI_Request* request) {
     return send_init(
-        at, count, type, to, tag, comm, request, false,
+        layer, at, count, type, to, tag, comm, request, false,
         [&](auto& mpi, void* wire, const ByteCount& bytes) {
             return mpi.Rsend_init(wire, bytes.count(), bytes.type(), to, tag, comm, request);
         },
         CRYPTMPI_NATIVE(Rsend_init, count, at, Count{count}, type, to, tag, comm, request));
 }
 
-int Bsend_init(const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+int Bsend_init(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
                MPI_Request* request) {
     return send_init(
-        at, count, type, to, tag, comm, request, true,
+        layer, at, count, type, to, tag, comm, request, true,
         [&](auto& mpi, void*, const ByteCount&) {
             // The user's request is done as soon as it is started: what travels is a request of ours. This one is never
             // started. (To MPI_PROC_NULL, it would always be complete in Intel MPI.)
@@ -142,8 +141,8 @@ int Bsend_init(const void* at, MPI_Count count, MPI_Datatype type, int to, int t
         CRYPTMPI_NATIVE(Bsend_init, count, at, Count{count}, type, to, tag, comm, request));
 }
 
-int Recv_init(void* at, MPI_Count count, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Request* request) {
-    Layer& layer = Layer::get();
+int Recv_init(Layer& layer, void* at, MPI_Count count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
+              MPI_Request* request) {
     const auto guard = layer.guard();
     Communicator* communicator = layer.find(comm);
     if (communicator == nullptr || !may_be_sealed(*communicator, from) || count < 0 || type == MPI_DATATYPE_NULL) {
@@ -163,17 +162,16 @@ int Recv_init(void* at, MPI_Count count, MPI_Datatype type, int from, int tag, M
     return code;
 }
 
-int Start(MPI_Request* request) {
-    Layer& layer = Layer::get();
+int Start(Layer& layer, MPI_Request* request) {
     const auto guard = layer.guard();
     Operation* operation = request == nullptr ? nullptr : layer.requests().find(*request);
     return operation == nullptr ? layer.mpi.Start(request) : start(layer, request, *operation);
 }
 
-int Startall(int count, MPI_Request* requests) {
-    if (requests == nullptr) return Layer::get().mpi.Startall(count, requests);
+int Startall(Layer& layer, int count, MPI_Request* requests) {
+    if (requests == nullptr) return layer.mpi.Startall(count, requests);
     for (int i = 0; i < count; ++i) {
-        if (const int code = Start(&requests[i]); code != MPI_SUCCESS) return code;
+        if (const int code = Start(layer, &requests[i]); code != MPI_SUCCESS) return code;
     }
     return MPI_SUCCESS;
 }

@@ -109,7 +109,7 @@ int send_segments(Layer& layer, MPI_Comm comm, Outgoing& outgoing, bool all) {
     const bool rest_can_follow = !all && !layer.threads();
     auto code = outgoing.send(rest_can_follow ? Outgoing::Amount::what_has_room : Outgoing::Amount::all);
     if (!code) return layer.raise(comm, code.error().line);
-    if (!outgoing.all_sent()) send_rest_before_waits();
+    if (!outgoing.all_sent()) send_rest_before_waits(layer);
     return *code;
 }
 
@@ -118,7 +118,7 @@ namespace {
 /// Announces a large message. From then on its owner may give it up at any time: what MPI has of it stays with MPI.
 int begin_large(Layer& layer, Mode mode, Communicator& communicator, const UserBuffer& buffer, int to, int tag,
                 std::unique_ptr<Outgoing>& outgoing) {
-    InTransit announcement(Transfer::send, layer.buffer(seal::kAnnouncedWire));
+    InTransit announcement(layer.left_with_mpi(), Transfer::send, layer.buffer(seal::kAnnouncedWire));
     const engine::Buffer& wire = announcement.wire;
     int code = announce_message(layer, communicator, buffer, to, tag, wire.data(), outgoing);
     if (code != MPI_SUCCESS) return code;
@@ -208,8 +208,8 @@ std::size_t receive_room(int from, std::size_t capacity) {
 namespace {
 
 extern "C" {
-int query_token(void* /*state*/, MPI_Status* status) {
-    const auto& mpi = interpose::native();
+int query_token(void* state, MPI_Status* status) {
+    const auto& mpi = *static_cast<const interpose::Native*>(state);
     mpi.Status_set_elements(status, MPI_BYTE, 0);
     mpi.Status_set_cancelled(status, 0);
     status->MPI_SOURCE = MPI_UNDEFINED;
@@ -228,7 +228,7 @@ int cancel_token(void* /*state*/, int /*complete*/) {
 
 MPI_Request make_token(const interpose::Native& mpi) {
     MPI_Request request = MPI_REQUEST_NULL;
-    mpi.Grequest_start(query_token, free_token, cancel_token, nullptr, &request);
+    mpi.Grequest_start(query_token, free_token, cancel_token, const_cast<interpose::Native*>(&mpi), &request);
     return request;
 }
 
@@ -378,8 +378,8 @@ int finish_incoming(Layer& layer, Operation& operation, MPI_Status& status) {
 namespace {
 
 template <class Native>
-int send(Mode mode, const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm, Native native) {
-    Layer& layer = Layer::get();
+int send(Layer& layer, Mode mode, const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+         Native native) {
     auto guard = layer.guard();
     Communicator* communicator = find_sealed(layer, comm, to, tag, count, type);
     if (communicator == nullptr) {
@@ -412,9 +412,8 @@ int send(Mode mode, const void* at, MPI_Count count, MPI_Datatype type, int to, 
 }
 
 template <class Native>
-int isend(Mode mode, const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+int isend(Layer& layer, Mode mode, const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
           MPI_Request* request, Native native) {
-    Layer& layer = Layer::get();
     const auto guard = layer.guard();
     Communicator* communicator = find_sealed(layer, comm, to, tag, count, type);
     if (communicator == nullptr || request == nullptr) {
@@ -429,38 +428,41 @@ int isend(Mode mode, const void* at, MPI_Count count, MPI_Datatype type, int to,
 
 }  // namespace
 
-int Send(const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm) {
-    return send(Mode::standard, at, count, type, to, tag, comm,
+int Send(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm) {
+    return send(layer, Mode::standard, at, count, type, to, tag, comm,
                 CRYPTMPI_NATIVE(Send, count, at, Count{count}, type, to, tag, comm));
 }
 
-int Ssend(const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm) {
-    return send(Mode::synchronous, at, count, type, to, tag, comm,
+int Ssend(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm) {
+    return send(layer, Mode::synchronous, at, count, type, to, tag, comm,
                 CRYPTMPI_NATIVE(Ssend, count, at, Count{count}, type, to, tag, comm));
 }
 
-int Rsend(const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm) {
-    return send(Mode::ready, at, count, type, to, tag, comm,
+int Rsend(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm) {
+    return send(layer, Mode::ready, at, count, type, to, tag, comm,
                 CRYPTMPI_NATIVE(Rsend, count, at, Count{count}, type, to, tag, comm));
 }
 
-int Isend(const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm, MPI_Request* request) {
-    return isend(Mode::standard, at, count, type, to, tag, comm, request,
+int Isend(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+          MPI_Request* request) {
+    return isend(layer, Mode::standard, at, count, type, to, tag, comm, request,
                  CRYPTMPI_NATIVE(Isend, count, at, Count{count}, type, to, tag, comm, request));
 }
 
-int Issend(const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm, MPI_Request* request) {
-    return isend(Mode::synchronous, at, count, type, to, tag, comm, request,
+int Issend(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+           MPI_Request* request) {
+    return isend(layer, Mode::synchronous, at, count, type, to, tag, comm, request,
                  CRYPTMPI_NATIVE(Issend, count, at, Count{count}, type, to, tag, comm, request));
 }
 
-int Irsend(const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm, MPI_Request* request) {
-    return isend(Mode::ready, at, count, type, to, tag, comm, request,
+int Irsend(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+           MPI_Request* request) {
+    return isend(layer, Mode::ready, at, count, type, to, tag, comm, request,
                  CRYPTMPI_NATIVE(Irsend, count, at, Count{count}, type, to, tag, comm, request));
 }
 
-int Recv(void* at, MPI_Count count, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Status* status) {
-    Layer& layer = Layer::get();
+int Recv(Layer& layer, void* at, MPI_Count count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
+         MPI_Status* status) {
     auto guard = layer.guard();
     Communicator* communicator = layer.find(comm);
     if (communicator == nullptr || !may_be_sealed(*communicator, from) || count < 0 || type == MPI_DATATYPE_NULL) {
@@ -493,8 +495,8 @@ int Recv(void* at, MPI_Count count, MPI_Datatype type, int from, int tag, MPI_Co
     return conclude(layer, operation, mine, code);
 }
 
-int Irecv(void* at, MPI_Count count, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Request* request) {
-    Layer& layer = Layer::get();
+int Irecv(Layer& layer, void* at, MPI_Count count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
+          MPI_Request* request) {
     const auto guard = layer.guard();
     Communicator* communicator = layer.find(comm);
     if (communicator == nullptr || !may_be_sealed(*communicator, from) || count < 0 || type == MPI_DATATYPE_NULL ||
@@ -514,18 +516,17 @@ namespace {
 
 /// Nothing may come into the user's buffer when the call has returned.
 void give_up_receive(Layer& layer, MPI_Request& request) {
-    if (Cancel(&request) == MPI_SUCCESS) {
+    if (Cancel(layer, &request) == MPI_SUCCESS) {
         wait_one(layer, &request, MPI_STATUS_IGNORE);
     } else {
-        Request_free(&request);
+        Request_free(layer, &request);
     }
 }
 
 }  // namespace
 
-int Sendrecv(const void* out, MPI_Count out_count, MPI_Datatype out_type, int to, int out_tag, void* in,
+int Sendrecv(Layer& layer, const void* out, MPI_Count out_count, MPI_Datatype out_type, int to, int out_tag, void* in,
              MPI_Count in_count, MPI_Datatype in_type, int from, int in_tag, MPI_Comm comm, MPI_Status* status) {
-    Layer& layer = Layer::get();
     {
         const auto guard = layer.guard();
         if (layer.find(comm) == nullptr) {
@@ -534,10 +535,10 @@ int Sendrecv(const void* out, MPI_Count out_count, MPI_Datatype out_type, int to
         }
     }
     MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
-    if (const int code = Irecv(in, in_count, in_type, from, in_tag, comm, &requests[0]); code != MPI_SUCCESS) {
+    if (const int code = Irecv(layer, in, in_count, in_type, from, in_tag, comm, &requests[0]); code != MPI_SUCCESS) {
         return code;
     }
-    int sent = Isend(out, out_count, out_type, to, out_tag, comm, &requests[1]);
+    int sent = Isend(layer, out, out_count, out_type, to, out_tag, comm, &requests[1]);
     if (sent != MPI_SUCCESS) {
         give_up_receive(layer, requests[0]);
         return sent;
@@ -549,9 +550,8 @@ int Sendrecv(const void* out, MPI_Count out_count, MPI_Datatype out_type, int to
     return received != MPI_SUCCESS ? received : sent;
 }
 
-int Sendrecv_replace(void* at, MPI_Count count, MPI_Datatype type, int to, int out_tag, int from, int in_tag,
-                     MPI_Comm comm, MPI_Status* status) {
-    Layer& layer = Layer::get();
+int Sendrecv_replace(Layer& layer, void* at, MPI_Count count, MPI_Datatype type, int to, int out_tag, int from,
+                     int in_tag, MPI_Comm comm, MPI_Status* status) {
     auto guard = layer.guard();
     Communicator* communicator = layer.find(comm);
     if (communicator == nullptr || count < 0 || type == MPI_DATATYPE_NULL) {
@@ -571,7 +571,8 @@ int Sendrecv_replace(void* at, MPI_Count count, MPI_Datatype type, int to, int o
     if (const int code = buffer.pack(copy.data()); code != MPI_SUCCESS) return code;
     const ByteCount bytes(layer.mpi, copy.size());
     if (guard) guard.unlock();
-    return Sendrecv(copy.data(), bytes.count(), bytes.type(), to, out_tag, at, count, type, from, in_tag, comm, status);
+    return Sendrecv(layer, copy.data(), bytes.count(), bytes.type(), to, out_tag, at, count, type, from, in_tag, comm,
+                    status);
 }
 
 }  // namespace cryptmpi::comm

@@ -83,8 +83,7 @@ const Held* find_held(Communicator& communicator, int from, int tag) {
 
 }  // namespace
 
-int Iprobe(int from, int tag, MPI_Comm comm, int* flag, MPI_Status* status) {
-    Layer& layer = Layer::get();
+int Iprobe(Layer& layer, int from, int tag, MPI_Comm comm, int* flag, MPI_Status* status) {
     const auto guard = layer.guard();
     Communicator* communicator = layer.find(comm);
     if (communicator == nullptr || flag == nullptr) return layer.mpi.Iprobe(from, tag, comm, flag, status);
@@ -108,8 +107,7 @@ int Iprobe(int from, int tag, MPI_Comm comm, int* flag, MPI_Status* status) {
     }
 }
 
-int Probe(int from, int tag, MPI_Comm comm, MPI_Status* status) {
-    Layer& layer = Layer::get();
+int Probe(Layer& layer, int from, int tag, MPI_Comm comm, MPI_Status* status) {
     auto guard = layer.guard();
     Communicator* communicator = layer.find(comm);
     if (communicator == nullptr) {
@@ -127,7 +125,7 @@ int Probe(int from, int tag, MPI_Comm comm, MPI_Status* status) {
             return code;
         }
     }
-    return repeat(layer, [&](int& done) { return Iprobe(from, tag, comm, &done, status); });
+    return repeat(layer, [&](int& done) { return Iprobe(layer, from, tag, comm, &done, status); });
 }
 
 namespace {
@@ -170,8 +168,7 @@ int note_matched(Layer& layer, Communicator& communicator, MPI_Message* message,
 
 }  // namespace
 
-int Improbe(int from, int tag, MPI_Comm comm, int* flag, MPI_Message* message, MPI_Status* status) {
-    Layer& layer = Layer::get();
+int Improbe(Layer& layer, int from, int tag, MPI_Comm comm, int* flag, MPI_Message* message, MPI_Status* status) {
     const auto guard = layer.guard();
     Communicator* communicator = layer.find(comm);
     const bool whole = flag != nullptr && message != nullptr;
@@ -188,8 +185,7 @@ int Improbe(int from, int tag, MPI_Comm comm, int* flag, MPI_Message* message, M
     return code != MPI_SUCCESS || *flag == 0 ? code : note_matched(layer, *communicator, message, mine);
 }
 
-int Mprobe(int from, int tag, MPI_Comm comm, MPI_Message* message, MPI_Status* status) {
-    Layer& layer = Layer::get();
+int Mprobe(Layer& layer, int from, int tag, MPI_Comm comm, MPI_Message* message, MPI_Status* status) {
     auto guard = layer.guard();
     Communicator* communicator = layer.find(comm);
     if (communicator == nullptr || message == nullptr) {
@@ -199,7 +195,7 @@ int Mprobe(int from, int tag, MPI_Comm comm, MPI_Message* message, MPI_Status* s
     // Two threads' messages must be noted in the order in which MPI gave them out.
     if (layer.threads() || !layer.requests().unfinished.empty() || !communicator->held().empty()) {
         if (guard) guard.unlock();
-        return repeat(layer, [&](int& done) { return Improbe(from, tag, comm, &done, message, status); });
+        return repeat(layer, [&](int& done) { return Improbe(layer, from, tag, comm, &done, message, status); });
     }
     MPI_Status own = {};
     MPI_Status& mine = status == MPI_STATUS_IGNORE ? own : *status;
@@ -228,8 +224,7 @@ int end_message(Layer& layer, MPI_Message* message) {
 
 }  // namespace
 
-int Mrecv(void* at, MPI_Count count, MPI_Datatype type, MPI_Message* message, MPI_Status* status) {
-    Layer& layer = Layer::get();
+int Mrecv(Layer& layer, void* at, MPI_Count count, MPI_Datatype type, MPI_Message* message, MPI_Status* status) {
     auto guard = layer.guard();
     if (message == nullptr || !layer.matched().contains(*message)) {
         if (guard) guard.unlock();
@@ -257,8 +252,7 @@ int Mrecv(void* at, MPI_Count count, MPI_Datatype type, MPI_Message* message, MP
     return conclude(layer, *operation, mine, code);
 }
 
-int Imrecv(void* at, MPI_Count count, MPI_Datatype type, MPI_Message* message, MPI_Request* request) {
-    Layer& layer = Layer::get();
+int Imrecv(Layer& layer, void* at, MPI_Count count, MPI_Datatype type, MPI_Message* message, MPI_Request* request) {
     const auto guard = layer.guard();
     if (message == nullptr || !layer.matched().contains(*message)) {
         return CRYPTMPI_NATIVE(Imrecv, count, at, Count{count}, type, message, request)(layer.mpi);

@@ -387,8 +387,8 @@ Communicator* find_crossing(Layer& layer, MPI_Comm comm, MPI_Count count, MPI_Da
 
 }  // namespace
 
-int Reduce(const void* out, void* in, MPI_Count count, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm) {
-    Layer& layer = Layer::get();
+int Reduce(Layer& layer, const void* out, void* in, MPI_Count count, MPI_Datatype type, MPI_Op op, int root,
+           MPI_Comm comm) {
     Communicator* communicator = find_crossing(layer, comm, count, type, op, root);
     const auto native = CRYPTMPI_NATIVE(Reduce, count, out, in, Count{count}, type, op, root, comm);
     if (communicator == nullptr) return native(layer.mpi);
@@ -404,8 +404,7 @@ int Reduce(const void* out, void* in, MPI_Count count, MPI_Datatype type, MPI_Op
     return reduce({layer, *communicator, sum, arguments.own, arguments.from}, &arguments.in, root);
 }
 
-int Allreduce(const void* out, void* in, MPI_Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
-    Layer& layer = Layer::get();
+int Allreduce(Layer& layer, const void* out, void* in, MPI_Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
     Communicator* communicator = find_crossing(layer, comm, count, type, op);
     const auto native = CRYPTMPI_NATIVE(Allreduce, count, out, in, Count{count}, type, op, comm);
     if (communicator == nullptr) return native(layer.mpi);
@@ -420,8 +419,7 @@ int Allreduce(const void* out, void* in, MPI_Count count, MPI_Datatype type, MPI
     return allreduce({layer, *communicator, sum, arguments.own, arguments.from}, arguments.in);
 }
 
-int Scan(const void* out, void* in, MPI_Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
-    Layer& layer = Layer::get();
+int Scan(Layer& layer, const void* out, void* in, MPI_Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
     Communicator* communicator = find_crossing(layer, comm, count, type, op);
     const auto native = CRYPTMPI_NATIVE(Scan, count, out, in, Count{count}, type, op, comm);
     if (communicator == nullptr) return native(layer.mpi);
@@ -435,8 +433,7 @@ int Scan(const void* out, void* in, MPI_Count count, MPI_Datatype type, MPI_Op o
     return scan(layer, *communicator, arguments.own, arguments.in, {layer, count, type, op}, false);
 }
 
-int Exscan(const void* out, void* in, MPI_Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
-    Layer& layer = Layer::get();
+int Exscan(Layer& layer, const void* out, void* in, MPI_Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
     Communicator* communicator = find_crossing(layer, comm, count, type, op);
     const auto native = CRYPTMPI_NATIVE(Exscan, count, out, in, Count{count}, type, op, comm);
     if (communicator == nullptr) return native(layer.mpi);
@@ -624,8 +621,8 @@ int reduce_scatter(Layer& layer, Communicator& communicator, const void* out, vo
 
 }  // namespace
 
-int Reduce_scatter_block(const void* out, void* in, MPI_Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
-    Layer& layer = Layer::get();
+int Reduce_scatter_block(Layer& layer, const void* out, void* in, MPI_Count count, MPI_Datatype type, MPI_Op op,
+                         MPI_Comm comm) {
     Communicator* communicator = find_crossing(layer, comm, count, type, op);
     const auto native = CRYPTMPI_NATIVE(Reduce_scatter_block, count, out, in, Count{count}, type, op, comm);
     if (communicator == nullptr) return native(layer.mpi);
@@ -634,8 +631,8 @@ int Reduce_scatter_block(const void* out, void* in, MPI_Count count, MPI_Datatyp
 }
 
 template <class C>
-int Reduce_scatter(const void* out, void* in, const C* counts, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
-    Layer& layer = Layer::get();
+int Reduce_scatter(Layer& layer, const void* out, void* in, const C* counts, MPI_Datatype type, MPI_Op op,
+                   MPI_Comm comm) {
     Communicator* communicator = find_crossing(layer, comm, 0, type, op);
     const auto native = [&](const auto& mpi) -> int {
         if constexpr (std::is_same_v<C, int>) {
@@ -649,7 +646,7 @@ int Reduce_scatter(const void* out, void* in, const C* counts, MPI_Datatype type
     return reduce_scatter(layer, *communicator, out, in, of_ranks, type, op, false, native);
 }
 
-template int Reduce_scatter(const void*, void*, const int*, MPI_Datatype, MPI_Op, MPI_Comm);
-template int Reduce_scatter(const void*, void*, const MPI_Count*, MPI_Datatype, MPI_Op, MPI_Comm);
+template int Reduce_scatter(Layer&, const void*, void*, const int*, MPI_Datatype, MPI_Op, MPI_Comm);
+template int Reduce_scatter(Layer&, const void*, void*, const MPI_Count*, MPI_Datatype, MPI_Op, MPI_Comm);
 
 }  // namespace cryptmpi::comm

@@ -15,8 +15,7 @@ int watched(Layer& layer, const Call& call) {
 
 }  // namespace
 
-int Init(int* argc, char*** argv) {
-    Layer& layer = Layer::get();
+int Init(Layer& layer, int* argc, char*** argv) {
     const int code = watched(layer, [&] { return layer.mpi.Init(argc, argv); });
     if (code != MPI_SUCCESS) return code;
     int level = MPI_THREAD_SINGLE;  // MPI may give more than was asked for
@@ -25,21 +24,18 @@ int Init(int* argc, char*** argv) {
     return code;
 }
 
-int Init_thread(int* argc, char*** argv, int required, int* provided) {
-    Layer& layer = Layer::get();
+int Init_thread(Layer& layer, int* argc, char*** argv, int required, int* provided) {
     const int code = watched(layer, [&] { return layer.mpi.Init_thread(argc, argv, required, provided); });
     if (code == MPI_SUCCESS) layer.begin(*provided);
     return code;
 }
 
-bool stays_on_node(MPI_Comm comm) {
-    Layer& layer = Layer::get();
+bool stays_on_node(Layer& layer, MPI_Comm comm) {
     const auto guard = layer.guard();
     return layer.begun() && comm != MPI_COMM_NULL && !layer.is_intercommunicator(comm) && layer.find(comm) == nullptr;
 }
 
-int Finalize() {
-    Layer& layer = Layer::get();
+int Finalize(Layer& layer) {
     {
         const auto guard = layer.guard();
         collect_orphans(layer, true);

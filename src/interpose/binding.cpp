@@ -10,11 +10,11 @@
 #include <string>
 #include <string_view>
 
-#include "comm/layer.hpp"
 #include "interpose/allow.hpp"
 #include "interpose/clearing.hpp"
 #include "interpose/entries.hpp"
 #include "interpose/refuse.hpp"
+#include "interpose/this_process.hpp"
 #include "native.hpp"
 
 namespace cryptmpi::interpose {
@@ -33,12 +33,12 @@ void* own_code(const char* name) {
 }
 
 bool enabled() {
-    return comm::Layer::get().settings().enabled;
+    return layer().settings().enabled;
 }
 
 /// The user takes it in clear.
 bool allowed(std::string_view name) {
-    const auto& allow = comm::Layer::get().settings().allow;
+    const auto& allow = layer().settings().allow;
     return std::find(allow.begin(), allow.end(), name) != allow.end();
 }
 
@@ -63,7 +63,7 @@ void* refuse(const char* name) {
 }
 
 void complain(const char* line) {
-    comm::Layer::get().complain(line);
+    layer().complain(line);
 }
 
 std::string library_version() {
@@ -76,11 +76,11 @@ std::string library_version() {
 /// cryptmpi run and exec have looked already where they knew the program's MPI: not of a script, nor a preload by hand.
 void check_settings() {
     if (!enabled()) return;
-    auto& layer = comm::Layer::get();
+    auto& mine = layer();
     auto checked =
-        check_allow(layer.settings(), [](const std::string& name) { return own_code(name.c_str()) != nullptr; });
+        check_allow(mine.settings(), [](const std::string& name) { return own_code(name.c_str()) != nullptr; });
     if (checked) return;
-    layer.complain(checked.error().line);
+    mine.complain(checked.error().line);
     _exit(comm::kExitRefused);
 }
 

@@ -39,7 +39,7 @@ void resolve(Native& native, void* (*lookup)(const char* name));
 /// Clears the stack before each of the procedures (clearing.hpp). Returns what now stands for each, by its MPI_ name.
 std::map<std::string_view, void*> clear_before_calls(Native& native);
 
-/// Calls before_wait() (comm/waiting.hpp) before each of the procedures that may wait for another rank. Returns the same.
+/// Calls act_before_wait() (this_process.hpp) before each of the procedures that may wait for another rank. Returns the same.
 std::map<std::string_view, void*> act_before_waits(Native& native);
 
 extern Native resolved;
@@ -52,8 +52,8 @@ inline const Native& native() {
 
 NATIVE_CPP = """#include "native.hpp"
 
-#include "comm/waiting.hpp"
 #include "interpose/clearing.hpp"
+#include "interpose/this_process.hpp"
 
 namespace cryptmpi::interpose {
 namespace {
@@ -119,6 +119,7 @@ ENTRIES_CPP = """#include "interpose/entries.hpp"
 
 #include "comm/calls.hpp"
 #include "interpose/refuse.hpp"
+#include "interpose/this_process.hpp"
 #include "native.hpp"
 
 // A refused call uses its communicator, window or file only.
@@ -174,14 +175,15 @@ class Procedure:
 
     def sealed(self):
         """A procedure and its _c form are overloads in comm/."""
-        return self.function(f"    return comm::{self.member.removesuffix('_c')}({self.arguments});\n")
+        arguments = ", ".join(filter(None, ("layer()", self.arguments)))
+        return self.function(f"    return comm::{self.member.removesuffix('_c')}({arguments});\n")
 
     def refused(self, reason):
         kind, argument = self.handle
         where = ", ".join(filter(None, (quoted(self.name), quoted(reason), argument)))
         # A communicator that such a procedure makes of one on this node may reach processes elsewhere.
         makes_one = re.search(r"MPI_Comm\s*\*", self.declared)
-        passes = f"{argument} == MPI_COMM_NULL" + ("" if makes_one else f" || comm::stays_on_node({argument})")
+        passes = f"{argument} == MPI_COMM_NULL" + ("" if makes_one else f" || comm::stays_on_node(layer(), {argument})")
         unless = f"    if ({passes}) return native().{self.member}({self.arguments});\n" if kind == "comm" else ""
         return self.function(f"{unless}    return refuse_to_{kind}({where});\n")
 
@@ -240,7 +242,7 @@ def main(table, abi, folder, *headers):
     fills = "".join(f'    fill(native.{p.member}, lookup, "P{p.name}");\n' for p in procedures.values())
     clears = "".join(f'    precede<uncleared, clear_stack, &Native::{p.member}>(native, "{p.name}", all);\n' for p in procedures.values())
     waiting = {row.name for row in rows if row.waits}
-    waits = "".join(f'    precede<unwarned, comm::before_wait, &Native::{p.member}>(native, "{p.name}", all);\n'
+    waits = "".join(f'    precede<unwarned, act_before_wait, &Native::{p.member}>(native, "{p.name}", all);\n'
                     for p in procedures.values() if p.name in waiting)
     for name, text in (("native.hpp", NATIVE_HPP % members), ("native.cpp", NATIVE_CPP % (fills, clears, waits)),
                        ("entries.cpp", ENTRIES_CPP % entries(rows, procedures))):

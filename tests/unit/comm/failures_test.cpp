@@ -1,0 +1,181 @@
+// Each call of MPI's fails once: the error comes out, nothing crashes, nothing goes in clear, and nobody is deceived.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "comm/calls.hpp"
+#include "fake_mpi.hpp"
+
+namespace cryptmpi::comm {
+namespace {
+
+using fake::Clear;
+using fake::Ending;
+using fake::Job;
+using fake::Rank;
+
+using Bytes = std::vector<std::uint8_t>;
+
+/// What a rank has of it: MPI's code, and whether its data are those that were sent.
+struct Outcome {
+    int code = MPI_SUCCESS;
+    bool right = true;
+    bool ended = false;
+};
+using Program = std::function<Outcome(Rank&)>;
+
+int first_of(int code, int next) {
+    return code != MPI_SUCCESS ? code : next;
+}
+
+Outcome blocking(Rank& rank, std::size_t size) {
+    const auto count = static_cast<MPI_Count>(size);
+    const Clear data(size);
+    if (rank.number == 0) {
+        return {Send(rank.layer, data.bytes().data(), count, MPI_BYTE, 1, 1, MPI_COMM_WORLD)};
+    }
+    Bytes into(size);
+    const int code = Recv(rank.layer, into.data(), count, MPI_BYTE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    return {code, into == data.bytes()};
+}
+
+Outcome nonblocking(Rank& rank, std::size_t size) {
+    const auto count = static_cast<MPI_Count>(size);
+    const Clear data(size);
+    Bytes into(size);
+    const int peer = 1 - rank.number;
+    MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    const int received = Irecv(rank.layer, into.data(), count, MPI_BYTE, peer, 1, MPI_COMM_WORLD, &requests[0]);
+    const int sent = Isend(rank.layer, data.bytes().data(), count, MPI_BYTE, peer, 1, MPI_COMM_WORLD, &requests[1]);
+    const int waited = Waitall(rank.layer, 2, requests, MPI_STATUSES_IGNORE);
+    return {first_of(first_of(received, sent), waited), into == data.bytes()};
+}
+
+Outcome persistent(Rank& rank, std::size_t size) {
+    const auto count = static_cast<MPI_Count>(size);
+    Clear data(size);
+    Bytes into(size);
+    MPI_Request request = MPI_REQUEST_NULL;
+    int code = rank.number == 0
+                   ? Send_init(rank.layer, data.data(), count, MPI_BYTE, 1, 1, MPI_COMM_WORLD, &request)
+                   : Recv_init(rank.layer, into.data(), count, MPI_BYTE, 0, 1, MPI_COMM_WORLD, &request);
+    if (code != MPI_SUCCESS) return {code};
+    code = Start(rank.layer, &request);
+    if (code == MPI_SUCCESS) code = Wait(rank.layer, &request, MPI_STATUS_IGNORE);
+    if (request != MPI_REQUEST_NULL) Request_free(rank.layer, &request);
+    return {code, rank.number == 0 || into == data.bytes()};
+}
+
+Outcome probed(Rank& rank, std::size_t size) {
+    const Clear data(size);
+    if (rank.number == 0) return blocking(rank, size);
+    MPI_Message message = MPI_MESSAGE_NULL;
+    MPI_Status status;
+    if (const int code = Mprobe(rank.layer, 0, 1, MPI_COMM_WORLD, &message, &status); code != MPI_SUCCESS) return {code};
+    Bytes into(size);
+    const int code = Mrecv(rank.layer, into.data(), static_cast<MPI_Count>(size), MPI_BYTE, &message, &status);
+    return {code, into == data.bytes()};
+}
+
+Outcome bcast(Rank& rank, std::size_t size) {
+    const Clear data(size);
+    Bytes into = rank.number == 0 ? data.bytes() : Bytes(size);
+    const int code = Bcast(rank.layer, into.data(), static_cast<MPI_Count>(size), MPI_BYTE, 0, MPI_COMM_WORLD);
+    return {code, into == data.bytes()};
+}
+
+Outcome alltoall(Rank& rank, std::size_t size) {
+    Bytes out;
+    for (int i = 0; i < rank.ranks; ++i) {
+        const Bytes one = Clear(size, rank.number).bytes();
+        out.insert(out.end(), one.begin(), one.end());
+    }
+    Bytes in(out.size());
+    const auto count = static_cast<MPI_Count>(size);
+    const int code = Alltoall(rank.layer, out.data(), count, MPI_BYTE, in.data(), count, MPI_BYTE, MPI_COMM_WORLD);
+    bool right = true;
+    for (int i = 0; i < rank.ranks; ++i) {
+        right = right && Bytes(in.begin() + i * count, in.begin() + (i + 1) * count) == Clear(size, i).bytes();
+    }
+    return {code, right};
+}
+
+Outcome allreduce(Rank& rank, std::size_t size) {
+    const std::vector<int> mine(size, rank.number + 1);
+    std::vector<int> in(size);
+    const int code = Allreduce(rank.layer, mine.data(), in.data(), static_cast<MPI_Count>(size), MPI_INT, MPI_SUM,
+                               MPI_COMM_WORLD);
+    return {code, in == std::vector<int>(size, rank.ranks * (rank.ranks + 1) / 2)};
+}
+
+Outcome gather(Rank& rank, std::size_t size) {
+    const Clear mine(size, rank.number);
+    Bytes all(size * static_cast<std::size_t>(rank.ranks));
+    const auto count = static_cast<MPI_Count>(size);
+    const int code =
+        Gather(rank.layer, mine.bytes().data(), count, MPI_BYTE, all.data(), count, MPI_BYTE, 0, MPI_COMM_WORLD);
+    bool right = true;
+    for (int i = 0; rank.number == 0 && i < rank.ranks; ++i) {
+        right = right && Bytes(all.begin() + i * count, all.begin() + (i + 1) * count) == Clear(size, i).bytes();
+    }
+    return {code, right};
+}
+
+/// Lets the first, the second ... call on each rank fail, each in a job of its own, until there is none.
+void fail_each(const std::string& name, int ranks, const Program& program) {
+    int jobs = 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+        bool failed = true;
+        for (std::uint64_t call = 0; failed && call < 60; ++call) {
+            fake::Options options;
+            options.longest = std::chrono::milliseconds(200);
+            Job job(ranks, options);
+            failed = false;
+            std::string procedure;
+            job.fails = [&](int on, const std::string& called, std::uint64_t number) {
+                if (on != rank || number != call) return false;
+                procedure = called;
+                return failed = true;
+            };
+            std::vector<Outcome> outcomes(static_cast<std::size_t>(ranks));
+            const Ending ending = job.run([&](Rank& on) {
+                Outcome outcome = program(on);
+                outcome.ended = true;
+                outcomes[static_cast<std::size_t>(on.number)] = outcome;
+            });
+            const std::string what = name + ": " + procedure + ", call " + std::to_string(call) + " of rank " +
+                                     std::to_string(rank) + "\n";
+            EXPECT_TRUE(ending.complaints.empty()) << what << ending.told();
+            for (const Outcome& outcome : outcomes) {
+                EXPECT_TRUE(!outcome.ended || outcome.right || outcome.code != MPI_SUCCESS) << what << ending.told();
+            }
+            const Outcome& own = outcomes[static_cast<std::size_t>(rank)];
+            EXPECT_TRUE(!failed || !own.ended || own.code != MPI_SUCCESS || own.right) << what << ending.told();
+            // Without a failure, all goes well: then every call has failed once.
+            EXPECT_TRUE(failed || ending.went_well()) << what << ending.told();
+            ++jobs;
+        }
+        EXPECT_FALSE(failed) << name << " has more calls than are tried";
+    }
+    EXPECT_GT(jobs, ranks) << name << ": no call failed";
+}
+
+TEST(Failures, OfSmallMessages) {
+    fail_each("blocking", 2, [](Rank& rank) { return blocking(rank, 100); });
+    fail_each("nonblocking", 2, [](Rank& rank) { return nonblocking(rank, 100); });
+    fail_each("persistent", 2, [](Rank& rank) { return persistent(rank, 100); });
+    fail_each("probed", 2, [](Rank& rank) { return probed(rank, 100); });
+}
+
+TEST(Failures, OfCollectiveOperations) {
+    fail_each("bcast", 3, [](Rank& rank) { return bcast(rank, 100); });
+    fail_each("alltoall", 3, [](Rank& rank) { return alltoall(rank, 100); });
+    fail_each("alltoall of large blocks", 3, [](Rank& rank) { return alltoall(rank, 3000); });
+    fail_each("allreduce", 3, [](Rank& rank) { return allreduce(rank, 20); });
+    fail_each("gather", 3, [](Rank& rank) { return gather(rank, 100); });
+}
+
+}  // namespace
+}  // namespace cryptmpi::comm

@@ -1,0 +1,764 @@
+// Messages between ranks of one process, over a fake MPI.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "comm/calls.hpp"
+#include "fake_mpi.hpp"
+
+namespace cryptmpi::comm {
+namespace {
+
+using fake::Clear;
+using fake::Ending;
+using fake::Job;
+using fake::Message;
+using fake::Rank;
+
+using Bytes = std::vector<std::uint8_t>;
+
+int send(const Rank& rank, const Clear& data, int to, int tag, MPI_Comm comm = MPI_COMM_WORLD) {
+    return Send(rank.layer, data.bytes().data(), static_cast<MPI_Count>(data.bytes().size()), MPI_BYTE, to, tag, comm);
+}
+
+int receive(const Rank& rank, Bytes& into, int from, int tag, MPI_Status* status = MPI_STATUS_IGNORE,
+            MPI_Comm comm = MPI_COMM_WORLD) {
+    return Recv(rank.layer, into.data(), static_cast<MPI_Count>(into.size()), MPI_BYTE, from, tag, comm, status);
+}
+
+TEST(PointToPoint, ABlockingMessageComesAsItWasSent) {
+    for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{100}, std::size_t{70000}}) {
+        const Clear data(size);
+        Job job(2);
+        const Ending ending = job.run([&](Rank& rank) {
+            if (rank.number == 0) {
+                EXPECT_EQ(send(rank, data, 1, 7), MPI_SUCCESS);
+                return;
+            }
+            Bytes into(size);
+            MPI_Status status;
+            EXPECT_EQ(receive(rank, into, 0, 7, &status), MPI_SUCCESS);
+            EXPECT_EQ(into, data.bytes());
+            EXPECT_EQ(status.MPI_SOURCE, 0);
+            EXPECT_EQ(status.MPI_TAG, 7);
+            int count = -1;
+            rank.mpi.Get_count(&status, MPI_BYTE, &count);
+            EXPECT_EQ(count, static_cast<int>(size));
+        });
+        EXPECT_TRUE(ending.went_well()) << ending.told();
+    }
+}
+
+constexpr std::uint64_t kSeeds = 12;
+
+std::size_t size_of(int number) {
+    constexpr std::size_t kSizes[] = {1, 40, 0, 3000, 9000, 70000, 200, 300000};
+    return kSizes[static_cast<std::size_t>(number) % std::size(kSizes)];
+}
+
+int count_in(const Rank& rank, const MPI_Status& status) {
+    int count = -1;
+    rank.mpi.Get_count(&status, MPI_BYTE, &count);
+    return count;
+}
+
+TEST(PointToPoint, EachModeOfSendingIsReceived) {
+    using Send_ = int (*)(Layer&, const void*, MPI_Count, MPI_Datatype, int, int, MPI_Comm);
+    for (const Send_ mode : {Send_(Send), Send_(Ssend), Send_(Rsend)}) {
+        for (const std::size_t size : {std::size_t{50}, std::size_t{6000}, std::size_t{400000}}) {
+            const Clear data(size);
+            Job job(2);
+            const Ending ending = job.run([&](Rank& rank) {
+                if (rank.number == 0) {
+                    EXPECT_EQ(mode(rank.layer, data.bytes().data(), static_cast<MPI_Count>(size), MPI_BYTE, 1, 3,
+                                   MPI_COMM_WORLD),
+                              MPI_SUCCESS);
+                    return;
+                }
+                Bytes into(size);
+                EXPECT_EQ(receive(rank, into, 0, 3), MPI_SUCCESS);
+                EXPECT_EQ(into, data.bytes());
+            });
+            EXPECT_TRUE(ending.went_well()) << ending.told();
+        }
+    }
+}
+
+/// How a test waits for requests.
+enum class Way { all, any, some, test, test_all };
+
+void wait_for(const Rank& rank, Way way, std::vector<MPI_Request>& requests, std::vector<MPI_Status>& statuses) {
+    const auto count = static_cast<int>(requests.size());
+    statuses.resize(requests.size());
+    if (way == Way::all) {
+        EXPECT_EQ(Waitall(rank.layer, count, requests.data(), statuses.data()), MPI_SUCCESS);
+        return;
+    }
+    if (way == Way::test_all) {
+        for (int done = 0; done == 0;) {
+            EXPECT_EQ(Testall(rank.layer, count, requests.data(), &done, statuses.data()), MPI_SUCCESS);
+        }
+        return;
+    }
+    for (std::size_t left = requests.size(); left != 0;) {
+        int index = MPI_UNDEFINED;
+        int done = 1;
+        MPI_Status status = {};
+        if (way == Way::any) {
+            EXPECT_EQ(Waitany(rank.layer, count, requests.data(), &index, &status), MPI_SUCCESS);
+        } else if (way == Way::test) {
+            EXPECT_EQ(Testany(rank.layer, count, requests.data(), &index, &done, &status), MPI_SUCCESS);
+        } else {
+            std::vector<int> indices(requests.size());
+            std::vector<MPI_Status> some(requests.size());
+            EXPECT_EQ(Waitsome(rank.layer, count, requests.data(), &done, indices.data(), some.data()), MPI_SUCCESS);
+            ASSERT_GT(done, 0);
+            for (int i = 0; i < done; ++i) {
+                statuses[static_cast<std::size_t>(indices[static_cast<std::size_t>(i)])] =
+                    some[static_cast<std::size_t>(i)];
+            }
+            left -= static_cast<std::size_t>(done);
+            continue;
+        }
+        if (done == 0) continue;
+        ASSERT_NE(index, MPI_UNDEFINED);
+        statuses[static_cast<std::size_t>(index)] = status;
+        --left;
+    }
+}
+
+TEST(PointToPoint, ManyMessagesAtATimeComeToTheirReceives) {
+    for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+        const auto way = static_cast<Way>(seed % 5);
+        fake::Options options;
+        options.seed = seed;
+        Job job(3, options);
+        constexpr int kMessages = 9;
+        const Ending ending = job.run([&](Rank& rank) {
+            std::vector<Clear> out;
+            std::vector<Bytes> in;
+            std::vector<MPI_Request> requests;
+            for (int i = 0; i < rank.ranks * kMessages; ++i) in.emplace_back(size_of(i / rank.ranks));
+            for (int i = 0; i < rank.ranks * kMessages; ++i) out.emplace_back(size_of(i / rank.ranks), rank.number);
+            for (int i = 0; i < rank.ranks * kMessages; ++i) {
+                const int peer = i % rank.ranks;
+                const int tag = i / rank.ranks % 2;
+                auto& into = in[static_cast<std::size_t>(i)];
+                auto& from = out[static_cast<std::size_t>(i)];
+                const auto size = static_cast<MPI_Count>(into.size());
+                requests.resize(requests.size() + 2, MPI_REQUEST_NULL);
+                MPI_Request* const two = &requests[requests.size() - 2];
+                EXPECT_EQ(Irecv(rank.layer, into.data(), size, MPI_BYTE, peer, tag, MPI_COMM_WORLD, two), MPI_SUCCESS);
+                EXPECT_EQ(Isend(rank.layer, from.data(), size, MPI_BYTE, peer, tag, MPI_COMM_WORLD, two + 1),
+                          MPI_SUCCESS);
+            }
+            std::vector<MPI_Status> statuses;
+            wait_for(rank, way, requests, statuses);
+            for (int i = 0; i < rank.ranks * kMessages; ++i) {
+                const auto at = static_cast<std::size_t>(i);
+                EXPECT_EQ(in[at], Clear(in[at].size(), i % rank.ranks).bytes()) << "message " << i;
+                EXPECT_EQ(statuses[2 * at].MPI_SOURCE, i % rank.ranks);
+                EXPECT_EQ(count_in(rank, statuses[2 * at]), static_cast<int>(in[at].size()));
+            }
+        });
+        EXPECT_TRUE(ending.went_well()) << "seed " << seed << "\n" << ending.told();
+    }
+}
+
+TEST(PointToPoint, WildcardsFindEachSendersMessagesInTheirOrder) {
+    for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+        fake::Options options;
+        options.seed = seed;
+        Job job(4, options);
+        constexpr int kMessages = 6;
+        const Ending ending = job.run([&](Rank& rank) {
+            if (rank.number != 0) {
+                for (int i = 0; i < kMessages; ++i) {
+                    EXPECT_EQ(send(rank, Clear(size_of(i), 10 * rank.number + i), 0, 1 + i % 3), MPI_SUCCESS);
+                }
+                return;
+            }
+            std::vector<int> came(4);
+            for (int i = 0; i < 3 * kMessages; ++i) {
+                Bytes into(300000);
+                MPI_Status status;
+                EXPECT_EQ(receive(rank, into, MPI_ANY_SOURCE, MPI_ANY_TAG, &status), MPI_SUCCESS);
+                ASSERT_GE(status.MPI_SOURCE, 1);
+                ASSERT_LE(status.MPI_SOURCE, 3);
+                const int number = came[static_cast<std::size_t>(status.MPI_SOURCE)]++;
+                EXPECT_EQ(status.MPI_TAG, 1 + number % 3);
+                into.resize(static_cast<std::size_t>(count_in(rank, status)));
+                EXPECT_EQ(into, Clear(size_of(number), 10 * status.MPI_SOURCE + number).bytes());
+            }
+        });
+        EXPECT_TRUE(ending.went_well()) << "seed " << seed << "\n" << ending.told();
+    }
+}
+
+TEST(PointToPoint, AReceiveThatIsTooSmallGetsWhatFitsOrNothingAndTheNextOneIsWhole) {
+    for (const std::size_t size : {std::size_t{100}, std::size_t{5000}, std::size_t{400000}}) {
+        for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+            fake::Options options;
+            options.seed = seed;
+            Job job(2, options);
+            const Ending ending = job.run([&](Rank& rank) {
+                const Clear data(size);
+                if (rank.number == 0) {
+                    for (int i = 0; i < 2; ++i) EXPECT_EQ(send(rank, data, 1, 5), MPI_SUCCESS);
+                    return;
+                }
+                Bytes small(40);
+                EXPECT_EQ(receive(rank, small, 0, 5), MPI_ERR_TRUNCATE);
+                Bytes into(size);
+                EXPECT_EQ(receive(rank, into, 0, 5), MPI_SUCCESS);
+                EXPECT_EQ(into, data.bytes());
+            });
+            EXPECT_TRUE(ending.went_well()) << ending.told();
+        }
+    }
+}
+
+TEST(PointToPoint, PersistentRequestsSealAnewWithEachStart) {
+    for (const std::size_t size : {std::size_t{100}, std::size_t{5000}, std::size_t{400000}}) {
+        for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+            fake::Options options;
+            options.seed = seed;
+            Job job(2, options);
+            std::set<Bytes> wires;
+            int messages = 0;
+            job.on_wire = [&](Message& message, std::vector<Message>&) {
+                if (!message.is_collective() && message.bytes.size() > 40) {
+                    wires.insert(message.bytes);
+                    ++messages;
+                }
+                return true;
+            };
+            const Ending ending = job.run([&](Rank& rank) {
+                Bytes into(size);
+                Clear data(size, 3);  // the same with each start
+                const auto count = static_cast<MPI_Count>(size);
+                MPI_Request request = MPI_REQUEST_NULL;
+                if (rank.number == 0) {
+                    Send_init(rank.layer, data.data(), count, MPI_BYTE, 1, 5, MPI_COMM_WORLD, &request);
+                } else {
+                    Recv_init(rank.layer, into.data(), count, MPI_BYTE, 0, 5, MPI_COMM_WORLD, &request);
+                }
+                for (int i = 0; i < 4; ++i) {
+                    std::fill(into.begin(), into.end(), std::uint8_t{0});
+                    EXPECT_EQ(Start(rank.layer, &request), MPI_SUCCESS);
+                    EXPECT_EQ(Wait(rank.layer, &request, MPI_STATUS_IGNORE), MPI_SUCCESS);
+                    EXPECT_EQ(into, rank.number == 1 ? data.bytes() : Bytes(size));
+                }
+                EXPECT_EQ(Request_free(rank.layer, &request), MPI_SUCCESS);
+            });
+            EXPECT_TRUE(ending.went_well()) << ending.told();
+            EXPECT_GE(messages, 4);
+            EXPECT_EQ(wires.size(), static_cast<std::size_t>(messages)) << "the same bytes were sent twice";
+        }
+    }
+}
+
+TEST(PointToPoint, AProbeTellsTheUsersSizeAndTheReceiveGetsThatMessage) {
+    for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+        for (const bool matching : {false, true}) {
+            fake::Options options;
+            options.seed = seed;
+            Job job(3, options);
+            constexpr int kMessages = 5;
+            const Ending ending = job.run([&](Rank& rank) {
+                if (rank.number != 0) {
+                    for (int i = 0; i < kMessages; ++i) {
+                        send(rank, Clear(size_of(i + 3), 10 * rank.number + i), 0, rank.number);
+                    }
+                    return;
+                }
+                std::vector<int> came(3);
+                for (int i = 0; i < 2 * kMessages; ++i) {
+                    MPI_Status status;
+                    MPI_Message message = MPI_MESSAGE_NULL;
+                    int flag = 0;
+                    Layer& layer = rank.layer;
+                    if (matching && i % 2 == 0) {
+                        EXPECT_EQ(Mprobe(layer, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &message, &status),
+                                  MPI_SUCCESS);
+                    } else if (matching) {
+                        while (flag == 0) {
+                            EXPECT_EQ(Improbe(layer, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &flag, &message,
+                                              &status),
+                                      MPI_SUCCESS);
+                        }
+                    } else if (i % 2 == 0) {
+                        EXPECT_EQ(Probe(layer, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &status), MPI_SUCCESS);
+                    } else {
+                        while (flag == 0) {
+                            EXPECT_EQ(Iprobe(layer, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &flag, &status),
+                                      MPI_SUCCESS);
+                        }
+                    }
+                    const int number = came[static_cast<std::size_t>(status.MPI_SOURCE)]++;
+                    ASSERT_EQ(count_in(rank, status), static_cast<int>(size_of(number + 3)));
+                    Bytes into(size_of(number + 3));
+                    const auto count = static_cast<MPI_Count>(into.size());
+                    MPI_Request request = MPI_REQUEST_NULL;
+                    if (!matching) {
+                        EXPECT_EQ(receive(rank, into, status.MPI_SOURCE, status.MPI_TAG), MPI_SUCCESS);
+                    } else if (i % 3 == 0) {
+                        EXPECT_EQ(Imrecv(layer, into.data(), count, MPI_BYTE, &message, &request), MPI_SUCCESS);
+                        EXPECT_EQ(Wait(layer, &request, MPI_STATUS_IGNORE), MPI_SUCCESS);
+                    } else {
+                        EXPECT_EQ(Mrecv(layer, into.data(), count, MPI_BYTE, &message, MPI_STATUS_IGNORE), MPI_SUCCESS);
+                    }
+                    EXPECT_EQ(into, Clear(into.size(), 10 * status.MPI_SOURCE + number).bytes());
+                }
+            });
+            EXPECT_TRUE(ending.went_well()) << "seed " << seed << "\n" << ending.told();
+        }
+    }
+}
+
+TEST(PointToPoint, ACancelledReceiveTakesNoMessage) {
+    Job job(2);
+    const Ending ending = job.run([&](Rank& rank) {
+        const Clear data(3000);
+        if (rank.number == 0) {
+            Bytes go(1);
+            receive(rank, go, 1, 1);
+            EXPECT_EQ(send(rank, data, 1, 5), MPI_SUCCESS);
+            return;
+        }
+        Bytes never(3000);
+        MPI_Request request = MPI_REQUEST_NULL;
+        Irecv(rank.layer, never.data(), 3000, MPI_BYTE, 0, 5, MPI_COMM_WORLD, &request);
+        EXPECT_EQ(Cancel(rank.layer, &request), MPI_SUCCESS);
+        MPI_Status status;
+        EXPECT_EQ(Wait(rank.layer, &request, &status), MPI_SUCCESS);
+        int cancelled = 0;
+        rank.mpi.Test_cancelled(&status, &cancelled);
+        EXPECT_EQ(cancelled, 1);
+        send(rank, Clear(1), 0, 1);
+        Bytes into(3000);
+        EXPECT_EQ(receive(rank, into, 0, 5), MPI_SUCCESS);
+        EXPECT_EQ(into, data.bytes());
+        EXPECT_EQ(never, Bytes(3000));
+    });
+    EXPECT_TRUE(ending.went_well()) << ending.told();
+}
+
+TEST(PointToPoint, ASendIsNotCancelledSoItsMessageComes) {
+    Job job(2);
+    const Ending ending = job.run([&](Rank& rank) {
+        const Clear data(3000);
+        if (rank.number == 0) {
+            MPI_Request request = MPI_REQUEST_NULL;
+            Issend(rank.layer, data.bytes().data(), 3000, MPI_BYTE, 1, 5, MPI_COMM_WORLD, &request);
+            EXPECT_EQ(Cancel(rank.layer, &request), MPI_SUCCESS);
+            EXPECT_EQ(Wait(rank.layer, &request, MPI_STATUS_IGNORE), MPI_SUCCESS);
+            return;
+        }
+        Bytes into(3000);
+        EXPECT_EQ(receive(rank, into, 0, 5), MPI_SUCCESS);
+        EXPECT_EQ(into, data.bytes());
+    });
+    EXPECT_TRUE(ending.went_well()) << ending.told();
+}
+
+TEST(PointToPoint, RingsOfSendrecvComeRound) {
+    for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+        for (const std::size_t size : {std::size_t{10}, std::size_t{9000}, std::size_t{300000}}) {
+            fake::Options options;
+            options.seed = seed;
+            Job job(5, options);
+            const Ending ending = job.run([&](Rank& rank) {
+                const int left = (rank.number + 4) % 5;
+                const int right = (rank.number + 1) % 5;
+                const auto count = static_cast<MPI_Count>(size);
+                Clear data(size, rank.number);
+                Bytes into(size);
+                EXPECT_EQ(Sendrecv(rank.layer, data.data(), count, MPI_BYTE, right, 1, into.data(), count, MPI_BYTE,
+                                   left, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE),
+                          MPI_SUCCESS);
+                EXPECT_EQ(into, Clear(size, left).bytes());
+                EXPECT_EQ(Sendrecv_replace(rank.layer, data.data(), count, MPI_BYTE, right, 2, left, 2, MPI_COMM_WORLD,
+                                           MPI_STATUS_IGNORE),
+                          MPI_SUCCESS);
+                EXPECT_EQ(data.bytes(), Clear(size, left).bytes());
+            });
+            EXPECT_TRUE(ending.went_well()) << ending.told();
+        }
+    }
+}
+
+TEST(PointToPoint, BufferedSendsEndBeforeTheirReceives) {
+    Job job(2);
+    const Ending ending = job.run([&](Rank& rank) {
+        const Clear data(3000);
+        if (rank.number == 0) {
+            Bytes memory(20000);
+            EXPECT_EQ(Buffer_attach(rank.layer, memory.data(), 20000), MPI_SUCCESS);
+            for (int i = 0; i < 4; ++i) {
+                EXPECT_EQ(Bsend(rank.layer, data.bytes().data(), 3000, MPI_BYTE, 1, 5, MPI_COMM_WORLD), MPI_SUCCESS);
+            }
+            send(rank, Clear(1), 1, 1);
+            void* at = nullptr;
+            int size = 0;
+            EXPECT_EQ(Buffer_detach(rank.layer, &at, &size), MPI_SUCCESS);
+            EXPECT_EQ(size, 20000);
+            return;
+        }
+        Bytes go(1);
+        receive(rank, go, 0, 1);
+        for (int i = 0; i < 4; ++i) {
+            Bytes into(3000);
+            EXPECT_EQ(receive(rank, into, 0, 5), MPI_SUCCESS);
+            EXPECT_EQ(into, data.bytes());
+        }
+    });
+    EXPECT_TRUE(ending.went_well()) << ending.told();
+}
+
+TEST(PointToPoint, BytesWithGapsBetweenThemComeToTheirPlaces) {
+    for (const int blocks : {3, 2000, 60000}) {
+        Job job(2);
+        const Ending ending = job.run([&](Rank& rank) {
+            MPI_Datatype type = MPI_DATATYPE_NULL;
+            rank.mpi.Type_vector(blocks, 1, 2, MPI_INT64_T, &type);
+            rank.mpi.Type_commit(&type);
+            const std::size_t size = static_cast<std::size_t>(blocks) * 16;
+            Clear data(size);
+            if (rank.number == 0) {
+                EXPECT_EQ(Send(rank.layer, data.data(), 1, type, 1, 4, MPI_COMM_WORLD), MPI_SUCCESS);
+            } else {
+                Bytes into(size, std::uint8_t{0x55});
+                EXPECT_EQ(Recv(rank.layer, into.data(), 1, type, 0, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE), MPI_SUCCESS);
+                for (std::size_t i = 0; i < size; ++i) {
+                    ASSERT_EQ(into[i], i % 16 < 8 ? data.bytes()[i] : 0x55) << "byte " << i;
+                }
+            }
+            EXPECT_EQ(Type_free(rank.layer, &type), MPI_SUCCESS);
+        });
+        EXPECT_TRUE(ending.went_well()) << ending.told();
+    }
+}
+
+TEST(PointToPoint, RanksOfANodeTalkInClearOnlyWhereTheirNodeIsTrusted) {
+    for (const bool seals_all : {false, true}) {
+        fake::Options options;
+        options.seals_all = seals_all;
+        options.nodes = {0, 0, 1};
+        Job job(3, options);
+        int clear_on_node = 0;
+        job.on_wire = [&](Message& message, std::vector<Message>&) {
+            if (Clear::is_in(message.bytes)) clear_on_node += message.source != 2 && message.to != 2 ? 1 : 1000;
+            return true;
+        };
+        const Ending ending = job.run([&](Rank& rank) {
+            const Clear data(100);
+            for (int peer = 0; peer < 3; ++peer) {
+                if (peer == rank.number) continue;
+                Bytes into(100);
+                EXPECT_EQ(Sendrecv(rank.layer, data.bytes().data(), 100, MPI_BYTE, peer, 1, into.data(), 100, MPI_BYTE,
+                                   peer, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE),
+                          MPI_SUCCESS);
+                EXPECT_EQ(into, data.bytes());
+            }
+        });
+        EXPECT_TRUE(ending.went_well()) << ending.told();
+        EXPECT_EQ(clear_on_node, seals_all ? 0 : 2);
+    }
+}
+
+// Attackers, who write what is on the wire.
+
+/// Rank 0 sends rank 1 `kSent` messages with one tag, of which the attacker meets those of the program, in order.
+constexpr int kSent = 3;
+using Attack = std::function<bool(int number, Message& message, std::vector<Message>& more)>;
+
+struct Received {
+    std::vector<int> codes;
+    std::vector<Bytes> buffers;
+    bool by_us = true;  // all errors were those of messages that failed their check
+    Ending ending;
+};
+
+Received under_attack(std::size_t size, const Attack& attack, int receives = kSent) {
+    Received received;
+    Job job(2);
+    int number = 0;
+    job.on_wire = [&](Message& message, std::vector<Message>& more) {
+        return message.source != 0 || message.is_collective() || attack(number++, message, more);
+    };
+    received.ending = job.run([&](Rank& rank) {
+        if (rank.number == 0) {
+            for (int i = 0; i < kSent; ++i) EXPECT_EQ(send(rank, Clear(size, i), 1, 7), MPI_SUCCESS);
+            return;
+        }
+        for (int i = 0; i < receives; ++i) {
+            received.buffers.emplace_back(size);
+            const int code = receive(rank, received.buffers.back(), 0, 7);
+            received.codes.push_back(code);
+            if (code != MPI_SUCCESS) received.by_us = received.by_us && rank.layer.has_complained_of(code);
+        }
+    });
+    return received;
+}
+
+bool is_blank(const Bytes& bytes) {
+    return bytes == Bytes(bytes.size());
+}
+
+/// The receives from `first` on failed, and left nothing; those before are whole.
+void expect_refused(const Received& received, std::size_t first, const std::string& line, std::size_t failed = kSent) {
+    ASSERT_GE(received.ending.said.size(), 2U);
+    EXPECT_NE(received.ending.said[1].find(line), std::string::npos) << received.ending.told();
+    for (std::size_t i = 0; i < received.codes.size(); ++i) {
+        const bool fails = i >= first && i < first + failed;
+        if (!fails) {
+            EXPECT_EQ(received.codes[i], MPI_SUCCESS) << i << received.ending.told();
+            continue;
+        }
+        EXPECT_NE(received.codes[i], MPI_SUCCESS) << i;
+        EXPECT_TRUE(is_blank(received.buffers[i])) << i;
+    }
+    EXPECT_TRUE(received.by_us);
+}
+
+TEST(Attacks, NoBitOfAMessageCanBeChanged) {
+    constexpr std::size_t kSize = 5;
+    for (std::size_t byte = 0; byte < kSize + seal::kMessageOverhead; ++byte) {
+        const auto received = under_attack(kSize, [&](int number, Message& message, std::vector<Message>&) {
+            if (number == 1) message.bytes.at(byte) ^= 1 << byte % 8;
+            return true;
+        });
+        // The message after it comes after one that is missing.
+        expect_refused(received, 1, "message from rank 0 with tag 7");
+    }
+}
+
+TEST(Attacks, NoBitOfALargeMessageCanBeChanged) {
+    constexpr std::size_t kSize = 400000;
+    for (const bool announcement : {true, false}) {
+        for (std::size_t byte = 0; byte < 60; byte += 7) {
+            int segments = 0;
+            const auto received = under_attack(
+                kSize,
+                [&](int, Message& message, std::vector<Message>&) {
+                    const bool segment = message.bytes.size() > 1000;
+                    if (segment != !announcement) return true;
+                    if (segments++ == 0) message.bytes[byte % message.bytes.size()] ^= 0x10;
+                    return true;
+                },
+                1);
+            EXPECT_NE(received.codes.at(0), MPI_SUCCESS) << byte;
+            EXPECT_TRUE(is_blank(received.buffers[0])) << byte;
+            EXPECT_TRUE(received.by_us);
+        }
+    }
+}
+
+TEST(Attacks, AMessageThatComesTwiceIsRefused) {
+    const auto received = under_attack(100, [](int number, Message& message, std::vector<Message>& more) {
+        if (number == 0) more.push_back(message);
+        return true;
+    });
+    expect_refused(received, 1, "came before: it was replayed", 1);
+}
+
+TEST(Attacks, AMessageThatIsLostIsMissedByTheNext) {
+    const auto received = under_attack(
+        100, [](int number, Message&, std::vector<Message>&) { return number != 0; }, kSent - 1);
+    expect_refused(received, 0, "lost on the way, or out of order");
+}
+
+TEST(Attacks, MessagesThatChangePlacesAreRefused) {
+    Message kept;
+    const auto received = under_attack(100, [&](int number, Message& message, std::vector<Message>& more) {
+        if (number == 0) kept = message;
+        if (number == 1) more.push_back(kept);
+        return number != 0;
+    });
+    expect_refused(received, 0, "out of order", 2);
+}
+
+TEST(Attacks, AMessageThatIsCutOrLengthenedIsRefused) {
+    for (const std::size_t size : {std::size_t{0}, std::size_t{8}, std::size_t{23}, std::size_t{24}, std::size_t{123}}) {
+        const auto received = under_attack(100, [&](int number, Message& message, std::vector<Message>&) {
+            if (number == 1) message.bytes.resize(size);
+            return true;
+        });
+        expect_refused(received, 1, "message from rank 0 with tag 7");
+    }
+    const auto longer = under_attack(100, [&](int number, Message& message, std::vector<Message>&) {
+        if (number == 1) message.bytes.push_back(0);
+        return true;
+    });
+    EXPECT_NE(longer.codes[1], MPI_SUCCESS);  // MPI itself says that it does not fit
+    EXPECT_TRUE(is_blank(longer.buffers[1]));
+}
+
+/// A message of one envelope that comes under another one. `move` writes it.
+void expect_moved_is_refused(const std::function<void(Message&)>& move) {
+    Job job(3);
+    job.on_wire = [&](Message& message, std::vector<Message>&) {
+        if (!message.is_collective() && message.tag == 7) move(message);
+        return true;
+    };
+    MPI_Comm other[3] = {MPI_COMM_NULL, MPI_COMM_NULL, MPI_COMM_NULL};
+    const Ending ending = job.run([&](Rank& rank) {
+        Comm_dup(rank.layer, MPI_COMM_WORLD, &other[rank.number]);
+        if (rank.number == 0) {
+            EXPECT_EQ(send(rank, Clear(50), 1, 7), MPI_SUCCESS);
+        } else if (rank.number == 1) {
+            for (const MPI_Comm comm : {MPI_COMM_WORLD, other[1]}) {
+                Bytes into(50);
+                MPI_Request request = MPI_REQUEST_NULL;
+                Irecv(rank.layer, into.data(), 50, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &request);
+                int done = 0;
+                int code = MPI_SUCCESS;
+                for (int i = 0; i < 200 && done == 0; ++i) code = Test(rank.layer, &request, &done, MPI_STATUS_IGNORE);
+                if (done == 0) {
+                    Cancel(rank.layer, &request);
+                    Wait(rank.layer, &request, MPI_STATUS_IGNORE);
+                    continue;
+                }
+                EXPECT_NE(code, MPI_SUCCESS);
+                EXPECT_TRUE(rank.layer.has_complained_of(code));
+                EXPECT_TRUE(is_blank(into));
+            }
+        }
+        Comm_free(rank.layer, &other[rank.number]);
+    });
+    EXPECT_NE(ending.said[1].find("message from rank"), std::string::npos) << ending.told();
+    EXPECT_TRUE(ending.went_well()) << ending.told();
+}
+
+TEST(Attacks, AMessageUnderAnotherEnvelopeIsRefused) {
+    expect_moved_is_refused([](Message& message) { message.tag = 8; });
+    expect_moved_is_refused([](Message& message) { message.rank = 2; });
+    int context = 0;
+    expect_moved_is_refused([&](Message& message) {
+        // The program's communicator is the last that was made before the message.
+        context = message.context + 2 * 7;
+        message.context = context;
+    });
+}
+
+TEST(Attacks, ARankDoesNotTakeItsOwnMessageBack) {
+    Job job(2);
+    job.on_wire = [](Message& message, std::vector<Message>&) {
+        if (message.source != 0 || message.is_collective()) return true;
+        std::swap(message.source, message.to);
+        message.rank = 1;
+        return true;
+    };
+    const Ending ending = job.run([&](Rank& rank) {
+        if (rank.number != 0) return;
+        Bytes into(50);
+        EXPECT_EQ(send(rank, Clear(50), 1, 7), MPI_SUCCESS);
+        const int code = receive(rank, into, 1, 7);
+        EXPECT_TRUE(rank.layer.has_complained_of(code));
+        EXPECT_TRUE(is_blank(into));
+    });
+    EXPECT_TRUE(ending.stuck.empty() && !ending.aborted) << ending.told();
+}
+
+TEST(Attacks, ACommunicatorWithOtherMembersEndsTheJob) {
+    Job job(4);
+    job.on_members = [](int rank, std::vector<int>& members) {
+        if (rank == 2 && members.size() == 2) members[0] = 1;
+    };
+    const Ending ending = job.run([&](Rank& rank) {
+        MPI_Comm half = MPI_COMM_NULL;
+        Comm_split(rank.layer, MPI_COMM_WORLD, rank.number % 2, 0, &half);
+        Comm_free(rank.layer, &half);
+    });
+    EXPECT_TRUE(ending.aborted);
+    EXPECT_EQ(ending.status, kExitRefused);
+    EXPECT_NE(ending.said[2].find("other members"), std::string::npos) << ending.told();
+}
+
+// The fake itself: what it is there to find, it finds.
+
+TEST(FakeMpi, FindsBytesInClear) {
+    Job job(2);
+    const Ending ending = job.run([&](Rank& rank) {
+        Clear data(30);
+        if (rank.number == 0) rank.mpi.Send(data.data(), 30, MPI_BYTE, 1, 1, MPI_COMM_WORLD);
+        if (rank.number == 1) rank.mpi.Recv(data.data(), 30, MPI_BYTE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    });
+    EXPECT_EQ(ending.complaints.size(), 1U) << ending.told();
+}
+
+TEST(FakeMpi, FindsWhatIsLeft) {
+    Job job(2);
+    const Ending ending = job.run([&](Rank& rank) {
+        if (rank.number == 0) send(rank, Clear(30), 1, 1);
+    });
+    EXPECT_EQ(ending.left.size(), 1U) << ending.told();
+}
+
+TEST(FakeMpi, FindsRanksThatWaitForEachOther) {
+    Job job(2);
+    const Ending ending = job.run([&](Rank& rank) {
+        Bytes into(30);
+        receive(rank, into, 1 - rank.number, 1);
+    });
+    EXPECT_EQ(ending.stuck, "the ranks wait for each other");
+}
+
+TEST(FakeMpi, FindsABufferThatChangesWhileItIsSent) {
+    Job job(2);
+    const Ending ending = job.run([&](Rank& rank) {
+        Bytes data(30);
+        MPI_Request request = MPI_REQUEST_NULL;
+        if (rank.number == 0) {
+            rank.mpi.Issend(data.data(), 30, MPI_BYTE, 1, 1, MPI_COMM_WORLD, &request);
+            data[3] = 1;
+            rank.mpi.Wait(&request, MPI_STATUS_IGNORE);
+        } else {
+            rank.mpi.Recv(data.data(), 30, MPI_BYTE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        }
+    });
+    EXPECT_EQ(ending.complaints, std::vector<std::string>{"a buffer changed while MPI sent it"});
+}
+
+TEST(FakeMpi, FindsRanksThatCallDifferentOperations) {
+    Job job(2);
+    const Ending ending = job.run([&](Rank& rank) {
+        std::uint8_t byte = 0;
+        std::uint8_t all[2] = {};
+        if (rank.number == 0) rank.mpi.Bcast(&byte, 1, MPI_BYTE, 0, MPI_COMM_WORLD);
+        if (rank.number == 1) rank.mpi.Scatter(nullptr, 0, MPI_BYTE, all, 1, MPI_BYTE, 0, MPI_COMM_WORLD);
+    });
+    EXPECT_EQ(ending.complaints.size(), 1U) << ending.told();
+}
+
+TEST(FakeMpi, DoesTheSameAgainWithTheSameSeed) {
+    const auto record = [](std::uint64_t seed) {
+        fake::Options options;
+        options.seed = seed;
+        Job job(4, options);
+        std::vector<int> order;
+        job.on_wire = [&](Message& message, std::vector<Message>&) {
+            order.push_back(10 * message.source + message.to);
+            return true;
+        };
+        const Ending ending = job.run([&](Rank& rank) {
+            for (int peer = 0; peer < 4; ++peer) {
+                std::uint8_t out = 0;
+                std::uint8_t in = 0;
+                Sendrecv(rank.layer, &out, 1, MPI_BYTE, peer, 1, &in, 1, MPI_BYTE, peer, 1, MPI_COMM_WORLD,
+                         MPI_STATUS_IGNORE);
+            }
+        });
+        EXPECT_TRUE(ending.went_well()) << ending.told();
+        return order;
+    };
+    EXPECT_EQ(record(5), record(5));
+    EXPECT_NE(record(5), record(6));
+}
+
+}  // namespace
+}  // namespace cryptmpi::comm
