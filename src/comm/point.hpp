@@ -59,7 +59,8 @@ int start_receive(Layer& layer, Communicator& communicator, UserBuffer buffer, i
 int finish_receive(Layer& layer, Operation& operation, MPI_Status& status);
 
 /// MPI had no room for all of a message that may be sealed: nothing of it can be authentic. The program gets MPI's own
-/// error, since its receive may be too small; the job's verdict and a line say that somebody may have lengthened it.
+/// error, since its receive may be too small, and a line says that somebody may have lengthened it. It is no failed
+/// open: a program may send more than is received, and handle that.
 int cut_off(Layer& layer, Operation& operation, MPI_Status& status);
 
 /// `operation.incoming` is there, or has failed: hands over. As above.
