@@ -1492,6 +1492,12 @@ struct Calls {
         *size = static_cast<MPI_Count>(found->size());
         return MPI_SUCCESS;
     }
+    static int Type_size(MPI_Datatype type, int* size) {
+        MPI_Count large = 0;
+        const int code = Type_size_x(type, &large);
+        *size = static_cast<int>(large);
+        return code;
+    }
     static int Type_get_extent(MPI_Datatype type, MPI_Aint* lower, MPI_Aint* extent) {
         const auto found = find_type(type);
         if (!found) return raise(MPI_COMM_WORLD, MPI_ERR_TYPE);
@@ -1867,6 +1873,7 @@ interpose::Native make_native() {
     CRYPTMPI_FAKE(Status_set_cancelled);
     CRYPTMPI_FAKE(Test_cancelled);
     CRYPTMPI_FAKE(Type_size_x);
+    CRYPTMPI_FAKE(Type_size);
     CRYPTMPI_FAKE(Type_get_extent);
     CRYPTMPI_FAKE(Type_get_true_extent);
     CRYPTMPI_FAKE(Type_get_envelope);
