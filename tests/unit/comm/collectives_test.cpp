@@ -366,6 +366,7 @@ void expect_job_of_all(int ranks, Layout_ layout, std::size_t size, std::uint64_
 TEST(Collectives, AllGiveTheRightDataAtTwoToNineRanks) {
     for (int ranks = 2; ranks <= 9; ++ranks) {
         for (const Layout_ layout : {Layout_{true, 1}, Layout_{false, 1}, Layout_{false, 2}, Layout_{false, 3}}) {
+            if (layout.on_node >= ranks && !layout.seals_all) continue;  // all of it stays on a node: MPI does it
             expect_job_of_all(ranks, layout, 40, static_cast<std::uint64_t>(ranks));
         }
     }
