@@ -286,9 +286,9 @@ TEST(PointToPoint, AProbeTellsTheUsersSizeAndTheReceiveGetsThatMessage) {
                                   MPI_SUCCESS);
                     } else if (matching) {
                         while (flag == 0) {
-                            EXPECT_EQ(Improbe(layer, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &flag, &message,
-                                              &status),
-                                      MPI_SUCCESS);
+                            EXPECT_EQ(
+                                Improbe(layer, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &flag, &message, &status),
+                                MPI_SUCCESS);
                         }
                     } else if (i % 2 == 0) {
                         EXPECT_EQ(Probe(layer, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &status), MPI_SUCCESS);
@@ -592,7 +592,8 @@ TEST(Attacks, MessagesThatChangePlacesAreRefused) {
 }
 
 TEST(Attacks, AMessageThatIsCutOrLengthenedIsRefused) {
-    for (const std::size_t size : {std::size_t{0}, std::size_t{8}, std::size_t{23}, std::size_t{24}, std::size_t{123}}) {
+    for (const std::size_t size :
+         {std::size_t{0}, std::size_t{8}, std::size_t{23}, std::size_t{24}, std::size_t{123}}) {
         const auto received = under_attack(100, [&](int number, Message& message, std::vector<Message>&) {
             if (number == 1) message.bytes.resize(size);
             return true;
