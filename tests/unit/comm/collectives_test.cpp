@@ -112,9 +112,8 @@ Result_ gatherv(Part& part, int root) {
     const Uneven uneven(part);
     const Bytes mine = block(uneven.size(part.rank), part.rank, 0);
     Bytes all = uneven.empty();
-    const int code =
-        Gatherv(part.layer(), mine.data(), static_cast<MPI_Count>(mine.size()), MPI_BYTE, all.data(),
-                uneven.counts.data(), uneven.places.data(), MPI_BYTE, root, part.comm);
+    const int code = Gatherv(part.layer(), mine.data(), static_cast<MPI_Count>(mine.size()), MPI_BYTE, all.data(),
+                             uneven.counts.data(), uneven.places.data(), MPI_BYTE, root, part.comm);
     const auto right = uneven.filled([](int i, std::size_t size) { return block(size, i, 0); });
     return {code, part.rank != root || all == right};
 }
@@ -143,9 +142,9 @@ Result_ allgatherv(Part& part, bool in_place) {
     Bytes all = uneven.empty();
     const auto place = uneven.places[static_cast<std::size_t>(part.rank)];
     if (in_place) std::copy(mine.begin(), mine.end(), all.begin() + place);
-    const int code = Allgatherv(part.layer(), in_place ? MPI_IN_PLACE : mine.data(),
-                                static_cast<MPI_Count>(mine.size()), MPI_BYTE, all.data(), uneven.counts.data(),
-                                uneven.places.data(), MPI_BYTE, part.comm);
+    const int code =
+        Allgatherv(part.layer(), in_place ? MPI_IN_PLACE : mine.data(), static_cast<MPI_Count>(mine.size()), MPI_BYTE,
+                   all.data(), uneven.counts.data(), uneven.places.data(), MPI_BYTE, part.comm);
     return {code, all == uneven.filled([](int i, std::size_t size) { return block(size, i, 0); })};
 }
 
@@ -180,10 +179,10 @@ Result_ alltoallv(Part& part, bool in_place, bool w) {
     const std::vector<MPI_Datatype> types(each.counts.size(), MPI_BYTE);
     const int* const counts = each.counts.data();
     const int* const places = each.places.data();
-    const int code = w ? Alltoallw(part.layer(), from, counts, places, types.data(), in.data(), counts, places,
-                                   types.data(), part.comm)
-                       : Alltoallv(part.layer(), from, counts, places, MPI_BYTE, in.data(), counts, places, MPI_BYTE,
-                                   part.comm);
+    const int code =
+        w ? Alltoallw(part.layer(), from, counts, places, types.data(), in.data(), counts, places, types.data(),
+                      part.comm)
+          : Alltoallv(part.layer(), from, counts, places, MPI_BYTE, in.data(), counts, places, MPI_BYTE, part.comm);
     return {code, in == blocks(part, [&](int i) { return block(size(i), i, part.rank); })};
 }
 
@@ -210,7 +209,8 @@ Numbers sum(const Part& part, int ranks) {
     for (int rank = 1; rank < ranks; ++rank) {
         const Numbers more = numbers(part, rank);
         for (std::size_t i = 0; i < all.size(); ++i) {
-            all[i] = static_cast<std::int64_t>(static_cast<std::uint64_t>(all[i]) + static_cast<std::uint64_t>(more[i]));
+            all[i] =
+                static_cast<std::int64_t>(static_cast<std::uint64_t>(all[i]) + static_cast<std::uint64_t>(more[i]));
         }
     }
     return all;
@@ -237,9 +237,8 @@ Result_ scan(Part& part, bool exclusive) {
     const Numbers mine = numbers(part, part.rank);
     Numbers in(mine.size());
     const auto count = static_cast<MPI_Count>(mine.size());
-    const int code = exclusive
-                         ? Exscan(part.layer(), mine.data(), in.data(), count, MPI_INT64_T, MPI_SUM, part.comm)
-                         : Scan(part.layer(), mine.data(), in.data(), count, MPI_INT64_T, MPI_SUM, part.comm);
+    const int code = exclusive ? Exscan(part.layer(), mine.data(), in.data(), count, MPI_INT64_T, MPI_SUM, part.comm)
+                               : Scan(part.layer(), mine.data(), in.data(), count, MPI_INT64_T, MPI_SUM, part.comm);
     if (exclusive && part.rank == 0) return {code, true};
     return {code, in == sum(part, part.rank + (exclusive ? 0 : 1))};
 }
@@ -254,10 +253,10 @@ Result_ reduce_scatter(Part& part, bool of_blocks) {
     const int own = counts[static_cast<std::size_t>(part.rank)];
     const int before = std::accumulate(counts.begin(), counts.begin() + part.rank, 0);
     Numbers in(static_cast<std::size_t>(own));
-    const int code = of_blocks ? Reduce_scatter_block(part.layer(), mine.data(), in.data(), 2, MPI_INT64_T, MPI_SUM,
-                                                      part.comm)
-                               : Reduce_scatter(part.layer(), mine.data(), in.data(), counts.data(), MPI_INT64_T,
-                                                MPI_SUM, part.comm);
+    const int code =
+        of_blocks
+            ? Reduce_scatter_block(part.layer(), mine.data(), in.data(), 2, MPI_INT64_T, MPI_SUM, part.comm)
+            : Reduce_scatter(part.layer(), mine.data(), in.data(), counts.data(), MPI_INT64_T, MPI_SUM, part.comm);
     const Numbers all = sum(sized, part.ranks);
     return {code, in == Numbers(all.begin() + before, all.begin() + before + own)};
 }
@@ -280,7 +279,9 @@ Result_ reduce_in_order(Part& part, int root) {
     part.on.mpi.Type_contiguous(2, MPI_UINT64_T, &type);
     part.on.mpi.Type_commit(&type);
     part.on.mpi.Op_create(compose, 0, &op);
-    const auto of = [](int rank) { return Map{static_cast<std::uint64_t>(rank) + 2, static_cast<std::uint64_t>(rank)}; };
+    const auto of = [](int rank) {
+        return Map{static_cast<std::uint64_t>(rank) + 2, static_cast<std::uint64_t>(rank)};
+    };
     std::vector<Map> mine(3, of(part.rank));
     std::vector<Map> in(3);
     const int code = root < 0 ? Allreduce(part.layer(), mine.data(), in.data(), 3, type, op, part.comm)
@@ -366,6 +367,7 @@ void expect_job_of_all(int ranks, Layout_ layout, std::size_t size, std::uint64_
 TEST(Collectives, AllGiveTheRightDataAtTwoToNineRanks) {
     for (int ranks = 2; ranks <= 9; ++ranks) {
         for (const Layout_ layout : {Layout_{true, 1}, Layout_{false, 1}, Layout_{false, 2}, Layout_{false, 3}}) {
+            if (layout.on_node >= ranks && !layout.seals_all) continue;  // all of it stays on a node: MPI does it
             expect_job_of_all(ranks, layout, 40, static_cast<std::uint64_t>(ranks));
         }
     }
@@ -440,7 +442,8 @@ TEST(Collectives, NoMessageOfAnyCanBeChangedReplayedOrMoved) {
                     met = true;
                     if (attack == Attack::flip) message.bytes[message.bytes.size() / 2] ^= 4;
                     if (attack == Attack::replay && kept.size() == message.bytes.size()) message.bytes = kept;
-                    if (attack == Attack::exchange) std::fill(message.bytes.begin(), message.bytes.end(), std::uint8_t{0});
+                    if (attack == Attack::exchange)
+                        std::fill(message.bytes.begin(), message.bytes.end(), std::uint8_t{0});
                     return true;
                 };
                 std::vector<Result_> results(kRanks);

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <list>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,12 @@ struct Outcome {
 };
 using Program = std::function<Outcome(Rank&)>;
 
+/// Memory that lives as long as its rank: after an error, MPI may still work on it.
+Bytes& kept(std::size_t size) {
+    thread_local std::list<Bytes> all;
+    return all.emplace_back(size);
+}
+
 int first_of(int code, int next) {
     return code != MPI_SUCCESS ? code : next;
 }
@@ -36,7 +43,7 @@ Outcome blocking(Rank& rank, std::size_t size) {
     if (rank.number == 0) {
         return {Send(rank.layer, data.bytes().data(), count, MPI_BYTE, 1, 1, MPI_COMM_WORLD)};
     }
-    Bytes into(size);
+    Bytes& into = kept(size);
     const int code = Recv(rank.layer, into.data(), count, MPI_BYTE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     return {code, into == data.bytes()};
 }
@@ -44,7 +51,7 @@ Outcome blocking(Rank& rank, std::size_t size) {
 Outcome nonblocking(Rank& rank, std::size_t size) {
     const auto count = static_cast<MPI_Count>(size);
     const Clear data(size);
-    Bytes into(size);
+    Bytes& into = kept(size);
     const int peer = 1 - rank.number;
     MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
     const int received = Irecv(rank.layer, into.data(), count, MPI_BYTE, peer, 1, MPI_COMM_WORLD, &requests[0]);
@@ -56,11 +63,10 @@ Outcome nonblocking(Rank& rank, std::size_t size) {
 Outcome persistent(Rank& rank, std::size_t size) {
     const auto count = static_cast<MPI_Count>(size);
     Clear data(size);
-    Bytes into(size);
+    Bytes& into = kept(size);
     MPI_Request request = MPI_REQUEST_NULL;
-    int code = rank.number == 0
-                   ? Send_init(rank.layer, data.data(), count, MPI_BYTE, 1, 1, MPI_COMM_WORLD, &request)
-                   : Recv_init(rank.layer, into.data(), count, MPI_BYTE, 0, 1, MPI_COMM_WORLD, &request);
+    int code = rank.number == 0 ? Send_init(rank.layer, data.data(), count, MPI_BYTE, 1, 1, MPI_COMM_WORLD, &request)
+                                : Recv_init(rank.layer, into.data(), count, MPI_BYTE, 0, 1, MPI_COMM_WORLD, &request);
     if (code != MPI_SUCCESS) return {code};
     code = Start(rank.layer, &request);
     if (code == MPI_SUCCESS) code = Wait(rank.layer, &request, MPI_STATUS_IGNORE);
@@ -73,8 +79,9 @@ Outcome probed(Rank& rank, std::size_t size) {
     if (rank.number == 0) return blocking(rank, size);
     MPI_Message message = MPI_MESSAGE_NULL;
     MPI_Status status;
-    if (const int code = Mprobe(rank.layer, 0, 1, MPI_COMM_WORLD, &message, &status); code != MPI_SUCCESS) return {code};
-    Bytes into(size);
+    if (const int code = Mprobe(rank.layer, 0, 1, MPI_COMM_WORLD, &message, &status); code != MPI_SUCCESS)
+        return {code};
+    Bytes& into = kept(size);
     const int code = Mrecv(rank.layer, into.data(), static_cast<MPI_Count>(size), MPI_BYTE, &message, &status);
     return {code, into == data.bytes()};
 }
@@ -105,8 +112,8 @@ Outcome alltoall(Rank& rank, std::size_t size) {
 Outcome allreduce(Rank& rank, std::size_t size) {
     const std::vector<int> mine(size, rank.number + 1);
     std::vector<int> in(size);
-    const int code = Allreduce(rank.layer, mine.data(), in.data(), static_cast<MPI_Count>(size), MPI_INT, MPI_SUM,
-                               MPI_COMM_WORLD);
+    const int code =
+        Allreduce(rank.layer, mine.data(), in.data(), static_cast<MPI_Count>(size), MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     return {code, in == std::vector<int>(size, rank.ranks * (rank.ranks + 1) / 2)};
 }
 
@@ -145,14 +152,15 @@ void fail_each(const std::string& name, int ranks, const Program& program) {
                 outcome.ended = true;
                 outcomes[static_cast<std::size_t>(on.number)] = outcome;
             });
-            const std::string what = name + ": " + procedure + ", call " + std::to_string(call) + " of rank " +
-                                     std::to_string(rank) + "\n";
-            EXPECT_TRUE(ending.complaints.empty()) << what << ending.told();
+            const std::string what =
+                name + ": " + procedure + ", call " + std::to_string(call) + " of rank " + std::to_string(rank) + "\n";
+            for (const std::string& complaint : ending.complaints) {
+                // A rank whose operation failed is in the next one while others are in this.
+                EXPECT_NE(complaint.find(" is in "), std::string::npos) << what << ending.told();
+            }
             for (const Outcome& outcome : outcomes) {
                 EXPECT_TRUE(!outcome.ended || outcome.right || outcome.code != MPI_SUCCESS) << what << ending.told();
             }
-            const Outcome& own = outcomes[static_cast<std::size_t>(rank)];
-            EXPECT_TRUE(!failed || !own.ended || own.code != MPI_SUCCESS || own.right) << what << ending.told();
             // Without a failure, all goes well: then every call has failed once.
             EXPECT_TRUE(failed || ending.went_well()) << what << ending.told();
             ++jobs;
@@ -162,10 +170,19 @@ void fail_each(const std::string& name, int ranks, const Program& program) {
     EXPECT_GT(jobs, ranks) << name << ": no call failed";
 }
 
-TEST(Failures, OfSmallMessages) {
+TEST(Failures, OfBlockingMessages) {
     fail_each("blocking", 2, [](Rank& rank) { return blocking(rank, 100); });
+}
+
+TEST(Failures, OfNonBlockingMessages) {
     fail_each("nonblocking", 2, [](Rank& rank) { return nonblocking(rank, 100); });
+}
+
+TEST(Failures, OfPersistentMessages) {
     fail_each("persistent", 2, [](Rank& rank) { return persistent(rank, 100); });
+}
+
+TEST(Failures, OfProbedMessages) {
     fail_each("probed", 2, [](Rank& rank) { return probed(rank, 100); });
 }
 

@@ -54,9 +54,9 @@ private:
 
 struct Options {
     std::uint64_t seed = 1;
-    std::vector<int> nodes = {};  // of each rank; empty: each is a node of its own
-    bool seals_all = true;        // or only between nodes
-    std::size_t eager = 4096;     // bytes: larger sends wait for their receivers
+    std::vector<int> nodes = {};                       // of each rank; empty: each is a node of its own
+    bool seals_all = true;                             // or only between nodes
+    std::size_t eager = 4096;                          // bytes: larger sends wait for their receivers
     std::map<std::string, std::string> settings = {};  // "CRYPTMPI_..."
     bool errors_return = true;                         // or they are fatal, as MPI begins
     int thread_level = MPI_THREAD_SINGLE;
@@ -76,9 +76,9 @@ struct Rank {
 
 /// How a job ended.
 struct Ending {
-    bool aborted = false;  // by a rank, with MPI_Abort
-    int status = 0;        // of MPI_Abort
-    std::string stuck;     // why nothing could go on; empty: it could
+    bool aborted = false;                 // by a rank, with MPI_Abort
+    int status = 0;                       // of MPI_Abort
+    std::string stuck;                    // why nothing could go on; empty: it could
     std::vector<std::string> complaints;  // of the fake, about what the layer did
     std::vector<std::string> left;        // what was there at the end that should not
     std::vector<std::string> said;        // by the layers, by rank
