@@ -13,7 +13,7 @@ FUZZ_SECONDS ?= 60
 SOAK_MINUTES ?= 60
 
 .DEFAULT_GOAL := build
-.PHONY: deps build demo test test-slurm test-kubernetes adversary soak mutants conformance torture bench bench-quick bench-instructions bench-nanoseconds bench-handshake bench-one-node study deps-study docs proofs lint lint-changed format unit-debug unit-asan fuzz fuzz-coverage fuzz-seeds faults asan tsan install mpis package test-packages
+.PHONY: deps build demo test test-slurm test-kubernetes test-containers test-paths adversary soak mutants conformance torture bench bench-quick bench-instructions bench-nanoseconds bench-handshake bench-one-node study deps-study docs proofs lint lint-changed format unit-debug unit-asan fuzz fuzz-coverage fuzz-seeds faults asan tsan install mpis package test-packages
 
 deps:
 	@scripts/install-packages build test model bench lint
@@ -51,6 +51,16 @@ test-slurm: build build/python
 test-kubernetes: build build/python
 	@scripts/install-packages build test kubernetes
 	@build/python/bin/python -m pytest tests/kubernetes $(ARGS)
+
+# The image of containers/Containerfile, built and run by Podman as docs/containers.md says (root; DEBIAN_MIRROR as below).
+test-containers: build/python
+	@scripts/install-packages test containers
+	@build/python/bin/python -m pytest tests/containers $(ARGS)
+
+# The first jobs of docs/index.md, by the lines of the pages, and how long each line takes.
+test-paths: build build/python
+	@scripts/install-packages build test slurm kubernetes containers
+	@build/python/bin/python -m pytest tests/paths -s $(ARGS)
 
 # An active adversary on the wire of whole jobs: each attack on each operation, every second sample in a quarter of an hour
 # (ARGS=--all: all of them; --full: every byte position, days; --resume goes on). Results: build/adversary/report.json.
@@ -216,11 +226,12 @@ install:
 	@cmake --build --preset release --target product
 	@cmake --install build/release --prefix $(PREFIX) --strip >build/install.log || { cat build/install.log; exit 1; }
 
-# Into build/packages: a Debian package, a wheel, and what is inside of others' work (docs/installing.md).
+# Into build/packages: a Debian package, a wheel, an RPM, and what is inside of others' work (docs/installing.md).
 package:
 	@scripts/install-packages build packages
 	@packaging/build-deb build/packages
 	@packaging/build-wheel build/packages
+	@packaging/build-rpm build/packages
 
 # Each package is installed into a bare root or a fresh environment, and runs a sealed job from there between two nodes (root, for
 # namespaces; DEBIAN_MIRROR: where bare roots come from).
