@@ -55,6 +55,7 @@ class Turn:
     problems: list = field(default_factory=list)
     memory: list = field(default_factory=list)  # [early, late] KiB of each rank
     rounds: int = 0
+    late_parts: int = 0
     said: str = ""
     output: str = ""  # of a job that did not do all of its work
 
@@ -238,9 +239,11 @@ def play(site, turn, seconds, chance, disturber_class):
     for path in (folder / "output.txt", folder / "report.json", *folder.glob("rank-*")):
         path.unlink(missing_ok=True)
     left = site.traces(sealing.config) - before
-    if turn.disturbance in DEADLY:  # who is cut off from the launcher ends later, and its part of the report comes too late: nothing secret
-        parts = folder / "report.json.parts"
-        left = {path for path in left if not (Path(path) == parts or (Path(path).parent == parts and path.endswith(".json")))}
+    # A daemon that ends after the launcher, as one that was cut off from it, writes its part of the report too late: nothing secret.
+    parts = folder / "report.json.parts"
+    late = {path for path in left if Path(path) == parts or (Path(path).parent == parts and path.endswith(".json"))}
+    turn.late_parts = len(late - {str(parts)})
+    left -= late
     if left:
         turn.problems.append(f"left behind: {', '.join(sorted(left)[:5])}")
     return turn
