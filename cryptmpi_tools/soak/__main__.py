@@ -30,7 +30,9 @@ RANKS = 8
 MPIS = {"channel": "openmpi-4.1.4", "fabric": "openmpi-4.1.4-pml-ucx", "mpi": "mpich-5.0.2-ofi"}
 # A connection on which nothing opens for so long counts as cut off; twice that, and what comes after it, is what a job may take to end.
 SILENCE_S = 8
-PATIENCE = {"silence_timeout_s": SILENCE_S, "handshake_timeout_s": 20, "agreement_timeout_s": 20, "abort_after_s": 5}
+# Of the long job, in which one moment without a link may follow another: TCP waits twice as long after each try.
+LONG_SILENCE_S = 30
+PATIENCE = {"handshake_timeout_s": 20, "agreement_timeout_s": 20, "abort_after_s": 5}
 TO_END_S = 60
 AFTER_LAUNCHER_S = 45  # ranks and daemons notice a cut by its silence, and live for abort_after_s then; longer on a busy machine
 TURN_S = 12
@@ -53,6 +55,7 @@ class Turn:
     problems: list = field(default_factory=list)
     memory: list = field(default_factory=list)  # [early, late] KiB of each rank
     rounds: int = 0
+    late_parts: int = 0
     said: str = ""
     output: str = ""  # of a job that did not do all of its work
 
@@ -197,16 +200,16 @@ class LongDisturber(Disturber):
                     return
             self.seconds, whole = TURN_S, self.seconds
             end = time.monotonic() + whole - 2 * TURN_S
-            while time.monotonic() < end and not self.over.wait(TURN_S / 4):
+            while time.monotonic() < end and not self.over.wait(TURN_S / 2):
                 getattr(self, "do_" + self.chance.choice(GENTLE).replace(" ", "_"))()
         except (LabError, OSError, subprocess.SubprocessError) as error:
             self.turn.problems.append(f"a disturbance could not be made: {error}")
 
 
-def sealing_of(site, layer):
+def sealing_of(site, layer, silence_s):
     """Sockets are sealed under every layer: on them a withheld record is told (silence_timeout_s)."""
     more = {"network": "tcp"} if layer != "channel" else {}
-    return Sealing(site.folder / "config", site.lab, COMMAND, {"layer": layer, **PATIENCE, **more})
+    return Sealing(site.folder / "config", site.lab, COMMAND, {"layer": layer, "silence_timeout_s": silence_s, **PATIENCE, **more})
 
 
 def play(site, turn, seconds, chance, disturber_class):
@@ -214,7 +217,7 @@ def play(site, turn, seconds, chance, disturber_class):
     folder = site.folder / "place"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    sealing = sealing_of(site, turn.layer)
+    sealing = sealing_of(site, turn.layer, LONG_SILENCE_S if disturber_class is LongDisturber else SILENCE_S)
     program = built(mpi, site.folder)
     before = site.traces(sealing.config)
     line = sealing.run_line(mpi, site.lab, RANKS, [program, seconds, chance.randrange(1 << 30), folder], folder / "report.json")
@@ -236,9 +239,11 @@ def play(site, turn, seconds, chance, disturber_class):
     for path in (folder / "output.txt", folder / "report.json", *folder.glob("rank-*")):
         path.unlink(missing_ok=True)
     left = site.traces(sealing.config) - before
-    if turn.disturbance in DEADLY:  # who is cut off from the launcher ends later, and its part of the report comes too late: nothing secret
-        parts = folder / "report.json.parts"
-        left = {path for path in left if not (Path(path) == parts or (Path(path).parent == parts and path.endswith(".json")))}
+    # A daemon that ends after the launcher, as one that was cut off from it, writes its part of the report too late: nothing secret.
+    parts = folder / "report.json.parts"
+    late = {path for path in left if Path(path) == parts or (Path(path).parent == parts and path.endswith(".json"))}
+    turn.late_parts = len(late - {str(parts)})
+    left -= late
     if left:
         turn.problems.append(f"left behind: {', '.join(sorted(left)[:5])}")
     return turn
@@ -304,7 +309,7 @@ def look_at_memory(turn):
         turn.problems.append("memory grew: " + ", ".join(f"{early} KiB to {late} KiB" for early, late in grown))
 
 
-def soak(layer, mpi, minutes, chance, turns, write):
+def soak(layer, mpi, minutes, chance, disturbances, turns, write):
     with Lab() as lab:
         site = Site(lab, FOLDER)
         spaces = set.union(*(namespaces(node.pid) for node in lab.nodes)) - namespaces(os.getpid())
@@ -315,7 +320,7 @@ def soak(layer, mpi, minutes, chance, turns, write):
         show(long, write)
         order = []
         while time.monotonic() + TURN_S < end:
-            order = order or chance.sample([*GENTLE, *DEADLY], len(GENTLE) + len(DEADLY))
+            order = order or chance.sample(disturbances, len(disturbances))
             turn = play(site, Turn(layer, mpi, order.pop()), TURN_S, chance, Disturber)
             turns.append(turn)
             show(turn, write)
@@ -335,6 +340,7 @@ def main():
     parser.add_argument("--minutes", type=float, default=60, help="of each layer (default: %(default)s)")
     parser.add_argument("--layer", action="append", choices=sorted(MPIS))
     parser.add_argument("--mpi", choices=[mpi.name for mpi in stacks.EVERY], help="default: one that each layer is for")
+    parser.add_argument("--disturbance", action="append", choices=[*GENTLE, *DEADLY], help="of the short jobs; may be repeated (default: all)")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of the disturbances and of the traffic (default: the clock)")
     options = parser.parse_args()
     why_not = acquire_namespaces()
@@ -355,7 +361,7 @@ def main():
         mpi = stacks.stack(options.mpi or MPIS[layer])
         if not mpi.present() or not mpi.mpicc:
             raise LabError(f"{mpi.title} is not installed (make mpis)")
-        soak(layer, mpi.name, options.minutes, chance, turns, write)
+        soak(layer, mpi.name, options.minutes, chance, options.disturbance or [*GENTLE, *DEADLY], turns, write)
     bad = [turn for turn in turns if turn.problems]
     print(f"{'No findings.' if turns and not bad else 'Not all is as it should be.'} {len(turns)} jobs, {sum(turn.rounds for turn in turns)} rounds. "
           f"Report: {FOLDER / 'report.json'}")

@@ -113,8 +113,10 @@ int main(int argc, char** argv) {
         rounds++;
         /* Rank 0 says when it is over: the others' clocks may differ. */
         passed = MPI_Wtime() - began;
-        if (rounds % 8 == 0) MPI_Bcast(&passed, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
-        else if (passed >= seconds) passed = 0;
+        if (rounds % 8 == 0)
+            MPI_Bcast(&passed, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+        else if (passed >= seconds)
+            passed = 0;
         if (early == 0 && passed > seconds / 3) early = resident_kib();
     }
     const long late = resident_kib();

@@ -11,6 +11,7 @@
 #include "report/attestation.hpp"
 #include "report/part.hpp"
 #include "scratch.hpp"
+#include "seal/message.hpp"
 #include "toy_crypto.hpp"
 #include "toy_members.hpp"
 #include "toy_transport.hpp"
@@ -180,6 +181,35 @@ void blobs(const Corpus& corpus) {
     }
 }
 
+/// As message_opener_fuzz takes it: what comes, its lane, its size, its bytes.
+void come(Bytes& seed, std::uint8_t what, const Bytes& wire) {
+    for (const std::size_t byte : {std::size_t{what}, std::size_t{3}, wire.size() & 0xff, wire.size() >> 8})
+        seed.push_back(static_cast<std::uint8_t>(byte));
+    seed.insert(seed.end(), wire.begin(), wire.end());
+}
+
+/// Large messages, announced and in segments.
+void segments(const Corpus& corpus) {
+    const Bytes secret(seal::kSecretSize, 7), plain(300, 0x78);
+    for (const bool is_forged : {false, true}) {
+        seal::MessageSealer sealer(fuzz::toy_crypto(), secret.data());
+        Bytes seed;
+        for (std::uint64_t number = 0; number < 2; ++number) {
+            Bytes announced(seal::kAnnouncedWire);
+            const auto segments = sealer.announce(3, number, {250, 100, 70, 9}, announced.data());
+            fuzz::require(segments.has_value());
+            come(seed, 1, announced);
+            for (std::uint32_t i = 0; i < segments->count(); ++i) {
+                Bytes wire(segments->size(i) + seal::kSegmentOverhead);
+                fuzz::require(segments->seal(i, plain.data(), wire.data()).has_value());
+                if (is_forged && i == 1) wire.back() ^= 1;
+                come(seed, 2, wire);
+            }
+        }
+        corpus.add("message_opener", is_forged ? "forged_segment" : "announced", seed);
+    }
+}
+
 Bytes with_choice(std::uint8_t choice, const std::string& text) {
     Bytes seed = {choice};
     seed.insert(seed.end(), text.begin(), text.end());
@@ -247,6 +277,7 @@ int main(int count, char** words) {
     transports(corpus);
     hellos(corpus);
     blobs(corpus);
+    segments(corpus);
     reports(corpus);
     return 0;
 }
