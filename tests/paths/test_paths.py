@@ -105,7 +105,7 @@ def start_ssh(lab, path):
     (path / "authorized_keys").write_text(public)
     (path / "known_hosts").write_text(f"node2 {public}")
     for node in lab.nodes:
-        place = f"mkdir -p /root/.ssh /run/sshd && mount -t tmpfs -o mode=700 tmpfs /root/.ssh && cp {path}/*_* {path}/id_ed25519 /root/.ssh"
+        place = f"mkdir -p /root/.ssh /run/sshd && mount -t tmpfs -o mode=700 tmpfs /root/.ssh && cp {path}/* /root/.ssh"
         subprocess.run([*enter(node.pid), "sh", "-c", f"{place} && chmod 600 /root/.ssh/*"], check=True)
     options = ["HostKey=/root/.ssh/id_ed25519", "PidFile=none", "UsePAM=no", "PermitRootLogin=prohibit-password"]
     return subprocess.Popen([*enter(lab.nodes[1].pid), "/usr/sbin/sshd", "-D", "-f", "/dev/null", *(word for one in options for word in ("-o", one))])
