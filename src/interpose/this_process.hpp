@@ -2,6 +2,8 @@
 // its layer.
 #pragma once
 
+#include <atomic>
+
 #include "comm/layer.hpp"
 #include "comm/waiting.hpp"
 
@@ -17,10 +19,19 @@ inline void act_before_wait() {
 /// What the layer finds around it here.
 comm::Host this_host();
 
+namespace detail {
+inline constinit std::atomic<comm::Layer*> known_layer{nullptr};
+/// Makes it, unless another thread has. Not part of layer(), whose callers would save registers for it.
+[[gnu::cold, gnu::noinline]] comm::Layer& first_layer();
+}  // namespace detail
+
 /// HOT PATH. Made by the first call that needs it, never destroyed: MPI may be called by other libraries' destructors.
 inline comm::Layer& layer() {
-    static auto& one = *new comm::Layer(this_host());
-    return one;
+    auto* const known = detail::known_layer.load(std::memory_order_acquire);
+    if (known == nullptr) [[unlikely]] {
+        return detail::first_layer();
+    }
+    return *known;
 }
 
 }  // namespace cryptmpi::interpose
