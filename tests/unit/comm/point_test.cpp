@@ -531,7 +531,7 @@ TEST(Attacks, NoBitOfAMessageCanBeChanged) {
     constexpr std::size_t kSize = 5;
     for (std::size_t byte = 0; byte < kSize + seal::kMessageOverhead; ++byte) {
         const auto received = under_attack(kSize, [&](int number, Message& message, std::vector<Message>&) {
-            if (number == 1) message.bytes.at(byte) ^= 1 << byte % 8;
+            if (number == 1) message.bytes.at(byte) ^= static_cast<std::uint8_t>(1U << byte % 8);
             return true;
         });
         // The message after it comes after one that is missing.
