@@ -765,15 +765,25 @@ std::string of_root(const char* name, int root) {
     return std::string(name) + " of " + std::to_string(root);
 }
 
+/// Integers wrap, as the machine's do.
+template <class T>
+auto wrapping(T number) {
+    if constexpr (std::is_integral_v<T>) {
+        return static_cast<std::make_unsigned_t<T>>(number);
+    } else {
+        return number;
+    }
+}
+
 template <class T>
 bool combine_as(MPI_Op op, const void* in, void* inout, int count) {
     const T* from = static_cast<const T*>(in);
     T* to = static_cast<T*>(inout);
     for (int i = 0; i < count; ++i) {
         if (op == MPI_SUM) {
-            to[i] = static_cast<T>(from[i] + to[i]);
+            to[i] = static_cast<T>(wrapping(from[i]) + wrapping(to[i]));
         } else if (op == MPI_PROD) {
-            to[i] = static_cast<T>(from[i] * to[i]);
+            to[i] = static_cast<T>(wrapping(from[i]) * wrapping(to[i]));
         } else if (op == MPI_MAX) {
             to[i] = std::max(from[i], to[i]);
         } else if (op == MPI_MIN) {
