@@ -158,8 +158,8 @@ def test_entries_follow_the_table(tmp_path):
     assert "int (*Bcast)(void *at, const int n[], MPI_Comm comm) = nullptr;" in files["native.hpp"]
     assert "int (*Flush)(MPI_Comm comm)" in files["native.hpp"]  # the newer header's, in the older one's types
     assert "MPI_Session" not in files["native.hpp"]              # a type that the older one lacks
-    assert "return comm::Bcast(at, n, comm);" in files["entries.cpp"]
-    assert "if (comm == MPI_COMM_NULL || comm::stays_on_node(comm)) return native().Flush(comm);" in files["entries.cpp"]
+    assert "return comm::Bcast(layer(), at, n, comm);" in files["entries.cpp"]
+    assert "if (comm == MPI_COMM_NULL || comm::stays_on_node(layer(), comm)) return native().Flush(comm);" in files["entries.cpp"]
     assert 'return refuse_to_win("MPI_Put", "one-sided", win);' in files["entries.cpp"]
     assert 'return refuse_to_anyone("MPI_Session_end", "no keys");' in files["entries.cpp"]
     assert '{"MPI_Wtime", nullptr, false},' in files["entries.cpp"]

@@ -4,9 +4,12 @@ import shutil
 import subprocess
 
 import pytest
-from roots import REPOSITORY, InRoot, bare_root, built_canary, check_sealed_job, install, only, run
+from roots import PACKAGES, REPOSITORY, InRoot, bare_root, built_canary, check_sealed_job, install, only, run
 
 from cryptmpi_tools.lab.nodes import Lab
+
+
+pytestmark = pytest.mark.skipif(not list(PACKAGES.glob("*.rpm")), reason="no RPM: packaging/build-rpm build/packages makes it")
 
 
 @pytest.fixture(scope="module")
