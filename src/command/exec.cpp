@@ -126,7 +126,7 @@ int exec(const Options& options, const Words& program) {
     if (auto checked = check_choice(*settings, choice); !checked) return complain(checked.error().line, kRefused);
     if (auto checked = check_libraries(*settings, choice.layer); !checked)
         return complain(checked.error().line, kRefused);
-    if (false && settings->live) report::remove_stale_pages(std::getenv("XDG_RUNTIME_DIR"));
+    if (settings->live) report::remove_stale_pages(std::getenv("XDG_RUNTIME_DIR"));
 
     pass_on(choice);
     set_variable("LD_PRELOAD", options.role.empty() ? preload_of_rank(*settings, choice.layer, environment)
