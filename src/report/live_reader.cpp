@@ -2,10 +2,12 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstddef>
 #include <cstring>
@@ -141,6 +143,13 @@ LiveProcess process_of(const LivePage& page, uid_t user) {
     return process;
 }
 
+/// May a process have the number that stands first in this name? Asked of each page when a rank begins, so in one call.
+bool may_be_there(const std::string& name) {
+    std::istringstream fields(name);
+    pid_t pid = 0;
+    return fields >> pid && pid > 0 && (kill(pid, 0) == 0 || errno == EPERM);
+}
+
 /// Does the process run whose page has this name? All versions call it PID.START.LIBRARY.
 bool names_a_process(const std::string& name) {
     std::istringstream fields(name);
@@ -152,7 +161,9 @@ bool names_a_process(const std::string& name) {
 
 class Reader {
 public:
-    void read(const LiveFolder& folder) {
+    enum class Which : std::uint8_t { all, gone };
+    /// `gone`: those alone whose process is not there.
+    void read(const LiveFolder& folder, Which which = Which::all) {
         const int fd = open_live_folder(folder.path, folder.user, Make::no);
         if (fd < 0) return;
         const std::unique_ptr<DIR, int (*)(DIR*)> opened(fdopendir(fd), closedir);
@@ -161,7 +172,8 @@ public:
             return;
         }
         for (const auto& name : names_in(opened.get(), kMostFiles)) {
-            if (!name.ends_with(".new")) read_file(fd, name, folder.user);
+            if (name.ends_with(".new") || (which == Which::gone && may_be_there(name))) continue;
+            read_file(fd, name, folder.user);
         }
     }
 
@@ -231,7 +243,9 @@ LiveProcesses read_live(const std::vector<LiveFolder>& folders) {
 }
 
 void remove_stale_pages(const char* runtime_folder) {
-    (void)read_live(folders_to_read(runtime_folder, geteuid(), Whose::own));
+    Reader reader;
+    for (const auto& folder : folders_to_read(runtime_folder, geteuid(), Whose::own))
+        reader.read(folder, Reader::Which::gone);
 }
 
 }  // namespace cryptmpi::report

@@ -44,11 +44,11 @@ void Endpoint::end(const std::string& what) const {
 
 // protocol: F11
 /// Immediate data that comes beside a message is authenticated with it, as far as the provider carries it.
-std::array<std::uint8_t, 9> Endpoint::bound_of(bool has_data, std::uint64_t data) const {
+std::array<std::uint8_t, 9> Endpoint::bound_of(Beside beside, std::uint64_t data) const {
     std::array<std::uint8_t, 9> bound = {};
-    if (!has_data) return bound;
+    if (beside == Beside::nothing) return bound;
     if (domain->data_size < sizeof data) data &= (std::uint64_t{1} << (8 * domain->data_size)) - 1;
-    bound[0] = 1;
+    bound[0] = static_cast<std::uint8_t>(beside);
     store_little(data, bound.data() + 1);
     return bound;
 }
@@ -182,7 +182,7 @@ ssize_t Endpoint::send(const Outgoing& message) {
     operation.to = message.to;
     operation.data = message.data;
     operation.flags = message.flags;
-    const auto bound = bound_of(has_data, message.data);
+    const auto bound = bound_of(message.is_head ? Beside::length : beside(message.flags), message.data);
     const auto sealed =
         party->seal(*peer, {message.kind, message.tag, bound}, message.parts, size, operation.wire.data());
     if (!sealed) end(sealed.error().line);
@@ -383,7 +383,7 @@ Peer* Endpoint::open_into(Operation& operation, const fi_cq_tagged_entry& entry)
     const bool several = operation.work == Operation::Work::several;
     const std::uint8_t* const wire = wire_of(operation, entry);
     const std::size_t size = entry.len - kOverhead;
-    const auto bound = bound_of((entry.flags & FI_REMOTE_CQ_DATA) != 0, entry.data);
+    const auto bound = bound_of(beside(entry.flags), entry.data);
     std::vector<iovec> into;
     engine::Buffer scratch;
     if (several) {
@@ -422,7 +422,7 @@ void Endpoint::take_head(Operation& operation, const fi_cq_tagged_entry& entry) 
     const iovec into = {head.data(), head.size()};
     if (entry.len != kHeadSize + kOverhead) end("the head of a message has another length than any");
     const auto sender =
-        party->open(operation.posted, entry.tag, bound_of(true, entry.data), wire, entry.len, {&into, 1});
+        party->open(operation.posted, entry.tag, bound_of(Beside::length, entry.data), wire, entry.len, {&into, 1});
     if (!sender) end("the head of a long message " + sender.error().line);
     if (operation.from != nullptr && operation.from != *sender) {
         end("the head of a long message came to a receive for another sender");
@@ -437,7 +437,7 @@ void Endpoint::take_head(Operation& operation, const fi_cq_tagged_entry& entry) 
     operation.end.op_context = operation.context;
     operation.end.len = operation.discard ? 0 : size;
     operation.end.buf = operation.into.empty() ? nullptr : operation.into[0].iov_base;
-    operation.end.data = has_data ? entry.data & ((std::uint64_t{1} << kLengthShift) - 1) : 0;
+    operation.end.data = has_data ? entry.data & kDataBits : 0;
     if (!has_data) operation.end.flags &= ~FI_REMOTE_CQ_DATA;
     const bool fits = size <= total(operation.into);
     if (fits && !operation.discard) {
@@ -501,7 +501,7 @@ ssize_t Endpoint::expect_piece(std::uint64_t transfer, std::size_t at, std::size
 
 // protocol: F12
 Peer* Endpoint::open_ours(const Operation& operation, const fi_cq_tagged_entry& entry, std::span<const iovec> into) {
-    const auto bound = bound_of((entry.flags & FI_REMOTE_CQ_DATA) != 0, entry.data);
+    const auto bound = bound_of(beside(entry.flags), entry.data);
     const auto sender = party->open({Kind::active, operation.tag, bound}, operation.wire.data(), entry.len, into);
     if (!sender) end("a message about memory, of " + std::to_string(entry.len) + " bytes, " + sender.error().line);
     return *sender;
@@ -568,11 +568,11 @@ bool Endpoint::complete(Operation& operation, fi_cq_tagged_entry& entry, fi_addr
         case Operation::Work::peek:
         case Operation::Work::claimed:
             if (entry.len < kOverhead) end("a message came that is shorter than any that is sealed");
-            entry.len = is_head(entry) ? entry.data >> kLengthShift : entry.len - kOverhead;
-            if (is_head(entry)) entry.data &= (std::uint64_t{1} << kLengthShift) - 1;
+            // What comes is kept for the receive that names it: of a long message its head.
+            operation.filled = entry.len - kOverhead;
+            entry.len = is_head(entry) ? entry.data >> kLengthShift : operation.filled;
+            if (is_head(entry)) entry.data &= kDataBits;
             entry.buf = nullptr;
-            // Kept for the receive that names it.
-            operation.filled = entry.len;
             if (operation.work == Operation::Work::peek) give_back(operation);
             return true;
         case Operation::Work::note:

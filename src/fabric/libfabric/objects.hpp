@@ -264,7 +264,12 @@ private:
     void take_piece(Operation& operation, const fi_cq_tagged_entry& entry);
     using HowToCount = int (*fi_ops_cntr::*)(fid_cntr*, std::uint64_t);
     void count(std::uint64_t what, HowToCount how = &fi_ops_cntr::add);
-    std::array<std::uint8_t, 9> bound_of(bool has_data, std::uint64_t data) const;
+    /// What stands beside a message: no immediate data, the program's, or what the head of a long one has there.
+    enum class Beside : std::uint8_t { nothing, data, length };
+    std::array<std::uint8_t, 9> bound_of(Beside beside, std::uint64_t data) const;
+    static Beside beside(std::uint64_t flags) {
+        return (flags & FI_REMOTE_CQ_DATA) != 0 ? Beside::data : Beside::nothing;
+    }
 
     std::unordered_map<fi_addr_t, Peer*> met_;
     std::uint64_t removals_seen_ = 0;

@@ -49,6 +49,7 @@ inline constexpr std::size_t kLongestPiece = 256 * 1024;
 inline constexpr std::size_t kLongestAtOnce = 128 * 1024;
 inline constexpr std::size_t kHeadSize = 3 * sizeof(std::uint64_t);
 inline constexpr unsigned kLengthShift = 32;  // in the immediate data beside a head, for who probes
+inline constexpr std::uint64_t kDataBits = (std::uint64_t{1} << kLengthShift) - 1;  // which are the program's
 
 /// What a program wants to read or write.
 struct Wish {

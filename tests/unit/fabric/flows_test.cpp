@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 
+#include "by_hand.hpp"
 #include "seal/support.hpp"
 
 namespace cryptmpi::fabric {
@@ -15,7 +16,11 @@ namespace {
 using test::all_zero;
 using test::Bytes;
 using test::crypto;
+using test::expanded;
+using test::joined;
+using test::PlayedPeer;
 using test::random_bytes;
+using test::text;
 
 keys::JobKey& some_key() {
     static auto& key = *new keys::JobKey;
@@ -273,44 +278,11 @@ TEST(Flows, NeitherShorterNorLongerOpens) {
     EXPECT_EQ(b.open({Kind::active}, longer).error, EBADMSG);
 }
 
-Bytes hmac(const Bytes& key, const Bytes& text) {
-    Bytes tag(32);
-    const iovec in{const_cast<std::uint8_t*>(text.data()), text.size()};
-    EXPECT_EQ(crypto().kex->hmac_sha256(tag.data(), key.data(), key.size(), &in, 1), CRYPTMPI_OK);
-    return tag;
-}
-Bytes joined(std::initializer_list<Bytes> parts) {
-    Bytes all;
-    for (const Bytes& part : parts) all.insert(all.end(), part.begin(), part.end());
-    return all;
-}
-Bytes text(const std::string& words) {
-    return {words.begin(), words.end()};
-}
-Bytes expanded(const Bytes& secret, const Bytes& label, std::size_t size) {
-    Bytes block = hmac(secret, joined({text("cryptmpi 1 "), label, {1}}));
-    block.resize(size);
-    return block;
-}
-
 /// docs/protocol.md, step by step, by a peer that is played by hand.
 // protocol: F2, F5
 TEST(Flows, MessagesAreSealedAsDescribed) {
     const End a("job", some_key());
-    Bytes private_key = random_bytes(32);
-    Share own;
-    Bytes shared(32);
-    ASSERT_EQ(crypto().kex->x25519_public(own.data(), private_key.data()), CRYPTMPI_OK);
-    ASSERT_EQ(crypto().kex->x25519_shared(shared.data(), private_key.data(), a.party->share().data()), CRYPTMPI_OK);
-    Bytes job(32);
-    std::string id = "job";
-    const iovec in{id.data(), id.size()};
-    ASSERT_EQ(crypto().kex->sha256(job.data(), &in, 1), CRYPTMPI_OK);
-    const Bytes job_key(some_key().data(), some_key().data() + 32);
-    const Bytes share_of_a(a.party->share().begin(), a.party->share().end());
-    const Bytes own_share(own.begin(), own.end());
-    const Bytes fabric_secret = expanded(job_key, joined({text("fabric"), {2}, job}), 32);
-    const Bytes pair_secret = hmac(fabric_secret, joined({text("pair"), shared}));
+    const PlayedPeer peer(*a.party, some_key());
     const Bytes bound = {7, 8};
     const struct {
         Kind kind;
@@ -320,12 +292,11 @@ TEST(Flows, MessagesAreSealedAsDescribed) {
                  {Kind::active, "fabric active", 5},
                  {Kind::message, "fabric message", 0}};
     for (const auto& [kind, label, tag] : kinds) {
-        const Bytes flow = expanded(pair_secret, joined({text(label), {0}, own_share, share_of_a}), 32);
-        const Bytes epoch = expanded(flow, joined({text("fabric epoch"), {3, 0}}), 32);
+        const Bytes epoch = peer.epoch_secret(label);
         Bytes nonce = expanded(epoch, text("nonce"), 12);
         for (unsigned i = 0; i < 8; ++i) nonce[i] ^= static_cast<std::uint8_t>(tag >> (56 - 8 * i));
         const Bytes plain = random_bytes(30);
-        Bytes wire = joined({own_share, {0, 0, 0, 0, 0, 0, 3, 0}, plain, Bytes(16)});
+        Bytes wire = joined({peer.share, {0, 0, 0, 0, 0, 0, 3, 0}, plain, Bytes(16)});
         const Bytes associated = joined({Bytes(wire.begin(), wire.begin() + 40), bound});
         void* const context = crypto().aead->create(CRYPTMPI_AES_256_GCM, expanded(epoch, text("key"), 32).data());
         const iovec piece{const_cast<std::uint8_t*>(plain.data()), plain.size()};

@@ -569,6 +569,17 @@ TEST_F(LongMessages, OfWhichAnythingIsAlteredEndTheJob) {
     }
 }
 
+/// A head opens as one alone, so that its numbers are never taken for a message.
+// protocol: F20
+TEST_F(LongMessages, AreRefusedByWhoDoesNotKnowOfHeads) {
+    static_cast<Domain&>(*ends[1].domain).tells_lengths = false;
+    ASSERT_EQ(receive(5, got), 0);
+    ASSERT_EQ(send(5, plain), 0);
+    provider.deliver();
+    EXPECT_THROW(completions(ends[1]), Ended);
+    EXPECT_EQ(Bytes(got.begin(), got.begin() + 64), Bytes(64));
+}
+
 TEST_F(Libfabric, ALongMessageGoesWholeToWhoMayNotKnowTheWayBack) {
     const Bytes plain = random_bytes(900'000);
     Bytes got(plain.size());

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <string>
 
+#include "by_hand.hpp"
 #include "fabric/flows.hpp"
 #include "seal/support.hpp"
 
@@ -13,7 +14,11 @@ namespace {
 using test::all_zero;
 using test::Bytes;
 using test::crypto;
+using test::expanded;
+using test::joined;
+using test::PlayedPeer;
 using test::random_bytes;
+using test::text;
 
 constexpr std::size_t kOnWire = kSegment + seal::kTagSize;
 constexpr std::uint64_t kTag = 0x1112131415161718;
@@ -221,13 +226,14 @@ TEST_F(AlteredLongMessage, IsFoundWhereItEndsBeforeWhatHasOpened) {
 
 /// The network may write the beginning of a buffer again: what opened under one prefix does not end under another.
 TEST_F(AlteredLongMessage, IsFoundWhereItsBeginningIsWrittenAgain) {
+    // The first is the one that is due.
     Posted posted;
     b.party->post(posted, {kTag, ~std::uint64_t{0}, nullptr, true});
     LongReceive message;
     Bytes plain(*size_of(first.size()));
     const iovec out = whole(plain);
-    ASSERT_TRUE(b.party->open_long(message, first.data(), kLongPrefixSize + kOnWire + 1, {&out, 1}));
-    EXPECT_FALSE(b.party->end_long(message, posted, kTag, second.data(), second.size(), {&out, 1}));
+    ASSERT_TRUE(b.party->open_long(message, second.data(), kLongPrefixSize + kOnWire + 1, {&out, 1}));
+    EXPECT_FALSE(b.party->end_long(message, posted, kTag, first.data(), first.size(), {&out, 1}));
     EXPECT_TRUE(all_zero(plain.data(), plain.size()));
 }
 
@@ -305,48 +311,17 @@ TEST(LongMessages, AreSealedToTheirEndUnderTheKeyThatTheyBeganWith) {
     }
 }
 
-Bytes hmac(const Bytes& key, const Bytes& text) {
-    Bytes tag(32);
-    const iovec in = whole(text);
-    EXPECT_EQ(crypto().kex->hmac_sha256(tag.data(), key.data(), key.size(), &in, 1), CRYPTMPI_OK);
-    return tag;
-}
-Bytes joined(std::initializer_list<Bytes> parts) {
-    Bytes all;
-    for (const Bytes& part : parts) all.insert(all.end(), part.begin(), part.end());
-    return all;
-}
-Bytes text(const std::string& words) {
-    return {words.begin(), words.end()};
-}
-Bytes expanded(const Bytes& secret, const Bytes& label, std::size_t size) {
-    Bytes block = hmac(secret, joined({text("cryptmpi 1 "), label, {1}}));
-    block.resize(size);
-    return block;
-}
-
 /// docs/protocol.md, step by step, by a peer that is played by hand.
 // protocol: F19
 TEST(LongMessages, AreSealedAsDescribed) {
     const End a;
-    const Bytes private_key = random_bytes(32);
-    Bytes own(32), shared(32), job(32);
-    const Bytes share_of_a(a.party->share().begin(), a.party->share().end());
-    ASSERT_EQ(crypto().kex->x25519_public(own.data(), private_key.data()), CRYPTMPI_OK);
-    ASSERT_EQ(crypto().kex->x25519_shared(shared.data(), private_key.data(), share_of_a.data()), CRYPTMPI_OK);
-    const Bytes id = text("job");
-    const iovec of_id = whole(id);
-    ASSERT_EQ(crypto().kex->sha256(job.data(), &of_id, 1), CRYPTMPI_OK);
-    const Bytes job_key(some_key().data(), some_key().data() + 32);
-    const Bytes fabric_secret = expanded(job_key, joined({text("fabric"), {2}, job}), 32);
-    const Bytes pair_secret = hmac(fabric_secret, joined({text("pair"), shared}));
-    const Bytes flow = expanded(pair_secret, joined({text("fabric segments"), {0}, own, share_of_a}), 32);
-    const Bytes epoch = expanded(flow, joined({text("fabric epoch"), {3, 0}}), 32);
+    const PlayedPeer peer(*a.party, some_key());
+    const Bytes epoch = peer.epoch_secret("fabric segments");
     const Bytes base = expanded(epoch, text("nonce"), 12);
 
     void* const context = crypto().aead->create(CRYPTMPI_AES_256_GCM, expanded(epoch, text("key"), 32).data());
     const auto in_segments = [&](const Bytes& plain, std::uint8_t number) {
-        const Bytes prefix = joined({own, {number, 0, 0, 0, 0, 0, 3, 0x80}, {9, 8, 0, 0, 0, 0, 0, 0}});
+        const Bytes prefix = joined({peer.share, {number, 0, 0, 0, 0, 0, 3, 0x80}, {9, 8, 0, 0, 0, 0, 0, 0}});
         Bytes wire = prefix;
         for (std::size_t begin = 0, segment = 0; begin < plain.size(); begin += 16384, ++segment) {
             const std::size_t size = std::min<std::size_t>(16384, plain.size() - begin);
