@@ -17,6 +17,7 @@
 #include <fstream>
 
 #include "base/nearest.hpp"
+#include "base/printable.hpp"
 #include "config/toml_file.hpp"
 
 namespace cryptmpi::config {
@@ -823,11 +824,7 @@ Result<Settings> load(const Environment& environment) {
     try {
         auto settings = load_unguarded(environment);
         // What stands in a file may be anything, and a line of ours is one line that no terminal obeys.
-        if (!settings) {
-            auto& line = settings.error().line;
-            std::replace_if(
-                line.begin(), line.end(), [](unsigned char c) { return c < ' ' || c == 0x7f; }, '?');
-        }
+        if (!settings) settings.error().line = printable(settings.error().line);
         return settings;
     } catch (const std::exception& error) {  // out of memory, or a working folder that is gone
         return fail(EIO, std::string("cannot read the settings: ") + error.what());

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/printable.hpp"
+
 namespace cryptmpi::engine {
 namespace {
 
@@ -23,9 +25,10 @@ const Json* member(const Json& object, const char* key) {
     return object.is_object() && found != object.end() ? &*found : nullptr;
 }
 
+// Texts are shown in lines of ours, whatever stands in the file.
 std::string text_of(const Json& object, const char* key) {
     const Json* value = member(object, key);
-    return value != nullptr && value->is_string() ? value->get<std::string>() : "";
+    return value != nullptr && value->is_string() ? printable(value->get_ref<const std::string&>()) : "";
 }
 
 tl::unexpected<Error> refuse(const std::string& what) {

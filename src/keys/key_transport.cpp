@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/printable.hpp"
 #include "base/secret.hpp"
 #include "keys/handshake.hpp"
 #include "keys/interchange.hpp"
@@ -193,7 +194,7 @@ private:
             const Modulus* const found = list_.find(node);
             // protocol: W5
             if (found == nullptr)
-                return fail(ENOKEY, setting() + rank_text(rank) + " is on node " + printable(node) + ", of which " +
+                return fail(ENOKEY, setting() + rank_text(rank) + " is on node " + shown(node) + ", of which " +
                                         local_.list.string() +
                                         " has no key: run cryptmpi keygen --interchange there, and add its line");
             modulus = found->data();
@@ -244,12 +245,7 @@ private:
     }
 
     /// What a line may show of a name that somebody has sent.
-    static std::string printable(std::string name) {
-        for (char& c : name) {
-            if (c < ' ' || c > '~') c = '?';
-        }
-        return name.empty() ? "(no name)" : name;
-    }
+    static std::string shown(const std::string& name) { return name.empty() ? "(no name)" : printable(name); }
 
     const TransportLocal& local_;
     int rank_;

@@ -6,7 +6,6 @@
 #include <set>
 
 #include "report/judging.hpp"
-#include "report/printable.hpp"
 
 namespace cryptmpi::report {
 namespace {

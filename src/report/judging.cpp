@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "report/printable.hpp"
+#include "base/printable.hpp"
 
 namespace cryptmpi::report {
 namespace {

@@ -19,8 +19,8 @@
 #include <string_view>
 #include <tuple>
 
+#include "base/printable.hpp"
 #include "report/live.hpp"
-#include "report/printable.hpp"
 
 namespace cryptmpi::report {
 namespace {

@@ -9,8 +9,9 @@
 #include <string_view>
 #include <utility>
 
+#include "base/printable.hpp"
+#include "report/html.hpp"
 #include "report/judging.hpp"
-#include "report/printable.hpp"
 #include "report/readable.hpp"
 
 namespace cryptmpi::report {

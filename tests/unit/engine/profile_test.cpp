@@ -107,6 +107,11 @@ TEST(Profile, OfAnotherVersionIsNone) {
               "it is of version cryptmpi-profile-2, and this CryptMPI reads cryptmpi-profile-1");
 }
 
+TEST(Profile, ShowsNoControlCharacterOfTheFile) {
+    EXPECT_EQ(wrong_with("/format", "cryptmpi-profile-2\n\x7f"),
+              "it is of version cryptmpi-profile-2\ufffd\ufffd, and this CryptMPI reads cryptmpi-profile-1");
+}
+
 TEST(Profile, LackingAnythingIsNone) {
     for (const char* key : {"format", "fingerprint", "plan"}) EXPECT_NE(wrong_without("", key), "") << key;
     for (const char* key : {"processor", "processors", "cipher", "module", "mpi", "abi"}) {

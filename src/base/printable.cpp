@@ -1,8 +1,8 @@
-#include "report/printable.hpp"
+#include "base/printable.hpp"
 
 #include <cstdint>
 
-namespace cryptmpi::report {
+namespace cryptmpi {
 namespace {
 
 constexpr std::string_view kReplacement = "\xef\xbf\xbd";
@@ -51,30 +51,4 @@ std::string printable(std::string_view text) {
     return shown;
 }
 
-std::string html(std::string_view text) {
-    std::string escaped;
-    for (const char letter : printable(text)) {
-        switch (letter) {
-            case '&':
-                escaped += "&amp;";
-                break;
-            case '<':
-                escaped += "&lt;";
-                break;
-            case '>':
-                escaped += "&gt;";
-                break;
-            case '"':
-                escaped += "&quot;";
-                break;
-            case '\'':
-                escaped += "&#39;";
-                break;
-            default:
-                escaped += letter;
-        }
-    }
-    return escaped;
-}
-
-}  // namespace cryptmpi::report
+}  // namespace cryptmpi

@@ -4,14 +4,11 @@
 #include <string>
 #include <string_view>
 
-namespace cryptmpi::report {
+namespace cryptmpi {
 
 /// With a replacement character for each control character, for each that turns the direction of writing, and for each
 /// byte that is not UTF-8: a terminal would obey the former, and a reader would be misled by the others. Line feeds
 /// are control characters.
 std::string printable(std::string_view text);
 
-/// The same, and nothing in it is markup: for HTML's text and for its attributes in quotation marks.
-std::string html(std::string_view text);
-
-}  // namespace cryptmpi::report
+}  // namespace cryptmpi
