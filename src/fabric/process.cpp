@@ -18,6 +18,7 @@
 #include "config/checkpoint.hpp"
 #include "programs/mpi_witness.hpp"
 #include "programs/program_digest.hpp"
+#include "report/verdict.hpp"
 
 namespace cryptmpi::fabric {
 namespace {
@@ -151,6 +152,10 @@ Result<const Job*> Process::job() {
 void Process::complain(const std::string& line) {
     part_.errors.push_back(line);
     live_.tell(part_, 0);
+    say(line);
+}
+
+void Process::say(const std::string& line) const {
     const std::string whole = "cryptmpi: " + name_ + ": " + line + "\n";
     // One write, so that lines of many ranks do not mix; nothing can be done where stderr is gone.
     [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, whole.data(), whole.size());
@@ -183,6 +188,11 @@ void Process::refuse(const std::string& operation, const std::string& why) {
     if (!refused_.insert(operation).second) return;
     part_.refused_roads.push_back(operation);
     complain(operation + " is refused: " + why);
+}
+
+void Process::say_cut_off(const std::string& message) {
+    say(message + " was cut off, since it is longer than its receive, and could not be opened: altered on the way" +
+        report::kOrOtherSizes);
 }
 
 void Process::begin(Party& party) {

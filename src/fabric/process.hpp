@@ -26,6 +26,7 @@ public:
     [[noreturn]] void end(const std::string& line) override;
     [[noreturn]] void give_up(const std::string& line) override;
     void refuse(const std::string& operation, const std::string& why) override;
+    void say_cut_off(const std::string& message) override;
     void begin(Party& party) override;
     void end(const Party& party) override;
 
@@ -34,6 +35,7 @@ public:
 
 private:
     Process();
+    void say(const std::string& line) const;
     void complain(const std::string& line);
     [[noreturn]] void stop(const std::string& line);
     void expect_whole(const Party& party);

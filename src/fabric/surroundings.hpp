@@ -19,6 +19,9 @@ public:
     [[noreturn]] virtual void give_up(const std::string& line) = 0;
     /// An operation was refused: says so once for each, and keeps it for the report.
     virtual void refuse(const std::string& operation, const std::string& why) = 0;
+    /// Says that `message` was longer than its receive, and that nothing of it could be opened. Programs may send more
+    /// than is received, so that the job goes on.
+    virtual void say_cut_off(const std::string& message) = 0;
     /// A party begins and ends: its counts are the report's.
     virtual void begin(Party& party) = 0;
     virtual void end(const Party& party) = 0;

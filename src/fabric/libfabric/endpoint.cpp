@@ -139,10 +139,23 @@ void Endpoint::give_back(Operation& operation) {
 int Endpoint::make_wire(Operation& operation, std::size_t size, std::uint64_t access) {
     operation.wire = domain->pool.take(size);
     operation.wire_size = size;
-    std::memset(operation.wire.data(), 0, std::min(size, kShareSize));
+    return register_wire(operation, access);
+}
+
+/// A buffer for a message of the program's, which gets all of the memory that is there: one that is too long, or was
+/// made longer on the way, then mostly comes, and opens or does not. A buffer for several messages is as large as the
+/// program's, and full with it.
+int Endpoint::make_room(Operation& operation, std::size_t size) {
+    operation.wire = domain->pool.take(wire_for(operation.work, size));
+    operation.wire_size = operation.work == Operation::Work::several ? operation.wire.size() : operation.wire.room();
+    return register_wire(operation, FI_RECV);
+}
+
+int Endpoint::register_wire(Operation& operation, std::uint64_t access) {
+    std::memset(operation.wire.data(), 0, std::min(operation.wire_size, kShareSize));
     if (!domain->registers_local) return 0;
     fid_domain* const memory = domain->real;
-    return memory->mr->reg(&memory->fid, operation.wire.data(), size, access, 0, domain->regions++, 0,
+    return memory->mr->reg(&memory->fid, operation.wire.data(), operation.wire_size, access, 0, domain->regions++, 0,
                            &operation.region, nullptr);
 }
 
@@ -276,7 +289,7 @@ ssize_t Endpoint::receive(const Incoming& wanted) {
                                                     : Operation::Work::message;
     Operation& operation = take(work, wanted.context, is_wanted);
     operation.into.assign(wanted.parts.begin(), wanted.parts.end());
-    if (const int error = make_wire(operation, wire_for(work, size), FI_RECV); error != 0) {
+    if (const int error = make_room(operation, size); error != 0) {
         give_back(operation);
         return error;
     }
@@ -347,9 +360,11 @@ ssize_t Endpoint::claim(const Incoming& wanted) {
     const std::size_t size = operation.discard ? operation.filled : total(wanted.parts);
     operation.into.assign(wanted.parts.begin(), wanted.parts.end());
     operation.wanted = !selective_receives || (wanted.flags & FI_COMPLETION) != 0;
-    if (const int error = make_wire(operation, wire_for(Operation::Work::tagged, size), FI_RECV); error != 0)
-        return error;
     operation.work = Operation::Work::tagged;
+    if (const int error = make_room(operation, size); error != 0) {
+        operation.work = Operation::Work::claimed;
+        return error;
+    }
     return post(operation, wanted, wanted.flags & ~FI_DISCARD);
 }
 
@@ -600,8 +615,8 @@ bool Endpoint::complete(Operation& operation, fi_cq_tagged_entry& entry, fi_addr
         const std::size_t at = operation.filled;
         const Peer* const sender = open_into(operation, entry);
         const std::size_t size = entry.len - kOverhead;
-        if (operation.work == Operation::Work::tagged && !operation.discard && size > total(operation.into)) {
-            // It fitted where the head of a long one would have.
+        const bool alone = operation.work != Operation::Work::several;
+        if (alone && !operation.discard && size > total(operation.into)) {
             tell_cut_off(operation, entry, size);
             give_back(operation);
             return false;
@@ -633,6 +648,7 @@ bool Endpoint::fail(Operation& operation, fi_cq_err_entry& entry) {
     }
     if (operation.work == Operation::Work::send) count(FI_SEND, &fi_ops_cntr::adderr);
     if (entry.err == FI_ETRUNC) {
+        around().say_cut_off("libfabric, provider " + domain->fabric->provider + ": a message");
         const std::size_t all = entry.len + entry.olen - std::min(entry.len + entry.olen, kOverhead);
         entry.len = std::min({entry.len - std::min(entry.len, kOverhead), all, total(operation.into)});
         entry.olen = all - entry.len;

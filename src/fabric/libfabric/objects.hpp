@@ -39,9 +39,11 @@ struct Operation;
 struct Region;
 struct Endpoint;
 
-/// What one of libfabric's negative codes says.
+/// What one of libfabric's negative codes says: the system's, or one of its own, which begin at 256.
 inline std::string text_of(ssize_t code) {
-    return std::strerror(static_cast<int>(-code));
+    if (code == -FI_ETRUNC) return "it is longer than any that was asked for";
+    const bool is_own = -code >= FI_ERRNO_OFFSET;
+    return is_own ? "libfabric's error " + std::to_string(-code) : std::strerror(static_cast<int>(-code));
 }
 
 struct Fabric : Object<fid_fabric> {
@@ -246,6 +248,8 @@ private:
     Operation& take(Operation::Work work, void* context, bool wanted);
     void give_back(Operation& operation);
     int make_wire(Operation& operation, std::size_t size, std::uint64_t access);
+    int register_wire(Operation& operation, std::uint64_t access);
+    int make_room(Operation& operation, std::size_t size);
     ssize_t hand_over(Operation& operation);
     ssize_t inject(Operation& operation);
     ssize_t peek(const Incoming& wanted);

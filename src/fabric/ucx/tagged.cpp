@@ -1,4 +1,5 @@
 // Tagged messages: one of ours for one of the program's, sent, matched, cancelled and completed by UCX.
+#include <algorithm>
 #include <cstdio>
 #include <string>
 #include <utility>
@@ -26,16 +27,22 @@ ucs_status_ptr_t failed(ucs_status_t status) {
 
 std::string named(const ucp_tag_recv_info_t& info) {
     char text[96];
-    std::snprintf(text, sizeof text, "the message with tag %016llx and %zu bytes on the wire ",
+    std::snprintf(text, sizeof text, "the message with tag %016llx and %zu bytes on the wire",
                   static_cast<unsigned long long>(info.sender_tag), info.length);
     return text;
+}
+
+/// UCX gets all of the memory that a receive has here: a message that is too long, or was made longer on the way, then
+/// mostly comes, and opens or does not. One in segments is never that short.
+std::size_t room_of(const Operation& operation) {
+    return operation.segments ? operation.wire.size() : std::min(operation.wire.room(), kLongestWhole + kOverhead);
 }
 
 /// The program's length of a message.
 std::size_t size_on_wire(const ucp_tag_recv_info_t& info) {
     const auto size = size_of(info.length);
     if (!size)
-        around().end(named(info) + "has a length that no sealed one has: it was sent without CryptMPI, or altered");
+        around().end(named(info) + " has a length that no sealed one has: it was sent without CryptMPI, or altered");
     return *size;
 }
 
@@ -133,21 +140,23 @@ ucs_status_t take_in(Operation& operation, ucs_status_t status, ucp_tag_recv_inf
         return status;
     }
     const std::size_t size = size_on_wire(info);
-    if (status == UCS_ERR_MESSAGE_TRUNCATED || info.length > operation.wire.size()) {
+    if (status == UCS_ERR_MESSAGE_TRUNCATED || info.length > room_of(operation)) {
         // UCX writes nothing of a message that is too long.
         auto done = worker.party->cut_off(operation.posted, info.sender_tag);
-        if (!done) around().end(named(info) + done.error().line);
+        if (!done) around().end(named(info) + " " + done.error().line);
+        around().say_cut_off(named(info));
         info.length = size;
         return UCS_ERR_MESSAGE_TRUNCATED;
     }
     const Data& data = *operation.data;
     engine::Buffer room;
     std::vector<iovec> places;
+    const bool fits = size <= data.size();
     if (is_long(info.length)) {
         make_places(operation);
         room = std::move(operation.segments->room);
         places = slice(operation.segments->pieces, 0, size);
-    } else if (data.is_unpacked()) {
+    } else if (data.is_unpacked() || !fits) {
         room = Ends::get().pool().take(size);
         places = {{room.data(), size}};
     } else {
@@ -158,8 +167,9 @@ ucs_status_t take_in(Operation& operation, ucs_status_t status, ucp_tag_recv_inf
                       ? worker.party->end_long(operation.segments->receive, operation.posted, info.sender_tag, wire,
                                                info.length, places)
                       : worker.party->open(operation.posted, info.sender_tag, {}, wire, info.length, places);
-    if (!opened) around().end(named(info) + opened.error().line);
+    if (!opened) around().end(named(info) + " " + opened.error().line);
     info.length = size;
+    if (!fits) return UCS_ERR_MESSAGE_TRUNCATED;
     return data.is_unpacked() ? data.unpack(room.data(), size) : UCS_OK;
 }
 
@@ -231,7 +241,7 @@ ucs_status_ptr_t receive(Worker& worker, void* at, std::size_t count, const Want
         [&] {
             at_once = may_be_told_at_once ? &told : nullptr;
             ucs_status_ptr_t const answer =
-                same.segments != nullptr ? post(&same, 1, &own) : post(same.wire.data(), same.wire.size(), &own);
+                same.segments != nullptr ? post(&same, 1, &own) : post(same.wire.data(), room_of(same), &own);
             at_once = nullptr;
             return told.came ? end_at_once(same, told, given, answer) : answer;
         },

@@ -42,10 +42,11 @@ struct Around final : Surroundings {
     [[noreturn]] void end(const std::string& line) override { throw Ended(line); }
     [[noreturn]] void give_up(const std::string& line) override { throw GaveUp(line); }
     void refuse(const std::string& operation, const std::string&) override { refused.push_back(operation); }
+    void say_cut_off(const std::string& message) override { cut_off.push_back(message); }
     void begin(Party&) override {}
     void end(const Party& party) override { sent += party.counters().sent[0].messages; }
 
-    std::vector<std::string> refused;
+    std::vector<std::string> refused, cut_off;
     std::uint64_t sent = 0;
 
 private:
@@ -405,15 +406,48 @@ TEST_F(Libfabric, TruncationIsToldWithTheProgramsLengths) {
     EXPECT_EQ(received[0].err, FI_ETRUNC);
     EXPECT_EQ(received[0].len, 4U);
     EXPECT_EQ(received[0].olen, 6U);
+    EXPECT_EQ(small, Bytes(4, 0xAA));
+    EXPECT_EQ(next, plain);  // the lane goes on
+    EXPECT_EQ(around.cut_off, std::vector<std::string>()) << "it opened";
+}
+
+TEST_F(Libfabric, WhatAProviderCutsOffIsSaid) {
+    const Bytes plain = random_bytes(10);
+    Bytes small(4, 0xAA);
+    Bytes next(10);
+    ASSERT_EQ(receive(1, small), 0);
+    ASSERT_EQ(receive(1, next), 0);
+    ASSERT_EQ(send(1, random_bytes(1000)), 0);
+    ASSERT_EQ(send(1, plain), 0);
+    provider.deliver_all();
+    const auto received = completions(ends[1]);
+    ASSERT_EQ(received.size(), 2U);
+    EXPECT_EQ(received[0].err, FI_ETRUNC);
+    EXPECT_EQ(received[0].len, 4U);
+    EXPECT_EQ(received[0].olen, 996U);
     EXPECT_EQ(small, Bytes(4, 0xAA));  // none of it is authentic
     EXPECT_EQ(next, plain);            // and the lane goes on
+    EXPECT_EQ(around.cut_off.size(), 1U);
+}
+
+TEST_F(Libfabric, WhatWasMadeLongerOnItsWayDoesNotOpen) {
+    for (const std::size_t more : {1, 20, 100}) {
+        Bytes got(10);
+        ASSERT_EQ(receive(1, got), 0);
+        ASSERT_EQ(send(1, random_bytes(10)), 0);
+        provider.deliver(0, [&](Wire& wire) { wire.bytes.resize(wire.bytes.size() + more); });
+        EXPECT_THROW(completions(ends[1]), Ended) << more;
+        EXPECT_EQ(got, Bytes(10));
+    }
 }
 
 TEST_F(Libfabric, WhatAProviderCutsOffSilentlyMayBeTruncationAndSaysSo) {
     Bytes small(30);
     ASSERT_EQ(receive(1, small), 0);
-    ASSERT_EQ(send(1, random_bytes(40)), 0);
-    provider.deliver(0, [](Wire& wire) { wire.bytes.resize(30 + kOverhead); });
+    ASSERT_EQ(send(1, random_bytes(1000)), 0);
+    engine::BufferPool pool(0);
+    const std::size_t room = pool.take(small.size() + kOverhead).room();
+    provider.deliver(0, [&](Wire& wire) { wire.bytes.resize(room); });
     try {
         completions(ends[1]);
         ADD_FAILURE() << "it was opened";

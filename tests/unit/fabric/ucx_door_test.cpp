@@ -30,10 +30,11 @@ public:
     [[noreturn]] void end(const std::string& line) override { throw std::runtime_error(line); }
     [[noreturn]] void give_up(const std::string& line) override { throw std::runtime_error(line); }
     void refuse(const std::string& operation, const std::string&) override { refused.push_back(operation); }
+    void say_cut_off(const std::string& message) override { cut_off.push_back(message); }
     void begin(Party&) override {}
     void end(const Party&) override {}
 
-    std::vector<std::string> refused;
+    std::vector<std::string> refused, cut_off;
 };
 
 FakeProcess process;
@@ -400,8 +401,31 @@ TEST_F(Door, TruncatesAsUcxDoes) {
     send(5, "too long for it");
     send(5, "fits");
     deliver();
+    process.cut_off.clear();
     EXPECT_EQ(receive(5, 4), ucs_status_string_of(UCS_ERR_MESSAGE_TRUNCATED));
+    EXPECT_EQ(process.cut_off, std::vector<std::string>()) << "it opened";
     EXPECT_EQ(receive(5), "fits");
+}
+
+TEST_F(Door, SaysWhatUcxCutOff) {
+    send(5, std::string(1000, 'x'));
+    send(5, "fits");
+    deliver();
+    process.cut_off.clear();
+    EXPECT_EQ(receive(5, 4), ucs_status_string_of(UCS_ERR_MESSAGE_TRUNCATED));
+    EXPECT_EQ(process.cut_off.size(), 1U);
+    EXPECT_EQ(receive(5), "fits");
+}
+
+TEST_F(Door, OpensNoMessageThatWasMadeLongerOnItsWay) {
+    for (const std::size_t more : {1, 20, 100}) {
+        for (const std::size_t room : {13, 4}) {
+            send(5, "as long as it");
+            wire.back().bytes.resize(wire.back().bytes.size() + more);
+            deliver();
+            EXPECT_THROW(receive(5, room), std::runtime_error) << more << " more, " << room;
+        }
+    }
 }
 
 std::string long_text(std::size_t size) {

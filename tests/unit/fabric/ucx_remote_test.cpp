@@ -40,10 +40,11 @@ public:
     [[noreturn]] void end(const std::string& line) override { throw Attacked(line); }
     [[noreturn]] void give_up(const std::string& line) override { throw GivenUp(line); }
     void refuse(const std::string& operation, const std::string&) override { refused.push_back(operation); }
+    void say_cut_off(const std::string& message) override { cut_off.push_back(message); }
     void begin(Party&) override {}
     void end(const Party&) override {}
 
-    std::vector<std::string> refused;
+    std::vector<std::string> refused, cut_off;
 };
 
 FakeProcess process;
