@@ -144,7 +144,7 @@ int Endpoint::make_wire(Operation& operation, std::size_t size, std::uint64_t ac
 
 /// A buffer for a message of the program's, which gets all of the memory that is there: one that is too long, or was
 /// made longer on the way, then mostly comes, and opens or does not. A buffer for several messages is as large as the
-/// program's, and full with it.
+/// program's, so that both are full together.
 int Endpoint::make_room(Operation& operation, std::size_t size) {
     operation.wire = domain->pool.take(wire_for(operation.work, size));
     operation.wire_size = operation.work == Operation::Work::several ? operation.wire.size() : operation.wire.room();
