@@ -63,12 +63,6 @@ void* wait_for_the_end(void* milliseconds) {
     return nullptr;
 }
 
-/// A launcher has other children, too, such as its ways to other nodes.
-bool may_be_rank(pid_t process) {
-    const auto environment = config::environment_of(process);
-    return !environment || config::identify(*environment).rank.has_value();
-}
-
 std::vector<std::filesystem::path> live_folders() {
     return report::live_folders(std::getenv("XDG_RUNTIME_DIR"), geteuid());
 }
@@ -216,13 +210,9 @@ Result<const keys::Local*> Process::local() {
 engine::Workers::Settings Process::workers() const {
     // A layer above has workers of its own, or seals by the thread that sends, for the same bytes.
     if (settings_.seals_above_sockets()) return {};
-    // By `auto` only ranks have them, and only where it is known how many share the node.
     const int node_ranks = identity_.node_ranks.value_or(identity_.ranks.value_or(0));
-    if (settings_.threads == 0 && node_ranks < 1) return {};
-    engine::RankThreads threads(settings_.threads, engine::program_threads(openmp_threads_, false),
-                                engine::HardwareThreads::of_thread(pid_));
-    if (threads.must_ask()) threads.share_with(engine::ranks_of_node(threads.own(), node_ranks, may_be_rank));
-    auto made = threads.workers();
+    auto made = engine::workers_without_mpi(settings_.threads, engine::program_threads(openmp_threads_, false),
+                                            node_ranks, engine::HardwareThreads::of_thread(pid_), config::may_be_rank);
     made.threads = std::min(made.threads, kMostThreads);
     return made;
 }

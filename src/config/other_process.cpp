@@ -19,4 +19,9 @@ std::optional<Environment> environment_of(pid_t process) {
     return Environment(std::move(variables));
 }
 
+bool may_be_rank(pid_t process) {
+    const auto environment = environment_of(process);
+    return !environment || identify(*environment).rank.has_value();
+}
+
 }  // namespace cryptmpi::config

@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include "engine/node_ranks.hpp"
+
 namespace cryptmpi::engine {
 namespace {
 
@@ -25,6 +27,14 @@ Workers::Settings RankThreads::workers() const {
             .where = own_,
             .lingers = kLingers,
             .rest_when_late = true};
+}
+
+Workers::Settings workers_without_mpi(int setting, std::size_t program_threads, int node_ranks,
+                                      const HardwareThreads& own, const std::function<bool(pid_t)>& is_rank) {
+    if (setting == 0 && node_ranks < 1) return {};
+    RankThreads threads(setting, program_threads, own);
+    if (threads.must_ask()) threads.share_with(ranks_of_node(own, node_ranks, is_rank));
+    return threads.workers();
 }
 
 }  // namespace cryptmpi::engine

@@ -1,7 +1,10 @@
 // How many threads of a rank seal and open together: those that would be idle otherwise, or as many as the user says.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
+#include <functional>
 
 #include "engine/hardware_threads.hpp"
 #include "engine/workers.hpp"
@@ -31,5 +34,10 @@ private:
     HardwareThreads own_;
     std::size_t share_;
 };
+
+/// As far as a rank can tell without MPI; `node_ranks`: on its node, this one among them, 0: nobody says. By `setting`
+/// 0 only ranks have any, and only where their number is known. `is_rank`: as of ranks_of_node.
+Workers::Settings workers_without_mpi(int setting, std::size_t program_threads, int node_ranks,
+                                      const HardwareThreads& own, const std::function<bool(pid_t)>& is_rank);
 
 }  // namespace cryptmpi::engine

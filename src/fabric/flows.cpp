@@ -1,5 +1,7 @@
 #include "fabric/flows.hpp"
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <string>
@@ -26,6 +28,8 @@ constexpr std::size_t kKeySize = 32;
 constexpr unsigned kEpochShift = 48;
 constexpr std::uint64_t kInSegments = std::uint64_t{1} << 63;
 constexpr std::uint64_t kNoted = 0xffff;  // segments of a message have that many numbers in the ledger of nonces
+constexpr std::size_t kOnWire = kSegment + seal::kTagSize;  // of all segments but the last one
+constexpr std::size_t kOfEachThread = 4;                    // segments
 constexpr std::uint32_t kLastSegment = std::uint32_t{1} << 31;
 constexpr std::string_view kLabels[kKinds] = {"fabric tagged", "fabric active", "fabric message", "fabric segments"};
 
@@ -140,6 +144,13 @@ struct Receiving {
     Lanes<seal::Arrivals> lanes;
 };
 
+/// Says whether a ciphertext opened.
+Result<void> opened_by(int status) {
+    if (status == CRYPTMPI_FORGED) return fail(EBADMSG, "does not open: altered, moved, or not ours");
+    if (status != CRYPTMPI_OK) return fail(EIO, "the crypto module failed to open a message");
+    return {};
+}
+
 auto lost() {
     return fail(EBADMSG, "was sent after others that did not come: lost on the way, or out of order");
 }
@@ -218,7 +229,8 @@ Result<std::vector<Job::JobSecret>> Job::others() const {
 }
 
 struct Party::State {
-    explicit State(const Job& its_job) : job(its_job), crypto(its_job.crypto_) {}
+    explicit State(const Job& its_job)
+        : job(its_job), crypto(its_job.crypto_), workers(its_job.workers_ != nullptr ? *its_job.workers_ : alone) {}
 
     Result<void> prove(const FlowSecret& of_job, std::span<const std::uint8_t> address, const Share& of,
                        std::uint8_t proof[kProofSize]) const;
@@ -231,7 +243,9 @@ struct Party::State {
     Result<Sending*> sending_to(Peer& peer, Kind kind) const;
     Result<Receiving*> receiving_from(Peer& peer, Kind kind) const;
     Result<void> make_room(Sending& flow, std::uint64_t size);
-    Result<const RecordKey*> key_of(Receiving& flow, std::uint32_t epoch) const;
+    Result<RecordKey*> key_of(Receiving& flow, std::uint32_t epoch) const;
+    /// With contexts for all threads.
+    Result<const RecordKey*> shared_key_of(Receiving& flow, std::uint32_t epoch) const;
 
     /// Whose message it is; not authenticated until it has opened. `fresh` is a peer that is not known yet.
     Result<Peer*> sender_of(const std::uint8_t* wire, std::unique_ptr<Peer>& fresh);
@@ -255,10 +269,13 @@ struct Party::State {
     /// Opens what `from` sent under that epoch of that flow of its.
     Result<void> open_from(Peer& from, Receiving& flow, Kind kind, std::uint32_t epoch, const Ciphertext& sealed,
                            std::span<const iovec> out) const;
-    int open_with(const RecordKey& key, const Ciphertext& sealed, std::span<const iovec> out) const;
+    int open_with(const RecordKey& key, const Ciphertext& sealed, std::span<const iovec> out,
+                  std::size_t thread = 0) const;
     Result<int> open_with_others(Peer& from, Kind kind, std::uint32_t epoch, const Ciphertext& sealed,
                                  std::span<const iovec> out) const;
-    /// Opens one segment after the other, up to where the first `end` bytes of the wire end with one; `tag`: nothing,
+    /// How many segments are sealed together, or opened: enough that each thread has some.
+    std::size_t together() const { return workers.ready() == 1 ? 1 : workers.ready() * kOfEachThread; }
+    /// Opens segments, up to where the first `end` bytes of the wire end with one; `tag`: nothing,
     /// if none of them is the last one.
     Result<Peer*> open_segments(const std::uint8_t* prefix, std::uint32_t& done, std::optional<std::uint64_t> tag,
                                 const std::uint8_t* wire, std::size_t end, std::span<const iovec> out);
@@ -268,6 +285,8 @@ struct Party::State {
 
     const Job& job;
     const seal::Crypto crypto;
+    engine::Workers alone;
+    engine::Workers& workers;
     FlowSecret private_key = std::make_unique<Secret<kKeySize>>();
     Share share{};
     std::unordered_map<Share, std::unique_ptr<Peer>, ShareHash> peers;
@@ -485,6 +504,7 @@ Result<LongSend> Party::begin_long(Peer& to, std::uint64_t tag, std::size_t size
     if (!found) return tl::unexpected(std::move(found.error()));
     Sending& flow = **found;
     if (auto done = state_->make_room(flow, size); !done) return tl::unexpected(std::move(done.error()));
+    if (auto done = flow.key.share_among_threads(); !done) return tl::unexpected(std::move(done.error()));
     std::uint64_t& next = (*lanes)->next_of(tag);
     if (next >= kMostMessages || flow.next >= kMostMessages)
         return fail(EOVERFLOW, "a lane of messages came to the end of its numbers");
@@ -519,28 +539,39 @@ Result<void> Party::seal_long(LongSend& message, std::size_t end, std::span<cons
         auto key = epoch_key(state_->crypto, flow.secret, message.epoch_);
         if (!key) return tl::unexpected(std::move(key.error()));
         message.key_ = std::make_unique<RecordKey>(std::move(*key));
+        if (auto done = message.key_->share_among_threads(); !done) return done;
     }
     const RecordKey& key = message.epoch_ == flow.epoch ? flow.key : *message.key_;
-    for (std::size_t begin = std::size_t{message.segments_} * kSegment; message.ready_ < end && begin < message.size_;
-         begin += kSegment) {
-        const std::size_t size = std::min(kSegment, message.size_ - begin);
-        const bool is_last = begin + size == message.size_;
+    const auto segments = static_cast<std::uint32_t>((message.size_ + kSegment - 1) / kSegment);
+    if (message.ready_ >= end || message.segments_ == segments) return {};
+    const std::size_t asked = (end - message.ready_ + kOnWire - 1) / kOnWire;
+    const std::uint32_t first = message.segments_;
+    const auto count =
+        static_cast<std::uint32_t>(std::min<std::size_t>(std::max(asked, state_->together()), segments - first));
+    for (std::uint32_t i = first; i < first + count; ++i)
+        seal::note_nonce(key, 0, message.number_ | (i % kNoted + 1) << kEpochShift, i / kNoted);
+    std::atomic<bool> failed{false};
+    state_->workers.run(count, [&](std::size_t piece, std::size_t thread) {
+        const auto segment = first + static_cast<std::uint32_t>(piece);
+        const bool is_last = segment + 1 == segments;
+        const std::size_t size = is_last ? message.size_ - std::size_t{segment} * kSegment : kSegment;
         const BoundToSegment bound(wire, message.tag_, is_last);
-        const Place place = place_of_segment(message.segments_, is_last, message.number_);
+        const Place place = place_of_segment(segment, is_last, message.number_);
         std::uint8_t nonce[seal::kNonceRoom];
         key.nonce(place.lane, place.counter, nonce);
-        seal::note_nonce(key, 0, message.number_ | (message.segments_ % kNoted + 1) << kEpochShift,
-                         message.segments_ / kNoted);
-        const auto pieces = slice(in, begin, size);
-        std::uint8_t* const out = wire + message.ready_;
-        if (state_->crypto.aead->seal(key.context(), nonce, bound.span().data(), bound.span().size(), pieces.data(),
-                                      pieces.size(), out, out + size) != CRYPTMPI_OK) {
+        const auto pieces = slice(in, std::size_t{segment} * kSegment, size);
+        std::uint8_t* const out = wire + kLongPrefixSize + segment * kOnWire;
+        if (state_->crypto.aead->seal(key.context_of(thread), nonce, bound.span().data(), bound.span().size(),
+                                      pieces.data(), pieces.size(), out, out + size) != CRYPTMPI_OK) {
             wipe(out, size + seal::kTagSize);
-            return fail(EIO, "the crypto module failed to seal a message");
+            failed = true;
         }
-        ++message.segments_;
-        message.ready_ += size + seal::kTagSize;
-    }
+        return size;
+    });
+    if (failed) return fail(EIO, "the crypto module failed to seal a message");
+    message.segments_ = first + count;
+    const std::size_t sealed = std::min(std::size_t{message.segments_} * kSegment, message.size_);
+    message.ready_ = kLongPrefixSize + sealed + message.segments_ * seal::kTagSize;
     return {};
 }
 
@@ -562,7 +593,7 @@ Result<Peer*> Party::State::sender_of(const std::uint8_t* wire, std::unique_ptr<
     return fresh.get();
 }
 
-Result<const RecordKey*> Party::State::key_of(Receiving& flow, std::uint32_t epoch) const {
+Result<RecordKey*> Party::State::key_of(Receiving& flow, std::uint32_t epoch) const {
     auto& epochs = flow.epochs;
     if (epochs[0].key && epochs[0].number == epoch) [[likely]] {
         return &epochs[0].key;
@@ -573,6 +604,13 @@ Result<const RecordKey*> Party::State::key_of(Receiving& flow, std::uint32_t epo
     if (!key) return tl::unexpected(std::move(key.error()));
     epochs[0] = {epoch, std::move(*key)};
     return &epochs[0].key;
+}
+
+Result<const RecordKey*> Party::State::shared_key_of(Receiving& flow, std::uint32_t epoch) const {
+    auto key = key_of(flow, epoch);
+    if (!key) return tl::unexpected(std::move(key.error()));
+    if (auto done = (*key)->share_among_threads(); !done) return tl::unexpected(std::move(done.error()));
+    return *key;
 }
 
 // HOT PATH
@@ -626,17 +664,17 @@ Result<void> Party::State::open_from(Peer& from, Receiving& flow, Kind kind, std
         if (!tried) return tl::unexpected(std::move(tried.error()));
         status = *tried;
     }
-    if (status == CRYPTMPI_FORGED) return fail(EBADMSG, "does not open: altered, moved, or not ours");
-    if (status != CRYPTMPI_OK) return fail(EIO, "the crypto module failed to open a message");
+    if (auto opened = opened_by(status); !opened) return opened;
     from.has_spoken = true;
     return {};
 }
 
-int Party::State::open_with(const RecordKey& key, const Ciphertext& sealed, std::span<const iovec> out) const {
+int Party::State::open_with(const RecordKey& key, const Ciphertext& sealed, std::span<const iovec> out,
+                            std::size_t thread) const {
     std::uint8_t nonce[seal::kNonceRoom];
     key.nonce(sealed.place.lane, sealed.place.counter, nonce);
-    return crypto.aead->open(key.context(), nonce, sealed.bound.data(), sealed.bound.size(), sealed.at, sealed.size,
-                             out.data(), out.size(), sealed.at + sealed.size);
+    return crypto.aead->open(key.context_of(thread), nonce, sealed.bound.data(), sealed.bound.size(), sealed.at,
+                             sealed.size, out.data(), out.size(), sealed.at + sealed.size);
 }
 
 // protocol: F17
@@ -741,19 +779,41 @@ Result<Peer*> Party::State::open_segments(const std::uint8_t* prefix, std::uint3
     if ((header & kInSegments) == 0 || number >= kMostMessages)
         return fail(EBADMSG, "is longer than any that is sealed whole");
     const auto epoch = static_cast<std::uint32_t>((header & ~kInSegments) >> kEpochShift);
-    constexpr std::size_t kOnWire = kSegment + seal::kTagSize;
-    bool ended = false;
-    for (std::size_t begin = kLongPrefixSize + done * kOnWire; begin < end; begin += kOnWire) {
+    const std::size_t first = kLongPrefixSize + done * kOnWire;
+    const std::size_t count = end > first ? (end - first + kOnWire - 1) / kOnWire : 0;
+    // `open` opens a ciphertext, and says whether it did.
+    const auto open_one = [&](std::uint32_t segment, const auto& open) {
+        const std::size_t begin = kLongPrefixSize + segment * kOnWire;
         const std::size_t size = std::min(kOnWire, end - begin) - seal::kTagSize;
         const bool is_last = tag && begin + size + seal::kTagSize == end;
         const BoundToSegment bound(prefix, tag.value_or(0), is_last);
-        const auto places = slice(out, std::size_t{done} * kSegment, size);
-        const Ciphertext sealed = {place_of_segment(done, is_last, number), bound.span(), wire + begin, size};
-        if (auto opened = open_from(**sender, **flow, Kind::segments, epoch, sealed, places); !opened)
-            return tl::unexpected(std::move(opened.error()));
-        ++done;
-        ended = is_last;
+        const Ciphertext sealed = {place_of_segment(segment, is_last, number), bound.span(), wire + begin, size};
+        return open(sealed, slice(out, std::size_t{segment} * kSegment, size));
+    };
+    // The first one of a peer tells which of the job keys it has.
+    const std::size_t first_alone = (*sender)->has_spoken ? 0 : 1;
+    if (count != 0 && first_alone != 0) {
+        auto opened = open_one(done, [&](const Ciphertext& sealed, const std::vector<iovec>& places) {
+            return open_from(**sender, **flow, Kind::segments, epoch, sealed, places);
+        });
+        if (!opened) return tl::unexpected(std::move(opened.error()));
     }
+    if (count > first_alone) {
+        auto key = shared_key_of(**flow, epoch);
+        if (!key) return tl::unexpected(std::move(key.error()));
+        std::atomic<int> status{CRYPTMPI_OK};
+        workers.run(count - first_alone, [&](std::size_t piece, std::size_t thread) {
+            const int opened = open_one(done + static_cast<std::uint32_t>(first_alone + piece),
+                                        [&](const Ciphertext& sealed, const std::vector<iovec>& places) {
+                                            return open_with(**key, sealed, places, thread);
+                                        });
+            if (opened != CRYPTMPI_OK) status = opened;
+            return kSegment;
+        });
+        if (auto opened = opened_by(status); !opened) return tl::unexpected(std::move(opened.error()));
+    }
+    done += static_cast<std::uint32_t>(count);
+    const bool ended = count != 0;
     // Without its last segment a message may be cut off, and its tag is not authentic.
     if (tag && !ended) return fail(EBADMSG, "ends before what has come of it");
     remember(std::move(fresh));
@@ -762,8 +822,7 @@ Result<Peer*> Party::State::open_segments(const std::uint8_t* prefix, std::uint3
 
 Result<void> Party::open_long(LongReceive& message, const std::uint8_t* wire, std::size_t come,
                               std::span<const iovec> out) {
-    constexpr std::size_t kOnWire = kSegment + seal::kTagSize;
-    if (come <= kLongPrefixSize + (message.segments_ + 1) * kOnWire) return {};
+    if (come <= kLongPrefixSize + (message.segments_ + state_->together()) * kOnWire) return {};
     // One byte more: what has come whole and is followed by something is not the last one.
     const std::size_t whole = (come - 1 - kLongPrefixSize) / kOnWire;
     if (message.segments_ == 0) std::memcpy(message.prefix_.data(), wire, kLongPrefixSize);

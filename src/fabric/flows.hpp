@@ -33,6 +33,7 @@
 #include "base/result.hpp"
 #include "base/secret.hpp"
 #include "base/traffic.hpp"
+#include "engine/workers.hpp"
 #include "fabric/posted.hpp"
 #include "keys/key_ring.hpp"
 #include "seal/constants.hpp"
@@ -97,6 +98,8 @@ public:
     /// A peer may have any key of the ring, which outlives this: what it sends opens under its own.
     static Result<Job> join(const seal::Crypto& crypto, keys::KeyRing& ring, std::string_view job_id,
                             bool is_written_by_network = false);
+    /// The threads that seal and open the segments of a message together, of Crypto's number. They outlive this.
+    void share_work(engine::Workers& workers) { workers_ = &workers; }
 
 private:
     friend class Party;
@@ -110,6 +113,7 @@ private:
     keys::KeyRing* ring_ = nullptr;
     JobSecret secret_;
     bool is_written_by_network_ = false;
+    engine::Workers* workers_ = nullptr;
 };
 
 /// Totals of a party, for the report.
@@ -204,12 +208,13 @@ public:
     /// A tagged message of more than kLongestWhole bytes takes its numbers, as by `seal`. Its prefix goes to `wire`,
     /// which has room for wire_size_of(size) bytes, and all of its segments later.
     Result<LongSend> begin_long(Peer& to, std::uint64_t tag, std::size_t size, std::uint8_t* wire);
-    /// Seals as many more segments as make at least the first `end` bytes of the wire. `in`: all of the message.
+    /// Seals as many more segments as make at least the first `end` bytes of the wire, or more where several threads
+    /// share the work. `in`: all of the message.
     Result<void> seal_long(LongSend& message, std::size_t end, std::span<const iovec> in, std::uint8_t* wire);
 
-    /// Opens the segments that have come whole, and that others follow, of a message of which the first `come` bytes
-    /// are in `wire`, which nobody else writes. `out`: room for all of the message, or more. What opens is authentic,
-    /// but not yet that it belongs here. Errors as of `open`.
+    /// Opens the segments that have come whole, and that others follow, where they are enough for all threads, of a
+    /// message of which the first `come` bytes are in `wire`, which nobody else writes. `out`: room for all of the
+    /// message, or more. What opens is authentic, but not yet that it belongs here. Errors as of `open`.
     Result<void> open_long(LongReceive& message, const std::uint8_t* wire, std::size_t come,
                            std::span<const iovec> out);
     /// Opens the rest: all of the message has come to `posted`. As `open`.

@@ -16,6 +16,8 @@
 #include "base/network_devices.hpp"
 #include "base/secret_memory.hpp"
 #include "config/checkpoint.hpp"
+#include "config/other_process.hpp"
+#include "engine/rank_threads.hpp"
 #include "programs/mpi_witness.hpp"
 #include "programs/program_digest.hpp"
 #include "report/verdict.hpp"
@@ -90,6 +92,7 @@ Process::Process() {
         _exit(kExitRefused);
     }
     settings_ = std::move(*loaded);
+    openmp_threads_ = config::openmp_threads(environment);
     if (settings_.enabled && settings_.require_members) {
         complain(
             "the fabric layer has no handshake that could prove which member a rank is, and require_members is on: "
@@ -128,7 +131,8 @@ Result<void> Process::load_keys() {
     auto ring = keys::KeyRing::read(*kex->api->kex, settings_.key_file, settings_.key_readers(), settings_.key_id);
     if (!ring) return tl::unexpected(ring.error());
     wipe_secret_memory_in_children();
-    seal::Crypto crypto{module->api->aead, kex->api->kex, settings_.suite};
+    workers_ = engine::Workers(workers());
+    seal::Crypto crypto{module->api->aead, kex->api->kex, settings_.suite, workers_.threads()};
     crypto.lowered = {settings_.key_records, settings_.key_bytes};
     auto joined = Job::join(crypto, **ring, settings_.job_id, has_network_device());
     if (!joined) return tl::unexpected(joined.error());
@@ -136,9 +140,16 @@ Result<void> Process::load_keys() {
     if (!report_key) return tl::unexpected(report_key.error());
     ring_ = std::move(*ring);
     job_.emplace(std::move(*joined));
+    job_->share_work(workers_);
     report_key_.emplace(std::move(*report_key));
     part_.module = std::string(module->api->name) + " " + module->api->version;
     return {};
+}
+
+engine::Workers::Settings Process::workers() const {
+    const int node_ranks = identity_.node_ranks.value_or(identity_.ranks.value_or(0));
+    return engine::workers_without_mpi(settings_.threads, engine::program_threads(openmp_threads_, false), node_ranks,
+                                       engine::HardwareThreads::of_thread(getpid()), config::may_be_rank);
 }
 
 Result<const Job*> Process::job() {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "config/settings.hpp"
+#include "engine/workers.hpp"
 #include "fabric/surroundings.hpp"
 #include "keys/report_key.hpp"
 #include "report/live.hpp"
@@ -43,6 +44,7 @@ private:
     void write_part(bool ended);
     Result<void> load_keys();
     void say_what_is_not_sealed();
+    engine::Workers::Settings workers() const;
 
     config::Settings settings_;
     config::Process identity_;
@@ -50,6 +52,8 @@ private:
     bool is_rank_ = false;
     std::mutex lock_;
     std::unique_ptr<keys::KeyRing> ring_;  // of job_
+    engine::Workers workers_;              // of job_'s parties
+    std::size_t openmp_threads_ = 0;
     std::optional<Job> job_;
     std::optional<keys::ReportKey> report_key_;
     std::map<const Party*, TrafficCounter> parties_;

@@ -35,8 +35,16 @@ iovec whole(const Bytes& bytes) {
 
 /// A party with its own job, as if in a process of its own.
 struct End {
-    explicit End(const seal::Crypto& with = crypto())
-        : job(std::move(*Job::join(with, some_key(), "job"))), party(std::move(*Party::make(job))) {}
+    explicit End(const seal::Crypto& with = crypto(), std::size_t threads = 1)
+        : workers({.threads = threads}), job(std::move(*Job::join(with, some_key(), "job"))) {
+        job.share_work(workers);
+        party = std::move(*Party::make(job));
+    }
+    static End of_threads(std::size_t threads) {
+        seal::Crypto with = crypto();
+        with.threads = threads;
+        return End(with, threads);
+    }
 
     Bytes seal(const End& to, const Bytes& plain, std::uint64_t tag = kTag) const {
         auto peer = party->meet(to.party->share());
@@ -73,6 +81,7 @@ struct End {
         return open(wire, plain, step);
     }
 
+    engine::Workers workers;
     Job job;
     std::unique_ptr<Party> party;
 };
@@ -124,6 +133,60 @@ TEST(LongMessages, AreSealedAsFarAsIsAskedAndOpenedAsFarAsTheyCame) {
     ASSERT_TRUE(b.party->open_long(receive, wire.data(), kLongPrefixSize + kOnWire + 1, {&out, 1}));
     EXPECT_TRUE(std::equal(plain.begin(), plain.begin() + kSegment, opened.begin()));
     EXPECT_TRUE(all_zero(opened.data() + kSegment, opened.size() - kSegment));
+}
+
+TEST(LongMessages, AreTheSameWhicheverThreadsSealAndOpenThem) {
+    const End alone, several = End::of_threads(4);
+    for (const std::size_t size : {kLongestWhole + 1, 40 * kSegment, 100 * kSegment + 4321}) {
+        for (const std::size_t step : {std::size_t{1000}, 5 * kSegment, 200 * kSegment}) {
+            const Bytes plain = random_bytes(size);
+            Bytes opened;
+            EXPECT_EQ(several.open(alone.seal(several, plain), opened, step), 0) << size << " in " << step;
+            EXPECT_EQ(opened, plain);
+            EXPECT_EQ(alone.open(several.seal(alone, plain), opened, step), 0) << size << " in " << step;
+            EXPECT_EQ(opened, plain);
+        }
+    }
+}
+
+TEST(LongMessages, ThatSeveralThreadsSealAreSealedOnceHoweverTheyAreAskedFor) {
+    const End a = End::of_threads(4), b;
+    Bytes plain = random_bytes(50 * kSegment);
+    const iovec in = whole(plain);
+    Bytes wire(wire_size_of(plain.size()));
+    auto message = a.party->begin_long(**a.party->meet(b.party->share()), kTag, plain.size(), wire.data());
+    ASSERT_TRUE(message);
+    for (std::size_t end = kLongPrefixSize; end < wire.size(); end += 1000) {
+        const Bytes before(wire.begin(), wire.begin() + static_cast<std::ptrdiff_t>(message->ready()));
+        ASSERT_TRUE(a.party->seal_long(*message, end, {&in, 1}, wire.data()));
+        ASSERT_GE(message->ready(), end);
+        ASSERT_TRUE(std::equal(before.begin(), before.end(), wire.begin()));
+    }
+    Bytes opened;
+    EXPECT_EQ(b.open(wire, opened, kOnWire), 0);
+    EXPECT_EQ(opened, plain);
+}
+
+TEST(LongMessages, ThatSeveralThreadsOpenAreAlteredNowhere) {
+    const End a, b = End::of_threads(4);
+    const Bytes first = random_bytes(kLongestWhole + 1);
+    ASSERT_EQ(b.open(a.seal(b, first)), 0) << "the peer has spoken";
+    const Bytes plain = random_bytes(40 * kSegment);
+    std::uint64_t tag = 0;
+    for (std::size_t segment = 0; segment < 40; ++segment) {
+        for (const std::size_t step : {kOnWire, 200 * kSegment}) {
+            const End fresh = End::of_threads(4);
+            for (const End* const to : {&b, &fresh}) {
+                // Each has a lane of its own, so that no order is missed.
+                Bytes wire = a.seal(*to, plain, ++tag);
+                wire[kLongPrefixSize + segment * kOnWire + 5] ^= 1;
+                Bytes opened;
+                EXPECT_EQ(to->open(wire, opened, step, tag), EBADMSG) << segment;
+                wire = a.seal(*to, plain, ++tag);
+                EXPECT_EQ(to->open(wire, opened, step, tag), 0) << segment;
+            }
+        }
+    }
 }
 
 TEST(LongMessages, ComeFromAndGoToSeveralPieces) {
