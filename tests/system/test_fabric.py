@@ -58,7 +58,7 @@ def test_results_are_right(nodes, tmp_path, build, mpi, case):  # noqa: F811
 
 @ALL
 def test_several_threads_seal_and_open_long_messages(nodes, tmp_path, build, mpi):  # noqa: F811
-    cases = ["mixed", "datatypes", "collectives"]
+    cases = ["talk", "mixed", "datatypes"]
     done = run(mpi, nodes, sealing_of(tmp_path, nodes, threads=4), [build(mpi, PROGRAM), *cases])
     assert done.ok and all(f"{case} ok" in done.output for case in cases), done.output
     assert not error_lines(done.output), done.output
