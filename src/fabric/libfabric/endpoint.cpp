@@ -23,6 +23,9 @@ constexpr std::size_t kAlignment = 8;
 constexpr int kLastTries = 100'000;
 // How many notes of peers may come before we look.
 constexpr std::size_t kListening = 4;
+// How much longer than its receive a message may be for the provider to have room: memory that it has to know costs
+// time.
+constexpr std::size_t kMostBeyond = std::size_t{64} << 10;
 
 /// The first `size` bytes of the parts.
 std::vector<iovec> first(std::span<const iovec> parts, std::size_t size) {
@@ -142,12 +145,14 @@ int Endpoint::make_wire(Operation& operation, std::size_t size, std::uint64_t ac
     return register_wire(operation, access);
 }
 
-/// A buffer for a message of the program's, which gets all of the memory that is there: one that is too long, or was
+/// A buffer for a message of the program's, which gets more of the memory that is there: one that is too long, or was
 /// made longer on the way, then mostly comes, and opens or does not. A buffer for several messages is as large as the
 /// program's, so that both are full together.
 int Endpoint::make_room(Operation& operation, std::size_t size) {
     operation.wire = domain->pool.take(wire_for(operation.work, size));
-    operation.wire_size = operation.work == Operation::Work::several ? operation.wire.size() : operation.wire.room();
+    const std::size_t wanted = operation.wire.size();
+    operation.wire_size =
+        operation.work == Operation::Work::several ? wanted : std::min(operation.wire.room(), wanted + kMostBeyond);
     return register_wire(operation, FI_RECV);
 }
 
