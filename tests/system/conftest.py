@@ -19,6 +19,7 @@ SOCKETS = BUILD / "bin" / "cryptmpi-test-sockets"
 
 sys.path[:0] = [str(REPOSITORY), str(Path(__file__).parent)]
 
+from cryptmpi_tools.lab import stacks  # noqa: E402
 from cryptmpi_tools.lab.middle import lead_through_third  # noqa: E402
 from cryptmpi_tools.lab.nodes import Lab, acquire_namespaces  # noqa: E402
 
@@ -122,3 +123,29 @@ def needs(*programs):
 def error_lines(text):
     """The lines that the library printed, but for notes on what a job leaves in clear as it was started."""
     return [line for line in text.splitlines() if line.startswith("cryptmpi") and ": note: " not in line]
+
+
+def _stack_of(item):
+    """The name of the MPI that a test's parameters name, or None."""
+    values = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    names = [value if isinstance(value, str) else getattr(value, "name", None) for value in values]
+    return next((name for name in names if name in STACK_NAMES), None)
+
+
+# One MPI of each ABI, and one of each family for each door of the fabric layer.
+STACK_NAMES = {one.name for one in stacks.EVERY}
+FIRST = {"mpich-5.0.2-ofi", "openmpi-4.1.4", "mpich-5.0.2-ucx", "openmpi-4.1.4-pml-ucx", "mpich-5.0.2-ofi-udp", "mpich-5.0.2-abi"}
+
+
+def pytest_collection_modifyitems(items):
+    """Marks `other_mpi` the cases of a test on MPIs that are none of FIRST, where the same test has cases on some of FIRST."""
+    of_first = {item.function for item in items if _stack_of(item) in FIRST}
+    for item in items:
+        name = _stack_of(item)
+        if name is not None and name not in FIRST and item.function in of_first and item.get_closest_marker("every_mpi") is None:
+            item.add_marker(pytest.mark.other_mpi)
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "every_mpi: a test of which `make test` runs the cases on all MPIs")
+    config.addinivalue_line("markers", "other_mpi: a case that `make test-mpis` runs, on an MPI that `make test` does not take for it")

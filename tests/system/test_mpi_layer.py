@@ -41,6 +41,7 @@ def cases_of(mpi, cases=CASES):
     return [case for case in cases if case not in WRONG.get(mpi.name, ())]
 
 
+@pytest.mark.every_mpi
 @pytest.mark.parametrize("settings", [{}, ALONE], ids=["sealed-sockets", "alone"])
 @ALL
 def test_sealed_job(mpi, settings, build, nodes, tmp_path):
@@ -73,6 +74,7 @@ def test_sealed_job(mpi, settings, build, nodes, tmp_path):
     assert bool(left) == bool(settings) and all("seal_sockets" in reason or "scope" in reason for reason in left), left
 
 
+@pytest.mark.every_mpi
 @pytest.mark.parametrize("ranks", [2, 4])
 @ALL
 def test_messages(mpi, ranks, build, nodes, tmp_path):

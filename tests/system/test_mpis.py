@@ -28,6 +28,7 @@ def ended(mpi, done):
     return done.ok or (mpi.name == "mpich-4.0.2-ucx" and done.timed_out and "all as sent" in done.output)
 
 
+@pytest.mark.every_mpi
 @pytest.mark.parametrize("mpi", stacks.STACKS, ids=lambda mpi: mpi.name)
 def test_sealed_job(mpi, nodes, tmp_path):
     program = built(mpi, tmp_path)

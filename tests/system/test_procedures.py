@@ -121,6 +121,7 @@ def check_canaries(mpi, nodes, tmp_path, program, canaries, expected, more, env=
 
 
 # protocol: M4
+@pytest.mark.every_mpi
 @ALL
 def test_every_sealed_procedure(mpi, build, header, nodes, tmp_path):  # noqa: F811
     program = build(mpi, REPOSITORY / "tests" / "system" / "procedures.c", f"-I{header}", "-ldl")
