@@ -13,7 +13,7 @@ FUZZ_SECONDS ?= 60
 SOAK_MINUTES ?= 60
 
 .DEFAULT_GOAL := build
-.PHONY: deps build demo test test-mpis test-slurm test-kubernetes test-containers test-paths adversary soak mutants conformance torture bench bench-quick bench-instructions bench-nanoseconds bench-handshake bench-one-node study deps-study docs proofs lint lint-changed format unit-debug unit-asan fuzz fuzz-coverage fuzz-seeds faults asan tsan install mpis package test-packages
+.PHONY: deps build demo test test-rest test-slurm test-kubernetes test-containers test-paths adversary soak mutants conformance torture bench bench-quick bench-instructions bench-nanoseconds bench-handshake bench-one-node study deps-study docs proofs lint lint-changed format unit-debug unit-asan fuzz fuzz-coverage fuzz-seeds faults asan tsan install mpis package test-packages
 
 deps:
 	@scripts/install-packages build test model bench lint
@@ -40,14 +40,14 @@ test: build build/python
 	@ctest --preset release
 	@build/python/bin/python -m pytest -q tests/packages/test_install.py
 	@build/python/bin/python -m pytest tests/bench tests/model tests/study tests/tune tests/interop tests/system \
-		--ignore tests/system/test_faults.py -m "not other_mpi" --numprocesses 2 --reruns 2 -rsR $(ARGS)
+		--ignore tests/system/test_faults.py -m "not other_mpi and not long" --numprocesses 2 --reruns 2 -rsR $(ARGS)
 
-# The cases of these tests on the MPIs that `make test` leaves out (tests/system/conftest.py says which).
-test-mpis: build build/python
+# What `make test` leaves out: the cases on all MPIs but one of each ABI and door, and those that take long (tests/system/conftest.py).
+test-rest: build build/python
 	@scripts/install-packages build test
-	@scripts/install-mpis || echo "make test-mpis: not all of PyPI's MPIs could be installed; the tests of those are skipped"
+	@scripts/install-mpis || echo "make test-rest: not all of PyPI's MPIs could be installed; the tests of those are skipped"
 	@cmake --build --preset release
-	@build/python/bin/python -m pytest tests/system --ignore tests/system/test_faults.py -m other_mpi --numprocesses 2 --reruns 2 -rsR $(ARGS)
+	@build/python/bin/python -m pytest tests/system --ignore tests/system/test_faults.py -m "other_mpi or long" --numprocesses 2 --reruns 2 -rsR $(ARGS)
 
 # Jobs under srun and in batch jobs, on a Slurm of two nodes that the tests start and end.
 test-slurm: build build/python

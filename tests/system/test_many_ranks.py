@@ -13,6 +13,7 @@ RANKS = {"openmpi-4.1.4": (32, 64, 128)}  # where both ends connect at once; oth
 SEALED = "cryptmpi: SEALED: all traffic between the nodes was encrypted and authenticated. Report: {}"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize(("mpi", "ranks"), [(mpi, ranks) for mpi in stacks.STACKS for ranks in RANKS.get(mpi.name, (64,))],
                          ids=lambda value: getattr(value, "name", value))

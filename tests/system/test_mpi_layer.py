@@ -41,8 +41,7 @@ def cases_of(mpi, cases=CASES):
     return [case for case in cases if case not in WRONG.get(mpi.name, ())]
 
 
-@pytest.mark.every_mpi
-@pytest.mark.parametrize("settings", [{}, ALONE], ids=["sealed-sockets", "alone"])
+@pytest.mark.parametrize("settings", [pytest.param({}, marks=pytest.mark.every_mpi), ALONE], ids=["sealed-sockets", "alone"])
 @ALL
 def test_sealed_job(mpi, settings, build, nodes, tmp_path):
     program = build(mpi, REPOSITORY / "cryptmpi_tools" / "demo" / "canary.c")
@@ -74,8 +73,7 @@ def test_sealed_job(mpi, settings, build, nodes, tmp_path):
     assert bool(left) == bool(settings) and all("seal_sockets" in reason or "scope" in reason for reason in left), left
 
 
-@pytest.mark.every_mpi
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.every_mpi)])
 @ALL
 def test_messages(mpi, ranks, build, nodes, tmp_path):
     program = build(mpi, REPOSITORY / "tests" / "system" / "messages.c")
@@ -249,6 +247,7 @@ GIGABYTES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", GIGABYTES)
 def test_more_than_int_counts(name, build, nodes, tmp_path):
     if available_memory() < 16 << 30:
@@ -291,7 +290,9 @@ def test_error_handlers_that_throw(mpi, build, nodes, tmp_path):
     assert ended(mpi, done, "throws: 6 6 3 3"), done.output
 
 
-@pytest.mark.parametrize("ranks, settings", [(3, {}), (5, {}), (6, {}), (7, {}), (4, WORKERS)], ids=["3", "5", "6", "7", "4 with workers"])
+# tests/unit/comm runs each number of ranks from 2 to 9 over an MPI that is made up.
+@pytest.mark.parametrize("ranks, settings", [*(pytest.param(ranks, {}, marks=pytest.mark.long) for ranks in (3, 6, 7)), (5, {}), (4, WORKERS)],
+                         ids=["3", "6", "7", "5", "4 with workers"])
 @ONE_OF_EACH_ABI
 def test_many_leaders(name, ranks, settings, build, nodes, tmp_path):
     """Scope "all" makes each rank the leader of a node of its own."""
@@ -302,6 +303,7 @@ def test_many_leaders(name, ranks, settings, build, nodes, tmp_path):
     assert f"messages: {len(COLLECTIVE)} cases right" in done.output and not error_lines(done.output), done.output
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["mpich-5.0.2-ofi", "openmpi-4.1.4", "mpich-5.0.2-abi"])
 def test_many_communicators(name, build, nodes, tmp_path):
     mpi = stacks.stack(name)
@@ -310,6 +312,7 @@ def test_many_communicators(name, build, nodes, tmp_path):
     assert ended(mpi, done, "cases right") and not error_lines(done.output), done.output
 
 
+@pytest.mark.long
 def test_all_communicators(build, nodes, tmp_path):
     """As many as MPI has, where it has few, but those that the layer needs for itself."""
     mpi = stacks.stack("mpich-5.0.2-ofi")

@@ -130,6 +130,7 @@ def test_the_study_of_our_plans(two_nodes, tmp_path):
     assert cut["direct"].startswith("in 6: ") and cut["pipelined"].startswith("in 69: ") and cut["tuned"] and cut["plain"] is None
 
 
+@pytest.mark.long
 @needs("hpcc", "lmp")
 def test_applications_are_predicted_from_the_same_run(two_nodes, tmp_path):
     if not any(stacks.stack(name).present() for name in OPEN_MPI):

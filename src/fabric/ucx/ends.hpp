@@ -27,6 +27,7 @@ struct Operation {
     void* request = nullptr;  // null: not known yet, or several threads may complete it
     bool* over = nullptr;     // of the call that starts it: UCX may complete it before that returns, in any thread
     engine::Buffer wire;
+    std::size_t room = 0;  // of a receive: how many bytes of it UCX has
     // What the program gave.
     union {
         ucp_send_nbx_callback_t sent;

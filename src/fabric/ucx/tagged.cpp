@@ -33,9 +33,14 @@ std::string named(const ucp_tag_recv_info_t& info) {
 }
 
 /// UCX gets all of the memory that a receive has here: a message that is too long, or was made longer on the way, then
-/// mostly comes, and opens or does not. One in segments is never that short.
-std::size_t room_of(const Operation& operation) {
-    return operation.segments ? operation.wire.size() : std::min(operation.wire.room(), kLongestWhole + kOverhead);
+/// mostly comes, and opens or does not. One in segments is never that short. Where the program asks its request and is
+/// not called back, UCX alone can tell it that a message was too long.
+std::size_t room_for(const Operation& operation, const ucp_request_param_t& given) {
+    const bool has_callback =
+        operation.is_nb ? operation.callback.received_nb != nullptr : operation.callback.received != nullptr;
+    const bool has_own_request = (given.op_attr_mask & UCP_OP_ATTR_FIELD_REQUEST) != 0;
+    const bool may_be_longer = has_callback && !has_own_request && operation.segments == nullptr;
+    return may_be_longer ? std::min(operation.wire.room(), kLongestWhole + kOverhead) : operation.wire.size();
 }
 
 /// The program's length of a message.
@@ -140,7 +145,7 @@ ucs_status_t take_in(Operation& operation, ucs_status_t status, ucp_tag_recv_inf
         return status;
     }
     const std::size_t size = size_on_wire(info);
-    if (status == UCS_ERR_MESSAGE_TRUNCATED || info.length > room_of(operation)) {
+    if (status == UCS_ERR_MESSAGE_TRUNCATED || info.length > operation.room) {
         // UCX writes nothing of a message that is too long.
         auto done = worker.party->cut_off(operation.posted, info.sender_tag);
         if (!done) around().end(named(info) + " " + done.error().line);
@@ -225,6 +230,7 @@ ucs_status_ptr_t receive(Worker& worker, void* at, std::size_t count, const Want
         own.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
         own.datatype = wire_of_operation();
     }
+    operation->room = room_for(*operation, given);
     // UCX 1.13 says nothing of a message that it gives at once, but to a callback.
     own.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
     own.cb.recv = when_received;
@@ -241,7 +247,7 @@ ucs_status_ptr_t receive(Worker& worker, void* at, std::size_t count, const Want
         [&] {
             at_once = may_be_told_at_once ? &told : nullptr;
             ucs_status_ptr_t const answer =
-                same.segments != nullptr ? post(&same, 1, &own) : post(same.wire.data(), room_of(same), &own);
+                same.segments != nullptr ? post(&same, 1, &own) : post(same.wire.data(), same.room, &own);
             at_once = nullptr;
             return told.came ? end_at_once(same, told, given, answer) : answer;
         },

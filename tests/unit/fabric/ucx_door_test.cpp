@@ -304,8 +304,9 @@ protected:
         std::string text(room, '?');
         ucp_tag_recv_info_t info = {};
         ucp_request_param_t params = {};
-        params.op_attr_mask = UCP_OP_ATTR_FIELD_RECV_INFO;
+        params.op_attr_mask = UCP_OP_ATTR_FIELD_RECV_INFO | UCP_OP_ATTR_FIELD_CALLBACK;
         params.recv_info.tag_info = &info;
+        params.cb.recv = [](void*, ucs_status_t, const ucp_tag_recv_info_t*, void*) { ADD_FAILURE() << "called back"; };
         const auto answer = ucp_tag_recv_nbx(b_, text.data(), room, tag, ~ucp_tag_t{0}, &params);
         if (answer != nullptr) return ucs_status_string_of(UCS_PTR_STATUS(answer));
         EXPECT_EQ(info.sender_tag, tag);
@@ -539,6 +540,18 @@ TEST_F(Door, TellsOfAReceiveInARequestOfTheProgram) {
     EXPECT_EQ(ucp_request_test(&request, &info), UCS_OK);
     EXPECT_EQ(info.sender_tag, 5U);
     EXPECT_EQ(info.length, 3U);
+}
+
+/// The request is UCX's, which alone can say there that a message was too long.
+TEST_F(Door, TellsOfTruncationInARequestOfTheProgram) {
+    send(5, "longer");
+    deliver();
+    FakeRequest request = {};
+    char text[4] = {};
+    EXPECT_EQ(ucp_tag_recv_nbr(b_, text, sizeof text, ucp_dt_make_contig(1), 5, ~ucp_tag_t{0}, &request), UCS_OK);
+    ucp_tag_recv_info_t info = {};
+    EXPECT_EQ(ucp_request_test(&request, &info), UCS_ERR_MESSAGE_TRUNCATED);
+    EXPECT_EQ(std::string(text, sizeof text), std::string(4, '\0'));
 }
 
 TEST_F(Door, KeepsNoRequestOfWhatItTellsAtOnce) {
