@@ -45,6 +45,8 @@ ucp_request_param_t parameters_of(const ucp_request_param_t& given, Operation& o
     own.op_attr_mask |= UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
     own.memory_type = UCS_MEMORY_TYPE_HOST;
     own.request = given.request;
+    operation.has_own_request = (given.op_attr_mask & UCP_OP_ATTR_FIELD_REQUEST) != 0;
+    if (operation.has_own_request) Ends::get().forget_too_long(given.request);
     own.user_data = &operation;
     if ((given.op_attr_mask & UCP_OP_ATTR_FIELD_USER_DATA) != 0) operation.user_data = given.user_data;
     return own;
@@ -264,7 +266,8 @@ ENTRY ucs_status_t ucp_request_query(void* request, ucp_request_attr_t* attribut
 
 ENTRY ucs_status_t ucp_request_check_status(void* request) {
     if (Requests::get().has(request)) return Requests::get().status_of(request);
-    return Ends::get().is_under_way(request) ? UCS_INPROGRESS : real().ucp_request_check_status(request);
+    if (Ends::get().is_under_way(request)) return UCS_INPROGRESS;
+    return Ends::get().is_too_long(request) ? UCS_ERR_MESSAGE_TRUNCATED : real().ucp_request_check_status(request);
 }
 
 ENTRY int ucp_request_is_completed(void* request) {
@@ -278,14 +281,15 @@ ENTRY ucs_status_t ucp_request_test(void* request, ucp_tag_recv_info_t* info) {
     const ucs_status_t status = real().ucp_request_test(request, &own);
     const auto size = cryptmpi::fabric::size_of(own.length);  // nothing where it was cancelled
     if (status != UCS_INPROGRESS && size) *info = {own.sender_tag, *size};
-    return status;
+    return Ends::get().is_too_long(request) ? UCS_ERR_MESSAGE_TRUNCATED : status;
 }
 
 ENTRY ucs_status_t ucp_tag_recv_request_test(void* request, ucp_tag_recv_info_t* info) {
     if (Ends::get().is_under_way(request)) return UCS_INPROGRESS;
     ucp_tag_recv_info_t own = {};
     const ucs_status_t status = real().ucp_tag_recv_request_test(request, &own);
-    if (status == UCS_INPROGRESS || info == nullptr) return status;
+    if (status == UCS_INPROGRESS || info == nullptr)
+        return Ends::get().is_too_long(request) ? UCS_ERR_MESSAGE_TRUNCATED : status;
     *info = {own.sender_tag, cryptmpi::fabric::size_of(own.length).value_or(0)};  // nothing where it was cancelled
-    return status;
+    return Ends::get().is_too_long(request) ? UCS_ERR_MESSAGE_TRUNCATED : status;
 }

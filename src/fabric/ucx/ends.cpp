@@ -77,6 +77,25 @@ bool Ends::abandon(const void* request) {
     return true;
 }
 
+void Ends::note_too_long(const void* request) {
+    const std::lock_guard guard(too_long_lock_);
+    too_long_.insert(request);
+    too_long_count_.store(too_long_.size());
+}
+
+void Ends::forget_too_long(const void* request) {
+    if (too_long_count_.load() == 0) return;
+    const std::lock_guard guard(too_long_lock_);
+    too_long_.erase(request);
+    too_long_count_.store(too_long_.size());
+}
+
+bool Ends::is_too_long(const void* request) const {
+    if (too_long_count_.load() == 0) return false;
+    const std::lock_guard guard(too_long_lock_);
+    return too_long_.contains(request);
+}
+
 Ends& Ends::get() {
     static auto& one = *new Ends;
     return one;

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <shared_mutex>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "engine/buffer_pool.hpp"
@@ -27,7 +28,8 @@ struct Operation {
     void* request = nullptr;  // null: not known yet, or several threads may complete it
     bool* over = nullptr;     // of the call that starts it: UCX may complete it before that returns, in any thread
     engine::Buffer wire;
-    std::size_t room = 0;  // of a receive: how many bytes of it UCX has
+    std::size_t room = 0;          // of a receive: how many bytes of it UCX has
+    bool has_own_request = false;  // in memory of the program's
     // What the program gave.
     union {
         ucp_send_nbx_callback_t sent;
@@ -114,6 +116,12 @@ public:
     /// The program frees its request before it has ended, and is not called back. False: it is not under way.
     bool abandon(const void* request);
 
+    /// Requests in the program's own memory whose message was too long for the program and not for UCX, until the
+    /// memory is another request's.
+    void note_too_long(const void* request);
+    void forget_too_long(const void* request);
+    bool is_too_long(const void* request) const;
+
     /// Data of active messages that the program keeps.
     void keep(void* data, engine::Buffer buffer);
     bool release(void* data);
@@ -134,6 +142,9 @@ private:
     mutable std::mutex under_way_lock_;
     std::atomic<std::size_t> under_way_count_{0};
     std::unordered_map<const void*, Operation*> under_way_;
+    mutable std::mutex too_long_lock_;
+    std::atomic<std::size_t> too_long_count_{0};
+    std::unordered_set<const void*> too_long_;
     GenericTypes types_;
     Regions regions_;
     engine::BufferPool pool_{std::size_t{64} << 20};

@@ -33,13 +33,12 @@ std::string named(const ucp_tag_recv_info_t& info) {
 }
 
 /// UCX gets all of the memory that a receive has here: a message that is too long, or was made longer on the way, then
-/// mostly comes, and opens or does not. One in segments is never that short. Where the program asks its request and is
-/// not called back, UCX alone can tell it that a message was too long.
-std::size_t room_for(const Operation& operation, const ucp_request_param_t& given) {
+/// mostly comes, and opens or does not. One in segments is never that short. Who is not called back asks its request,
+/// which says that all is well: of one in the program's own memory we say what was cut off.
+std::size_t room_for(const Operation& operation) {
     const bool has_callback =
         operation.is_nb ? operation.callback.received_nb != nullptr : operation.callback.received != nullptr;
-    const bool has_own_request = (given.op_attr_mask & UCP_OP_ATTR_FIELD_REQUEST) != 0;
-    const bool may_be_longer = has_callback && !has_own_request && operation.segments == nullptr;
+    const bool may_be_longer = (has_callback || operation.has_own_request) && operation.segments == nullptr;
     return may_be_longer ? std::min(operation.wire.room(), kLongestWhole + kOverhead) : operation.wire.size();
 }
 
@@ -178,6 +177,11 @@ ucs_status_t take_in(Operation& operation, ucs_status_t status, ucp_tag_recv_inf
     return data.is_unpacked() ? data.unpack(room.data(), size) : UCS_OK;
 }
 
+/// UCX's request knows nothing of it where UCX had room for all of the message.
+void note_too_long(const Operation& operation, const void* request, ucs_status_t opened) {
+    if (operation.has_own_request && opened == UCS_ERR_MESSAGE_TRUNCATED) Ends::get().note_too_long(request);
+}
+
 /// What UCX tells of a receive that it completes inside the call that begins it.
 struct AtOnce {
     const Operation* operation;
@@ -196,6 +200,7 @@ void when_received(void* request, ucs_status_t status, const ucp_tag_recv_info_t
     const auto operation = completed(data, request);
     ucp_tag_recv_info_t own = *info;
     const ucs_status_t opened = take_in(*operation, status, own);
+    note_too_long(*operation, request, opened);
     if (operation->worker->several_threads) Ends::get().end(request, *operation);
     if (operation->is_nb) {
         if (operation->callback.received_nb != nullptr) operation->callback.received_nb(request, opened, &own);
@@ -210,7 +215,9 @@ ucs_status_ptr_t end_at_once(Operation& operation, AtOnce& told, const ucp_reque
     if (status == UCS_OK && (given.op_attr_mask & UCP_OP_ATTR_FIELD_RECV_INFO) != 0) {
         *given.recv_info.tag_info = told.info;
     }
-    if ((given.op_attr_mask & UCP_OP_ATTR_FIELD_REQUEST) == 0) real().ucp_request_free(request);
+    // Open MPI asks its request all the same.
+    note_too_long(operation, request, status);
+    if (!operation.has_own_request) real().ucp_request_free(request);
     return UCS_STATUS_PTR(status);
 }
 
@@ -230,7 +237,7 @@ ucs_status_ptr_t receive(Worker& worker, void* at, std::size_t count, const Want
         own.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
         own.datatype = wire_of_operation();
     }
-    operation->room = room_for(*operation, given);
+    operation->room = room_for(*operation);
     // UCX 1.13 says nothing of a message that it gives at once, but to a callback.
     own.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
     own.cb.recv = when_received;

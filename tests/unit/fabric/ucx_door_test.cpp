@@ -542,16 +542,31 @@ TEST_F(Door, TellsOfAReceiveInARequestOfTheProgram) {
     EXPECT_EQ(info.length, 3U);
 }
 
-/// The request is UCX's, which alone can say there that a message was too long.
+/// Where UCX had room for all of it.
 TEST_F(Door, TellsOfTruncationInARequestOfTheProgram) {
     send(5, "longer");
     deliver();
+    process.cut_off.clear();
     FakeRequest request = {};
     char text[4] = {};
     EXPECT_EQ(ucp_tag_recv_nbr(b_, text, sizeof text, ucp_dt_make_contig(1), 5, ~ucp_tag_t{0}, &request), UCS_OK);
     ucp_tag_recv_info_t info = {};
     EXPECT_EQ(ucp_request_test(&request, &info), UCS_ERR_MESSAGE_TRUNCATED);
+    EXPECT_EQ(ucp_request_check_status(&request), UCS_ERR_MESSAGE_TRUNCATED);
     EXPECT_EQ(std::string(text, sizeof text), std::string(4, '\0'));
+    EXPECT_EQ(process.cut_off, std::vector<std::string>()) << "it opened";
+    send(5, "longer");
+    deliver();
+    ucp_request_param_t params = {};
+    params.op_attr_mask = UCP_OP_ATTR_FIELD_REQUEST;
+    params.request = &request;
+    ucp_tag_recv_nbx(b_, text, sizeof text, 5, ~ucp_tag_t{0}, &params);
+    EXPECT_EQ(ucp_request_test(&request, &info), UCS_ERR_MESSAGE_TRUNCATED) << "told at once, and asked all the same";
+    send(5, "fits");
+    deliver();
+    EXPECT_EQ(ucp_tag_recv_nbr(b_, text, sizeof text, ucp_dt_make_contig(1), 5, ~ucp_tag_t{0}, &request), UCS_OK);
+    EXPECT_EQ(ucp_request_test(&request, &info), UCS_OK) << "the same memory is another request's now";
+    EXPECT_EQ(std::string(text, sizeof text), "fits");
 }
 
 TEST_F(Door, KeepsNoRequestOfWhatItTellsAtOnce) {
