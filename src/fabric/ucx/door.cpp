@@ -52,6 +52,7 @@ ucp_request_param_t parameters_of(const ucp_request_param_t& given, Operation& o
 
 std::unique_ptr<Operation> completed(void* operation, const void* request) {
     std::unique_ptr<Operation> done(static_cast<Operation*>(operation));
+    Ends::get().note(request, std::nullopt);  // what it was before
     if (done->worker->several_threads) {
         const bool receives = done->data != nullptr;
         if (!receives) Ends::get().end(request, *done);
@@ -70,6 +71,20 @@ std::uint8_t* make_blob(Worker& worker, const void* address, std::size_t size) {
     auto written = write_blob(*worker.party, {static_cast<const std::uint8_t*>(address), size}, blob);
     if (!written) around().end(written.error().line);
     return blob;
+}
+
+/// The program gives up a request. True: its operation is one of ours, and has not ended.
+bool abandon(void* request, bool but_call_back) {
+    Ends::get().note(request, std::nullopt);
+    bool is_ours = Ends::get().abandon(request, but_call_back);
+    if (!is_ours && real().ucp_request_check_status(request) != UCS_INPROGRESS) return false;
+    Ends::get().each_worker([&](const Worker& worker) {
+        Operation* const operation = worker.several_threads ? nullptr : worker.find(request);
+        if (operation == nullptr) return;
+        operation->abandon(but_call_back);
+        is_ours = true;
+    });
+    return is_ours;
 }
 
 /// `forced`: nothing that is under way has to end.
@@ -233,22 +248,12 @@ ENTRY void ucp_request_cancel(ucp_worker_h handle, void* request) {
 /// UCX would not tell us of the end of a request that is freed before; the program is not told.
 ENTRY void ucp_request_free(void* request) {
     if (Requests::get().has(request)) return Requests::get().free(request, false);
-    bool is_ours = Ends::get().abandon(request);
-    if (!is_ours && real().ucp_request_check_status(request) != UCS_INPROGRESS) {
-        real().ucp_request_free(request);
-        return;
-    }
-    Ends::get().each_worker([&](Worker& worker) {
-        Operation* const operation = worker.several_threads ? nullptr : worker.find(request);
-        if (operation == nullptr) return;
-        operation->callback = {nullptr};
-        is_ours = true;
-    });
-    is_ours ? real().ucp_request_release(request) : real().ucp_request_free(request);
+    abandon(request, false) ? real().ucp_request_release(request) : real().ucp_request_free(request);
 }
 
 ENTRY void ucp_request_release(void* request) {
     if (Requests::get().has(request)) return Requests::get().free(request, true);
+    abandon(request, true);
     real().ucp_request_release(request);
 }
 
@@ -264,7 +269,8 @@ ENTRY ucs_status_t ucp_request_query(void* request, ucp_request_attr_t* attribut
 
 ENTRY ucs_status_t ucp_request_check_status(void* request) {
     if (Requests::get().has(request)) return Requests::get().status_of(request);
-    return Ends::get().is_under_way(request) ? UCS_INPROGRESS : real().ucp_request_check_status(request);
+    if (Ends::get().is_under_way(request)) return UCS_INPROGRESS;
+    return Ends::get().status_of(request, real().ucp_request_check_status(request));
 }
 
 ENTRY int ucp_request_is_completed(void* request) {
@@ -275,7 +281,7 @@ ENTRY ucs_status_t ucp_request_test(void* request, ucp_tag_recv_info_t* info) {
     if (Requests::get().has(request)) return Requests::get().status_of(request);
     if (Ends::get().is_under_way(request)) return UCS_INPROGRESS;
     ucp_tag_recv_info_t own = {};
-    const ucs_status_t status = real().ucp_request_test(request, &own);
+    const ucs_status_t status = Ends::get().status_of(request, real().ucp_request_test(request, &own));
     const auto size = cryptmpi::fabric::size_of(own.length);  // nothing where it was cancelled
     if (status != UCS_INPROGRESS && size) *info = {own.sender_tag, *size};
     return status;
@@ -284,7 +290,7 @@ ENTRY ucs_status_t ucp_request_test(void* request, ucp_tag_recv_info_t* info) {
 ENTRY ucs_status_t ucp_tag_recv_request_test(void* request, ucp_tag_recv_info_t* info) {
     if (Ends::get().is_under_way(request)) return UCS_INPROGRESS;
     ucp_tag_recv_info_t own = {};
-    const ucs_status_t status = real().ucp_tag_recv_request_test(request, &own);
+    const ucs_status_t status = Ends::get().status_of(request, real().ucp_tag_recv_request_test(request, &own));
     if (status == UCS_INPROGRESS || info == nullptr) return status;
     *info = {own.sender_tag, cryptmpi::fabric::size_of(own.length).value_or(0)};  // nothing where it was cancelled
     return status;

@@ -191,6 +191,7 @@ void when_received(void* request, ucs_status_t status, const ucp_tag_recv_info_t
     const auto operation = completed(data, request);
     ucp_tag_recv_info_t own = *info;
     const ucs_status_t opened = take_in(*operation, status, own);
+    if (opened != status && !operation->is_abandoned) Ends::get().note(request, opened);
     if (operation->worker->several_threads) Ends::get().end(request, *operation);
     if (operation->is_nb) {
         if (operation->callback.received_nb != nullptr) operation->callback.received_nb(request, opened, &own);
@@ -205,7 +206,11 @@ ucs_status_ptr_t end_at_once(Operation& operation, AtOnce& told, const ucp_reque
     if (status == UCS_OK && (given.op_attr_mask & UCP_OP_ATTR_FIELD_RECV_INFO) != 0) {
         *given.recv_info.tag_info = told.info;
     }
-    if ((given.op_attr_mask & UCP_OP_ATTR_FIELD_REQUEST) == 0) real().ucp_request_free(request);
+    if ((given.op_attr_mask & UCP_OP_ATTR_FIELD_REQUEST) == 0) {
+        real().ucp_request_free(request);
+    } else {
+        Ends::get().note(request, status == told.status ? std::nullopt : std::optional(status));
+    }
     return UCS_STATUS_PTR(status);
 }
 

@@ -206,6 +206,7 @@ Real fakes() {
         *info = static_cast<FakeRequest*>(request)->info;
         return static_cast<FakeRequest*>(request)->status;
     };
+    real.ucp_tag_recv_request_test = real.ucp_request_test;
     real.ucp_request_free = [](void*) { --requests; };
     real.ucp_request_release = [](void* request) { released.push_back(request); };
     real.ucp_worker_set_am_recv_handler = [](ucp_worker_h handle, const ucp_am_handler_param_t* params) {
@@ -539,6 +540,31 @@ TEST_F(Door, TellsOfAReceiveInARequestOfTheProgram) {
     EXPECT_EQ(ucp_request_test(&request, &info), UCS_OK);
     EXPECT_EQ(info.sender_tag, 5U);
     EXPECT_EQ(info.length, 3U);
+}
+
+/// UCX gets more room than the program has, so that it thinks well of what is too long for that.
+TEST_F(Door, TellsOfTruncationInARequest) {
+    for (const bool at_once : {true, false}) {
+        send(5, "too long for it");
+        send(5, "one");
+        deliver();
+        FakeRequest request = {};
+        ucp_request_param_t params = {};
+        params.op_attr_mask = UCP_OP_ATTR_FIELD_REQUEST | (at_once ? 0 : UCP_OP_ATTR_FLAG_NO_IMM_CMPL);
+        params.request = &request;
+        char text[4] = {};
+        ucp_tag_recv_nbx(b_, text, sizeof text, 5, ~ucp_tag_t{0}, &params);
+        ucp_tag_recv_info_t info = {};
+        EXPECT_EQ(ucp_request_test(&request, &info), UCS_ERR_MESSAGE_TRUNCATED);
+        EXPECT_EQ(ucp_tag_recv_request_test(&request, &info), UCS_ERR_MESSAGE_TRUNCATED);
+        EXPECT_EQ(ucp_request_check_status(&request), UCS_ERR_MESSAGE_TRUNCATED);
+        EXPECT_EQ(info.length, 15U);
+        // The request is for what the program makes of it.
+        ucp_tag_recv_nbx(b_, text, sizeof text, 5, ~ucp_tag_t{0}, &params);
+        EXPECT_STREQ(text, "one");
+        EXPECT_EQ(ucp_request_test(&request, &info), UCS_OK);
+        EXPECT_EQ(ucp_request_check_status(&request), UCS_OK);
+    }
 }
 
 TEST_F(Door, KeepsNoRequestOfWhatItTellsAtOnce) {
