@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/secret.hpp"
 #include "fabric/pieces.hpp"
 #include "fabric/ucx/door.hpp"
 
@@ -130,6 +131,12 @@ ucp_request_param_t typed(ucp_datatype_t type, std::uint32_t more = 0) {
     return parameters;
 }
 
+/// Of a message that does not end, segments may have opened; that they belong here, the last one would have shown.
+void take_back(const Operation& operation) {
+    if (!operation.segments) return;
+    for (const iovec& place : operation.segments->pieces) wipe(place.iov_base, place.iov_len);
+}
+
 /// Opens what came into the program's buffer, and makes `info` say what the program would have got. A message that is
 /// not the one that is due ends the job.
 ucs_status_t take_in(Operation& operation, ucs_status_t status, ucp_tag_recv_info_t& info) {
@@ -137,11 +144,13 @@ ucs_status_t take_in(Operation& operation, ucs_status_t status, ucp_tag_recv_inf
     const std::lock_guard guard(worker.lock);
     if (status != UCS_OK && status != UCS_ERR_MESSAGE_TRUNCATED) {
         operation.posted.withdraw();
+        take_back(operation);
         return status;
     }
     const std::size_t size = size_on_wire(info);
     if (status == UCS_ERR_MESSAGE_TRUNCATED || info.length > room_of(operation)) {
-        // UCX writes nothing of a message that is too long.
+        // UCX writes nothing of a message that is too long, but for fragments of it that came before it noticed.
+        take_back(operation);
         auto done = worker.party->cut_off(operation.posted, info.sender_tag);
         if (!done) around().end(named(info) + " " + done.error().line);
         around().say_cut_off(named(info));
