@@ -108,14 +108,15 @@ ENTRY ucs_status_t ucp_init_version(unsigned major, unsigned minor, const ucp_pa
                                     const ucp_config_t* config, ucp_context_h* context) {
     const std::uint64_t features = (params->field_mask & UCP_PARAM_FIELD_FEATURES) != 0 ? params->features : 0;
     const bool remote_memory = (features & kRemoteMemory) != 0 && (features & UCP_FEATURE_AM) == 0;
-    // A newer UCX has fields that we cannot copy: the program's own structure is lent.
+    // A newer UCX has fields that we cannot copy: the program's own structure is lent. UCX that is asked for remote
+    // memory reads and writes any address of this process for whoever sends it a packet, where the network cannot.
     auto* const lent = const_cast<ucp_params_t*>(params);
-    if (remote_memory) lent->features = (features & ~kRemoteMemory) | UCP_FEATURE_AM;
+    if ((features & kRemoteMemory) != 0) lent->features = (features & ~kRemoteMemory) | UCP_FEATURE_AM;
     // Over TCP, UCX asks for the bytes of a long message in parts of that length. Its own 8 KB quadruple the time.
     setenv("UCX_TCP_TX_SEG_SIZE", "64k", 0);
     const cryptmpi::fabric::Opening opening(cryptmpi::fabric::Road::ucx);
     const ucs_status_t status = real().ucp_init_version(major, minor, lent, config, context);
-    if (remote_memory) lent->features = features;
+    if ((features & kRemoteMemory) != 0) lent->features = features;
     if (status == UCS_OK) Ends::get().note(*context, {remote_memory, RequestKind::of(*params)});
     return status;
 }
