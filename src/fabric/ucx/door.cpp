@@ -45,8 +45,6 @@ ucp_request_param_t parameters_of(const ucp_request_param_t& given, Operation& o
     own.op_attr_mask |= UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
     own.memory_type = UCS_MEMORY_TYPE_HOST;
     own.request = given.request;
-    operation.has_own_request = (given.op_attr_mask & UCP_OP_ATTR_FIELD_REQUEST) != 0;
-    if (operation.has_own_request) Ends::get().forget_too_long(given.request);
     own.user_data = &operation;
     if ((given.op_attr_mask & UCP_OP_ATTR_FIELD_USER_DATA) != 0) operation.user_data = given.user_data;
     return own;
@@ -54,6 +52,7 @@ ucp_request_param_t parameters_of(const ucp_request_param_t& given, Operation& o
 
 std::unique_ptr<Operation> completed(void* operation, const void* request) {
     std::unique_ptr<Operation> done(static_cast<Operation*>(operation));
+    Ends::get().note(request, std::nullopt);  // what it was before
     if (done->worker->several_threads) {
         const bool receives = done->data != nullptr;
         if (!receives) Ends::get().end(request, *done);
@@ -72,6 +71,20 @@ std::uint8_t* make_blob(Worker& worker, const void* address, std::size_t size) {
     auto written = write_blob(*worker.party, {static_cast<const std::uint8_t*>(address), size}, blob);
     if (!written) around().end(written.error().line);
     return blob;
+}
+
+/// The program gives up a request. True: its operation is one of ours, and has not ended.
+bool abandon(void* request, bool but_call_back) {
+    Ends::get().note(request, std::nullopt);
+    bool is_ours = Ends::get().abandon(request, but_call_back);
+    if (!is_ours && real().ucp_request_check_status(request) != UCS_INPROGRESS) return false;
+    Ends::get().each_worker([&](const Worker& worker) {
+        Operation* const operation = worker.several_threads ? nullptr : worker.find(request);
+        if (operation == nullptr) return;
+        operation->abandon(but_call_back);
+        is_ours = true;
+    });
+    return is_ours;
 }
 
 /// `forced`: nothing that is under way has to end.
@@ -95,14 +108,15 @@ ENTRY ucs_status_t ucp_init_version(unsigned major, unsigned minor, const ucp_pa
                                     const ucp_config_t* config, ucp_context_h* context) {
     const std::uint64_t features = (params->field_mask & UCP_PARAM_FIELD_FEATURES) != 0 ? params->features : 0;
     const bool remote_memory = (features & kRemoteMemory) != 0 && (features & UCP_FEATURE_AM) == 0;
-    // A newer UCX has fields that we cannot copy: the program's own structure is lent.
+    // A newer UCX has fields that we cannot copy: the program's own structure is lent. UCX that is asked for remote
+    // memory reads and writes any address of this process for whoever sends it a packet, where the network cannot.
     auto* const lent = const_cast<ucp_params_t*>(params);
-    if (remote_memory) lent->features = (features & ~kRemoteMemory) | UCP_FEATURE_AM;
+    if ((features & kRemoteMemory) != 0) lent->features = (features & ~kRemoteMemory) | UCP_FEATURE_AM;
     // Over TCP, UCX asks for the bytes of a long message in parts of that length. Its own 8 KB quadruple the time.
     setenv("UCX_TCP_TX_SEG_SIZE", "64k", 0);
     const cryptmpi::fabric::Opening opening(cryptmpi::fabric::Road::ucx);
     const ucs_status_t status = real().ucp_init_version(major, minor, lent, config, context);
-    if (remote_memory) lent->features = features;
+    if ((features & kRemoteMemory) != 0) lent->features = features;
     if (status == UCS_OK) Ends::get().note(*context, {remote_memory, RequestKind::of(*params)});
     return status;
 }
@@ -235,22 +249,12 @@ ENTRY void ucp_request_cancel(ucp_worker_h handle, void* request) {
 /// UCX would not tell us of the end of a request that is freed before; the program is not told.
 ENTRY void ucp_request_free(void* request) {
     if (Requests::get().has(request)) return Requests::get().free(request, false);
-    bool is_ours = Ends::get().abandon(request);
-    if (!is_ours && real().ucp_request_check_status(request) != UCS_INPROGRESS) {
-        real().ucp_request_free(request);
-        return;
-    }
-    Ends::get().each_worker([&](Worker& worker) {
-        Operation* const operation = worker.several_threads ? nullptr : worker.find(request);
-        if (operation == nullptr) return;
-        operation->callback = {nullptr};
-        is_ours = true;
-    });
-    is_ours ? real().ucp_request_release(request) : real().ucp_request_free(request);
+    abandon(request, false) ? real().ucp_request_release(request) : real().ucp_request_free(request);
 }
 
 ENTRY void ucp_request_release(void* request) {
     if (Requests::get().has(request)) return Requests::get().free(request, true);
+    abandon(request, true);
     real().ucp_request_release(request);
 }
 
@@ -267,7 +271,7 @@ ENTRY ucs_status_t ucp_request_query(void* request, ucp_request_attr_t* attribut
 ENTRY ucs_status_t ucp_request_check_status(void* request) {
     if (Requests::get().has(request)) return Requests::get().status_of(request);
     if (Ends::get().is_under_way(request)) return UCS_INPROGRESS;
-    return Ends::get().is_too_long(request) ? UCS_ERR_MESSAGE_TRUNCATED : real().ucp_request_check_status(request);
+    return Ends::get().status_of(request, real().ucp_request_check_status(request));
 }
 
 ENTRY int ucp_request_is_completed(void* request) {
@@ -278,18 +282,17 @@ ENTRY ucs_status_t ucp_request_test(void* request, ucp_tag_recv_info_t* info) {
     if (Requests::get().has(request)) return Requests::get().status_of(request);
     if (Ends::get().is_under_way(request)) return UCS_INPROGRESS;
     ucp_tag_recv_info_t own = {};
-    const ucs_status_t status = real().ucp_request_test(request, &own);
+    const ucs_status_t status = Ends::get().status_of(request, real().ucp_request_test(request, &own));
     const auto size = cryptmpi::fabric::size_of(own.length);  // nothing where it was cancelled
     if (status != UCS_INPROGRESS && size) *info = {own.sender_tag, *size};
-    return Ends::get().is_too_long(request) ? UCS_ERR_MESSAGE_TRUNCATED : status;
+    return status;
 }
 
 ENTRY ucs_status_t ucp_tag_recv_request_test(void* request, ucp_tag_recv_info_t* info) {
     if (Ends::get().is_under_way(request)) return UCS_INPROGRESS;
     ucp_tag_recv_info_t own = {};
-    const ucs_status_t status = real().ucp_tag_recv_request_test(request, &own);
-    if (status == UCS_INPROGRESS || info == nullptr)
-        return Ends::get().is_too_long(request) ? UCS_ERR_MESSAGE_TRUNCATED : status;
+    const ucs_status_t status = Ends::get().status_of(request, real().ucp_tag_recv_request_test(request, &own));
+    if (status == UCS_INPROGRESS || info == nullptr) return status;
     *info = {own.sender_tag, cryptmpi::fabric::size_of(own.length).value_or(0)};  // nothing where it was cancelled
-    return Ends::get().is_too_long(request) ? UCS_ERR_MESSAGE_TRUNCATED : status;
+    return status;
 }

@@ -69,31 +69,28 @@ bool Ends::is_under_way(const void* request) const {
     return under_way_.contains(request);
 }
 
-bool Ends::abandon(const void* request) {
+bool Ends::abandon(const void* request, bool but_call_back) {
+    if (under_way_count_.load() == 0) return false;
     const std::lock_guard guard(under_way_lock_);
     const auto found = under_way_.find(request);
     if (found == under_way_.end()) return false;
-    found->second->callback = {nullptr};
+    found->second->abandon(but_call_back);
     return true;
 }
 
-void Ends::note_too_long(const void* request) {
-    const std::lock_guard guard(too_long_lock_);
-    too_long_.insert(request);
-    too_long_count_.store(too_long_.size());
+void Ends::note(const void* request, std::optional<ucs_status_t> status) {
+    if (!status && noted_count_.load() == 0) return;
+    const std::lock_guard guard(noted_lock_);
+    noted_.erase(request);
+    if (status) noted_.emplace(request, *status);
+    noted_count_.store(noted_.size());
 }
 
-void Ends::forget_too_long(const void* request) {
-    if (too_long_count_.load() == 0) return;
-    const std::lock_guard guard(too_long_lock_);
-    too_long_.erase(request);
-    too_long_count_.store(too_long_.size());
-}
-
-bool Ends::is_too_long(const void* request) const {
-    if (too_long_count_.load() == 0) return false;
-    const std::lock_guard guard(too_long_lock_);
-    return too_long_.contains(request);
+ucs_status_t Ends::status_of(const void* request, ucs_status_t of_ucx) const {
+    if (of_ucx != UCS_OK || noted_count_.load() == 0) return of_ucx;
+    const std::lock_guard guard(noted_lock_);
+    const auto found = noted_.find(request);
+    return found == noted_.end() ? of_ucx : found->second;
 }
 
 Ends& Ends::get() {

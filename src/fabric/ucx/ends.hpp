@@ -6,9 +6,9 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "engine/buffer_pool.hpp"
@@ -28,8 +28,6 @@ struct Operation {
     void* request = nullptr;  // null: not known yet, or several threads may complete it
     bool* over = nullptr;     // of the call that starts it: UCX may complete it before that returns, in any thread
     engine::Buffer wire;
-    std::size_t room = 0;          // of a receive: how many bytes of it UCX has
-    bool has_own_request = false;  // in memory of the program's
     // What the program gave.
     union {
         ucp_send_nbx_callback_t sent;
@@ -39,10 +37,16 @@ struct Operation {
     } callback = {nullptr};
     bool is_nb = false;  // of the older forms, without user_data
     void* user_data = nullptr;
+    bool is_abandoned = false;  // the program has given up its request
     // Of a receive.
     Posted posted;
     std::unique_ptr<Data> data;
     std::unique_ptr<Segments> segments;  // of a message that goes in some, or may
+
+    void abandon(bool but_call_back) {
+        is_abandoned = true;
+        if (!but_call_back) callback = {nullptr};
+    }
 };
 
 /// A handler of active messages; kept as long as its worker, since UCX may be calling it when another takes its place.
@@ -113,14 +117,12 @@ public:
     void end(const void* request, Operation& operation);
     /// UCX may say that such a request is complete before we have opened what came, since it calls us back after that.
     bool is_under_way(const void* request) const;
-    /// The program frees its request before it has ended, and is not called back. False: it is not under way.
-    bool abandon(const void* request);
+    /// The program gives up its request before it has ended. False: it is not under way.
+    bool abandon(const void* request, bool but_call_back);
 
-    /// Requests in the program's own memory whose message was too long for the program and not for UCX, until the
-    /// memory is another request's.
-    void note_too_long(const void* request);
-    void forget_too_long(const void* request);
-    bool is_too_long(const void* request) const;
+    /// How an operation has ended, for who asks by its request, where UCX does not know that; nothing: as UCX says.
+    void note(const void* request, std::optional<ucs_status_t> status);
+    ucs_status_t status_of(const void* request, ucs_status_t of_ucx) const;
 
     /// Data of active messages that the program keeps.
     void keep(void* data, engine::Buffer buffer);
@@ -142,9 +144,9 @@ private:
     mutable std::mutex under_way_lock_;
     std::atomic<std::size_t> under_way_count_{0};
     std::unordered_map<const void*, Operation*> under_way_;
-    mutable std::mutex too_long_lock_;
-    std::atomic<std::size_t> too_long_count_{0};
-    std::unordered_set<const void*> too_long_;
+    mutable std::mutex noted_lock_;
+    std::atomic<std::size_t> noted_count_{0};
+    std::unordered_map<const void*, ucs_status_t> noted_;
     GenericTypes types_;
     Regions regions_;
     engine::BufferPool pool_{std::size_t{64} << 20};

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/secret.hpp"
 #include "fabric/pieces.hpp"
 #include "fabric/ucx/door.hpp"
 
@@ -33,13 +34,9 @@ std::string named(const ucp_tag_recv_info_t& info) {
 }
 
 /// UCX gets all of the memory that a receive has here: a message that is too long, or was made longer on the way, then
-/// mostly comes, and opens or does not. One in segments is never that short. Who is not called back asks its request,
-/// which says that all is well: of one in the program's own memory we say what was cut off.
-std::size_t room_for(const Operation& operation) {
-    const bool has_callback =
-        operation.is_nb ? operation.callback.received_nb != nullptr : operation.callback.received != nullptr;
-    const bool may_be_longer = (has_callback || operation.has_own_request) && operation.segments == nullptr;
-    return may_be_longer ? std::min(operation.wire.room(), kLongestWhole + kOverhead) : operation.wire.size();
+/// mostly comes, and opens or does not. One in segments is never that short.
+std::size_t room_of(const Operation& operation) {
+    return operation.segments ? operation.wire.size() : std::min(operation.wire.room(), kLongestWhole + kOverhead);
 }
 
 /// The program's length of a message.
@@ -134,6 +131,12 @@ ucp_request_param_t typed(ucp_datatype_t type, std::uint32_t more = 0) {
     return parameters;
 }
 
+/// Of a message that does not end, segments may have opened; that they belong here, the last one would have shown.
+void take_back(const Operation& operation) {
+    if (!operation.segments) return;
+    for (const iovec& place : operation.segments->pieces) wipe(place.iov_base, place.iov_len);
+}
+
 /// Opens what came into the program's buffer, and makes `info` say what the program would have got. A message that is
 /// not the one that is due ends the job.
 ucs_status_t take_in(Operation& operation, ucs_status_t status, ucp_tag_recv_info_t& info) {
@@ -141,11 +144,13 @@ ucs_status_t take_in(Operation& operation, ucs_status_t status, ucp_tag_recv_inf
     const std::lock_guard guard(worker.lock);
     if (status != UCS_OK && status != UCS_ERR_MESSAGE_TRUNCATED) {
         operation.posted.withdraw();
+        take_back(operation);
         return status;
     }
     const std::size_t size = size_on_wire(info);
-    if (status == UCS_ERR_MESSAGE_TRUNCATED || info.length > operation.room) {
-        // UCX writes nothing of a message that is too long.
+    if (status == UCS_ERR_MESSAGE_TRUNCATED || info.length > room_of(operation)) {
+        // UCX writes nothing of a message that is too long, but for fragments of it that came before it noticed.
+        take_back(operation);
         auto done = worker.party->cut_off(operation.posted, info.sender_tag);
         if (!done) around().end(named(info) + " " + done.error().line);
         around().say_cut_off(named(info));
@@ -177,11 +182,6 @@ ucs_status_t take_in(Operation& operation, ucs_status_t status, ucp_tag_recv_inf
     return data.is_unpacked() ? data.unpack(room.data(), size) : UCS_OK;
 }
 
-/// UCX's request knows nothing of it where UCX had room for all of the message.
-void note_too_long(const Operation& operation, const void* request, ucs_status_t opened) {
-    if (operation.has_own_request && opened == UCS_ERR_MESSAGE_TRUNCATED) Ends::get().note_too_long(request);
-}
-
 /// What UCX tells of a receive that it completes inside the call that begins it.
 struct AtOnce {
     const Operation* operation;
@@ -200,7 +200,7 @@ void when_received(void* request, ucs_status_t status, const ucp_tag_recv_info_t
     const auto operation = completed(data, request);
     ucp_tag_recv_info_t own = *info;
     const ucs_status_t opened = take_in(*operation, status, own);
-    note_too_long(*operation, request, opened);
+    if (opened != status && !operation->is_abandoned) Ends::get().note(request, opened);
     if (operation->worker->several_threads) Ends::get().end(request, *operation);
     if (operation->is_nb) {
         if (operation->callback.received_nb != nullptr) operation->callback.received_nb(request, opened, &own);
@@ -215,9 +215,11 @@ ucs_status_ptr_t end_at_once(Operation& operation, AtOnce& told, const ucp_reque
     if (status == UCS_OK && (given.op_attr_mask & UCP_OP_ATTR_FIELD_RECV_INFO) != 0) {
         *given.recv_info.tag_info = told.info;
     }
-    // Open MPI asks its request all the same.
-    note_too_long(operation, request, status);
-    if (!operation.has_own_request) real().ucp_request_free(request);
+    if ((given.op_attr_mask & UCP_OP_ATTR_FIELD_REQUEST) == 0) {
+        real().ucp_request_free(request);
+    } else {
+        Ends::get().note(request, status == told.status ? std::nullopt : std::optional(status));
+    }
     return UCS_STATUS_PTR(status);
 }
 
@@ -237,7 +239,6 @@ ucs_status_ptr_t receive(Worker& worker, void* at, std::size_t count, const Want
         own.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
         own.datatype = wire_of_operation();
     }
-    operation->room = room_for(*operation);
     // UCX 1.13 says nothing of a message that it gives at once, but to a callback.
     own.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
     own.cb.recv = when_received;
@@ -254,7 +255,7 @@ ucs_status_ptr_t receive(Worker& worker, void* at, std::size_t count, const Want
         [&] {
             at_once = may_be_told_at_once ? &told : nullptr;
             ucs_status_ptr_t const answer =
-                same.segments != nullptr ? post(&same, 1, &own) : post(same.wire.data(), same.room, &own);
+                same.segments != nullptr ? post(&same, 1, &own) : post(same.wire.data(), room_of(same), &own);
             at_once = nullptr;
             return told.came ? end_at_once(same, told, given, answer) : answer;
         },

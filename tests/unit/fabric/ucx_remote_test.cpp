@@ -266,6 +266,8 @@ TEST_F(RemoteMemory, AsksUcxForMessagesAndForNoMemory) {
 
 TEST_F(RemoteMemory, OfAnMpiThatCanSendMessagesIsOutOfReach) {
     const ucp_worker_h c = make_worker(kOsc | UCP_FEATURE_AM | UCP_FEATURE_TAG);
+    // UCX would read and write any address for whoever sends it a packet.
+    EXPECT_EQ(asked_features, std::uint64_t{UCP_FEATURE_AM | UCP_FEATURE_TAG});
     ucp_rkey_h key = nullptr;
     EXPECT_EQ(ucp_ep_rkey_unpack(connect(c, b_), "cmpfrkey00000000", &key), UCS_ERR_UNREACHABLE);
     EXPECT_TRUE(process.refused.empty());
