@@ -233,11 +233,12 @@ install:
 	@cmake --build --preset release --target product
 	@cmake --install build/release --prefix $(PREFIX) --strip >build/install.log || { cat build/install.log; exit 1; }
 
-# Into build/packages: a Debian package, a wheel, and what is inside of others' work (docs/installing.md).
+# Into build/packages: a Debian package, a wheel, an RPM, and what is inside of others' work (docs/installing.md).
 package:
 	@scripts/install-packages build packages
 	@packaging/build-deb build/packages
 	@packaging/build-wheel build/packages
+	@packaging/build-rpm build/packages
 
 # Each package is installed into a bare root or a fresh environment, and runs a sealed job from there between two nodes (root, for
 # namespaces; DEBIAN_MIRROR: where bare roots come from).
