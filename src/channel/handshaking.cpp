@@ -223,7 +223,7 @@ void tell_of_cut(Process& process, Shared& shared) {
 
 std::int64_t now_ns() {
     timespec now{};
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    real::clock_gettime(CLOCK_MONOTONIC, &now);
     return now.tv_sec * std::int64_t{1'000'000'000} + now.tv_nsec;
 }
 
