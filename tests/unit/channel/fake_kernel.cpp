@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <climits>
 #include <csignal>
 #include <cstdarg>
 #include <cstdio>
@@ -84,8 +85,14 @@ constinit real::Call<int, pollfd*, nfds_t, const timespec*, const sigset_t*> ppo
 constinit real::Call<long, long, long, long, long, long, long, long> syscall{"syscall"};
 constinit real::Call<int, clockid_t, timespec*> clock_gettime{"clock_gettime"};
 constinit real::Call<int, useconds_t> usleep{"usleep"};
+constinit real::Call<std::FILE*, int, const char*> fdopen{"fdopen"};
+constinit real::Call<int, std::FILE*> fileno{"fileno"};
 constinit real::Call<void, int> _exit{"_exit"};
 constinit real::Call<int, pthread_mutex_t*> pthread_mutex_lock{"pthread_mutex_lock"};
+constinit real::Call<int, pthread_t*, const pthread_attr_t*, void* (*)(void*), void*> pthread_create{"pthread_create"};
+constinit real::Call<int, pthread_t, void**> pthread_join{"pthread_join"};
+constinit real::Call<int, int, const sockaddr*, socklen_t> bind{"bind"};
+constinit real::Call<int, int, int> listen{"listen"};
 }  // namespace libc
 
 constexpr std::array<std::uint8_t, 8> kMarker{'P', 'L', 'A', 'I', 'N', 'T', 'X', 'T'};
@@ -249,10 +256,14 @@ std::uint32_t ready_events(const Item& item) {
 }
 
 std::uint32_t Instance::mask() {
-    const bool any = std::any_of(ready.begin(), ready.end(), [](const Item* item) { return ready_events(*item) != 0; }) ||
-                     std::any_of(items.begin(), items.end(), [](const Item& item) {
-                         return item.target == nullptr && ready_events(item) != 0;
-                     });
+    // Who is not ready after all leaves the list, so that what comes next is news to those that watch this instance.
+    while (!ready.empty() && ready_events(*ready.front()) == 0) {
+        ready.front()->linked = false;
+        ready.pop_front();
+    }
+    const bool any = !ready.empty() || std::any_of(items.begin(), items.end(), [](const Item& item) {
+        return item.target == nullptr && ready_events(item) != 0;
+    });
     return any ? kReadable : 0;
 }
 
@@ -298,6 +309,7 @@ struct Socket : Pollable {
     bool severed = false;        // cut on the wire: what it sends goes nowhere
     bool held = false;           // takes no more for a moment
     bool nospace = false;        // somebody wants to know when it does
+    std::size_t greeting = 0;    // of these bytes, the first ones that are taken whole
     std::size_t passed = 0;      // bytes that came onto the wire
     Bytes seen;                  // the last of them
     Bytes unit;                  // of a hello or record that is not whole yet
@@ -318,6 +330,13 @@ struct Socket : Pollable {
     timeval send_limit{};
     int nodelay = 0;
 
+    /// A socket on which next to nothing was sent has room for it: a hello, and the record that ends the handshake.
+    bool is_fresh(const std::uint8_t* from, std::size_t size) {
+        constexpr std::size_t kPrefix = keys::kPrefixSize;
+        if (passed == 0 && size >= kPrefix && std::memcmp(from, "CMPI", 4) == 0)
+            greeting = keys::hello_size(from) + seal::kRecordOverhead;
+        return passed + unit.size() < greeting;
+    }
     std::size_t used() const { return flight.size() + unit.size() + (peer != nullptr ? peer->in.size() : 0); }
     std::size_t room() const;
     bool writable() const;
@@ -522,8 +541,18 @@ public:
         here->doing = std::string(name) + "(" + std::to_string(fd) + ")";
         clock_ns += 1000;
         if (below(3) == 0) pass();
+        trace("program %d of node %d: %s\n", here->program, here->node, here->doing.c_str());
         const Call call{calls++, name, here->node, fd};
         return job.fails ? job.fails(call) : 0;
+    }
+    /// For who looks for a fault: what happens, in its order (CRYPTMPI_FAKE_TRACE).
+    static void trace(const char* format, ...) __attribute__((format(printf, 1, 2))) {
+        static const bool wanted = std::getenv("CRYPTMPI_FAKE_TRACE") != nullptr;
+        if (!wanted) return;
+        va_list arguments;
+        va_start(arguments, format);
+        std::vfprintf(stderr, format, arguments);
+        va_end(arguments);
     }
 
     static bool can_go_on(const Fiber& fiber) {
@@ -621,26 +650,30 @@ public:
         if (!from.flight.empty()) {
             const std::size_t size = std::min(from.flight.size(), limit(options.most_arriving));
             if (to.released || to.dead) {
+                // Answered by a reset, which comes behind what was sent before it.
                 from.flight.clear();
-                if (!to.severed) reset(from);
+                if (!to.severed) to.reset_due = true;
+                arrive_at_once(to);
                 return;
             }
+            trace("%zu bytes come to port %d\n", size, ntohs(to.local.sin_port));
             to.in.push(from.flight.data(), size);
             from.flight.pop(size);
             wake(to, kReadable);
-            return;
-        }
-        if (from.reset_due) {
-            from.reset_due = from.fin_due = false;
-            if (!to.released) reset(to);
             return;
         }
         if (from.fin_due) {
             from.fin_due = false;
             from.fin_arrived = true;
             if (to.released || to.dead) return;
+            trace("the end comes to port %d\n", ntohs(to.local.sin_port));
             to.fin_in = true;
             wake(to, 0);
+            return;
+        }
+        if (from.reset_due) {
+            from.reset_due = false;
+            if (!to.released) reset(to);
             return;
         }
         release_room(from);
@@ -660,6 +693,7 @@ public:
     /// It gets a reset.
     void reset(Socket& socket) {
         if (socket.dead) return;
+        trace("reset of port %d\n", ntohs(socket.local.sin_port));
         socket.error = socket.fin_in ? EPIPE : ECONNRESET;
         socket.dead = true;
         socket.flight.clear();
@@ -919,7 +953,7 @@ ssize_t send(Socket& socket, int fd, const std::uint8_t* from, std::size_t size,
             if (done > 0) return static_cast<ssize_t>(done);
             return socket.error != 0 ? failed(std::exchange(socket.error, 0)) : broken_pipe(flags);
         }
-        const std::size_t most = world.limit(world.options.most_sent);
+        const std::size_t most = !world.options.cuts_hellos && socket.is_fresh(from, size) ? kAll : world.limit(world.options.most_sent);
         const std::size_t room = socket.stage == Stage::connected ? socket.room() : 0;
         const std::size_t now = std::min({size - done, room, most});
         if (now > 0) world.put(socket, from + done, now);
@@ -1239,8 +1273,8 @@ int connect(Socket& socket, int fd, const sockaddr* address, socklen_t size) {
     if (socket.stage == Stage::connected) return fails_with(EISCONN);
     std::memcpy(&socket.remote, address, sizeof socket.remote);
     if (socket.local.sin_port == 0) {
-        socket.local = on_loopback(socket.remote) ? loopback(world.next_port) : fake::address(socket.node, world.next_port);
-        ++world.next_port;
+        const std::uint16_t port = world.next_port++;
+        socket.local = on_loopback(socket.remote) ? loopback(port) : fake::address(socket.node, port);
     }
     socket.stage = Stage::connecting;
     socket.connect_pending = true;
@@ -1384,30 +1418,60 @@ int name_of(Socket& socket, int fd, bool peer, sockaddr* address, socklen_t* siz
     return 0;
 }
 
+// stdio writes past libc's calls: its streams over a fake's descriptors are made of them instead.
+
+std::map<std::FILE*, int>& streams() {
+    static auto* all = new std::map<std::FILE*, int>;
+    return *all;
+}
+
+std::FILE* open_stream(int fd, const char* mode) {
+    cookie_io_functions_t functions{};
+    functions.read = [](void* cookie, char* to, size_t size) {
+        return real::read(static_cast<int>(reinterpret_cast<std::intptr_t>(cookie)), to, size);
+    };
+    functions.write = [](void* cookie, const char* from, size_t size) {
+        const ssize_t n = real::write(static_cast<int>(reinterpret_cast<std::intptr_t>(cookie)), from, size);
+        return n < 0 ? 0 : n;
+    };
+    functions.close = [](void* cookie) {
+        return real::close(static_cast<int>(reinterpret_cast<std::intptr_t>(cookie)));
+    };
+    std::FILE* const stream = ::fopencookie(reinterpret_cast<void*>(static_cast<std::intptr_t>(fd)), mode, functions);
+    streams()[stream] = fd;
+    return stream;
+}
+
 /// What the channel asks for from now on.
 void install() {
     static bool installed = false;
     if (std::exchange(installed, true)) return;
     using Byte = std::uint8_t;
     real::read.replace([](int fd, void* to, size_t size) -> ssize_t {
-        return known(fd) ? any_receive(fd, static_cast<Byte*>(to), size, 0, "read") : libc::read(fd, to, size);
+        if (!known(fd)) return libc::read(fd, to, size);
+        return size == 0 ? 0 : any_receive(fd, static_cast<Byte*>(to), size, 0, "read");
     });
     real::write.replace([](int fd, const void* from, size_t size) -> ssize_t {
         if (known(fd)) return any_send(fd, static_cast<const Byte*>(from), size, 0, "write");
-        const std::string_view line(static_cast<const char*>(from), size);
+        const std::string_view text(static_cast<const char*>(from), size);
+        const std::string_view line = text.substr(0, text.size() - (text.ends_with('\n') ? 1 : 0));
         if (here != nullptr && fd == STDERR_FILENO && line.starts_with("cryptmpi: ")) {
-            here->world->ending.said[here->node].emplace_back(line.substr(0, line.size() - 1));
+            here->world->ending.said[here->node].emplace_back(line);
+            return static_cast<ssize_t>(size);
+        }
+        if (here != nullptr && fd == STDOUT_FILENO) {
+            note("%.*s", static_cast<int>(line.size()), line.data());
             return static_cast<ssize_t>(size);
         }
         return libc::write(fd, from, size);
     });
     real::readv.replace([](int fd, const iovec* pieces, int count) -> ssize_t {
-        if (!known(fd)) return libc::readv(fd, pieces, count);
+        if (!known(fd) || count < 0 || count > IOV_MAX) return libc::readv(fd, pieces, count);
         return scattered({pieces, static_cast<std::size_t>(count)},
                          [&](Bytes& all) { return any_receive(fd, all.data(), all.size(), 0, "readv"); });
     });
     real::writev.replace([](int fd, const iovec* pieces, int count) -> ssize_t {
-        if (!known(fd)) return libc::writev(fd, pieces, count);
+        if (!known(fd) || count < 0 || count > IOV_MAX) return libc::writev(fd, pieces, count);
         const Bytes all = gathered({pieces, static_cast<std::size_t>(count)});
         return any_send(fd, all.data(), all.size(), 0, "writev");
     });
@@ -1582,6 +1646,11 @@ void install() {
     real::epoll_pwait.replace([](int epfd, epoll_event* events, int most, int timeout, const sigset_t* mask) {
         return here != nullptr ? epoll_until(epfd, events, most, wait_of(timeout), "epoll_wait")
                                : libc::epoll_pwait(epfd, events, most, timeout, mask);
+    });
+    real::fdopen.replace([](int fd, const char* mode) { return known(fd) ? open_stream(fd, mode) : libc::fdopen(fd, mode); });
+    real::fileno.replace([](std::FILE* stream) {
+        const auto found = streams().find(stream);
+        return found != streams().end() ? found->second : libc::fileno(stream);
     });
     real::clock_gettime.replace([](clockid_t clock, timespec* time) {
         if (here == nullptr) return libc::clock_gettime(clock, time);
@@ -1884,9 +1953,48 @@ extern "C" [[gnu::visibility("default"), gnu::no_sanitize_address]] int pthread_
     return status;
 }
 
+/// Threads of the programs are fibers; those of the channel's workers, which ask for more than the default, are not.
+extern "C" [[gnu::visibility("default")]] int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
+                                                             void* (*run)(void*), void* argument) noexcept {
+    namespace fake = cryptmpi::channel::fake;
+    if (fake::here == nullptr || attributes != nullptr)
+        return fake::libc::pthread_create(thread, attributes, run, argument);
+    fake::Fiber& made =
+        fake::here->world->spawn(fake::here->node, fake::here->program, [run, argument] { run(argument); });
+    *thread = reinterpret_cast<pthread_t>(&made);
+    return 0;
+}
+extern "C" [[gnu::visibility("default")]] int pthread_join(pthread_t thread, void** result) {
+    namespace fake = cryptmpi::channel::fake;
+    if (fake::here == nullptr) return fake::libc::pthread_join(thread, result);
+    const auto* const fiber = reinterpret_cast<const fake::Fiber*>(thread);
+    fake::here->doing = "pthread_join()";
+    (void)fake::here->world->wait([fiber] { return fiber->done; }, -1, false);
+    return 0;
+}
+extern "C" [[gnu::visibility("default")]] void _Exit(int status) noexcept {
+    cryptmpi::channel::real::_exit(status);
+    std::abort();
+}
+
 // The channel leaves these to libc.
 extern "C" [[gnu::visibility("default")]] int getsockname(int fd, sockaddr* address, socklen_t* size) noexcept {
     return cryptmpi::channel::real::getsockname(fd, address, size);
+}
+extern "C" [[gnu::visibility("default")]] int bind(int fd, const sockaddr* address, socklen_t size) noexcept {
+    namespace fake = cryptmpi::channel::fake;
+    fake::Socket* const socket = fake::known_socket(fd);
+    if (socket == nullptr) return fake::libc::bind(fd, address, size);
+    std::memcpy(&socket->local, address, sizeof socket->local);
+    if (socket->local.sin_port == 0) socket->local.sin_port = htons(socket->world->next_port++);
+    return 0;
+}
+extern "C" [[gnu::visibility("default")]] int listen(int fd, int backlog) noexcept {
+    namespace fake = cryptmpi::channel::fake;
+    fake::Socket* const socket = fake::known_socket(fd);
+    if (socket == nullptr) return fake::libc::listen(fd, backlog);
+    socket->stage = fake::Stage::listening;
+    return 0;
 }
 extern "C" [[gnu::visibility("default")]] int getpeername(int fd, sockaddr* address, socklen_t* size) noexcept {
     return cryptmpi::channel::real::getpeername(fd, address, size);

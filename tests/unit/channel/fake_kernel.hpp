@@ -56,6 +56,7 @@ struct Options {
     std::size_t most_sent = kAll;
     std::size_t most_arriving = kAll;
     bool random_sizes = false;
+    bool cuts_hellos = false;  // most_sent goes for hellos, too: Linux takes them whole
     std::size_t capacity = 256 * 1024;
     bool clear_inside = false;  // what goes over a node's 127.0.0.1 may be seen
     bool slow = false;     // what is sent arrives when the seed says, not at once

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -141,6 +142,80 @@ inline Read read_from(int fd, std::size_t size = kAll, std::size_t most = 4096) 
         }
     }
     return read;
+}
+
+/// A conversation: the client connects, sends, ends its direction, and reads to the end; the server reads to the end,
+/// answers and closes. What each of them saw.
+struct Talk {
+    Ending ending;
+    Read there;  // by the server
+    Read back;   // by the client
+    int connect_error = 0;
+    int accept_error = 0;
+    int client_error = 0;  // of writing
+    int server_error = 0;
+
+    bool is_whole(std::size_t sent_there, std::size_t sent_back) const {
+        return there.bytes == clear(sent_there, 1) && back.bytes == clear(sent_back, 2) && there.ended && back.ended;
+    }
+    /// A part may be missing, but nothing else has come, and no part passes for the whole.
+    bool is_honest(std::size_t sent_there, std::size_t sent_back) const {
+        const auto honest = [](const Read& read, const Bytes& sent) {
+            return read.bytes.size() <= sent.size() && std::equal(read.bytes.begin(), read.bytes.end(), sent.begin()) &&
+                   (!read.ended || read.bytes.size() == sent.size());
+        };
+        return honest(there, clear(sent_there, 1)) && honest(back, clear(sent_back, 2));
+    }
+    bool client_was_told() const { return connect_error != 0 || client_error != 0 || back.error != 0; }
+    bool server_was_told() const { return accept_error != 0 || server_error != 0 || there.error != 0; }
+    std::string told() const {
+        return "client: connect " + std::to_string(connect_error) + ", write " + std::to_string(client_error) +
+               ", read " + std::to_string(back.bytes.size()) + " bytes, " + (back.ended ? "ended" : "error ") +
+               std::to_string(back.error) + "; server: accept " + std::to_string(accept_error) + ", write " +
+               std::to_string(server_error) + ", read " + std::to_string(there.bytes.size()) + " bytes, " +
+               (there.ended ? "ended" : "error ") + std::to_string(there.error) + "\n" + ending.told();
+    }
+};
+
+struct Manner {
+    std::size_t there = 1000;
+    std::size_t back = 500;
+    std::size_t most = kAll;  // bytes in a write
+    bool blocking = true;
+    std::function<void(Job&)> before = {};  // run() is called
+};
+
+inline Talk talk(const Options& options, const Manner& manner = {}) {
+    Talk talk;
+    Job job(options);
+    if (manner.before) manner.before(job);
+    job.program(1, [&] {
+        const Fd listener = listen_at();
+        if (!manner.blocking) set_blocking(listener, false);
+        Fd fd;
+        do {
+            fd = Fd(::accept4(listener, nullptr, nullptr, manner.blocking ? 0 : SOCK_NONBLOCK));
+            if (fd < 0 && errno == EAGAIN) wait_for(listener, POLLIN);
+        } while (fd < 0 && (errno == EAGAIN || errno == EINTR) && wait_for(listener, POLLIN) != 0);
+        if (fd < 0) {
+            talk.accept_error = errno;
+            return;
+        }
+        talk.there = read_from(fd);
+        talk.server_error = send_all(fd, clear(manner.back, 2), manner.most);
+    });
+    job.program(0, [&] {
+        const Fd fd = connected_to(address(1, kPort), manner.blocking);
+        if (fd < 0) {
+            talk.connect_error = errno;
+            return;
+        }
+        talk.client_error = send_all(fd, clear(manner.there, 1), manner.most);
+        ::shutdown(fd, SHUT_WR);
+        talk.back = read_from(fd);
+    });
+    talk.ending = job.run();
+    return talk;
 }
 
 inline std::string name_of(int error) {
