@@ -167,8 +167,9 @@ public:
             retire(*process);
         }
     }
-    /// Its descriptors are given back; what else there is of it stays.
+    /// Its descriptors and its connections' memory are given back; what else there is of it stays.
     static void retire(Process& process) {
+        if (process.arena().fd() >= 0) (void)!::ftruncate(process.arena().fd(), 0);  // nobody looks there any more
         for (int fd = 0; fd <= process.table().highest(); ++fd) {
             const Entry* entry = process.table().find(fd);
             if (entry != nullptr && entry->kind.load() == Kind::own) process.table().disown(fd);
@@ -347,7 +348,7 @@ struct Socket : Pollable {
             case Stage::fresh: return TCP_CLOSE;
             case Stage::connected: break;
         }
-        if (dead || (fin_in && fin_arrived)) return TCP_CLOSE;
+        if (dead || (fin_in && send_shut && fin_arrived)) return TCP_CLOSE;
         if (fin_in) return send_shut ? TCP_LAST_ACK : TCP_CLOSE_WAIT;
         if (send_shut) return fin_arrived ? TCP_FIN_WAIT2 : TCP_FIN_WAIT1;
         return TCP_ESTABLISHED;
@@ -698,7 +699,8 @@ public:
         socket.dead = true;
         socket.flight.clear();
         socket.unit.clear();
-        socket.fin_due = socket.reset_due = socket.held = false;
+        socket.held = false;
+        if (!socket.severed) socket.fin_due = socket.reset_due = false;
         wake(socket, EPOLLERR);
         wake(socket, 0);
     }

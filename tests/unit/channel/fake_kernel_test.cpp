@@ -31,7 +31,7 @@ void note_events(const char* what, int fd) {
     tcp_info information{};
     socklen_t size = sizeof information;
     ::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &information, &size);
-    const int state = information.tcpi_state == TCP_FIN_WAIT2 ? TCP_FIN_WAIT1 : information.tcpi_state;
+    const int state = information.tcpi_state == TCP_FIN_WAIT2 ? int{TCP_FIN_WAIT1} : information.tcpi_state;
     note("%s: %s, state %d", what, event_names(static_cast<unsigned>(one.revents)).c_str(), state);
 }
 

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "fake_kernel.hpp"
+#include "keys/handshake.hpp"
 
 namespace cryptmpi::channel::fake {
 
@@ -182,6 +183,7 @@ struct Manner {
     std::size_t back = 500;
     std::size_t most = kAll;  // bytes in a write
     bool blocking = true;
+    bool settled = false;  // the client does not write before the connection is open, so that each write is a record
     std::function<void(Job&)> before = {};  // run() is called
 };
 
@@ -210,6 +212,7 @@ inline Talk talk(const Options& options, const Manner& manner = {}) {
             talk.connect_error = errno;
             return;
         }
+        if (manner.settled) wait_for(fd, POLLOUT);
         talk.client_error = send_all(fd, clear(manner.there, 1), manner.most);
         ::shutdown(fd, SHUT_WR);
         talk.back = read_from(fd);
