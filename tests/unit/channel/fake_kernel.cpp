@@ -167,9 +167,10 @@ public:
             retire(*process);
         }
     }
-    /// Its descriptors and its connections' memory are given back; what else there is of it stays.
-    static void retire(Process& process) {
-        if (process.arena().fd() >= 0) (void)!::ftruncate(process.arena().fd(), 0);  // nobody looks there any more
+    /// Its descriptors are given back, and the memory of its connections, unless a lock may still be held that lies
+    /// there; what else there is of it stays.
+    static void retire(Process& process, bool idle = true) {
+        if (idle && process.arena().fd() >= 0) (void)!::ftruncate(process.arena().fd(), 0);
         for (int fd = 0; fd <= process.table().highest(); ++fd) {
             const Entry* entry = process.table().find(fd);
             if (entry != nullptr && entry->kind.load() == Kind::own) process.table().disown(fd);
@@ -262,10 +263,7 @@ std::uint32_t Instance::mask() {
         ready.front()->linked = false;
         ready.pop_front();
     }
-    const bool any = !ready.empty() || std::any_of(items.begin(), items.end(), [](const Item& item) {
-        return item.target == nullptr && ready_events(item) != 0;
-    });
-    return any ? kReadable : 0;
+    return ready.empty() ? 0 : kReadable;
 }
 
 void wake(Pollable& who, std::uint32_t key);
@@ -854,6 +852,16 @@ public:
         socket.send_shut = true;
         arrive_at_once(socket);
     }
+    /// Something was written to what is a descriptor of the real kernel, such as an eventfd.
+    void wake_real(int fd) {
+        for (const auto& file : other_files) {
+            auto* const instance = dynamic_cast<Instance*>(file.get());
+            if (instance == nullptr) continue;
+            for (Item& item : instance->items) {
+                if (item.target == nullptr && item.fd == fd) link(item);
+            }
+        }
+    }
     void forget(Item& item) {
         Instance& owner = *item.owner;
         if (item.linked) owner.ready.remove(&item);
@@ -1164,10 +1172,6 @@ int select_until(int count, fd_set* in, fd_set* out, fd_set* exceptional, std::i
 
 int collect(Instance& instance, epoll_event* events, int most) {
     int count = 0;
-    for (const Item& item : instance.items) {
-        if (item.target != nullptr || count == most) continue;
-        if (const std::uint32_t ready = ready_events(item)) events[count++] = {ready, item.event.data};
-    }
     std::list<Item*> again;
     while (!instance.ready.empty() && count < most) {
         Item& item = *instance.ready.front();
@@ -1221,7 +1225,7 @@ int control(int epfd, int operation, int fd, epoll_event* event) {
         if (target != nullptr) target->watchers.push_back(item);
     }
     item->event = *event;
-    if (target != nullptr && ready_events(*item) != 0) link(*item);
+    if (ready_events(*item) != 0) link(*item);
     return 0;
 }
 
@@ -1464,6 +1468,11 @@ void install() {
         if (here != nullptr && fd == STDOUT_FILENO) {
             note("%.*s", static_cast<int>(line.size()), line.data());
             return static_cast<ssize_t>(size);
+        }
+        if (here != nullptr) {
+            const ssize_t n = libc::write(fd, from, size);
+            here->world->wake_real(fd);
+            return n;
         }
         return libc::write(fd, from, size);
     });
@@ -1802,7 +1811,7 @@ Ending Job::run() {
         };
         if (!among(world.gone) && !stuck) look_for_leftovers(*process, node, ending.left);
         if (among(world.gone) || among(kept) || stuck || !ending.left.empty() || options_.renewed) {
-            Pool::retire(*process);
+            Pool::retire(*process, !among(world.gone) && !among(kept) && !stuck);
         } else {
             pool().give_back({node, settings[node]}, process);
         }
@@ -1913,6 +1922,12 @@ std::size_t below(std::size_t end) {
 std::size_t arrived(int fd) {
     const Socket* const socket = known_socket(fd);
     return socket == nullptr ? 0 : socket->in.size();
+}
+
+void deliver(int from, const Bytes& bytes) {
+    Socket& to = *known_socket(from)->peer;
+    to.in.push(bytes.data(), bytes.size());
+    wake(to, kReadable);
 }
 
 std::size_t on_the_wire_to(int fd) {

@@ -160,6 +160,8 @@ std::size_t below(std::size_t end);
 /// How many bytes the other end's kernel has for this socket, read or not, and how many are on the wire to it.
 std::size_t arrived(int fd);
 std::size_t on_the_wire_to(int fd);
+/// These bytes arrive at the other end of this socket.
+void deliver(int from, const Bytes& bytes);
 /// The process of this node ends: as exit() does, or killed, when the kernel closes what it has. Does not return.
 [[noreturn]] void exit_process();
 [[noreturn]] void die();
