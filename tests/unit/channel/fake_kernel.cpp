@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <sys/single_threaded.h>
 #include <sys/stat.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -606,7 +607,7 @@ public:
         const bool any = std::any_of(fibers.begin(), fibers.end(), [](const auto& one) { return one->locking && !one->done; });
         const bool timed = std::any_of(fibers.begin(), fibers.end(),
                                        [](const auto& one) { return !one->done && one->until_ns >= 0; });
-        if (!any || ++tries > (timed ? 20 : 20'000)) return false;
+        if (__libc_single_threaded != 0 || !any || ++tries > (timed ? 3 : 20'000)) return false;
         libc::usleep(100);
         return true;
     }
