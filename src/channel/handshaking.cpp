@@ -234,7 +234,7 @@ Tcp tcp_of(int fd) {
     tcp_info information{};
     socklen_t size = sizeof information;
     if (real::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &information, &size) != 0) {
-        // A kernel that does not say (of multipath TCP, some do not): taken for refused, it could be written to in clear.
+        // A connection that was taken for refused could be written to in clear.
         return (poll.revents & (POLLERR | POLLHUP)) != 0 ? Tcp::refused : Tcp::connected;
     }
     if (information.tcpi_state == TCP_SYN_SENT) return Tcp::on_its_way;

@@ -59,6 +59,42 @@ TEST(Connections, OpenInAnyWeather) {
     }
 }
 
+TEST(Connections, ComeWholeHoweverLittleACallMoves) {
+    for (const std::size_t most : {1, 2, 3, 7, 19, 20, 21, 100, 1001}) {
+        for (const std::size_t capacity : {1500, 1501, 4000, 1 << 20}) {
+            Options options;
+            options.slow = true;
+            options.most_sent = options.most_arriving = most;
+            options.capacity = capacity;
+            options.seed = most;
+            const Talk done = talk(options, {2000, 1000, 700, capacity % 2 == 0});
+            const std::string where = std::to_string(most) + " of " + std::to_string(capacity) + "\n" + done.told();
+            EXPECT_TRUE(done.ending.went_well() && done.ending.said.empty()) << where;
+            EXPECT_TRUE(done.is_whole(2000, 1000)) << where;
+        }
+    }
+}
+
+/// Long writes and reads, which several threads share.
+TEST(Connections, LongOnesComeWholeHoweverLittleACallMoves) {
+    constexpr std::size_t kLong = 700'001;
+    for (const std::size_t most : {std::size_t{4093}, std::size_t{65536}, std::size_t{100'000}, kAll}) {
+        for (const std::size_t capacity : {9000, 70'000, 300'000}) {
+            Options options;
+            options.slow = true;
+            options.most_sent = options.most_arriving = most;
+            options.capacity = capacity;
+            options.settings["CRYPTMPI_THREADS"] = "3";
+            Manner manner{kLong, kLong / 3};
+            manner.most_read = kLong;
+            const Talk done = talk(options, manner);
+            const std::string where = std::to_string(most) + " of " + std::to_string(capacity) + "\n" + done.told();
+            EXPECT_TRUE(done.ending.went_well() && done.ending.said.empty()) << where;
+            EXPECT_TRUE(done.is_whole(kLong, kLong / 3)) << where;
+        }
+    }
+}
+
 /// A fresh socket has room for a hello. Where it has none, the connection is lost, and both ends are told.
 TEST(Connections, AreRefusedWhereAHelloDoesNotFit) {
     for (const bool blocking : {true, false}) {

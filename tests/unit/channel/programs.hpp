@@ -183,6 +183,7 @@ struct Manner {
     std::size_t back = 500;
     std::size_t most = kAll;  // bytes in a write
     bool blocking = true;
+    std::size_t most_read = 4096;
     bool settled = false;  // the client does not write before the connection is open, so that each write is a record
     std::function<void(Job&)> before = {};  // run() is called
 };
@@ -203,7 +204,7 @@ inline Talk talk(const Options& options, const Manner& manner = {}) {
             talk.accept_error = errno;
             return;
         }
-        talk.there = read_from(fd);
+        talk.there = read_from(fd, kAll, manner.most_read);
         talk.server_error = send_all(fd, clear(manner.back, 2), manner.most);
     });
     job.program(0, [&] {
@@ -215,7 +216,7 @@ inline Talk talk(const Options& options, const Manner& manner = {}) {
         if (manner.settled) wait_for(fd, POLLOUT);
         talk.client_error = send_all(fd, clear(manner.there, 1), manner.most);
         ::shutdown(fd, SHUT_WR);
-        talk.back = read_from(fd);
+        talk.back = read_from(fd, kAll, manner.most_read);
     });
     talk.ending = job.run();
     return talk;

@@ -74,11 +74,13 @@ std::vector<Options> weathers() {
     pieces.most_arriving = 900;
     pieces.most_sent = 5000;
     pieces.random_sizes = true;
+    pieces.settings["CRYPTMPI_PADDING"] = "padme:256";
     pieces.seed = 3;
     Options narrow = slow;
     narrow.capacity = 9000;
     narrow.most_arriving = 4000;
     narrow.random_sizes = true;
+    narrow.settings["CRYPTMPI_INTERNAL_KEY_LIMITS"] = "9,150000";
     narrow.seed = 4;
     Options workers = slow;
     workers.settings["CRYPTMPI_THREADS"] = "4";
@@ -105,25 +107,20 @@ TEST_P(SameAsPlain, InAnyWeather) {
     const Ending expected = run(GetParam(), plain, seed);
     ASSERT_TRUE(expected.went_well()) << expected.told();
     ASSERT_FALSE(expected.noted.empty());
-    int sealed = 0;
-    for (Options options : weathers()) {
-        // Some programs count on it that nothing takes time: for them there is but one weather.
-        options.sealed = false;
-        const bool robust = !options.slow || run(GetParam(), options, seed).noted == expected.noted;
-        if (!robust) continue;
-        options.sealed = true;
+    for (const Options& options : weathers()) {
         const Ending ending = run(GetParam(), options, seed);
         const std::string where = "seed " + std::to_string(options.seed) + "\n" + ending.told();
-        EXPECT_TRUE(ending.went_well()) << where;
-        EXPECT_TRUE(ending.said.empty()) << where;
-        if (options.slow) {
-            EXPECT_EQ(without_ends(ending.noted), without_ends(expected.noted)) << where;
-        } else {
-            EXPECT_EQ(ending.noted, expected.noted) << where;
-        }
-        ++sealed;
+        EXPECT_TRUE(ending.complaints.empty() && ending.said.empty()) << where;
+        const bool is_same = options.slow ? without_ends(ending.noted) == without_ends(expected.noted)
+                                          : ending.noted == expected.noted;
+        if (is_same && ending.went_well()) continue;
+        // Some programs count on it that nothing takes time or room: plain, they note something else, too, where it
+        // does, or wait for ever.
+        Options slow = options;
+        slow.sealed = false;
+        const bool counts_on_it = options.slow && run(GetParam(), slow, seed).noted != expected.noted;
+        EXPECT_TRUE(counts_on_it) << where << "plain:\n" << expected.told();
     }
-    EXPECT_GT(sealed, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Sockets, SameAsPlain, testing::ValuesIn(chosen()),
