@@ -146,10 +146,14 @@ int connect_stream(Process& process, int fd, Entry& entry, const sockaddr* addre
     return status;
 }
 
-/// accept() tells whose connection it was even if it was reset meanwhile, and bytes of it wait to be read.
+/// accept() tells whose connection it was even if it was reset meanwhile, and bytes of it wait to be read. Where the
+/// socket cannot be asked what it is, it is what its peer's address says: nothing goes in clear for want of an answer.
 std::optional<Address> peer_of_accepted(int fd, const sockaddr_storage& address, socklen_t size) {
-    if (!is_internet_socket(fd) || !is_stream(fd)) return std::nullopt;
     const auto peer = Address::from(reinterpret_cast<const sockaddr*>(&address), size);
+    const int family = option_of(fd, SO_DOMAIN);
+    const int type = option_of(fd, SO_TYPE);
+    const bool internet = family < 0 ? peer || size == 0 : family == AF_INET || family == AF_INET6;
+    if (!internet || (type >= 0 && type != SOCK_STREAM)) return std::nullopt;
     return peer ? peer : Address{};  // which nobody has
 }
 

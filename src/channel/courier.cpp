@@ -6,7 +6,6 @@
 
 #include <cerrno>
 
-#include "base/own_thread.hpp"
 #include "channel/connection.hpp"
 #include "channel/real.hpp"
 
@@ -37,7 +36,7 @@ void Courier::carry(Process& process, Entry& entry) {
     const std::uint64_t one = 1;
     if (running_ && real::write(bell_, &one, sizeof one) > 0) return;
     if (running_) return;  // the bell is ringing already
-    running_ = start_own_thread(run, &process);
+    running_ = real::own_thread(run, &process);
 }
 
 void Courier::after_fork_in_child(Table& table) {

@@ -223,7 +223,7 @@ void tell_of_cut(Process& process, Shared& shared) {
 
 std::int64_t now_ns() {
     timespec now{};
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    real::clock_gettime(CLOCK_MONOTONIC, &now);
     return now.tv_sec * std::int64_t{1'000'000'000} + now.tv_nsec;
 }
 
@@ -233,7 +233,10 @@ Tcp tcp_of(int fd) {
     if (real::ppoll(&poll, 1, &now, nullptr) <= 0) return Tcp::on_its_way;
     tcp_info information{};
     socklen_t size = sizeof information;
-    if (real::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &information, &size) != 0) return Tcp::refused;
+    if (real::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &information, &size) != 0) {
+        // A connection that was taken for refused could be written to in clear.
+        return (poll.revents & (POLLERR | POLLHUP)) != 0 ? Tcp::refused : Tcp::connected;
+    }
     if (information.tcpi_state == TCP_SYN_SENT) return Tcp::on_its_way;
     return information.tcpi_state == TCP_CLOSE ? Tcp::refused : Tcp::connected;
 }

@@ -221,7 +221,7 @@ bool stays_inside(Kernel& kernel, const End& end) {
     if (!owned(end.local, all) || !owned(end.remote, all)) return false;
     Asked asked = both_ends(kernel, end, all);
     for (int tries = 1; asked == Asked::none && !end.peer_is_gone && tries < kTries; ++tries) {
-        usleep(kBetween_us);
+        real::usleep(kBetween_us);
         asked = both_ends(kernel, end, all);
     }
     if (asked == Asked::found) return true;

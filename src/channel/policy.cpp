@@ -64,14 +64,14 @@ std::optional<Address> Address::from(const sockaddr* address, socklen_t size) {
 std::optional<Address> Address::local_of(int fd) {
     sockaddr_storage storage{};
     socklen_t size = sizeof storage;
-    if (getsockname(fd, reinterpret_cast<sockaddr*>(&storage), &size) != 0) return std::nullopt;
+    if (real::getsockname(fd, reinterpret_cast<sockaddr*>(&storage), &size) != 0) return std::nullopt;
     return from(reinterpret_cast<sockaddr*>(&storage), size);
 }
 
 std::optional<Address> Address::peer_of(int fd) {
     sockaddr_storage storage{};
     socklen_t size = sizeof storage;
-    if (getpeername(fd, reinterpret_cast<sockaddr*>(&storage), &size) != 0) return std::nullopt;
+    if (real::getpeername(fd, reinterpret_cast<sockaddr*>(&storage), &size) != 0) return std::nullopt;
     return from(reinterpret_cast<sockaddr*>(&storage), size);
 }
 

@@ -16,7 +16,6 @@
 
 #include "base/last_words.hpp"
 #include "base/network_devices.hpp"
-#include "base/own_thread.hpp"
 #include "channel/connection.hpp"
 #include "channel/datagrams.hpp"
 #include "channel/epoll.hpp"
@@ -107,7 +106,7 @@ std::atomic<Process*> Process::made_{nullptr};
 Process& Process::get() {
     if (Process* process = made()) return *process;
     static auto* one = [] {
-        auto* process = new Process;
+        auto* process = new Process(config::process_environment());
         made_.store(process, std::memory_order_release);
         process->adopt_inherited();
         process->hold_key();
@@ -116,8 +115,7 @@ Process& Process::get() {
     return *one;
 }
 
-Process::Process() : pid_(getpid()) {
-    const auto environment = config::process_environment();
+Process::Process(const config::Environment& environment) : pid_(getpid()) {
     auto loaded = config::load(environment);
     identity_ = config::identify(environment);
     openmp_threads_ = config::openmp_threads(environment);
@@ -366,7 +364,7 @@ void Process::handshake_settled(Entry& entry) {
 void Process::expect_the_end() {
     const auto left = settings_.abort_after.count();
     if (part_.role != "rank" || left <= 0 || finished_.load() || ending_.exchange(true)) return;
-    if (!start_own_thread(wait_for_the_end, reinterpret_cast<void*>(static_cast<std::uintptr_t>(left)))) {
+    if (!real::own_thread(wait_for_the_end, reinterpret_cast<void*>(static_cast<std::uintptr_t>(left)))) {
         complain("cannot start the thread that ends a rank whose connection broke");
         real::_exit(kExitRefused);
     }

@@ -35,6 +35,9 @@ public:
     static Process& get();
     /// The process if it was made; what the hot path looks at first.
     static Process* made() { return made_.load(std::memory_order_acquire); }
+    /// Tests have several: this one is what the program's calls find from now on.
+    static void stand_in(Process* process) { made_.store(process, std::memory_order_release); }
+    explicit Process(const config::Environment& environment);
 
     bool enabled() const { return settings_.enabled; }
     /// Other roads between nodes than TCP are open: the MPI layer seals what a rank sends on them. A launcher has none.
@@ -129,7 +132,6 @@ public:
     void self(keys::Identity& identity) const;
 
 private:
-    Process();
     /// Prints one line, and writes what the report has by now.
     void say(const std::string& line);
     /// A rank whose job began with a key of the key file has it from its start, before somebody takes it out of there.

@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <set>
 
-#include "base/own_thread.hpp"
 #include "channel/connection.hpp"
 #include "channel/real.hpp"
 
@@ -37,7 +36,7 @@ void Pulse::start(Process& process) {
     if (timeout_ns(process) <= 0) return;
     const std::lock_guard guard(lock_);
     if (running_) return;
-    running_ = start_own_thread(run, &process);
+    running_ = real::own_thread(run, &process);
     if (!running_) process.complain("cannot start the thread that silence_timeout_s needs");
 }
 

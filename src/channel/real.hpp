@@ -10,17 +10,24 @@
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+
+#include "base/own_thread.hpp"
 
 namespace cryptmpi::channel::real {
 
 template <class R, class... A>
 class Call {
 public:
+    using Function = R(A...);
+
     explicit constexpr Call(const char* name) : name_(name) {}
+    explicit constexpr Call(Function* function) : name_(""), function_(function) {}
 
     R operator()(A... arguments) {
         auto* function = function_.load(std::memory_order_relaxed);
@@ -28,7 +35,6 @@ public:
         return function(arguments...);
     }
 
-    using Function = R(A...);
     /// What answers from now on in the place of libc's: for tests, which play a kernel of their own.
     void replace(Function* function) { function_.store(function, std::memory_order_relaxed); }
 
@@ -70,6 +76,8 @@ CRYPTMPI_REAL(socket, int, int, int, int);
 CRYPTMPI_REAL(connect, int, int, const sockaddr*, socklen_t);
 CRYPTMPI_REAL(accept4, int, int, sockaddr*, socklen_t*, int);
 CRYPTMPI_REAL(shutdown, int, int, int);
+CRYPTMPI_REAL(getsockname, int, int, sockaddr*, socklen_t*);
+CRYPTMPI_REAL(getpeername, int, int, sockaddr*, socklen_t*);
 CRYPTMPI_REAL(close, int, int);
 CRYPTMPI_REAL(close_range, int, unsigned, unsigned, int);
 CRYPTMPI_REAL(dup, int, int);
@@ -108,8 +116,13 @@ CRYPTMPI_REAL(posix_spawn, int, pid_t*, const char*, const posix_spawn_file_acti
 CRYPTMPI_REAL(posix_spawnp, int, pid_t*, const char*, const posix_spawn_file_actions_t*, const posix_spawnattr_t*,
               char* const*, char* const*);
 CRYPTMPI_REAL(_exit, void, int);
+CRYPTMPI_REAL(clock_gettime, int, clockid_t, timespec*);
+CRYPTMPI_REAL(usleep, int, useconds_t);
 
 #undef CRYPTMPI_REAL
+
+/// Not libc's: a thread of ours, in which a test's kernel has its say, too.
+inline constinit Call<bool, void* (*)(void*), void*> own_thread{&start_own_thread};
 
 // Calls that never wait, without what libc does around each system call where a thread may be cancelled in it: two
 // atomic exchanges, a part of what a small message costs. No thread is cancelled in them, but for the forms with a

@@ -91,7 +91,7 @@ bool Table::unused(const Entry& entry) {
     constexpr int kTries = 20;
     for (int tries = 0; entry.users.load() > 0; ++tries) {
         if (tries == kTries) return false;
-        usleep(100);
+        real::usleep(100);
     }
     return true;
 }

@@ -1,160 +1,171 @@
-// A kernel of which a test decides how it moves bytes: how many a call takes, how many fit into a socket, and which
-// call says EAGAIN, is interrupted, or ends the connection. The sockets are real ones of loopback, so that they have
-// addresses and a state; their bytes go through queues of ours.
+// A kernel in one process, for tests: programs on several nodes, and TCP between them. The programs call libc by its
+// names, which are the channel's; what the channel then asks the kernel comes here, by the table of real.hpp. One
+// program runs at a time, and a seed decides who goes on and what comes off the wire next, so a test that fails once
+// fails each time.
+//
+//   1. Each program is a fiber, and so is each thread that the channel starts (courier, pulse). A call that has to wait
+//      lets others go on; time is the kernel's own, and passes where nobody can.
+//   2. What a socket takes is on the wire until the kernel lets it arrive, in pieces as large as the test likes. Only
+//      then is the other end readable, and has an edge-triggered waiter an edge.
+//   3. A test may look at each hello and record on the wire, change it, drop it, send it again, or send others; it may
+//      cut a connection at any byte, and let any call fail.
+//   4. A node has its own Process of the channel, with its own settings. Without one, its programs run plain: what they
+//      note then is what they have to note under us.
+//   5. At the end nothing may be left: no descriptor, no slot of the arena, no handshake.
+//
+// The fake finds what a real kernel would not say: bytes of Clear on the wire, programs that wait for ever, and what is
+// left at the end. How sockets behave is what Linux does; fake_kernel_test.cpp compares the two.
 #pragma once
 
-#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <cerrno>
 #include <cstdint>
-#include <cstring>
-#include <deque>
 #include <functional>
 #include <limits>
 #include <map>
-
-#include "channel/real.hpp"
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
 namespace cryptmpi::channel {
+class Process;
+}
 
-enum class Fault {
-    none,
-    again,        // EAGAIN: no room, or nothing there, for once
-    interrupted,  // EINTR
-    reset,        // ECONNRESET, from then on
-    end,          // nothing comes any more: end of file to who receives, EPIPE to who sends
+namespace cryptmpi::channel::fake {
+
+using Bytes = std::vector<std::uint8_t>;
+using Settings = std::map<std::string, std::string, std::less<>>;  // "CRYPTMPI_..."
+
+inline constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
+inline constexpr std::int64_t kMillisecond = 1'000'000;
+inline constexpr std::int64_t kSecond = 1'000'000'000;
+
+/// Data of programs that must not be seen on the wire: bytes that tell their place, and that they are clear.
+Bytes clear(std::size_t size, int salt = 0);
+bool is_clear(const std::uint8_t* bytes, std::size_t size);
+
+struct Options {
+    std::uint64_t seed = 1;
+    bool sealed = true;  // or plain: the channel is off
+    Settings settings = {};
+    std::map<int, Settings> of_node = {};  // over `settings`
+    bool renewed = false;                  // Processes that no other job has had: they say everything anew
+    /// Bytes that one call takes, that arrive at once, and that one direction holds. Random ones are from 1 to that.
+    std::size_t most_sent = kAll;
+    std::size_t most_arriving = kAll;
+    bool random_sizes = false;
+    bool cuts_hellos = false;  // most_sent goes for hellos, too: Linux takes them whole
+    std::size_t capacity = 256 * 1024;
+    bool clear_inside = false;  // what goes over a node's 127.0.0.1 may be seen
+    bool slow = false;     // what is sent arrives when the seed says, not at once
+    int interrupting = 0;  // one in so many calls that would wait is interrupted; 0: none
 };
 
-class FakeKernel {
+/// A hello (number 0) or record (from 1 on) on the wire; `there` is from who connected to who accepted.
+struct Unit {
+    int connection;  // in the order in which they were made
+    bool there;
+    std::size_t number;
+    Bytes bytes;
+};
+
+/// A call of the channel or, where it passes the channel, of a program.
+struct Call {
+    std::uint64_t number;
+    const char* name;
+    int node;
+    int fd;
+};
+
+/// Where a connection ends although nobody ends it: after so many bytes in one direction. Both ends see it.
+struct Cut {
+    bool there = true;
+    std::size_t at = kAll;
+    bool resets = false;
+};
+
+/// How a job ended.
+struct Ending {
+    std::string stuck;                     // who waits for ever; empty: nobody
+    std::vector<std::string> complaints;   // of the fake: bytes in clear
+    std::vector<std::string> left;         // what was there at the end that should not
+    std::map<int, std::vector<std::string>> said;  // by the channel, of each node
+    std::vector<std::string> noted;        // by the programs
+    std::map<int, int> exits;              // nodes whose process ended itself, and with what
+    std::uint64_t calls = 0;
+    std::size_t moved[2] = {0, 0};  // bytes on the wire: there, back
+    std::size_t units[2] = {0, 0};
+    std::int64_t took_ns = 0;
+
+    bool went_well() const { return stuck.empty() && complaints.empty() && left.empty(); }
+    /// Lines of this node, or of all (-1), that have this in them.
+    int lines_with(const std::string& text, int node = -1) const;
+    std::string told() const;
+};
+
+class World;
+
+class Job {
 public:
-    static constexpr std::size_t kNever = std::numeric_limits<std::size_t>::max();
+    explicit Job(Options options = {});
+    ~Job();
+    Job(const Job&) = delete;
+    Job& operator=(const Job&) = delete;
 
-    FakeKernel() {
-        now_ = this;
-        real::send.replace([](int fd, const void* from, size_t size, int) -> ssize_t {
-            return now_->send(fd, static_cast<const std::uint8_t*>(from), size);
-        });
-        real::recv.replace([](int fd, void* to, size_t size, int flags) -> ssize_t {
-            return now_->receive(fd, static_cast<std::uint8_t*>(to), size, (flags & MSG_PEEK) != 0);
-        });
-        real::syscall.replace([](long number, long fd, long at, long size, long flags, long, long) -> long {
-            if (number == SYS_sendto)
-                return now_->send(static_cast<int>(fd), reinterpret_cast<const std::uint8_t*>(at),
-                                  static_cast<std::size_t>(size));
-            if (number == SYS_recvfrom)
-                return now_->receive(static_cast<int>(fd), reinterpret_cast<std::uint8_t*>(at),
-                                     static_cast<std::size_t>(size), (flags & MSG_PEEK) != 0);
-            std::abort();  // the stream makes no other call by number
-        });
-        real::shutdown.replace([](int fd, int how) {
-            if (how != SHUT_RD) now_->close_from(fd);
-            return 0;
-        });
-        // Two sockets of this node, connected to each other.
-        const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
-        sockaddr_in at{};
-        at.sin_family = AF_INET;
-        at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        socklen_t size = sizeof at;
-        auto* const address = reinterpret_cast<sockaddr*>(&at);
-        ends[0] = ::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
-        made_ = ::bind(listener, address, size) == 0 && ::listen(listener, 1) == 0 &&
-                ::getsockname(listener, address, &size) == 0 &&
-                (::connect(ends[0], address, size) == 0 || errno == EINPROGRESS);
-        ends[1] = ::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK);
-        made_ = made_ && ends[1] >= 0;
-        ::close(listener);
-        wires_[ends[0]].peer = ends[1];
-        wires_[ends[1]].peer = ends[0];
-    }
-    ~FakeKernel() {
-        for (const int fd : ends) ::close(fd);
-    }
-    FakeKernel(const FakeKernel&) = delete;
-    FakeKernel& operator=(const FakeKernel&) = delete;
+    /// A program on a node; run() starts it.
+    void program(int node, std::function<void()> body);
+    Ending run();
 
-    bool made() const { return made_; }
-    std::size_t calls() const { return calls_; }
-    /// Bytes that were sent, and those that were sent or received.
-    std::size_t moved() const { return moved_; }
-    std::size_t activity() const { return moved_ + received_; }
-    bool struck() const { return struck_; }
-    /// Nothing comes to this end any more but what is on its way.
-    void close_from(int fd) { wires_[wires_[fd].peer].ended = true; }
+    /// What goes on in the place of this; asked of each hello and record.
+    std::function<std::vector<Bytes>(const Unit& unit)> on_wire;
+    /// With which error this call fails; 0: it does not.
+    std::function<int(const Call& call)> fails;
+    std::map<int, Cut> cuts;  // by connection
+    /// The bit that is changed in this byte of the first connection.
+    std::optional<std::size_t> flips[2];  // there, back
+    /// The address that a node has instead of its own, where it is seen by others: address translation.
+    bool translates = false;
 
-    int ends[2] = {-1, -1};
-    std::size_t most = kNever;        // bytes that one call moves
-    std::size_t capacity = 1U << 20;  // bytes that are on their way in one direction
-    std::size_t faulty = kNever;      // this call, counted from 0, has
-    Fault fault = Fault::none;
-    std::size_t flipped = kNever;  // of all bytes that are moved, this one has a bit changed
+    /// The channel's Process of a node; null: it is plain.
+    Process* process(int node);
 
 private:
-    /// What comes to one socket.
-    struct Wire {
-        std::deque<std::uint8_t> bytes;
-        int peer = -1;
-        bool ended = false;
-        bool reset = false;
-    };
-
-    /// 0, or what the call fails with.
-    int trouble(int fd) {
-        if (calls_++ == faulty) {
-            struck_ = true;
-            if (fault == Fault::again) return EAGAIN;
-            if (fault == Fault::interrupted) return EINTR;
-            for (auto& [end, wire] : wires_) {
-                wire.reset = fault == Fault::reset;
-                wire.ended = true;
-                if (wire.reset) wire.bytes.clear();
-            }
-        }
-        return wires_[fd].reset ? ECONNRESET : 0;
-    }
-
-    ssize_t failed(int error) {
-        errno = error;
-        return -1;
-    }
-
-    ssize_t send(int fd, const std::uint8_t* from, std::size_t size) {
-        if (const int error = trouble(fd)) return failed(error);
-        Wire& to = wires_[wires_[fd].peer];
-        if (to.ended) return failed(EPIPE);
-        const std::size_t room = capacity - std::min(capacity, to.bytes.size());
-        // A fresh socket takes a hello whole: nothing was sent on it before.
-        const std::size_t n = std::min({size, room, to.bytes.empty() ? std::max<std::size_t>(most, 256) : most});
-        if (n == 0 && size > 0) return failed(EAGAIN);
-        for (std::size_t i = 0; i < n; ++i, ++moved_) {
-            if (moved_ == flipped) struck_ = true;
-            to.bytes.push_back(from[i] ^ (moved_ == flipped ? 4 : 0));
-        }
-        return static_cast<ssize_t>(n);
-    }
-
-    ssize_t receive(int fd, std::uint8_t* to, std::size_t size, bool peek) {
-        if (const int error = trouble(fd)) return failed(error);
-        Wire& from = wires_[fd];
-        const std::size_t n = std::min({size, from.bytes.size(), most});
-        if (n == 0) return from.ended || size == 0 ? 0 : failed(EAGAIN);
-        std::copy_n(from.bytes.begin(), n, to);
-        if (!peek) from.bytes.erase(from.bytes.begin(), from.bytes.begin() + static_cast<std::ptrdiff_t>(n));
-        received_ += n;
-        return static_cast<ssize_t>(n);
-    }
-
-    static inline FakeKernel* now_ = nullptr;
-    std::map<int, Wire> wires_;
-    std::size_t calls_ = 0;
-    std::size_t moved_ = 0;
-    std::size_t received_ = 0;
-    bool struck_ = false;
-    bool made_ = false;
+    friend class World;
+    Options options_;
+    std::vector<std::pair<int, std::function<void()>>> programs_;
+    std::unique_ptr<World> world_;
 };
 
-}  // namespace cryptmpi::channel
+// What programs call beside libc.
+
+/// The address of a node's port. Each node has 127.0.0.1, too.
+sockaddr_in address(int node, std::uint16_t port);
+sockaddr_in loopback(std::uint16_t port);
+/// bind() and listen(), which the channel leaves alone.
+bool listen_on(int fd, std::uint16_t port);
+/// Waits until somebody listens there. False: nobody does for a second.
+bool await_listener(const sockaddr_in& at);
+/// Lets others go on.
+void pass();
+void sleep_ns(std::int64_t nanoseconds);
+std::int64_t time_ns();
+/// A line of the transcript.
+void note(const char* format, ...) __attribute__((format(printf, 1, 2)));
+/// Runs a program over the real kernel, alone and plain: what it notes there. It may listen on loopback, at any port.
+std::vector<std::string> on_linux(const std::function<void()>& body);
+/// A random number below this, from the seed; for programs.
+std::size_t below(std::size_t end);
+/// How many bytes the other end's kernel has for this socket, read or not, and how many are on the wire to it.
+std::size_t arrived(int fd);
+std::size_t on_the_wire_to(int fd);
+/// These bytes arrive at the other end of this socket.
+void deliver(int from, const Bytes& bytes);
+/// The process of this node ends: as exit() does, or killed, when the kernel closes what it has. Does not return.
+[[noreturn]] void exit_process();
+[[noreturn]] void die();
+/// The signals of SIGPIPE since the job began.
+int broken_pipes();
+
+}  // namespace cryptmpi::channel::fake
