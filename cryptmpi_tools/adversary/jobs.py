@@ -25,6 +25,8 @@ HERE = Path(__file__).resolve().parent
 SHORT_LIMIT_S = 15  # where MPI's own packets are in clear, and MPI waits without end for one that is withheld
 # Under the two layers that seal messages, MPI's own packets are in clear, as on a network that is not TCP.
 SETTINGS = {"channel": {}, "mpi": {"seal_sockets": "false", "scope": "auto"}, "fabric": {}}
+# Those of UCX's transport tcp are sealed like all others, unless all roads are open.
+UCX_OPEN = {"seal_sockets": "false", "network": "any"}
 ONE_MAKES_THE_KEY = threading.Lock()  # of the jobs that begin at the same time
 PATIENCE = {"silence_timeout_s": 4, "handshake_timeout_s": 6, "agreement_timeout_s": 6, "abort_after_s": 0.5}
 
@@ -88,8 +90,9 @@ class Place:
                 "record": record and str(record), "recorded": recorded and str(recorded), "strikes": list(strikes)}
         (self.folder / "plan.json").write_text(json.dumps(plan))
         two = OnlyTwo(self.lab)
+        more = UCX_OPEN if layer == "fabric" and FRAMING[mpi_name] == "uct" else {}
         with ONE_MAKES_THE_KEY:
-            sealing = Sealing(self.root / "config", self.lab, COMMAND, {"layer": layer, **SETTINGS[layer], **PATIENCE})
+            sealing = Sealing(self.root / "config", self.lab, COMMAND, {"layer": layer, **SETTINGS[layer], **more, **PATIENCE})
         operation = operation if operation in known() else "eager"
         program = [build(mpi, self.root), operation, rounds, begun, pause_us]
         line = sealing.run_line(mpi, two, 2, [str(word) for word in program], self.folder / "report.json")

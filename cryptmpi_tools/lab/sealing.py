@@ -17,8 +17,8 @@ ALONE = {"seal_sockets": "false"}
 
 
 def alone(layer):
-    """The sockets of UCX and libfabric are not sealed again under the fabric layer."""
-    return ALONE if layer == "mpi" else {}
+    """Under the fabric layer the sockets of UCX are sealed again, unless all roads are open."""
+    return {"channel": {}, "mpi": ALONE, "fabric": {**ALONE, "network": "any"}}[layer]
 
 
 class Sealing:

@@ -65,11 +65,13 @@ Function* for_ucx(const char* name, const void* caller) {
 }  // namespace
 }  // namespace cryptmpi::fabric
 
-/// Asked by the channel library in the same process. Who uses one of them, and never came through its door, is not
-/// sealed by it: then its sockets are like all others.
+/// Asked by the channel library in the same process. Who uses libfabric, and never came through its door, is not sealed
+/// by it: then its sockets are like all others. Those of UCX always are: its transport tcp writes to whatever address a
+/// packet says, whoever has connected and sent it.
 extern "C" [[gnu::visibility("default")]] int cryptmpi_fabric_carries(const void* caller) {
-    const auto road = cryptmpi::fabric::road_of(caller);
-    return road && cryptmpi::fabric::Opening::has_been(*road) ? 1 : 0;
+    using cryptmpi::fabric::Opening;
+    using cryptmpi::fabric::Road;
+    return cryptmpi::fabric::road_of(caller) == Road::libfabric && Opening::has_been(Road::libfabric) ? 1 : 0;
 }
 
 using cryptmpi::fabric::for_ucx;

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,19 +38,57 @@ def test_a_job_is_sealed_and_nothing_of_it_an_exception(mpi, nodes, tmp_path, bu
     assert json.loads(report.read_text())["layer"] == "fabric"
 
 
-def test_what_is_sealed_is_not_sealed_again(nodes, tmp_path, build):  # noqa: F811
-    """Unless it is asked for: where TCP alone is open, the sockets of UCX are streams like all others."""
-    def sealed_bytes(**settings):
-        report = tmp_path / f"{len(settings)}.json"
-        done = run_job(UCX, nodes, sealing_of(tmp_path, nodes, **settings), [build(UCX, TALK), "talk"], report)
-        assert done.ok and "cryptmpi: SEALED: " in done.output, done.output
-        told = json.loads(report.read_text())
-        return told["totals"]["sealed_bytes_sent"], told["sockets"]["sealed_bytes_sent"]
+def sealed_bytes(mpi, nodes, tmp_path, build, **settings):  # noqa: F811
+    """Of messages, and of sockets below them."""
+    report = tmp_path / f"{len(settings)}.json"
+    done = run_job(mpi, nodes, sealing_of(tmp_path, nodes, **settings), [build(mpi, TALK), "talk"], report)
+    assert done.ok and "cryptmpi: SEALED: " in done.output, done.output
+    told = json.loads(report.read_text())
+    return told["totals"]["sealed_bytes_sent"], told["sockets"]["sealed_bytes_sent"]
 
-    messages, sockets = sealed_bytes()
+
+def test_what_is_sealed_is_not_sealed_again(nodes, tmp_path, build):  # noqa: F811
+    """Unless it is asked for: where TCP alone is open, the sockets of libfabric are streams like all others."""
+    messages, sockets = sealed_bytes(LIBFABRIC, nodes, tmp_path, build)
     assert sockets < messages / 100  # what the launcher and MPI's start say
-    messages, sockets = sealed_bytes(network="tcp")
+    messages, sockets = sealed_bytes(LIBFABRIC, nodes, tmp_path, build, network="tcp")
     assert sockets > messages
+
+
+def test_what_ucx_sends_over_tcp_is_sealed_again(nodes, tmp_path, build):  # noqa: F811
+    messages, sockets = sealed_bytes(UCX, nodes, tmp_path, build)
+    assert sockets > messages
+
+
+STRANGER = """
+import pathlib, socket, struct, sys, time
+folder, address = pathlib.Path(sys.argv[1]), sys.argv[2]
+while not (folder / "told").exists():
+    time.sleep(0.02)
+at, *ports = (folder / "told").read_text().split()
+text = b"written by a stranger"
+for port in ports:
+    try:
+        one = socket.create_connection((address, int(port)), 2)
+        one.sendall(struct.pack("<Q", 0xcafebabe12345678))  # of UCX's transport tcp
+        time.sleep(0.3)
+        one.sendall(struct.pack("<BIQQI", 33, 20, int(at, 16), len(text), 1) + text)  # its "put": address, length, number
+        time.sleep(0.3)
+    except OSError:
+        pass
+(folder / "said").touch()
+"""
+
+
+def test_a_stranger_at_ucxs_port_writes_no_memory(nodes, tmp_path, build):  # noqa: F811
+    """UCX's transport tcp writes wherever a packet says, whoever has connected to it."""
+    program = [build(UCX, HERE / "fabric_port.c"), tmp_path]
+    stranger = nodes.start([sys.executable, "-c", STRANGER, tmp_path, nodes.nodes[1].address])
+    try:
+        done = run_job(UCX, nodes, sealing_of(tmp_path, nodes), program, tmp_path / "report.json")
+    finally:
+        stranger.kill()
+    assert "memory: as it was\n" in done.output and (tmp_path / "said").exists(), done.output
 
 
 @pytest.fixture(scope="module")

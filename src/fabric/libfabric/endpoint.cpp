@@ -140,7 +140,7 @@ void Endpoint::give_back(Operation& operation) {
 
 /// A buffer of ours, which the network may reach by no more than this message.
 int Endpoint::make_wire(Operation& operation, std::size_t size, std::uint64_t access) {
-    operation.wire = domain->pool.take(size);
+    operation.wire = domain->wires.take(size);
     operation.wire_size = size;
     return register_wire(operation, access);
 }
@@ -149,7 +149,7 @@ int Endpoint::make_wire(Operation& operation, std::size_t size, std::uint64_t ac
 /// made longer on the way, then mostly comes, and opens or does not. A buffer for several messages is as large as the
 /// program's, so that both are full together.
 int Endpoint::make_room(Operation& operation, std::size_t size) {
-    operation.wire = domain->pool.take(wire_for(operation.work, size));
+    operation.wire = domain->wires.take(wire_for(operation.work, size));
     const std::size_t wanted = operation.wire.size();
     operation.wire_size =
         operation.work == Operation::Work::several ? wanted : std::min(operation.wire.room(), wanted + kMostBeyond);

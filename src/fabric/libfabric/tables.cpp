@@ -328,6 +328,7 @@ int domain(fid_fabric* shown, fi_info* info, fid_domain** made, void* context) {
     }
     if ((info->mode & FI_LOCAL_MR) != 0) domain->registers_local = true;
     domain->pool.share();
+    domain->wires.share();
     *made = domain;
     return 0;
 }

@@ -38,9 +38,8 @@ ucs_status_ptr_t send(ucp_ep_h ep, const Message& message, const ucp_request_par
     Worker& worker = *endpoint.worker;
     const auto data = data_of(message.at, message.count, given, Data::Use::send);
     if (!data->is_known()) return UCS_STATUS_PTR(UCS_ERR_UNSUPPORTED);
-    auto& pool = Ends::get().pool();
     engine::Buffer room;
-    auto pieces = data->pieces(pool, room);
+    auto pieces = data->pieces(Ends::get().pool(), room);
     const std::uint32_t flags = (given.op_attr_mask & UCP_OP_ATTR_FIELD_FLAGS) != 0 ? given.flags : 0;
     const std::uint32_t trailer =
         static_cast<std::uint32_t>(message.header_size) | ((flags & UCP_AM_SEND_FLAG_REPLY) != 0 ? kAsksForReply : 0);
@@ -48,7 +47,7 @@ ucs_status_ptr_t send(ucp_ep_h ep, const Message& message, const ucp_request_par
     pieces.push_back({const_cast<std::uint32_t*>(&trailer), kTrailer});
     const std::size_t size = data->size() + message.header_size + kTrailer;
     operation->worker = &worker;
-    operation->wire = pool.take(size + kOverhead);
+    operation->wire = Ends::get().wires().take(size + kOverhead);
     auto own = parameters_of(given, *operation);
     own.cb.send = when_sent;
     own.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;

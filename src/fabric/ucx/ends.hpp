@@ -130,10 +130,17 @@ public:
 
     GenericTypes& types() { return types_; }
     Regions& regions() { return regions_; }
+    /// For what is open.
     engine::BufferPool& pool() { return pool_; }
+    /// For what UCX gets, and nothing else: it keeps such memory registered with the network when a message is over,
+    /// under a key that was on the wire in clear.
+    engine::BufferPool& wires() { return wires_; }
 
 private:
-    Ends() { pool_.share(); }
+    Ends() {
+        pool_.share();
+        wires_.share();
+    }
 
     mutable std::shared_mutex lock_;
     std::unordered_map<ucp_context_h, Asked> asked_;
@@ -149,7 +156,9 @@ private:
     std::unordered_map<const void*, ucs_status_t> noted_;
     GenericTypes types_;
     Regions regions_;
-    engine::BufferPool pool_{std::size_t{64} << 20};
+    static constexpr std::size_t kMostKept = std::size_t{64} << 20;  // of each
+    engine::BufferPool pool_{kMostKept};
+    engine::BufferPool wires_{kMostKept};
 };
 
 }  // namespace cryptmpi::fabric::ucx

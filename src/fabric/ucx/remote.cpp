@@ -269,7 +269,7 @@ void Remote::end(std::map<std::uint64_t, Piece>::iterator piece, Over& over) {
 
 engine::Buffer Remote::seal(Peer& peer, const Envelope& envelope, std::span<const iovec> pieces) const {
     const std::size_t size = total(pieces);
-    engine::Buffer wire = Ends::get().pool().take(size + kOverhead);
+    engine::Buffer wire = Ends::get().wires().take(size + kOverhead);
     const std::lock_guard guard(worker_.lock);
     auto sealed = worker_.party->seal(peer, envelope, pieces, size, wire.data());
     if (!sealed) around().end(sealed.error().line);

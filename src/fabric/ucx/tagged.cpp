@@ -57,7 +57,7 @@ void when_sent(void* request, ucs_status_t status, void* data) {
 ucs_status_ptr_t send_long(Send call, const Endpoint& to, ucp_ep_h ep, std::size_t size, ucp_tag_t tag,
                            const ucp_request_param_t& given, std::unique_ptr<Operation> operation) {
     Worker& worker = *to.worker;
-    operation->wire = Ends::get().pool().take(wire_size_of(size));
+    operation->wire = Ends::get().wires().take(wire_size_of(size));
     auto own = parameters_of(given, *operation);
     own.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
     own.datatype = wire_of_operation();
@@ -84,17 +84,16 @@ ucs_status_ptr_t send(Send call, ucp_ep_h ep, const void* at, std::size_t count,
     Worker& worker = *endpoint.worker;
     const auto data = data_of(at, count, given, Data::Use::send);
     if (!data->is_known()) return failed(UCS_ERR_UNSUPPORTED);
-    auto& pool = Ends::get().pool();
     operation->worker = &worker;
     engine::Buffer room;
-    auto pieces = data->pieces(pool, room);
+    auto pieces = data->pieces(Ends::get().pool(), room);
     if (data->size() > kLongestWhole) {
         operation->segments = std::make_unique<Segments>();
         operation->segments->pieces = std::move(pieces);
         operation->segments->room = std::move(room);
         return send_long(call, endpoint, ep, data->size(), tag, given, std::move(operation));
     }
-    operation->wire = pool.take(data->size() + kOverhead);
+    operation->wire = Ends::get().wires().take(data->size() + kOverhead);
     auto own = parameters_of(given, *operation);
     own.cb.send = when_sent;
     const InOrder order(worker);
@@ -232,7 +231,7 @@ ucs_status_ptr_t receive(Worker& worker, void* at, std::size_t count, const Want
     operation->data = data_of(at, count, given, Data::Use::receive);
     if (!operation->data->is_known()) return failed(UCS_ERR_UNSUPPORTED);
     operation->worker = &worker;
-    operation->wire = Ends::get().pool().take(wire_size_of(operation->data->size()));
+    operation->wire = Ends::get().wires().take(wire_size_of(operation->data->size()));
     auto own = parameters_of(given, *operation);
     if (operation->data->size() > kLongestWhole) {
         operation->segments = std::make_unique<Segments>();

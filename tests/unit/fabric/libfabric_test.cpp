@@ -1213,6 +1213,21 @@ TEST_F(LocalMemory, OnlyOurBuffersAreRegisteredAndForNoRemoteAccess) {
     EXPECT_EQ(got, plain);
 }
 
+TEST_F(LocalMemory, ThatTheProviderHadNeverHasWhatIsOpen) {
+    Bytes got(100);
+    for (int round = 0; round < 10; ++round) {
+        ASSERT_EQ(receive(1, got), 0);
+        ASSERT_EQ(send(1, random_bytes(100)), 0);
+        provider.deliver();
+        EXPECT_EQ(completions(ends[0]).size(), 1U);
+        EXPECT_EQ(completions(ends[1]).size(), 1U);
+    }
+    for (const End& end : ends) {
+        const auto open = static_cast<Domain*>(end.domain)->pool.take(100);
+        for (const auto& [memory, access] : provider.registered) EXPECT_NE(memory, open.data());
+    }
+}
+
 TEST_F(Libfabric, AClosedEndpointLeavesAQueueThatCanBeRead) {
     Bytes got(10);
     ASSERT_EQ(receive(1, got), 0);

@@ -78,6 +78,17 @@ FakeWorker* fake(ucp_ep_h handle) {
     return reinterpret_cast<FakeWorker*>(handle);
 }
 
+/// Memory that UCX got for messages. It keeps it registered with the network, and whoever has seen a key may read
+/// there.
+std::vector<std::pair<const std::uint8_t*, std::size_t>> lent;
+void lend(const void* at, std::size_t size) {
+    lent.emplace_back(static_cast<const std::uint8_t*>(at), size);
+}
+bool was_lent(const void* at) {
+    return std::any_of(lent.begin(), lent.end(),
+                       [&](const auto& one) { return at >= one.first && at < one.first + one.second; });
+}
+
 Bytes copy(const void* at, std::size_t size) {
     const auto* const bytes = static_cast<const std::uint8_t*>(at);
     return {bytes, bytes + size};
@@ -165,11 +176,13 @@ Real fakes() {
     };
     real.ucp_tag_send_nbx = [](ucp_ep_h ep, const void* at, size_t size, ucp_tag_t tag,
                                const ucp_request_param_t* params) {
+        lend(at, size);
         wire.push_back({fake(ep), tag, packed(at, size, *params)});
         return static_cast<ucs_status_ptr_t>(nullptr);
     };
     real.ucp_tag_recv_nbx = [](ucp_worker_h handle, void* at, size_t size, ucp_tag_t tag, ucp_tag_t mask,
                                const ucp_request_param_t* params) -> ucs_status_ptr_t {
+        lend(at, size);
         auto& queue = fake(handle)->tagged;
         if (later != nullptr) {
             *later = {fake(handle), at, {UCS_INPROGRESS, {}}, params->cb.recv, params->user_data};
@@ -218,6 +231,7 @@ Real fakes() {
     };
     real.ucp_am_send_nbx = [](ucp_ep_h ep, unsigned id, const void*, size_t, const void* at, size_t size,
                               const ucp_request_param_t*) {
+        lend(at, size);
         active.push_back({fake(ep), id, copy(at, size)});
         return static_cast<ucs_status_ptr_t>(nullptr);
     };
@@ -244,6 +258,8 @@ std::vector<Came> came;
 
 ucs_status_t on_active(void*, const void* header, size_t header_size, void* data, size_t size,
                        const ucp_am_recv_param_t*) {
+    EXPECT_FALSE(was_lent(header));
+    EXPECT_FALSE(was_lent(data));
     came.push_back({copy(header, header_size), copy(data, size)});
     return UCS_OK;
 }
@@ -256,6 +272,7 @@ protected:
         active.clear();
         allocated.clear();
         came.clear();
+        lent.clear();
         const ucp_worker_params_t params = {};
         ASSERT_EQ(ucp_worker_create(nullptr, &params, &a_), UCS_OK);
         ASSERT_EQ(ucp_worker_create(nullptr, &params, &b_), UCS_OK);
@@ -697,6 +714,31 @@ TEST_F(Door, FindsFlippedReplayedAndMovedActiveMessages) {
     active.assign(2, whole);
     EXPECT_THROW(deliver_active(), std::runtime_error) << "replayed";
     EXPECT_EQ(came.size(), 1U);
+}
+
+TEST_F(Door, HasNothingOfTheProgramWhereUcxEverHadAMessage) {
+    for (int round = 0; round < 3; ++round) {
+        send(5, "a secret");
+        deliver();
+        EXPECT_EQ(receive(5), "a secret");
+        send_active("header", "a secret");
+        deliver_active();
+        ASSERT_EQ(came.size(), static_cast<std::size_t>(round + 1));
+    }
+    ucp_generic_dt_ops_t packed = {};
+    packed.start_pack = [](void*, const void* at, size_t) { return const_cast<void*>(at); };
+    packed.packed_size = [](void*) { return size_t{8}; };
+    packed.pack = [](void* state, size_t, void* to, size_t) {
+        EXPECT_FALSE(was_lent(to));
+        std::memcpy(to, state, 8);
+        return size_t{8};
+    };
+    packed.finish = [](void*) {};
+    ucp_request_param_t params = {};
+    params.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE;
+    ASSERT_EQ(ucp_dt_create_generic(&packed, nullptr, &params.datatype), UCS_OK);
+    EXPECT_EQ(ucp_tag_send_nbx(to_b_, "a secret", 1, 5, &params), nullptr);
+    ucp_dt_destroy(params.datatype);
 }
 
 // protocol: F4
