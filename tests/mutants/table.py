@@ -20,6 +20,7 @@ FLOWS, WINDOW, JOB_KEY, SECRETS = "src/fabric/flows.cpp", "src/fabric/window.hpp
 REMOTE = "src/fabric/ucx/remote.cpp"
 JUDGING, PART, POLICY, INSIDE = "src/report/judging.cpp", "src/report/part.cpp", "src/channel/policy.cpp", "src/channel/inside.cpp"
 RECEIVE, SHAKING, PULSE = "src/channel/receive.cpp", "src/channel/handshaking.cpp", "src/channel/pulse.cpp"
+SEND, EPOLL, READINESS, SOCKETS = "src/channel/send.cpp", "src/channel/epoll.cpp", "src/channel/readiness.cpp", "src/channel/calls_socket.cpp"
 
 
 def one(what, file, before, after, program, tests):
@@ -352,6 +353,45 @@ MUTANTS = [
     one("a part's signature is not compared", PART, "    return tag && is_same_tag(*tag, claimed);",
         "    return tag && is_same_tag(*tag, *tag);", "report_test",
         "ReportTest.PartsOfAnotherKeyAreNotBelieved:ReportTest.AnAlteredReportIsAFailure"),
+    # The channel library, over a fake kernel
+    one("a part of a record is told as readable", RECEIVE, "        readable = front >= Front::end || kernel_done(shared);",
+        "        readable = front >= Front::partial || kernel_done(shared);", "stream_test", "*Readiness.*"),
+    one("poll does not know what was read ahead", READINESS,
+        "    if (readable_here(*one.entry)) got.revents = static_cast<short>(got.revents | (wanted.events & kIn));\n    if (Shared",
+        "    if (Shared", "stream_test", "*Readiness.*"),
+    one("an arrival makes no edge", RECEIVE, "    shared.arrivals.fetch_add(1, std::memory_order_relaxed);", "",
+        "stream_test", "Readiness.HasAnEdgeForEachArrival"),
+    one("who waits in epoll sleeps on what another thread has left", EPOLL,
+        "            if (waiters_.load() > 0 && registration.entry->kind.load() != Kind::epoll) kick();  // else: see kNestedMs\n", "",
+        "stream_test", "Readiness.WakesWhoWaitsWhileAnotherReads"),
+    one("no edge tells that there is room again", SEND, "        if (owed) renew_writable_edges(entry);\n", "        static_cast<void>(owed);\n",
+        "stream_test", "*Readiness.*:*SameAsPlain*writable*"),
+    one("a write claims a byte that was not sealed", SEND, "    return static_cast<ssize_t>(sent + owed);",
+        "    return static_cast<ssize_t>(sent + owed + 1);", "stream_test", "Readiness.AWriteClaimsWhatIsSealedAndNoMore"),
+    one("what workers sealed ahead is lost where the kernel is full", SEND, "            if (*next > 0) {\n                shared.ahead_begin",
+        "            if (*next > 99) {\n                shared.ahead_begin", "stream_test", "Connections.LongOnes*:Readiness.AWriteClaims*"),
+    one("close forgets what was written", SEND, "    if (!told && (!resets || shaking) && !process.finishing()) {",
+        "    if (false && !told && shaking) {", "stream_test", "Endings.ACloseSendsWhatWasWritten"),
+    one("an exit forgets what was written", SEND,
+        "    if (shared.early_size > 0 || shared.state.load() == State::open) return kExitPatienceMs;\n", "",
+        "stream_test", "Endings.AnExitSendsWhatWasWritten"),
+    one("what is written on a connection that is refused goes out in clear", "src/channel/connection.hpp",
+        "    if (entry.kind.load() != Kind::native) return -1;\n", "", "stream_test", "*Refused*:Connections.*"),
+    one("a socket that does not say what it is stays native", SOCKETS, "    const bool internet = family < 0 ? peer || size == 0 :",
+        "    const bool internet = family < 0 ? false :", "stream_test", "With/Faults.*"),
+    one("a connection whose state the kernel does not tell is none", SHAKING,
+        "        return (poll.revents & (POLLERR | POLLHUP)) != 0 ? Tcp::refused : Tcp::connected;", "        return Tcp::refused;",
+        "stream_test", "With/Faults.*"),
+    one("strangers who say nothing are kept, however many", SHAKING, "    if (count <= kMostSilent) return;", "    if (count > 0) return;",
+        "stream_test", "Connections.OfStrangersWhoSayNothingAreFew"),
+    one("a port scan is news", SHAKING, "    shared.cut_off.store(scan ? 0 : code);", "    shared.cut_off.store(code + 0 * scan);",
+        "stream_test", "Connections.ThatComeAndGoAreNoNews"),
+    one("the end of a half of a handshake is an end", SHAKING,
+        "    shared.error.store(shared.role == keys::Role::responder ? ECONNRESET : code);",
+        "    shared.error.store(0);", "stream_test", "Attacks.*Cut*"),
+    one("a record that does not open breaks nothing", RECEIVE,
+        "    const auto opened = entry.opener->open(shared.raw + shared.raw_begin, out);\n    if (!opened) {",
+        "    const auto opened = entry.opener->open(shared.raw + shared.raw_begin, out);\n    if (false) {", "stream_test", "*Attacks*"),
     # The channel library, by real sockets
     one("a peer need not confirm the handshake", SHAKING, "        shared.state.store(State::await_confirm);",
         "        shared.state.store(State::open);",

@@ -2,6 +2,8 @@
 // none, and nobody waits for ever.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <set>
 
 #include "programs.hpp"
@@ -73,7 +75,11 @@ Bytes changed(Bytes bytes, std::size_t at, std::uint8_t with) {
 
 const Attack kAttacks[] = {
     {"Drop", [](const Unit&, Bytes&) { return Units{}; }},
-    {"Duplicate", [](const Unit& unit, Bytes&) { return Units{unit.bytes, unit.bytes}; }, true},
+    {"Duplicate",
+     [](const Unit& unit, Bytes&) {
+         return Units{unit.bytes, unit.bytes};
+     },
+     true},
     {"Truncate", [](const Unit& unit, Bytes&) { return Units{Bytes(unit.bytes.begin(), unit.bytes.end() - 1)}; }},
     {"Lengthen",
      [](const Unit& unit, Bytes&) {
@@ -110,7 +116,10 @@ const Attack kAttacks[] = {
          data[3] = static_cast<std::uint8_t>(seal::RecordType::data);
          return Units{data, unit.bytes};
      }},
-    {"InjectGarbage", [](const Unit& unit, Bytes&) { return Units{Bytes(40, 0xa5), unit.bytes}; }},
+    {"InjectGarbage",
+     [](const Unit& unit, Bytes&) {
+         return Units{Bytes(40, 0xa5), unit.bytes};
+     }},
 };
 
 class Attacks : public testing::TestWithParam<Attack> {};
@@ -361,15 +370,19 @@ TEST(Attacks, AHelloWithAShareOfZerosIsRefused) {
     }
 }
 
-/// Where ML-KEM is used, too: at each byte of the hellos.
-TEST(Attacks, EveryFlippedBitOfAHybridHelloIsNoticed) {
+/// Where ML-KEM is used, too: all over the hellos.
+TEST(Attacks, FlippedBitsOfAHybridHelloAreNoticed) {
     Options options = seeded();
     options.settings["CRYPTMPI_KEY_EXCHANGE"] = "x25519-mlkem768";
     ASSERT_TRUE(talk(options, by_records()).is_whole(kThere, kBack));
     for (const int direction : {0, 1}) {
         const keys::Role role = direction == 0 ? keys::Role::initiator : keys::Role::responder;
         const std::size_t size = keys::hello_size(role, false, true);
-        for (std::size_t place = 0; place < size; place += place < 60 || place > size - 60 ? 7 : 41) {
+        const std::size_t kem = keys::kPrefixSize + 32;  // where what ML-KEM adds begins
+        const std::size_t end = kem + keys::kem_part_size(role);
+        std::set<std::size_t> places{7, kem - 1, kem, kem + 1, end - 17, end - 16, end - 1, end, size - 1};
+        for (std::size_t place = 0; place < size; place += 41) places.insert(place);
+        for (const std::size_t place : places) {
             Manner manner = by_records();
             manner.before = [&](Job& job) { job.flips[direction] = place; };
             const Talk done = talk(options, manner);
@@ -377,6 +390,94 @@ TEST(Attacks, EveryFlippedBitOfAHybridHelloIsNoticed) {
             expect_noticed(done, where);
             EXPECT_TRUE(done.there.bytes.empty() && done.back.bytes.empty()) << where << done.told();
         }
+    }
+}
+
+/// What ML-KEM adds is left out, or is another connection's; or the whole hello is.
+TEST(Attacks, AHybridHelloThatWasChangedIsNoticed) {
+    Options options = seeded();
+    options.settings["CRYPTMPI_KEY_EXCHANGE"] = "x25519-mlkem768";
+    Bytes before[2];
+    Manner first = by_records();
+    first.before = [&](Job& job) {
+        job.on_wire = [&](const Unit& unit) {
+            if (unit.number == 0) before[unit.there ? 0 : 1] = unit.bytes;
+            return Units{unit.bytes};
+        };
+    };
+    ASSERT_TRUE(talk(options, first).is_whole(kThere, kBack));
+    enum class Change { left_out, of_another, all_of_another };
+    for (const Change change : {Change::left_out, Change::of_another, Change::all_of_another}) {
+        for (const bool there : {true, false}) {
+            const keys::Role role = there ? keys::Role::initiator : keys::Role::responder;
+            const auto kem = static_cast<std::ptrdiff_t>(keys::kPrefixSize + 32);
+            const auto end = kem + static_cast<std::ptrdiff_t>(keys::kem_part_size(role));
+            const Bytes& other = before[there ? 0 : 1];
+            Manner manner = by_records();
+            manner.before = [&](Job& job) {
+                job.on_wire = [&](const Unit& unit) {
+                    if (unit.number != 0 || unit.there != there) return Units{unit.bytes};
+                    Bytes bytes = unit.bytes;
+                    if (change == Change::all_of_another) bytes = other;
+                    if (change == Change::of_another)
+                        std::copy(other.begin() + kem, other.begin() + end, bytes.begin() + kem);
+                    if (change == Change::left_out) {
+                        bytes.erase(bytes.begin() + kem, bytes.begin() + end);
+                        bytes[7] = static_cast<std::uint8_t>(bytes[7] & ~keys::kHybrid);
+                    }
+                    return Units{bytes};
+                };
+            };
+            options.renewed = true;
+            const Talk done = talk(options, manner);
+            expect_noticed(done, "");
+            EXPECT_TRUE(done.client_was_told() && done.server_was_told()) << done.told();
+            EXPECT_TRUE(done.there.bytes.empty() && done.back.bytes.empty()) << done.told();
+            EXPECT_FALSE(done.ending.said.empty());
+            if (change == Change::left_out) {
+                EXPECT_EQ(done.ending.lines_with("give every node the same setting key_exchange", there ? 1 : 0), 1)
+                    << done.told();
+            }
+        }
+    }
+}
+
+/// The report counts what did not open.
+TEST(Attacks, AreCountedInTheReport) {
+    for (const bool there : {true, false}) {
+        const std::filesystem::path folder =
+            std::filesystem::temp_directory_path() / ("cryptmpi-report-" + std::to_string(::getpid()));
+        std::filesystem::create_directories(folder);
+        Options options = seeded();
+        options.renewed = true;
+        for (const int node : {0, 1}) {
+            const auto file = folder / std::to_string(node) / "report.json";
+            options.of_node[node] = {{"CRYPTMPI_REPORT_FILE", file}};
+        }
+        Manner manner = by_records();
+        manner.before = [&](Job& job) {
+            job.on_wire = [&](const Unit& unit) {
+                const bool hit = unit.there == there && unit.number == 2;
+                return Units{hit ? changed(unit.bytes, 10, unit.bytes[10] ^ 1) : unit.bytes};
+            };
+        };
+        const Talk done = talk(options, manner);
+        expect_noticed(done, "");
+        int counted[2] = {0, 0};
+        for (const int node : {0, 1}) {
+            const auto where = folder / std::to_string(node);
+            if (!std::filesystem::exists(where)) continue;
+            for (const auto& file : std::filesystem::recursive_directory_iterator(where)) {
+                if (!file.is_regular_file()) continue;
+                std::ifstream stream(file.path());
+                std::string text{std::istreambuf_iterator<char>(stream), {}};
+                std::erase(text, ' ');
+                counted[node] += text.find("\"failed_opens\":1") != std::string::npos ? 1 : 0;
+            }
+        }
+        EXPECT_EQ(counted[there ? 1 : 0], 1) << done.told();
+        EXPECT_EQ(counted[there ? 0 : 1], 0) << done.told();
+        std::filesystem::remove_all(folder);
     }
 }
 
@@ -388,7 +489,9 @@ TEST(Attacks, ACutConnectionIsNeverTakenForWhole) {
         for (const bool resets : {false, true}) {
             for (const bool there : {true, false}) {
                 // Behind the last byte, all that there is to say has been said.
-                for (std::size_t place = 0; place < whole.ending.moved[there ? 0 : 1]; place += slow ? 17 : resets ? 3 : 1) {
+                for (std::size_t place = 0; place < whole.ending.moved[there ? 0 : 1]; place += slow     ? 17
+                                                                                                : resets ? 3
+                                                                                                         : 1) {
                     Options options = seeded(place);
                     options.slow = slow;
                     Manner manner = by_records();
@@ -461,11 +564,15 @@ TEST(Attacks, ACutHandshakeBothersOnlyWhoLostSomething) {
 TEST(Attacks, OnLongMessagesAreNoticed) {
     constexpr std::size_t kLong = 700'000;
     const std::function<Units(const Unit&)> acts[] = {
-        [](const Unit& unit) { return Units{changed(unit.bytes, unit.bytes.size() / 2, unit.bytes[unit.bytes.size() / 2] ^ 1)}; },
+        [](const Unit& unit) {
+            return Units{changed(unit.bytes, unit.bytes.size() / 2, unit.bytes[unit.bytes.size() / 2] ^ 1)};
+        },
         [](const Unit& unit) { return Units{changed(unit.bytes, unit.bytes.size() - 1, unit.bytes.back() ^ 1)}; },
         [](const Unit& unit) { return Units{changed(unit.bytes, 0, unit.bytes[0] ^ 1)}; },
         [](const Unit&) { return Units{}; },
-        [](const Unit& unit) { return Units{unit.bytes, unit.bytes}; },
+        [](const Unit& unit) {
+            return Units{unit.bytes, unit.bytes};
+        },
     };
     for (const char* const threads : {"1", "4"}) {
         for (const auto& act : acts) {
@@ -489,8 +596,8 @@ TEST(Attacks, OnLongMessagesAreNoticed) {
                     (void)read_from(fd);
                 });
                 const Ending ending = job.run();
-                const std::string where = std::string(threads) + " threads, record " + std::to_string(number) + "\n" +
-                                          ending.told();
+                const std::string where =
+                    std::string(threads) + " threads, record " + std::to_string(number) + "\n" + ending.told();
                 EXPECT_TRUE(ending.went_well()) << where;
                 EXPECT_EQ(read.error, EBADMSG) << where;
                 EXPECT_LT(read.bytes.size(), kLong) << where;
@@ -528,8 +635,7 @@ TEST(Attacks, AnEndThatNobodyReadsIsSaid) {
             });
             const Ending ending = job.run();
             EXPECT_TRUE(ending.went_well()) << ending.told();
-            EXPECT_EQ(ending.lines_with("without the authenticated close", 0), 1)
-                << resets << shuts << ending.told();
+            EXPECT_EQ(ending.lines_with("without the authenticated close", 0), 1) << resets << shuts << ending.told();
         }
     }
 }
@@ -566,7 +672,8 @@ TEST(Attacks, WhatIsWithheldIsMissed) {
         EXPECT_EQ(reads[there ? 1 : 0].error, ETIMEDOUT) << ending.told();
         EXPECT_GT(waited_ns, kSecond / 2);
         EXPECT_LT(waited_ns, 2 * kSecond);
-        EXPECT_EQ(ending.lines_with("no record has come for 1 s (silence_timeout_s)", there ? 1 : 0), 1) << ending.told();
+        EXPECT_EQ(ending.lines_with("no record has come for 1 s (silence_timeout_s)", there ? 1 : 0), 1)
+            << ending.told();
     }
 }
 

@@ -129,7 +129,8 @@ public:
 private:
     void write(const std::string& name, char digit) const {
         std::ofstream(file(name)) << "cryptmpi-job-key-1 " << std::string(64, digit) << "\n";
-        std::filesystem::permissions(file(name), std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+        std::filesystem::permissions(file(name),
+                                     std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
     }
     std::filesystem::path path_;
 };
@@ -303,16 +304,16 @@ struct Socket : Pollable {
     // What it sent and has not arrived.
     Queue flight;
     bool send_shut = false;
-    bool fin_due = false;        // behind what is in flight
-    bool reset_due = false;      // the same
-    bool fin_arrived = false;    // at the peer
-    bool severed = false;        // cut on the wire: what it sends goes nowhere
-    bool held = false;           // takes no more for a moment
-    bool nospace = false;        // somebody wants to know when it does
-    std::size_t greeting = 0;    // of these bytes, the first ones that are taken whole
-    std::size_t passed = 0;      // bytes that came onto the wire
-    Bytes seen;                  // the last of them
-    Bytes unit;                  // of a hello or record that is not whole yet
+    bool fin_due = false;      // behind what is in flight
+    bool reset_due = false;    // the same
+    bool fin_arrived = false;  // at the peer
+    bool severed = false;      // cut on the wire: what it sends goes nowhere
+    bool held = false;         // takes no more for a moment
+    bool nospace = false;      // somebody wants to know when it does
+    std::size_t greeting = 0;  // of these bytes, the first ones that are taken whole
+    std::size_t passed = 0;    // bytes that came onto the wire
+    Bytes seen;                // the last of them
+    Bytes unit;                // of a hello or record that is not whole yet
     std::size_t units = 0;
 
     // What has come.
@@ -342,10 +343,14 @@ struct Socket : Pollable {
     bool writable() const;
     int tcp_state() const {
         switch (stage) {
-            case Stage::listening: return TCP_LISTEN;
-            case Stage::connecting: return TCP_SYN_SENT;
-            case Stage::fresh: return TCP_CLOSE;
-            case Stage::connected: break;
+            case Stage::listening:
+                return TCP_LISTEN;
+            case Stage::connecting:
+                return TCP_SYN_SENT;
+            case Stage::fresh:
+                return TCP_CLOSE;
+            case Stage::connected:
+                break;
         }
         if (dead || (fin_in && send_shut && fin_arrived)) return TCP_CLOSE;
         if (fin_in) return send_shut ? TCP_LAST_ACK : TCP_CLOSE_WAIT;
@@ -384,7 +389,7 @@ struct Fiber {
     std::function<void()> body;
     std::unique_ptr<std::byte[]> stack;
     ucontext_t context{};
-    void* fake_stack = nullptr;  // AddressSanitizer's
+    void* fake_stack = nullptr;   // AddressSanitizer's
     std::function<bool()> ready;  // empty: it can go on
     std::int64_t until_ns = -1;
     std::string doing;
@@ -530,7 +535,9 @@ public:
         here->ready = nullptr;
         return ready() ? Woken::ready : Woken::late;
     }
-    std::size_t below(std::size_t end) { return end <= 1 ? 0 : random() % end; }
+    std::size_t below(std::size_t end) {
+        return end <= 1 ? 0 : random() % end;
+    }
     Process* process(int node) {
         const auto found = processes.find(node);
         return found == processes.end() ? nullptr : found->second;
@@ -604,9 +611,10 @@ public:
     }
     /// A worker, who is a thread of its own, gives a lock back at once; a fiber does not while time stands still.
     bool waits_for_lock(int& tries) {
-        const bool any = std::any_of(fibers.begin(), fibers.end(), [](const auto& one) { return one->locking && !one->done; });
-        const bool timed = std::any_of(fibers.begin(), fibers.end(),
-                                       [](const auto& one) { return !one->done && one->until_ns >= 0; });
+        const bool any =
+            std::any_of(fibers.begin(), fibers.end(), [](const auto& one) { return one->locking && !one->done; });
+        const bool timed =
+            std::any_of(fibers.begin(), fibers.end(), [](const auto& one) { return !one->done && one->until_ns >= 0; });
         if (__libc_single_threaded != 0 || !any || ++tries > (timed ? 3 : 20'000)) return false;
         libc::usleep(100);
         return true;
@@ -633,8 +641,12 @@ public:
 
     // The wire.
 
-    bool is_prompt() const { return !options.slow && options.most_arriving == kAll; }
-    std::size_t limit(std::size_t most) { return options.random_sizes && most != kAll ? 1 + below(most) : most; }
+    bool is_prompt() const {
+        return !options.slow && options.most_arriving == kAll;
+    }
+    std::size_t limit(std::size_t most) {
+        return options.random_sizes && most != kAll ? 1 + below(most) : most;
+    }
 
     bool is_moving(const Socket& socket) const {
         if (socket.stage == Stage::connecting || socket.held) return true;
@@ -785,10 +797,14 @@ public:
     }
     Pollable* find(int fd) const {
         return fd >= 0 && static_cast<std::size_t>(fd) < descriptors.size() ? descriptors[static_cast<std::size_t>(fd)]
-                                                                             : nullptr;
+                                                                            : nullptr;
     }
-    Socket* find_socket(int fd) const { return dynamic_cast<Socket*>(find(fd)); }
-    Instance* find_instance(int fd) const { return dynamic_cast<Instance*>(find(fd)); }
+    Socket* find_socket(int fd) const {
+        return dynamic_cast<Socket*>(find(fd));
+    }
+    Instance* find_instance(int fd) const {
+        return dynamic_cast<Instance*>(find(fd));
+    }
 
     Socket* listener_at(int node, in_port_t port) const {
         for (const auto& socket : sockets) {
@@ -964,7 +980,8 @@ ssize_t send(Socket& socket, int fd, const std::uint8_t* from, std::size_t size,
             if (done > 0) return static_cast<ssize_t>(done);
             return socket.error != 0 ? failed(std::exchange(socket.error, 0)) : broken_pipe(flags);
         }
-        const std::size_t most = !world.options.cuts_hellos && socket.is_fresh(from, size) ? kAll : world.limit(world.options.most_sent);
+        const std::size_t most =
+            !world.options.cuts_hellos && socket.is_fresh(from, size) ? kAll : world.limit(world.options.most_sent);
         const std::size_t room = socket.stage == Stage::connected ? socket.room() : 0;
         const std::size_t now = std::min({size - done, room, most});
         if (now > 0) world.put(socket, from + done, now);
@@ -1008,9 +1025,7 @@ ssize_t receive(Socket& socket, int fd, std::uint8_t* to, std::size_t size, int 
         if (socket.stage == Stage::fresh || socket.stage == Stage::listening) return failed(ENOTCONN);
         if (!waits) return done > 0 ? static_cast<ssize_t>(done) : failed(EAGAIN);
         const Woken woken = world.wait(
-            [&] {
-                return !socket.in.empty() || socket.error != 0 || socket.fin_in || socket.recv_shut || socket.dead;
-            },
+            [&] { return !socket.in.empty() || socket.error != 0 || socket.fin_in || socket.recv_shut || socket.dead; },
             until_ns);
         if (woken != Woken::ready && done > 0) return static_cast<ssize_t>(done);
         if (woken == Woken::interrupted) return failed(EINTR);
@@ -1055,8 +1070,9 @@ void answer(World& world, Netlink& netlink, const std::uint8_t* request, std::si
     const auto fits = [&](const Socket& socket) {
         return !socket.released && socket.node == here->node && socket.stage == Stage::connected && !socket.dead &&
                asked.sdiag_family == AF_INET && socket.local.sin_addr.s_addr == asked.id.idiag_src[0] &&
-               socket.remote.sin_addr.s_addr == asked.id.idiag_dst[0] && socket.local.sin_port == asked.id.idiag_sport &&
-               socket.remote.sin_port == asked.id.idiag_dport && asked.id.idiag_if == 0;
+               socket.remote.sin_addr.s_addr == asked.id.idiag_dst[0] &&
+               socket.local.sin_port == asked.id.idiag_sport && socket.remote.sin_port == asked.id.idiag_dport &&
+               asked.id.idiag_if == 0;
     };
     const auto found =
         std::find_if(world.sockets.begin(), world.sockets.end(), [&](const auto& one) { return fits(*one); });
@@ -1116,7 +1132,8 @@ int poll_once(World& world, pollfd* fds, nfds_t count) {
         if (one.fd < 0) continue;
         Pollable* const what = world.find(one.fd);
         if (what != nullptr) {
-            one.revents = static_cast<short>(what->mask() & (static_cast<unsigned short>(one.events) | POLLERR | POLLHUP));
+            one.revents =
+                static_cast<short>(what->mask() & (static_cast<unsigned short>(one.events) | POLLERR | POLLHUP));
         } else {
             libc::poll(&one, 1, 0);
         }
@@ -1287,7 +1304,8 @@ int connect(Socket& socket, int fd, const sockaddr* address, socklen_t size) {
     socket.connect_pending = true;
     if (world.is_prompt()) world.establish(socket);
     if (socket.nonblocking) return fails_with(EINPROGRESS);
-    if (world.wait([&] { return socket.stage != Stage::connecting; }, -1) == Woken::interrupted) return fails_with(EINTR);
+    if (world.wait([&] { return socket.stage != Stage::connecting; }, -1) == Woken::interrupted)
+        return fails_with(EINTR);
     socket.connect_pending = false;
     if (!socket.dead) return 0;
     socket.stage = Stage::fresh;
@@ -1355,16 +1373,27 @@ int get_option(Socket& socket, int fd, int level, int option, void* value, sockl
     }
     if (level != SOL_SOCKET) return give(0, value, size);
     switch (option) {
-        case SO_ERROR: return give(std::exchange(socket.error, 0), value, size);
-        case SO_TYPE: return give(int{SOCK_STREAM}, value, size);
-        case SO_DOMAIN: return give(int{AF_INET}, value, size);
-        case SO_PROTOCOL: return give(int{IPPROTO_TCP}, value, size);
-        case SO_ACCEPTCONN: return give(socket.stage == Stage::listening ? 1 : 0, value, size);
-        case SO_LINGER: return give(socket.lingering, value, size);
-        case SO_RCVTIMEO: return give(socket.receive_limit, value, size);
-        case SO_SNDTIMEO: return give(socket.send_limit, value, size);
-        case SO_BINDTODEVICE: *size = 0; return 0;
-        default: return give(0, value, size);
+        case SO_ERROR:
+            return give(std::exchange(socket.error, 0), value, size);
+        case SO_TYPE:
+            return give(int{SOCK_STREAM}, value, size);
+        case SO_DOMAIN:
+            return give(int{AF_INET}, value, size);
+        case SO_PROTOCOL:
+            return give(int{IPPROTO_TCP}, value, size);
+        case SO_ACCEPTCONN:
+            return give(socket.stage == Stage::listening ? 1 : 0, value, size);
+        case SO_LINGER:
+            return give(socket.lingering, value, size);
+        case SO_RCVTIMEO:
+            return give(socket.receive_limit, value, size);
+        case SO_SNDTIMEO:
+            return give(socket.send_limit, value, size);
+        case SO_BINDTODEVICE:
+            *size = 0;
+            return 0;
+        default:
+            return give(0, value, size);
     }
 }
 
@@ -1628,11 +1657,13 @@ void install() {
     });
     real::getsockopt.replace([](int fd, int level, int option, void* value, socklen_t* size) {
         Socket* const socket = known_socket(fd);
-        return socket != nullptr ? get_option(*socket, fd, level, option, value, size) : libc::getsockopt(fd, level, option, value, size);
+        return socket != nullptr ? get_option(*socket, fd, level, option, value, size)
+                                 : libc::getsockopt(fd, level, option, value, size);
     });
     real::setsockopt.replace([](int fd, int level, int option, const void* value, socklen_t size) {
         Socket* const socket = known_socket(fd);
-        return socket != nullptr ? set_option(*socket, fd, level, option, value) : libc::setsockopt(fd, level, option, value, size);
+        return socket != nullptr ? set_option(*socket, fd, level, option, value)
+                                 : libc::setsockopt(fd, level, option, value, size);
     });
     real::ppoll.replace([](pollfd* fds, nfds_t count, const timespec* timeout, const sigset_t* mask) {
         return here != nullptr ? poll_until(fds, count, wait_of(timeout), "ppoll")
@@ -1650,7 +1681,8 @@ void install() {
         [](int count, fd_set* in, fd_set* out, fd_set* exceptional, const timespec* timeout, const sigset_t*) {
             return select_until(count, in, out, exceptional, wait_of(timeout), "pselect");
         });
-    real::epoll_create1.replace([](int flags) { return here != nullptr ? make_instance(flags) : libc::epoll_create1(flags); });
+    real::epoll_create1.replace(
+        [](int flags) { return here != nullptr ? make_instance(flags) : libc::epoll_create1(flags); });
     real::epoll_create.replace([](int) { return here != nullptr ? make_instance(0) : libc::epoll_create1(0); });
     real::epoll_ctl.replace([](int epfd, int operation, int fd, epoll_event* event) {
         return here != nullptr ? control(epfd, operation, fd, event) : libc::epoll_ctl(epfd, operation, fd, event);
@@ -1659,7 +1691,8 @@ void install() {
         return here != nullptr ? epoll_until(epfd, events, most, wait_of(timeout), "epoll_wait")
                                : libc::epoll_pwait(epfd, events, most, timeout, mask);
     });
-    real::fdopen.replace([](int fd, const char* mode) { return known(fd) ? open_stream(fd, mode) : libc::fdopen(fd, mode); });
+    real::fdopen.replace(
+        [](int fd, const char* mode) { return known(fd) ? open_stream(fd, mode) : libc::fdopen(fd, mode); });
     real::fileno.replace([](std::FILE* stream) {
         const auto found = streams().find(stream);
         return found != streams().end() ? found->second : libc::fileno(stream);
@@ -1831,7 +1864,8 @@ Ending Job::run() {
             spare_stacks().push_back(std::move(fiber->stack));
         }
     }
-    for (const auto& [program, lines] : world.noted) ending.noted.insert(ending.noted.end(), lines.begin(), lines.end());
+    for (const auto& [program, lines] : world.noted)
+        ending.noted.insert(ending.noted.end(), lines.begin(), lines.end());
     ending.calls = world.calls;
     for (const auto& socket : world.sockets) {
         if (socket->connection >= 0) ending.units[socket->connects ? 0 : 1] += socket->units;
@@ -1891,8 +1925,8 @@ std::int64_t time_ns() {
 }
 
 std::vector<std::string> on_linux(const std::function<void()>& body) {
-    static auto* const off = new Process(config::Environment(
-        Settings{{"CRYPTMPI_ENABLED", "false"}, {"XDG_CONFIG_HOME", folder().file("none")}}));
+    static auto* const off = new Process(
+        config::Environment(Settings{{"CRYPTMPI_ENABLED", "false"}, {"XDG_CONFIG_HOME", folder().file("none")}}));
     install();
     std::vector<std::string> notes;
     outside_notes = &notes;

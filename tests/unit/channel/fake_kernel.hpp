@@ -59,8 +59,8 @@ struct Options {
     bool cuts_hellos = false;  // most_sent goes for hellos, too: Linux takes them whole
     std::size_t capacity = 256 * 1024;
     bool clear_inside = false;  // what goes over a node's 127.0.0.1 may be seen
-    bool slow = false;     // what is sent arrives when the seed says, not at once
-    int interrupting = 0;  // one in so many calls that would wait is interrupted; 0: none
+    bool slow = false;          // what is sent arrives when the seed says, not at once
+    int interrupting = 0;       // one in so many calls that would wait is interrupted; 0: none
 };
 
 /// A hello (number 0) or record (from 1 on) on the wire; `there` is from who connected to who accepted.
@@ -88,12 +88,12 @@ struct Cut {
 
 /// How a job ended.
 struct Ending {
-    std::string stuck;                     // who waits for ever; empty: nobody
-    std::vector<std::string> complaints;   // of the fake: bytes in clear
-    std::vector<std::string> left;         // what was there at the end that should not
+    std::string stuck;                             // who waits for ever; empty: nobody
+    std::vector<std::string> complaints;           // of the fake: bytes in clear
+    std::vector<std::string> left;                 // what was there at the end that should not
     std::map<int, std::vector<std::string>> said;  // by the channel, of each node
-    std::vector<std::string> noted;        // by the programs
-    std::map<int, int> exits;              // nodes whose process ended itself, and with what
+    std::vector<std::string> noted;                // by the programs
+    std::map<int, int> exits;                      // nodes whose process ended itself, and with what
     std::uint64_t calls = 0;
     std::size_t moved[2] = {0, 0};  // bytes on the wire: there, back
     std::size_t units[2] = {0, 0};

@@ -69,7 +69,8 @@ Ends listening() {
     ends.at = loopback(kPort);
     socklen_t size = sizeof ends.at;
     sockaddr_in bound{};
-    if (::getsockname(ends.listener, reinterpret_cast<sockaddr*>(&bound), &size) == 0) ends.at.sin_port = bound.sin_port;
+    if (::getsockname(ends.listener, reinterpret_cast<sockaddr*>(&bound), &size) == 0)
+        ends.at.sin_port = bound.sin_port;
     ends.client = Fd(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
     return ends;
 }

@@ -124,13 +124,14 @@ TEST_P(Faults, OfEachCallAreSurvived) {
                 job.fails = [&](const Call& call) {
                     if (call.number != place) return 0;
                     struck = true;
-                    name = std::string(call.name) + "(" + std::to_string(call.fd) + ") of node " + std::to_string(call.node);
+                    name = std::string(call.name) + "(" + std::to_string(call.fd) + ") of node " +
+                           std::to_string(call.node);
                     ++failed[call.name];
                     return GetParam().error;
                 };
             });
-            const std::string where = name + ", call " + std::to_string(place) + (blocking ? ", blocking\n" : "\n") +
-                                      outcome.ending.told();
+            const std::string where =
+                name + ", call " + std::to_string(place) + (blocking ? ", blocking\n" : "\n") + outcome.ending.told();
             EXPECT_TRUE(outcome.ending.stuck.empty()) << where;
             EXPECT_TRUE(outcome.ending.complaints.empty()) << where;
             EXPECT_TRUE(outcome.ending.left.empty()) << where;

@@ -230,7 +230,8 @@ inline std::string event_names(unsigned events) {
     constexpr struct {
         unsigned bit;
         const char* name;
-    } kNames[] = {{POLLIN, "IN"}, {POLLOUT, "OUT"}, {POLLRDHUP, "RDHUP"}, {POLLERR, "ERR"}, {POLLHUP, "HUP"}, {POLLNVAL, "NVAL"}};
+    } kNames[] = {{POLLIN, "IN"},   {POLLOUT, "OUT"}, {POLLRDHUP, "RDHUP"},
+                  {POLLERR, "ERR"}, {POLLHUP, "HUP"}, {POLLNVAL, "NVAL"}};
     std::string all;
     for (const auto& [bit, name] : kNames) {
         if ((events & bit) != 0) all += (all.empty() ? "" : "|") + std::string(name);

@@ -134,8 +134,10 @@ struct Weather {
 };
 
 constexpr Weather kWeathers[] = {
-    {false, kAll, "none", "1000000,1000000000"}, {true, 1, "none", "1000000,1000000000"},
-    {true, 30, "none", "3,1000000"},             {true, 500, "padme:256", "4,1000000"},
+    {false, kAll, "none", "1000000,1000000000"},
+    {true, 1, "none", "1000000,1000000000"},
+    {true, 30, "none", "3,1000000"},
+    {true, 500, "padme:256", "4,1000000"},
     {true, 100'000, "none", "1000000,1000000000"},
 };
 
@@ -199,8 +201,8 @@ TEST_P(Readiness, IsTrueAndNeverSilent) {
                 ::shutdown(fd, SHUT_WR);
             });
             const Ending ending = job.run();
-            const std::string where = std::to_string(weather.arriving) + " at once, seed " + std::to_string(seed) +
-                                      "\n" + ending.told();
+            const std::string where =
+                std::to_string(weather.arriving) + " at once, seed " + std::to_string(seed) + "\n" + ending.told();
             EXPECT_TRUE(ending.went_well() && ending.said.empty()) << where;
             EXPECT_TRUE(got == clear(size)) << where;
             EXPECT_TRUE(ended) << where;
@@ -436,13 +438,14 @@ TEST(Readiness, OfAFullSocketComesBack) {
                 if (events != 0) ::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
                 const Bytes data = clear(kSize);
                 for (std::size_t at = 0; at < kSize;) {
-                    const ssize_t n = ::send(fd, data.data() + at, std::min<std::size_t>(10'000, kSize - at), MSG_NOSIGNAL);
+                    const ssize_t n =
+                        ::send(fd, data.data() + at, std::min<std::size_t>(10'000, kSize - at), MSG_NOSIGNAL);
                     if (n > 0) at += static_cast<std::size_t>(n);
                     if (n >= 0) continue;
                     if (errno != EAGAIN) return;
                     ++waits;
-                    const bool writable = events == 0 ? wait_for(fd, POLLOUT) != 0
-                                                      : ::epoll_wait(epoll, &event, 1, 60'000) == 1;
+                    const bool writable =
+                        events == 0 ? wait_for(fd, POLLOUT) != 0 : ::epoll_wait(epoll, &event, 1, 60'000) == 1;
                     if (!writable) return;
                 }
             });
@@ -510,7 +513,8 @@ TEST(Readiness, AWriteClaimsWhatIsSealedAndNoMore) {
 
 /// A connect that does not wait: writable when both the connection and its handshake are there, and no error.
 TEST(Readiness, OfAConnectComesWithTheHandshake) {
-    for (const std::uint32_t events : {std::uint32_t{EPOLLOUT}, std::uint32_t{EPOLLOUT | EPOLLIN | EPOLLET}, std::uint32_t{0}}) {
+    for (const std::uint32_t events :
+         {std::uint32_t{EPOLLOUT}, std::uint32_t{EPOLLOUT | EPOLLIN | EPOLLET}, std::uint32_t{0}}) {
         for (std::uint64_t seed = 0; seed < 20; ++seed) {
             Options options;
             options.seed = seed;

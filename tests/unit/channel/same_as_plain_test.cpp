@@ -12,7 +12,8 @@
 namespace cryptmpi::channel::fake {
 namespace {
 
-/// They need what the fake does not have: other processes, signals, threads that are cancelled, IPv6, a standard output.
+/// They need what the fake does not have: other processes, signals, threads that are cancelled, IPv6, a standard
+/// output.
 const std::set<std::string> kNotHere = {
     "a_thread_that_waits_is_cancelled",
     "a_writer_that_waits_is_cancelled",
@@ -111,8 +112,8 @@ TEST_P(SameAsPlain, InAnyWeather) {
         const Ending ending = run(GetParam(), options, seed);
         const std::string where = "seed " + std::to_string(options.seed) + "\n" + ending.told();
         EXPECT_TRUE(ending.complaints.empty() && ending.said.empty()) << where;
-        const bool is_same = options.slow ? without_ends(ending.noted) == without_ends(expected.noted)
-                                          : ending.noted == expected.noted;
+        const bool is_same =
+            options.slow ? without_ends(ending.noted) == without_ends(expected.noted) : ending.noted == expected.noted;
         if (is_same && ending.went_well()) continue;
         // Some programs count on it that nothing takes time or room: plain, they note something else, too, where it
         // does, or wait for ever.
