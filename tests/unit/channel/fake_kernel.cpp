@@ -1989,7 +1989,8 @@ int broken_pipes() {
 }  // namespace cryptmpi::channel::fake
 
 /// A fiber that waits for a lock of another one lets it go on.
-extern "C" [[gnu::visibility("default"), gnu::no_sanitize_address]] int pthread_mutex_lock(pthread_mutex_t* mutex) {
+extern "C" __attribute__((visibility("default"), no_sanitize("address"))) int pthread_mutex_lock(
+    pthread_mutex_t* mutex) {
     namespace fake = cryptmpi::channel::fake;
     if (fake::here == nullptr) return fake::libc::pthread_mutex_lock(mutex);
     int status = pthread_mutex_trylock(mutex);
