@@ -1794,6 +1794,16 @@ Settings settings_of(const Options& options, int node) {
     return all;
 }
 
+/// The descriptors of the real kernel that a process has for itself.
+int own_descriptors(Process& process) {
+    int count = 0;
+    for (int fd = 0; fd <= process.table().highest(); ++fd) {
+        const Entry* entry = process.table().find(fd);
+        if (entry != nullptr && entry->kind.load() == Kind::own) ++count;
+    }
+    return count;
+}
+
 /// What of a node's process is there that should not be, when its programs have ended.
 void look_for_leftovers(Process& process, int node, std::vector<std::string>& left) {
     const std::string whose = " of node " + std::to_string(node) + " is left";
@@ -1802,6 +1812,10 @@ void look_for_leftovers(Process& process, int node, std::vector<std::string>& le
         if (entry != nullptr && entry->kind.load() != Kind::own)
             left.push_back("the entry of descriptor " + std::to_string(fd) + whose);
     }
+    // The arena's, and the courier's bell, which is made when the first connection is closed.
+    constexpr int kKept = 2;
+    if (const int own = own_descriptors(process); own > kKept)
+        left.push_back(std::to_string(own - kKept) + " descriptors of the library's own" + whose);
     constexpr std::size_t kLooks = 64;
     for (std::size_t i = 0; i < kLooks; ++i) {
         if (process.arena().slot(i) != nullptr) left.push_back("slot " + std::to_string(i) + whose);
@@ -1814,20 +1828,22 @@ void look_for_leftovers(Process& process, int node, std::vector<std::string>& le
 Ending Job::run() {
     World& world = *world_;
     std::map<int, Settings> settings;
-    bool fresh = options_.renewed;
     for (const auto& [node, body] : programs_) {
         if (world.processes.contains(node)) continue;
         settings[node] = settings_of(options_, node);
-        Process* const process = pool().take({node, settings[node]}, options_.renewed);
-        fresh = fresh || process->arena().fd() < 0;
-        world.processes[node] = process;
+        world.processes[node] = pool().take({node, settings[node]}, options_.renewed);
     }
     struct sigaction action {};
     struct sigaction before {};
     action.sa_handler = [](int) { pipe_signals = pipe_signals + 1; };
     ::sigaction(SIGPIPE, &action, &before);
     pipe_signals = 0;
-    const int open_before = open_descriptors();
+    const auto open_of_nobody = [&] {
+        int count = open_descriptors();
+        for (const auto& [node, process] : world.processes) count -= own_descriptors(*process);
+        return count;
+    };
+    const int open_before = open_of_nobody();
     int number = 0;
     for (auto& [node, body] : programs_) world.spawn(node, number++, std::move(body));
     world.run();
@@ -1855,7 +1871,7 @@ Ending Job::run() {
         if (!stuck) ending.left.push_back("descriptor " + std::to_string(fd) + " is left open");
         world.close(fd);
     }
-    if (const int now = open_descriptors(); now > open_before && !fresh && !stuck && world.gone.empty())
+    if (const int now = open_of_nobody(); now > open_before && !stuck && world.gone.empty())
         ending.left.push_back(std::to_string(now - open_before) + " descriptors of the real kernel are left open");
     for (auto& fiber : world.fibers) {
         if (fiber->started && fiber->body != nullptr) {
