@@ -28,6 +28,7 @@ from cryptmpi_tools.lab.nodes import Lab, acquire_namespaces, enter  # noqa: E40
 PAGE = (REPOSITORY / "docs" / "containers.md").read_text()
 LINES = re.findall(r"^```sh\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
 BUILD, KEYS, START, JOB = LINES
+[BACK] = re.findall(r"`(podman unshare [^`]*)`", PAGE)
 LIBRARIES = "/opt/cryptmpi/lib/cryptmpi"
 USER = 1000
 MINUTES = 60
@@ -80,16 +81,23 @@ class Nodes:
 
     def __init__(self, lab, folder, built):
         self.lab = lab
-        self.hosts = [Host(folder / node.name, [built.images]) for node in lab.nodes]
+        self.hosts = self.make_hosts(folder, built)
         for node in lab.nodes:
             # Of both kinds of cgroups at once, as some machines have them, crun makes nothing.
             run(*enter(node.pid), "mount", "-t", "cgroup2", "cgroup2", "/sys/fs/cgroup")
+
+    def make_hosts(self, folder, built):
+        return [Host(folder / node.name, [built.images]) for node in self.lab.nodes]
+
+    def starting(self, node, cwd):
+        """The words before a line's."""
+        return enter(self.lab.nodes[node].pid, cwd)
 
     def on(self, node, line, cwd="/", status=0):
         line = line if isinstance(line, str) else shlex.join(map(str, line))
         # To a file: a container that stays keeps the pipe.
         with tempfile.TemporaryFile("w+") as out:
-            done = subprocess.run([*enter(self.lab.nodes[node].pid, cwd), "sh", "-c", line], env=self.hosts[node].environment, cwd=cwd,
+            done = subprocess.run([*self.starting(node, cwd), "sh", "-c", line], env=self.hosts[node].environment, cwd=cwd,
                                   stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, timeout=180)
             out.seek(0)
             said = out.read()
@@ -101,15 +109,68 @@ class Nodes:
             self.on(node, "podman rm --all --force --time 0", status=None)
 
 
-@pytest.fixture
-def nodes(built):
+class NodesOfAnOrdinaryUser(Nodes):
+    """Whom the nodes alone know. The user loads the image from a file: root's images are root's."""
+
+    NAME, NUMBER = "somebody", 4321
+    FILES = {"passwd": f"root:x:0:0::/root:/bin/sh\n{NAME}:x:{NUMBER}:{NUMBER}::/:/bin/sh\n", "group": f"root:x:0:\n{NAME}:x:{NUMBER}:\n",
+             "subuid": f"{NAME}:1000000:65536\n", "subgid": f"{NAME}:1000000:65536\n"}
+
+    def __init__(self, lab, folder, built):
+        super().__init__(lab, folder, built)
+        for name, text in self.FILES.items():
+            (folder / name).write_text(text)
+            for node in lab.nodes:
+                run(*enter(node.pid), "mount", "--bind", folder / name, f"/etc/{name}")
+        run("podman", "save", "--quiet", "--format", "oci-archive", "-o", folder / "cryptmpi.tar", "cryptmpi", env=built.environment)
+        (folder / "cryptmpi.tar").chmod(0o644)
+        for node in range(len(lab.nodes)):
+            self.on(node, ["podman", "load", "--quiet", "--input", folder / "cryptmpi.tar"])
+
+    def make_hosts(self, folder, built):
+        hosts = [Host(folder / node.name) for node in self.lab.nodes]
+        for host, node in zip(hosts, self.lab.nodes):
+            home = folder / f"home-of-{node.name}"
+            settings = home / ".config" / "containers"
+            settings.mkdir(parents=True)
+            # Without it, Debian's Podman copies the image for each container.
+            (settings / "storage.conf").write_text('[storage]\ndriver = "overlay"\n')
+            home.chmod(0o700)
+            run("chown", "-R", f"{self.NUMBER}:{self.NUMBER}", home)
+            # Podman's settings and folders are those of such a user, and the two nodes share none.
+            host.environment |= {"HOME": str(home), "XDG_RUNTIME_DIR": str(home), "TMPDIR": str(home), "USER": self.NAME}
+            del host.environment["CONTAINERS_CONF"], host.environment["CONTAINERS_STORAGE_CONF"]
+        return hosts
+
+    def starting(self, node, cwd):
+        return [*super().starting(node, cwd), "setpriv", f"--reuid={self.NUMBER}", f"--regid={self.NUMBER}", "--clear-groups"]
+
+    def end(self):
+        super().end()
+        for node in range(len(self.hosts)):
+            self.on(node, "podman system migrate", status=None)  # ends the process that holds the user's namespace
+
+
+def made_nodes(kind, built):
     with tempfile.TemporaryDirectory(prefix="cryptmpi-nodes-", dir="/var/tmp") as made, Lab(nodes=2) as lab:
         os.chmod(made, 0o755)
-        of_containers = Nodes(lab, Path(made), built)
+        of_containers = kind(lab, Path(made), built)
         try:
             yield of_containers
         finally:
             of_containers.end()
+
+
+@pytest.fixture
+def nodes(built):
+    yield from made_nodes(Nodes, built)
+
+
+@pytest.fixture
+def nodes_of_an_ordinary_user(built):
+    if shutil.which("newuidmap") is None:
+        pytest.skip("not installed: newuidmap")
+    yield from made_nodes(NodesOfAnOrdinaryUser, built)
 
 
 class Folder:
@@ -163,6 +224,17 @@ def test_the_pages_lines_seal_a_job_of_two_containers(nodes, job):
     check_sealed(job, run_job(nodes, job))
     # ssh takes no other host's key.
     assert "Host key verification failed" in nodes.on(1, "podman exec job sh -c 'echo > .ssh/known_hosts; ssh node1 true'", status=255)
+
+
+def test_an_ordinary_user_needs_no_root(nodes_of_an_ordinary_user, job):
+    nodes, number = nodes_of_an_ordinary_user, NodesOfAnOrdinaryUser.NUMBER
+    for path in (job.path, *job.path.iterdir()):
+        os.chown(path, number, number)
+    started(nodes, job)
+    check_sealed(job, run_job(nodes, job))
+    assert (job.path / "job.json").stat().st_uid != number
+    nodes.on(0, BACK, job.path)
+    assert {path.stat().st_uid for path in (job.path, *job.path.rglob("*"))} == {number}
 
 
 def test_a_key_that_a_group_may_read_is_mounted(nodes, job):

@@ -133,7 +133,7 @@ def test_the_modulefile_leads_to_the_tree(prefix):
 def test_licences_and_pages_are_there(prefix):
     docs = prefix / "share" / "doc" / "cryptmpi"
     assert (docs / "LICENSE").read_bytes() == (REPOSITORY / "LICENSE").read_bytes()
-    assert (docs / "LICENSE.libaegis").exists() and (docs / "LICENSE.mlkem-native").exists()
+    assert (docs / "LICENSE.libaegis").exists() and (docs / "LICENSE.mlkem-native").exists() and (docs / "LICENSE.mpi-abi").exists()
     assert {path.name for path in (REPOSITORY / "docs").iterdir()} == {path.name for path in (docs / "docs").iterdir()}
 
 

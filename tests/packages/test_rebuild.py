@@ -37,3 +37,10 @@ def test_the_wheel(sources, tmp_path):
     made, = (tmp_path / "again").glob("*.whl")
     assert made.name == only("*.whl").name
     assert made.read_bytes() == only("*.whl").read_bytes()
+
+
+def test_the_rpm(tmp_path):
+    run(REPOSITORY / "packaging" / "build-rpm", tmp_path / "again", env=WITHOUT_CACHE)
+    made, = (tmp_path / "again").glob("*.rpm")
+    assert made.name == only("*.rpm").name
+    assert made.read_bytes() == only("*.rpm").read_bytes()
