@@ -17,7 +17,7 @@ STREAM, MESSAGE, SEGMENTS, ARRIVALS = ("src/seal/stream.cpp", "src/seal/message.
 SCHEDULE, HANDSHAKE, AGREEMENT = "src/seal/key_schedule.hpp", "src/keys/handshake.cpp", "src/keys/agreement.cpp"
 TRANSPORT = "src/keys/key_transport.cpp"
 FLOWS, WINDOW, JOB_KEY, SECRETS = "src/fabric/flows.cpp", "src/fabric/window.hpp", "src/keys/secret_file.cpp", "src/keys/flow_secrets.cpp"
-REMOTE = "src/fabric/ucx/remote.cpp"
+REMOTE, PARTS = "src/fabric/ucx/remote.cpp", "src/fabric/ucx/parts.cpp"
 JUDGING, PART, POLICY, INSIDE = "src/report/judging.cpp", "src/report/part.cpp", "src/channel/policy.cpp", "src/channel/inside.cpp"
 RECEIVE, SHAKING, PULSE = "src/channel/receive.cpp", "src/channel/handshaking.cpp", "src/channel/pulse.cpp"
 SEND, EPOLL, READINESS, SOCKETS = "src/channel/send.cpp", "src/channel/epoll.cpp", "src/channel/readiness.cpp", "src/channel/calls_socket.cpp"
@@ -262,6 +262,14 @@ MUTANTS = [
     one("UCX reads and writes memory for whoever asks", "src/fabric/ucx/door.cpp",
         "lent->features = (features & ~kRemoteMemory) | UCP_FEATURE_AM;", "lent->features = features | UCP_FEATURE_AM;",
         "fabric_ucx_test", "RemoteMemory.AsksUcxForMessagesAndForNoMemory:RemoteMemory.OfAnMpiThatCanSendMessagesIsOutOfReach"),
+    one("a part of an active message may come twice", PARTS, " || message.has_come[number])", ")",
+        "fabric_test", "Gathering.TakesEachPartOnceAndOnlyInItsPlace"),
+    one("parts of messages to several handlers make one", PARTS, "message.handler != handler || ", "",
+        "fabric_test", "Gathering.TakesEachPartOnceAndOnlyInItsPlace"),
+    one("a part may have any length", PARTS, "if (place.size() != part.size())", "if (!place.size())",
+        "fabric_test", "Gathering.TakesEachPartOnceAndOnlyInItsPlace"),
+    one("a part may say any place", "src/fabric/ucx/active.cpp", "open(handler, wire, bound, to);", "open(handler, wire, {}, to);",
+        "fabric_test", "Door.*PartsOfActiveMessages:Door.CarriesLongActiveMessagesInPartsAndHidesThem"),
     one("a request knows nothing of truncation here", "src/fabric/ucx/tagged.cpp",
         "    if (opened != status && !operation->is_abandoned) Ends::get().note(request, opened);\n", "",
         "fabric_test", "Door.TellsOfTruncationInARequest"),

@@ -1,12 +1,15 @@
-// Active messages of both forms: header and payload in one sealed message, always sent whole (eager).
+// Active messages of both forms: header and payload in one sealed message, or in several (parts.hpp), which UCX always
+// sends whole (eager).
 //
 //   plaintext = payload | header | length of the header (4, little endian; its highest bit: the sender asks for a
 //   reply)
 #include <cstring>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "base/endian.hpp"
+#include "fabric/pieces.hpp"
 #include "fabric/ucx/door.hpp"
 
 namespace cryptmpi::fabric::ucx {
@@ -29,6 +32,35 @@ struct Message {
     std::size_t count;
 };
 
+/// Seals a part of a message, or all of it, as one that the network carries: `bound` lies behind it.
+engine::Buffer seal(const Endpoint& to, unsigned id, std::span<const iovec> pieces, std::size_t size,
+                    std::span<const std::uint8_t> bound) {
+    auto wire = Ends::get().wires().take(size + kOverhead + bound.size());
+    std::uint8_t* const behind = wire.data() + size + kOverhead;
+    if (!bound.empty()) std::memcpy(behind, bound.data(), bound.size());
+    auto sealed = to.worker->party->seal(*to.peer, {Kind::active, id, bound}, pieces, size, wire.data());
+    if (!sealed) around().end(sealed.error().line);
+    return wire;
+}
+
+/// Sends all parts of a long message but the last one. `place`: in the end, that one's.
+ucs_status_t send_parts(ucp_ep_h ep, const Endpoint& to, unsigned id, std::span<const iovec> pieces,
+                        std::uint32_t reply, Place& place) {
+    for (; place.whole - place.begin > kPart; place.begin += kPart) {
+        std::uint8_t header[kPlaceSize];
+        place.write(header);
+        const auto part = slice(pieces, place.begin, kPart);
+        engine::Buffer wire;
+        {
+            const std::lock_guard guard(to.worker->lock);
+            wire = seal(to, id, part, kPart, header);
+        }
+        const ucs_status_t status = send_and_forget(ep, id, std::move(wire), kPlaceSize, reply);
+        if (status != UCS_OK) return status;
+    }
+    return UCS_OK;
+}
+
 /// HOT PATH
 ucs_status_ptr_t send(ucp_ep_h ep, const Message& message, const ucp_request_param_t& given,
                       std::unique_ptr<Operation> operation) {
@@ -41,29 +73,41 @@ ucs_status_ptr_t send(ucp_ep_h ep, const Message& message, const ucp_request_par
     engine::Buffer room;
     auto pieces = data->pieces(Ends::get().pool(), room);
     const std::uint32_t flags = (given.op_attr_mask & UCP_OP_ATTR_FIELD_FLAGS) != 0 ? given.flags : 0;
-    const std::uint32_t trailer =
-        static_cast<std::uint32_t>(message.header_size) | ((flags & UCP_AM_SEND_FLAG_REPLY) != 0 ? kAsksForReply : 0);
+    const std::uint32_t reply = flags & UCP_AM_SEND_FLAG_REPLY;
+    const std::uint32_t trailer = static_cast<std::uint32_t>(message.header_size) | (reply != 0 ? kAsksForReply : 0);
     if (message.header_size != 0) pieces.push_back({const_cast<void*>(message.header), message.header_size});
     pieces.push_back({const_cast<std::uint32_t*>(&trailer), kTrailer});
     const std::size_t size = data->size() + message.header_size + kTrailer;
     operation->worker = &worker;
-    operation->wire = Ends::get().wires().take(size + kOverhead);
     auto own = parameters_of(given, *operation);
     own.cb.send = when_sent;
     own.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
-    own.flags = (flags & UCP_AM_SEND_FLAG_REPLY) | UCP_AM_SEND_FLAG_EAGER;
+    own.flags = reply | UCP_AM_SEND_FLAG_EAGER;
     const InOrder order(worker);
+    std::uint8_t place_of_last[kPlaceSize];
+    std::span<const std::uint8_t> bound;
+    if (size > kLongestWhole) {
+        Place place{0, 0, size};
+        {
+            const std::lock_guard guard(worker.lock);
+            place.message = worker.long_active++;
+        }
+        const ucs_status_t status = send_parts(ep, endpoint, message.id, pieces, reply, place);
+        if (status != UCS_OK) return UCS_STATUS_PTR(status);
+        pieces = slice(pieces, place.begin, size);
+        place.write(place_of_last);
+        bound = place_of_last;
+    }
     {
         const std::lock_guard guard(worker.lock);
-        auto sealed =
-            worker.party->seal(*endpoint.peer, {Kind::active, message.id}, pieces, size, operation->wire.data());
-        if (!sealed) around().end(sealed.error().line);
+        operation->wire = seal(endpoint, message.id, pieces, total(pieces), bound);
     }
-    std::uint8_t* const at_wire = operation->wire.data();
-    const std::size_t wire_size = operation->wire.size();
+    const std::uint8_t* const at_wire = operation->wire.data();
+    const std::size_t wire_size = operation->wire.size() - bound.size();
+    const std::uint8_t* const header = bound.empty() ? nullptr : at_wire + wire_size;
     return start(
         std::move(operation),
-        [&] { return real().ucp_am_send_nbx(ep, message.id, nullptr, 0, at_wire, wire_size, &own); },
+        [&] { return real().ucp_am_send_nbx(ep, message.id, header, bound.size(), at_wire, wire_size, &own); },
         [](ucs_status_ptr_t answer) { return answer; });
 }
 
@@ -97,24 +141,65 @@ ucs_status_t hand_over(const Handler& handler, const std::uint8_t* header, std::
                             &parameters);
 }
 
-ucs_status_t when_it_comes(void* argument, const void*, std::size_t header_size, void* wire, std::size_t wire_size,
+/// What has opened.
+struct Opened {
+    Peer* from;
+    engine::Buffer plain;
+};
+
+Peer* open(const Handler& handler, std::span<const std::uint8_t> wire, std::span<const std::uint8_t> bound,
+           std::uint8_t* to) {
+    const iovec out{to, wire.size() - kOverhead};
+    auto opened = handler.worker->party->open({Kind::active, handler.id, bound}, wire.data(), wire.size(), {&out, 1});
+    if (!opened) around().end(named(handler, wire.size()) + opened.error().line);
+    return *opened;
+}
+
+Opened open_whole(const Handler& handler, std::span<const std::uint8_t> wire) {
+    auto plain = Ends::get().pool().take(wire.size() - kOverhead);
+    const std::lock_guard guard(handler.worker->lock);
+    Peer* const from = open(handler, wire, {}, plain.data());
+    return {from, std::move(plain)};
+}
+
+/// Nothing: others of the message's parts are still to come.
+std::optional<Opened> open_part(const Handler& handler, std::span<const std::uint8_t> wire, const void* header) {
+    // It is read once: the network may write there.
+    std::uint8_t bound[kPlaceSize];
+    std::memcpy(bound, header, kPlaceSize);
+    const Place place = Place::read(bound);
+    const std::size_t size = wire.size() - kOverhead;
+    Share share;
+    std::memcpy(share.data(), wire.data(), kShareSize);
+    const std::lock_guard guard(handler.worker->lock);
+    Gathering& gathering = handler.worker->gathering;
+    engine::Buffer room;
+    std::uint8_t* to = place.size() == size ? gathering.room_for(share, place) : nullptr;
+    if (to == nullptr) {
+        room = Ends::get().pool().take(size);
+        to = room.data();
+    }
+    Peer* const from = open(handler, wire, bound, to);
+    auto whole = gathering.add(share_of(*from), handler.id, place, {to, size});
+    if (!whole) around().end(named(handler, wire.size()) + whole.error().line);
+    if (!*whole) return std::nullopt;
+    return Opened{from, std::move(**whole)};
+}
+
+ucs_status_t when_it_comes(void* argument, const void* place, std::size_t place_size, void* wire, std::size_t wire_size,
                            const ucp_am_recv_param_t* param) {
     const InOrder::Callback callback;
     const Handler& handler = *static_cast<const Handler*>(argument);
-    if (header_size != 0 || (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0 || wire_size < kOverhead + kTrailer) {
+    if ((place_size != 0 && place_size != kPlaceSize) || (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0 ||
+        wire_size < kOverhead) {
         around().end(named(handler, wire_size) + "is none that CryptMPI sends: it was sent without it, or altered");
     }
-    const std::size_t size = wire_size - kOverhead;
-    auto plain = Ends::get().pool().take(size);
-    const iovec out{plain.data(), size};
-    Peer* from = nullptr;
-    {
-        const std::lock_guard guard(handler.worker->lock);
-        auto opened = handler.worker->party->open({Kind::active, handler.id}, static_cast<const std::uint8_t*>(wire),
-                                                  wire_size, {&out, 1});
-        if (!opened) around().end(named(handler, wire_size) + opened.error().line);
-        from = *opened;
-    }
+    const std::span came(static_cast<const std::uint8_t*>(wire), wire_size);
+    auto opened = place_size == 0 ? std::optional(open_whole(handler, came)) : open_part(handler, came, place);
+    if (!opened) return UCS_OK;
+    const engine::Buffer& plain = opened->plain;
+    const std::size_t size = plain.size();
+    if (size < kTrailer) around().end(named(handler, wire_size) + "has no length of its header");
     // protocol: F7
     std::uint32_t trailer = 0;
     std::memcpy(&trailer, plain.data() + size - kTrailer, kTrailer);
@@ -128,7 +213,7 @@ ucs_status_t when_it_comes(void* argument, const void*, std::size_t header_size,
             around().end(named(handler, wire_size) + "asks for an answer, and UCX knows no way: altered on its way");
         }
         reply = param->reply_ep;
-        expect_reply_to(handler, reply, from);
+        expect_reply_to(handler, reply, opened->from);
     }
     // Behind the payload it may lie anywhere, and the program reads numbers from it.
     engine::Buffer header;
@@ -139,7 +224,7 @@ ucs_status_t when_it_comes(void* argument, const void*, std::size_t header_size,
     std::uint8_t* const data = plain.data();
     const ucs_status_t status = hand_over(handler, header.data(), own_header, data, payload, reply);
     if (status != UCS_INPROGRESS) return status;
-    Ends::get().keep(data, std::move(plain));
+    Ends::get().keep(data, std::move(opened->plain));
     return UCS_OK;  // UCX's own is not needed any more
 }
 

@@ -65,6 +65,36 @@ std::unique_ptr<Operation> completed(void* operation, const void* request) {
 
 namespace {
 
+/// UCX's own request is of nobody's concern: it is freed when it is over, and with it what was sent.
+void when_sent_and_forgotten(void* request, ucs_status_t, void* buffer) {
+    delete static_cast<engine::Buffer*>(buffer);
+    real().ucp_request_free(request);
+}
+
+}  // namespace
+
+ucs_status_t send_and_forget(ucp_ep_h ep, unsigned handler, engine::Buffer wire, std::size_t header_size,
+                             std::uint32_t flags) {
+    auto kept = std::make_unique<engine::Buffer>(std::move(wire));
+    ucp_request_param_t own = {};
+    own.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS |
+                       UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+    own.memory_type = UCS_MEMORY_TYPE_HOST;
+    own.cb.send = when_sent_and_forgotten;
+    own.user_data = kept.get();
+    own.flags = UCP_AM_SEND_FLAG_EAGER | flags;
+    const std::uint8_t* const at = kept->data();
+    const std::size_t size = kept->size() - header_size;
+    const std::uint8_t* const header = header_size == 0 ? nullptr : at + size;
+    engine::Buffer* const lent = kept.release();
+    ucs_status_ptr_t const answer = real().ucp_am_send_nbx(ep, handler, header, header_size, at, size, &own);
+    if (UCS_PTR_IS_PTR(answer)) return UCS_OK;
+    delete lent;
+    return UCS_PTR_STATUS(answer);
+}
+
+namespace {
+
 std::uint8_t* make_blob(Worker& worker, const void* address, std::size_t size) {
     auto* const blob = static_cast<std::uint8_t*>(std::malloc(kBlobPrefix + size));
     if (blob == nullptr) return nullptr;
@@ -130,7 +160,7 @@ ENTRY ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_par
     const cryptmpi::fabric::Opening opening(cryptmpi::fabric::Road::ucx);
     const ucs_status_t status = real().ucp_worker_create(context, params, handle);
     if (status != UCS_OK) return status;
-    auto worker = std::make_unique<Worker>();
+    auto worker = std::make_unique<Worker>(Ends::get().pool());
     worker->handle = *handle;
     worker->party = std::move(*party);
     worker->several_threads =

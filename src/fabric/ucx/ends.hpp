@@ -14,6 +14,7 @@
 #include "engine/buffer_pool.hpp"
 #include "fabric/flows.hpp"
 #include "fabric/ucx/data.hpp"
+#include "fabric/ucx/parts.hpp"
 #include "fabric/ucx/remote.hpp"
 #include "fabric/ucx/requests.hpp"
 #include "fabric/ucx/segments.hpp"
@@ -68,6 +69,10 @@ struct Worker {
     std::mutex order;  // with several threads: numbers are given in the order in which UCX gets the calls
     Operation* first = nullptr;
     std::vector<std::unique_ptr<Handler>> handlers;
+    std::uint64_t long_active = 0;  // so many long active messages were sent
+    Gathering gathering;            // those that come
+
+    explicit Worker(engine::BufferPool& pool) : gathering(pool) {}
 
     void add(Operation& operation);
     void remove(Operation& operation);

@@ -70,31 +70,10 @@ std::uint64_t change(std::uint8_t* at, std::size_t size, What what, std::uint64_
                   static_cast<std::uint32_t>(other));
 }
 
-/// UCX's own request is of nobody's concern: it is freed when it is over, and with it what was sent.
-void when_sent(void* request, ucs_status_t, void* buffer) {
-    delete static_cast<engine::Buffer*>(buffer);
-    real().ucp_request_free(request);
-}
-
 void send(ucp_ep_h ep, unsigned handler, engine::Buffer wire) {
-    auto kept = std::make_unique<engine::Buffer>(std::move(wire));
-    ucp_request_param_t own = {};
-    own.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS |
-                       UCP_OP_ATTR_FIELD_MEMORY_TYPE;
-    own.memory_type = UCS_MEMORY_TYPE_HOST;
-    own.cb.send = when_sent;
-    own.user_data = kept.get();
-    own.flags = UCP_AM_SEND_FLAG_EAGER;
-    const std::uint8_t* const at = kept->data();
-    const std::size_t size = kept->size();
-    engine::Buffer* const lent = kept.release();
-    ucs_status_ptr_t const answer = real().ucp_am_send_nbx(ep, handler, nullptr, 0, at, size, &own);
-    if (UCS_PTR_IS_PTR(answer)) return;
-    delete lent;
-    if (UCS_PTR_IS_ERR(answer)) {
-        around().give_up("UCX cannot send a message about a peer's memory: status " +
-                         std::to_string(UCS_PTR_STATUS(answer)));
-    }
+    const ucs_status_t status = send_and_forget(ep, handler, std::move(wire));
+    if (status != UCS_OK)
+        around().give_up("UCX cannot send a message about a peer's memory: status " + std::to_string(status));
 }
 
 ucs_status_t request_came(void* argument, const void*, std::size_t header_size, void* wire, std::size_t wire_size,

@@ -11,6 +11,7 @@
 
 #include "fabric/ucx/around.hpp"
 #include "fabric/ucx/blob.hpp"
+#include "fabric/ucx/parts.hpp"
 #include "fabric/ucx/real.hpp"
 #include "seal/support.hpp"
 
@@ -43,6 +44,7 @@ struct Message {
     struct FakeWorker* to;
     std::uint64_t tag;
     Bytes bytes;
+    Bytes header = {};
 };
 
 struct FakeWorker {
@@ -229,10 +231,10 @@ Real fakes() {
         fake(handle)->handlers[params->id] = *params;
         return UCS_OK;
     };
-    real.ucp_am_send_nbx = [](ucp_ep_h ep, unsigned id, const void*, size_t, const void* at, size_t size,
-                              const ucp_request_param_t*) {
+    real.ucp_am_send_nbx = [](ucp_ep_h ep, unsigned id, const void* header, size_t header_size, const void* at,
+                              size_t size, const ucp_request_param_t*) {
         lend(at, size);
-        active.push_back({fake(ep), id, copy(at, size)});
+        active.push_back({fake(ep), id, copy(at, size), copy(header, header_size)});
         return static_cast<ucs_status_ptr_t>(nullptr);
     };
     return real;
@@ -342,8 +344,22 @@ protected:
             Message& one = active.front();
             const auto& handler = one.to->handlers[static_cast<unsigned>(one.tag)];
             const ucp_am_recv_param_t params = {};
-            handler.cb(handler.arg, nullptr, 0, one.bytes.data(), one.bytes.size(), &params);
+            handler.cb(handler.arg, one.header.data(), one.header.size(), one.bytes.data(), one.bytes.size(), &params);
         }
+    }
+    /// The parts of a message with this text; nothing is on its way afterwards.
+    std::deque<Message> parts_of(const std::string& text) {
+        active.clear();
+        send_active("header", text);
+        return std::exchange(active, {});
+    }
+    static void deliver_parts(const std::deque<Message>& parts) {
+        active = parts;
+        deliver_active();
+    }
+    static void expect_refused(const std::deque<Message>& parts, const char* why) {
+        active = parts;
+        EXPECT_THROW(deliver_active(), std::runtime_error) << why;
     }
 
     ucp_worker_h a_ = nullptr, b_ = nullptr;
@@ -716,6 +732,127 @@ TEST_F(Door, FindsFlippedReplayedAndMovedActiveMessages) {
     EXPECT_EQ(came.size(), 1U);
 }
 
+// protocol: F21
+TEST_F(Door, CarriesLongActiveMessagesInPartsAndHidesThem) {
+    const std::string text = long_text(3 * kPart + 50'001);
+    for (const bool wrong_order : {false, true}) {
+        auto parts = parts_of(text);
+        ASSERT_EQ(parts.size(), 4U);
+        for (const Message& part : parts) {
+            EXPECT_LE(part.bytes.size(), kPart + kOverhead);
+            EXPECT_EQ(std::search(part.bytes.begin(), part.bytes.end(), text.begin(), text.begin() + 16),
+                      part.bytes.end());
+        }
+        if (wrong_order) std::reverse(parts.begin(), parts.end());
+        const std::deque<Message> last(1, parts.back());
+        parts.pop_back();
+        deliver_parts(parts);
+        EXPECT_TRUE(came.empty());
+        deliver_parts(last);
+        ASSERT_EQ(came.size(), 1U);
+        EXPECT_EQ(std::string(came[0].header.begin(), came[0].header.end()), "header");
+        EXPECT_EQ(std::string(came[0].data.begin(), came[0].data.end()), text);
+        came.clear();
+    }
+}
+
+TEST_F(Door, GoesInPartsWhereItIsTooLongForOne) {
+    constexpr std::size_t kMore = 6 + 4;  // "header" and its length
+    for (const std::size_t size :
+         {kLongestWhole - kMore, kLongestWhole - kMore + 1, 2 * kPart - kMore, 2 * kPart - kMore + 1}) {
+        const std::string text = long_text(size);
+        const auto parts = parts_of(text);
+        EXPECT_EQ(parts.size(), (size + kMore + kPart - 1) / kPart) << size;
+        deliver_parts(parts);
+        ASSERT_EQ(came.size(), 1U);
+        EXPECT_EQ(std::string(came[0].data.begin(), came[0].data.end()), text);
+        came.clear();
+    }
+}
+
+TEST_F(Door, KeepsTheLongActiveMessagesOfSeveralSendersApart) {
+    ucp_worker_h c = nullptr;
+    const ucp_worker_params_t params = {};
+    ASSERT_EQ(ucp_worker_create(nullptr, &params, &c), UCS_OK);
+    const std::string first = long_text(2 * kPart), second(2 * kPart, 'x');
+    const auto from_a = parts_of(first);
+    to_b_ = connect(c, address_of(b_));
+    const auto from_c = parts_of(second);
+    for (std::size_t i = 0; i < from_a.size(); ++i) deliver_parts({from_a[i], from_c[i]});
+    ASSERT_EQ(came.size(), 2U);
+    EXPECT_EQ(std::string(came[0].data.begin(), came[0].data.end()), first);
+    EXPECT_EQ(std::string(came[1].data.begin(), came[1].data.end()), second);
+    ucp_worker_destroy(c);
+}
+
+TEST_F(Door, FindsWhatIsDoneToThePartsOfActiveMessages) {
+    const auto parts = parts_of(long_text(2 * kPart + 100));
+    const auto others = parts_of(long_text(2 * kPart + 100));
+    ASSERT_EQ(parts.size(), 3U);
+    // What comes first has memory of its own, what comes later goes to its place at once.
+    for (const std::size_t before : {0U, 1U}) {
+        if (before == 1) deliver_parts({parts[0]});
+        for (std::size_t at = 0; at < kPlaceSize; ++at) {
+            Message altered = parts[1];
+            altered.header[at] ^= 1;
+            expect_refused({altered}, "another place");
+        }
+        Message altered = parts[1];
+        altered.header = parts[2].header;
+        expect_refused({altered}, "the place of another part");
+        altered.header = others[1].header;
+        expect_refused({altered}, "the place in another message");
+        altered.header.clear();
+        expect_refused({altered}, "no place");
+        altered = parts[1];
+        altered.bytes.back() ^= 1;
+        expect_refused({altered}, "other bytes");
+        altered = parts[1];
+        altered.bytes.resize(altered.bytes.size() - 1);
+        expect_refused({altered}, "fewer bytes");
+    }
+    expect_refused({parts[0]}, "replayed");
+    EXPECT_TRUE(came.empty());
+    deliver_parts({parts[1], parts[2]});
+    EXPECT_EQ(came.size(), 1U);
+    expect_refused({parts[2]}, "replayed");
+    EXPECT_EQ(came.size(), 1U);
+}
+
+/// What a member of the job may send that does not do as we do.
+TEST(Gathering, TakesEachPartOnceAndOnlyInItsPlace) {
+    engine::BufferPool pool(0);
+    Gathering gathering(pool);
+    const Share from = {};
+    constexpr std::uint64_t kWhole = 2 * kPart + 100;
+    const Bytes part(kPart), last(100);
+    const auto refuses = [&](std::uint16_t handler, const Place& place, const Bytes& bytes) {
+        return !gathering.add(from, handler, place, bytes);
+    };
+    EXPECT_TRUE(refuses(7, {1, 0, kLongestWhole}, part)) << "not long";
+    EXPECT_TRUE(refuses(7, {1, 1, kWhole}, part)) << "no beginning of a part";
+    EXPECT_TRUE(refuses(7, {1, kWhole, kWhole}, part)) << "behind the end";
+    EXPECT_TRUE(refuses(7, {1, ~std::uint64_t{0}, kWhole}, part)) << "far behind the end";
+    EXPECT_TRUE(refuses(7, {1, 0, kWhole}, last)) << "too short";
+    EXPECT_TRUE(refuses(7, {1, 2 * kPart, kWhole}, part)) << "too long";
+    EXPECT_TRUE(refuses(7, {1, 0, ~std::uint64_t{0}}, part)) << "more than there is memory for";
+    EXPECT_EQ(gathering.room_for(from, {1, 0, kWhole}), nullptr);
+    ASSERT_TRUE(gathering.add(from, 7, {1, 0, kWhole}, part));
+    EXPECT_NE(gathering.room_for(from, {1, kPart, kWhole}), nullptr);
+    EXPECT_EQ(gathering.room_for(from, {1, kPart, kWhole + 1}), nullptr);
+    EXPECT_EQ(gathering.room_for(from, {2, kPart, kWhole}), nullptr);
+    EXPECT_TRUE(refuses(7, {1, 0, kWhole}, part)) << "twice";
+    EXPECT_TRUE(refuses(8, {1, kPart, kWhole}, part)) << "for another handler";
+    EXPECT_TRUE(refuses(7, {1, kPart, kWhole + 1}, part)) << "of another size";
+    auto more = gathering.add(from, 7, {1, kPart, kWhole}, part);
+    ASSERT_TRUE(more);
+    EXPECT_FALSE(*more);
+    more = gathering.add(from, 7, {1, 2 * kPart, kWhole}, last);
+    ASSERT_TRUE(more && *more);
+    EXPECT_EQ((*more)->size(), kWhole);
+    EXPECT_EQ(gathering.room_for(from, {1, kPart, kWhole}), nullptr);
+}
+
 TEST_F(Door, HasNothingOfTheProgramWhereUcxEverHadAMessage) {
     for (int round = 0; round < 3; ++round) {
         send(5, "a secret");
@@ -723,7 +860,9 @@ TEST_F(Door, HasNothingOfTheProgramWhereUcxEverHadAMessage) {
         EXPECT_EQ(receive(5), "a secret");
         send_active("header", "a secret");
         deliver_active();
-        ASSERT_EQ(came.size(), static_cast<std::size_t>(round + 1));
+        send_active("header", long_text(2 * kPart));
+        deliver_active();
+        ASSERT_EQ(came.size(), static_cast<std::size_t>(2 * round + 2));
     }
     ucp_generic_dt_ops_t packed = {};
     packed.start_pack = [](void*, const void* at, size_t) { return const_cast<void*>(at); };
