@@ -354,6 +354,31 @@ void release(Process& process, Entry& entry, Shared& shared, Kind kind) {
     rearm(entry);
 }
 
+/// Takes the next step, if what it needs has come. `made`: what came of the connect, if it has come to its end. Returns
+/// whether another step may follow.
+bool advance(Process& process, Entry& entry, Shared& shared, Made& made) {
+    switch (shared.state.load()) {
+        case State::tcp_connecting:
+            made = made_of(process, entry);
+            return made == Made::sealed && shared.state.load() != State::tcp_connecting;
+        case State::await_hello:
+            return read_hello_bytes(process, entry);
+        // protocol: H1
+        case State::await_confirm: {
+            // Another process of ours may have come this far.
+            if (auto resumed = take_up(process, entry, shared); !resumed) {
+                fail_handshake(process, entry, resumed.error());
+                return false;
+            }
+            return confirm(process, entry);
+        }
+        case State::open:
+        case State::failed:
+            return false;
+    }
+    return false;
+}
+
 }  // namespace
 
 State drive(Process& process, Entry& entry) {
@@ -378,30 +403,7 @@ State drive(Process& process, Entry& entry) {
     if (!use.is_current()) return State::failed;
     const State before = shared.state.load();
     auto made = Made::sealed;
-    for (bool moved = true; moved;) {
-        moved = false;
-        switch (shared.state.load()) {
-            case State::tcp_connecting:
-                made = made_of(process, entry);
-                moved = made == Made::sealed && shared.state.load() != State::tcp_connecting;
-                break;
-            case State::await_hello:
-                moved = read_hello_bytes(process, entry);
-                break;
-            // protocol: H1
-            case State::await_confirm: {
-                // Another process of ours may have come this far.
-                if (auto resumed = take_up(process, entry, shared); !resumed) {
-                    fail_handshake(process, entry, resumed.error());
-                    break;
-                }
-                moved = confirm(process, entry);
-                break;
-            }
-            case State::open:
-            case State::failed:
-                break;
-        }
+    while (advance(process, entry, shared, made)) {
     }
     if (made != Made::sealed) {
         send_guard.unlock();

@@ -336,7 +336,7 @@ int conclude(const Signing& keys, const Collecting& parts, bool wanted) {
 
 /// Makes the report's folder, and removes what an earlier job left in the way: a verdict must not be that one's. The
 /// token tells the job's processes that they see this very folder.
-Result<void> prepare_report(const fs::path& file, bool private_folder, const std::string& token, bool fresh_key) {
+Result<void> make_place_of_report(const fs::path& file, bool private_folder, const std::string& token, bool fresh_key) {
     if (file.empty()) return fail(ENOENT, "run: no place for the job's report: set HOME, or name a file with --report");
     std::error_code error;
     fs::create_directories(file.parent_path(), error);
@@ -402,132 +402,232 @@ void let_pass(Launch& launch) {
     for (auto& context : launch.more) let_pass(context.options, variables);
 }
 
-int run(const Options& options, const LaunchLine& typed) {
-    const auto refuse = [](const std::string& line) { return complain(line, kRefused); };
-    config::Environment environment;
-    if (!options.layer.empty()) set_variable("CRYPTMPI_LAYER", options.layer);
-    environment = config::process_environment();
-    auto settings = config::load(environment);
-    if (!settings) return refuse(settings.error().line);
+/// One job, from the line that was typed to its verdict. Its steps stand in the order in which they are taken; each has
+/// what those before it have found, and nothing is started before all have succeeded.
+class JobRun {
+public:
+    JobRun(const Options& options, const LaunchLine& typed) : options_(options), typed_(typed) {}
+    /// Returns the exit status.
+    int run();
+
+private:
+    using Step = Result<void> (JobRun::*)();
+    /// Stops at the first that fails.
+    Result<void> take(std::initializer_list<Step> steps);
+
+    Result<void> read_settings();
+    Result<void> check_settings();
+    Result<void> find_programs();
+    Result<void> find_launcher();
+    Result<void> guard_words();
+    Result<void> choose_layer();
+    Result<void> name_job();
+    Result<void> prepare_report();
+    Result<void> take_key();
+    int start_plain();
+    void tell_processes();
+    void start_by_exec();
+    void say_what_starts(const Words& words) const;
+
+    const Options& options_;
+    const LaunchLine& typed_;
+    int refusal_ = kRefused;  // the exit status of a step that fails
+    config::Environment environment_;
+    std::optional<config::Settings> settings_;
+    std::optional<std::string> lasting_key_;  // within a job that has a fresh key: the file of the user's own
+    bool is_fresh_ = false;                   // this job has a key of its own
+    Launch launch_;
+    std::optional<Launcher> launcher_;
+    int ranks_ = 0;
+    std::string rsh_;
+    std::optional<LayerChoice> choice_;
+    std::string job_;
+    std::string token_;
+    bool is_report_asked_ = false;
+    fs::path report_file_;
+    std::optional<FreshKey> fresh_key_;
+    fs::path job_key_;
+    std::optional<Signing> signing_;
+};
+
+Result<void> JobRun::take(std::initializer_list<Step> steps) {
+    for (const Step step : steps) {
+        if (auto taken = (this->*step)(); !taken) return taken;
+    }
+    return {};
+}
+
+Result<void> JobRun::read_settings() {
+    if (!options_.layer.empty()) set_variable("CRYPTMPI_LAYER", options_.layer);
+    environment_ = config::process_environment();
+    auto settings = config::load(environment_);
+    if (!settings) return tl::unexpected<Error>(settings.error());
+    settings_ = std::move(*settings);
     // Within a job that has a fresh key the setting key_file is that one's.
-    const auto outer = environment(kLastingKeyVariable);
-    if (outer) settings->key_file = *outer;
-    const bool fresh = settings->fresh_key() || (outer && settings->job_key == config::JobKeyFrom::automatic);
+    lasting_key_ = environment_(kLastingKeyVariable);
+    if (lasting_key_) settings_->key_file = *lasting_key_;
+    is_fresh_ = settings_->fresh_key() || (lasting_key_ && settings_->job_key == config::JobKeyFrom::automatic);
     unsetenv(kLastingKeyVariable);
     unsetenv(config::kKeyIdVariable);  // of the job that this one is started in
-    settings->key_id.clear();
-    if (settings->enabled) {
-        if (fresh) {
-            if (auto made = prepare_lasting_key(*settings); !made) return refuse(made.error().line);
-        }
-        if (auto checked = check_key_and_module(*settings); !checked) return refuse(checked.error().line);
-        const auto use = fresh ? KeyUse::signs_reports : KeyUse::protects_jobs;
-        if (auto checked = check_key_storage(*settings, use, true); !checked) return refuse(checked.error().line);
-    }
+    settings_->key_id.clear();
+    return {};
+}
 
-    Launch launch;
-    const Context& first = typed.contexts.front();
-    launch.command = first.program;
-    launch.options = first.options;
-    launch.more.assign(typed.contexts.begin() + 1, typed.contexts.end());
-    for (const auto& context : typed.contexts) {
-        const auto file = coverable(place_of(context, context.program.front()), environment);
-        if (!file && (settings->enabled || file.error().status == kNotFound))
-            return complain(file.error().line, file.error().status);
+Result<void> JobRun::check_settings() {
+    if (!settings_->enabled) return {};
+    if (is_fresh_) {
+        if (auto made = prepare_lasting_key(*settings_); !made) return made;
     }
-    auto launcher = choose_launcher(options, first, environment);
-    if (!launcher) return refuse(launcher.error().line);
-    auto more = read_launcher_arguments(launcher->mpi, CLI::detail::split_up(options.launcher_arguments));
-    if (!more) return refuse(more.error().line);
-    launch.options.insert(launch.options.end(), more->begin(), more->end());
-    const auto ranks = place_ranks(options, launcher->mpi, environment, launch);
-    if (!ranks) return refuse(ranks.error().line);
-    if (auto added = add_variables(options.variables, launch); !added) return refuse(added.error().line);
+    if (auto checked = check_key_and_module(*settings_); !checked) return checked;
+    return check_key_storage(*settings_, is_fresh_ ? KeyUse::signs_reports : KeyUse::protects_jobs, true);
+}
 
-    std::string rsh = options.rsh;
-    if (!settings->enabled) {
-        if (!rsh.empty()) launch.agent = rsh;
-        const Words words = command_line(*launcher, launch);
-        return replace_by(words.front(), words);
+Result<void> JobRun::find_programs() {
+    const Context& first = typed_.contexts.front();
+    launch_.command = first.program;
+    launch_.options = first.options;
+    launch_.more.assign(typed_.contexts.begin() + 1, typed_.contexts.end());
+    for (const auto& context : typed_.contexts) {
+        const auto file = coverable(place_of(context, context.program.front()), environment_);
+        if (file || (!settings_->enabled && file.error().status != kNotFound)) continue;
+        refusal_ = file.error().status;
+        return fail(ENOENT, file.error().line);
     }
-    if (auto guarded = guard(launch, rsh); !guarded) return refuse(guarded.error().line);
-    if (rsh.empty()) rsh = default_remote_shell(environment);
-    for (const auto& variable : options.variables) {
-        if (auto guarded = guard_variable("--env", variable); !guarded) return refuse(guarded.error().line);
+    return {};
+}
+
+Result<void> JobRun::find_launcher() {
+    auto launcher = choose_launcher(options_, typed_.contexts.front(), environment_);
+    if (!launcher) return tl::unexpected<Error>(launcher.error());
+    launcher_ = std::move(*launcher);
+    auto more = read_launcher_arguments(launcher_->mpi, CLI::detail::split_up(options_.launcher_arguments));
+    if (!more) return tl::unexpected<Error>(more.error());
+    launch_.options.insert(launch_.options.end(), more->begin(), more->end());
+    const auto ranks = place_ranks(options_, launcher_->mpi, environment_, launch_);
+    if (!ranks) return tl::unexpected<Error>(ranks.error());
+    ranks_ = *ranks;
+    rsh_ = options_.rsh;
+    return add_variables(options_.variables, launch_);
+}
+
+Result<void> JobRun::guard_words() {
+    if (auto guarded = guard(launch_, rsh_); !guarded) return guarded;
+    if (rsh_.empty()) rsh_ = default_remote_shell(environment_);
+    for (const auto& variable : options_.variables) {
+        if (auto guarded = guard_variable("--env", variable); !guarded) return guarded;
     }
-    if (auto checked = check_values(launch, environment); !checked) return refuse(checked.error().line);
+    return check_values(launch_, environment_);
+}
 
-    const LayerEvidence evidence = evidence_of(launch, *launcher, first, environment);
-    if (auto checked = check_allow(*settings, evidence.library); !checked) return refuse(checked.error().line);
-    const LayerChoice choice = choose_layer(*settings, environment, evidence);
-    if (auto checked = check_choice(*settings, choice); !checked) return refuse(checked.error().line);
-    if (auto checked = check_libraries(*settings, choice.layer); !checked) return refuse(checked.error().line);
-    if (settings->live) report::remove_stale_pages(std::getenv("XDG_RUNTIME_DIR"));
+Result<void> JobRun::choose_layer() {
+    const LayerEvidence evidence = evidence_of(launch_, *launcher_, typed_.contexts.front(), environment_);
+    if (auto checked = check_allow(*settings_, evidence.library); !checked) return checked;
+    choice_ = command::choose_layer(*settings_, environment_, evidence);
+    if (auto checked = check_choice(*settings_, *choice_); !checked) return checked;
+    return check_libraries(*settings_, choice_->layer);
+}
 
-    auto job = settings->job_id;
-    if (!environment("CRYPTMPI_JOB_ID")) {
+Result<void> JobRun::name_job() {
+    job_ = settings_->job_id;
+    if (!environment_("CRYPTMPI_JOB_ID")) {
         auto random = random_name();
-        if (!random) return refuse(random.error().line);
-        job = *random;
+        if (!random) return tl::unexpected<Error>(random.error());
+        job_ = *random;
     }
-    const auto token = random_name();
-    if (!token) return refuse(token.error().line);
-    const bool report_asked = !options.report.empty() || !settings->report_file.empty();
-    const fs::path report_file = !options.report.empty() ? fs::absolute(options.report)
-                                 : report_asked          ? settings->report_file
-                                                         : cache_file(environment, job);
-    if (auto passed = pass_on_settings(*settings); !passed) return refuse(passed.error().line);
-    if (auto prepared = prepare_report(report_file, !report_asked, *token, fresh); !prepared)
-        return refuse(prepared.error().line);
-    set_variable("CRYPTMPI_REPORT_FILE", report_file.string());
-    set_variable(config::kReportTokenVariable, *token);
-    std::optional<FreshKey> key;
-    if (fresh) {
-        auto drawn = draw_fresh_key(*settings);
-        if (!drawn) return refuse(drawn.error().line);
-        key.emplace(std::move(*drawn));
-        set_variable(kLastingKeyVariable, settings->key_file.string());
+    auto token = random_name();
+    if (!token) return tl::unexpected<Error>(token.error());
+    token_ = *token;
+    return {};
+}
+
+Result<void> JobRun::prepare_report() {
+    if (settings_->live) report::remove_stale_pages(std::getenv("XDG_RUNTIME_DIR"));
+    is_report_asked_ = !options_.report.empty() || !settings_->report_file.empty();
+    report_file_ = !options_.report.empty() ? fs::absolute(options_.report)
+                   : is_report_asked_       ? settings_->report_file
+                                            : cache_file(environment_, job_);
+    if (auto passed = pass_on_settings(*settings_); !passed) return passed;
+    if (auto made = make_place_of_report(report_file_, !is_report_asked_, token_, is_fresh_); !made) return made;
+    set_variable("CRYPTMPI_REPORT_FILE", report_file_.string());
+    set_variable(config::kReportTokenVariable, token_);
+    return {};
+}
+
+Result<void> JobRun::take_key() {
+    if (is_fresh_) {
+        auto drawn = draw_fresh_key(*settings_);
+        if (!drawn) return tl::unexpected<Error>(drawn.error());
+        fresh_key_.emplace(std::move(*drawn));
+        set_variable(kLastingKeyVariable, settings_->key_file.string());
+    } else if (auto pinned = pin_key(*settings_); !pinned) {
+        return pinned;
     }
-    if (!fresh) {
-        if (auto pinned = pin_key(*settings); !pinned) return refuse(pinned.error().line);
-    }
-    const fs::path job_key = key ? key->file : settings->key_file;
-    const auto signing = signing_of(job_key, *settings);
-    if (!signing) return refuse(signing.error().line);
-    if (key || outer) set_variable("CRYPTMPI_KEY_FILE", job_key.string());
-    set_variable("CRYPTMPI_JOB_ID", job);
-    pass_on(choice);  // chosen once for all nodes
+    job_key_ = fresh_key_ ? fresh_key_->file : settings_->key_file;
+    auto signing = signing_of(job_key_, *settings_);
+    if (!signing) return tl::unexpected<Error>(signing.error());
+    signing_.emplace(std::move(*signing));
+    if (fresh_key_ || lasting_key_) set_variable("CRYPTMPI_KEY_FILE", job_key_.string());
+    return {};
+}
+
+/// Without CryptMPI, as the setting `enabled` says.
+int JobRun::start_plain() {
+    if (!rsh_.empty()) launch_.agent = rsh_;
+    const Words words = command_line(*launcher_, launch_);
+    return replace_by(words.front(), words);
+}
+
+void JobRun::tell_processes() {
+    set_variable("CRYPTMPI_JOB_ID", job_);
+    pass_on(*choice_);  // chosen once for all nodes
     // Whoever could edit what the launcher says would choose the program that a node starts: whatever seals MPI's data,
     // its sockets are sealed.
     set_variable("CRYPTMPI_INTERNAL_ROLE", "launcher");
     set_variable(kSealedLauncherVariable, "1");  // its ranks reach it under scope "all", too
-    set_variable("CRYPTMPI_INTERNAL_AGENT_RSH", rsh);
-    set_variable("LD_PRELOAD", preload_of_launcher(*settings, choice.layer, environment));
-    launch.agent = agent_file(*settings).string();
-
-    environment = config::process_environment();
-    for (const auto& [variable, value] : environment.variables()) {
+    set_variable("CRYPTMPI_INTERNAL_AGENT_RSH", rsh_);
+    set_variable("LD_PRELOAD", preload_of_launcher(*settings_, choice_->layer, environment_));
+    launch_.agent = agent_file(*settings_).string();
+    const config::Environment now = config::process_environment();
+    for (const auto& [variable, value] : now.variables()) {
         const bool for_all = std::find(kForAll.begin(), kForAll.end(), variable) != kForAll.end();
         if (variable.starts_with("CRYPTMPI_") && (for_all || !variable.starts_with("CRYPTMPI_INTERNAL_")))
-            launch.variables.emplace_back(variable, std::nullopt);
+            launch_.variables.emplace_back(variable, std::nullopt);
     }
-    let_pass(launch);
-    const Words start = {own_file().string(), "exec", "--"};
-    launch.command.insert(launch.command.begin(), start.begin(), start.end());
-    for (auto& context : launch.more) context.program.insert(context.program.begin(), start.begin(), start.end());
+    let_pass(launch_);
+}
 
-    const Words words = command_line(*launcher, launch);
-    // Who looks on shall not wonder what it waits for; a log needs no such line.
-    if (options.verbose || isatty(STDERR_FILENO) == 1) {
-        std::string text;
-        for (const auto& word : words) text += options.verbose ? " " + shell_word(word) : "";
-        complain("starting " + first.program.front() + " with " + name(launcher->mpi) + " (" + launcher->version +
-                     "), " + command::text(choice) + (options.verbose ? ":" : "") + text,
-                 0);
-    }
-    const int status = supervise(words, key ? &*key : nullptr);
-    const Collecting parts{report_file, {job, *ranks, status}, *token, rsh, job_key};
-    return conclude(*signing, parts, report_asked || options.verbose);
+/// Each program is started by our command, which makes sure that it is covered.
+void JobRun::start_by_exec() {
+    const Words start = {own_file().string(), "exec", "--"};
+    launch_.command.insert(launch_.command.begin(), start.begin(), start.end());
+    for (auto& context : launch_.more) context.program.insert(context.program.begin(), start.begin(), start.end());
+}
+
+/// Who looks on shall not wonder what it waits for; a log needs no such line.
+void JobRun::say_what_starts(const Words& words) const {
+    if (!options_.verbose && isatty(STDERR_FILENO) != 1) return;
+    std::string text;
+    for (const auto& word : words) text += options_.verbose ? " " + shell_word(word) : "";
+    complain("starting " + typed_.contexts.front().program.front() + " with " + name(launcher_->mpi) + " (" +
+                 launcher_->version + "), " + command::text(*choice_) + (options_.verbose ? ":" : "") + text,
+             0);
+}
+
+int JobRun::run() {
+    const auto refuse = [&](const Error& error) { return complain(error.line, refusal_); };
+    auto done = take({&JobRun::read_settings, &JobRun::check_settings, &JobRun::find_programs, &JobRun::find_launcher});
+    if (!done) return refuse(done.error());
+    if (!settings_->enabled) return start_plain();
+    done = take(
+        {&JobRun::guard_words, &JobRun::choose_layer, &JobRun::name_job, &JobRun::prepare_report, &JobRun::take_key});
+    if (!done) return refuse(done.error());
+    tell_processes();
+    start_by_exec();
+    const Words words = command_line(*launcher_, launch_);
+    say_what_starts(words);
+    const int status = supervise(words, fresh_key_ ? &*fresh_key_ : nullptr);
+    const Collecting parts{report_file_, {job_, ranks_, status}, token_, rsh_, job_key_};
+    return conclude(*signing_, parts, is_report_asked_ || options_.verbose);
 }
 
 }  // namespace
@@ -563,7 +663,7 @@ void add_run(CLI::App& app, const LaunchLine& line, int& status) {
     sub->add_flag("--verbose", options->verbose, "Show the launcher's command line and the verdict");
     // Its words are cut off before the options are parsed; this tells --help of it.
     sub->add_option("PROGRAM", options->program_for_help, "The program; all words after it are its own arguments");
-    sub->callback([options, &line, &status] { status = run(*options, line); });
+    sub->callback([options, &line, &status] { status = JobRun(*options, line).run(); });
 }
 
 }  // namespace cryptmpi::command
