@@ -20,7 +20,9 @@
 
 namespace cryptmpi::fabric::ucx {
 
-inline constexpr std::size_t kPart = std::size_t{64} << 10;  // of plaintext, all but the last one
+// Of plaintext, all but the last one. UCX takes 64 KB at once over TCP (door.cpp), so that it need not put parts
+// together.
+inline constexpr std::size_t kPart = std::size_t{48} << 10;
 inline constexpr std::size_t kPlaceSize = 24;
 
 /// Where a part belongs.
