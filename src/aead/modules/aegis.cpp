@@ -6,6 +6,7 @@
 #include <new>
 
 #include "base/secret_memory.hpp"
+#include "exported.hpp"
 #include "pieces.hpp"
 #include "traces.hpp"
 
@@ -208,25 +209,8 @@ const char* start() {
     return x86 || arm ? nullptr : "this CPU lacks AES instructions (on x86 with AVX), which libaegis needs";
 }
 
-constexpr cryptmpi_aead kAead = {
-    .suites = 1U << CRYPTMPI_AEGIS_128L | 1U << CRYPTMPI_AEGIS_128X2 | 1U << CRYPTMPI_AEGIS_128X4 |
-              1U << CRYPTMPI_AEGIS_256 | 1U << CRYPTMPI_AEGIS_256X2 | 1U << CRYPTMPI_AEGIS_256X4,
-    .create = create,
-    .destroy = destroy,
-    .seal = seal,
-    .open = open,
-};
-
 }  // namespace
 
-extern "C" {
-extern __attribute__((visibility("default"))) const struct cryptmpi_module cryptmpi_module;
-const struct cryptmpi_module cryptmpi_module = {
-    .abi = CRYPTMPI_MODULE_ABI,
-    .name = "aegis",
-    .version = LIBAEGIS_VERSION,
-    .aead = &kAead,
-    .kex = nullptr,
-    .start = start,
-};
-}
+CRYPTMPI_EXPORT_CIPHERS("aegis", LIBAEGIS_VERSION,
+                        1U << CRYPTMPI_AEGIS_128L | 1U << CRYPTMPI_AEGIS_128X2 | 1U << CRYPTMPI_AEGIS_128X4 |
+                            1U << CRYPTMPI_AEGIS_256 | 1U << CRYPTMPI_AEGIS_256X2 | 1U << CRYPTMPI_AEGIS_256X4);

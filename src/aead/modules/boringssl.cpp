@@ -7,6 +7,7 @@
 #include <new>
 
 #include "base/secret_memory.hpp"
+#include "exported.hpp"
 #include "pieces.hpp"
 #include "traces.hpp"
 
@@ -75,28 +76,8 @@ const char* start() {
     return nullptr;
 }
 
-constexpr cryptmpi_aead kAead = {
-    .suites = 1U << CRYPTMPI_AES_128_GCM | 1U << CRYPTMPI_AES_256_GCM,
-    .create = create,
-    .destroy = destroy,
-    .seal = seal,
-    .open = open,
-};
-
-#define TEXT_OF(number) #number
-#define TEXT(number) TEXT_OF(number)
-
 }  // namespace
 
-extern "C" {
-extern __attribute__((visibility("default"))) const struct cryptmpi_module cryptmpi_module;
 // BoringSSL has no releases: this number of its interface is all that it says.
-const struct cryptmpi_module cryptmpi_module = {
-    .abi = CRYPTMPI_MODULE_ABI,
-    .name = "boringssl",
-    .version = "API " TEXT(BORINGSSL_API_VERSION),
-    .aead = &kAead,
-    .kex = nullptr,
-    .start = start,
-};
-}
+CRYPTMPI_EXPORT_CIPHERS("boringssl", "API " CRYPTMPI_TEXT(BORINGSSL_API_VERSION),
+                        1U << CRYPTMPI_AES_128_GCM | 1U << CRYPTMPI_AES_256_GCM);

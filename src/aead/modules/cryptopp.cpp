@@ -9,6 +9,7 @@
 
 #include <memory>
 
+#include "exported.hpp"
 #include "pieces.hpp"
 #include "traces.hpp"
 
@@ -98,27 +99,8 @@ const char* start() {
     return nullptr;
 }
 
-constexpr cryptmpi_aead kAead = {
-    .suites = 1U << CRYPTMPI_AES_128_GCM | 1U << CRYPTMPI_AES_256_GCM,
-    .create = create,
-    .destroy = destroy,
-    .seal = seal,
-    .open = open,
-};
-
-#define TEXT_OF(number) #number
-#define TEXT(number) TEXT_OF(number)
-
 }  // namespace
 
-extern "C" {
-extern __attribute__((visibility("default"))) const struct cryptmpi_module cryptmpi_module;
-const struct cryptmpi_module cryptmpi_module = {
-    .abi = CRYPTMPI_MODULE_ABI,
-    .name = "cryptopp",
-    .version = TEXT(CRYPTOPP_MAJOR) "." TEXT(CRYPTOPP_MINOR) "." TEXT(CRYPTOPP_REVISION),
-    .aead = &kAead,
-    .kex = nullptr,
-    .start = start,
-};
-}
+CRYPTMPI_EXPORT_CIPHERS(
+    "cryptopp", CRYPTMPI_TEXT(CRYPTOPP_MAJOR) "." CRYPTMPI_TEXT(CRYPTOPP_MINOR) "." CRYPTMPI_TEXT(CRYPTOPP_REVISION),
+    1U << CRYPTMPI_AES_128_GCM | 1U << CRYPTMPI_AES_256_GCM);

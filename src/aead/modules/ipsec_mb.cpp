@@ -2,10 +2,12 @@
 #include <cryptmpi/module.h>
 #include <intel-ipsec-mb.h>
 
+#include <cstdio>
 #include <cstring>
 #include <new>
 
 #include "base/secret_memory.hpp"
+#include "exported.hpp"
 #include "pieces.hpp"
 
 namespace {
@@ -95,31 +97,7 @@ int open(void* opaque, const uint8_t* nonce, const uint8_t* aad, size_t aad_size
     return CRYPTMPI_FORGED;
 }
 
-const char* start();
-
-constexpr cryptmpi_aead kAead = {
-    .suites = 1U << CRYPTMPI_AES_128_GCM | 1U << CRYPTMPI_AES_256_GCM,
-    .create = create,
-    .destroy = destroy,
-    .seal = seal,
-    .open = open,
-};
-
-}  // namespace
-
-extern "C" {
-extern __attribute__((visibility("default"))) struct cryptmpi_module cryptmpi_module;
-struct cryptmpi_module cryptmpi_module = {
-    .abi = CRYPTMPI_MODULE_ABI,
-    .name = "ipsec-mb",
-    .version = IMB_VERSION_STR,
-    .aead = &kAead,
-    .kex = nullptr,
-    .start = start,
-};
-}
-
-namespace {
+char version[64];
 
 const char* start() {
     // The manager's job queues are not used, only its table of calls, so that threads share it freely.
@@ -139,8 +117,10 @@ const char* start() {
         return "this CPU lacks AES-NI or PCLMULQDQ, which ipsec-mb needs";
     if ((features & IMB_FEATURE_SELF_TEST) != 0 && (features & IMB_FEATURE_SELF_TEST_PASS) == 0)
         return "the ipsec-mb library fails its own self test";
-    cryptmpi_module.version = imb_get_version_str();
+    std::snprintf(version, sizeof version, "%s", imb_get_version_str());
     return nullptr;
 }
 
 }  // namespace
+
+CRYPTMPI_EXPORT_CIPHERS("ipsec-mb", version, 1U << CRYPTMPI_AES_128_GCM | 1U << CRYPTMPI_AES_256_GCM);

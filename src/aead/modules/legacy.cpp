@@ -18,6 +18,7 @@
 #include <new>
 
 #include "base/secret_memory.hpp"
+#include "exported.hpp"
 #include "pieces.hpp"
 #include "traces.hpp"
 
@@ -212,24 +213,6 @@ const char* start() {
     return nullptr;
 }
 
-constexpr cryptmpi_aead kAead = {
-    .suites = 1U << CRYPTMPI_3DES_CBC_HMAC_SHA_256,
-    .create = create,
-    .destroy = destroy,
-    .seal = seal,
-    .open = open,
-};
-
 }  // namespace
 
-extern "C" {
-extern __attribute__((visibility("default"))) const struct cryptmpi_module cryptmpi_module;
-const struct cryptmpi_module cryptmpi_module = {
-    .abi = CRYPTMPI_MODULE_ABI,
-    .name = "legacy",
-    .version = version,
-    .aead = &kAead,
-    .kex = nullptr,
-    .start = start,
-};
-}
+CRYPTMPI_EXPORT_CIPHERS("legacy", version, 1U << CRYPTMPI_3DES_CBC_HMAC_SHA_256);

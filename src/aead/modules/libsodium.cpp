@@ -5,6 +5,7 @@
 #include <new>
 
 #include "base/secret_memory.hpp"
+#include "exported.hpp"
 #include "pieces.hpp"
 #include "traces.hpp"
 
@@ -63,24 +64,6 @@ const char* start() {
     return nullptr;
 }
 
-constexpr cryptmpi_aead kAead = {
-    .suites = 1U << CRYPTMPI_AES_256_GCM,
-    .create = create,
-    .destroy = destroy,
-    .seal = seal,
-    .open = open,
-};
-
 }  // namespace
 
-extern "C" {
-extern __attribute__((visibility("default"))) const struct cryptmpi_module cryptmpi_module;
-const struct cryptmpi_module cryptmpi_module = {
-    .abi = CRYPTMPI_MODULE_ABI,
-    .name = "libsodium",
-    .version = SODIUM_VERSION_STRING,
-    .aead = &kAead,
-    .kex = nullptr,
-    .start = start,
-};
-}
+CRYPTMPI_EXPORT_CIPHERS("libsodium", SODIUM_VERSION_STRING, 1U << CRYPTMPI_AES_256_GCM);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/secret_memory.hpp"
+#include "exported.hpp"
 #include "pieces.hpp"
 #include "traces.hpp"
 
@@ -101,24 +102,6 @@ const char* start() {
     return nullptr;
 }
 
-constexpr cryptmpi_aead kAead = {
-    .suites = 1U << CRYPTMPI_AES_128_GCM | 1U << CRYPTMPI_AES_256_GCM,
-    .create = create,
-    .destroy = destroy,
-    .seal = seal,
-    .open = open,
-};
-
 }  // namespace
 
-extern "C" {
-extern __attribute__((visibility("default"))) const struct cryptmpi_module cryptmpi_module;
-const struct cryptmpi_module cryptmpi_module = {
-    .abi = CRYPTMPI_MODULE_ABI,
-    .name = "mbedtls",
-    .version = version,
-    .aead = &kAead,
-    .kex = nullptr,
-    .start = start,
-};
-}
+CRYPTMPI_EXPORT_CIPHERS("mbedtls", version, 1U << CRYPTMPI_AES_128_GCM | 1U << CRYPTMPI_AES_256_GCM);
