@@ -275,6 +275,7 @@ int begin(Process& process, Entry& entry, keys::Role role, const Address& peer, 
         const std::lock_guard receive_guard(shared.receive_lock);
         const std::lock_guard send_guard(shared.send_lock);
         entry.contexts.store(false);
+        entry.errors_told.store(0);
         entry.shared.store(&shared);
         entry.kind.store(Kind::sealed);
         process.handshake_started(entry);
@@ -302,6 +303,7 @@ int begin(Process& process, Entry& entry, keys::Role role, const Address& peer, 
 
 Result<void> resume(Process& process, Entry& entry, Shared& shared) {
     entry.contexts.store(false);
+    entry.errors_told.store(0);
     entry.shared.store(&shared);
     entry.kind.store(Kind::sealed);
     return take_up(process, entry, shared);

@@ -504,6 +504,7 @@ void Process::become_child() {
         if (entry == nullptr) continue;
         entry->users.store(0);
         entry->contexts.store(false);
+        entry->errors_told.store(0);
         entry->sealer.reset();
         entry->opener.reset();
     }

@@ -199,12 +199,16 @@ Result<seal::Segments> Communicator::announce(int to, int tag, const seal::Annou
 
 Result<void> Communicator::open(const Posted& posted, int from, int tag, const std::uint8_t* wire,
                                 std::size_t wire_size, void* out) {
-    auto flow = opener(peer(from).receiving.flow, keys::Use::messages, from);
+    Receiving& receiving = peer(from).receiving;
+    auto flow = opener(receiving.flow, keys::Use::messages, from);
     if (!flow) return tl::unexpected(flow.error());
     const std::size_t size = wire_size < seal::kMessageOverhead ? 0 : wire_size - seal::kMessageOverhead;
     const iovec to = piece(out, size);
     auto header = (*flow)->open(static_cast<std::uint32_t>(tag), wire, wire_size, {&to, 1});
-    if (!header) return tl::unexpected(header.error());
+    if (!header) {
+        receiving.lanes[tag].fail();
+        return tl::unexpected(header.error());
+    }
     layer_.count_opened(size);
     // protocol: M25
     auto done = check_order(posted, from, tag, header->number);
@@ -214,10 +218,14 @@ Result<void> Communicator::open(const Posted& posted, int from, int tag, const s
 
 Result<seal::Segments> Communicator::open_announcement(const Posted& posted, int from, int tag,
                                                        const std::uint8_t* wire, std::size_t wire_size) {
-    auto flow = opener(peer(from).receiving.flow, keys::Use::messages, from);
+    Receiving& receiving = peer(from).receiving;
+    auto flow = opener(receiving.flow, keys::Use::messages, from);
     if (!flow) return tl::unexpected(flow.error());
     auto segments = (*flow)->open_announcement(static_cast<std::uint32_t>(tag), wire, wire_size);
-    if (!segments) return segments;
+    if (!segments) {
+        receiving.lanes[tag].fail();
+        return segments;
+    }
     layer_.count_opened(segments->announcement().length);
     if (auto done = check_order(posted, from, tag, segments->number()); !done) return tl::unexpected(done.error());
     return segments;
@@ -245,13 +253,18 @@ Result<void> Communicator::check_order_among(const Posted& posted, Receiving& re
     receiving.posted.each(look);
     posted_for_any_.each(look);
     using Verdict = seal::Arrivals::Verdict;
-    switch (receiving.lanes[tag].take(number, posted.order, holders)) {
+    seal::Arrivals& lane = receiving.lanes[tag];
+    const Verdict verdict = lane.take(number, posted.order, holders);
+    if (verdict != Verdict::fits) lane.fail();
+    switch (verdict) {
         case Verdict::fits:
             return {};
         case Verdict::repeated:
             return fail(EBADMSG, "came before: it was replayed");
         case Verdict::out_of_order:
             return fail(EBADMSG, "came to another receive than it was sent for: out of order");
+        case Verdict::after_failure:
+            return fail(EBADMSG, "came after one that was altered, lost, replayed or moved: none of them is taken");
         case Verdict::lost:
             break;
     }

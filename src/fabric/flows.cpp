@@ -732,6 +732,7 @@ Result<void> Party::State::check_order_among(const Posted& at, const Decrypted& 
         case Verdict::out_of_order:
             return fail(EBADMSG, "came to another receive than it was sent for: out of order");
         case Verdict::lost:
+        case Verdict::after_failure:
             break;
     }
     return lost();

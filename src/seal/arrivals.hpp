@@ -23,7 +23,7 @@ public:
         std::uint64_t posted;
         bool surely;
     };
-    enum class Verdict : std::uint8_t { fits, repeated, out_of_order, lost };
+    enum class Verdict : std::uint8_t { fits, repeated, out_of_order, lost, after_failure };
 
     Arrivals() = default;
     /// A lane that was at rest when the first `count` of it had come, and all receives that wait now were posted later
@@ -32,7 +32,7 @@ public:
 
     /// Has it no gap, and nothing that was cut off? Then it is its count, if no receive waits that was posted before
     /// last_posted().
-    bool rests() const { return early_.empty() && cut_off_.empty(); }
+    bool rests() const { return early_.empty() && cut_off_.empty() && next_ != kFailed; }
     std::uint64_t count() const { return next_; }
     std::uint64_t last_posted() const { return last_posted_; }
 
@@ -48,6 +48,8 @@ public:
 
     /// Accepts a number that came to the receive posted as `posted`, if it fits. `holders`: all receives of that kind.
     Verdict take(std::uint64_t number, std::uint64_t posted, std::span<const Holder> holders) {
+        // protocol: M27
+        if (next_ == kFailed) return Verdict::after_failure;
         // protocol: M21
         if (number < next_) return Verdict::repeated;
         const auto after = early_.upper_bound(number);
@@ -65,6 +67,10 @@ public:
         if (verdict == Verdict::fits) insert({number, number + 1, posted, posted}, holders);
         return verdict;
     }
+
+    /// What came to a receive of this lane was not the message for it, and the receive is over: each message after it
+    /// would be taken by a receive that was posted for another one.
+    void fail() { next_ = kFailed; }
 
     /// A message of the lane was cut off at the receive posted as `posted`: it cannot be told which.
     void cut_off(std::uint64_t posted) { cut_off_.push_back(posted); }
@@ -163,6 +169,8 @@ private:
             early_.erase(following);
         }
     }
+
+    static constexpr std::uint64_t kFailed = ~std::uint64_t{0};  // no message has this number
 
     std::uint64_t next_ = 0;              // all smaller ones have come
     std::uint64_t last_posted_ = 0;       // of their receives, the last

@@ -247,6 +247,31 @@ TEST(Endings, AKilledProcessIsNoEnd) {
     }
 }
 
+/// The kernel tells of an error once, and then of the end; a program that waits for the end must not wait for ever, and
+/// none of its threads may take the end for that of a whole stream.
+TEST(Endings, ComeAfterManyErrors) {
+    Job job;
+    std::vector<Result> reads;
+    job.program(1, [&] {
+        const Fd listener = listen_at();
+        const Fd fd = accept_from(listener);
+        std::uint8_t byte = 0;
+        do {
+            reads.push_back(result(::recv(fd, &byte, 1, 0)));
+        } while (reads.size() < 10'000 && reads.back().n != 0);
+    });
+    job.program(0, [&] {
+        const int fd = connected_to(address(1, kPort)).release();
+        wait_for(fd, POLLOUT);
+        die();
+    });
+    const Ending ending = job.run();
+    EXPECT_TRUE(ending.went_well()) << ending.told();
+    EXPECT_EQ(reads.back().n, 0);
+    EXPECT_GE(reads.size(), 100U);
+    for (std::size_t i = 0; i + 1 < reads.size(); ++i) EXPECT_EQ(reads[i].error, ECONNRESET) << i;
+}
+
 /// Of a process that is at its end nothing goes out any more, least of all in clear.
 TEST(Endings, NothingIsWrittenAfterTheEnd) {
     Job job;

@@ -41,6 +41,17 @@ TEST(Arrivals, ReceivesOfOneLaneEndInAnyOrder) {
     } while (std::next_permutation(order.begin(), order.end()));
 }
 
+// protocol: M27
+TEST(Arrivals, NothingOfALaneFitsAfterAFailure) {
+    Arrivals lane;
+    EXPECT_EQ(take(lane, 0, 1, {}), Verdict::fits);
+    EXPECT_TRUE(lane.rests());
+    lane.fail();
+    EXPECT_FALSE(lane.rests());
+    for (const std::uint64_t number : {0U, 1U, 2U, 100U})
+        EXPECT_EQ(take(lane, number, number + 1, {{number + 2, true}}), Verdict::after_failure) << number;
+}
+
 // protocol: M22, M24
 TEST(Arrivals, SwappedMessagesAreFoundAtTheFirstOfThem) {
     Arrivals lane;
