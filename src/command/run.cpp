@@ -187,11 +187,11 @@ int supervise(const Words& line, FreshKey* key) {
     sigprocmask(SIG_BLOCK, &handled, &before);
     const pid_t self = getpid();
     const pid_t child = fork();
-    if (child < 0) return complain(std::string("run: cannot start a process: ") + std::strerror(errno), kRefused);
+    if (child < 0) return complain(std::string("run: cannot start a process: ") + std::strerror(errno), kExitRefused);
     if (child == 0) {
         sigprocmask(SIG_SETMASK, &before, nullptr);
         prctl(PR_SET_PDEATHSIG, SIGTERM);
-        if (getppid() != self) _exit(kRefused);
+        if (getppid() != self) _exit(kExitRefused);
         _exit(replace_by(line.front(), line));
     }
     for (;;) {
@@ -403,7 +403,7 @@ void let_pass(Launch& launch) {
 }
 
 int run(const Options& options, const LaunchLine& typed) {
-    const auto refuse = [](const std::string& line) { return complain(line, kRefused); };
+    const auto refuse = [](const std::string& line) { return complain(line, kExitRefused); };
     config::Environment environment;
     if (!options.layer.empty()) set_variable("CRYPTMPI_LAYER", options.layer);
     environment = config::process_environment();
@@ -432,7 +432,7 @@ int run(const Options& options, const LaunchLine& typed) {
     launch.more.assign(typed.contexts.begin() + 1, typed.contexts.end());
     for (const auto& context : typed.contexts) {
         const auto file = coverable(place_of(context, context.program.front()), environment);
-        if (!file && (settings->enabled || file.error().status == kNotFound))
+        if (!file && (settings->enabled || file.error().status == kExitNotFound))
             return complain(file.error().line, file.error().status);
     }
     auto launcher = choose_launcher(options, first, environment);
