@@ -14,8 +14,11 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/exit_status.hpp"
 #include "base/last_words.hpp"
 #include "base/network_devices.hpp"
+#include "base/own_names.hpp"
+#include "base/say_line.hpp"
 #include "channel/connection.hpp"
 #include "channel/datagrams.hpp"
 #include "channel/epoll.hpp"
@@ -26,26 +29,14 @@
 #include "engine/rank_threads.hpp"
 #include "programs/mpi_witness.hpp"
 #include "programs/program_digest.hpp"
+#include "report/own_part.hpp"
 
 namespace cryptmpi::channel {
 
 namespace {
 
-constexpr int kExitRefused = 125;  // what `cryptmpi exec` ends with too
 // Of a rank, the caller among them. Two records are sealed while the kernel takes two; more threads would wait for it.
 constexpr std::size_t kMostThreads = 4;
-
-std::string host_name() {
-    char name[HOST_NAME_MAX + 1] = {};
-    gethostname(name, sizeof name - 1);
-    return name;
-}
-
-std::string program_name() {
-    char path[PATH_MAX] = {};
-    const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
-    return n > 0 ? std::string(path, static_cast<std::size_t>(n)) : program_invocation_name;
-}
 
 /// The end that nobody may miss: the launcher has had its time to end the job.
 void* wait_for_the_end(void* milliseconds) {
@@ -119,7 +110,7 @@ Process::Process(const config::Environment& environment) : pid_(getpid()) {
     auto loaded = config::load(environment);
     identity_ = config::identify(environment);
     openmp_threads_ = config::openmp_threads(environment);
-    name_ = identity_.rank ? "rank " + std::to_string(*identity_.rank) + " on " + host_name() : host_name();
+    name_ = identity_.name_on(host_name());
     if (!loaded) {
         complain(loaded.error().line);
         real::_exit(kExitRefused);
@@ -141,24 +132,12 @@ Process::Process(const config::Environment& environment) : pid_(getpid()) {
     // Ranks that MPI_Comm_spawn asks for are started by the launcher's processes, with their environment.
     const bool is_launcher = config::is_of_launcher(environment) && !identity_.rank;
     doors_ = std::make_unique<Doors>(settings_.doors_open() && !is_launcher);
-    part_.job_id = settings_.job_id;
     part_.layer =
         config::name_of(settings_.layer == config::Layer::automatic ? config::Layer::channel : settings_.layer);
     part_.library = "channel";
-    part_.layer_reason = config::layer_reason(environment, part_.layer);
-    part_.node = host_name();
-    part_.pid = pid_;
-    part_.role = identity_.role;
-    part_.rank = identity_.rank.value_or(-1);
-    part_.ranks = identity_.ranks.value_or(-1);
-    part_.group = identity_.group;
-    part_.slurm_step = identity_.slurm_step;
-    part_.program = program_name();
-    part_.user = geteuid();
-    part_.settings = settings_.told();
-    part_.suite = aead::name(settings_.suite);
+    report::tell_process(part_, environment, settings_, identity_, host_name());
+    report::tell_rank(part_, identity_);
     part_.padding = settings_.padding.name();
-    part_.key_exchange = config::name_of(settings_.key_exchange);
     part_.scope = settings_.loopback_sealed() ? "all" : "between-nodes";
 }
 
@@ -236,10 +215,8 @@ void Process::complain(const std::string& line) {
 }
 
 void Process::say(const std::string& line) {
-    const std::string whole = "cryptmpi: " + name_ + ": " + line + "\n";
     const int saved = errno;
-    // One write, so that lines of many ranks do not mix; nothing can be done where stderr is gone.
-    if (real::write(STDERR_FILENO, whole.data(), whole.size()) < 0) errno = saved;
+    say_line(real::write, STDERR_FILENO, name_, line);
     report_early();
     errno = saved;
 }

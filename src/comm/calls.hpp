@@ -112,26 +112,35 @@ int Comm_free(Layer& layer, MPI_Comm* comm);
 int Type_free(Layer& layer, MPI_Datatype* type);
 int Comm_disconnect(Layer& layer, MPI_Comm* comm);
 
-// movers.cpp
+// Of collective operations, those with arrays have int or MPI_Count counts C, and int or MPI_Aint displacements D.
+
+// bcast.cpp
 int Bcast(Layer& layer, void* at, MPI_Count count, MPI_Datatype type, int root, MPI_Comm comm);
+
+// gather.cpp
 int Gather(Layer& layer, const void* out, MPI_Count out_count, MPI_Datatype out_type, void* in, MPI_Count in_count,
            MPI_Datatype in_type, int root, MPI_Comm comm);
-int Scatter(Layer& layer, const void* out, MPI_Count out_count, MPI_Datatype out_type, void* in, MPI_Count in_count,
-            MPI_Datatype in_type, int root, MPI_Comm comm);
-int Allgather(Layer& layer, const void* out, MPI_Count out_count, MPI_Datatype out_type, void* in, MPI_Count in_count,
-              MPI_Datatype in_type, MPI_Comm comm);
-int Alltoall(Layer& layer, const void* out, MPI_Count out_count, MPI_Datatype out_type, void* in, MPI_Count in_count,
-             MPI_Datatype in_type, MPI_Comm comm);
-// with int or with MPI_Count counts C, and int or MPI_Aint displacements D
 template <class C, class D>
 int Gatherv(Layer& layer, const void* out, MPI_Count out_count, MPI_Datatype out_type, void* in, const C* counts,
             const D* places, MPI_Datatype in_type, int root, MPI_Comm comm);
+
+// scatter.cpp
+int Scatter(Layer& layer, const void* out, MPI_Count out_count, MPI_Datatype out_type, void* in, MPI_Count in_count,
+            MPI_Datatype in_type, int root, MPI_Comm comm);
 template <class C, class D>
 int Scatterv(Layer& layer, const void* out, const C* counts, const D* places, MPI_Datatype out_type, void* in,
              MPI_Count in_count, MPI_Datatype in_type, int root, MPI_Comm comm);
+
+// allgather.cpp
+int Allgather(Layer& layer, const void* out, MPI_Count out_count, MPI_Datatype out_type, void* in, MPI_Count in_count,
+              MPI_Datatype in_type, MPI_Comm comm);
 template <class C, class D>
 int Allgatherv(Layer& layer, const void* out, MPI_Count out_count, MPI_Datatype out_type, void* in, const C* counts,
                const D* places, MPI_Datatype in_type, MPI_Comm comm);
+
+// alltoall.cpp
+int Alltoall(Layer& layer, const void* out, MPI_Count out_count, MPI_Datatype out_type, void* in, MPI_Count in_count,
+             MPI_Datatype in_type, MPI_Comm comm);
 template <class C, class D>
 int Alltoallv(Layer& layer, const void* out, const C* out_counts, const D* out_places, MPI_Datatype out_type, void* in,
               const C* in_counts, const D* in_places, MPI_Datatype in_type, MPI_Comm comm);
@@ -139,16 +148,22 @@ template <class C, class D>
 int Alltoallw(Layer& layer, const void* out, const C* out_counts, const D* out_places, const MPI_Datatype* out_types,
               void* in, const C* in_counts, const D* in_places, const MPI_Datatype* in_types, MPI_Comm comm);
 
-// reductions.cpp
+// reduce.cpp
 int Reduce(Layer& layer, const void* out, void* in, MPI_Count count, MPI_Datatype type, MPI_Op op, int root,
            MPI_Comm comm);
+
+// allreduce.cpp
 int Allreduce(Layer& layer, const void* out, void* in, MPI_Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm);
-int Scan(Layer& layer, const void* out, void* in, MPI_Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm);
-int Exscan(Layer& layer, const void* out, void* in, MPI_Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm);
+
+// reduce_scatter.cpp
 int Reduce_scatter_block(Layer& layer, const void* out, void* in, MPI_Count count, MPI_Datatype type, MPI_Op op,
                          MPI_Comm comm);
 template <class C>
 int Reduce_scatter(Layer& layer, const void* out, void* in, const C* counts, MPI_Datatype type, MPI_Op op,
                    MPI_Comm comm);
+
+// scan.cpp
+int Scan(Layer& layer, const void* out, void* in, MPI_Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm);
+int Exscan(Layer& layer, const void* out, void* in, MPI_Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm);
 
 }  // namespace cryptmpi::comm

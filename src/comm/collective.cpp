@@ -188,6 +188,12 @@ int open_alone(const Call& call, const Block& block, Open open) {
 
 }  // namespace
 
+Communicator* find_crossing(Layer& layer, MPI_Comm comm, int root) {
+    const auto guard = layer.guard();
+    Communicator* communicator = layer.find(comm);
+    return communicator != nullptr && communicator->has(root) ? communicator : nullptr;
+}
+
 // protocol: M5
 void void_block(std::uint8_t* wire, std::size_t size) {
     std::fill_n(wire, size + seal::kMessageOverhead, std::uint8_t{0});

@@ -22,6 +22,10 @@ struct Call {
 
 constexpr int kNoRoot = 0;
 
+/// The communicator, if its collective operations are sealed and the root is one of its members; else MPI does it, and
+/// says what is wrong with the arguments.
+Communicator* find_crossing(Layer& layer, MPI_Comm comm, int root = kNoRoot);
+
 /// The first error of two steps that are both done.
 inline int first_of(int code, int next) {
     return code != MPI_SUCCESS ? code : next;
@@ -88,30 +92,5 @@ int copy(Layer& layer, const UserBuffer& from, const UserBuffer& to);
 /// `ask` has two numbers come where there is room for one.
 int copy_own(Layer& layer, const Communicator& communicator, const UserBuffer& from, const UserBuffer& to,
              Question ask);
-
-/// For each rank a block, or null where nothing goes.
-using Blocks = std::vector<const UserBuffer*>;
-enum class Sealing { between_nodes, all };
-
-/// The block `out[i]` goes to rank i, and what it has for this rank comes to `in[i]`, for all ranks but this one.
-/// Between ranks of one node blocks go as they are, where neither the setting `scope` nor `sealing` has all sealed.
-/// `code`: an error that the rank has come with; the others then get blocks that do not open (only where all are
-/// sealed).
-int exchange(const Call& call, const Blocks& out, const Blocks& in, Sealing sealing = Sealing::between_nodes,
-             int code = MPI_SUCCESS);
-
-/// What each rank has comes to `blocks` of all others, sealed once and opened once on each node, where all nodes have
-/// as many ranks: between nodes among those that have one place on their nodes, and then from each of these to its
-/// node.
-int allgather_by_nodes(const Call& call, const UserBuffer& own, const std::vector<UserBuffer>& blocks);
-
-/// From the root's buffer to all others. `code`: an error that the rank has come with; those of the root are
-/// everybody's.
-int broadcast(Layer& layer, Communicator& communicator, const UserBuffer& buffer, int root, int code = MPI_SUCCESS);
-
-/// The root's block i goes to rank i, into `mine` (null: the root's own stays where it is). `uniform`: all blocks have
-/// one size. `code` as above.
-int scatter(Layer& layer, Communicator& communicator, const std::vector<UserBuffer>& blocks, const UserBuffer* mine,
-            int root, bool uniform, int code = MPI_SUCCESS);
 
 }  // namespace cryptmpi::comm

@@ -9,7 +9,7 @@
 
 #include "comm/calls.hpp"
 #include "comm/in_transit.hpp"
-#include "comm/point.hpp"
+#include "comm/received.hpp"
 #include "comm/waiting.hpp"
 
 namespace cryptmpi::comm {

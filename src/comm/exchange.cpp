@@ -1,10 +1,10 @@
-// Blocks that ranks exchange in steps of ours rather than by MPI's one operation: sealed ones travel while others are
-// sealed and opened, and those of one node go as they are.
+// Sealed blocks travel while others are sealed and opened, and those of one node go as they are.
+#include "comm/exchange.hpp"
+
 #include <algorithm>
 #include <numeric>
 #include <vector>
 
-#include "comm/collective.hpp"
 #include "comm/in_transit.hpp"
 
 namespace cryptmpi::comm {
@@ -218,99 +218,7 @@ private:
     int code_ = MPI_SUCCESS;
 };
 
-/// What all ranks have, by the place that a rank has on its node: the share that the rank at that place brings to its
-/// node and says of, in a byte after it, whether it is whole.
-class Shares {
-public:
-    Shares(const Nodes& nodes, const std::vector<UserBuffer>& blocks) : places_(blocks.size()) {
-        for (std::size_t place = 0; place < nodes.on_node().size(); ++place) {
-            members_.push_back(nodes.at_place(static_cast<int>(place)));
-            begins_.push_back(static_cast<int>(total_));
-            for (const int rank : members_.back()) {
-                places_[static_cast<std::size_t>(rank)] = total_;
-                total_ += blocks[static_cast<std::size_t>(rank)].size();
-            }
-            words_.push_back(total_++);
-            sizes_.push_back(static_cast<int>(total_) - begins_.back());
-        }
-    }
-    std::size_t total() const { return total_; }
-    const std::vector<int>& members(int share) const { return members_[static_cast<std::size_t>(share)]; }
-    const int* begins() const { return begins_.data(); }
-    const int* sizes() const { return sizes_.data(); }
-    std::size_t word(int share) const { return words_[static_cast<std::size_t>(share)]; }
-    std::size_t place(int rank) const { return places_[static_cast<std::size_t>(rank)]; }
-
-private:
-    std::vector<std::vector<int>> members_;
-    std::vector<std::size_t> places_;
-    std::vector<int> begins_;
-    std::vector<int> sizes_;
-    std::vector<std::size_t> words_;
-    std::size_t total_ = 0;
-};
-
-/// The blocks of the ranks at this rank's place on their nodes come to `all`, sealed on their way.
-int gather_share(const Call& call, const UserBuffer& own, const std::vector<UserBuffer>& blocks, const Shares& shares,
-                 std::uint8_t* all) {
-    const Nodes& nodes = call.communicator.nodes(call.layer.mpi);
-    const int me = call.communicator.rank();
-    std::vector<int> sizes;
-    std::vector<int> places;
-    int total = 0;
-    const std::vector<int>& members = shares.members(nodes.place_on_node(me));
-    for (const int rank : members) {
-        sizes.push_back(static_cast<int>(blocks[static_cast<std::size_t>(rank)].size() + kMessageOverhead));
-        places.push_back(total);
-        total += sizes.back();
-    }
-    const auto at = static_cast<std::size_t>(std::find(members.begin(), members.end(), me) - members.begin());
-    const auto wires = call.layer.buffer(static_cast<std::size_t>(total));
-    std::uint8_t* const mine = all + shares.place(me);
-    int code = own.pack(mine);
-    if (code == MPI_SUCCESS) code = seal_bytes_for_all(call, mine, own.size(), wires.data() + places[at]);
-    if (code != MPI_SUCCESS) void_block(wires.data() + places[at], own.size());
-    const int gathered = call.layer.mpi.Allgatherv(MPI_IN_PLACE, 0, MPI_BYTE, wires.data(), sizes.data(), places.data(),
-                                                   MPI_BYTE, nodes.peers());
-    code = first_of(code, call.layer.pass_on(nodes.peers(), call.communicator.handle(), gathered));
-    for (std::size_t i = 0; i < members.size(); ++i) {
-        if (i == at) continue;
-        const std::size_t size = blocks[static_cast<std::size_t>(members[i])].size();
-        std::uint8_t* const out = all + shares.place(members[i]);
-        if (gathered != MPI_SUCCESS) std::fill_n(out, size, std::uint8_t{0});
-        if (gathered == MPI_SUCCESS) {
-            code = first_of(code, open_bytes_of_all(call, members[i], wires.data() + places[i], size, out));
-        }
-    }
-    return code;
-}
-
 }  // namespace
-
-int allgather_by_nodes(const Call& call, const UserBuffer& own, const std::vector<UserBuffer>& blocks) {
-    const Nodes& nodes = call.communicator.nodes(call.layer.mpi);
-    const int me = call.communicator.rank();
-    const Shares shares(nodes, blocks);
-    const auto all = call.layer.buffer(shares.total());
-    int code = gather_share(call, own, blocks, shares, all.data());
-    all.data()[shares.word(nodes.place_on_node(me))] = code == MPI_SUCCESS ? 1 : 0;
-    const int gathered = call.layer.mpi.Allgatherv(MPI_IN_PLACE, 0, MPI_BYTE, all.data(), shares.sizes(),
-                                                   shares.begins(), MPI_BYTE, nodes.own());
-    if (gathered != MPI_SUCCESS) {
-        return first_of(code, call.layer.pass_on(nodes.own(), call.communicator.handle(), gathered));
-    }
-    for (const int rank : nodes.on_node()) {
-        if (code == MPI_SUCCESS && all.data()[shares.word(nodes.place_on_node(rank))] == 0) {
-            code = failed_on_node(call, rank);
-        }
-    }
-    for (int rank = 0; rank < call.communicator.size(); ++rank) {
-        if (rank == me) continue;
-        const UserBuffer& block = blocks[static_cast<std::size_t>(rank)];
-        code = first_of(code, block.unpack(all.data() + shares.place(rank), block.size()));
-    }
-    return code;
-}
 
 int exchange(const Call& call, const Blocks& out, const Blocks& in, Sealing sealing, int code) {
     return first_of(code, Exchange(call, out, in, sealing, code != MPI_SUCCESS).run());

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
@@ -13,6 +12,7 @@
 #include <utility>
 
 #include "base/last_words.hpp"
+#include "base/say_line.hpp"
 #include "base/secret_memory.hpp"
 #include "comm/agreement_peers.hpp"
 #include "comm/hardware_threads.hpp"
@@ -25,18 +25,13 @@
 #include "keys/key_transport.hpp"
 #include "keys/node_token.hpp"
 #include "programs/program_digest.hpp"
+#include "report/own_part.hpp"
 #include "seal/own_process.hpp"
 
 namespace cryptmpi::comm {
 namespace {
 
 constexpr std::size_t kPoolMost = std::size_t{64} << 20;  // bytes of unused buffers that are kept
-
-std::string program_name() {
-    char path[PATH_MAX] = {};
-    const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
-    return n > 0 ? std::string(path, static_cast<std::size_t>(n)) : program_invocation_name;
-}
 
 iovec piece(const void* at, std::size_t size) {
     return {const_cast<void*>(at), size};
@@ -59,7 +54,7 @@ Layer::Layer(Host host)
                                                                                                        MPI_COMM_NULL} {
     const auto& environment = host_.environment;
     identity_ = config::identify(environment);
-    name_ = identity_.rank ? "rank " + std::to_string(*identity_.rank) + " on " + host_.name : host_.name;
+    name_ = identity_.name_on(host_.name);
     auto loaded = config::load(environment);
     if (!loaded) {
         complain(loaded.error().line);
@@ -70,18 +65,8 @@ Layer::Layer(Host host)
         _exit(kExitRefused);
     }
     settings_ = std::move(*loaded);
-    part_.job_id = settings_.job_id;
     part_.layer = part_.library = "mpi";
-    part_.layer_reason = config::layer_reason(environment, part_.layer);
-    part_.node = host_.name;
-    part_.pid = getpid();
-    part_.role = identity_.role;
-    part_.slurm_step = identity_.slurm_step;
-    part_.program = program_name();
-    part_.user = geteuid();
-    part_.settings = settings_.told();
-    part_.suite = aead::name(settings_.suite);
-    part_.key_exchange = config::name_of(settings_.key_exchange);
+    report::tell_process(part_, environment, settings_, identity_, host_.name);
     for (const std::string& procedure : settings_.allow)
         part_.not_sealed.push_back({"allow: " + procedure, 0, 0, true});
     decide_scope();
@@ -128,9 +113,7 @@ void Layer::complain_of_refused(const std::string& procedure, const std::string&
 }
 
 void Layer::say(const std::string& line) const {
-    const std::string whole = "cryptmpi: " + name_ + ": " + line + "\n";
-    // One write, so that lines of many ranks do not mix; nothing can be done where nobody reads them.
-    [[maybe_unused]] const ssize_t written = write(host_.messages, whole.data(), whole.size());
+    say_line(write, host_.messages, name_, line);
 }
 
 void Layer::end_job(const std::string& line) {

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "aead/registry.hpp"
+#include "base/exit_status.hpp"
 #include "base/result.hpp"
 #include "base/secret.hpp"
 #include "comm/answers.hpp"
@@ -45,9 +46,6 @@
 namespace cryptmpi::comm {
 
 using NodeId = std::array<std::uint8_t, 32>;
-
-/// The status of a job that we end: what `cryptmpi exec` ends with, too.
-constexpr int kExitRefused = 125;
 
 /// What a layer finds around it in its process.
 struct Host {

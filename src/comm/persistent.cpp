@@ -5,6 +5,7 @@
 #include "comm/calls.hpp"
 #include "comm/native_call.hpp"
 #include "comm/point.hpp"
+#include "comm/received.hpp"
 
 namespace cryptmpi::comm {
 namespace {

@@ -7,7 +7,7 @@
 #include "comm/calls.hpp"
 #include "comm/complete.hpp"
 #include "comm/native_call.hpp"
-#include "report/verdict.hpp"
+#include "comm/received.hpp"
 
 namespace cryptmpi::comm {
 
@@ -52,39 +52,10 @@ int seal_message(Layer& layer, Communicator& communicator, const UserBuffer& buf
     return MPI_SUCCESS;
 }
 
-namespace {
-
-std::string describe(int from, int tag) {
-    return "the message from rank " + std::to_string(from) + " with tag " + std::to_string(tag);
-}
-
-}  // namespace
-
-void set_size(const interpose::Native& mpi, MPI_Status& status, std::size_t size) {
-    mpi.Status_set_elements_x(&status, MPI_BYTE, static_cast<MPI_Count>(size));
-}
-
-void set_nobody(const interpose::Native& mpi, MPI_Status& status) {
-    status.MPI_SOURCE = MPI_PROC_NULL;
-    status.MPI_TAG = MPI_ANY_TAG;
-    mpi.Status_set_cancelled(&status, 0);
-    set_size(mpi, status, 0);
-}
-
-std::size_t wire_size(const interpose::Native& mpi, const MPI_Status& status) {
-    MPI_Count size = 0;
-    mpi.Get_elements_x(&status, MPI_BYTE, &size);
-    return size < 0 ? 0 : static_cast<std::size_t>(size);
-}
-
 Communicator* find_sealed(Layer& layer, MPI_Comm comm, int to, int tag, MPI_Count count, MPI_Datatype type) {
     Communicator* communicator = layer.find(comm);
     const bool sealed = communicator != nullptr && communicator->has(to) && communicator->sealed(to);
     return sealed && tag >= 0 && count >= 0 && type != MPI_DATATYPE_NULL ? communicator : nullptr;
-}
-
-bool may_be_sealed(const Communicator& communicator, int from) {
-    return from == MPI_ANY_SOURCE || (communicator.has(from) && communicator.sealed(from));
 }
 
 int announce_message(Layer& layer, Communicator& communicator, const UserBuffer& buffer, int to, int tag,
@@ -256,61 +227,6 @@ int start_receive(Layer& layer, Communicator& communicator, UserBuffer buffer, i
     return MPI_SUCCESS;
 }
 
-namespace {
-
-/// The segments of a large message begin to come to a receive.
-int receive_segments(Layer& layer, Operation& operation, seal::Segments segments, int from, MPI_Status& status) {
-    const std::size_t length = segments.announcement().length;
-    const std::size_t capacity = operation.user.size();
-    const int world_rank = operation.communicator->world_ranks()[static_cast<std::size_t>(from)];
-    if (length > capacity) {
-        layer.leftovers().incoming.push_back(
-            std::make_unique<Incoming>(layer.ways(), std::move(segments), world_rank, Place()));
-        set_size(layer.mpi, status, capacity);
-        return MPI_ERR_TRUNCATE;
-    }
-    operation.incoming = std::make_unique<Incoming>(layer.ways(), std::move(segments), world_rank,
-                                                    find_place(layer.pool(), operation.user, length));
-    set_size(layer.mpi, status, length);
-    return MPI_SUCCESS;
-}
-
-/// Opened data of a whole message comes to the user.
-int hand_over(Layer& layer, const Operation& operation, const std::uint8_t* plain, std::size_t size,
-              MPI_Status& status) {
-    const std::size_t capacity = operation.user.size();
-    const std::size_t fits = std::min(size, capacity);
-    set_size(layer.mpi, status, fits);
-    if (const int code = operation.user.unpack(plain, fits); code != MPI_SUCCESS) return code;
-    return size > capacity ? MPI_ERR_TRUNCATE : MPI_SUCCESS;
-}
-
-int integrity_error(Layer& layer, int from, int tag, const Error& error, MPI_Status& status) {
-    set_size(layer.mpi, status, 0);
-    return layer.integrity_error(describe(from, tag) + " " + error.line);
-}
-
-}  // namespace
-
-int cut_off(Layer& layer, Operation& operation, MPI_Status& status) {
-    const int from = status.MPI_SOURCE;
-    const int tag = status.MPI_TAG;
-    operation.communicator->came_truncated(operation.posted, from, tag);
-    layer.say(describe(from, tag) + " was cut off by MPI, since it is longer than " +
-              std::to_string(operation.wire.room()) + " bytes, and could not be opened: altered on the way" +
-              report::kOrOtherSizes);
-    set_size(layer.mpi, status, operation.user.size());
-    return MPI_ERR_TRUNCATE;
-}
-
-int deliver_held(Layer& layer, Operation& operation, std::unique_ptr<Held> held, MPI_Status& status) {
-    status.MPI_SOURCE = held->source;
-    status.MPI_TAG = held->tag;
-    layer.mpi.Status_set_cancelled(&status, 0);
-    if (held->segments) return receive_segments(layer, operation, std::move(*held->segments), held->source, status);
-    return hand_over(layer, operation, held->plain.data(), held->size, status);
-}
-
 void start_with_held(Layer& layer, std::unique_ptr<Operation> operation, std::unique_ptr<Held> held,
                      MPI_Request* request) {
     *request = make_token(layer.mpi);
@@ -325,54 +241,6 @@ void start_with_held(Layer& layer, std::unique_ptr<Operation> operation, std::un
         layer.mpi.Grequest_complete(*request);
     }
     layer.requests().add(*request, std::move(operation));
-}
-
-int finish_receive(Layer& layer, Operation& operation, MPI_Status& status) {
-    if (!operation.posted.waits()) return status.MPI_ERROR;
-    Communicator& communicator = *operation.communicator;
-    operation.posted.withdraw();
-    if (operation.may_be_cancelled) [[unlikely]] {
-        int cancelled = 0;
-        layer.mpi.Test_cancelled(&status, &cancelled);
-        if (cancelled != 0) return MPI_SUCCESS;
-    }
-
-    const int from = status.MPI_SOURCE;
-    const int tag = status.MPI_TAG;
-    const std::size_t came = wire_size(layer.mpi, status);
-    const std::uint8_t* const wire = operation.wire.data();
-    if (!communicator.has(from) || !communicator.sealed(from)) {
-        // It came as it is, into a buffer that has room for a sealed one.
-        return hand_over(layer, operation, wire, std::min(came, operation.wire.room()), status);
-    }
-    if (came > operation.wire.room()) return cut_off(layer, operation, status);
-    if (seal::announces(wire, came)) {
-        auto segments = communicator.open_announcement(operation.posted, from, tag, wire, came);
-        if (!segments) return integrity_error(layer, from, tag, segments.error(), status);
-        return receive_segments(layer, operation, std::move(*segments), from, status);
-    }
-    const std::size_t size = came < kMessageOverhead ? 0 : came - kMessageOverhead;
-    const bool in_place = size <= operation.user.size() && (operation.user.contiguous() != nullptr || size == 0);
-    engine::Buffer opened;
-    if (!in_place) opened = layer.buffer(size);
-    std::uint8_t* const out = in_place ? operation.user.contiguous() : opened.data();
-    if (auto done = communicator.open(operation.posted, from, tag, wire, came, out); !done) {
-        return integrity_error(layer, from, tag, done.error(), status);
-    }
-    if (!in_place) return hand_over(layer, operation, out, size, status);
-    set_size(layer.mpi, status, size);
-    return MPI_SUCCESS;
-}
-
-int finish_incoming(Layer& layer, Operation& operation, MPI_Status& status) {
-    auto incoming = std::move(operation.incoming);
-    if (incoming->failure()) {
-        const Error error = *incoming->failure();
-        layer.leftovers().incoming.push_back(std::move(incoming));
-        return integrity_error(layer, status.MPI_SOURCE, status.MPI_TAG, error, status);
-    }
-    const engine::Buffer& packed = incoming->packed();
-    return packed.size() == 0 ? MPI_SUCCESS : operation.user.unpack(packed.data(), packed.size());
 }
 
 namespace {
@@ -513,6 +381,14 @@ int Irecv(Layer& layer, void* at, MPI_Count count, MPI_Datatype type, int from, 
 }
 
 namespace {
+
+/// The status of a receive from MPI_PROC_NULL.
+void set_nobody(const interpose::Native& mpi, MPI_Status& status) {
+    status.MPI_SOURCE = MPI_PROC_NULL;
+    status.MPI_TAG = MPI_ANY_TAG;
+    mpi.Status_set_cancelled(&status, 0);
+    set_size(mpi, status, 0);
+}
 
 /// Nothing may come into the user's buffer when the call has returned.
 void give_up_receive(Layer& layer, MPI_Request& request) {

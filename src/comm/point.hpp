@@ -44,36 +44,11 @@ std::size_t receive_room(int from, std::size_t capacity);
 /// A request of ours that MPI has no operation for, to be ended by MPI_Grequest_complete.
 MPI_Request make_token(const interpose::Native& mpi);
 
-/// A message that we hold comes to the receive. Returns its error code; `operation.incoming` may then have yet to come.
-int deliver_held(Layer& layer, Operation& operation, std::unique_ptr<Held> held, MPI_Status& status);
-/// The same for a non-blocking receive, with a request of ours.
+/// A message that we hold comes to a non-blocking receive (deliver_held), with a request of ours.
 void start_with_held(Layer& layer, std::unique_ptr<Operation> operation, std::unique_ptr<Held> held,
                      MPI_Request* request);
 
 /// Posts a receive for a message that may be sealed.
 int start_receive(Layer& layer, Communicator& communicator, UserBuffer buffer, int from, int tag, MPI_Request* request);
-
-/// MPI is done with a receive into `operation.wire`: opens, checks, hands over. `status` is MPI's, and is made the
-/// user's. Returns the operation's error code; no handler has been called. The segments of a large message have then
-/// yet to come (`operation.incoming`).
-int finish_receive(Layer& layer, Operation& operation, MPI_Status& status);
-
-/// MPI had no room for all of a message that may be sealed: nothing of it can be authentic. The program gets MPI's own
-/// error, since its receive may be too small, and a line says that somebody may have lengthened it. It is no failed
-/// open: a program may send more than is received, and handle that.
-int cut_off(Layer& layer, Operation& operation, MPI_Status& status);
-
-/// `operation.incoming` is there, or has failed: hands over. As above.
-int finish_incoming(Layer& layer, Operation& operation, MPI_Status& status);
-
-/// Whether messages that a receive from `from` (or MPI_ANY_SOURCE) matches may be sealed.
-bool may_be_sealed(const Communicator& communicator, int from);
-
-/// The status says how many bytes the user got.
-void set_size(const interpose::Native& mpi, MPI_Status& status, std::size_t size);
-
-/// The status of a receive from MPI_PROC_NULL.
-void set_nobody(const interpose::Native& mpi, MPI_Status& status);
-std::size_t wire_size(const interpose::Native& mpi, const MPI_Status& status);
 
 }  // namespace cryptmpi::comm

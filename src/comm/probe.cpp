@@ -7,6 +7,7 @@
 #include "comm/complete.hpp"
 #include "comm/native_call.hpp"
 #include "comm/point.hpp"
+#include "comm/received.hpp"
 
 namespace cryptmpi::comm {
 namespace {

@@ -32,7 +32,7 @@ std::string remote_command(const std::string& command, const config::Settings& s
 int agent(const Words& arguments) {
     const auto environment = config::process_environment();
     auto settings = config::load(environment);
-    if (!settings) return complain(settings.error().line, kRefused);
+    if (!settings) return complain(settings.error().line, kExitRefused);
 
     std::size_t host = 0;
     std::string user;
@@ -43,7 +43,7 @@ int agent(const Words& arguments) {
             user = takes_next && host + 1 < arguments.size() ? arguments[host + 1] : option.substr(2);
         host += takes_next ? 2 : 1;
     }
-    if (host + 1 >= arguments.size()) return complain("agent: expected [ssh options] HOST COMMAND...", kRefused);
+    if (host + 1 >= arguments.size()) return complain("agent: expected [ssh options] HOST COMMAND...", kExitRefused);
     const bool names_user = user.empty() || arguments[host].find('@') != std::string::npos;
     const std::string account = names_user ? arguments[host] : user + "@" + arguments[host];
 
@@ -52,15 +52,16 @@ int agent(const Words& arguments) {
     Words options(arguments.begin(), arguments.begin() + static_cast<std::ptrdiff_t>(host));
     if (environment(kLastingKeyVariable)) {
         for (Words* words : {&shell, &options}) std::erase(*words, "-n");  // of ssh: no input
-        if (auto given = key_to_stdin(settings->key_file, road); !given) return complain(given.error().line, kRefused);
+        if (auto given = key_to_stdin(settings->key_file, road); !given)
+            return complain(given.error().line, kExitRefused);
     }
     // The daemon there may write its parts of the report where only its own node sees them.
     if (environment(config::kReportTokenVariable) && !settings->report_file.empty()) {
         const auto key = report_key(*settings);
-        if (!key) return complain(key.error().line, kRefused);
+        if (!key) return complain(key.error().line, kExitRefused);
         const auto noted = report::note_host(settings->report_file, account, settings->job_id,
                                              [&](std::string_view text) { return key->sign(text); });
-        if (!noted) return complain(noted.error().line, kRefused);
+        if (!noted) return complain(noted.error().line, kExitRefused);
     }
     // ssh joins its arguments with spaces for the remote shell, and so do we.
     std::string command;

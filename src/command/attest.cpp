@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "aead/registry.hpp"
+#include "base/own_names.hpp"
 #include "command/job.hpp"
 #include "command/process.hpp"
 #include "command/reports.hpp"
@@ -66,10 +67,8 @@ int print(const Options& options, const Attestation& attestation, const report::
 // Making one
 
 report::Attester own_name() {
-    std::array<char, 256> host{};
-    gethostname(host.data(), host.size() - 1);
     const passwd* user = getpwuid(geteuid());
-    return {user != nullptr ? user->pw_name : std::to_string(geteuid()), host.data()};
+    return {user != nullptr ? user->pw_name : std::to_string(geteuid()), host_name()};
 }
 
 /// The report with its signature looked at.

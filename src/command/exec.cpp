@@ -86,11 +86,12 @@ void keep_members_of_this_node(const config::Settings& settings) {
 }
 
 int exec(const Options& options, const Words& program) {
-    if (program.empty()) return complain("exec: no program given; see cryptmpi exec --help", kRefused);
+    if (program.empty()) return complain("exec: no program given; see cryptmpi exec --help", kExitRefused);
     if (!options.forwarded.empty()) forget_settings();
     for (const auto& setting : options.forwarded) {
         const auto equals = setting.find('=');
-        if (equals == std::string::npos) return complain("exec: --set " + setting + ": expected NAME=VALUE", kRefused);
+        if (equals == std::string::npos)
+            return complain("exec: --set " + setting + ": expected NAME=VALUE", kExitRefused);
         set_variable("CRYPTMPI_" + setting.substr(0, equals), setting.substr(equals + 1));
     }
     if (!options.job.empty()) set_variable("CRYPTMPI_JOB_ID", options.job);
@@ -99,33 +100,33 @@ int exec(const Options& options, const Words& program) {
     if (!options.layer.empty()) set_variable("CRYPTMPI_LAYER", options.layer);
     const auto environment = config::process_environment();
     auto settings = config::load(environment);
-    if (!settings) return complain(settings.error().line, kRefused);
+    if (!settings) return complain(settings.error().line, kExitRefused);
     if (!settings->enabled) return replace_by(program.front(), program);
     if (settings->require_members && !options.forwarded.empty()) keep_members_of_this_node(*settings);
 
     std::optional<keys::KeyInMemory> key;
     if (options.key_on_stdin || options.wrapped_key_on_stdin) {
         auto kept = key_from_stdin(*settings, options.wrapped_key_on_stdin ? KeyRoad::srun : KeyRoad::encrypted);
-        if (!kept) return complain(kept.error().line, kRefused);
+        if (!kept) return complain(kept.error().line, kExitRefused);
         key.emplace(std::move(*kept));
     }
     if (auto checked = check_key_reached(*settings, environment); !checked)
-        return complain(checked.error().line, kRefused);
-    if (auto checked = check_key_and_module(*settings); !checked) return complain(checked.error().line, kRefused);
+        return complain(checked.error().line, kExitRefused);
+    if (auto checked = check_key_and_module(*settings); !checked) return complain(checked.error().line, kExitRefused);
     if (auto prepared = prepare_local_report(*settings, environment); !prepared)
-        return complain(prepared.error().line, kRefused);
+        return complain(prepared.error().line, kExitRefused);
     const bool first = config::identify(environment).rank.value_or(0) == 0 && options.role.empty();
     const bool speaks = first && !environment(kSealedLauncherVariable);  // cryptmpi run has spoken
     if (auto checked = check_key_storage(*settings, KeyUse::protects_jobs, speaks); !checked)
-        return complain(checked.error().line, kRefused);
+        return complain(checked.error().line, kExitRefused);
     auto file = coverable(program.front(), environment);
     if (!file) return complain(file.error().line, file.error().status);
     const auto library = library_of(*file, environment);
-    if (auto checked = check_allow(*settings, library); !checked) return complain(checked.error().line, kRefused);
+    if (auto checked = check_allow(*settings, library); !checked) return complain(checked.error().line, kExitRefused);
     const LayerChoice choice = choose_layer(*settings, environment, {library, {}, {}});
-    if (auto checked = check_choice(*settings, choice); !checked) return complain(checked.error().line, kRefused);
+    if (auto checked = check_choice(*settings, choice); !checked) return complain(checked.error().line, kExitRefused);
     if (auto checked = check_libraries(*settings, choice.layer); !checked)
-        return complain(checked.error().line, kRefused);
+        return complain(checked.error().line, kExitRefused);
     if (settings->live) report::remove_stale_pages(std::getenv("XDG_RUNTIME_DIR"));
 
     pass_on(choice);

@@ -80,7 +80,7 @@ struct News {
 int started(const std::string& program, const Words& arguments, const sigset_t& mask, pid_t parent) {
     // A holder that is killed takes the program with it, which would be without its key.
     prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != parent) return kRefused;
+    if (getppid() != parent) return kExitRefused;
     sigprocmask(SIG_SETMASK, &mask, nullptr);
     return replace_by(program, arguments);
 }
@@ -93,7 +93,7 @@ void hold(keys::KeyInMemory key, const std::string& program, const Words& argume
     const pid_t self = getpid();
     const pid_t child = fork();
     if (child == 0) _exit(started(program, arguments, mask, self));
-    News told{child, child < 0 ? kRefused << 8 : 0};
+    News told{child, child < 0 ? kExitRefused << 8 : 0};
     (void)!write(news, &told, sizeof told);
     detach();
     key.pin();
@@ -133,7 +133,7 @@ int await(int news, const sigset_t& signals) {
         if (poll(ready.data(), ready.size(), -1) < 0) continue;
         if (ready[0].revents != 0) {
             if (read(news, &told, sizeof told) != sizeof told)
-                return complain("exec: the process that kept the job's key on this node was killed", kRefused);
+                return complain("exec: the process that kept the job's key on this node was killed", kExitRefused);
             if (program > 0 || told.program < 0) return exit_status(told.status);
             program = told.program;
         }
@@ -210,7 +210,7 @@ Result<keys::KeyInMemory> key_from_stdin(const config::Settings& settings, KeyRo
 int hold_while_running(keys::KeyInMemory key, const std::string& program, const Words& arguments) {
     std::array<int, 2> news{};
     if (pipe2(news.data(), O_CLOEXEC) != 0)
-        return complain(std::string("exec: no pipe: ") + std::strerror(errno), kRefused);
+        return complain(std::string("exec: no pipe: ") + std::strerror(errno), kExitRefused);
     const sigset_t signals = passed_on();
     sigset_t all = signals;
     sigaddset(&all, SIGCHLD);
@@ -218,7 +218,7 @@ int hold_while_running(keys::KeyInMemory key, const std::string& program, const 
     sigset_t before;
     sigprocmask(SIG_BLOCK, &all, &before);
     const pid_t holder = fork();
-    if (holder < 0) return complain(std::string("exec: cannot start a process: ") + std::strerror(errno), kRefused);
+    if (holder < 0) return complain(std::string("exec: cannot start a process: ") + std::strerror(errno), kExitRefused);
     if (holder == 0) {
         close(news[0]);
         hold(std::move(key), program, arguments, before, news[1]);

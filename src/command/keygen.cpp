@@ -1,6 +1,3 @@
-#include <limits.h>
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -11,6 +8,7 @@
 #include <utility>
 
 #include "aead/registry.hpp"
+#include "base/own_names.hpp"
 #include "command/process.hpp"
 #include "command/subcommands.hpp"
 #include "keys/interchange.hpp"
@@ -50,8 +48,7 @@ int make_member_key(const config::Settings& settings, const cryptmpi_kex& kex, c
 
 int make_interchange_key(const config::Settings& settings, const aead::Module& module) {
     if (module.rsa == nullptr) return complain("keygen: the crypto module of the key agreement has no RSA-OAEP", 1);
-    char host[HOST_NAME_MAX + 1] = {};
-    gethostname(host, HOST_NAME_MAX);
+    const std::string host = host_name();
     const auto pair = keys::RsaPair::generate(*module.rsa);
     if (!pair) return complain(pair.error().line, 1);
     if (auto written = pair->write(settings.interchange_key_file); !written) return complain(written.error().line, 1);

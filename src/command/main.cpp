@@ -72,7 +72,7 @@ int main_of(Words arguments) {
     const bool starts_program = runs || (!arguments.empty() && arguments[0] == "exec");
     if (runs) {
         line = read_typed_line({arguments.begin() + 1, arguments.end()}, config::process_environment());
-        if (line.error && !line.wants_help) return complain(line.error->line, kRefused);
+        if (line.error && !line.wants_help) return complain(line.error->line, kExitRefused);
         arguments.resize(1);
         if (line.wants_help) arguments.emplace_back("--help");
         if (!line.wants_help) arguments.insert(arguments.end(), line.own.begin(), line.own.end());
@@ -86,7 +86,7 @@ int main_of(Words arguments) {
         app.parse(std::move(arguments));
     } catch (const CLI::ParseError& error) {
         if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-        return complain(std::string(error.what()) + "; see cryptmpi --help", starts_program ? kRefused : 2);
+        return complain(std::string(error.what()) + "; see cryptmpi --help", starts_program ? kExitRefused : 2);
     }
     if (app.get_subcommands().empty()) return complain("a subcommand is required; see cryptmpi --help", 2);
     return status;
@@ -100,7 +100,8 @@ int main(int argc, char** argv) {
     try {
         // Else it would look for its libraries in the current folder.
         if (own_file().empty())
-            return complain("/proc is not mounted here, by which cryptmpi finds its own libraries; mount it", kRefused);
+            return complain("/proc is not mounted here, by which cryptmpi finds its own libraries; mount it",
+                            kExitRefused);
         Words arguments(argv + (argc > 0 ? 1 : 0), argv + argc);
         // Launchers take the path of a remote shell without arguments, so the agent is this file under another name, or
         // a script that calls it.
@@ -109,6 +110,6 @@ int main(int argc, char** argv) {
         if (!arguments.empty() && arguments[0] == "agent") return agent(Words(arguments.begin() + 1, arguments.end()));
         return main_of(std::move(arguments));
     } catch (const std::exception& error) {
-        return complain(error.what(), kRefused);
+        return complain(error.what(), kExitRefused);
     }
 }

@@ -32,7 +32,8 @@ void execute_outside(const char* program, char* const* arguments) {
 
 int not_run(const std::string& program) {
     const int code = errno;
-    return complain("cannot run " + program + ": " + std::strerror(code), code == ENOENT ? kNotFound : kNotExecutable);
+    return complain("cannot run " + program + ": " + std::strerror(code),
+                    code == ENOENT ? kExitNotFound : kExitNotExecutable);
 }
 
 using Clock = std::chrono::steady_clock;
@@ -60,7 +61,7 @@ Running start(const std::vector<std::string>& command, bool with_stderr, int inp
         dup2(with_stderr ? ends[1] : null, STDERR_FILENO);
         unsetenv("LD_PRELOAD");
         execute_outside(arguments[0], arguments.data());
-        _exit(kNotFound);
+        _exit(kExitNotFound);
     }
     close(ends[1]);
     if (child >= 0) return {child, ends[0], {}, false};
@@ -101,7 +102,7 @@ std::optional<std::string> finish(Running& one) {
     int status = 0;
     while (waitpid(one.process, &status, 0) < 0 && errno == EINTR) {
     }
-    if (!one.ended || !WIFEXITED(status) || WEXITSTATUS(status) == kNotFound) return std::nullopt;
+    if (!one.ended || !WIFEXITED(status) || WEXITSTATUS(status) == kExitNotFound) return std::nullopt;
     return std::move(one.text);
 }
 

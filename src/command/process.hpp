@@ -9,16 +9,15 @@
 #include <string_view>
 #include <vector>
 
+#include "base/exit_status.hpp"
 #include "config/settings.hpp"
 #include "programs/coverable.hpp"
 
 namespace cryptmpi::command {
 
-/// Exit statuses of exec and run, as env(1), timeout(1) and the shells have them, which leave this one free:
-inline constexpr int kNotSealed = 123;  // run, report --check: the job ended well, but its report's verdict is not good
-using programs::kNotExecutable;
-using programs::kNotFound;
-using programs::kRefused;
+/// A status of run and of report --check beside those of base/exit_status.hpp: env(1), timeout(1) and the shells leave
+/// it free.
+inline constexpr int kNotSealed = 123;  // the job ended well, but its report's verdict is not good
 
 /// Prints "cryptmpi: LINE" to stderr and returns `status`.
 int complain(const std::string& line, int status);
@@ -46,7 +45,7 @@ std::string shell_word(std::string_view word);
 /// The file of this very executable.
 std::filesystem::path own_file();
 
-/// Replaces this process. Returns only on failure: kNotFound or kNotExecutable, after a line on stderr.
+/// Replaces this process. Returns only on failure: kExitNotFound or kExitNotExecutable, after a line on stderr.
 int replace_by(const std::string& program, const std::vector<std::string>& arguments);
 /// The same by a program that is to run without our library, also where this process is under it: nobody else may.
 int replace_by_outside(const std::string& program, const std::vector<std::string>& arguments);

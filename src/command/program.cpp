@@ -19,16 +19,16 @@ Refusal refuse(std::string line, int status, int code) {
 tl::expected<fs::path, Refusal> locate(const std::string& program, const config::Environment& environment) {
     if (auto file = find_in_path(program, environment)) return *file;
     if (program.find('/') == std::string::npos)
-        return tl::unexpected(refuse("program " + program + " not found in PATH", kNotFound, ENOENT));
+        return tl::unexpected(refuse("program " + program + " not found in PATH", kExitNotFound, ENOENT));
     struct stat status {};
     if (stat(program.c_str(), &status) != 0) {
         const int code = errno;
         return tl::unexpected(refuse("program " + program + ": " + std::strerror(code),
-                                     code == ENOENT || code == ENOTDIR ? kNotFound : kNotExecutable, code));
+                                     code == ENOENT || code == ENOTDIR ? kExitNotFound : kExitNotExecutable, code));
     }
     if (!S_ISREG(status.st_mode))
-        return tl::unexpected(refuse("program " + program + " is not a file", kNotExecutable, EACCES));
-    return tl::unexpected(refuse("program " + program + " is not executable; chmod +x it", kNotExecutable, EACCES));
+        return tl::unexpected(refuse("program " + program + " is not a file", kExitNotExecutable, EACCES));
+    return tl::unexpected(refuse("program " + program + " is not executable; chmod +x it", kExitNotExecutable, EACCES));
 }
 
 }  // namespace

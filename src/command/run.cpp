@@ -187,11 +187,11 @@ int supervise(const Words& line, FreshKey* key) {
     sigprocmask(SIG_BLOCK, &handled, &before);
     const pid_t self = getpid();
     const pid_t child = fork();
-    if (child < 0) return complain(std::string("run: cannot start a process: ") + std::strerror(errno), kRefused);
+    if (child < 0) return complain(std::string("run: cannot start a process: ") + std::strerror(errno), kExitRefused);
     if (child == 0) {
         sigprocmask(SIG_SETMASK, &before, nullptr);
         prctl(PR_SET_PDEATHSIG, SIGTERM);
-        if (getppid() != self) _exit(kRefused);
+        if (getppid() != self) _exit(kExitRefused);
         _exit(replace_by(line.front(), line));
     }
     for (;;) {
@@ -431,7 +431,7 @@ private:
 
     const Options& options_;
     const LaunchLine& typed_;
-    int refusal_ = kRefused;  // the exit status of a step that fails
+    int refusal_ = kExitRefused;  // the exit status of a step that fails
     config::Environment environment_;
     std::optional<config::Settings> settings_;
     std::optional<std::string> lasting_key_;  // within a job that has a fresh key: the file of the user's own
@@ -489,7 +489,7 @@ Result<void> JobRun::find_programs() {
     launch_.more.assign(typed_.contexts.begin() + 1, typed_.contexts.end());
     for (const auto& context : typed_.contexts) {
         const auto file = coverable(place_of(context, context.program.front()), environment_);
-        if (file || (!settings_->enabled && file.error().status != kNotFound)) continue;
+        if (file || (!settings_->enabled && file.error().status != kExitNotFound)) continue;
         refusal_ = file.error().status;
         return fail(ENOENT, file.error().line);
     }

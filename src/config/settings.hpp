@@ -238,6 +238,11 @@ struct Process {
     // srun has started it (SLURM_STEP_ID), or a process of the step that is no rank. Of a launcher that somebody has
     // started by hand in a step, the ranks are not srun's.
     bool slurm_step = false;
+
+    /// Whom its lines come from: "rank 3 on node1", or its machine.
+    std::string name_on(const std::string& host) const {
+        return rank ? "rank " + std::to_string(*rank) + " on " + host : host;
+    }
 };
 Process identify(const Environment& environment);
 /// A launcher that cryptmpi run started, its daemons, and what these start before a rank is one.

@@ -6,38 +6,27 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <climits>
 #include <cstdlib>
 #include <filesystem>
 #include <utility>
 
 #include "aead/registry.hpp"
+#include "base/exit_status.hpp"
 #include "base/last_words.hpp"
 #include "base/network_devices.hpp"
+#include "base/own_names.hpp"
+#include "base/say_line.hpp"
 #include "base/secret_memory.hpp"
 #include "config/checkpoint.hpp"
 #include "config/other_process.hpp"
 #include "engine/rank_threads.hpp"
 #include "programs/mpi_witness.hpp"
 #include "programs/program_digest.hpp"
+#include "report/own_part.hpp"
 #include "report/verdict.hpp"
 
 namespace cryptmpi::fabric {
 namespace {
-
-constexpr int kExitRefused = 125;  // what `cryptmpi exec` ends with, too
-
-std::string host_name() {
-    char name[HOST_NAME_MAX + 1] = {};
-    gethostname(name, HOST_NAME_MAX);
-    return name;
-}
-
-std::string program_name() {
-    char path[PATH_MAX] = {};
-    const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
-    return length > 0 ? std::string(path, static_cast<std::size_t>(length)) : program_invocation_name;
-}
 
 /// The channel library in this process, if it is there: does it let nothing in or out but by sealed connections?
 std::optional<bool> confined_by_channel() {
@@ -81,7 +70,7 @@ Process::Process() {
     const auto environment = config::process_environment();
     identity_ = config::identify(environment);
     is_rank_ = identity_.rank.has_value();
-    name_ = is_rank_ ? "rank " + std::to_string(*identity_.rank) + " on " + host_name() : host_name();
+    name_ = identity_.name_on(host_name());
     auto loaded = config::load(environment);
     if (!loaded) {
         complain(loaded.error().line);
@@ -105,21 +94,9 @@ Process::Process() {
         complain(checked.error().line);
         _exit(kExitRefused);
     }
-    part_.job_id = settings_.job_id;
     part_.layer = part_.library = "fabric";
-    part_.layer_reason = config::layer_reason(environment, part_.layer);
-    part_.node = host_name();
-    part_.pid = getpid();
-    part_.role = identity_.role;
-    part_.rank = identity_.rank.value_or(-1);
-    part_.ranks = identity_.ranks.value_or(-1);
-    part_.group = identity_.group;
-    part_.slurm_step = identity_.slurm_step;
-    part_.program = program_name();
-    part_.user = geteuid();
-    part_.settings = settings_.told();
-    part_.suite = aead::name(settings_.suite);
-    part_.key_exchange = config::name_of(settings_.key_exchange);
+    report::tell_process(part_, environment, settings_, identity_, host_name());
+    report::tell_rank(part_, identity_);
     part_.scope = "all";
 }
 
@@ -167,9 +144,7 @@ void Process::complain(const std::string& line) {
 }
 
 void Process::say(const std::string& line) const {
-    const std::string whole = "cryptmpi: " + name_ + ": " + line + "\n";
-    // One write, so that lines of many ranks do not mix; nothing can be done where stderr is gone.
-    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, whole.data(), whole.size());
+    say_line(write, STDERR_FILENO, name_, line);
 }
 
 void Process::end(const std::string& line) {

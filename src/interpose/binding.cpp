@@ -81,7 +81,7 @@ void check_settings() {
         check_allow(mine.settings(), [](const std::string& name) { return own_code(name.c_str()) != nullptr; });
     if (checked) return;
     mine.complain(checked.error().line);
-    _exit(comm::kExitRefused);
+    _exit(kExitRefused);
 }
 
 constexpr cryptmpi_binding kBinding{CRYPTMPI_BINDING_VERSION, address, passes, refuse, complain};

@@ -3,13 +3,14 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include "base/exit_status.hpp"
+#include "base/say_line.hpp"
+
 namespace cryptmpi::interpose {
 
 void end(const std::string& line) {
-    constexpr int kRefused = 125;  // as `cryptmpi exec`
-    const std::string whole = "cryptmpi: " + line + "\n";
-    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, whole.data(), whole.size());
-    _exit(kRefused);
+    say_line(write, STDERR_FILENO, "", line);
+    _exit(kExitRefused);
 }
 
 std::string own_folder() {

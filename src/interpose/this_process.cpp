@@ -3,20 +3,14 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-#include <climits>
 #include <optional>
 #include <string>
 
+#include "base/own_names.hpp"
 #include "native.hpp"
 
 namespace cryptmpi::interpose {
 namespace {
-
-std::string host_name() {
-    char name[HOST_NAME_MAX + 1] = {};
-    gethostname(name, HOST_NAME_MAX);
-    return name;
-}
 
 /// The channel library in this process, if it is there: does it let nothing in but by sealed connections?
 std::optional<bool> confined_by_channel() {

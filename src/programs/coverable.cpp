@@ -15,6 +15,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/exit_status.hpp"
+
 namespace cryptmpi::programs {
 namespace {
 
@@ -147,7 +149,7 @@ bool is_of_glibc(const std::string& interpreter) {
     return name.starts_with("ld-linux") || name.starts_with("ld64.so") || name.starts_with("ld-2.");
 }
 
-Refusal refuse(const std::string& file, const std::string& why, int status = kRefused, int code = EACCES) {
+Refusal refuse(const std::string& file, const std::string& why, int status = kExitRefused, int code = EACCES) {
     return {"program " + file + " " + why, status, code};
 }
 
@@ -156,7 +158,7 @@ std::optional<Refusal> judge_elf(const std::string& name, const Elf& elf) {
         return refuse(name,
                       "is for another kind of machine (ELF machine " + std::to_string(elf.machine) +
                           (elf.is_64_bit ? "" : ", 32 bits") + "); build it for this one",
-                      kNotExecutable);
+                      kExitNotExecutable);
     }
     if (elf.made_by_go) {
         return refuse(name,
@@ -180,7 +182,7 @@ std::optional<Refusal> judge_deep(const std::string& name, const Locate& locate,
 
 std::optional<Refusal> judge_script(const std::string& name, const std::vector<std::string>& words,
                                     const Locate& locate, int depth) {
-    if (depth == 0) return refuse(name, "has an interpreter that is a script of scripts, too deep", kNotExecutable);
+    if (depth == 0) return refuse(name, "has an interpreter that is a script of scripts, too deep", kExitNotExecutable);
     auto refusal = judge_deep(words.front(), locate, depth - 1);
     const bool by_env = words.front().substr(words.front().rfind('/') + 1) == "env";
     if (const std::string program = by_env ? program_of_env(words) : ""; !refusal && locate && !program.empty()) {
@@ -196,7 +198,7 @@ std::optional<Refusal> judge_deep(const std::string& name, const Locate& locate,
     struct stat status {};
     if (stat(name.c_str(), &status) != 0) {
         const int code = errno;
-        return Refusal{"program " + name + ": " + std::strerror(code), kNotFound, code};
+        return Refusal{"program " + name + ": " + std::strerror(code), kExitNotFound, code};
     }
     const File file(name);
     if (!file.is_open()) {
@@ -213,7 +215,8 @@ std::optional<Refusal> judge_deep(const std::string& name, const Locate& locate,
         return refuse(name, std::string("has file capabilities") + kUnprotected + "; use a copy without (setcap -r)");
     }
     const auto elf = read_elf(file);
-    if (!elf) return refuse(name, "is neither an ELF executable nor a script with a #! line", kNotExecutable, ENOEXEC);
+    if (!elf)
+        return refuse(name, "is neither an ELF executable nor a script with a #! line", kExitNotExecutable, ENOEXEC);
     return judge_elf(name, *elf);
 }
 

@@ -8,14 +8,9 @@
 
 namespace cryptmpi::programs {
 
-/// Exit statuses of our refusals, as env(1), timeout(1) and the shells have them.
-inline constexpr int kRefused = 125;        // our own refusal: settings, key, a program that cannot be covered, usage
-inline constexpr int kNotExecutable = 126;  // the program is there but cannot be run
-inline constexpr int kNotFound = 127;
-
 struct Refusal {
     std::string line;
-    int status;  // kRefused, kNotExecutable, kNotFound
+    int status;  // of base/exit_status.hpp
     int code;    // what exec fails with
 };
 

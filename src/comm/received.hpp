@@ -1,0 +1,39 @@
+// What has come to a receive: it is opened and checked, and the user gets it.
+#pragma once
+
+#include <mpi.h>
+
+#include <cstddef>
+#include <memory>
+
+#include "comm/layer.hpp"
+
+namespace cryptmpi::comm {
+
+/// Whether messages that a receive from `from` (or MPI_ANY_SOURCE) matches may be sealed.
+inline bool may_be_sealed(const Communicator& communicator, int from) {
+    return from == MPI_ANY_SOURCE || (communicator.has(from) && communicator.sealed(from));
+}
+
+/// MPI is done with a receive into `operation.wire`: opens, checks, hands over. `status` is MPI's, and is made the
+/// user's. Returns the operation's error code; no handler has been called. The segments of a large message have then
+/// yet to come (`operation.incoming`).
+int finish_receive(Layer& layer, Operation& operation, MPI_Status& status);
+
+/// MPI had no room for all of a message that may be sealed: nothing of it can be authentic. The program gets MPI's own
+/// error, since its receive may be too small, and a line says that somebody may have lengthened it. It is no failed
+/// open: a program may send more than is received, and handle that.
+int cut_off(Layer& layer, Operation& operation, MPI_Status& status);
+
+/// `operation.incoming` is there, or has failed: hands over. As above.
+int finish_incoming(Layer& layer, Operation& operation, MPI_Status& status);
+
+/// A message that we hold comes to the receive. Returns its error code; `operation.incoming` may then have yet to come.
+int deliver_held(Layer& layer, Operation& operation, std::unique_ptr<Held> held, MPI_Status& status);
+
+/// The status says how many bytes the user got.
+void set_size(const interpose::Native& mpi, MPI_Status& status, std::size_t size);
+/// The bytes that came.
+std::size_t wire_size(const interpose::Native& mpi, const MPI_Status& status);
+
+}  // namespace cryptmpi::comm

@@ -1,0 +1,54 @@
+#include "comm/reduction.hpp"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "comm/native_call.hpp"
+
+namespace cryptmpi::comm {
+
+int Vector::make(Layer& layer, MPI_Count count, MPI_Datatype type, Vector& out) {
+    MPI_Aint lower = 0;
+    MPI_Aint extent = 0;
+    MPI_Aint true_lower = 0;
+    MPI_Aint true_extent = 0;
+    if (int code = layer.mpi.Type_get_extent(type, &lower, &extent); code != MPI_SUCCESS) return code;
+    if (int code = layer.mpi.Type_get_true_extent(type, &true_lower, &true_extent); code != MPI_SUCCESS) {
+        return code;
+    }
+    const MPI_Aint span = count == 0 ? 0 : std::abs(extent) * static_cast<MPI_Aint>(count - 1) + true_extent;
+    out.memory_ = layer.buffer(static_cast<std::size_t>(span));
+    // User operations see whole elements: what lies between the data is set, too.
+    std::memset(out.memory_.data(), 0, out.memory_.size());
+    const MPI_Aint before = extent < 0 ? -extent * static_cast<MPI_Aint>(count - 1) : 0;
+    return UserBuffer::make(layer.types(), out.memory_.data() + before - true_lower, count, type, false, out.view_);
+}
+
+bool Reduction::commutes() const {
+    int flag = 0;
+    return layer.mpi.Op_commutative(op.op, &flag) == MPI_SUCCESS && flag != 0;
+}
+
+int Reduction::on_node(int to, const UserBuffer& result) const {
+    if (nodes().alone()) return copy(layer, own, result);
+    const int code = CRYPTMPI_NATIVE(Reduce, op.count, from, result.address(), Count{op.count}, op.type, op.op,
+                                     nodes().place_on_node(to), nodes().own())(layer.mpi);
+    return layer.pass_on(nodes().own(), communicator.handle(), code);
+}
+
+int make_arguments(Layer& layer, const void* out, void* in, MPI_Count count, MPI_Datatype type, bool has_result,
+                   ReductionArguments& arguments) {
+    arguments.from = out == MPI_IN_PLACE ? in : out;
+    CRYPTMPI_TRY(UserBuffer::make(layer.types(), arguments.from, count, type, false, arguments.own));
+    if (has_result) CRYPTMPI_TRY(UserBuffer::make(layer.types(), in, count, type, false, arguments.in));
+    arguments.wrong = arguments.own.is_wrong() || arguments.in.is_wrong();
+    return MPI_SUCCESS;
+}
+
+int check_reduction(Layer& layer, MPI_Comm comm, const void* out, const UserBuffer& in, MPI_Datatype type, MPI_Op op,
+                    Question ask) {
+    CRYPTMPI_TRY(check_operation(layer, comm, type, op));
+    return check_alias(layer, comm, out, in, ask);
+}
+
+}  // namespace cryptmpi::comm

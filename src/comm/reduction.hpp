@@ -1,0 +1,66 @@
+// What all reductions have in common (reduce.cpp, allreduce.cpp, reduce_scatter.cpp, scan.cpp).
+//
+// Reductions cannot run on ciphertext: sealed partial results travel between ranks (partials.hpp), and each combines
+// what it opened. Partial results are combined in the order of ranks, so that operations that do not commute give what
+// MPI promises. Of operations that do, what the ranks of one node have is summed up first, by MPI and in clear; only
+// scans go from rank to rank.
+#pragma once
+
+#include <mpi.h>
+
+#include "comm/arguments.hpp"
+#include "comm/collective.hpp"
+#include "comm/partials.hpp"
+#include "engine/buffer_pool.hpp"
+
+#define CRYPTMPI_TRY(expression) \
+    if (const int code_ = (expression); code_ != MPI_SUCCESS) return code_
+
+namespace cryptmpi::comm {
+
+/// `count` elements of a datatype in memory of ours, laid out as the datatype says.
+class Vector {
+public:
+    static int make(Layer& layer, MPI_Count count, MPI_Datatype type, Vector& out);
+    const UserBuffer& view() const { return view_; }
+
+private:
+    engine::Buffer memory_;
+    UserBuffer view_;
+};
+
+/// What a reduction is asked to do: each rank's contribution is `own`, in the user's memory at `from`.
+struct Reduction {
+    Layer& layer;
+    Communicator& communicator;
+    const Operator& op;
+    const UserBuffer& own;
+    const void* from;
+
+    const Nodes& nodes() const { return communicator.nodes(layer.mpi); }
+    bool commutes() const;
+    /// Of this node's contributions, `result` of the rank `to` gets the sum, as of all operations here.
+    int on_node(int to, const UserBuffer& result) const;
+};
+
+/// The arguments of a reduction as buffers: what this rank puts in, and where the result goes.
+struct ReductionArguments {
+    UserBuffer own;
+    UserBuffer in;
+    const void* from = nullptr;  // where `own` is, as the user said it
+    bool wrong = false;          // MPI says what is
+};
+
+int make_arguments(Layer& layer, const void* out, void* in, MPI_Count count, MPI_Datatype type, bool has_result,
+                   ReductionArguments& arguments);
+
+/// Has MPI to say what is wrong with these?
+inline bool is_for_mpi(MPI_Count count, MPI_Datatype type, MPI_Op op) {
+    return count < 0 || type == MPI_DATATYPE_NULL || op == MPI_OP_NULL;
+}
+
+/// What all reductions may be told of their arguments before anything is sent. `ask` calls MPI's own.
+int check_reduction(Layer& layer, MPI_Comm comm, const void* out, const UserBuffer& in, MPI_Datatype type, MPI_Op op,
+                    Question ask);
+
+}  // namespace cryptmpi::comm

@@ -1,0 +1,31 @@
+#include "report/own_part.hpp"
+
+#include <unistd.h>
+
+#include "aead/suite.hpp"
+#include "base/own_names.hpp"
+
+namespace cryptmpi::report {
+
+void tell_process(Part& part, const config::Environment& environment, const config::Settings& settings,
+                  const config::Process& process, const std::string& node) {
+    part.job_id = settings.job_id;
+    part.layer_reason = config::layer_reason(environment, part.layer);
+    part.node = node;
+    part.pid = getpid();
+    part.role = process.role;
+    part.slurm_step = process.slurm_step;
+    part.program = program_name();
+    part.user = geteuid();
+    part.settings = settings.told();
+    part.suite = aead::name(settings.suite);
+    part.key_exchange = config::name_of(settings.key_exchange);
+}
+
+void tell_rank(Part& part, const config::Process& process) {
+    part.rank = process.rank.value_or(-1);
+    part.ranks = process.ranks.value_or(-1);
+    part.group = process.group;
+}
+
+}  // namespace cryptmpi::report
