@@ -224,6 +224,9 @@ MUTANTS = [
     # The fabric layer
     one("an address's proof is not compared", FLOWS, "    return differences == 0;", "    return differences < 256;",
         "fabric_test", "Flows.AnAddressIsTheJobsOrNot:Door.TakesNoAddressThatIsAltered"),
+    one("UCX looks at an address before its proof is checked", "src/fabric/ucx/door.cpp",
+        "auto blob = read_blob(**party, address);\n    if (!blob)", "auto blob = read_blob(**party, address);\n    if (!party)",
+        "fabric_test", "Door.LetsUcxLookAtNoAddressThatIsAltered"),
     Mutant("the tag is not in the nonce", [
         (FLOWS, "    return {static_cast<std::uint32_t>(tag >> 32), tag << 32 | (number & 0xffffffffU)};",
          "    return {static_cast<std::uint32_t>(tag * 0), number & 0xffffffffU};")], "fabric_test", "Flows.TagKindAndWhatTheDoorBindsAreBound"),
