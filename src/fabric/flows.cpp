@@ -242,7 +242,8 @@ struct Party::State {
                                    const Share& receiver) const;
     Result<Sending*> sending_to(Peer& peer, Kind kind) const;
     Result<Receiving*> receiving_from(Peer& peer, Kind kind) const;
-    Result<void> make_room(Sending& flow, std::uint64_t size);
+    /// For records with so many bytes in all, which one key seals.
+    Result<void> make_room(Sending& flow, std::uint64_t records, std::uint64_t size);
     Result<RecordKey*> key_of(Receiving& flow, std::uint32_t epoch) const;
     /// With contexts for all threads.
     Result<const RecordKey*> shared_key_of(Receiving& flow, std::uint32_t epoch) const;
@@ -432,10 +433,13 @@ Result<Peer*> Party::meet(const Share& share) {
 }
 
 // protocol: F3
-Result<void> Party::State::make_room(Sending& flow, std::uint64_t size) {
+Result<void> Party::State::make_room(Sending& flow, std::uint64_t records, std::uint64_t size) {
     const seal::Limits limits = seal::limits_of(crypto);
-    const bool full = flow.messages != 0 && (flow.messages >= limits.records || flow.bytes > limits.bytes ||
-                                             size > limits.bytes - flow.bytes);
+    const auto passes = [](std::uint64_t had, std::uint64_t more, std::uint64_t limit) {
+        return had > limit || more > limit - had;
+    };
+    const bool full = flow.messages != 0 &&
+                      (passes(flow.messages, records, limits.records) || passes(flow.bytes, size, limits.bytes));
     if (flow.key && !full) [[likely]] {
         return {};
     }
@@ -466,7 +470,7 @@ Result<void> Party::seal(Peer& to, const Envelope& envelope, std::span<const iov
     auto found = state_->sending_to(to, envelope.kind);
     if (!found) return tl::unexpected(std::move(found.error()));
     Sending& flow = **found;
-    if (auto done = state_->make_room(flow, size); !done) return done;
+    if (auto done = state_->make_room(flow, 1, size); !done) return done;
     std::uint64_t& next = envelope.kind == Kind::tagged ? flow.next_of(envelope.tag) : flow.next;
     if (next >= kMostMessages) return fail(EOVERFLOW, "a lane of messages came to the end of its numbers");
     const std::uint64_t number = next++;
@@ -498,12 +502,16 @@ Result<LongSend> Party::begin_long(Peer& to, std::uint64_t tag, std::size_t size
     if (size <= kLongestWhole) return fail(EINVAL, "a message that is sealed whole was to go in segments");
     const std::size_t segments = (size + kSegment - 1) / kSegment;
     if (segments >= kLastSegment) return fail(EMSGSIZE, "a message has more segments than can be numbered");
+    // One that is longer than a lowered limit is alone under its key.
+    const seal::Limits most = seal::limits_of(state_->crypto.suite);
+    if (segments > most.records || size > most.bytes)
+        return fail(EMSGSIZE, "a message is longer than all that a key of this cipher may seal: send it in several");
     auto lanes = state_->sending_to(to, Kind::tagged);
     if (!lanes) return tl::unexpected(std::move(lanes.error()));
     auto found = state_->sending_to(to, Kind::segments);
     if (!found) return tl::unexpected(std::move(found.error()));
     Sending& flow = **found;
-    if (auto done = state_->make_room(flow, size); !done) return tl::unexpected(std::move(done.error()));
+    if (auto done = state_->make_room(flow, segments, size); !done) return tl::unexpected(std::move(done.error()));
     if (auto done = flow.key.share_among_threads(); !done) return tl::unexpected(std::move(done.error()));
     std::uint64_t& next = (*lanes)->next_of(tag);
     if (next >= kMostMessages || flow.next >= kMostMessages)

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <thread>
 #include <utility>
 
@@ -364,9 +365,17 @@ ssize_t Endpoint::claim(const Incoming& wanted) {
     operation.discard = (wanted.flags & FI_DISCARD) != 0;
     operation.into.assign(wanted.parts.begin(), wanted.parts.end());
     operation.wanted = !selective_receives || (wanted.flags & FI_COMPLETION) != 0;
-    // As long as the message that was found, whatever the program has room for: udp;ofi_rxd (libfabric 2.5.1) takes a
-    // longer receive for a message that was cut off.
-    if (const int error = make_wire(operation, operation.filled + kOverhead, FI_RECV); error != 0) return error;
+    // Not longer than the message that was found: udp;ofi_rxd (libfabric 2.5.1) takes a longer receive for a message
+    // that was cut off. Of its length nobody knows yet whether it is authentic, so that a receive gets no more memory
+    // than any other. What is discarded is opened whole.
+    const std::size_t most = operation.discard ? operation.filled : total(wanted.parts) + kMostBeyond;
+    const std::size_t size = std::min(operation.filled, most) + kOverhead;
+    try {
+        if (const int error = make_wire(operation, size, FI_RECV); error != 0) return error;
+    } catch (const std::bad_alloc&) {
+        end("a message of " + std::to_string(operation.filled) +
+            " bytes, as the network says, is longer than there is memory for: it was altered, or is too long");
+    }
     operation.work = Operation::Work::tagged;
     return post(operation, wanted, wanted.flags & ~FI_DISCARD);
 }

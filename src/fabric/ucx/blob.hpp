@@ -33,7 +33,9 @@ inline Result<void> write_blob(const Party& party, std::span<const std::uint8_t>
 }
 
 // protocol: F4
-/// Nobody says how long it is but itself. Errors (EPROTO): not from this job.
+/// Nobody says how long it is but itself, so that a stranger's may say more than there is: up to kMostAddress bytes
+/// behind it go into the check of its proof and nowhere else. At worst the process ends there, which it does without,
+/// too: what is no address of the job ends it. Errors (EPROTO): not from this job.
 inline Result<Blob> read_blob(const Party& party, const void* at) {
     const auto* const in = static_cast<const std::uint8_t*>(at);
     const auto refuse = [] {

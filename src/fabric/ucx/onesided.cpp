@@ -80,7 +80,13 @@ ucs_status_ptr_t begin_as_asked(Wish wish, const Data& data, const ucp_request_p
     if (!is_in_host_memory(given) || !data.is_known()) return UCS_STATUS_PTR(UCS_ERR_UNSUPPORTED);
     wish.size = data.size();
     engine::Buffer room;
-    wish.local = data.pieces(Ends::get().pool(), room);
+    if (wish.what == What::get && data.is_unpacked()) {
+        room = Ends::get().pool().take(wish.size);
+        wish.local = {{room.data(), wish.size}};
+        const ucs_status_t status = do_now(wish);
+        return UCS_STATUS_PTR(status == UCS_OK ? data.unpack(room.data(), wish.size) : status);
+    }
+    wish.local = wish.what == What::get ? data.places(wish.size) : data.pieces(Ends::get().pool(), room);
     const bool may_end_at_once = (given.op_attr_mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL) == 0;
     // A request of the program's own, or a buffer of ours, is not kept: the operation ends in this call.
     if (data.is_unpacked() || ((given.op_attr_mask & UCP_OP_ATTR_FIELD_REQUEST) != 0 && may_end_at_once))
@@ -233,7 +239,8 @@ ENTRY ucs_status_ptr_t ucp_get_nb(ucp_ep_h ep, void* at, size_t size, uint64_t a
 
 ENTRY ucs_status_ptr_t ucp_get_nbx(ucp_ep_h ep, void* buffer, size_t count, uint64_t address, ucp_rkey_h key,
                                    const ucp_request_param_t* param) {
-    return begin_as_asked(get(ep, nullptr, 0, address, key), *data_of(buffer, count, *param, Data::Use::send), *param);
+    return begin_as_asked(get(ep, nullptr, 0, address, key), *data_of(buffer, count, *param, Data::Use::receive),
+                          *param);
 }
 
 ENTRY ucs_status_t ucp_atomic_post(ucp_ep_h ep, ucp_atomic_post_op_t operation, uint64_t value, size_t size,

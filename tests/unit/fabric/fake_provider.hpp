@@ -12,6 +12,7 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -26,6 +27,7 @@ struct Wire {
     bool has_data = false;
     bool tagged = false;
     std::size_t to = 0;
+    std::size_t told = 0;  // the length that a look tells, where the network says another than came
 };
 
 struct FakeEndpoint;
@@ -92,11 +94,14 @@ struct FakeEndpoint : fid_ep {
     } addresses;
     std::deque<FakeReceive> receives;
     std::deque<Wire> unexpected;
+    std::map<void*, Wire> claimed;  // what was looked at and is held for a receive with that context
     std::size_t least_room = 64;
 
     bool match(FakeReceive& receive, const Wire& wire);
     void arrive(Wire wire);
     ssize_t post(const FakeReceive& receive);
+    ssize_t look(const FakeReceive& receive, bool claims);
+    ssize_t claim(FakeReceive receive);
     ssize_t send(Wire wire, void* context, bool completes);
 };
 
@@ -159,6 +164,33 @@ inline ssize_t FakeEndpoint::post(const FakeReceive& receive) {
     std::deque<Wire> waiting;
     waiting.swap(unexpected);
     for (Wire& wire : waiting) arrive(std::move(wire));
+    return 0;
+}
+
+/// Whether something waits that the receive would take. `claims`: it is held.
+inline ssize_t FakeEndpoint::look(const FakeReceive& receive, bool claims) {
+    for (auto wire = unexpected.begin(); wire != unexpected.end(); ++wire) {
+        if (!wire->tagged || ((receive.tag ^ wire->tag) & ~receive.ignore) != 0) continue;
+        const std::uint64_t flags = FI_RECV | (wire->has_data ? FI_REMOTE_CQ_DATA : 0);
+        const std::size_t told = wire->told != 0 ? wire->told : wire->bytes.size();
+        queue.done.push_back({receive.context, flags, told, nullptr, wire->data, wire->tag});
+        if (!claims) return 0;
+        claimed[receive.context] = std::move(*wire);
+        unexpected.erase(wire);
+        return 0;
+    }
+    fi_cq_err_entry error = {};
+    error.op_context = receive.context;
+    error.err = FI_ENOMSG;
+    queue.failed.push_back(error);
+    return 0;
+}
+
+inline ssize_t FakeEndpoint::claim(FakeReceive receive) {
+    const auto held = claimed.find(receive.context);
+    if (held == claimed.end()) return -FI_EINVAL;
+    match(receive, held->second);
+    claimed.erase(held);
     return 0;
 }
 
@@ -264,10 +296,13 @@ inline FakeProvider::FakeProvider() {
             const auto* at = static_cast<const std::uint8_t*>(bytes);
             return self.send({{at, at + size}, tag, 0, false, true, self.addresses.places.at(to)}, nullptr, false);
         };
-        ep.tagged_ops.recvmsg = [](fid_ep* from_ep, const fi_msg_tagged* message, std::uint64_t) -> ssize_t {
+        ep.tagged_ops.recvmsg = [](fid_ep* from_ep, const fi_msg_tagged* message, std::uint64_t flags) -> ssize_t {
             auto& self = *static_cast<FakeEndpoint*>(from_ep);
             if (message->tag > self.provider->most_tag) return -FI_EINVAL;
-            return self.post({message->msg_iov[0], message->tag, message->ignore, message->context, false, 0, true});
+            const FakeReceive receive = {
+                message->msg_iov[0], message->tag, message->ignore, message->context, false, 0, true};
+            if ((flags & FI_PEEK) != 0) return self.look(receive, (flags & FI_CLAIM) != 0);
+            return (flags & FI_CLAIM) != 0 ? self.claim(receive) : self.post(receive);
         };
         ep.msg_ops.size = sizeof ep.msg_ops;
         ep.msg_ops.sendmsg = [](fid_ep* from_ep, const fi_msg* message, std::uint64_t flags) {

@@ -647,6 +647,74 @@ TEST(KeepDataForLengths, OnlyOfWhoAsksForNoMoreAndWhereThereIsEnough) {
     EXPECT_TRUE(keep_data_for_lengths(given.info, &hints.info));
 }
 
+/// The program looks at a message that waits, and takes it with a receive of its own.
+class Claims : public Libfabric {
+protected:
+    ssize_t ask(Bytes& into, std::uint64_t flags) {
+        const iovec part = {into.data(), into.size()};
+        const fi_msg_tagged message = {&part, nullptr, 1, FI_ADDR_UNSPEC, 5, 0, &mark, 0};
+        return fi_trecvmsg(ends[1].ep, &message, flags);
+    }
+    /// Sends one, of which the network tells the length `told`. True: it is found.
+    bool find(const Bytes& plain, std::size_t told = 0) {
+        EXPECT_EQ(send(5, plain), 0);
+        provider.deliver(0, [&](Wire& wire) { wire.told = told; });
+        Bytes none;
+        EXPECT_EQ(ask(none, FI_PEEK | FI_CLAIM), 0);
+        const auto found = completions(ends[1]);
+        return found.size() == 1 && found[0].err == 0 && found[0].len == (told == 0 ? plain.size() : told - kOverhead);
+    }
+
+    static constexpr std::size_t kForged = std::size_t{1} << 60;
+    int mark = 0;
+};
+
+TEST_F(Claims, TakeWhatWasLookedAt) {
+    const Bytes plain = random_bytes(1000);
+    ASSERT_TRUE(find(plain));
+    Bytes got(2000);
+    ASSERT_EQ(ask(got, FI_CLAIM), 0);
+    const auto received = completions(ends[1]);
+    ASSERT_EQ(received.size(), 1U);
+    EXPECT_EQ(received[0].len, plain.size());
+    got.resize(plain.size());
+    EXPECT_EQ(got, plain);
+}
+
+TEST_F(Claims, GetNoMemoryForALengthThatNobodyHasAuthenticated) {
+    const Bytes plain = random_bytes(1000);
+    ASSERT_TRUE(find(plain, kForged));
+    Bytes got(1000);
+    ASSERT_EQ(ask(got, FI_CLAIM), 0);
+    EXPECT_EQ(completions(ends[1]).size(), 1U);
+    EXPECT_EQ(got, plain);
+    // One that is as long is cut off, as at any other receive.
+    ASSERT_TRUE(find(random_bytes(200'000)));
+    got.assign(1000, 0xaa);
+    ASSERT_EQ(ask(got, FI_CLAIM), 0);
+    const auto received = completions(ends[1]);
+    ASSERT_EQ(received.size(), 1U);
+    EXPECT_EQ(received[0].err, FI_ETRUNC);
+    EXPECT_EQ(received[0].len, 1000U);
+    EXPECT_EQ(received[0].olen, 199'000U);
+    EXPECT_EQ(got, Bytes(1000, 0xaa));
+    EXPECT_EQ(around.cut_off.size(), 1U);
+}
+
+TEST_F(Claims, ThatDiscardOpenAllOfIt) {
+    ASSERT_TRUE(find(random_bytes(200'000)));
+    Bytes none;
+    ASSERT_EQ(ask(none, FI_CLAIM | FI_DISCARD), 0);
+    auto received = completions(ends[1]);
+    ASSERT_EQ(received.size(), 1U);
+    EXPECT_EQ(received[0].err, 0);
+    EXPECT_EQ(received[0].len, 0U);
+#ifndef __SANITIZE_ADDRESS__  // ends the process where there is not so much memory
+    ASSERT_TRUE(find(random_bytes(100), kForged));
+    EXPECT_THROW(ask(none, FI_CLAIM | FI_DISCARD), Ended);
+#endif
+}
+
 TEST_F(Libfabric, ACancelledReceiveIsTheProgramsOwn) {
     Bytes got(10);
     int mark = 0;

@@ -374,6 +374,35 @@ TEST(LongMessages, AreSealedToTheirEndUnderTheKeyThatTheyBeganWith) {
     }
 }
 
+// protocol: F3
+TEST(LongMessages, TakeNoKeyOverItsLimitOfRecords) {
+    seal::Crypto lowered = crypto();
+    lowered.lowered = {12, ~std::uint64_t{0}};
+    const End a(lowered), b(lowered);
+    auto peer = a.party->meet(b.party->share());
+    const auto epoch_of_one = [&](std::size_t segments) {
+        const std::size_t size = segments * kSegment;
+        Bytes wire(wire_size_of(size));
+        EXPECT_TRUE(a.party->begin_long(**peer, kTag, size, wire.data()));
+        return wire[38] | (wire[39] & 0x7f) << 8;
+    };
+    std::vector<int> epochs;
+    for (const std::size_t segments : {5, 5, 5, 7, 5, 100, 5}) epochs.push_back(epoch_of_one(segments));
+    EXPECT_EQ(epochs, (std::vector{0, 0, 1, 1, 2, 3, 4})) << "the last but one is alone under its key";
+}
+
+// protocol: F3
+TEST(LongMessages, ThatNoKeyMaySealAreRefused) {
+    const End a, b;
+    auto peer = a.party->meet(b.party->share());
+    Bytes wire(kLongPrefixSize);
+    const std::size_t most = std::size_t{1} << 36;
+    EXPECT_TRUE(a.party->begin_long(**peer, kTag, most, wire.data()));
+    const auto more = a.party->begin_long(**peer, kTag, most + 1, wire.data());
+    ASSERT_FALSE(more);
+    EXPECT_EQ(more.error().code, EMSGSIZE);
+}
+
 /// docs/protocol.md, step by step, by a peer that is played by hand.
 // protocol: F19
 TEST(LongMessages, AreSealedAsDescribed) {

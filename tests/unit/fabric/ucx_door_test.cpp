@@ -151,6 +151,10 @@ Real fakes() {
         generics.push_back(*operations);
         return UCS_OK;
     };
+    real.ucp_worker_address_query = [](ucp_address_t*, ucp_worker_address_attr_t* attributes) {
+        attributes->worker_uid = 42;
+        return UCS_OK;
+    };
     real.ucp_init_version = [](unsigned, unsigned, const ucp_params_t*, const ucp_config_t*, ucp_context_h* out) {
         *out = reinterpret_cast<ucp_context_h>(new int);
         return UCS_OK;
@@ -879,6 +883,24 @@ TEST_F(Door, HasNothingOfTheProgramWhereUcxEverHadAMessage) {
     ASSERT_EQ(ucp_dt_create_generic(&packed, nullptr, &params.datatype), UCS_OK);
     EXPECT_EQ(ucp_tag_send_nbx(to_b_, "a secret", 1, 5, &params), nullptr);
     ucp_dt_destroy(params.datatype);
+}
+
+// protocol: F4
+TEST_F(Door, LetsUcxLookAtNoAddressThatIsAltered) {
+    Bytes address = address_of(b_);
+    ucp_worker_address_attr_t attributes = {};
+    const auto look = [&] {
+        return ucp_worker_address_query(reinterpret_cast<ucp_address_t*>(address.data()), &attributes);
+    };
+    EXPECT_EQ(look(), UCS_OK);
+    EXPECT_EQ(attributes.worker_uid, 42U);
+    attributes = {};
+    for (std::uint8_t& byte : address) {
+        byte ^= 1;
+        EXPECT_THROW(look(), std::runtime_error);
+        byte ^= 1;
+    }
+    EXPECT_EQ(attributes.worker_uid, 0U);
 }
 
 // protocol: F4

@@ -122,6 +122,11 @@ Real fakes() {
         return UCS_OK;
     };
     real.ucp_ep_destroy = [](ucp_ep_h) {};
+    real.ucp_dt_create_generic = [](const ucp_generic_dt_ops_t*, void*, ucp_datatype_t* type) {
+        *type = UCP_DATATYPE_GENERIC;
+        return UCS_OK;
+    };
+    real.ucp_dt_destroy = [](ucp_datatype_t) {};
     real.ucp_ep_close_nb = [](ucp_ep_h, unsigned) { return static_cast<ucs_status_ptr_t>(nullptr); };
     real.ucp_worker_set_am_recv_handler = [](ucp_worker_h handle, const ucp_am_handler_param_t* params) {
         reinterpret_cast<FakeWorker*>(handle)->handlers[params->id] = *params;
@@ -347,6 +352,55 @@ TEST_F(RemoteMemory, DoesEachAtomicOperation) {
     EXPECT_EQ(reply, 200U);
     EXPECT_EQ(number(8), 7U);
     ucp_request_free(request);
+}
+
+/// A datatype of the program's own: every byte of it is turned over as it is packed, and back.
+std::uint8_t turned(std::uint8_t byte) {
+    return static_cast<std::uint8_t>(~byte);
+}
+struct Turning {
+    std::uint8_t* at;
+    std::size_t count;
+};
+int finished = 0;
+const ucp_generic_dt_ops_t turning = {
+    [](void*, const void* at, size_t count) -> void* {
+        return new Turning{static_cast<std::uint8_t*>(const_cast<void*>(at)), count};
+    },
+    [](void*, void* at, size_t count) -> void* {
+        return new Turning{static_cast<std::uint8_t*>(at), count};
+    },
+    [](void* state) { return static_cast<Turning*>(state)->count; },
+    [](void* state, size_t offset, void* to, size_t most) {
+        const auto& [at, count] = *static_cast<Turning*>(state);
+        const std::size_t size = std::min(most, count - offset);
+        std::transform(at + offset, at + offset + size, static_cast<std::uint8_t*>(to), turned);
+        return size;
+    },
+    [](void* state, size_t offset, const void* from, size_t size) {
+        const auto* const bytes = static_cast<const std::uint8_t*>(from);
+        std::transform(bytes, bytes + size, static_cast<Turning*>(state)->at + offset, turned);
+        return UCS_OK;
+    },
+    [](void* state) {
+        delete static_cast<Turning*>(state);
+        ++finished;
+    },
+};
+
+TEST_F(RemoteMemory, IsReadAndWrittenByADatatypeOfTheProgramsOwn) {
+    ucp_request_param_t params = {};
+    params.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE;
+    ASSERT_EQ(ucp_dt_create_generic(&turning, nullptr, &params.datatype), UCS_OK);
+    finished = 0;
+    const Bytes told = test::random_bytes(1000);
+    ASSERT_EQ(ucp_put_nbx(to_b_, told.data(), told.size(), at(0), key_, &params), nullptr);
+    EXPECT_EQ(memory_[7], turned(told[7]));
+    EXPECT_EQ(finished, 1);
+    Bytes got(told.size());
+    ASSERT_EQ(ucp_get_nbx(to_b_, got.data(), got.size(), at(0), key_, &params), nullptr);
+    EXPECT_EQ(got, told);
+    ucp_dt_destroy(params.datatype);
 }
 
 TEST_F(RemoteMemory, IsFlushedWhenThePeerHasAnsweredAll) {
