@@ -64,6 +64,7 @@ int cut_off(Layer& layer, Operation& operation, MPI_Status& status) {
     const int from = status.MPI_SOURCE;
     const int tag = status.MPI_TAG;
     operation.communicator->came_truncated(operation.posted, from, tag);
+    ++layer.part().cut_off;
     layer.say(describe(from, tag) + " was cut off by MPI, since it is longer than " +
               std::to_string(operation.wire.room()) + " bytes, and could not be opened: altered on the way" +
               report::kOrOtherSizes);

@@ -177,6 +177,10 @@ void Process::refuse(const std::string& operation, const std::string& why) {
 }
 
 void Process::say_cut_off(const std::string& message) {
+    {
+        const std::lock_guard guard(lock_);
+        ++part_.cut_off;
+    }
     say(message + " was cut off, since it is longer than its receive, and could not be opened: altered on the way" +
         report::kOrOtherSizes);
 }

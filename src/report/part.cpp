@@ -28,7 +28,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::array kSealed = {"sealed_connections",      "sealed_bytes_sent",      "sealed_bytes_received",
                                 "padding_bytes_sent",      "padding_bytes_received", "sealed_records_sent",
                                 "sealed_records_received", "records_by_workers"};
-constexpr std::array kEvents = {"native_connections", "rekeys", "failed_opens", "refused_handshakes"};
+constexpr std::array kEvents = {"native_connections", "rekeys", "failed_opens", "cut_off", "refused_handshakes"};
 
 fs::path parts_folder(const fs::path& report_file) {
     return report_file.string() + ".parts";
@@ -104,6 +104,7 @@ Json to_json(const Part& part) {
             {"native_connections", part.native_connections},
             {"rekeys", part.rekeys},
             {"failed_opens", part.failed_opens},
+            {"cut_off", part.cut_off},
             {"refused_handshakes", part.refused_handshakes},
             {"refused_roads", part.refused_roads},
             {"not_sealed", std::move(not_sealed)},

@@ -83,6 +83,8 @@ struct Part {
         0;  // inside the node; their bytes are not counted: nothing of ours runs on that path
     std::uint64_t rekeys = 0;
     std::uint64_t failed_opens = 0;
+    std::uint64_t cut_off =
+        0;  // messages that were longer than their receives, so that nothing of them could be opened
     std::uint64_t refused_handshakes = 0;
     std::vector<std::string> refused_roads;  // "verbs device /dev/infiniband/uverbs0", "UDP to 10.0.0.7:4242"
     std::vector<Unsealed> not_sealed;

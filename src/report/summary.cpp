@@ -216,6 +216,10 @@ std::vector<Fact> traffic_facts(const Json& job) {
                                          " connections, counted at each end; they leave no node, and are not sealed"});
     facts.push_back({"rekeys", std::to_string(number_in(totals, "rekeys"))});
     facts.push_back({"failed opens", std::to_string(number_in(totals, "failed_opens"))});
+    if (const auto cut_off = number_in(totals, "cut_off"); cut_off != 0)
+        facts.push_back({"cut off", std::to_string(cut_off) +
+                                        " messages: longer than their receives, so that nothing of them could be "
+                                        "opened; altered on the way, or ranks disagree in sizes"});
     facts.push_back({"refused", std::to_string(number_in(totals, "refused_handshakes")) + " handshakes"});
     return facts;
 }
@@ -364,6 +368,8 @@ std::string metrics_of(const Json& job, const Summary& summary) {
     add("good", "1 if the report is signed and its verdict is good.", summary.verified && is_good(summary.verdict));
     add("alarms", "Lines of the report that alarm.", summary.alarms.size());
     add("failed_opens", "Records that did not pass their check.", number_in(totals, "failed_opens"));
+    add("cut_off", "Messages that were longer than their receives, and could not be opened.",
+        number_in(totals, "cut_off"));
     add("refused_handshakes", "Connections that were refused.", number_in(totals, "refused_handshakes"));
     add("ranks", "Ranks that were started.", ranks("ranks"));
     add("ranks_reported", "Ranks that reported.", ranks("ranks_reported"));

@@ -18,41 +18,21 @@
 
 #include "base/endian.hpp"
 #include "fabric/flows.hpp"
+#include "reader.hpp"
 #include "scratch.hpp"
 #include "toy_crypto.hpp"
 
 using namespace cryptmpi;
 using fabric::Kind;
+using fuzz::Bytes;
+using fuzz::Reader;
 using fuzz::require;
 
 namespace {
 
-using Bytes = std::vector<std::uint8_t>;
 constexpr std::size_t kSlots = 6;
 constexpr std::uint8_t kUntouched = 0xee;
 constexpr std::uint8_t kBound[] = {1, 2, 3};
-
-class Reader {
-public:
-    Reader(const std::uint8_t* data, std::size_t size) : at_(data), left_(size) {}
-    bool is_empty() const { return left_ == 0; }
-    std::uint8_t byte() {
-        if (left_ == 0) return 0;
-        --left_;
-        return *at_++;
-    }
-    Bytes bytes(std::size_t size) {
-        size = size < left_ ? size : left_;
-        Bytes taken(at_, at_ + size);
-        at_ += size;
-        left_ -= size;
-        return taken;
-    }
-
-private:
-    const std::uint8_t* at_;
-    std::size_t left_;
-};
 
 /// Few tags, that differ in both halves: the nonce has both.
 std::uint64_t tag_of(std::uint8_t byte) {

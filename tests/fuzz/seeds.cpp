@@ -4,6 +4,7 @@
 //   fuzz_seeds tests/fuzz/corpus
 #include <filesystem>
 #include <fstream>
+#include <initializer_list>
 #include <iostream>
 
 #include "fabric/ucx/blob.hpp"
@@ -181,6 +182,131 @@ void blobs(const Corpus& corpus) {
     }
 }
 
+/// What happens at a door, step by step, as its fuzzer reads it.
+class Steps {
+public:
+    Steps& step(std::initializer_list<unsigned> bytes) {
+        for (const unsigned byte : bytes) bytes_.push_back(static_cast<std::uint8_t>(byte));
+        return *this;
+    }
+    Steps& number(unsigned number, unsigned bytes) {
+        for (unsigned i = 0; i < bytes; ++i) bytes_.push_back(static_cast<std::uint8_t>(number >> (8 * i)));
+        return *this;
+    }
+    /// How many, then as many.
+    Steps& text(std::uint8_t count) {
+        bytes_.push_back(count);
+        bytes_.insert(bytes_.end(), count, std::uint8_t{0x61});
+        return *this;
+    }
+    const Bytes& bytes() const { return bytes_; }
+
+private:
+    Bytes bytes_;
+};
+
+void ucx_door(const Corpus& corpus) {
+    const auto add = [&](const std::string& name, const Steps& steps) { corpus.add("ucx_door", name, steps.bytes()); };
+    const auto operate = [](Steps& to, unsigned kind, unsigned size) {
+        to.step({0, 0, kind, 0}).number(64, 3).number(size, 3);
+    };
+    const auto answer = [](Steps& to, unsigned id, unsigned size) { to.step({2, 0, 0, id, 1}).number(size, 2); };
+    Steps asked;
+    operate(asked, 0, 100);
+    operate(asked, 2, 100);
+    operate(asked, 4, 0);
+    operate(asked, 6, 0);
+    asked.step({6, 0});
+    answer(asked, 1, 0);
+    answer(asked, 2, 100);
+    answer(asked, 3, 8);
+    answer(asked, 4, 8);
+    add("asked", asked);
+    Steps dropped;
+    operate(dropped, 2, 100);
+    dropped.step({7, 0});
+    answer(dropped, 1, 100);
+    add("dropped", dropped);
+    const auto request = [](Steps& to, unsigned kind, unsigned region, unsigned size, unsigned way,
+                            std::uint8_t bytes) {
+        to.step({1, 1, 0, kind, region}).number(64, 3).number(size, 3).step({way}).text(bytes);
+    };
+    Steps served;
+    request(served, 2, 0, 9, 3, 12);
+    request(served, 1, 0, 100, 0, 0);
+    request(served, 3, 0, 8, 0, 8);
+    request(served, 8, 0, 4, 0, 16);
+    request(served, 2, 3, 100'000, 0, 0);
+    request(served, 1, 2, 100, 0, 0);
+    request(served, 2, 1, 8, 0, 8);
+    request(served, 1, 200, 8, 0, 0);
+    add("served", served);
+    Steps messages;
+    messages.step({4, 1, 0, 0}).number(4, 2).text(20).step({4, 1, 0, 1}).number(0, 2).text(7);
+    messages.step({4, 2, 0, 4}).number(0x8000, 2).text(30);
+    add("messages", messages);
+    const auto part = [](Steps& to, unsigned number) { to.step({5, 1, 0, 0, 7, number}).number(116, 2).step({0}); };
+    Steps parts;
+    part(parts, 1);
+    part(parts, 0);
+    part(parts, 0);
+    add("parts", parts);
+    add("strangers", Steps().step({3, 1, 0, 0}).text(90));
+    add("forged", Steps().step({4, 1, 1, 0}).number(4, 2).text(20));
+}
+
+void libfabric_door(const Corpus& corpus) {
+    const auto add = [&](const std::string& name, const Steps& steps) {
+        corpus.add("libfabric_door", name, steps.bytes());
+    };
+    constexpr unsigned kOtherwise = 132;  // the other form of what happens
+    const auto message = [](Steps& to, unsigned told = 0) { to.step({5, 0, 0, 0, 0, told}).text(20); };
+    const auto note = [](Steps& to, unsigned what, unsigned id, unsigned key, unsigned size, unsigned bytes) {
+        to.step({7, 0, 0, what, id, key}).number(0, 2).number(size, 3).number(bytes, 2);
+    };
+    const auto piece = [](Steps& to, unsigned id, unsigned size) { to.step({8, 0, 0, id, 1}).number(size, 3); };
+    Steps received;
+    received.step({0, 0, 0}).number(100, 2);
+    message(received);
+    message(received);
+    received.step({1, 0, 0}).number(0, 2).step({kOtherwise + 1, 0, 0}).number(0, 2);
+    received.step({2, 0, 0}).number(100, 2);
+    add("received", received);
+    Steps forged;
+    message(forged, 0x80 | 60);
+    forged.step({kOtherwise + 1, 0, 0}).number(0, 2).step({2, 0, 0}).number(100, 2);
+    add("forged_length", forged);
+    Steps several;
+    several.step({10, 0, 0}).number(301, 2);
+    for (int i = 0; i < 3; ++i) several.step({kOtherwise + 5, 0, 0, 0, 0, 0}).text(20);
+    add("several", several);
+    Steps reached;
+    reached.step({3, 0, 0}).number(100, 3);
+    piece(reached, 2, 100);
+    reached.step({kOtherwise + 3, 0, 0}).number(100, 3);
+    note(reached, 4, 3, 0, 1, 0);
+    reached.step({kOtherwise + 3, 0, 0}).number(100'000, 3);
+    note(reached, 3, 1, 4, 65'536, 0);
+    note(reached, 4, 4, 0, 1, 0);
+    add("reached", reached);
+    Steps served;
+    note(served, 1, 9, 0, 100, 0);
+    note(served, 2, 3, 0, 8, 8);
+    note(served, 2, 4, 0, 50'000, 0);
+    piece(served, 2, 50'000);
+    note(served, 1, 9, 2, 100, 0);
+    note(served, 2, 5, 1, 8, 8);
+    add("served", served);
+    Steps large;
+    large.step({kOtherwise, 0, 0}).number(60'000, 2).step({6, 0, 0, 0, 7}).number(50'000, 3).step({0});
+    piece(large, 2, 50'000);
+    large.step({4, 0, 1}).number(200'000, 3);
+    note(large, 3, 1, 3, 65'536, 0);
+    note(large, 4, 3, 0, 1, 0);
+    add("large", large);
+    add("strangers", Steps().step({9, 0, 128}).text(100).step({9, 0, 0}).text(100));
+}
+
 /// As message_opener_fuzz takes it: what comes, its lane, its size, its bytes.
 void come(Bytes& seed, std::uint8_t what, const Bytes& wire) {
     for (const std::size_t byte : {std::size_t{what}, std::size_t{3}, wire.size() & 0xff, wire.size() >> 8})
@@ -277,6 +403,8 @@ int main(int count, char** words) {
     transports(corpus);
     hellos(corpus);
     blobs(corpus);
+    ucx_door(corpus);
+    libfabric_door(corpus);
     segments(corpus);
     reports(corpus);
     return 0;

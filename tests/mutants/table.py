@@ -370,6 +370,8 @@ MUTANTS = [
     one("records that did not open are no failure", JUDGING, "failed != 0) {\n        const auto& errors",
         "false && failed != 0) {\n        const auto& errors",
         "report_test", "ReportTest.FailedOpenIsAFailure"),
+    one("what was cut off is not in the report", PART, '"failed_opens", "cut_off", "refused', '"failed_opens", "refused',
+        "report_test", "ReportTest.SaysWhatWasCutOffAndThatIsNoAlarm"),
     one("what went in clear is no exception", JUDGING, "        if (!left_the_node(entry)) continue;", "        continue;", "report_test",
         "ReportTest.TrafficInClearIsAnException"),
     one("a wrapper counts as a rank", JUDGING, "part.value(\"rank\", -1) >= 0 && part.value(\"mpi_initialized\", false) &&",

@@ -590,6 +590,23 @@ TEST_F(ReportTest, NothingThatAPartSaysIsMarkupOrAnOrderToTheTerminal) {
     EXPECT_NE(page.find("&lt;script&gt;alert(1)&lt;/script&gt;&quot;&#39;&amp;"), std::string::npos) << page;
 }
 
+TEST_F(ReportTest, SaysWhatWasCutOffAndThatIsNoAlarm) {
+    write_launcher();
+    write_ranks(2, 4);
+    EXPECT_EQ(summary().find("cut off"), std::string::npos) << summary();
+    for (int i = 2; i < 4; ++i) {
+        auto part = rank(i, 4);
+        part.cut_off = 3;
+        ASSERT_TRUE(write_part(file_, part, kSign));
+    }
+    EXPECT_NE(summary().find("cut off"), std::string::npos) << summary();
+    EXPECT_NE(summary().find("6 messages: longer than their receives"), std::string::npos) << summary();
+    EXPECT_NE(Reading::of(file_, kSign)->metrics().find("\ncryptmpi_job_cut_off{job=\"job\"} 6\n"), std::string::npos);
+    EXPECT_TRUE(is_good(Reading::of(file_, kSign)->verdict())) << verdict();
+    ASSERT_TRUE(finish(4));
+    EXPECT_EQ(nlohmann::json::parse(content())["totals"]["cut_off"], 6);
+}
+
 TEST_F(ReportTest, TellsPrometheusTheNumbers) {
     write_launcher();
     write_ranks(3, 4);
