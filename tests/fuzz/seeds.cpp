@@ -297,6 +297,9 @@ void libfabric_door(const Corpus& corpus) {
     note(served, 1, 9, 2, 100, 0);
     note(served, 2, 5, 1, 8, 8);
     add("served", served);
+    Steps nothing;
+    note(nothing, 2, 3, 0, 0, 0);
+    add("write_of_nothing", nothing);
     Steps large;
     large.step({kOtherwise, 0, 0}).number(60'000, 2).step({6, 0, 0, 0, 7}).number(50'000, 3).step({0});
     piece(large, 2, 50'000);

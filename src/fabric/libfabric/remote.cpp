@@ -130,7 +130,8 @@ void Remote::take_note(const Peer* peer, std::span<const std::uint8_t> note) {
 bool Remote::put(std::uint64_t key, std::uint64_t address, std::span<const std::uint8_t> bytes) {
     const Region* const region = endpoint_.domain->region_of(key, address, bytes.size(), FI_REMOTE_WRITE);
     if (region == nullptr) return false;
-    std::memcpy(region->at(address), bytes.data(), bytes.size());
+    // A member may write nothing, which is nowhere.
+    if (!bytes.empty()) std::memcpy(region->at(address), bytes.data(), bytes.size());
     return true;
 }
 

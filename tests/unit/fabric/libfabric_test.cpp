@@ -1156,6 +1156,21 @@ TEST_F(Memory, AReplayedEndEndsTheJob) {
     EXPECT_EQ(fi_cntr_read(counter), 1U);
 }
 
+/// Found by a fuzzer: the bytes of such a note are nowhere, which memcpy must not get (the sanitizers see it).
+TEST_F(Memory, OfWhichAMemberWritesNothingStaysAsItIs) {
+    const Bytes before = memory;
+    Bytes note(kNoteSize);
+    const std::uint64_t numbers[] = {2, 1, kKey, 0, 0};  // a write of 0 bytes
+    for (std::size_t i = 0; i < std::size(numbers); ++i) store_little(numbers[i], note.data() + 8 * i);
+    const iovec part = {note.data(), note.size()};
+    auto& member = static_cast<Endpoint&>(*ends[0].ep);
+    ASSERT_EQ(member.send({Kind::active, {&part, 1}, 1, member.note_tag, 0, 0, nullptr, false}), 0);
+    provider.deliver();
+    EXPECT_TRUE(completions(ends[1]).empty());
+    EXPECT_EQ(provider.under_way.size(), 1U) << "it is done";
+    EXPECT_EQ(memory, before);
+}
+
 // protocol: F12
 TEST_F(Memory, TheProgramsMessagesCannotPassForOurs) {
     const Bytes plain = random_bytes(kNoteSize + 10);
