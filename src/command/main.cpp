@@ -101,7 +101,7 @@ int main(int argc, char** argv) {
         // Else it would look for its libraries in the current folder.
         if (own_file().empty())
             return complain("/proc is not mounted here, by which cryptmpi finds its own libraries; mount it",
-                            kExitRefused);
+                            cryptmpi::kExitRefused);
         Words arguments(argv + (argc > 0 ? 1 : 0), argv + argc);
         // Launchers take the path of a remote shell without arguments, so the agent is this file under another name, or
         // a script that calls it.
@@ -110,6 +110,6 @@ int main(int argc, char** argv) {
         if (!arguments.empty() && arguments[0] == "agent") return agent(Words(arguments.begin() + 1, arguments.end()));
         return main_of(std::move(arguments));
     } catch (const std::exception& error) {
-        return complain(error.what(), kExitRefused);
+        return complain(error.what(), cryptmpi::kExitRefused);
     }
 }
