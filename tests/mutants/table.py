@@ -292,6 +292,8 @@ MUTANTS = [
         "fabric_test", "Door.SaysWhatUcxCutOff"),
     one("a provider gets no more memory than a receive asks for", "src/fabric/libfabric/endpoint.cpp",
         "std::min(operation.wire.room(), wanted + kMostBeyond)", "wanted", "libfabric_test", "Libfabric.WhatWasMadeLongerOnItsWayDoesNotOpen"),
+    one("nobody counts what was cut off below MPI", "src/fabric/process.cpp", "        ++part_.cut_off;\n", "", "fabric_process_test",
+        "Process.CountsInItsPartWhatWasCutOff"),
     one("a receive of what was looked at gets memory for any length", "src/fabric/libfabric/endpoint.cpp",
         "std::min(operation.filled, most) + kOverhead;", "std::max(operation.filled, most * 0) + kOverhead;",
         "libfabric_test", "Claims.GetNoMemoryForALengthThatNobodyHasAuthenticated"),
