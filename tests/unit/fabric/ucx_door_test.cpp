@@ -840,7 +840,9 @@ TEST(Gathering, TakesEachPartOnceAndOnlyInItsPlace) {
     EXPECT_TRUE(refuses(7, {1, ~std::uint64_t{0}, kWhole}, part)) << "far behind the end";
     EXPECT_TRUE(refuses(7, {1, 0, kWhole}, last)) << "too short";
     EXPECT_TRUE(refuses(7, {1, 2 * kPart, kWhole}, part)) << "too long";
+#ifndef __SANITIZE_ADDRESS__  // ends the process where there is not so much memory
     EXPECT_TRUE(refuses(7, {1, 0, ~std::uint64_t{0}}, part)) << "more than there is memory for";
+#endif
     EXPECT_EQ(gathering.room_for(from, {1, 0, kWhole}), nullptr);
     ASSERT_TRUE(gathering.add(from, 7, {1, 0, kWhole}, part));
     EXPECT_NE(gathering.room_for(from, {1, kPart, kWhole}), nullptr);
