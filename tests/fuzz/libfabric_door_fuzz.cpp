@@ -18,7 +18,6 @@
 #include <deque>
 #include <memory>
 #include <set>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,43 +28,20 @@
 #include "fabric/libfabric/tables.hpp"
 #include "scratch.hpp"
 #include "toy_crypto.hpp"
+#include "toy_process.hpp"
 #include "toy_wire.hpp"
 
 using namespace cryptmpi;
 using namespace cryptmpi::fabric;
 using namespace cryptmpi::fabric::libfabric;
 using fuzz::Bytes;
+using fuzz::Ended;
 using fuzz::require;
+using fuzz::ToyProcess;
 using test::FakeProvider;
 using test::Wire;
 
 namespace {
-
-struct Ended : std::runtime_error {
-    using runtime_error::runtime_error;
-};
-
-const Job& job() {
-    static const keys::JobKey key;
-    static const Job one = std::move(*Job::join(fuzz::toy_crypto(), key, "job"));
-    return one;
-}
-
-class ToyProcess final : public Surroundings {
-public:
-    Result<const Job*> job() override { return &::job(); }
-    [[noreturn]] void end(const std::string& line) override {
-        fuzz::require_one_line(line);
-        throw Ended(line);
-    }
-    [[noreturn]] void give_up(const std::string& line) override { end(line); }
-    void refuse(const std::string& operation, const std::string& why) override {
-        fuzz::require_one_line(operation + why);
-    }
-    void say_cut_off(const std::string& message) override { fuzz::require_one_line(message); }
-    void begin(Party&) override {}
-    void end(const Party&) override {}
-};
 
 /// Of the provider tcp, whose looks tell of immediate data.
 struct Info {

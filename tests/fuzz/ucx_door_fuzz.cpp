@@ -18,7 +18,6 @@
 #include <deque>
 #include <memory>
 #include <set>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,45 +30,22 @@
 #include "fabric/ucx/remote.hpp"
 #include "scratch.hpp"
 #include "toy_crypto.hpp"
+#include "toy_process.hpp"
 #include "toy_wire.hpp"
 
 using namespace cryptmpi;
 using namespace cryptmpi::fabric;
 using namespace cryptmpi::fabric::ucx;
 using fuzz::Bytes;
+using fuzz::Ended;
 using fuzz::require;
+using fuzz::ToyProcess;
 
 namespace {
 
 constexpr unsigned kRequests = 0, kAnswers = 1;
 constexpr unsigned kNew = 7, kOld = 8;  // the program's handlers, of either form
 constexpr std::uint64_t kForMemory = std::uint64_t{1} << 32;
-
-struct Ended : std::runtime_error {
-    using runtime_error::runtime_error;
-};
-
-const Job& job() {
-    static const keys::JobKey key;
-    static const Job one = std::move(*Job::join(fuzz::toy_crypto(), key, "job"));
-    return one;
-}
-
-class ToyProcess final : public Surroundings {
-public:
-    Result<const Job*> job() override { return &::job(); }
-    [[noreturn]] void end(const std::string& line) override {
-        fuzz::require_one_line(line);
-        throw Ended(line);
-    }
-    [[noreturn]] void give_up(const std::string& line) override { end(line); }
-    void refuse(const std::string& operation, const std::string& why) override {
-        fuzz::require_one_line(operation + why);
-    }
-    void say_cut_off(const std::string& message) override { fuzz::require_one_line(message); }
-    void begin(Party&) override {}
-    void end(const Party&) override {}
-};
 
 struct ToyWorker {
     std::array<ucp_am_handler_param_t, 16> handlers = {};
@@ -175,7 +151,7 @@ const Bytes& address_of(std::uint8_t member) {
         std::array<Bytes, fuzz::kMembers> made;
         for (std::uint8_t one = 0; one < fuzz::kMembers; ++one) {
             fuzz::toy_draw = fuzz::draw_of(one);
-            const auto party = Party::make(job());
+            const auto party = Party::make(fuzz::toy_job());
             require(party.has_value());
             made[one].resize(kBlobPrefix + 1);
             require(write_blob(**party, {&one, 1}, made[one].data()).has_value());
