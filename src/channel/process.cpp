@@ -347,6 +347,14 @@ void Process::expect_the_end() {
     }
 }
 
+void Process::reads_in_vain() {
+    if (part_.role != "launcher") return;
+    complain(
+        "a process of the launcher reads on and on from a connection that has failed: it is ended, and the job with "
+        "it");
+    real::_exit(kExitRefused);
+}
+
 void Process::stay_until_the_end() const {
     const timespec second{1, 0};
     while (hides_.load(std::memory_order_relaxed) && !finished_.load()) real::ppoll(nullptr, 0, &second, nullptr);

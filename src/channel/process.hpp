@@ -109,6 +109,9 @@ public:
 
     /// A connection of a rank broke: if the launcher has not ended the process by abort_after, we do. None may hang.
     void expect_the_end();
+    /// Somebody reads on and on from a connection that has failed. A daemon of Open MPI 4.1 does, whose connection
+    /// breaks before its first answer: a process of the launcher is ended, and the job ends with it.
+    void reads_in_vain();
     /// Of a connection that was open, and where the end is expected: calls that meet it do not return.
     void hide_what_broke() { hides_.store(ending_.load()); }
     /// Does not return in such a process: MPI learns nothing of what broke. MPICH over libfabric's provider tcp calls a

@@ -30,6 +30,9 @@ constexpr std::size_t kRoomWorthSharing = 2 * kRecordBytes;  // bytes of the cal
 constexpr std::size_t kMostTogether = 4;                     // records
 static_assert(2 * kAheadTogether <= kRawCapacity + 2048 && kAheadTogether <= kRawCapacity);
 
+/// Reads of a connection that has failed, after which a process of the launcher is ended.
+constexpr int kMostErrorsOfALauncher = 100;
+
 enum class Front { none, partial, end, broken, data, padded };  // the last two: a whole record with data in it
 
 void broke(Process& process, Entry& entry, int code, const std::string& what) {
@@ -231,13 +234,10 @@ void note_readable(Process& process, Entry& entry) {
     if (readable) announce(entry);
 }
 
-/// After an error the kernel tells of the end, and there are programs that wait for it: a daemon of Open MPI 4.1 whose
-/// connection is reset before its first answer reads on and on. Here the end comes after so many errors that nobody
-/// who was told of none takes it for that of a whole stream.
-ssize_t failed_with(Entry& entry) {
-    constexpr int kMostErrors = 100;
-    if (entry.errors_told.load(std::memory_order_relaxed) >= kMostErrors) return 0;
-    entry.errors_told.fetch_add(1, std::memory_order_relaxed);
+// protocol: R8
+/// However often it is asked, it tells of no end, as the kernel would after one error.
+ssize_t failed_with(Process& process, Entry& entry) {
+    if (entry.errors_told.fetch_add(1, std::memory_order_relaxed) >= kMostErrorsOfALauncher) process.reads_in_vain();
     const Shared* const shared = entry.shared.load();
     errno = shared == nullptr ? EBADF : shared->error.load();
     return -1;
@@ -380,14 +380,14 @@ template <Way kWay>
     for (;;) {
         if (shared.state.load(std::memory_order_relaxed) == State::failed) {
             if (got > 0) break;
-            return failed_with(entry);
+            return failed_with(process, entry);
         }
         const bool good = kWay == Way::peek       ? peek_records(process, entry, to, got)
                           : kWay == Way::together ? hand_out_together(process, entry, to, got)
                                                   : hand_out_records(process, entry, to, got);
         if (!good) {
             if (got > 0) break;
-            return failed_with(entry);
+            return failed_with(process, entry);
         }
         if (to.left() == 0 || (kWay == Way::peek && got > 0)) break;
         if (at_end(entry)) {
@@ -461,7 +461,7 @@ ssize_t receive_or_fail(Process& process, Entry& entry, std::span<const iovec> t
     if (shared.state.load(std::memory_order_acquire) != State::open || !entry.contexts.load()) {
         if (shared.read_shut.load() && drive(process, entry) != State::open) return 0;
         if (await_open(process, entry, flags, SO_RCVTIMEO) != 0) {
-            if (shared.state.load() == State::failed && use.is_current()) return failed_with(entry);
+            if (use.is_current() && shared.state.load() == State::failed) return failed_with(process, entry);
             return without_us(entry, to, flags, real::recvmsg);
         }
     }
