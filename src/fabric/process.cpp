@@ -206,6 +206,12 @@ void Process::end(const Party& party) {
     expect_whole(party);
 }
 
+void Process::miss(const std::string& line) {
+    const std::lock_guard guard(lock_);
+    ++part_.failed_opens;
+    complain(line);
+}
+
 void Process::expect_whole(const Party& party) {
     if (auto whole = party.expect_none_missing(); !whole) {
         ++part_.failed_opens;

@@ -30,6 +30,7 @@ public:
     void say_cut_off(const std::string& message) override;
     void begin(Party& party) override;
     void end(const Party& party) override;
+    void miss(const std::string& line) override;
 
     /// Before the process ends: its part of the report.
     void finish();

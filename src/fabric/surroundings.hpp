@@ -25,6 +25,8 @@ public:
     /// A party begins and ends: its counts are the report's.
     virtual void begin(Party& party) = 0;
     virtual void end(const Party& party) = 0;
+    /// At the end of a party: what it still waited for has not come. Counts as a message that did not open.
+    virtual void miss(const std::string& line) = 0;
 };
 
 }  // namespace cryptmpi::fabric

@@ -34,6 +34,7 @@ public:
     void say_cut_off(const std::string& message) override { require_one_line(message); }
     void begin(fabric::Party&) override {}
     void end(const fabric::Party&) override {}
+    void miss(const std::string& line) override { require_one_line(line); }
 };
 
 }  // namespace cryptmpi::fuzz

@@ -86,6 +86,7 @@ ucs_status_ptr_t send(ucp_ep_h ep, const Message& message, const ucp_request_par
     const InOrder order(worker);
     std::uint8_t place_of_last[kPlaceSize];
     std::span<const std::uint8_t> bound;
+    std::size_t left = size;
     if (size > kLongestWhole) {
         Place place{0, 0, size};
         {
@@ -94,13 +95,14 @@ ucs_status_ptr_t send(ucp_ep_h ep, const Message& message, const ucp_request_par
         }
         const ucs_status_t status = send_parts(ep, endpoint, message.id, pieces, reply, place);
         if (status != UCS_OK) return UCS_STATUS_PTR(status);
-        pieces = slice(pieces, place.begin, size);
+        left = size - place.begin;
+        pieces = slice(pieces, place.begin, left);
         place.write(place_of_last);
         bound = place_of_last;
     }
     {
         const std::lock_guard guard(worker.lock);
-        operation->wire = seal(endpoint, message.id, pieces, total(pieces), bound);
+        operation->wire = seal(endpoint, message.id, pieces, left, bound);
     }
     const std::uint8_t* const at_wire = operation->wire.data();
     const std::size_t wire_size = operation->wire.size() - bound.size();

@@ -178,7 +178,11 @@ ENTRY ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_par
 ENTRY void ucp_worker_destroy(ucp_worker_h handle) {
     real().ucp_worker_destroy(handle);  // completes what is still on its way
     const auto worker = Ends::get().take(handle);
-    if (worker) around().end(*worker->party);
+    if (!worker) return;
+    // protocol: F21
+    if (!worker->gathering.is_empty())
+        around().miss("a part of a long active message has not come: lost on the way, or its sender was stopped");
+    around().end(*worker->party);
 }
 
 ENTRY ucs_status_t ucp_worker_query(ucp_worker_h handle, ucp_worker_attr_t* attributes) {

@@ -6,7 +6,6 @@
 //           (8 bytes each, little endian)
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -41,6 +40,7 @@ struct Place {
 class Gathering {
 public:
     explicit Gathering(engine::BufferPool& pool) : pool_(pool) {}
+    bool is_empty() const { return all_.empty(); }
 
     /// Where the part of a message goes of which others have opened, or null. A header is not authentic before its part
     /// has opened: until then nobody gets memory for the size that it says.

@@ -45,8 +45,9 @@ struct Around final : Surroundings {
     void say_cut_off(const std::string& message) override { cut_off.push_back(message); }
     void begin(Party&) override {}
     void end(const Party& party) override { sent += party.counters().sent[0].messages; }
+    void miss(const std::string& line) override { missed.push_back(line); }
 
-    std::vector<std::string> refused, cut_off;
+    std::vector<std::string> refused, cut_off, missed;
     std::uint64_t sent = 0;
 
 private:

@@ -34,8 +34,9 @@ public:
     void say_cut_off(const std::string& message) override { cut_off.push_back(message); }
     void begin(Party&) override {}
     void end(const Party&) override {}
+    void miss(const std::string& line) override { missed.push_back(line); }
 
-    std::vector<std::string> refused, cut_off;
+    std::vector<std::string> refused, cut_off, missed;
 };
 
 FakeProcess process;
@@ -291,7 +292,7 @@ protected:
     }
     void TearDown() override {
         ucp_worker_destroy(a_);
-        ucp_worker_destroy(b_);
+        if (b_ != nullptr) ucp_worker_destroy(b_);
     }
 
     static ucp_worker_h worker_of_several_threads() {
@@ -758,6 +759,18 @@ TEST_F(Door, CarriesLongActiveMessagesInPartsAndHidesThem) {
         EXPECT_EQ(std::string(came[0].data.begin(), came[0].data.end()), text);
         came.clear();
     }
+}
+
+/// Who withholds the last part shows no gap in the numbers.
+TEST_F(Door, MissesThePartsThatHaveNotComeAtTheEnd) {
+    process.missed.clear();
+    auto parts = parts_of(long_text(2 * kPart));
+    parts.pop_back();
+    deliver_parts(parts);
+    EXPECT_TRUE(came.empty());
+    ucp_worker_destroy(std::exchange(b_, nullptr));
+    ASSERT_EQ(process.missed.size(), 1U);
+    EXPECT_NE(process.missed[0].find("a part of a long active message has not come"), std::string::npos);
 }
 
 TEST_F(Door, GoesInPartsWhereItIsTooLongForOne) {

@@ -43,8 +43,9 @@ public:
     void say_cut_off(const std::string& message) override { cut_off.push_back(message); }
     void begin(Party&) override {}
     void end(const Party&) override {}
+    void miss(const std::string& line) override { missed.push_back(line); }
 
-    std::vector<std::string> refused, cut_off;
+    std::vector<std::string> refused, cut_off, missed;
 };
 
 FakeProcess process;
