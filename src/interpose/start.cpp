@@ -3,12 +3,12 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-#include <climits>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "base/own_names.hpp"
 #include "interpose/contained.hpp"
 #include "interpose/dispatch.hpp"
 #include "interpose/library.hpp"
@@ -20,18 +20,12 @@ namespace {
 
 constexpr const char* kMend = "; link it with MPI's shared library, or use the channel layer (--layer channel)";
 
-std::string program_file() {
-    char path[PATH_MAX] = {};
-    const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
-    return length > 0 ? path : "(its file is gone)";
-}
-
 void expect_no_mpi_inside(const std::vector<LoadedObject>& objects) {
     for (const auto& object : objects) {
         if (!object.is_program() && is_called_as_mpi(object.file())) continue;
         const std::string file = object.is_program() ? "/proc/self/exe" : object.file();
         if (!contains_mpi(file, object.is_program())) continue;
-        const std::string name = object.is_program() ? "the program " + program_file() : "the library " + object.file();
+        const std::string name = object.is_program() ? "the program " + program_name() : "the library " + object.file();
         end(name + " has an MPI library inside (PMPI_Init): its calls of MPI, as MPI_Send, do not reach CryptMPI" +
             kMend);
     }
