@@ -197,6 +197,16 @@ Result<seal::Segments> Communicator::announce(int to, int tag, const seal::Annou
     return (*flow)->announce(static_cast<std::uint32_t>(tag), sending.next[tag]++, announcement, out);
 }
 
+/// HOT PATH. Takes the message if it is the next of its lane and no receive that was posted earlier waits.
+inline bool Communicator::take_next(const Posted& posted, Receiving& receiving, int tag, std::uint64_t number) const {
+    seal::Arrivals& lane = receiving.lanes[tag];
+    const bool first = !receiving.posted.has_before(posted.order) && !posted_for_any_.has_before(posted.order);
+    if (!first || !lane.follows(number, posted.order)) [[unlikely]]
+        return false;
+    lane.follow(posted.order);
+    return true;
+}
+
 Result<void> Communicator::open(const Posted& posted, int from, int tag, const std::uint8_t* wire,
                                 std::size_t wire_size, void* out) {
     Receiving& receiving = peer(from).receiving;
@@ -211,7 +221,9 @@ Result<void> Communicator::open(const Posted& posted, int from, int tag, const s
     }
     layer_.count_opened(size);
     // protocol: M25
-    auto done = check_order(posted, from, tag, header->number);
+    if (take_next(posted, receiving, tag, header->number)) [[likely]]
+        return {};
+    auto done = check_order_among(posted, receiving, from, tag, header->number);
     if (!done) wipe(out, size);
     return done;
 }
@@ -227,20 +239,10 @@ Result<seal::Segments> Communicator::open_announcement(const Posted& posted, int
         return segments;
     }
     layer_.count_opened(segments->announcement().length);
-    if (auto done = check_order(posted, from, tag, segments->number()); !done) return tl::unexpected(done.error());
+    const std::uint64_t number = segments->number();
+    if (take_next(posted, receiving, tag, number)) return segments;
+    if (auto done = check_order_among(posted, receiving, from, tag, number); !done) return tl::unexpected(done.error());
     return segments;
-}
-
-/// HOT PATH as long as receives end in the order of their posting.
-Result<void> Communicator::check_order(const Posted& posted, int from, int tag, std::uint64_t number) {
-    Receiving& receiving = peer(from).receiving;
-    seal::Arrivals& lane = receiving.lanes[tag];
-    const bool first = !receiving.posted.has_before(posted.order) && !posted_for_any_.has_before(posted.order);
-    if (first && lane.follows(number, posted.order)) [[likely]] {
-        lane.follow(posted.order);
-        return {};
-    }
-    return check_order_among(posted, receiving, from, tag, number);
 }
 
 Result<void> Communicator::check_order_among(const Posted& posted, Receiving& receiving, int from, int tag,

@@ -169,7 +169,7 @@ private:
     Result<seal::MessageSealer*> sealer_for_all();
     Result<seal::MessageOpener*> opener_of_all(int from);
     MPI_Comm own_traffic(const interpose::Native& mpi);
-    Result<void> check_order(const Posted& posted, int from, int tag, std::uint64_t number);
+    bool take_next(const Posted& posted, Receiving& receiving, int tag, std::uint64_t number) const;
     Result<void> check_order_among(const Posted& posted, Receiving& receiving, int from, int tag, std::uint64_t number);
 
     Layer& layer_;
