@@ -26,6 +26,8 @@ OPEN_MPI = ("openmpi-4.1.4", "openmpi-5.0.11")  # the MPIs that HPCC and LAMMPS 
 # The MPI of each layer that the quick benchmark takes for what it does not do on all of them: the first that is installed. Its ranks yield while
 # they wait: some of it has more ranks than a machine may have cores.
 ONE = {"channel": OPEN_MPI[::-1], "mpi": OPEN_MPI[::-1], "fabric": ("mpich-5.0.2-ucx", "mpich-5.0.2-ofi")}
+# MPIs that can be told to do without remote memory (bench.programs).
+CAN_DO_BY_MESSAGES = ("mpich-4.0.2-ucx", "mpich-5.0.2-ucx", "mpich-5.0.2-ofi", "mpich-5.0.2-ofi-udp")
 EVERY = (*STACKS, *(mpi for mpi in FABRIC if mpi not in STACKS))
 
 
@@ -38,8 +40,14 @@ class Variant:
     cipher: str = ""
     settings: tuple | None = None  # of CryptMPI, as (name, value); None: plain
 
+    @property
+    def is_plain(self):
+        return self.settings is None
+
 
 PLAIN = Variant("plain")
+# MPI's own way to reach a window without remote memory, which is what it has to take when sealed.
+BY_MESSAGES = Variant("plain, by messages")
 
 
 def sealed(layer, cipher):
@@ -87,8 +95,8 @@ class Wanted:
         tests = tuple(test for test in part.tests if not self.benchmarks or test[0] in self.benchmarks)
         if self.sizes and part.program == "pingpong":
             tests = tuple((label, size) for label, size in tests if size in self.sizes)
-        variants = tuple(v for v in part.variants if v == PLAIN or (v.layer in self.layers and v.cipher in (*self.ciphers, "off")))
-        if not tests or variants == (PLAIN,) or part.network not in self.networks or (self.stacks and part.mpi and part.mpi not in self.stacks):
+        variants = tuple(v for v in part.variants if v.is_plain or (v.layer in self.layers and v.cipher in (*self.ciphers, "off")))
+        if not tests or all(v.is_plain for v in variants) or part.network not in self.networks or (self.stacks and part.mpi and part.mpi not in self.stacks):
             return None
         return replace(part, tests=tests, variants=variants)
 
@@ -135,7 +143,9 @@ def collectives(network, mpi, variants):
 def one_sided(network, mpi, wanted):
     """Not under the MPI layer, which refuses them."""
     layers = [layer for layer in layers_on(mpi) if layer != "mpi"]
-    return Part("onesided", network, variants_of(layers, wanted.ciphers[:1]), mpi.name, tests=ONE_SIDED)
+    variants = variants_of(layers, wanted.ciphers[:1])
+    own_way = (BY_MESSAGES,) if "fabric" in layers and mpi.name in CAN_DO_BY_MESSAGES else ()
+    return Part("onesided", network, (*variants, *own_way), mpi.name, tests=ONE_SIDED)
 
 
 def security_off(network, mpi, layers):

@@ -7,6 +7,7 @@ import re
 import subprocess
 from pathlib import Path
 
+from cryptmpi_tools.bench.parts import BY_MESSAGES
 from cryptmpi_tools.lab.nodes import BUILD, LabError
 from cryptmpi_tools.lab.sealing import COMMAND, Sealing
 from cryptmpi_tools.lab.stacks import abi_environment, stack
@@ -28,7 +29,7 @@ class Starter:
 
     def sealing(self, network, variant):
         """None for a plain start."""
-        if variant.settings is None:
+        if variant.is_plain:
             return None
         return Sealing(self.folder / "config", self.networks.lab(network), self.command, dict(variant.settings))
 
@@ -42,12 +43,24 @@ class Starter:
             self._compiled[name, compiler] = path
         return self._compiled[name, compiler]
 
+    def without_remote_memory(self, mpi):
+        """The environment that makes an MPI do one-sided operations by messages of its own."""
+        if "ofi" in mpi.name:
+            return {"MPIR_CVAR_CH4_OFI_ENABLE_RMA": "0"}
+        library = self.folder / "programs" / "no_remote_memory.so"
+        if not library.exists():
+            library.parent.mkdir(parents=True, exist_ok=True)
+            subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, HERE / "no_remote_memory.c"], check=True)
+        return {"LD_PRELOAD": str(library)}
+
     def run(self, part, variant, program, before=(), report=None, **more):
         """A job of the part's MPI, finished. The words `before` come before all that makes it a sealed one."""
         lab, mpi, sealing = self.networks.lab(part.network), stack(part.mpi), self.sealing(part.network, variant)
         line = [*before, *(sealing.exec_line(program, report) if sealing else program)]
         line = mpi.command(lab, part.ranks, line, part.per_node if lab.isolated else part.ranks)
         env = {**mpi.env(lab), **abi_environment(mpi), "OMP_NUM_THREADS": "1", **(sealing.env() if sealing else {})}
+        if variant == BY_MESSAGES:
+            env |= self.without_remote_memory(mpi)
         return lab.run(line, env=env, **more)
 
     # The programs that measure themselves

@@ -2,7 +2,7 @@
 
 import statistics
 
-from cryptmpi_tools.bench.parts import PLAIN
+from cryptmpi_tools.bench.parts import BY_MESSAGES, PLAIN
 from cryptmpi_tools.bench.targets import OTHERS, target_of
 
 QUANTITIES = ("us", "cpu_us", "bytes")
@@ -13,10 +13,12 @@ def rows_of(samples, transport, bounds):
     part = samples.part
     rows = []
     for variant in part.variants:
-        for key in samples.keys() if variant != PLAIN else []:
-            row = compare(samples, variant, key)
+        for key, base in comparisons(samples, variant):
+            row = compare(samples, base, variant, key)
             if row:
                 benchmark, size = key.rsplit(" ", 1)
+                if base == BY_MESSAGES:
+                    benchmark += " by messages"
                 described = {"layer": variant.layer, "mpi": part.mpi or None, "transport": transport, "network": part.network, "benchmark": benchmark,
                              "size": int(size) or None, "ranks": part.ranks if part.mpi else None, "cipher": variant.cipher,
                              "plain_us": None, "sealed_us": None, "added_pct": None}
@@ -24,11 +26,19 @@ def rows_of(samples, transport, bounds):
     return rows
 
 
-def compare(samples, variant, key):
+def comparisons(samples, variant):
+    """What a sealed variant is compared in, and with what: (key, plain variant)."""
+    if variant.is_plain:
+        return []
+    bases = [base for base in (PLAIN, BY_MESSAGES) if base in samples.part.variants]
+    return [(key, base) for base in bases for key in samples.keys() if base == PLAIN or variant.layer == "fabric"]
+
+
+def compare(samples, base, variant, key):
     """The figures of one row; {} where there are none. A turn counts where it has both."""
     row = {}
     for quantity in QUANTITIES:
-        both = [pair for pair in zip(samples.values(PLAIN.name, key, quantity), samples.values(variant.name, key, quantity)) if None not in pair]
+        both = [pair for pair in zip(samples.values(base.name, key, quantity), samples.values(variant.name, key, quantity)) if None not in pair]
         if not both:
             continue
         plain, sealed = (statistics.median(side) for side in zip(*both))

@@ -94,6 +94,8 @@ TARGETS = [
     *(Target("ping-pong", FABRIC, VETH, smallest=size, largest=size, pct=pct)
       for size, pct in ((16 * KB, 30), (64 * KB, 35), (1 * MB, 106), (4 * MB, 83))),
     *(Target("ping-pong", FABRIC, TEN, smallest=size, largest=size, pct=2) for size in (1 * MB, 4 * MB)),
+    *(Target(f"{operation} by messages", FABRIC, VETH, smallest=8, largest=8, pct=10) for operation in ("put", "get", "fetch-and-add")),
+    *(Target(f"{operation} by messages", FABRIC, VETH, smallest=1 * MB, largest=1 * MB, pct=70) for operation in ("put", "get")),
     *_streams("streaming", 4 * MB, 25, 45, 1, 5),
     *_streams("pairs", 2 * MB, 25, 45, 1, 5),
     *_streams("message-rate", 1, 15, 15, 15, 15),

@@ -48,6 +48,17 @@ def test_what_programs_print():
     assert read_results("result streaming 4194304 900.0 1800.0\nmemory 5000\n")["rank-memory 0"] == {"bytes": 5000}
 
 
+def test_one_sided_operations_are_compared_with_mpis_own_way_by_messages_too(tmp_path):
+    fabric = sealed("fabric", GCM)
+    of = Part("onesided", "veth", (PLAIN, fabric, parts.BY_MESSAGES), "mpich-5.0.2-ucx", tests=(("put", 1 << 20),))
+    samples = Samples(tmp_path, of, SETTINGS, False)
+    samples.add({variant.name: {f"put {1 << 20}": {"us": us}} for variant, us in ((PLAIN, 200), (fabric, 480), (parts.BY_MESSAGES, 400))})
+    with_remote_memory, by_messages = rows_of(samples, "UCX tcp", Bounds([*speeds(tmp_path), samples], 2))
+    assert (with_remote_memory["benchmark"], with_remote_memory["ratio"], with_remote_memory["target_pct"]) == ("put", 2.4, None)
+    assert (by_messages["benchmark"], by_messages["plain_us"], by_messages["ratio"]) == ("put by messages", 400, 1.2)
+    assert (by_messages["target_pct"], by_messages["verdict"]) == (70, "pass")
+
+
 def test_what_tools_print():
     speeds = read_speeds("module openssl 3.0\n16 0.5 0.6 0.1 0.1\n")
     assert speeds == {"module": {"name": "openssl 3.0"}, "seal 16": {"us": 0.5}, "open 16": {"us": 0.6}}
