@@ -96,7 +96,8 @@ class Wanted:
         if self.sizes and part.program == "pingpong":
             tests = tuple((label, size) for label, size in tests if size in self.sizes)
         variants = tuple(v for v in part.variants if v.is_plain or (v.layer in self.layers and v.cipher in (*self.ciphers, "off")))
-        if not tests or all(v.is_plain for v in variants) or part.network not in self.networks or (self.stacks and part.mpi and part.mpi not in self.stacks):
+        other_mpi = self.stacks and part.mpi and part.mpi not in self.stacks
+        if not tests or all(v.is_plain for v in variants) or part.network not in self.networks or other_mpi:
             return None
         return replace(part, tests=tests, variants=variants)
 
