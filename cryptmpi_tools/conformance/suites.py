@@ -18,6 +18,9 @@ from cryptmpi_tools.lab.stacks import MPIS
 
 HERE = Path(__file__).resolve().parent
 MPI4PY = MPIS / "mpi4py-4.1.2"
+SCALAPACK_TESTS = Path("/usr/lib/x86_64-linux-gnu/scalapack")
+SCALAPACK_DATA = Path("/usr/share/scalapack")
+REPEATABLE_SUM = "REPEATABLE SUM TEST"  # skipped by BLACS where two sums in another order happened to be the same
 IMB = MPIS / "impi-2021.19" / "bin"
 REFUSED = "refused"
 ENDED = "ended"  # the recorder's last line
@@ -52,6 +55,13 @@ LEFT_OUT_REFUSED = {
 }
 
 
+# ScaLAPACK's test programs that are run, and what each reads.
+# It is built with Debian's MPIs; its Fortran part of MPICH's does not run on other libraries of that ABI.
+SCALAPACK_MPIS = OPEN_MPI + ("mpich-4.0.2-ucx",)
+SCALAPACK = (("xdlu", "LU"), ("xdqr", "QR"), ("xdls", "LS"), ("xdinv", "INV"), ("xdtrd", "TRD"), ("xdsvd", "SVD"), ("xdsep", "SEP"),
+             ("xzgsep", "SEP"), ("xdgblu", "BLU"), ("xdhseqr", "LU"))
+
+
 @dataclass(frozen=True)
 class Suite:
     name: str
@@ -84,6 +94,25 @@ def read_hpcc(folder, _output):
     right = [line for line in right if not line.startswith("CPU ")]  # left out by HPCC where the time is too short for its clock
     blank = [re.sub(r"[-+]?\d[\d.e+-]*", "N", line.strip()) for line in right]
     return {**dict.fromkeys(numbered(blank), True), **dict.fromkeys(numbered(w.strip() for w in wrong), False)}
+
+
+def read_scalapack(_folder, output):
+    """The lines of what passed, without sizes and times: one that failed is missing."""
+    passed = [line for line in output.splitlines() if re.search(r"passed", line, re.IGNORECASE) and REPEATABLE_SUM not in line]
+    return dict.fromkeys(numbered(re.sub(r"[-+]?\d[\d.eE+-]*", "N", " ".join(line.split())) for line in passed), True)
+
+
+def blacs_ended(_folder, done):
+    """Its last test is an abort of the job."""
+    return not done.ok and not done.timed_out and "final auxiliary test is for BLACS_ABORT" in done.output
+
+
+def scalapack(program):
+    """Debian has ScaLAPACK's tests built for both families."""
+    def command(mpi, _ranks):
+        folder = "mpich-tests" if mpi.family == "hydra" else "openmpi-tests"
+        return [SCALAPACK_TESTS / folder / program]
+    return command
 
 
 def read_lammps(_folder, output):
@@ -186,6 +215,12 @@ SUITES = [
     Suite("netpipe", OPEN_MPI, (2,), 200, lambda mpi, ranks: ["/usr/bin/NPopenmpi", "-i", "-n", "10", "-u", "1048576"], read_netpipe),
     Suite("netpipe", MPICH_ABI, (2,), 200, lambda mpi, ranks: ["/usr/bin/NPmpich2", "-i", "-n", "10", "-u", "1048576"], read_netpipe,
           environment=yielding),
+    Suite("blacs", SCALAPACK_MPIS, (4,), 200, scalapack("xCbtest"), read_scalapack,
+          tuple(SCALAPACK_DATA / "BLACS" / f"{name}.dat" for name in ("bt", "sdrv", "bsbr", "comb")), environment=yielding, ended=blacs_ended),
+    *(Suite(f"scalapack-{program.removeprefix('x')}", SCALAPACK_MPIS, (4,), 100, scalapack(program), read_scalapack,
+            (SCALAPACK_DATA / f"{data}.dat",), environment=yielding) for program, data in SCALAPACK),
+    *(Suite(f"pblas-{level}", SCALAPACK_MPIS, (4,), 100, scalapack(f"PBLAS/dpb{level}tst"), read_scalapack,
+            (SCALAPACK_DATA / "PBLAS" / f"PDBLAS{level}TST.dat",), environment=yielding) for level in (1, 2, 3)),
     Suite("imb-mpi1", MPICH_ABI, (2,), 400, imb("IMB-MPI1"), read_imb, environment=yielding),
     Suite("imb-rma", MPICH_ABI, (2,), 400, imb("IMB-RMA"), read_imb, environment=yielding, alone=imb_alone),
     Suite("imb-nbc", MPICH_ABI, (2,), 400, imb("IMB-NBC"), read_imb, environment=yielding, alone=imb_alone),
