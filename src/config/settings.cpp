@@ -619,7 +619,7 @@ Result<Settings> load_unguarded(const Environment& environment) {
 
 }  // namespace
 
-std::vector<std::string> Settings::told() const {
+std::vector<std::string> Settings::given_lines() const {
     constexpr std::array kOfThisJob = {"CRYPTMPI_KEY_FILE", "CRYPTMPI_REPORT_FILE", "CRYPTMPI_JOB_ID",
                                        "CRYPTMPI_MODULE_FOLDER"};
     std::vector<std::string> lines;

@@ -156,7 +156,7 @@ struct Settings {
     bool plaintext_allowed(const std::uint8_t (&peer)[16], std::uint16_t port) const;
 
     /// What was set, as lines of the settings file, for a report: without paths of this job's own files.
-    std::vector<std::string> told() const;
+    std::vector<std::string> given_lines() const;
 
     /// The keys are safe against whoever only listens, and no others.
     bool passive_only() const { return key_distribution != KeyDistribution::agreement; }

@@ -17,7 +17,7 @@ void tell_process(Part& part, const config::Environment& environment, const conf
     part.slurm_step = process.slurm_step;
     part.program = program_name();
     part.user = geteuid();
-    part.settings = settings.told();
+    part.settings = settings.given_lines();
     part.suite = aead::name(settings.suite);
     part.key_exchange = config::name_of(settings.key_exchange);
 }
