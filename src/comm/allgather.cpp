@@ -180,7 +180,7 @@ int allgather(Layer& layer, Communicator& communicator, const UserBuffer& own, b
 
 int Allgather(Layer& layer, const void* out, MPI_Count out_count, MPI_Datatype out_type, void* in, MPI_Count in_count,
               MPI_Datatype in_type, MPI_Comm comm) {
-    Communicator* communicator = find_crossing(layer, comm);
+    Communicator* communicator = find_sealed(layer, comm);
     const auto native = CRYPTMPI_NATIVE(Allgather, std::max(out_count, in_count), out, Count{out_count}, out_type, in,
                                         Count{in_count}, in_type, comm);
     if (communicator == nullptr) return native(layer.mpi);
@@ -215,7 +215,7 @@ int Allgatherv(Layer& layer, const void* out, MPI_Count out_count, MPI_Datatype 
                                     comm);
         }
     };
-    Communicator* communicator = find_crossing(layer, comm);
+    Communicator* communicator = find_sealed(layer, comm);
     if (communicator == nullptr) return native(layer.mpi);
     UserBuffer own;
     std::vector<UserBuffer> blocks;

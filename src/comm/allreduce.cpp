@@ -1,4 +1,4 @@
-// MPI_Allreduce: on each node first, then among the first ranks of the nodes, in one of three ways.
+// MPI_Allreduce: on each node first, then among the first ranks of the nodes, in one of three transport.
 #include <climits>
 #include <utility>
 #include <vector>
@@ -201,7 +201,7 @@ int allreduce(const Reduction& what, const UserBuffer& in) {
 }  // namespace
 
 int Allreduce(Layer& layer, const void* out, void* in, MPI_Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
-    Communicator* communicator = find_crossing(layer, comm);
+    Communicator* communicator = find_sealed(layer, comm);
     const auto native = CRYPTMPI_NATIVE(Allreduce, count, out, in, Count{count}, type, op, comm);
     if (communicator == nullptr || is_for_mpi(count, type, op)) return native(layer.mpi);
     ReductionArguments arguments;

@@ -112,7 +112,7 @@ int make_w_blocks(Layer& layer, int ranks, void* at, const C* counts, const D* p
 
 int Alltoall(Layer& layer, const void* out, MPI_Count out_count, MPI_Datatype out_type, void* in, MPI_Count in_count,
              MPI_Datatype in_type, MPI_Comm comm) {
-    Communicator* communicator = find_crossing(layer, comm);
+    Communicator* communicator = find_sealed(layer, comm);
     const auto native = CRYPTMPI_NATIVE(Alltoall, std::max(out_count, in_count), out, Count{out_count}, out_type, in,
                                         Count{in_count}, in_type, comm);
     if (communicator == nullptr) return native(layer.mpi);
@@ -149,7 +149,7 @@ int Alltoallv(Layer& layer, const void* out, const C* out_counts, const D* out_p
             return mpi.Alltoallv_c(out, out_counts, out_places, out_type, in, in_counts, in_places, in_type, comm);
         }
     };
-    Communicator* communicator = find_crossing(layer, comm);
+    Communicator* communicator = find_sealed(layer, comm);
     if (communicator == nullptr) return native(layer.mpi);
     const bool in_place = out == MPI_IN_PLACE;
     std::vector<UserBuffer> sent;
@@ -174,7 +174,7 @@ int Alltoallw(Layer& layer, const void* out, const C* out_counts, const D* out_p
             return mpi.Alltoallw_c(out, out_counts, out_places, out_types, in, in_counts, in_places, in_types, comm);
         }
     };
-    Communicator* communicator = find_crossing(layer, comm);
+    Communicator* communicator = find_sealed(layer, comm);
     if (communicator == nullptr) return native(layer.mpi);
     const bool in_place = out == MPI_IN_PLACE;
     std::vector<UserBuffer> sent;

@@ -37,7 +37,7 @@ int broadcast_to_leaders(const Call& call, int from, std::uint8_t* at, const Pie
     const int place = nodes.place_of_leader(from);
     const bool sends = call.communicator.rank() == from;
     InTransit travelling[kInFlight];
-    const auto told = [&](int result) {
+    const auto passed_on = [&](int result) {
         return call.layer.pass_on(nodes.leaders(), call.communicator.handle(), result);
     };
     // After an error the others still get all pieces, which they wait for; nothing of the data is in them.
@@ -54,11 +54,11 @@ int broadcast_to_leaders(const Call& call, int from, std::uint8_t* at, const Pie
             pieces.count() == 1
                 ? mpi.Bcast(one.wire.data(), bytes.count(), bytes.type(), place, nodes.leaders())
                 : mpi.Ibcast(one.wire.data(), bytes.count(), bytes.type(), place, nodes.leaders(), &one.request);
-        code = first_of(code, told(begun));
+        code = first_of(code, passed_on(begun));
     };
     const auto end = [&](std::uint64_t i) {
         InTransit& one = travelling[i % kInFlight];
-        code = first_of(code, told(mpi.Wait(&one.request, MPI_STATUS_IGNORE)));
+        code = first_of(code, passed_on(mpi.Wait(&one.request, MPI_STATUS_IGNORE)));
         if (sends || code != MPI_SUCCESS) return;
         code = open_bytes_of_all(block_of(call, i), from, one.wire.data(), pieces.size(i), at + pieces.offset(i));
     };
@@ -99,7 +99,7 @@ int broadcast(Layer& layer, Communicator& communicator, const UserBuffer& buffer
 }
 
 int Bcast(Layer& layer, void* at, MPI_Count count, MPI_Datatype type, int root, MPI_Comm comm) {
-    Communicator* communicator = find_crossing(layer, comm, root);
+    Communicator* communicator = find_sealed(layer, comm, root);
     const auto native = CRYPTMPI_NATIVE(Bcast, count, at, Count{count}, type, root, comm);
     if (communicator == nullptr) return native(layer.mpi);
     UserBuffer buffer;

@@ -2,7 +2,7 @@
 // the buffers that they work on, and where the sealed blocks of all ranks lie.
 //
 // Each of them takes these steps:
-//  1. It asks find_crossing for the communicator. Where there is none to seal for, MPI does it all.
+//  1. It asks find_sealed for the communicator. Where there is none to seal for, MPI does it all.
 //  2. The program's arguments become buffers (make_buffer and its kin). What is wrong with them, MPI says itself.
 //  3. begin_call takes the numbers that the blocks are sealed with.
 //  4. Each block is sealed once: for one rank, or for all.

@@ -91,7 +91,7 @@ struct Place {
     engine::Buffer packed = {};  // they are in this, since only MPI can pack or unpack them
 
     bool is_nowhere() const { return at == nullptr && layout == nullptr; }
-    /// Of the bytes, so many.
+    /// The first `size` bytes.
     void wipe(std::size_t size) const;
 };
 

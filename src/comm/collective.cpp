@@ -188,7 +188,7 @@ int open_alone(const Call& call, const Block& block, Open open) {
 
 }  // namespace
 
-Communicator* find_crossing(Layer& layer, MPI_Comm comm, int root) {
+Communicator* find_sealed(Layer& layer, MPI_Comm comm, int root) {
     const auto guard = layer.guard();
     Communicator* communicator = layer.find(comm);
     return communicator != nullptr && communicator->has(root) ? communicator : nullptr;
@@ -243,7 +243,7 @@ constexpr std::size_t kWorthSharing = std::size_t{128} << 10;
 /// Those that the rank's threads work on together: MPI, which packs and unpacks, is for one of them.
 std::vector<Block> shared_among_threads(const Call& call, const std::vector<Block>& blocks) {
     std::vector<Block> shared;
-    if (call.layer.ways().workers.threads() == 1) return shared;
+    if (call.layer.transport().workers.threads() == 1) return shared;
     std::size_t bytes = 0;
     for (const Block& block : blocks) {
         if (block.buffer->contiguous() == nullptr) continue;
@@ -260,7 +260,7 @@ int share_blocks(const Call& call, const std::vector<Block>& shared, Count count
     std::vector<Result<void>> done(shared.size());
     {
         const auto guard = call.layer.guard();
-        call.layer.ways().workers.run(shared.size(), [&](std::size_t i, std::size_t) {
+        call.layer.transport().workers.run(shared.size(), [&](std::size_t i, std::size_t) {
             done[i] = together(shared[i]);
             return shared[i].buffer->size();
         });

@@ -24,7 +24,7 @@ constexpr int kNoRoot = 0;
 
 /// The communicator, if its collective operations are sealed and the root is one of its members; else MPI does it, and
 /// says what is wrong with the arguments.
-Communicator* find_crossing(Layer& layer, MPI_Comm comm, int root = kNoRoot);
+Communicator* find_sealed(Layer& layer, MPI_Comm comm, int root = kNoRoot);
 
 /// The first error of two steps that are both done.
 inline int first_of(int code, int next) {

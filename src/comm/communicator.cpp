@@ -62,11 +62,11 @@ Communicator::Communicator(Layer& layer, MPI_Comm handle, const CommunicatorId& 
 }
 
 Result<void> Communicator::secret_to(int to, keys::Use use, Secret<32>& out) {
-    return layer_.flow_secret(layer_.world_rank(), world_[static_cast<std::size_t>(to)], use, id_, out);
+    return layer_.keys().flow_secret(layer_.world_rank(), world_[static_cast<std::size_t>(to)], use, id_, out);
 }
 
 Result<void> Communicator::secret_from(int from, keys::Use use, Secret<32>& out) {
-    return layer_.flow_secret(world_[static_cast<std::size_t>(from)], layer_.world_rank(), use, id_, out);
+    return layer_.keys().flow_secret(world_[static_cast<std::size_t>(from)], layer_.world_rank(), use, id_, out);
 }
 
 bool Communicator::has_all_ranks() const {
@@ -77,7 +77,7 @@ Result<void> Communicator::secret_for_all(int sender, Secret<32>& out) {
     {
         const std::lock_guard hold(group_lock_);
         if (!group_ && has_all_ranks()) {
-            auto of_all = layer_.group_of_all(id_);
+            auto of_all = layer_.keys().group_of_all(id_);
             if (!of_all) return tl::unexpected(std::move(of_all.error()));
             group_ = std::move(*of_all);
         }
@@ -90,7 +90,7 @@ Result<void> Communicator::secret_for_all(int sender, Secret<32>& out) {
 /// By the member of lowest rank, down the tree of the members.
 void Communicator::share_group_secret() {
     Secret<32> drawn;
-    const auto& kex = *layer_.crypto().kex;
+    const auto& kex = *layer_.keys().crypto().kex;
     if (rank_ == 0 && kex.random(drawn.data(), drawn.size()) != CRYPTMPI_OK) {
         layer_.end_job("the crypto module's random generator failed");
     }
@@ -118,7 +118,7 @@ Result<seal::MessageSealer*> Communicator::sealer(std::unique_ptr<seal::MessageS
         return flow.get();
     }
     // A receiver of messages cannot know when an epoch is over but by its limits, and keeps it: age would gain nothing.
-    seal::Crypto crypto = layer_.crypto();
+    seal::Crypto crypto = layer_.keys().crypto();
     if (use == keys::Use::messages) crypto.age = {};
     return begin_flow(flow, crypto, [&](Secret<32>& secret) { return secret_to(to, use, secret); });
 }
@@ -129,20 +129,21 @@ Result<seal::MessageOpener*> Communicator::opener(std::unique_ptr<seal::MessageO
         return flow.get();
     }
     return begin_flow(
-        flow, layer_.crypto(), [&](Secret<32>& secret) { return secret_from(from, use, secret); },
+        flow, layer_.keys().crypto(), [&](Secret<32>& secret) { return secret_from(from, use, secret); },
         use == keys::Use::messages ? seal::Opening::any_order : seal::Opening::in_order);
 }
 
 Result<seal::MessageSealer*> Communicator::sealer_for_all() {
     if (all_out_) return all_out_.get();
-    return begin_flow(all_out_, layer_.crypto(), [&](Secret<32>& secret) { return secret_for_all(rank_, secret); });
+    return begin_flow(all_out_, layer_.keys().crypto(),
+                      [&](Secret<32>& secret) { return secret_for_all(rank_, secret); });
 }
 
 Result<seal::MessageOpener*> Communicator::opener_of_all(int from) {
     auto& flow = peer(from).all_in;
     if (flow) return flow.get();
     return begin_flow(
-        flow, layer_.crypto(), [&](Secret<32>& secret) { return secret_for_all(from, secret); },
+        flow, layer_.keys().crypto(), [&](Secret<32>& secret) { return secret_for_all(from, secret); },
         seal::Opening::in_order);
 }
 

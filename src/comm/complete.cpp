@@ -639,7 +639,7 @@ int Request_get_status(Layer& layer, MPI_Request request, int* flag, MPI_Status*
 namespace {
 
 /// Of the requests of a call that asks for all, any or some: the active ones that are ours, after some progress, and
-/// the array as MPI may look at it. What of that is inactive only MPI can tell.
+/// the array as MPI may look at it. Only MPI knows which of the others are inactive.
 class ByOwner {
 public:
     ByOwner(Layer& layer, int count, const MPI_Request* requests) : others_(requests, requests + std::max(count, 0)) {

@@ -23,7 +23,7 @@ namespace {
 CommunicatorId id_of(Layer& layer, const Communicator& parent, std::string_view how, std::uint64_t call,
                      MPI_Comm made) {
     if (made == MPI_COMM_NULL) return {};
-    auto id = layer.derive_id(parent.id(), how, call, world_ranks_of(layer.mpi, made));
+    auto id = layer.keys().derive_id(parent.id(), how, call, world_ranks_of(layer.mpi, made));
     if (!id) layer.end_job(id.error().line);
     return *id;
 }
@@ -79,13 +79,13 @@ bool same_but_for_order(std::vector<int> one, std::vector<int> other) {
 /// Have all members been given the same communicator, with the same members in the same order? By all members of the
 /// parent; `id` tells all of that, zeros are no communicator.
 bool members_agree(Layer& layer, Communicator& parent, const CommunicatorId& id, MPI_Comm made) {
-    const auto told = tell_all(layer, parent, id);
+    const auto answers = tell_all(layer, parent, id);
     if (made == MPI_COMM_NULL) return true;
     const auto& world = parent.world_ranks();
     for (const int member : world_ranks_of(layer.mpi, made)) {
         const auto found = std::find(world.begin(), world.end(), member);
         if (found == world.end()) return false;
-        const auto said = told.begin() + (found - world.begin()) * static_cast<std::ptrdiff_t>(id.size());
+        const auto said = answers.begin() + (found - world.begin()) * static_cast<std::ptrdiff_t>(id.size());
         if (!std::equal(id.begin(), id.end(), said)) return false;
     }
     return true;
@@ -198,12 +198,12 @@ Asked members_of_color(Layer& layer, Communicator& parent, int color, int key) {
     const Choice mine{color, key};
     std::array<std::uint8_t, sizeof mine> bytes;
     std::memcpy(bytes.data(), &mine, sizeof mine);
-    const auto told = tell_all(layer, parent, bytes);
+    const auto answers = tell_all(layer, parent, bytes);
     if (color == MPI_UNDEFINED) return {std::vector<int>()};
     std::vector<std::pair<int, int>> chosen;  // key, rank
     for (int rank = 0; rank < parent.size(); ++rank) {
         Choice choice{};
-        std::memcpy(&choice, told.data() + static_cast<std::size_t>(rank) * sizeof choice, sizeof choice);
+        std::memcpy(&choice, answers.data() + static_cast<std::size_t>(rank) * sizeof choice, sizeof choice);
         if (choice.color == color) chosen.emplace_back(choice.key, rank);
     }
     std::sort(chosen.begin(), chosen.end());

@@ -25,7 +25,7 @@ public:
           sealing_(sealing),
           voids_(voids),
           at_once_(std::min(call.communicator.size() - 1, kMostAtOnce)),
-          together_(call.layer.ways().workers.threads()),
+          together_(call.layer.transport().workers.threads()),
           requests_(2 * static_cast<std::size_t>(at_once_), MPI_REQUEST_NULL),
           travelling_(requests_.size()) {}
 
@@ -65,8 +65,8 @@ private:
             std::uint8_t* const to = one.memory.data() != nullptr ? one.memory.data() : block->contiguous();
             const ByteCount bytes(call_.layer.mpi, size_of(*block, from));
             const auto address = call_.communicator.address(call_.layer.mpi, from);
-            told(call_.layer.mpi.Irecv(to, bytes.count(), bytes.type(), address.rank, address.tag, address.comm,
-                                       &request(at)));
+            keep_error(call_.layer.mpi.Irecv(to, bytes.count(), bytes.type(), address.rank, address.tag, address.comm,
+                                             &request(at)));
             return;
         }
     }
@@ -88,14 +88,14 @@ private:
         int at = MPI_UNDEFINED;
         MPI_Status status;
         int code = mpi.Waitany(2 * at_once_, requests_.data(), &at, &status);
-        told(code);
+        keep_error(code);
         // One that MPI has not ended is none, whatever it says.
         for (int any = 1; any != 0 && at != MPI_UNDEFINED && request(at) == MPI_REQUEST_NULL;) {
             note_end(at, status, code);
             done.push_back(at);
             if (done.size() == together_) break;
             code = mpi.Testany(2 * at_once_, requests_.data(), &at, &any, &status);
-            told(code);
+            keep_error(code);
         }
         std::sort(done.begin(), done.end());
         return done;
@@ -172,8 +172,8 @@ private:
         const std::uint8_t* const from = one.memory.data() != nullptr ? one.memory.data() : block.contiguous();
         const ByteCount bytes(call_.layer.mpi, size_of(block, one.peer));
         const auto address = call_.communicator.address(call_.layer.mpi, one.peer);
-        told(call_.layer.mpi.Isend(from, bytes.count(), bytes.type(), address.rank, address.tag, address.comm,
-                                   &request(at)));
+        keep_error(call_.layer.mpi.Isend(from, bytes.count(), bytes.type(), address.rank, address.tag, address.comm,
+                                         &request(at)));
     }
 
     static constexpr int kNobody = -1;
@@ -199,7 +199,7 @@ private:
         one.failed = false;
         return one;
     }
-    void told(int code) {
+    void keep_error(int code) {
         const auto address = call_.communicator.address(call_.layer.mpi, call_.communicator.rank());
         code_ = first_of(code_, call_.layer.pass_on(address.comm, call_.communicator.handle(), code));
     }

@@ -57,7 +57,7 @@ int gather(Layer& layer, Communicator& communicator, const UserBuffer& own, bool
 
 int Gather(Layer& layer, const void* out, MPI_Count out_count, MPI_Datatype out_type, void* in, MPI_Count in_count,
            MPI_Datatype in_type, int root, MPI_Comm comm) {
-    Communicator* communicator = find_crossing(layer, comm, root);
+    Communicator* communicator = find_sealed(layer, comm, root);
     const auto native = CRYPTMPI_NATIVE(Gather, std::max(out_count, in_count), out, Count{out_count}, out_type, in,
                                         Count{in_count}, in_type, root, comm);
     if (communicator == nullptr) return native(layer.mpi);
@@ -93,7 +93,7 @@ int Gatherv(Layer& layer, const void* out, MPI_Count out_count, MPI_Datatype out
                                  comm);
         }
     };
-    Communicator* communicator = find_crossing(layer, comm, root);
+    Communicator* communicator = find_sealed(layer, comm, root);
     if (communicator == nullptr) return native(layer.mpi);
     UserBuffer own;
     std::vector<UserBuffer> blocks;

@@ -44,34 +44,34 @@ bool has_room(const engine::Plan& plan, const seal::Segments& segments, std::uin
                                bytes + segments.size(position) <= plan.all_in_flight);
 }
 
-Scratch make_scratch(const Ways& ways, const Place& place, const seal::Announcement& announcement) {
-    Scratch scratch(place.layout ? ways.workers.threads() : 0);
-    for (engine::Buffer& one : scratch) one = ways.pool.take(std::max(announcement.first, announcement.segment));
+Scratch make_scratch(const SegmentTransport& transport, const Place& place, const seal::Announcement& announcement) {
+    Scratch scratch(place.layout ? transport.workers.threads() : 0);
+    for (engine::Buffer& one : scratch) one = transport.pool.take(std::max(announcement.first, announcement.segment));
     return scratch;
 }
 
 }  // namespace
 
-Outgoing::Outgoing(const Ways& ways, seal::Segments segments, int world_rank, Place place)
-    : ways_(ways),
+Outgoing::Outgoing(const SegmentTransport& transport, seal::Segments segments, int world_rank, Place place)
+    : transport_(transport),
       segments_(std::move(segments)),
-      plan_(ways.plans.of(segments_.announcement().length)),
+      plan_(transport.plans.of(segments_.announcement().length)),
       to_(world_rank),
-      unasked_(ways.traffic.unasked[world_rank]),
+      unasked_(transport.traffic.unasked[world_rank]),
       place_(std::move(place)) {
-    ++ways_.traffic.sends;
+    ++transport_.traffic.sends;
 }
 
 Outgoing::~Outgoing() {
-    --ways_.traffic.sends;
-    for (const Travelling& one : travelling_) ways_.traffic.out -= one.wire.size();
+    --transport_.traffic.sends;
+    for (const Travelling& one : travelling_) transport_.traffic.out -= one.wire.size();
     was_asked_for(handed_);
 }
 
 std::uint32_t Outgoing::times_out_of_patience() {
     const auto now = std::chrono::steady_clock::now();
     if (!waits_since_) waits_since_ = now;
-    return static_cast<std::uint32_t>((now - std::max(*waits_since_, ways_.traffic.moved)) / plan_.patience);
+    return static_cast<std::uint32_t>((now - std::max(*waits_since_, transport_.traffic.moved)) / plan_.patience);
 }
 
 /// A receiver who is only late should not cost the memory of all messages: until he is taken to be absent, twice what
@@ -81,7 +81,7 @@ bool Outgoing::may_send_rest(Amount amount) {
     if (amount == Amount::all) return true;
     const std::uint32_t times = times_out_of_patience();
     const std::uint32_t doublings = std::clamp(times, kIsAbsent, kIsAbsent + kMostDoublings) - kIsAbsent;
-    const std::size_t bytes = ways_.traffic.out + wire_size(segments_, next_, segments_.count());
+    const std::size_t bytes = transport_.traffic.out + wire_size(segments_, next_, segments_.count());
     return times != 0 && bytes <= 2 * plan_.all_in_flight << doublings;
 }
 
@@ -95,8 +95,8 @@ bool Outgoing::has_room(std::uint32_t position, std::size_t bytes) const {
 /// How many segments are sealed together now; none where there is no room.
 std::uint32_t Outgoing::next_chunk() const {
     std::uint32_t count = 0;
-    std::size_t bytes = ways_.traffic.out;
-    while (count < ways_.workers.ready() && next_ + count < segments_.count()) {
+    std::size_t bytes = transport_.traffic.out;
+    while (count < transport_.workers.ready() && next_ + count < segments_.count()) {
         const std::uint32_t position = next_ + count;
         if (!has_room(position, bytes)) break;
         bytes += segments_.size(position) + kSegmentOverhead;
@@ -125,11 +125,11 @@ Result<void> Outgoing::seal(std::uint32_t position, std::uint8_t* wire, std::siz
 // HOT PATH
 int Outgoing::hand_over(Travelling one, int tag) {
     const std::size_t size = one.wire.size();
-    const ByteCount bytes(ways_.mpi, size);
-    const auto isend = one.asked != 0 ? ways_.mpi.Issend : ways_.mpi.Isend;
-    const int code = isend(one.wire.data(), bytes.count(), bytes.type(), to_, tag, ways_.comm, &one.request);
+    const ByteCount bytes(transport_.mpi, size);
+    const auto isend = one.asked != 0 ? transport_.mpi.Issend : transport_.mpi.Isend;
+    const int code = isend(one.wire.data(), bytes.count(), bytes.type(), to_, tag, transport_.comm, &one.request);
     if (code == MPI_SUCCESS) {
-        ways_.traffic.out += size;
+        transport_.traffic.out += size;
         if (one.asked != 0) ++telling_;
         travelling_.push_back(std::move(one));
     }
@@ -151,10 +151,10 @@ Result<int> Outgoing::send_chunk(std::uint32_t count) {
             up_to_it % kSynchronousEvery == 0 || up_to_it == segments_.count() || unasked_ >= kMostUnasked;
         const std::uint32_t asked = tells ? up_to_it : 0;
         pieces[i].travelling =
-            Travelling(ways_.left, ways_.pool.take(segments_.size(first + i) + kSegmentOverhead), asked);
+            Travelling(transport_.left, transport_.pool.take(segments_.size(first + i) + kSegmentOverhead), asked);
     }
-    const Scratch scratch = make_scratch(ways_, place_, segments_.announcement());
-    ways_.workers.run(count, [&](std::size_t i, std::size_t thread) {
+    const Scratch scratch = make_scratch(transport_, place_, segments_.announcement());
+    transport_.workers.run(count, [&](std::size_t i, std::size_t thread) {
         const std::uint32_t position = first + static_cast<std::uint32_t>(i);
         pieces[i].sealed = seal(position, pieces[i].travelling.wire.data(), thread, scratch);
         return pieces[i].travelling.wire.size();
@@ -172,10 +172,10 @@ Result<int> Outgoing::send_chunk(std::uint32_t count) {
 Result<int> Outgoing::send_rest() {
     const std::uint32_t first = std::exchange(next_, segments_.count());
     ++unasked_;
-    Travelling rest(ways_.left, ways_.pool.take(wire_size(segments_, first, next_)), ++handed_);
+    Travelling rest(transport_.left, transport_.pool.take(wire_size(segments_, first, next_)), ++handed_);
     std::vector<Result<void>> sealed(next_ - first);
-    const Scratch scratch = make_scratch(ways_, place_, segments_.announcement());
-    ways_.workers.run(sealed.size(), [&](std::size_t i, std::size_t thread) {
+    const Scratch scratch = make_scratch(transport_, place_, segments_.announcement());
+    transport_.workers.run(sealed.size(), [&](std::size_t i, std::size_t thread) {
         const std::uint32_t position = first + static_cast<std::uint32_t>(i);
         sealed[i] = seal(position, rest.wire.data() + wire_size(segments_, first, position), thread, scratch);
         return segments_.size(position);
@@ -213,51 +213,51 @@ bool is_done(const interpose::Native& mpi, MPI_Request& request) {
 
 void Outgoing::advance() {
     InTransit& announcement = announcement_;
-    if (announcement.request != MPI_REQUEST_NULL && is_done(ways_.mpi, announcement.request))
+    if (announcement.request != MPI_REQUEST_NULL && is_done(transport_.mpi, announcement.request))
         announcement = InTransit();
-    while (!travelling_.empty() && is_done(ways_.mpi, travelling_.front().request)) {
-        ways_.traffic.out -= travelling_.front().wire.size();
+    while (!travelling_.empty() && is_done(transport_.mpi, travelling_.front().request)) {
+        transport_.traffic.out -= travelling_.front().wire.size();
         if (const std::uint32_t asked = travelling_.front().asked; asked != 0) {
             was_asked_for(asked);
             --telling_;
         }
         travelling_.pop_front();
-        ways_.traffic.moved = std::chrono::steady_clock::now();
+        transport_.traffic.moved = std::chrono::steady_clock::now();
     }
 }
 
-Incoming::Incoming(const Ways& ways, seal::Segments segments, int world_rank, Place place)
-    : ways_(ways),
+Incoming::Incoming(const SegmentTransport& transport, seal::Segments segments, int world_rank, Place place)
+    : transport_(transport),
       segments_(std::move(segments)),
-      plan_(ways.plans.of(segments_.announcement().length)),
+      plan_(transport.plans.of(segments_.announcement().length)),
       from_(world_rank),
-      rests_(ways.traffic.rests[world_rank]),
+      rests_(transport.traffic.rests[world_rank]),
       place_(std::move(place)),
       alone_(segments_.count()),
-      rest_(ways.left, Transfer::receive, {}) {
+      rest_(transport.left, Transfer::receive, {}) {
     receive_what_has_room();
 }
 
 Incoming::~Incoming() {
-    for (const InTransit& one : travelling_) ways_.traffic.in -= one.wire.size();
+    for (const InTransit& one : travelling_) transport_.traffic.in -= one.wire.size();
     if (rest_.wire.data() == nullptr) return;
-    ways_.traffic.in_rests -= rest_.wire.size();
+    transport_.traffic.in_rests -= rest_.wire.size();
     --rests_;
 }
 
 void Incoming::receive_what_has_room() {
-    while (posted_ < alone_ && has_room(plan_, segments_, posted_, travelling_.size(), ways_.traffic.in)) {
+    while (posted_ < alone_ && has_room(plan_, segments_, posted_, travelling_.size(), transport_.traffic.in)) {
         receive_next();
     }
 }
 
 void Incoming::receive_next() {
     const std::size_t size = segments_.size(posted_) + kSegmentOverhead;
-    InTransit one(ways_.left, Transfer::receive, ways_.pool.take(size));
-    const ByteCount bytes(ways_.mpi, size);
-    ways_.mpi.Irecv(one.wire.data(), bytes.count(), bytes.type(), from_, tag_of_segments(segments_.announcement()),
-                    ways_.comm, &one.request);
-    ways_.traffic.in += size;
+    InTransit one(transport_.left, Transfer::receive, transport_.pool.take(size));
+    const ByteCount bytes(transport_.mpi, size);
+    transport_.mpi.Irecv(one.wire.data(), bytes.count(), bytes.type(), from_, tag_of_segments(segments_.announcement()),
+                         transport_.comm, &one.request);
+    transport_.traffic.in += size;
     travelling_.push_back(std::move(one));
     ++posted_;
 }
@@ -268,12 +268,12 @@ bool Incoming::take_next() {
     InTransit& first = travelling_.front();
     int done = 0;
     MPI_Status status;
-    const int code = ways_.mpi.Test(&first.request, &done, &status);
+    const int code = transport_.mpi.Test(&first.request, &done, &status);
     if (code == MPI_SUCCESS && done == 0) return false;
     MPI_Count size = 0;
-    if (code == MPI_SUCCESS) ways_.mpi.Get_elements_x(&status, MPI_BYTE, &size);
+    if (code == MPI_SUCCESS) transport_.mpi.Get_elements_x(&status, MPI_BYTE, &size);
     const std::uint8_t* const at = first.wire.data();
-    ways_.traffic.in -= first.wire.size();
+    transport_.traffic.in -= first.wire.size();
     came_.push_back({std::move(first), at, static_cast<std::size_t>(size)});
     travelling_.pop_front();
     receive_what_has_room();
@@ -283,7 +283,7 @@ bool Incoming::take_next() {
 bool Incoming::take_from_rest() {
     const std::uint32_t position = taken();
     if (rest_.wire.data() == nullptr || position == segments_.count()) return false;
-    if (rest_.request != MPI_REQUEST_NULL && !is_done(ways_.mpi, rest_.request)) return false;
+    if (rest_.request != MPI_REQUEST_NULL && !is_done(transport_.mpi, rest_.request)) return false;
     const std::uint8_t* const at = rest_.wire.data() + wire_size(segments_, alone_, position);
     came_.push_back({InTransit(), at, segments_.size(position) + kSegmentOverhead});
     return true;
@@ -291,7 +291,7 @@ bool Incoming::take_from_rest() {
 
 /// A sender who waited for a late receiver has handed over the rests of many messages: all but few stay with him.
 bool Incoming::may_receive_rest() const {
-    return rests_ == 0 || ways_.traffic.in_rests < plan_.all_in_flight / 2;
+    return rests_ == 0 || transport_.traffic.in_rests < plan_.all_in_flight / 2;
 }
 
 /// Has the sender handed all that was left to MPI, before a wait?
@@ -302,9 +302,10 @@ void Incoming::look_for_rest() {
     MPI_Message message = MPI_MESSAGE_NULL;
     MPI_Status status;
     const int tag = tag_of_rest(segments_.announcement());
-    if (ways_.mpi.Improbe(from_, tag, ways_.comm, &found, &message, &status) != MPI_SUCCESS || found == 0) return;
+    if (transport_.mpi.Improbe(from_, tag, transport_.comm, &found, &message, &status) != MPI_SUCCESS || found == 0)
+        return;
     MPI_Count size = 0;
-    ways_.mpi.Get_elements_x(&status, MPI_BYTE, &size);
+    transport_.mpi.Get_elements_x(&status, MPI_BYTE, &size);
     receive_rest(message, static_cast<std::size_t>(size));
 }
 
@@ -313,11 +314,11 @@ void Incoming::look_for_rest() {
 void Incoming::receive_rest(MPI_Message& message, std::size_t size) {
     std::uint32_t first = taken();
     while (first < segments_.count() && wire_size(segments_, first, segments_.count()) != size) ++first;
-    rest_.wire = ways_.pool.take(size);
-    ways_.traffic.in_rests += size;
+    rest_.wire = transport_.pool.take(size);
+    transport_.traffic.in_rests += size;
     ++rests_;
-    const ByteCount bytes(ways_.mpi, size);
-    ways_.mpi.Imrecv(rest_.wire.data(), bytes.count(), bytes.type(), &message, &rest_.request);
+    const ByteCount bytes(transport_.mpi, size);
+    transport_.mpi.Imrecv(rest_.wire.data(), bytes.count(), bytes.type(), &message, &rest_.request);
     if (first == segments_.count()) {
         fail({"the rest of it has " + std::to_string(size) + " bytes, of no segments of this message", EBADMSG});
         first = taken();
@@ -329,7 +330,7 @@ void Incoming::receive_rest(MPI_Message& message, std::size_t size) {
 void Incoming::receive_no_more_than(std::uint32_t count) {
     alone_ = count;
     for (; posted_ > alone_; --posted_) {
-        ways_.traffic.in -= travelling_.back().wire.size();
+        transport_.traffic.in -= travelling_.back().wire.size();
         travelling_.pop_back();
     }
 }
@@ -356,8 +357,8 @@ void Incoming::open_all() {
     const std::uint32_t first = opened_;
     opened_ = taken();
     if (!place_.is_nowhere()) {
-        const Scratch scratch = make_scratch(ways_, place_, segments_.announcement());
-        ways_.workers.run(came_.size(), [&](std::size_t i, std::size_t thread) {
+        const Scratch scratch = make_scratch(transport_, place_, segments_.announcement());
+        transport_.workers.run(came_.size(), [&](std::size_t i, std::size_t thread) {
             Came& one = came_[i];
             one.opened = open(first + static_cast<std::uint32_t>(i), one, thread, scratch);
             return one.size;
@@ -371,7 +372,7 @@ void Incoming::open_all() {
 bool Incoming::advance() {
     receive_what_has_room();
     for (;;) {
-        while (came_.size() < ways_.workers.ready() && take_next()) {
+        while (came_.size() < transport_.workers.ready() && take_next()) {
         }
         if (came_.empty()) break;
         open_all();

@@ -43,7 +43,7 @@ struct Traffic {
 };
 
 /// What all large messages of a process share.
-struct Ways {
+struct SegmentTransport {
     const interpose::Native& mpi;
     const engine::Plans& plans;
     engine::BufferPool& pool;
@@ -60,7 +60,7 @@ using Scratch = std::vector<engine::Buffer>;
 class Outgoing {
 public:
     /// Of the message's bytes at `place`.
-    Outgoing(const Ways& ways, seal::Segments segments, int world_rank, Place place);
+    Outgoing(const SegmentTransport& transport, seal::Segments segments, int world_rank, Place place);
     ~Outgoing();
     Outgoing(const Outgoing&) = delete;
     Outgoing& operator=(const Outgoing&) = delete;
@@ -90,7 +90,7 @@ private:
             : InTransit(left, Transfer::send, std::move(memory)), asked(asks) {}
         std::uint32_t asked = 0;  // how many the receiver has asked for when MPI is done with this one; 0: unknown
     };
-    Ways ways_;
+    SegmentTransport transport_;
     seal::Segments segments_;
     const engine::Plan& plan_;
     int to_;
@@ -123,7 +123,7 @@ private:
 class Incoming {
 public:
     /// To `place`; nowhere: they are taken from MPI and thrown away.
-    Incoming(const Ways& ways, seal::Segments segments, int world_rank, Place place);
+    Incoming(const SegmentTransport& transport, seal::Segments segments, int world_rank, Place place);
     ~Incoming();
     Incoming(const Incoming&) = delete;
     Incoming& operator=(const Incoming&) = delete;
@@ -158,7 +158,7 @@ private:
     Result<void> open(std::uint32_t position, const Came& one, std::size_t thread, const Scratch& scratch) const;
     void fail(Error error);
 
-    Ways ways_;
+    SegmentTransport transport_;
     seal::Segments segments_;
     const engine::Plan& plan_;
     int from_;

@@ -14,16 +14,11 @@
 #include "base/last_words.hpp"
 #include "base/say_line.hpp"
 #include "base/secret_memory.hpp"
-#include "comm/agreement_peers.hpp"
 #include "comm/hardware_threads.hpp"
 #include "comm/members.hpp"
 #include "comm/tuned.hpp"
 #include "config/checkpoint.hpp"
 #include "engine/rank_threads.hpp"
-#include "keys/agreement.hpp"
-#include "keys/key_ring.hpp"
-#include "keys/key_transport.hpp"
-#include "keys/node_token.hpp"
 #include "programs/program_digest.hpp"
 #include "report/own_part.hpp"
 #include "seal/own_process.hpp"
@@ -33,10 +28,6 @@ namespace {
 
 constexpr std::size_t kPoolMost = std::size_t{64} << 20;  // bytes of unused buffers that are kept
 
-iovec piece(const void* at, std::size_t size) {
-    return {const_cast<void*>(at), size};
-}
-
 bool repeats(std::vector<int> ranks) {
     std::sort(ranks.begin(), ranks.end());
     return std::adjacent_find(ranks.begin(), ranks.end()) != ranks.end();
@@ -45,13 +36,12 @@ bool repeats(std::vector<int> ranks) {
 }  // namespace
 
 Layer::Layer(Host host)
-    : mpi(host.mpi), host_(std::move(host)), types_(mpi), pool_(kPoolMost), left_with_mpi_(mpi), ways_{mpi,
-                                                                                                       tuned_.plans,
-                                                                                                       pool_,
-                                                                                                       workers_,
-                                                                                                       traffic_,
-                                                                                                       left_with_mpi_,
-                                                                                                       MPI_COMM_NULL} {
+    : mpi(host.mpi),
+      host_(std::move(host)),
+      types_(mpi),
+      pool_(kPoolMost),
+      left_with_mpi_(mpi),
+      transport_{mpi, tuned_.plans, pool_, workers_, traffic_, left_with_mpi_, MPI_COMM_NULL} {
     const auto& environment = host_.environment;
     identity_ = config::identify(environment);
     name_ = identity_.name_on(host_.name);
@@ -157,100 +147,18 @@ void Layer::make_error_classes() {
 }
 
 Result<void> Layer::load_keys() {
-    auto module = aead::choose(settings_.module_folder, settings_.module, settings_.suite);
-    if (!module) return tl::unexpected(module.error());
-    auto kex = aead::load_kex(settings_.module_folder);
-    if (!kex) return tl::unexpected(kex.error());
-    auto ring = keys::KeyRing::read(*kex->api->kex, settings_.key_file, settings_.key_readers(), settings_.key_id);
-    if (!ring) return tl::unexpected(ring.error());
-    ring_ = std::move(*ring);
-    local_.crypto = {module->api->aead, kex->api->kex, settings_.suite};
-    local_.crypto.lowered = {settings_.key_records, settings_.key_bytes};
-    local_.crypto.age.most = settings_.rekey_after;
-    local_.hello_aead = kex->api->aead;
-    rsa_ = kex->rsa;
-    local_.job_key = &ring_->own();
-    local_.ring = ring_.get();
-    if (settings_.require_members) {
-        auto members = keys::Membership::read(*kex->api->kex, settings_.member_key_file, settings_.member_list);
-        if (!members) return tl::unexpected(members.error());
-        members_ = std::move(*members);
-        local_.members = members_.get();
-        part_.member = members_->own_name();
-    }
-    if (settings_.hybrid()) {
-        auto kem = aead::load_kem(settings_.module_folder);
-        if (!kem) return fail(kem.error().code, settings_.key_exchange_where + ": " + kem.error().line);
-        local_.kem = kem->kem;
-    }
-    auto report_key = keys::ReportKey::derive(*local_.crypto.kex, ring_->own());
-    if (!report_key) return tl::unexpected(report_key.error());
-    report_key_ = std::move(*report_key);
-    local_.check_addresses = false;  // MPI's ranks have none
-    local_.conduct = static_cast<std::uint8_t>((seals_all_ ? keys::kSealsAll : 0) | (confined_ ? 0 : keys::kOpenRoads));
-    part_.module = std::string(module->api->name) + " " + module->api->version;
-    return {};
-}
-
-Result<std::unique_ptr<keys::JobKey>> Layer::transported_key(const keys::Identity& self, keys::Peers& peers) {
-    keys::TransportLocal local;
-    local.way = settings_.key_distribution == config::KeyDistribution::rsa_oaep ? keys::Transport::rsa_oaep
-                                                                                : keys::Transport::interchange;
-    local.kex = local_.crypto.kex;
-    local.rsa = rsa_;
-    local.suite = settings_.suite;
-    std::copy(std::begin(self.job), std::end(self.job), local.job.begin());
-    local.node = host_.name;
-    local.key_file = settings_.interchange_key_file;
-    local.readers = settings_.key_readers();
-    local.list = settings_.interchange_keys;
-    return keys::transport_key(local, world_rank_, world_size_, peers);
+    return keys_.load(
+        static_cast<std::uint8_t>((seals_all_ ? keys::kSealsAll : 0) | (confined_ ? 0 : keys::kOpenRoads)), part_);
 }
 
 Result<void> Layer::agree() {
-    keys::Identity self{};
-    const iovec job = piece(settings_.job_id.data(), settings_.job_id.size());
-    if (local_.crypto.kex->sha256(self.job, &job, 1) != CRYPTMPI_OK) return fail(EIO, "SHA-256 failed");
-    std::strncpy(self.node, part_.node.c_str(), sizeof self.node - 1);
-    const auto pid = static_cast<std::uint32_t>(getpid());
-    for (int i = 0; i < 4; ++i) self.process[i] = static_cast<std::uint8_t>(pid >> (8 * i));
-    AgreementPeers peers(mpi, world_rank_, {settings_.agreement_timeout, settings_.handshake_timeout},
-                         [this](const std::string& line) { say(line); });
-    auto token = keys::NodeToken::find(*local_.crypto.kex, ring_->own(), settings_.job_id);
-    if (!token) return tl::unexpected(token.error());
-    if (!token->alone().empty()) say(token->alone());
-    const auto node = keys::node_id(*local_.crypto.kex, host_.surroundings, token->bytes());
-    if (!node) return tl::unexpected(node.error());
-    std::unique_ptr<keys::JobKey> transported;
-    if (settings_.passive_only()) {
-        auto key = transported_key(self, peers);
-        if (!key) return tl::unexpected(key.error());
-        transported = std::move(*key);
-        local_.job_key = transported.get();
-        local_.ring = nullptr;  // what the job key's file has says nothing here
-    }
-    keys::Agreed agreed;
-    if (auto done =
-            keys::agree(local_, world_rank_, world_size_, *node, self, terms_of(tuned_.collectives), peers, agreed);
-        !done) {
-        if (transported == nullptr || done.error().code != EKEYREJECTED) return done;
-        return fail(EKEYREJECTED,
-                    "key_distribution: another key was wrapped for another rank, so somebody altered one "
-                    "on its way: " +
-                        done.error().line);
-    }
-    local_.job_key = nullptr;
-    part_.peer_members = agreed.members;
-    std::vector<int> everyone(agreed.nodes.size());
-    std::iota(everyone.begin(), everyone.end(), 0);
-    auto world = derive_id({}, "world", 0, everyone);
-    if (!world) return tl::unexpected(world.error());
-    world_id_ = *world;
-    auto secrets = keys::FlowSecrets::make(*local_.crypto.kex, world_rank_, world_id_, agreed);
-    if (!secrets) return tl::unexpected(secrets.error());
-    flow_secrets_ = std::move(*secrets);
-    nodes_ = std::move(agreed.nodes);
-    auto plan = plan_of(agreed.terms);
+    const auto terms = terms_of(tuned_.collectives);
+    auto table = keys_.agree({mpi, world_rank_, world_size_, host_.name, host_.surroundings, terms,
+                              [this](const std::string& line) { say(line); }});
+    if (!table) return tl::unexpected(table.error());
+    part_.peer_members = std::move(table->members);
+    nodes_ = std::move(table->nodes);
+    auto plan = plan_of(table->terms);
     if (!plan) return tl::unexpected(plan.error());
     tuned_.collectives = *plan;
     return {};
@@ -272,7 +180,7 @@ void Layer::begin(int thread_level) {
     seal::claim_keys();
     wipe_secret_memory_in_children();
     if (auto done = load_keys(); !done) end_job(done.error().line);
-    const std::string about_profile = load_profile(settings_, mpi, *local_.crypto.kex, part_, tuned_);
+    const std::string about_profile = load_profile(settings_, mpi, keys_.kex(), part_, tuned_);
     // Once a job: the report has it for each process.
     if (world_rank_ == 0 && !about_profile.empty()) say(about_profile);
     if (world_rank_ == 0 && !confined_ && !seals_all_) {
@@ -286,13 +194,7 @@ void Layer::begin(int thread_level) {
             "they start can read and change all that follows");
     }
     if (auto done = agree(); !done) end_job(done.error().line);
-    local_.crypto.watched =
-        live_.counter(TrafficCounter::Threads::several);  // of flows, not of the agreement's streams
-    local_.job_key = nullptr;
-    local_.ring = nullptr;
-    local_.members = nullptr;
-    members_.reset();
-    ring_.reset();  // it was for the agreement only
+    keys_.count_traffic_in(live_.counter(TrafficCounter::Threads::several));  // not that of the agreement's streams
     make_error_classes();
     sealed_to_.resize(nodes_.size());
     for (std::size_t rank = 0; rank < nodes_.size(); ++rank) {
@@ -302,19 +204,19 @@ void Layer::begin(int thread_level) {
     begun_ = true;
     // Whether somebody can look at it is nothing that a job depends on.
     if (settings_.live) (void)live_.publish(report::live_folders(std::getenv("XDG_RUNTIME_DIR"), geteuid()), part_);
-    add(MPI_COMM_WORLD, world_id_);
-    make_ways();
+    add(MPI_COMM_WORLD, keys_.world_id());
+    make_transport();
 }
 
-void Layer::make_ways() {
+void Layer::make_transport() {
     Communicator* world = find(MPI_COMM_WORLD);
     if (world == nullptr) return;
     // Never freed: what the program calls while MPI_Finalize deletes attributes may still send.
     MPI_Group group = MPI_GROUP_NULL;
     mpi.Comm_group(MPI_COMM_WORLD, &group);
-    mpi.Comm_create(MPI_COMM_WORLD, group, &ways_.comm);
+    mpi.Comm_create(MPI_COMM_WORLD, group, &transport_.comm);
     mpi.Comm_create(MPI_COMM_WORLD, group, &own_traffic_);
-    require_members(*this, ways_.comm, world->world_ranks(), "cryptmpi");
+    require_members(*this, transport_.comm, world->world_ranks(), "cryptmpi");
     require_members(*this, own_traffic_, world->world_ranks(), "cryptmpi");
     mpi.Comm_set_errhandler(own_traffic_, MPI_ERRORS_RETURN);
     mpi.Group_free(&group);
@@ -322,10 +224,10 @@ void Layer::make_ways() {
     engine::RankThreads rank_threads(settings_.threads, program, engine::HardwareThreads::of_this_thread());
     const int mine[] = {threads_ ? 1 : 0, rank_threads.must_ask() ? 1 : 0};
     int any[] = {0, 0};
-    mpi.Allreduce(mine, any, static_cast<int>(std::size(any)), MPI_INT, MPI_MAX, ways_.comm);
+    mpi.Allreduce(mine, any, static_cast<int>(std::size(any)), MPI_INT, MPI_MAX, transport_.comm);
     threads_somewhere_ = any[0] != 0;
     if (threads_somewhere_) world->nodes(mpi);
-    if (any[1] != 0) rank_threads.share_with(ranks_of_node(mpi, ways_.comm, rank_threads.own()));
+    if (any[1] != 0) rank_threads.share_with(ranks_of_node(mpi, transport_.comm, rank_threads.own()));
     make_workers(rank_threads.workers());
     int* most = nullptr;
     int known = 0;
@@ -334,7 +236,7 @@ void Layer::make_ways() {
 }
 
 void Layer::make_workers(const engine::Workers::Settings& workers) {
-    local_.crypto.threads = workers.threads;  // no flow has a key yet
+    keys_.seal_with_threads(workers.threads);  // no flow has a key yet
     workers_ = engine::Workers(workers);
 }
 
@@ -354,10 +256,10 @@ void Layer::report() {
     }
     if (settings_.report_file.empty()) return;
     part_.program_sha256 = programs::program_digest(
-        *local_.crypto.kex, [](const char* file) { return open(file, O_RDONLY | O_CLOEXEC); }, close);
+        keys_.kex(), [](const char* file) { return open(file, O_RDONLY | O_CLOEXEC); }, close);
     part_.sizes_sent = sizes_->sent;
     part_.sizes_received = sizes_->received;
-    const auto sign = [&](std::string_view text) { return report_key_.sign(text); };
+    const auto sign = [&](std::string_view text) { return keys_.sign_report(text); };
     if (auto done = report::write_part(settings_.report_file, part_, sign); !done) complain(done.error().line);
 }
 
@@ -365,11 +267,10 @@ void Layer::end() {
     begun_ = false;
     ended_ = true;
     live_.withdraw();
-    report_key_ = {};
     communicators_.clear();
     last_ = nullptr;
     last_handle_ = MPI_COMM_NULL;
-    flow_secrets_.reset();
+    keys_.wipe();
     workers_ = engine::Workers();
 }
 
@@ -450,36 +351,6 @@ Communicator* Layer::look_up(MPI_Comm handle) {
 std::shared_ptr<Communicator> Layer::share(MPI_Comm handle) {
     const auto found = communicators_.find(handle);
     return found == communicators_.end() ? nullptr : found->second;
-}
-
-namespace {
-
-auto no_keys() {
-    return fail(EPIPE, "a message outlived the job's keys");
-}
-
-}  // namespace
-
-Result<void> Layer::flow_secret(int sender, int receiver, keys::Use use, const CommunicatorId& id,
-                                Secret<32>& out) const {
-    if (!flow_secrets_) return no_keys();
-    return flow_secrets_->take(sender, receiver, use, id, out);
-}
-
-Result<std::unique_ptr<keys::GroupSecret>> Layer::group_of_all(const CommunicatorId& id) const {
-    if (!flow_secrets_) return no_keys();
-    return flow_secrets_->of_all(id);
-}
-
-// protocol: M6
-Result<CommunicatorId> Layer::derive_id(const CommunicatorId& parent, std::string_view how, std::uint64_t call,
-                                        const std::vector<int>& members) const {
-    CommunicatorId id{};
-    const std::uint64_t sizes[] = {how.size(), call, members.size()};
-    const iovec in[] = {piece(parent.data(), parent.size()), piece(sizes, sizeof sizes), piece(how.data(), how.size()),
-                        piece(members.data(), members.size() * sizeof(int))};
-    if (local_.crypto.kex->sha256(id.data(), in, std::size(in)) != CRYPTMPI_OK) return fail(EIO, "SHA-256 failed");
-    return id;
 }
 
 }  // namespace cryptmpi::comm

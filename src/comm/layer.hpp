@@ -18,15 +18,14 @@
 #include <unordered_map>
 #include <vector>
 
-#include "aead/registry.hpp"
 #include "base/exit_status.hpp"
 #include "base/result.hpp"
-#include "base/secret.hpp"
 #include "comm/answers.hpp"
 #include "comm/communicator.hpp"
 #include "comm/errors.hpp"
 #include "comm/held.hpp"
 #include "comm/in_transit.hpp"
+#include "comm/job_keys.hpp"
 #include "comm/large.hpp"
 #include "comm/operation.hpp"
 #include "comm/tuned.hpp"
@@ -35,17 +34,14 @@
 #include "config/settings.hpp"
 #include "engine/buffer_pool.hpp"
 #include "engine/workers.hpp"
-#include "keys/flow_secrets.hpp"
-#include "keys/handshake.hpp"
 #include "keys/node_token.hpp"
-#include "keys/report_key.hpp"
 #include "native.hpp"
 #include "report/live.hpp"
 #include "report/part.hpp"
 
 namespace cryptmpi::comm {
 
-using NodeId = std::array<std::uint8_t, 32>;
+using keys::NodeId;
 
 /// What a layer finds around it in its process.
 struct Host {
@@ -101,12 +97,7 @@ public:
     const std::vector<NodeId>& nodes() const { return nodes_; }
     int world_rank() const { return world_rank_; }
 
-    const seal::Crypto& crypto() const { return local_.crypto; }
-    /// The secret of one flow between ranks of MPI_COMM_WORLD, and those by which all of them send to all. Once.
-    Result<void> flow_secret(int sender, int receiver, keys::Use use, const CommunicatorId& id, Secret<32>& out) const;
-    Result<std::unique_ptr<keys::GroupSecret>> group_of_all(const CommunicatorId& id) const;
-    Result<CommunicatorId> derive_id(const CommunicatorId& parent, std::string_view how, std::uint64_t call,
-                                     const std::vector<int>& members) const;
+    const JobKeys& keys() const { return keys_; }
 
     Requests& requests() { return requests_; }
 
@@ -120,8 +111,8 @@ public:
     SharedCommunicators& shared_communicators() { return shared_communicators_; }
 
     /// What large messages travel by; its communicator is null while nothing of the job leaves the node.
-    const Ways& ways() const { return ways_; }
-    /// That of rank 0, on all ranks.
+    const SegmentTransport& transport() const { return transport_; }
+    /// How collective operations are done: rank 0 decided it, and it is the same on all ranks.
     const engine::CollectivePlan& collectives() const { return tuned_.collectives; }
     /// Tells a large message to this rank of MPI_COMM_WORLD from those before it, for as long as they can be on their
     /// way.
@@ -198,10 +189,8 @@ private:
     void decide_scope();
     Result<void> load_keys();
     Result<void> agree();
-    /// The key under which the ranks agree, where key_distribution makes it another than the job key.
-    Result<std::unique_ptr<keys::JobKey>> transported_key(const keys::Identity& self, keys::Peers& peers);
     void make_error_classes();
-    void make_ways();
+    void make_transport();
     void make_workers(const engine::Workers::Settings& workers);
     void report_flows(const Communicator& communicator);
 
@@ -218,13 +207,7 @@ private:
     std::recursive_mutex lock_;
     std::mutex refused_lock_;  // also where no thread level is known, before MPI_Init
     std::set<std::string> refused_;
-    std::unique_ptr<keys::KeyRing> ring_;
-    keys::Local local_;
-    const cryptmpi_rsa* rsa_ = nullptr;
-    std::unique_ptr<keys::Membership> members_;  // for the agreement only
-    keys::ReportKey report_key_;                 // of the job key, which is gone when the report is written
-    CommunicatorId world_id_{};
-    std::unique_ptr<keys::FlowSecrets> flow_secrets_;  // while the job has any
+    JobKeys keys_{settings_};
     int world_rank_ = 0;
     int world_size_ = 1;
     std::vector<NodeId> nodes_;
@@ -246,7 +229,7 @@ private:
     std::unordered_map<MPI_Comm, std::shared_ptr<Communicator>> communicators_;
     Requests requests_;
     std::unordered_map<MPI_Message, Matched> matched_;
-    Ways ways_;
+    SegmentTransport transport_;
     MPI_Comm own_traffic_ = MPI_COMM_NULL;
     SharedCommunicators shared_communicators_;
     std::unordered_map<int, std::uint32_t> marks_;  // by rank of MPI_COMM_WORLD

@@ -94,8 +94,8 @@ void Partials::begin_send(const Call& call, int to, const UserBuffer& piece, InT
     if (code_ != MPI_SUCCESS) void_block(one.wire.data(), piece.size());
     const ByteCount bytes(call.layer.mpi, one.wire.size());
     const auto there = address(to);
-    told(there, call.layer.mpi.Isend(one.wire.data(), bytes.count(), bytes.type(), there.rank, there.tag, there.comm,
-                                     &one.request));
+    keep_error(there, call.layer.mpi.Isend(one.wire.data(), bytes.count(), bytes.type(), there.rank, there.tag,
+                                           there.comm, &one.request));
 }
 
 void Partials::begin_receive(int from, const UserBuffer& piece, InTransit& one) {
@@ -103,8 +103,8 @@ void Partials::begin_receive(int from, const UserBuffer& piece, InTransit& one) 
         InTransit(call_.layer.left_with_mpi(), Transfer::receive, call_.layer.buffer(piece.size() + kMessageOverhead));
     const ByteCount bytes(call_.layer.mpi, one.wire.size());
     const auto there = address(from);
-    told(there, call_.layer.mpi.Irecv(one.wire.data(), bytes.count(), bytes.type(), there.rank, there.tag, there.comm,
-                                      &one.request));
+    keep_error(there, call_.layer.mpi.Irecv(one.wire.data(), bytes.count(), bytes.type(), there.rank, there.tag,
+                                            there.comm, &one.request));
 }
 
 std::size_t Partials::wait(const Address& address, InTransit& one) {
@@ -112,13 +112,13 @@ std::size_t Partials::wait(const Address& address, InTransit& one) {
     if (one.request == MPI_REQUEST_NULL) return kUnknown;
     MPI_Status status;
     const int code = mpi.Wait(&one.request, &status);
-    told(address, code);
+    keep_error(address, code);
     MPI_Count size = 0;
     if (code == MPI_SUCCESS && one.transfer == Transfer::receive) mpi.Get_elements_x(&status, MPI_BYTE, &size);
     return static_cast<std::size_t>(size);
 }
 
-void Partials::told(const Address& address, int code) {
+void Partials::keep_error(const Address& address, int code) {
     code_ = first_of(code_, call_.layer.pass_on(address.comm, call_.communicator.handle(), code));
 }
 

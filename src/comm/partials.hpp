@@ -86,7 +86,7 @@ private:
     /// Returns how many bytes came, of a receive.
     std::size_t wait(const Address& address, InTransit& one);
     Address address(int rank) const { return call_.communicator.address(call_.layer.mpi, rank); }
-    void told(const Address& address, int code);
+    void keep_error(const Address& address, int code);
 
     const Call& call_;
     const Operator& op_;

@@ -20,7 +20,7 @@ std::unique_ptr<Operation> prepare(Layer& layer, Operation::Kind kind, MPI_Comm 
     operation->persistent = true;
     operation->active = false;
     operation->communicator = layer.share(comm);
-    operation->large = kind == Operation::Kind::send ? layer.ways().plans.in_segments(buffer.size())
+    operation->large = kind == Operation::Kind::send ? layer.transport().plans.in_segments(buffer.size())
                                                      : engine::Plan::may_be_in_segments(buffer.size());
     operation->user = std::move(buffer);
     operation->peer = peer;

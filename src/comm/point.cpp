@@ -61,9 +61,9 @@ Communicator* find_sealed(Layer& layer, MPI_Comm comm, int to, int tag, MPI_Coun
 int announce_message(Layer& layer, Communicator& communicator, const UserBuffer& buffer, int to, int tag,
                      std::uint8_t* wire, std::unique_ptr<Outgoing>& outgoing) {
     const int world_rank = communicator.world_ranks()[static_cast<std::size_t>(to)];
-    const Ways& ways = layer.ways();
-    const auto [first, others] =
-        ways.plans.of(buffer.size()).segments_of(buffer.size(), ways.workers.ready(), ways.traffic.sends);
+    const SegmentTransport& transport = layer.transport();
+    const auto [first, others] = transport.plans.of(buffer.size())
+                                     .segments_of(buffer.size(), transport.workers.ready(), transport.traffic.sends);
     const seal::Announcement announcement{buffer.size(), first, others, layer.next_mark(world_rank)};
     Place place = find_place(layer.pool(), buffer, buffer.size());
     if (place.packed.size() != 0) {
@@ -71,7 +71,7 @@ int announce_message(Layer& layer, Communicator& communicator, const UserBuffer&
     }
     auto segments = communicator.announce(to, tag, announcement, wire);
     if (!segments) return layer.raise(communicator.handle(), segments.error().line);
-    outgoing = std::make_unique<Outgoing>(ways, std::move(*segments), world_rank, std::move(place));
+    outgoing = std::make_unique<Outgoing>(transport, std::move(*segments), world_rank, std::move(place));
     return MPI_SUCCESS;
 }
 
@@ -146,7 +146,7 @@ int start_large(Layer& layer, Mode mode, Communicator& communicator, const UserB
 
 int start_send(Layer& layer, Mode mode, Communicator& communicator, const UserBuffer& buffer, int to, int tag,
                MPI_Request* request) {
-    if (layer.ways().plans.in_segments(buffer.size())) {
+    if (layer.transport().plans.in_segments(buffer.size())) {
         return start_large(layer, mode, communicator, buffer, to, tag, request);
     }
     auto operation = std::make_unique<Operation>();
@@ -261,7 +261,7 @@ int send(Layer& layer, Mode mode, const void* at, MPI_Count count, MPI_Datatype 
         if (guard) guard.unlock();
         return native(layer.mpi);
     }
-    if (!layer.threads() && layer.ways().plans.in_segments(buffer.size())) {
+    if (!layer.threads() && layer.transport().plans.in_segments(buffer.size())) {
         return send_large(layer, mode, *communicator, buffer, to, tag);
     }
     if (layer.threads() || !layer.requests().unfinished.empty()) {

@@ -135,10 +135,10 @@ namespace {
 MPI_Message make_message(Layer& layer) {
     const auto& mpi = layer.mpi;
     MPI_Request request = MPI_REQUEST_NULL;
-    mpi.Isend(nullptr, 0, MPI_BYTE, layer.world_rank(), 0, layer.ways().comm, &request);
+    mpi.Isend(nullptr, 0, MPI_BYTE, layer.world_rank(), 0, layer.transport().comm, &request);
     MPI_Message message = MPI_MESSAGE_NULL;
     for (int found = 0; found == 0;) {
-        mpi.Improbe(layer.world_rank(), 0, layer.ways().comm, &found, &message, MPI_STATUS_IGNORE);
+        mpi.Improbe(layer.world_rank(), 0, layer.transport().comm, &found, &message, MPI_STATUS_IGNORE);
     }
     mpi.Request_free(&request);
     return message;

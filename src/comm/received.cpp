@@ -33,11 +33,11 @@ int receive_segments(Layer& layer, Operation& operation, seal::Segments segments
     const int world_rank = operation.communicator->world_ranks()[static_cast<std::size_t>(from)];
     if (length > capacity) {
         layer.leftovers().incoming.push_back(
-            std::make_unique<Incoming>(layer.ways(), std::move(segments), world_rank, Place()));
+            std::make_unique<Incoming>(layer.transport(), std::move(segments), world_rank, Place()));
         set_size(layer.mpi, status, capacity);
         return MPI_ERR_TRUNCATE;
     }
-    operation.incoming = std::make_unique<Incoming>(layer.ways(), std::move(segments), world_rank,
+    operation.incoming = std::make_unique<Incoming>(layer.transport(), std::move(segments), world_rank,
                                                     find_place(layer.pool(), operation.user, length));
     set_size(layer.mpi, status, length);
     return MPI_SUCCESS;

@@ -73,7 +73,7 @@ int reduce(const Reduction& what, const UserBuffer* in, int root) {
 
 int Reduce(Layer& layer, const void* out, void* in, MPI_Count count, MPI_Datatype type, MPI_Op op, int root,
            MPI_Comm comm) {
-    Communicator* communicator = find_crossing(layer, comm, root);
+    Communicator* communicator = find_sealed(layer, comm, root);
     const auto native = CRYPTMPI_NATIVE(Reduce, count, out, in, Count{count}, type, op, root, comm);
     if (communicator == nullptr || is_for_mpi(count, type, op)) return native(layer.mpi);
     const bool is_root = communicator->rank() == root;

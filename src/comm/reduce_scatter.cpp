@@ -188,7 +188,7 @@ int reduce_scatter(Layer& layer, Communicator& communicator, const void* out, vo
 
 int Reduce_scatter_block(Layer& layer, const void* out, void* in, MPI_Count count, MPI_Datatype type, MPI_Op op,
                          MPI_Comm comm) {
-    Communicator* communicator = find_crossing(layer, comm);
+    Communicator* communicator = find_sealed(layer, comm);
     const auto native = CRYPTMPI_NATIVE(Reduce_scatter_block, count, out, in, Count{count}, type, op, comm);
     if (communicator == nullptr || is_for_mpi(count, type, op)) return native(layer.mpi);
     const std::vector<MPI_Count> counts(static_cast<std::size_t>(communicator->size()), count);
@@ -198,7 +198,7 @@ int Reduce_scatter_block(Layer& layer, const void* out, void* in, MPI_Count coun
 template <class C>
 int Reduce_scatter(Layer& layer, const void* out, void* in, const C* counts, MPI_Datatype type, MPI_Op op,
                    MPI_Comm comm) {
-    Communicator* communicator = find_crossing(layer, comm);
+    Communicator* communicator = find_sealed(layer, comm);
     const auto native = [&](const auto& mpi) -> int {
         if constexpr (std::is_same_v<C, int>) {
             return mpi.Reduce_scatter(out, in, counts, type, op, comm);

@@ -52,7 +52,7 @@ int scan(Layer& layer, Communicator& communicator, const UserBuffer& own, const 
 }  // namespace
 
 int Scan(Layer& layer, const void* out, void* in, MPI_Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
-    Communicator* communicator = find_crossing(layer, comm);
+    Communicator* communicator = find_sealed(layer, comm);
     const auto native = CRYPTMPI_NATIVE(Scan, count, out, in, Count{count}, type, op, comm);
     if (communicator == nullptr || is_for_mpi(count, type, op)) return native(layer.mpi);
     ReductionArguments arguments;
@@ -66,7 +66,7 @@ int Scan(Layer& layer, const void* out, void* in, MPI_Count count, MPI_Datatype 
 }
 
 int Exscan(Layer& layer, const void* out, void* in, MPI_Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
-    Communicator* communicator = find_crossing(layer, comm);
+    Communicator* communicator = find_sealed(layer, comm);
     const auto native = CRYPTMPI_NATIVE(Exscan, count, out, in, Count{count}, type, op, comm);
     if (communicator == nullptr || is_for_mpi(count, type, op)) return native(layer.mpi);
     ReductionArguments arguments;
