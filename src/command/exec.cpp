@@ -85,67 +85,96 @@ void keep_members_of_this_node(const config::Settings& settings) {
     set_variable("CRYPTMPI_MEMBER_LIST", settings.member_list.string());
 }
 
-int exec(const Options& options, const Words& program) {
-    if (program.empty()) return complain("exec: no program given; see cryptmpi exec --help", kExitRefused);
+/// What the options say becomes settings, which are variables of the environment.
+Result<void> take_settings(const Options& options) {
     if (!options.forwarded.empty()) forget_settings();
     for (const auto& setting : options.forwarded) {
         const auto equals = setting.find('=');
-        if (equals == std::string::npos)
-            return complain("exec: --set " + setting + ": expected NAME=VALUE", kExitRefused);
+        if (equals == std::string::npos) return fail(EINVAL, "exec: --set " + setting + ": expected NAME=VALUE");
         set_variable("CRYPTMPI_" + setting.substr(0, equals), setting.substr(equals + 1));
     }
     if (!options.job.empty()) set_variable("CRYPTMPI_JOB_ID", options.job);
     if (!options.report.empty())
         set_variable("CRYPTMPI_REPORT_FILE", std::filesystem::absolute(options.report).string());
     if (!options.layer.empty()) set_variable("CRYPTMPI_LAYER", options.layer);
-    const auto environment = config::process_environment();
-    auto settings = config::load(environment);
-    if (!settings) return complain(settings.error().line, kExitRefused);
-    if (!settings->enabled) return replace_by(program.front(), program);
-    if (settings->require_members && !options.forwarded.empty()) keep_members_of_this_node(*settings);
+    return {};
+}
 
-    std::optional<keys::KeyInMemory> key;
-    if (options.key_on_stdin || options.wrapped_key_on_stdin) {
-        auto kept = key_from_stdin(*settings, options.wrapped_key_on_stdin ? KeyRoad::srun : KeyRoad::encrypted);
-        if (!kept) return complain(kept.error().line, kExitRefused);
-        key.emplace(std::move(*kept));
-    }
-    if (auto checked = check_key_reached(*settings, environment); !checked)
-        return complain(checked.error().line, kExitRefused);
-    if (auto checked = check_key_and_module(*settings); !checked) return complain(checked.error().line, kExitRefused);
-    if (auto prepared = prepare_local_report(*settings, environment); !prepared)
-        return complain(prepared.error().line, kExitRefused);
+/// The job's fresh key, where cryptmpi run's remote shell has sent it.
+Result<std::optional<keys::KeyInMemory>> take_key(const Options& options, const config::Settings& settings) {
+    if (!options.key_on_stdin && !options.wrapped_key_on_stdin) return std::nullopt;
+    auto kept = key_from_stdin(settings, options.wrapped_key_on_stdin ? KeyRoad::srun : KeyRoad::encrypted);
+    if (!kept) return tl::unexpected(kept.error());
+    return std::optional(std::move(*kept));
+}
+
+/// All but the program.
+Result<void> check_job(const Options& options, const config::Settings& settings,
+                       const config::Environment& environment) {
+    if (auto checked = check_key_reached(settings, environment); !checked) return checked;
+    if (auto checked = check_key_and_module(settings); !checked) return checked;
+    if (auto prepared = prepare_local_report(settings, environment); !prepared) return prepared;
     const bool first = config::identify(environment).rank.value_or(0) == 0 && options.role.empty();
     const bool speaks = first && !environment(kSealedLauncherVariable);  // cryptmpi run has spoken
-    if (auto checked = check_key_storage(*settings, KeyUse::protects_jobs, speaks); !checked)
-        return complain(checked.error().line, kExitRefused);
-    auto file = coverable(program.front(), environment);
-    if (!file) return complain(file.error().line, file.error().status);
-    const auto library = library_of(*file, environment);
-    if (auto checked = check_allow(*settings, library); !checked) return complain(checked.error().line, kExitRefused);
-    const LayerChoice choice = choose_layer(*settings, environment, {library, {}, {}});
-    if (auto checked = check_choice(*settings, choice); !checked) return complain(checked.error().line, kExitRefused);
-    if (auto checked = check_libraries(*settings, choice.layer); !checked)
-        return complain(checked.error().line, kExitRefused);
-    if (settings->live) report::remove_stale_pages(std::getenv("XDG_RUNTIME_DIR"));
+    return check_key_storage(settings, KeyUse::protects_jobs, speaks);
+}
 
+/// The layer for this program, if it does what is asked for.
+Result<LayerChoice> layer_for(const std::filesystem::path& file, const config::Settings& settings,
+                              const config::Environment& environment) {
+    const auto library = library_of(file, environment);
+    if (auto checked = check_allow(settings, library); !checked) return tl::unexpected(checked.error());
+    LayerChoice choice = choose_layer(settings, environment, {library, {}, {}});
+    if (auto checked = check_choice(settings, choice); !checked) return tl::unexpected(checked.error());
+    if (auto checked = check_libraries(settings, choice.layer); !checked) return tl::unexpected(checked.error());
+    return choice;
+}
+
+/// The environment that makes the program a sealed one.
+void prepare_environment(const Options& options, const config::Settings& settings,
+                         const config::Environment& environment, const LayerChoice& choice) {
     pass_on(choice);
-    set_variable("LD_PRELOAD", options.role.empty() ? preload_of_rank(*settings, choice.layer, environment)
-                                                    : preload_of_launcher(*settings, choice.layer, environment));
+    set_variable("LD_PRELOAD", options.role.empty() ? preload_of_rank(settings, choice.layer, environment)
+                                                    : preload_of_launcher(settings, choice.layer, environment));
     hold_more_messages(choice.layer, environment);
-    if (!settings->job_id.empty()) set_variable("CRYPTMPI_JOB_ID", settings->job_id);
+    if (!settings.job_id.empty()) set_variable("CRYPTMPI_JOB_ID", settings.job_id);
     // A launcher's children inherit its role; a rank that is started by exec is none.
     if (options.role.empty()) {
         unsetenv("CRYPTMPI_INTERNAL_ROLE");
     } else {
         set_variable("CRYPTMPI_INTERNAL_ROLE", options.role);
     }
+}
+
+int refuse(const Error& error) {
+    return complain(error.line, kExitRefused);
+}
+
+int exec(const Options& options, const Words& program) {
+    if (program.empty()) return complain("exec: no program given; see cryptmpi exec --help", kExitRefused);
+    if (auto taken = take_settings(options); !taken) return refuse(taken.error());
+    const auto environment = config::process_environment();
+    auto settings = config::load(environment);
+    if (!settings) return refuse(settings.error());
+    if (!settings->enabled) return replace_by(program.front(), program);
+    if (settings->require_members && !options.forwarded.empty()) keep_members_of_this_node(*settings);
+
+    auto key = take_key(options, *settings);
+    if (!key) return refuse(key.error());
+    if (auto checked = check_job(options, *settings, environment); !checked) return refuse(checked.error());
+    auto file = coverable(program.front(), environment);
+    if (!file) return complain(file.error().line, file.error().status);
+    const auto choice = layer_for(*file, *settings, environment);
+    if (!choice) return refuse(choice.error());
+    if (settings->live) report::remove_stale_pages(std::getenv("XDG_RUNTIME_DIR"));
+
+    prepare_environment(options, *settings, environment, *choice);
     warn_of_cipher(*settings, config::process_environment());
     warn_of_launcher(options, environment);
-    if (key) return hold_while_running(std::move(*key), file->string(), program);
+    if (*key) return hold_while_running(std::move(**key), file->string(), program);
     // The channel library, which this process may have from its launcher, would give itself to the program.
     const bool sockets_stay_clear =
-        options.role.empty() && choice.layer != config::Layer::channel && !settings->seal_sockets;
+        options.role.empty() && choice->layer != config::Layer::channel && !settings->seal_sockets;
     return sockets_stay_clear ? replace_by_outside(file->string(), program) : replace_by(file->string(), program);
 }
 

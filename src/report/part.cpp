@@ -382,7 +382,8 @@ Json sockets_of(const std::vector<Json>& parts) {
     return sums;
 }
 
-Json merged(std::vector<Json> parts, std::vector<std::string> problems, const Started& started) {
+/// Ranks first, in their order.
+void sort_by_rank(std::vector<Json>& parts) {
     std::sort(parts.begin(), parts.end(), [](const Json& a, const Json& b) {
         const auto order = [](const Json& part) {
             const int rank = part.value("rank", -1);
@@ -390,7 +391,9 @@ Json merged(std::vector<Json> parts, std::vector<std::string> problems, const St
         };
         return order(a) < order(b);
     });
+}
 
+Json totals_of(const std::vector<Json>& parts) {
     Json totals = Json::object();
     for (const char* key : kSealed) totals[key] = std::uint64_t{0};
     for (const char* key : kEvents) totals[key] = std::uint64_t{0};
@@ -402,8 +405,12 @@ Json merged(std::vector<Json> parts, std::vector<std::string> problems, const St
         if (!is_of_the_layer(part)) continue;
         std::for_each(kSealed.begin(), kSealed.end(), add);
     }
-    const RankCount count = count_ranks(parts, started.ranks);
     for (const char* key : kSizes) totals[key] = sizes_of(parts, key);
+    return totals;
+}
+
+/// Parts that cannot be of one job.
+void find_contradictions(const std::vector<Json>& parts, std::vector<std::string>& problems) {
     const auto jobs = distinct(parts, "job_id");
     if (jobs.size() > 1)
         problems.push_back("parts of " + std::to_string(jobs.size()) + " jobs share this report file: " + joined(jobs));
@@ -412,15 +419,20 @@ Json merged(std::vector<Json> parts, std::vector<std::string> problems, const St
         problems.push_back("the job's processes ran under different layers (" + joined(layers) +
                            "); give all the same --layer");
     }
+}
+
+Json merged(std::vector<Json> parts, std::vector<std::string> problems, const Started& started) {
+    sort_by_rank(parts);
+    find_contradictions(parts, problems);
+    const RankCount count = count_ranks(parts, started.ranks);
     const bool complete = problems.empty() && count.all && started.unfetched.empty();
 
     Json not_sealed = not_sealed_of(parts);
     add_what_is_left(not_sealed, parts);
-    Json sockets = sockets_of(parts);
     const auto [began, until] = times_of(parts);
     Json errors = collected(parts, "errors");
     for (auto& problem : problems) errors.push_back(std::move(problem));
-    return {{"job_id", started.job_id.empty() ? joined(jobs) : started.job_id},
+    return {{"job_id", started.job_id.empty() ? joined(distinct(parts, "job_id")) : started.job_id},
             {"complete", complete},
             {"began", began},
             {"until", until},
@@ -428,7 +440,7 @@ Json merged(std::vector<Json> parts, std::vector<std::string> problems, const St
             {"versions", distinct(parts, "version")},
             {"programs", programs_of(parts)},
             {"settings", collected(parts, "settings")},
-            {"layer", joined(layers)},
+            {"layer", joined(distinct(parts, "layer"))},
             {"layer_reason", joined(distinct(parts, "layer_reason"), "; ")},
             {"nodes", nodes_of(parts)},
             {"status", started.status},
@@ -442,8 +454,8 @@ Json merged(std::vector<Json> parts, std::vector<std::string> problems, const St
             {"scope", joined(distinct(of_the_layer(parts), "scope"))},
             {"members", collected(parts, "peer_members")},
             {"profiles", profiles_of(parts)},
-            {"totals", std::move(totals)},
-            {"sockets", std::move(sockets)},
+            {"totals", totals_of(parts)},
+            {"sockets", sockets_of(parts)},
             {"not_sealed", std::move(not_sealed)},
             {"refused_roads", collected(parts, "refused_roads")},
             {"errors", std::move(errors)},
