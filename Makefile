@@ -97,7 +97,7 @@ build/python: tests/interop/requirements.txt
 	@touch $@
 
 conformance: build
-	@scripts/install-packages test
+	@scripts/install-packages test conformance
 	@scripts/install-mpis --mpi4py
 	@$(PYTHON) -m cryptmpi_tools.conformance --layer $(LAYER) $(if $(STACK),--stack $(STACK)) $(if $(SUITE),--suite $(SUITE)) $(ARGS)
 
