@@ -61,7 +61,8 @@ Result<RecordKey> epoch_key(const seal::Crypto& crypto, const FlowSecret& secret
     return RecordKey::derive(crypto, own.data());
 }
 
-/// A nonce of 12 bytes has room for the whole tag and half of the number; an epoch has fewer messages than that half.
+/// A nonce of 12 bytes has room for the whole tag and half of the number; an epoch has fewer messages than that half,
+/// long ones among them.
 struct Place {
     std::uint32_t lane;
     std::uint64_t counter;
@@ -525,6 +526,9 @@ Result<LongSend> Party::begin_long(Peer& to, std::uint64_t tag, std::size_t size
     message.ready_ = kLongPrefixSize;
     flow.messages += segments;
     flow.bytes += size;
+    // Those that are sealed whole have half of their number in their nonce: under one key they must not be further
+    // apart.
+    ++(*lanes)->messages;
     std::memcpy(wire, state_->share.data(), kShareSize);
     store_little(next++ | std::uint64_t{flow.epoch} << kEpochShift | kInSegments, wire + kShareSize);
     store_little(message.number_, wire + kPrefixSize);

@@ -250,6 +250,8 @@ MUTANTS = [
         "fabric_test", "AlteredLongMessage.IsFoundWhereItsBeginningIsWrittenAgain"),
     one("the segments of a long message do not count for its key", FLOWS, "make_room(flow, segments, size)", "make_room(flow, 1, size)",
         "fabric_test", "LongMessages.TakeNoKeyOverItsLimitOfRecords"),
+    one("long messages take the numbers of whole ones, and do not count for their key", FLOWS, "    ++(*lanes)->messages;\n", "",
+        "fabric_test", "LongMessages.CountForTheKeyOfThoseThatAreSealedWhole"),
     one("the tag of a long message is not bound", FLOWS, "        : size_(is_last ? sizeof own_ : kLongPrefixSize) {",
         "        : size_(is_last ? kLongPrefixSize : kLongPrefixSize) {", "fabric_test", "AlteredLongMessage.IsFoundUnderAnotherTagOrForAnother"),
     one("the last segment of a long message is as any other", FLOWS, "    return {segment | (is_last ? kLastSegment : 0), number};",

@@ -374,6 +374,34 @@ TEST(LongMessages, AreSealedToTheirEndUnderTheKeyThatTheyBeganWith) {
     }
 }
 
+/// The nonce of a message that is sealed whole has half of its number, which long ones take, too.
+// protocol: F3
+TEST(LongMessages, CountForTheKeyOfThoseThatAreSealedWhole) {
+    seal::Crypto lowered = crypto();
+    lowered.lowered = {10, ~std::uint64_t{0}};
+    const End a(lowered), b(lowered);
+    auto peer = a.party->meet(b.party->share());
+    const Bytes few = random_bytes(10), many = random_bytes(kLongestWhole + 1);
+    const auto epoch_of_short = [&] {
+        const iovec in = whole(few);
+        Bytes wire(few.size() + kOverhead);
+        EXPECT_TRUE(a.party->seal(**peer, {Kind::tagged, kTag}, {&in, 1}, few.size(), wire.data()));
+        Posted posted;
+        b.party->post(posted, {kTag, ~std::uint64_t{0}, nullptr, true});
+        Bytes out(few.size());
+        const iovec room = whole(out);
+        EXPECT_TRUE(b.party->open(posted, kTag, {}, wire.data(), wire.size(), {&room, 1}));
+        EXPECT_EQ(out, few);
+        return wire[38] | wire[39] << 8;
+    };
+    std::vector<int> epochs;
+    for (const int long_ones : {0, 8, 0, 8, 30}) {
+        for (int i = 0; i < long_ones; ++i) EXPECT_EQ(b.open(a.seal(b, many)), 0);
+        epochs.push_back(epoch_of_short());
+    }
+    EXPECT_EQ(epochs, (std::vector{0, 0, 1, 1, 2}));
+}
+
 // protocol: F3
 TEST(LongMessages, TakeNoKeyOverItsLimitOfRecords) {
     seal::Crypto lowered = crypto();
