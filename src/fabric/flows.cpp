@@ -259,6 +259,12 @@ struct Party::State {
         peers.emplace(its_share, std::move(fresh));
     }
 
+    /// Where nobody else writes.
+    std::uint8_t* own_room(std::size_t size) {
+        if (own_wire.size() < size) own_wire.resize(size);
+        return own_wire.data();
+    }
+
     struct Decrypted {
         Peer* from;
         Receiving* flow;
@@ -293,7 +299,7 @@ struct Party::State {
     Share share{};
     std::unordered_map<Share, std::unique_ptr<Peer>, ShareHash> peers;
     Peer* last = nullptr;                // that a message came from
-    std::vector<std::uint8_t> own_wire;  // what is being opened, where others may write into it
+    std::vector<std::uint8_t> own_wire;  // what is being sealed or opened, where others may write into the wire
     PostedList posted;
     struct CutOff {
         std::uint64_t place;
@@ -478,18 +484,20 @@ Result<void> Party::seal(Peer& to, const Envelope& envelope, std::span<const iov
     ++flow.messages;
     flow.bytes += size;
 
-    std::memcpy(out, state_->share.data(), kShareSize);
-    store_little(number | std::uint64_t{flow.epoch} << kEpochShift, out + kShareSize);
-    const AssociatedData bound(out, envelope.bound);
+    std::uint8_t* const wire = state_->job.is_written_by_network_ ? state_->own_room(kOverhead + size) : out;
+    std::memcpy(wire, state_->share.data(), kShareSize);
+    store_little(number | std::uint64_t{flow.epoch} << kEpochShift, wire + kShareSize);
+    const AssociatedData bound(wire, envelope.bound);
     const Place place = place_in_nonce(envelope.tag, number);
     std::uint8_t nonce[seal::kNonceRoom];
     flow.key.nonce(place.lane, place.counter, nonce);
     seal::note_nonce(flow.key, place.lane, number, envelope.tag << 32);
     if (state_->crypto.aead->seal(flow.key.context(), nonce, bound.data(), bound.size(), in.data(), in.size(),
-                                  out + kPrefixSize, out + kPrefixSize + size) != CRYPTMPI_OK) {
-        wipe(out, kOverhead + size);
+                                  wire + kPrefixSize, wire + kPrefixSize + size) != CRYPTMPI_OK) {
+        wipe(wire, kOverhead + size);
         return fail(EIO, "the crypto module failed to seal a message");
     }
+    if (wire != out) std::memcpy(out, wire, kOverhead + size);
     auto& sent = state_->counters.sent[place_of(envelope.kind)];
     ++sent.messages;
     sent.bytes += size;
@@ -640,8 +648,7 @@ Result<Party::State::Decrypted> Party::State::decrypt(const Envelope& envelope, 
         return refuse(Error{"is shorter than any sealed one: it was sent without CryptMPI, or altered", EBADMSG});
     }
     if (job.is_written_by_network_) {
-        own_wire.assign(wire, wire + wire_size);
-        wire = own_wire.data();
+        wire = static_cast<const std::uint8_t*>(std::memcpy(own_room(wire_size), wire, wire_size));
     }
     Decrypted message{};
     auto sender = sender_of(wire, message.fresh);

@@ -91,8 +91,9 @@ inline constexpr std::size_t kMostBound = 256;
 /// What all parties of a process have from the job: made once, outlives them.
 class Job {
 public:
-    /// `is_written_by_network`: others than this process may write into what has come, as by a forged packet to a
-    /// buffer that a network card may write into. A module may read twice what it opens, and must get the same bytes.
+    /// `is_written_by_network`: others than this process may write into what has come, or is about to go, as by a
+    /// forged packet to a buffer that a network card may write into. A module may read twice what it opens, and may
+    /// read back what it has sealed, to authenticate it: it must get the same bytes.
     static Result<Job> join(const seal::Crypto& crypto, const keys::JobKey& job_key, std::string_view job_id,
                             bool is_written_by_network = false);
     /// A peer may have any key of the ring, which outlives this: what it sends opens under its own.

@@ -242,6 +242,9 @@ MUTANTS = [
     one("a forged message of the fabric is taken", FLOWS,
         "    if (status == CRYPTMPI_FORGED) return fail(EBADMSG, \"does not open: altered, moved, or not ours\");\n"
         "    if (status != CRYPTMPI_OK)", "    if (status == CRYPTMPI_FAILED)", "fabric_test", "Flows.EveryByteOfAMessageIsBound"),
+    one("a message is sealed where a network card may write", FLOWS,
+        "state_->job.is_written_by_network_ ? state_->own_room(kOverhead + size) : out;", "out;",
+        "fabric_test", "Flows.WhatTheNetworkWritesIsNotAuthenticated"),
     one("a long message may end before its last segment", FLOWS, "    if (tag && !ended) return fail(", "    if (!tag && ended) return fail(",
         "fabric_test", "AlteredLongMessage.IsFoundWhereItEndsBeforeWhatHasOpened"),
     one("a long message may go on under another's beginning", FLOWS,

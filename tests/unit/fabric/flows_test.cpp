@@ -405,6 +405,39 @@ TEST(Flows, WhatTheNetworkWritesMeanwhileChangesNothing) {
     }
 }
 
+/// As a module that reads back what it has encrypted, and so authenticates what is there by then.
+int seal_while_somebody_writes(void* context, const std::uint8_t* nonce, const std::uint8_t* bound,
+                               std::size_t bound_size, const iovec* in, std::size_t count, std::uint8_t* out,
+                               std::uint8_t* tag) {
+    const int status = crypto().aead->seal(context, nonce, bound, bound_size, in, count, out, tag);
+    const std::uint8_t written = out[0];
+    *written_by_network ^= 1;
+    if (status != CRYPTMPI_OK || out[0] == written) return status;
+    const auto* const at = static_cast<const std::uint8_t*>(in->iov_base);
+    Bytes changed(at, at + in->iov_len);
+    changed[0] ^= 1;
+    const iovec one{changed.data(), changed.size()};
+    return crypto().aead->seal(context, nonce, bound, bound_size, &one, 1, out, tag);
+}
+
+TEST(Flows, WhatTheNetworkWritesIsNotAuthenticated) {
+    static cryptmpi_aead writing = *crypto().aead;
+    writing.seal = seal_while_somebody_writes;
+    auto job = Job::join({&writing, crypto().kex, crypto().suite}, some_key(), "job", true);
+    ASSERT_TRUE(job);
+    auto a = Party::make(*job);
+    ASSERT_TRUE(a);
+    const End b;
+    auto to = (*a)->meet(b.party->share());
+    ASSERT_TRUE(to);
+    const Bytes plain = random_bytes(100);
+    const iovec in{const_cast<std::uint8_t*>(plain.data()), plain.size()};
+    Bytes wire(plain.size() + kOverhead);
+    written_by_network = wire.data() + kPrefixSize;
+    ASSERT_TRUE((*a)->seal(**to, {Kind::message}, {&in, 1}, plain.size(), wire.data()));
+    EXPECT_EQ(b.open({Kind::message}, wire).plain, plain);
+}
+
 /// As many lanes as are kept in use, and more: what the first of them had is known all the same.
 class ManyLanes : public testing::Test {
 protected:
