@@ -51,10 +51,14 @@ void Endpoint::end(const std::string& what) const {
 std::array<std::uint8_t, 9> Endpoint::bound_of(Beside beside, std::uint64_t data) const {
     std::array<std::uint8_t, 9> bound = {};
     if (beside == Beside::nothing) return bound;
-    if (domain->data_size < sizeof data) data &= (std::uint64_t{1} << (8 * domain->data_size)) - 1;
     bound[0] = static_cast<std::uint8_t>(beside);
-    store_little(data, bound.data() + 1);
+    store_little(carried(data), bound.data() + 1);
     return bound;
+}
+
+std::uint64_t Endpoint::carried(std::uint64_t data) const {
+    if (domain->data_size >= sizeof data) return data;
+    return data & ((std::uint64_t{1} << (8 * domain->data_size)) - 1);
 }
 
 void AddressVector::add(fi_addr_t place, const Share& share) {
@@ -627,6 +631,7 @@ bool Endpoint::complete(Operation& operation, fi_cq_tagged_entry& entry, fi_addr
         const std::size_t at = operation.filled;
         const Peer* const sender = open_into(operation, entry);
         const std::size_t size = entry.len - kOverhead;
+        entry.data = (entry.flags & FI_REMOTE_CQ_DATA) != 0 ? carried(entry.data) : 0;
         const bool alone = operation.work != Operation::Work::several;
         if (alone && !operation.discard && size > total(operation.into)) {
             tell_cut_off(operation, entry, size);

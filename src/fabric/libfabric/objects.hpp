@@ -272,6 +272,8 @@ private:
     /// What stands beside a message: no immediate data, the program's, or what the head of a long one has there.
     enum class Beside : std::uint8_t { nothing, data, length };
     std::array<std::uint8_t, 9> bound_of(Beside beside, std::uint64_t data) const;
+    /// As much of immediate data as the provider carries, and as is authenticated.
+    std::uint64_t carried(std::uint64_t data) const;
     static Beside beside(std::uint64_t flags) {
         return (flags & FI_REMOTE_CQ_DATA) != 0 ? Beside::data : Beside::nothing;
     }

@@ -265,6 +265,33 @@ TEST_F(Libfabric, ImmediateDataIsAuthenticated) {
     EXPECT_THROW(completions(ends[1]), Ended);
 }
 
+/// A provider that says that it carries 4 bytes of immediate data, and has room for 8 on the wire, as EFA's.
+class NarrowData : public Libfabric {
+protected:
+    NarrowData() {
+        given.domain.cq_data_size = 4;
+        given.keeps_data = false;
+    }
+};
+
+// protocol: F11
+TEST_F(NarrowData, HasNothingOfTheNetworksBesideIt) {
+    const Bytes plain = random_bytes(10);
+    Bytes got(10);
+    Bytes small(5);
+    for (Bytes* const into : {&got, &got, &small}) ASSERT_EQ(receive(1, *into), 0);
+    ASSERT_EQ(fi_tsenddata(ends[0].ep, plain.data(), plain.size(), nullptr, 42, 1, 1, nullptr), 0);
+    ASSERT_EQ(send(1, plain), 0);
+    ASSERT_EQ(fi_tsenddata(ends[0].ep, plain.data(), plain.size(), nullptr, 43, 1, 1, nullptr), 0);
+    for (int i = 0; i < 3; ++i) provider.deliver(0, [](Wire& wire) { wire.data |= std::uint64_t{7} << 32; });
+    const auto received = completions(ends[1]);
+    ASSERT_EQ(received.size(), 3U);
+    EXPECT_EQ(received[0].data, 42U);
+    EXPECT_EQ(received[1].data, 0U);
+    EXPECT_EQ(received[2].data, 43U);
+    EXPECT_EQ(received[2].err, FI_ETRUNC);
+}
+
 /// What an attacker may do to one of two messages; each ends the job, and the program's memory holds nothing of it.
 class Attack : public Libfabric, public testing::WithParamInterface<std::function<void(Wire&)>> {};
 
