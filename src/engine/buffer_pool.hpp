@@ -2,6 +2,8 @@
 // memory more than the cipher does in it.
 #pragma once
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -10,20 +12,29 @@
 #include <mutex>
 #include <new>
 #include <utility>
+#include <vector>
 
 namespace cryptmpi::engine {
 
 /// Outlives its buffers. Used by one thread at a time, unless shared.
 class BufferPool {
 public:
+    /// own_pages: from the kernel and back to it, so that nothing else was or will be there under an address that
+    /// somebody was told of. Of such buffers small ones are all kept, and share pages with one another alone.
+    enum class From : std::uint8_t { heap, own_pages };
+
     /// Keeps at most `most_kept` bytes of buffers that nobody uses.
-    explicit BufferPool(std::size_t most_kept) : most_(most_kept) {}
+    explicit BufferPool(std::size_t most_kept, From from = From::heap)
+        : most_(most_kept), from_(kSanitized ? From::heap : from) {}
     BufferPool(const BufferPool&) = delete;
     BufferPool& operator=(const BufferPool&) = delete;
     ~BufferPool() {
-        for (Unused* first : unused_) {
-            while (first != nullptr) free(std::exchange(first, first->next));
+        for (std::size_t place = 0; place < kPlaces; ++place) {
+            for (std::uint8_t* const at : unused_[place]) {
+                if (!is_in_chunks(place)) free(at, room_of(place));
+            }
         }
+        for (void* const chunk : chunks_) munmap(chunk, kChunk);
     }
 
     /// From now on, several threads use it.
@@ -42,7 +53,7 @@ public:
             return *this;
         }
         ~Buffer() {
-            if (at_ != nullptr) pool_->give_back(at_, place_of(size_));
+            if (at_ != nullptr) pool_->give_back(at_, size_);
         }
         std::uint8_t* data() const { return at_; }
         std::size_t size() const { return size_; }
@@ -62,19 +73,19 @@ public:
         const std::size_t place = place_of(size);
         if (place < kPlaces) [[likely]] {
             const auto hold = lock();
-            if (Unused* first = unused_[place]) {
-                unused_[place] = first->next;
-                kept_ -= room_of(place);
-                return {this, reinterpret_cast<std::uint8_t*>(first), size};
+            auto& unused = unused_[place];
+            if (unused.empty() && is_in_chunks(place)) cut_chunk(place);
+            if (!unused.empty()) {
+                std::uint8_t* const at = unused.back();
+                unused.pop_back();
+                if (!is_in_chunks(place)) kept_ -= room_of(place);
+                return {this, at, size};
             }
         }
         return {this, allocate(place < kPlaces ? room_of(place) : size), size};
     }
 
 private:
-    struct Unused {
-        Unused* next;
-    };
     // Powers of two from 256 bytes to 32 MiB, and room for what sealing adds to them. Larger ones are not kept.
     static constexpr unsigned kSmallest = 8;
     static constexpr std::size_t kPlaces = 18;
@@ -87,29 +98,64 @@ private:
     }
     static std::size_t room_of(std::size_t place) { return (std::size_t{1} << (place + kSmallest)) + kMore; }
 
-    static std::uint8_t* allocate(std::size_t size) {
-        return static_cast<std::uint8_t*>(::operator new(size, kAlignment));
+    static void* map(std::size_t size) {
+        void* const at = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (at == MAP_FAILED) throw std::bad_alloc();
+        return at;
     }
-    static void free(void* at) { ::operator delete(at, kAlignment); }
+    std::uint8_t* allocate(std::size_t size) const {
+        return static_cast<std::uint8_t*>(from_ == From::own_pages ? map(size) : ::operator new(size, kAlignment));
+    }
+    void free(void* at, std::size_t size) const {
+        from_ == From::own_pages ? static_cast<void>(munmap(at, size)) : ::operator delete(at, kAlignment);
+    }
+
+    /// Smaller than some pages, so that each cannot have its own.
+    bool is_in_chunks(std::size_t place) const { return from_ == From::own_pages && room_of(place) < kChunk / 8; }
+    /// Under the lock.
+    void cut_chunk(std::size_t place) {
+        const std::size_t room = room_of(place);
+        chunks_.reserve(chunks_.size() + 1);
+        unused_[place].reserve(kChunk / room);
+        auto* const chunk = static_cast<std::uint8_t*>(map(kChunk));
+        chunks_.push_back(chunk);
+        for (std::size_t at = 0; at + room <= kChunk; at += room) unused_[place].push_back(chunk + at);
+    }
 
     std::unique_lock<std::mutex> lock() { return shared_ ? std::unique_lock(lock_) : std::unique_lock<std::mutex>(); }
-    void give_back(std::uint8_t* at, std::size_t place) {
+    void give_back(std::uint8_t* at, std::size_t size) {
+        const std::size_t place = place_of(size);
         if (place >= kPlaces) {
-            free(at);
-            return;
+            free(at, size);
+        } else if (!keep(at, place) && !is_in_chunks(place)) {
+            free(at, room_of(place));
         }
+    }
+    bool keep(std::uint8_t* at, std::size_t place) {
         const auto hold = lock();
-        if (kept_ + room_of(place) > most_) {
-            free(at);
-            return;
+        const std::size_t room = is_in_chunks(place) ? 0 : room_of(place);
+        if (room != 0 && kept_ + room > most_) return false;
+        try {
+            unused_[place].push_back(at);
+        } catch (const std::bad_alloc&) {
+            return false;
         }
-        kept_ += room_of(place);
-        unused_[place] = new (at) Unused{unused_[place]};
+        kept_ += room;
+        return true;
     }
 
+#ifdef __SANITIZE_ADDRESS__
+    static constexpr bool kSanitized = true;  // it sees what is too small on the heap alone
+#else
+    static constexpr bool kSanitized = false;
+#endif
+    static constexpr std::size_t kChunk = std::size_t{256} << 10;
     std::size_t most_;
+    From from_;
     std::size_t kept_ = 0;
-    std::array<Unused*, kPlaces> unused_ = {};
+    /// Not noted in the buffers themselves, in some of which the network may write.
+    std::array<std::vector<std::uint8_t*>, kPlaces> unused_;
+    std::vector<void*> chunks_;
     bool shared_ = false;
     std::mutex lock_;
 };

@@ -57,11 +57,12 @@ struct Domain : Object<fid_domain> {
     // Held through each operation of its endpoints and queues: a message gets its number, a receive its place, in the
     // order in which the provider gets them.
     std::mutex lock;
-    engine::BufferPool pool{std::size_t{64} << 20};   // for what is open
-    engine::BufferPool wires{std::size_t{64} << 20};  // for what the provider gets, which may keep it registered
-    std::size_t name_size = 0;                        // of the provider's names; 0: not known yet
-    std::size_t data_size = 8;                        // of immediate data that the provider carries
-    bool tells_lengths = false;                       // the half of it that the program does not use is ours
+    engine::BufferPool pool{std::size_t{64} << 20};  // for what is open
+    /// For what the provider gets, which may keep it registered.
+    engine::BufferPool wires{std::size_t{64} << 20, engine::BufferPool::From::own_pages};
+    std::size_t name_size = 0;   // of the provider's names; 0: not known yet
+    std::size_t data_size = 8;   // of immediate data that the provider carries
+    bool tells_lengths = false;  // the half of it that the program does not use is ours
     bool registers_local = false;
     std::uint64_t regions = 0;                                 // of ours
     bool makes_keys = false;                                   // FI_MR_PROV_KEY: the program takes the key that it gets

@@ -138,7 +138,8 @@ public:
     /// For what is open.
     engine::BufferPool& pool() { return pool_; }
     /// For what UCX gets, and nothing else: it keeps such memory registered with the network when a message is over,
-    /// under a key that was on the wire in clear.
+    /// under a key that was on the wire in clear, until the kernel takes it back. The heap would give it to the
+    /// program.
     engine::BufferPool& wires() { return wires_; }
 
 private:
@@ -163,7 +164,7 @@ private:
     Regions regions_;
     static constexpr std::size_t kMostKept = std::size_t{64} << 20;  // of each
     engine::BufferPool pool_{kMostKept};
-    engine::BufferPool wires_{kMostKept};
+    engine::BufferPool wires_{kMostKept, engine::BufferPool::From::own_pages};
 };
 
 }  // namespace cryptmpi::fabric::ucx

@@ -2,8 +2,12 @@
 #include "engine/buffer_pool.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -120,6 +124,96 @@ TEST(BufferPool, TakesBackWhatAnAssignmentReplaced) {
         EXPECT_EQ(made_by([&] { pool.take(kSize); }), 0);
     }
     EXPECT_EQ(made_by([&] { pool.take(kSize); }), 0);
+}
+
+/// As a forged packet writes into a buffer that a network card still knows.
+TEST(BufferPool, BelievesNothingThatIsWrittenIntoABufferThatNobodyUses) {
+    for (const auto from : {BufferPool::From::heap, BufferPool::From::own_pages}) {
+        BufferPool pool(10 * kTooLarge, from);
+        for (const std::size_t size : {kSize, std::size_t{100'000}}) {
+            std::uint8_t* written = nullptr;
+            {
+                const Buffer one = pool.take(size);
+                const Buffer other = pool.take(size);
+                written = other.data();
+            }
+            std::memset(written, 0xEE, size);
+            const Buffer all[] = {pool.take(size), pool.take(size), pool.take(size)};
+            for (const Buffer& buffer : all) std::memset(buffer.data(), 1, size);
+            EXPECT_TRUE(all[0].data() == written || all[1].data() == written);
+        }
+    }
+}
+
+class OwnPages : public testing::Test {
+protected:
+    void SetUp() override {
+#ifdef __SANITIZE_ADDRESS__
+        GTEST_SKIP() << "a sanitizer sees more on the heap";
+#endif
+    }
+    static constexpr std::size_t kLarge = 100'000;
+    static constexpr std::size_t kLargeRoom = (std::size_t{128} << 10) + 64;
+
+    static std::uint8_t* page_of(const void* at) {
+        const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+        return reinterpret_cast<std::uint8_t*>(reinterpret_cast<std::uintptr_t>(at) / page * page);
+    }
+    static bool is_mapped(const void* at) {
+        return msync(page_of(at), 1, MS_ASYNC) == 0 || errno != ENOMEM;
+    }
+    static bool is_zero(const Buffer& buffer) {
+        return std::all_of(buffer.data(), buffer.data() + buffer.size(), [](std::uint8_t byte) { return byte == 0; });
+    }
+
+    BufferPool pool{2 * kLargeRoom, BufferPool::From::own_pages};
+};
+
+TEST_F(OwnPages, AreNotTheHeaps) {
+    EXPECT_EQ(made_by([&] {
+                  for (const std::size_t size : {std::size_t{1}, kSize, std::size_t{20'000}, kLarge, kTooLarge}) {
+                      const Buffer buffer = pool.take(size);
+                      EXPECT_TRUE(is_zero(buffer)) << size;
+                      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer.data()) % 64, 0U);
+                      std::memset(buffer.data(), 1, buffer.room());
+                  }
+              }),
+              0);
+}
+
+TEST_F(OwnPages, GoBackToTheKernelWhenTheyAreTooMany) {
+    std::vector<std::uint8_t*> were;
+    {
+        std::vector<Buffer> all;
+        for (int i = 0; i < 5; ++i) all.push_back(pool.take(kLarge));
+        for (const Buffer& buffer : all) were.push_back(buffer.data());
+    }
+    EXPECT_EQ(std::count_if(were.begin(), were.end(), is_mapped), 2);
+    std::uint8_t* large = nullptr;
+    {
+        const Buffer buffer = pool.take(kTooLarge);
+        large = buffer.data();
+    }
+    EXPECT_FALSE(is_mapped(large));
+}
+
+TEST_F(OwnPages, OfSmallBuffersAreKeptAndSharedByThemAlone) {
+    std::vector<std::uint8_t*> were;
+    {
+        std::vector<Buffer> all;
+        for (int i = 0; i < 1000; ++i) all.push_back(pool.take(kSize));
+        for (const Buffer& buffer : all) std::memset(buffer.data(), 1, kRoom);
+        for (const Buffer& buffer : all) were.push_back(buffer.data());
+    }
+    EXPECT_EQ(std::count_if(were.begin(), were.end(), is_mapped), 1000);
+    std::vector<Buffer> again;
+    for (int i = 0; i < 1000; ++i) again.push_back(pool.take(kSize));
+    std::vector<std::uint8_t*> are;
+    for (const Buffer& buffer : again) are.push_back(buffer.data());
+    std::sort(are.begin(), are.end());
+    EXPECT_EQ(
+        std::adjacent_find(are.begin(), are.end(), [](auto* a, auto* b) { return b - a < std::ptrdiff_t{kRoom}; }),
+        are.end());
 }
 
 TEST(BufferPool, IsSharedByThreads) {

@@ -11,6 +11,7 @@
 #include "fabric/libfabric/tables.hpp"
 #include "fabric/opening.hpp"
 #include "fake_provider.hpp"
+#include "heap.hpp"
 #include "seal/support.hpp"
 
 namespace cryptmpi::fabric::libfabric {
@@ -1336,6 +1337,24 @@ TEST_F(LocalMemory, ThatTheProviderHadNeverHasWhatIsOpen) {
     for (const End& end : ends) {
         const auto open = static_cast<Domain*>(end.domain)->pool.take(100);
         for (const auto& [memory, access] : provider.registered) EXPECT_NE(memory, open.data());
+    }
+}
+
+/// The provider may keep it registered when a message is over, and so may a forged packet write there.
+TEST_F(LocalMemory, ThatTheProviderHadIsNeitherTheHeapsNorBelieved) {
+    const Bytes plain = random_bytes(100);
+    Bytes got(100);
+    for (int round = 0; round < 10; ++round) {
+        ASSERT_EQ(receive(1, got), 0);
+        ASSERT_EQ(send(1, plain), 0);
+        provider.deliver();
+        EXPECT_EQ(completions(ends[0]).size(), 1U);
+        EXPECT_EQ(completions(ends[1]).size(), 1U);
+        EXPECT_EQ(got, plain);
+        for (const auto& [memory, access] : provider.registered) {
+            EXPECT_FALSE(test::is_in_heap(memory));
+            std::memset(const_cast<void*>(memory), 0xEE, kOverhead + 100);
+        }
     }
 }
 

@@ -13,6 +13,7 @@
 #include "fabric/ucx/blob.hpp"
 #include "fabric/ucx/parts.hpp"
 #include "fabric/ucx/real.hpp"
+#include "heap.hpp"
 #include "seal/support.hpp"
 
 namespace cryptmpi::fabric::ucx {
@@ -835,6 +836,14 @@ TEST_F(Door, FindsWhatIsDoneToThePartsOfActiveMessages) {
     EXPECT_EQ(came.size(), 1U);
     expect_refused({parts[2]}, "replayed");
     EXPECT_EQ(came.size(), 1U);
+}
+
+/// UCX may keep it registered with the network when a message is over.
+TEST_F(Door, GivesUcxNoMemoryOfTheHeap) {
+    send(7, std::string(100, 'x'));
+    send(7, std::string(20'000, 'x'));
+    ASSERT_FALSE(lent.empty());
+    for (const auto& [at, size] : lent) EXPECT_FALSE(test::is_in_heap(at)) << size;
 }
 
 /// What a member of the job may send that does not do as we do.
