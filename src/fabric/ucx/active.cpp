@@ -182,6 +182,8 @@ std::optional<Opened> open_part(const Handler& handler, std::span<const std::uin
         to = room.data();
     }
     Peer* const from = open(handler, wire, bound, to);
+    // What has opened was read anew.
+    if (share_of(*from) != share) around().end(named(handler, wire.size()) + "was altered while it was opened");
     auto whole = gathering.add(share_of(*from), handler.id, place, {to, size});
     if (!whole) around().end(named(handler, wire.size()) + whole.error().line);
     if (!*whole) return std::nullopt;

@@ -57,7 +57,7 @@ void when_sent(void* request, ucs_status_t status, void* data) {
 ucs_status_ptr_t send_long(Send call, const Endpoint& to, ucp_ep_h ep, std::size_t size, ucp_tag_t tag,
                            const ucp_request_param_t& given, std::unique_ptr<Operation> operation) {
     Worker& worker = *to.worker;
-    operation->wire = Ends::get().wires().take(wire_size_of(size));
+    operation->wire = Ends::get().pool().take(wire_size_of(size));  // UCX copies from there
     auto own = parameters_of(given, *operation);
     own.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
     own.datatype = wire_of_operation();
@@ -231,9 +231,13 @@ ucs_status_ptr_t receive(Worker& worker, void* at, std::size_t count, const Want
     operation->data = data_of(at, count, given, Data::Use::receive);
     if (!operation->data->is_known()) return failed(UCS_ERR_UNSUPPORTED);
     operation->worker = &worker;
-    operation->wire = Ends::get().wires().take(wire_size_of(operation->data->size()));
+    const std::size_t most = operation->data->size();
     auto own = parameters_of(given, *operation);
-    if (operation->data->size() > kLongestWhole) {
+    if (most <= kLongestWhole) {
+        operation->wire = Ends::get().wires().take(most + kOverhead);
+    } else {
+        // UCX copies there by functions of ours, and gets no memory: nobody changes a segment while it is opened.
+        operation->wire = Ends::get().pool().take(wire_size_of(most));
         operation->segments = std::make_unique<Segments>();
         own.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
         own.datatype = wire_of_operation();

@@ -11,6 +11,7 @@
 
 #include "fabric/ucx/around.hpp"
 #include "fabric/ucx/blob.hpp"
+#include "fabric/ucx/ends.hpp"
 #include "fabric/ucx/parts.hpp"
 #include "fabric/ucx/real.hpp"
 #include "heap.hpp"
@@ -108,10 +109,14 @@ const ucp_generic_dt_ops_t* generic_of(const ucp_request_param_t& params) {
     return &generics.at(params.datatype >> UCP_DATATYPE_SHIFT);
 }
 
+/// Of messages in segments, which the door has as elements of a datatype: where their segments lie.
+std::vector<const std::uint8_t*> in_segments;
+
 /// The bytes that a send means.
 Bytes packed(const void* at, std::size_t count, const ucp_request_param_t& params) {
     const auto* const generic = generic_of(params);
     if (generic == nullptr) return copy(at, count);
+    in_segments.push_back(static_cast<const Operation*>(at)->wire.data());
     void* const state = generic->start_pack(nullptr, at, count);
     Bytes bytes(generic->packed_size(state));
     for (std::size_t done = 0; done < bytes.size();)
@@ -131,6 +136,7 @@ bool unpacked(const Bytes& bytes, void* at, std::size_t count, const ucp_request
         std::memcpy(at, bytes.data(), bytes.size());
         return true;
     }
+    in_segments.push_back(static_cast<const Operation*>(at)->wire.data());
     void* const state = generic->start_unpack(nullptr, at, count);
     std::vector<std::size_t> offsets;
     for (std::size_t done = 0; done < bytes.size(); done += kFragment) offsets.push_back(done);
@@ -497,6 +503,22 @@ TEST_F(Door, CarriesLongMessagesInSegmentsAndHidesThem) {
     send(5, "short");
     deliver();
     EXPECT_EQ(receive(5, text.size()), "short");
+}
+
+/// A network card may write where UCX once got memory, while a segment is opened or authenticated.
+TEST_F(Door, SealsAndOpensSegmentsWhereUcxGetsNoMemory) {
+    const std::string text = long_text(300'000);
+    const std::uint8_t* given = nullptr;
+    {
+        const auto wire_of_another = Ends::get().wires().take(wire_size_of(text.size()));
+        given = wire_of_another.data();
+    }
+    in_segments.clear();
+    send(5, text);
+    deliver();
+    EXPECT_EQ(receive(5, text.size()), text);
+    ASSERT_EQ(in_segments.size(), 2U);
+    for (const auto* const at : in_segments) EXPECT_NE(at, given);
 }
 
 TEST_F(Door, FindsWhatIsDoneToLongMessages) {
