@@ -299,6 +299,7 @@ struct Party::State {
     Share share{};
     std::unordered_map<Share, std::unique_ptr<Peer>, ShareHash> peers;
     Peer* last = nullptr;                // that a message came from
+    std::uint64_t last_number = 0;       // of a message that its flow counts
     std::vector<std::uint8_t> own_wire;  // what is being sealed or opened, where others may write into the wire
     PostedList posted;
     struct CutOff {
@@ -926,6 +927,7 @@ Result<Peer*> Party::open(const Envelope& envelope, const std::uint8_t* wire, st
     if (!message) return tl::unexpected(std::move(message.error()));
     switch (message->flow->window.take(message->number)) {
         case Window::Verdict::fits:
+            state_->last_number = message->number;
             return state_->accept(envelope.kind, std::move(*message), wire_size - kOverhead);
         case Window::Verdict::repeated:
             wipe_pieces(out);
@@ -935,6 +937,10 @@ Result<Peer*> Party::open(const Envelope& envelope, const std::uint8_t* wire, st
     }
     wipe_pieces(out);
     return lost();
+}
+
+std::uint64_t Party::last_number() const {
+    return state_->last_number;
 }
 
 // protocol: F15

@@ -225,6 +225,8 @@ public:
     /// Opens a message of another kind.
     Result<Peer*> open(const Envelope& envelope, const std::uint8_t* wire, std::size_t wire_size,
                        std::span<const iovec> out);
+    /// Which message of its flow that one was, from 0.
+    std::uint64_t last_number() const;
 
     /// At the end, when everything has come: is any message missing that later ones of its flow have overtaken?
     Result<void> expect_none_missing() const;

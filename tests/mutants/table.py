@@ -288,6 +288,8 @@ MUTANTS = [
         "fabric_test", "Gathering.TakesEachPartOnceAndOnlyInItsPlace"),
     one("nobody misses the last part of an active message", "src/fabric/ucx/door.cpp", "if (!worker->gathering.is_empty())", "if (false)",
         "fabric_test", "Door.MissesThePartsThatHaveNotComeAtTheEnd"),
+    one("active messages are given as they come", "src/fabric/ucx/active.cpp", "            if (number != turn.next) {",
+        "            if (number + 1 == 0) {", "fabric_test", "Door.GivesActiveMessagesInTheOrderInWhichTheyWereSent"),
     one("a part may say any place", "src/fabric/ucx/active.cpp", "open(handler, wire, bound, to);", "open(handler, wire, {}, to);",
         "fabric_test", "Door.*PartsOfActiveMessages:Door.CarriesLongActiveMessagesInPartsAndHidesThem"),
     one("UCX gets memory of the heap, where the program's is", "src/fabric/ucx/ends.hpp",

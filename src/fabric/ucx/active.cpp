@@ -143,10 +143,11 @@ ucs_status_t hand_over(const Handler& handler, const std::uint8_t* header, std::
                             &parameters);
 }
 
-/// What has opened.
+/// What has opened, whose it is, and which of its messages.
 struct Opened {
     Peer* from;
-    engine::Buffer plain;
+    std::uint64_t number;
+    std::optional<engine::Buffer> plain;  // nothing: others of the message's parts are still to come
 };
 
 Peer* open(const Handler& handler, std::span<const std::uint8_t> wire, std::span<const std::uint8_t> bound,
@@ -161,11 +162,10 @@ Opened open_whole(const Handler& handler, std::span<const std::uint8_t> wire) {
     auto plain = Ends::get().pool().take(wire.size() - kOverhead);
     const std::lock_guard guard(handler.worker->lock);
     Peer* const from = open(handler, wire, {}, plain.data());
-    return {from, std::move(plain)};
+    return {from, handler.worker->party->last_number(), std::move(plain)};
 }
 
-/// Nothing: others of the message's parts are still to come.
-std::optional<Opened> open_part(const Handler& handler, std::span<const std::uint8_t> wire, const void* header) {
+Opened open_part(const Handler& handler, std::span<const std::uint8_t> wire, const void* header) {
     // It is read once: the network may write there.
     std::uint8_t bound[kPlaceSize];
     std::memcpy(bound, header, kPlaceSize);
@@ -186,8 +186,60 @@ std::optional<Opened> open_part(const Handler& handler, std::span<const std::uin
     if (share_of(*from) != share) around().end(named(handler, wire.size()) + "was altered while it was opened");
     auto whole = gathering.add(share_of(*from), handler.id, place, {to, size});
     if (!whole) around().end(named(handler, wire.size()) + whole.error().line);
-    if (!*whole) return std::nullopt;
-    return Opened{from, std::move(**whole)};
+    return {from, handler.worker->party->last_number(), std::move(*whole)};
+}
+
+// protocol: F7
+/// Gives the program a message whose turn it is.
+void give(Peer* from, ActiveMessage message) {
+    if (!message.plain) return;
+    const Handler& handler = *message.handler;
+    const engine::Buffer& plain = *message.plain;
+    const std::size_t size = plain.size();
+    if (size < kTrailer) around().end(named(handler, size) + "has no length of its header");
+    std::uint32_t trailer = 0;
+    std::memcpy(&trailer, plain.data() + size - kTrailer, kTrailer);
+    const std::size_t own_header = trailer & ~kAsksForReply;
+    if (own_header > size - kTrailer) around().end(named(handler, size) + "says that its header is longer than it");
+    const std::size_t payload = size - kTrailer - own_header;
+    ucp_ep_h reply = nullptr;
+    if ((trailer & kAsksForReply) != 0) {
+        reply = message.reply;
+        if (reply == nullptr)
+            around().end(named(handler, size) + "asks for an answer, and UCX knows no way: altered on its way");
+        expect_reply_to(handler, reply, from);
+    }
+    // Behind the payload it may lie anywhere, and the program reads numbers from it.
+    engine::Buffer header;
+    if (own_header != 0) {
+        header = Ends::get().pool().take(own_header);
+        std::memcpy(header.data(), plain.data() + payload, own_header);
+    }
+    std::uint8_t* const data = plain.data();
+    if (hand_over(handler, header.data(), own_header, data, payload, reply) == UCS_INPROGRESS)
+        Ends::get().keep(data, std::move(*message.plain));
+}
+
+// protocol: F22
+/// Gives those whose turn it is: this one, where it is, and what has overtaken it.
+void take_turns(Worker& worker, Peer* from, std::uint64_t number, ActiveMessage message) {
+    for (;;) {
+        {
+            const std::lock_guard guard(worker.lock);
+            Turn& turn = worker.turns[from];
+            if (number != turn.next) {
+                turn.early.emplace(number, std::move(message));
+                return;
+            }
+        }
+        give(from, std::move(message));
+        const std::lock_guard guard(worker.lock);
+        Turn& turn = worker.turns[from];
+        const auto following = turn.early.find(number = ++turn.next);
+        if (following == turn.early.end()) return;
+        message = std::move(following->second);
+        turn.early.erase(following);
+    }
 }
 
 ucs_status_t when_it_comes(void* argument, const void* place, std::size_t place_size, void* wire, std::size_t wire_size,
@@ -199,36 +251,10 @@ ucs_status_t when_it_comes(void* argument, const void* place, std::size_t place_
         around().end(named(handler, wire_size) + "is none that CryptMPI sends: it was sent without it, or altered");
     }
     const std::span came(static_cast<const std::uint8_t*>(wire), wire_size);
-    auto opened = place_size == 0 ? std::optional(open_whole(handler, came)) : open_part(handler, came, place);
-    if (!opened) return UCS_OK;
-    const engine::Buffer& plain = opened->plain;
-    const std::size_t size = plain.size();
-    if (size < kTrailer) around().end(named(handler, wire_size) + "has no length of its header");
-    // protocol: F7
-    std::uint32_t trailer = 0;
-    std::memcpy(&trailer, plain.data() + size - kTrailer, kTrailer);
-    const std::size_t own_header = trailer & ~kAsksForReply;
-    if (own_header > size - kTrailer)
-        around().end(named(handler, wire_size) + "says that its header is longer than it");
-    const std::size_t payload = size - kTrailer - own_header;
-    ucp_ep_h reply = nullptr;
-    if ((trailer & kAsksForReply) != 0) {
-        if ((param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) == 0) {
-            around().end(named(handler, wire_size) + "asks for an answer, and UCX knows no way: altered on its way");
-        }
-        reply = param->reply_ep;
-        expect_reply_to(handler, reply, opened->from);
-    }
-    // Behind the payload it may lie anywhere, and the program reads numbers from it.
-    engine::Buffer header;
-    if (own_header != 0) {
-        header = Ends::get().pool().take(own_header);
-        std::memcpy(header.data(), plain.data() + payload, own_header);
-    }
-    std::uint8_t* const data = plain.data();
-    const ucs_status_t status = hand_over(handler, header.data(), own_header, data, payload, reply);
-    if (status != UCS_INPROGRESS) return status;
-    Ends::get().keep(data, std::move(opened->plain));
+    Opened opened = place_size == 0 ? open_whole(handler, came) : open_part(handler, came, place);
+    const bool has_way = (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) != 0;
+    take_turns(*handler.worker, opened.from, opened.number,
+               {&handler, std::move(opened.plain), has_way ? param->reply_ep : nullptr});
     return UCS_OK;  // UCX's own is not needed any more
 }
 

@@ -4,6 +4,7 @@
 #include <ucp/api/ucp.h>
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -59,6 +60,19 @@ struct Handler {
     void* argument = nullptr;
 };
 
+/// What opened of active messages: a part of one that is not complete, or all of one.
+struct ActiveMessage {
+    const Handler* handler = nullptr;
+    std::optional<engine::Buffer> plain;
+    ucp_ep_h reply = nullptr;  // as UCX says
+};
+
+/// MPICH takes it for granted that active messages come in order, and UCX does not promise it.
+struct Turn {
+    std::uint64_t next = 0;
+    std::map<std::uint64_t, ActiveMessage> early;  // that have overtaken it
+};
+
 struct Worker {
     ucp_worker_h handle = nullptr;
     std::unique_ptr<Party> party;
@@ -71,6 +85,7 @@ struct Worker {
     std::vector<std::unique_ptr<Handler>> handlers;
     std::uint64_t long_active = 0;  // so many long active messages were sent
     Gathering gathering;            // those that come
+    std::unordered_map<const Peer*, Turn> turns;
 
     explicit Worker(engine::BufferPool& pool) : gathering(pool) {}
 

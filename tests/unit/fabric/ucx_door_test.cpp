@@ -784,6 +784,26 @@ TEST_F(Door, CarriesLongActiveMessagesInPartsAndHidesThem) {
     }
 }
 
+// protocol: F22
+TEST_F(Door, GivesActiveMessagesInTheOrderInWhichTheyWereSent) {
+    const std::vector<std::string> texts = {"first", long_text(2 * kPart), "third", "fourth"};
+    for (const std::string& text : texts) send_active("header", text);
+    ASSERT_EQ(active.size(), 6U) << "the second goes in three parts";
+    std::deque<Message> swapped;
+    for (const std::size_t place : {5U, 3U, 4U, 1U, 0U, 2U}) swapped.push_back(active[place]);
+    active.clear();
+    for (std::size_t i = 0; i < swapped.size(); ++i) {
+        deliver_parts({1, swapped[i]});
+        EXPECT_EQ(came.size(), i < 4 ? 0U : i == 4 ? 1U : 4U) << i;
+    }
+    ASSERT_EQ(came.size(), texts.size());
+    for (std::size_t i = 0; i < texts.size(); ++i)
+        EXPECT_EQ(std::string(came[i].data.begin(), came[i].data.end()), texts[i]);
+    send_active("header", "fifth");
+    deliver_active();
+    EXPECT_EQ(came.size(), 5U);
+}
+
 /// Who withholds the last part shows no gap in the numbers.
 TEST_F(Door, MissesThePartsThatHaveNotComeAtTheEnd) {
     process.missed.clear();
