@@ -388,7 +388,8 @@ bool needs_cookie(int fd) {
     const Entry* entry = known(fd);
     if (entry == nullptr) return false;
     const Kind kind = entry->kind.load();
-    return kind == Kind::sealed || kind == Kind::fresh || kind == Kind::native || kind == Kind::foreign;
+    return kind == Kind::sealed || kind == Kind::fresh || kind == Kind::native || kind == Kind::foreign ||
+           kind == Kind::datagram;
 }
 
 namespace {

@@ -1,6 +1,7 @@
 // libc's own calls, found lazily: libraries of the program call us before our constructor has run.
 #pragma once
 
+#include <aio.h>
 #include <dlfcn.h>
 #include <poll.h>
 #include <signal.h>
@@ -116,6 +117,11 @@ CRYPTMPI_REAL(posix_spawn, int, pid_t*, const char*, const posix_spawn_file_acti
 CRYPTMPI_REAL(posix_spawnp, int, pid_t*, const char*, const posix_spawn_file_actions_t*, const posix_spawnattr_t*,
               char* const*, char* const*);
 CRYPTMPI_REAL(_exit, void, int);
+CRYPTMPI_REAL(aio_read, int, aiocb*);
+CRYPTMPI_REAL(aio_write, int, aiocb*);
+CRYPTMPI_REAL(lio_listio, int, int, aiocb* const*, int, sigevent*);
+CRYPTMPI_REAL(rcmd_af, int, char**, unsigned short, const char*, const char*, const char*, int*, sa_family_t);
+CRYPTMPI_REAL(rexec_af, int, char**, int, const char*, const char*, const char*, int*, sa_family_t);
 CRYPTMPI_REAL(clock_gettime, int, clockid_t, timespec*);
 CRYPTMPI_REAL(usleep, int, useconds_t);
 

@@ -1,5 +1,6 @@
 // What cannot be kept sealed is refused at the call. Only a sealed run is looked at: each case notes the refusal, and
 // standard error has one line about it.
+#include <aio.h>
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <linux/errqueue.h>
@@ -9,6 +10,8 @@
 #include <sys/uio.h>
 
 #include <array>
+#include <cerrno>
+#include <cstdio>
 #include <cstring>
 
 #include "support.hpp"
@@ -41,6 +44,21 @@ SOCKETS_REFUSED(refused_out_of_band) {
 SOCKETS_REFUSED(refused_io_uring) {
     std::array<std::uint8_t, 256> parameters{};
     result("io_uring_setup", ::syscall(SYS_io_uring_setup, 8, parameters.data()));
+}
+
+SOCKETS_REFUSED(refused_aio) {
+    Pair pair = connected_pair();
+    char secret[] = "secret";
+    aiocb request{};
+    request.aio_fildes = pair.client;
+    request.aio_buf = secret;
+    request.aio_nbytes = sizeof secret;
+    request.aio_lio_opcode = LIO_WRITE;
+    aiocb* requests[] = {&request};
+    result("aio_write", ::aio_write(&request));
+    result("lio_listio", ::lio_listio(LIO_WAIT, requests, 1, nullptr));
+    request.aio_fildes = pair.server;
+    result("aio_read", ::aio_read(&request));
 }
 
 SOCKETS_REFUSED(refused_verbs) {
@@ -99,6 +117,42 @@ SOCKETS_CASE_OF_KIND(refused_udp, Kind::two_nodes) {
     } else {
         result("connect", -1);
     }
+}
+
+/// Tells whether what libc writes to the stream goes out.
+void note_stream(const char* name, std::FILE* stream) {
+    std::fputs("secret", stream);
+    errno = 0;
+    result(name, std::fflush(stream));
+    std::clearerr(stream);
+}
+
+// libc's own streams and threads write by inner calls.
+SOCKETS_CASE_OF_KIND(refused_udp_by_libc, Kind::two_nodes) {
+    const Descriptor connected(::socket(AF_INET, SOCK_DGRAM, 0));
+    if (::connect(connected, reinterpret_cast<const sockaddr*>(&context.address), context.address_size) != 0) {
+        give_up("connect");
+    }
+    std::FILE* stream = ::fdopen(::dup(connected), "w");
+    note_stream("fdopen", stream);
+    std::fclose(stream);
+    const Descriptor kept(::dup(STDOUT_FILENO));
+    std::fflush(stdout);
+    ::dup2(connected, STDOUT_FILENO);
+    std::fputs("secret", stdout);
+    errno = 0;
+    const int flushed = std::fflush(stdout);
+    const int error = errno;
+    std::clearerr(stdout);
+    ::dup2(kept, STDOUT_FILENO);
+    errno = error;
+    result("stdout", flushed);
+    char secret[] = "secret";
+    aiocb request{};
+    request.aio_fildes = connected;
+    request.aio_buf = secret;
+    request.aio_nbytes = sizeof secret;
+    result("aio_write", ::aio_write(&request));
 }
 
 // A datagram inside the node is nobody else's to read, and stays.

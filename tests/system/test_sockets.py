@@ -161,6 +161,7 @@ REFUSED = {
     "refused_out_of_band": (["send MSG_OOB = -1 EOPNOTSUPP", "recv MSG_OOB = -1 EOPNOTSUPP"], "MSG_OOB"),
     "refused_io_uring": (["io_uring_setup = -1 ENOSYS"], "io_uring"),
     "refused_io_submit": (["io_setup = 0", "io_submit = -1 ENOSYS"], "io_submit"),
+    "refused_aio": ([f"{call} = -1 ENOSYS" for call in ("aio_write", "lio_listio", "aio_read")], "aio_write on a socket"),
     "refused_other_abi": (["write = -1 ENOSYS"], "x32"),
     "refused_clone": (["clone = -1 EINVAL"] * 3 + ["number = -1 EINVAL"], "clone with"),
     "refused_verbs": (["open = -1 EACCES"], "/dev/infiniband/uverbs0"),
@@ -245,6 +246,35 @@ def test_udp_to_another_node_is_refused(nodes, sealing):
     assert all("= -1" in line for line in noted.splitlines()[:-1]), noted
     assert any("UDP" in line for line in error_lines(said)), said
     assert any("UDP" in road for part in sealing.parts(report) for road in part["refused_roads"])
+
+
+HEAR = """
+import socket, sys
+one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+one.bind((sys.argv[1], 4242))
+print("ready", flush=True)
+one.settimeout(20)
+print(one.recv(100), flush=True)
+"""
+
+
+def test_libc_sends_no_udp_to_another_node_by_itself(nodes, sealing):
+    """Its streams and its asynchronous output write by calls of their own; so did `echo secret >/dev/udp/HOST/PORT` of bash."""
+    address = nodes.nodes[1].address
+    heard = nodes.start([sys.executable, "-c", HEAR, address], node=1, stdout=subprocess.PIPE)
+    assert heard.stdout.readline() == b"ready\n"
+    noted = {}
+    for way, env in (("sealed", sealing.environment()), ("plain", {})):
+        process = nodes.start([SOCKETS, "--case", "refused_udp_by_libc", "--connect", address, "4242"], env=env,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        noted[way] = process.communicate(timeout=30)[0].decode().splitlines()
+        if way == "sealed":
+            bash = nodes.start(["bash", "-c", f"echo secret >/dev/udp/{address}/4242"], env=env, stderr=subprocess.PIPE)
+            assert "UDP to" in bash.communicate(timeout=30)[1].decode()
+            nodes.run([sys.executable, "-c", f"import socket; socket.socket(2, 2).sendto(b'nothing before', ('{address}', 4242))"])
+            assert heard.communicate(timeout=30)[0] == b"b'nothing before'\n"
+    assert noted["sealed"] == ["fdopen = -1 EPERM", "stdout = -1 EPERM", "aio_write = -1 ENOSYS", "end"]
+    assert noted["plain"][0] == "fdopen = 0", "there is nothing to see"
 
 
 def test_data_with_the_syn_is_refused(nodes, sealing):

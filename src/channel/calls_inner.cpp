@@ -1,0 +1,95 @@
+// Calls in which libc itself reads, writes or connects, by inner calls of its own that do not come to us.
+#include <aio.h>
+#include <netdb.h>
+
+#include <cerrno>
+#include <string>
+
+#include "channel/calls.hpp"
+#include "channel/real.hpp"
+
+using namespace cryptmpi::channel;
+
+namespace {
+
+int refuse(const std::string& call, const char* mend) {
+    Process::get().refuse_road(call, call + " is refused: the C library would do it past the sealing; " + mend);
+    errno = ENOSYS;
+    return -1;
+}
+
+int refuse_on_socket(const char* call) {
+    return refuse(std::string(call) + " on a socket", "switch the program's asynchronous input and output off");
+}
+
+/// What libc's threads read and write.
+template <class Request>
+bool is_of_socket(const Request* request) {
+    return request != nullptr && known(request->aio_fildes) != nullptr;
+}
+
+template <class Request>
+bool has_socket(Request* const* requests, int count) {
+    for (int i = 0; requests != nullptr && i < count; ++i) {
+        if (is_of_socket(requests[i])) return true;
+    }
+    return false;
+}
+
+/// They connect to another node by themselves, and hand out a socket that we know nothing of.
+int refuse_remote_shell(const char* call) {
+    return refuse(call, "start the command by ssh");
+}
+
+bool enabled() {
+    return Process::get().enabled();
+}
+
+}  // namespace
+
+static_assert(sizeof(aiocb) == sizeof(aiocb64) && sizeof(off_t) == sizeof(off64_t));
+
+CRYPTMPI_CALL int aio_read(aiocb* request) {
+    return is_of_socket(request) ? refuse_on_socket("aio_read") : real::aio_read(request);
+}
+
+CRYPTMPI_CALL int aio_read64(aiocb64* request) {
+    return aio_read(reinterpret_cast<aiocb*>(request));
+}
+
+CRYPTMPI_CALL int aio_write(aiocb* request) {
+    return is_of_socket(request) ? refuse_on_socket("aio_write") : real::aio_write(request);
+}
+
+CRYPTMPI_CALL int aio_write64(aiocb64* request) {
+    return aio_write(reinterpret_cast<aiocb*>(request));
+}
+
+CRYPTMPI_CALL int lio_listio(int how, aiocb* const* requests, int count, sigevent* event) {
+    return has_socket(requests, count) ? refuse_on_socket("lio_listio") : real::lio_listio(how, requests, count, event);
+}
+
+CRYPTMPI_CALL int lio_listio64(int how, aiocb64* const* requests, int count, sigevent* event) {
+    return lio_listio(how, reinterpret_cast<aiocb* const*>(requests), count, event);
+}
+
+CRYPTMPI_CALL int rcmd_af(char** host, unsigned short port, const char* here, const char* there, const char* command,
+                          int* errors, sa_family_t family) {
+    return enabled() ? refuse_remote_shell("rcmd") : real::rcmd_af(host, port, here, there, command, errors, family);
+}
+
+CRYPTMPI_CALL int rcmd(char** host, unsigned short port, const char* here, const char* there, const char* command,
+                       int* errors) {
+    return rcmd_af(host, port, here, there, command, errors, AF_INET);
+}
+
+CRYPTMPI_CALL int rexec_af(char** host, int port, const char* name, const char* password, const char* command,
+                           int* errors, sa_family_t family) {
+    return enabled() ? refuse_remote_shell("rexec")
+                     : real::rexec_af(host, port, name, password, command, errors, family);
+}
+
+CRYPTMPI_CALL int rexec(char** host, int port, const char* name, const char* password, const char* command,
+                        int* errors) {
+    return rexec_af(host, port, name, password, command, errors, AF_INET);
+}
