@@ -21,6 +21,8 @@ public:
     /// May this file be started? Else errno is set, and where it is us who refuses, one line was printed. A program
     /// that only allow_programs lets pass is counted.
     bool may_start(Process& process, const std::string& file) const;
+    /// Is it one of allow_programs?
+    bool allows(const std::string& file) const;
 
     /// How many entries `fill` may make, and how many bytes of text.
     std::size_t most_entries(char* const* environment) const;
@@ -33,7 +35,6 @@ public:
     bool is_whole(char* const* environment) const;
 
 private:
-    bool allows(const std::string& file) const;
     void compose_preload(const char* given, char* text) const;
 
     const config::Settings& settings_;

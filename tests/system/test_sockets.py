@@ -277,6 +277,76 @@ def test_libc_sends_no_udp_to_another_node_by_itself(nodes, sealing):
     assert noted["plain"][0] == "fdopen = 0", "there is nothing to see"
 
 
+PLUGIN = """
+#include <arpa/inet.h>
+int whisper(const char* to) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(4242)};
+    inet_pton(AF_INET, to, &address.sin_addr);
+    return sendto(socket(AF_INET, SOCK_DGRAM, 0), "secret", 6, 0, (struct sockaddr*)&address, sizeof address);
+}
+"""
+
+PAST = """
+import ctypes, os, socket, sys
+how, plugin, address = sys.argv[1:]
+if how == "deepbind":
+    print(ctypes.CDLL(plugin, mode=os.RTLD_NOW | os.RTLD_DEEPBIND).whisper(address.encode()))
+elif how == "namespace":
+    libc = ctypes.CDLL(None)
+    libc.dlmopen.restype = libc.dlsym.restype = ctypes.c_void_p
+    handle = libc.dlmopen(ctypes.c_long(-1), plugin.encode(), os.RTLD_NOW)
+    whisper = handle and libc.dlsym(ctypes.c_void_p(handle), b"whisper")
+    print(ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p)(whisper)(address.encode()) if whisper else "not loaded")
+else:
+    libc = ctypes.CDLL("libc.so.6")
+    to = (2).to_bytes(2, "little") + (4242).to_bytes(2, "big") + socket.inet_aton(address) + bytes(8)
+    print(libc.sendto(libc.socket(socket.AF_INET, socket.SOCK_DGRAM, 0), b"secret", 6, 0, to, 16))
+"""
+
+
+@pytest.mark.parametrize("how, said", [("deepbind", "-1"), ("namespace", "not loaded"), ("lookup", "-1")])
+def test_no_library_is_led_past_us(how, said, nodes, sealing, tmp_path):
+    """By its flags (RTLD_DEEPBIND, Julia's own way), by a namespace with a C library of its own, by what dlsym finds in libc."""
+    (tmp_path / "plugin.c").write_text(PLUGIN)
+    plugin = tmp_path / "plugin.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", plugin, tmp_path / "plugin.c"], check=True)
+
+    def tried(env):
+        process = nodes.start([sys.executable, "-c", PAST, how, plugin, nodes.nodes[1].address], env=env, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True)
+        out, err = process.communicate(timeout=30)
+        return out.strip(), error_lines(err)
+
+    assert tried({}) == ("6", []), "it does not get this far plain: there is nothing to see"
+    report = sealing.report_file()
+    out, lines = tried(sealing.environment(report))
+    assert out == said and len(lines) == 1, (out, lines)
+    assert ("dlmopen" if how == "namespace" else "UDP to") in lines[0], lines
+    assert [len(part["refused_roads"]) for part in sealing.parts(report)] == [1]
+    if how == "namespace":
+        allowed = sealing.report_file()
+        assert tried(sealing.environment(allowed, allow_programs=plugin)) == ("6", [])
+        (part,) = sealing.parts(allowed)
+        assert [(one["reason"], one["allowed"]) for one in part["not_sealed"]] == [(f"allow_programs: {plugin} ran without CryptMPI", True)]
+
+
+def test_a_tool_before_libc_finds_it(sealing, tmp_path):
+    """It has the call itself, and is called by us: what it looks up leads on to libc, and not back."""
+    (tmp_path / "tool.c").write_text("""
+#include <dlfcn.h>
+#include <unistd.h>
+ssize_t write(int fd, const void* from, size_t size) {
+    ssize_t (*libcs)(int, const void*, size_t) = dlsym(dlopen("libc.so.6", RTLD_LAZY), "write");
+    return libcs(fd, from, size);
+}
+""")
+    tool = tmp_path / "tool.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", tool, tmp_path / "tool.c"], check=True)
+    env = sealing.environment(scope="all")
+    env["LD_PRELOAD"] += f" {tool}"
+    assert run(["--case", "scope_of_loopback"], env)[:2] == (0, ["received 5", "end"])
+
+
 def test_data_with_the_syn_is_refused(nodes, sealing):
     process = nodes.start([SOCKETS, "--case", "refused_fast_open", "--connect", nodes.nodes[1].address, "4242"],
                           env=sealing.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -191,6 +191,22 @@ def test_roads_that_were_tried_and_refused_leave_a_job_sealed(mpi, layer, nodes,
 
 
 @MPIS
+@pytest.mark.parametrize("how", ["deepbind", "namespace"])
+def test_an_mpi_that_a_plugin_brings(mpi, how, nodes, tmp_path):
+    """Loaded so that it would find libc's calls before ours: all of its messages were in clear, and the job SEALED for its launcher's sake."""
+    job = Job(mpi, nodes, tmp_path)
+    plugin = job.compiled(REPOSITORY / "tests" / "system" / "whisper.c", "-shared", "-fPIC", "-DPLUGIN")
+    opened = tmp_path / "opened"
+    subprocess.run(["cc", "-o", opened, REPOSITORY / "tests" / "system" / "opened.c"], check=True)
+    done = job.run([str(opened), how, str(plugin), str(tmp_path / "canary.bin")])
+    assert job.seen == 0, done.output
+    if how == "deepbind":
+        assert done.returncode == 0 and job.verdict.startswith("SEALED") and "all as sent" in done.output, done.output
+    else:
+        assert done.returncode != 0 and job.verdict.startswith("INCOMPLETE") and "namespace of its own" in done.output, done.output
+
+
+@MPIS
 def test_plaintext_peers_stand_in_the_first_line(mpi, job):
     done = job.run(job.program, plaintext_peers="10.77.0.0/24")
     assert job.seen > 0 and done.returncode == 0, done.output
