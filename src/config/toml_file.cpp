@@ -48,6 +48,13 @@ std::optional<TomlValue> flatten(const toml::node& node) {
 Result<std::vector<TomlEntry>> read_toml(const std::filesystem::path& file) {
     errno = 0;
     std::ifstream stream(file, std::ios::binary);
+    std::error_code unknown;
+    const auto status = std::filesystem::status(file, unknown);
+    const auto writers = std::filesystem::is_regular_file(status) ? status.permissions() : std::filesystem::perms::none;
+    if ((writers & std::filesystem::perms::others_write) != std::filesystem::perms::none) {
+        return fail(EACCES, "settings file " + file.string() +
+                                " may be written by every user, who could switch the sealing off: run chmod o-w on it");
+    }
     std::string text{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
     if (!stream) {
         const int code = errno != 0 ? errno : EIO;

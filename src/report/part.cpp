@@ -1,6 +1,8 @@
 #include "report/part.hpp"
 
+#include <fcntl.h>
 #include <pwd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -167,19 +169,46 @@ bool is_signed(std::string_view kind, const Json& json, const std::vector<Sign>&
     return std::any_of(signers.begin(), signers.end(), [&](const Sign& sign) { return is_signed(kind, json, sign); });
 }
 
+/// A file that was not there, nor a link by its name: in a folder where others may write, that leads where they like.
+int open_fresh(const std::string& name) {
+    ::unlink(name.c_str());  // of a process with this number that was killed
+    return ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+}
+
+bool write_all(int fd, std::string_view text) {
+    while (!text.empty()) {
+        const ssize_t part = ::write(fd, text.data(), text.size());
+        if (part < 0 && errno == EINTR) continue;
+        if (part <= 0) return false;
+        text.remove_prefix(static_cast<std::size_t>(part));
+    }
+    return true;
+}
+
 /// Writes beside `file` and renames, so that a reader never sees half of it.
 Result<void> write_whole(const fs::path& file, const std::string& text) {
     const std::string temporary = file.string() + "." + std::to_string(getpid()) + ".new";
     errno = 0;
-    std::ofstream stream(temporary, std::ios::binary);
-    stream << text;
-    stream.close();
-    if (!stream || std::rename(temporary.c_str(), file.c_str()) != 0) {
+    const int fd = open_fresh(temporary);
+    bool written = fd >= 0 && write_all(fd, text);
+    written = fd >= 0 && ::close(fd) == 0 && written;
+    if (!written || std::rename(temporary.c_str(), file.c_str()) != 0) {
         const int code = errno != 0 ? errno : EIO;
-        std::remove(temporary.c_str());
+        if (fd >= 0) std::remove(temporary.c_str());
         return fail(code, "cannot write report " + file.string() + ": " + std::strerror(code));
     }
     return {};
+}
+
+/// Somebody else may have made it first, where all may write.
+Result<void> check_own_folder(const fs::path& folder) {
+    struct stat found = {};
+    if (::lstat(folder.c_str(), &found) != 0)
+        return fail(errno, "report folder " + folder.string() + ": " + std::strerror(errno));
+    if (!S_ISDIR(found.st_mode)) return fail(ENOTDIR, "report folder " + folder.string() + " is no folder");
+    if (found.st_uid == ::geteuid()) return {};
+    return fail(EPERM, "report folder " + folder.string() + " belongs to user " + std::to_string(found.st_uid) +
+                           ", who could change what is written there: name another place for the report");
 }
 
 Result<Json> read_json(const fs::path& file) {
@@ -560,6 +589,7 @@ Result<void> prepare_parts(const fs::path& report_file) {
         std::error_code error;
         fs::create_directories(folder, error);
         if (error) return fail(error.value(), "cannot make report folder " + folder.string() + ": " + error.message());
+        if (auto ours = check_own_folder(folder); !ours) return ours;
         if (fs::is_directory(report_file, error))
             return fail(EISDIR, "report " + report_file.string() + " is a folder");
         // Beside the report and among its parts: both are written by name and renamed.

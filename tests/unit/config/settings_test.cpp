@@ -359,6 +359,13 @@ TEST_F(SettingsTest, MistakesInVariablesAreOneLine) {
     expect_one_line_with(error_with({{"CRYPTMPI_ABORT_AFTER_S", "soon"}}), {"CRYPTMPI_ABORT_AFTER_S", "seconds"});
 }
 
+TEST_F(SettingsTest, AFileThatEverybodyMayWriteIsRefused) {
+    write("enabled = false\n");
+    EXPECT_EQ(error_with(), "");
+    fs::permissions(file(), fs::perms::others_write, fs::perm_options::add);
+    expect_one_line_with(error_with(), {"config.toml", "chmod o-w"});
+}
+
 TEST_F(SettingsTest, NamedFileMustExist) {
     expect_one_line_with(error_with({{"CRYPTMPI_CONFIG", "/nowhere/config.toml"}}),
                          {"/nowhere/config.toml", "CRYPTMPI_CONFIG"});

@@ -653,5 +653,42 @@ TEST_F(ReportTest, ThePageBeginsWithTheVerdictAndFetchesNothing) {
         EXPECT_EQ(page.find(fetched), std::string::npos) << fetched;
 }
 
+TEST_F(ReportTest, LinksThatOthersLeaveAreNotFollowed) {
+    const fs::path precious = folder_ / "precious";
+    std::ofstream(precious) << "precious";
+    const std::string number = "." + std::to_string(getpid()) + ".new";
+    fs::create_directories(file_.string() + ".parts");
+    for (const std::string& name : {file_.string() + number, file_.string() + ".parts/node2.host" + number,
+                                    file_.string() + ".parts/trial" + number, file_.string() + ".trial" + number}) {
+        fs::create_symlink(precious, name);
+    }
+    ASSERT_TRUE(prepare_parts(file_));
+    ASSERT_TRUE(note_host(file_, "node2", "job", kSign));
+    write_launcher();
+    write_ranks(4, 4);
+    ASSERT_TRUE(finish(4));
+    EXPECT_TRUE(verdict().starts_with("SEALED:")) << verdict();
+    EXPECT_FALSE(fs::is_symlink(file_));
+    std::string text;
+    std::ifstream(precious) >> text;
+    EXPECT_EQ(text, "precious");
+}
+
+TEST_F(ReportTest, AFolderThatSomebodyElseMadeFirstIsRefused) {
+    const fs::path parts = file_.string() + ".parts";
+    fs::create_directories(folder_ / "elsewhere");
+    fs::create_directory_symlink(folder_ / "elsewhere", parts);
+    EXPECT_FALSE(prepare_parts(file_));
+    fs::remove(parts);
+    fs::create_directories(parts);
+    EXPECT_TRUE(prepare_parts(file_));
+    if (geteuid() != 0) GTEST_SKIP() << "only root can make another user's folder";
+    constexpr uid_t kOther = 12345;
+    ASSERT_EQ(chown(parts.c_str(), kOther, 0), 0);
+    const auto prepared = prepare_parts(file_);
+    ASSERT_FALSE(prepared);
+    EXPECT_NE(prepared.error().line.find("belongs to user 12345"), std::string::npos) << prepared.error().line;
+}
+
 }  // namespace
 }  // namespace cryptmpi::report
