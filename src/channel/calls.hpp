@@ -27,6 +27,8 @@ int check_road(int fd, const Entry& entry, const sockaddr* to, socklen_t size);
 
 /// A device that carries messages around the streams may not be opened: true, with errno and a line.
 bool device_refused(const char* path);
+/// The same of what was opened, by whatever name: libibverbs finds its devices by /dev/char, too. -1: it is closed.
+int unless_device(int fd);
 
 /// A descriptor that came from another process. If it is a connection that has to be sealed, it is refused when used.
 void taken_over(int fd);

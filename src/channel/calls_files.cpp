@@ -1,12 +1,14 @@
 // Descriptors: closed, duplicated, opened.
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <climits>
 #include <cstdarg>
 #include <cstdlib>
+#include <string>
 
 #include "base/network_devices.hpp"
 #include "channel/calls.hpp"
@@ -46,8 +48,9 @@ void closed(int fd) {
     Process::made()->table().forget(fd);
 }
 
-bool device_refused(const char* path) {
-    if (path == nullptr || path[0] != '/' || !is_network_device(path)) return false;
+namespace {
+
+bool refuse_device(const std::string& path) {
     Process& process = Process::get();
     if (!process.enabled() || process.roads_open()) return false;
     if (process.doors().is_opening()) {
@@ -55,12 +58,31 @@ bool device_refused(const char* path) {
         return false;
     }
     process.refuse_road(
-        std::string("device ") + path,
-        std::string(path) +
+        "device " + path,
+        path +
             " is refused: it carries messages around the sealed streams; set the MPI's transport to tcp "
             "(UCX_TLS=tcp,self,sm, FI_PROVIDER=tcp, --mca btl tcp,self,vader)");
     errno = EACCES;
     return true;
+}
+
+}  // namespace
+
+bool device_refused(const char* path) {
+    return path != nullptr && path[0] == '/' && is_network_device(path) && refuse_device(path);
+}
+
+int unless_device(int fd) {
+    struct stat information {};
+    // Nearly all files end here, those of our own start among them.
+    if (fd < 0 || fstat(fd, &information) != 0 || !S_ISCHR(information.st_mode)) return fd;
+    char path[PATH_MAX] = {};
+    const std::string link = "/proc/self/fd/" + std::to_string(fd);
+    if (readlink(link.c_str(), path, sizeof path - 1) <= 0 || !is_network_device(path) || !refuse_device(path))
+        return fd;
+    real::close(fd);
+    errno = EACCES;
+    return -1;
 }
 
 }  // namespace cryptmpi::channel
@@ -165,7 +187,7 @@ CRYPTMPI_CALL int open(const char* path, int flags, ...) {
     va_start(arguments, flags);
     const auto mode = va_arg(arguments, mode_t);
     va_end(arguments);
-    return device_refused(path) ? -1 : real::open(path, flags, mode);
+    return device_refused(path) ? -1 : unless_device(real::open(path, flags, mode));
 }
 
 CRYPTMPI_CALL int open64(const char* path, int flags, ...) {
@@ -173,7 +195,7 @@ CRYPTMPI_CALL int open64(const char* path, int flags, ...) {
     va_start(arguments, flags);
     const auto mode = va_arg(arguments, mode_t);
     va_end(arguments);
-    return device_refused(path) ? -1 : real::open(path, flags | O_LARGEFILE, mode);
+    return device_refused(path) ? -1 : unless_device(real::open(path, flags | O_LARGEFILE, mode));
 }
 
 CRYPTMPI_CALL int openat(int folder, const char* path, int flags, ...) {
@@ -181,7 +203,7 @@ CRYPTMPI_CALL int openat(int folder, const char* path, int flags, ...) {
     va_start(arguments, flags);
     const auto mode = va_arg(arguments, mode_t);
     va_end(arguments);
-    return device_refused(path) ? -1 : real::openat(folder, path, flags, mode);
+    return device_refused(path) ? -1 : unless_device(real::openat(folder, path, flags, mode));
 }
 
 CRYPTMPI_CALL int openat64(int folder, const char* path, int flags, ...) {
@@ -189,21 +211,21 @@ CRYPTMPI_CALL int openat64(int folder, const char* path, int flags, ...) {
     va_start(arguments, flags);
     const auto mode = va_arg(arguments, mode_t);
     va_end(arguments);
-    return device_refused(path) ? -1 : real::openat(folder, path, flags | O_LARGEFILE, mode);
+    return device_refused(path) ? -1 : unless_device(real::openat(folder, path, flags | O_LARGEFILE, mode));
 }
 
 CRYPTMPI_CALL int __open_2(const char* path, int flags) {
-    return device_refused(path) ? -1 : real::open(path, flags, 0);
+    return device_refused(path) ? -1 : unless_device(real::open(path, flags, 0));
 }
 
 CRYPTMPI_CALL int __open64_2(const char* path, int flags) {
-    return device_refused(path) ? -1 : real::open(path, flags | O_LARGEFILE, 0);
+    return device_refused(path) ? -1 : unless_device(real::open(path, flags | O_LARGEFILE, 0));
 }
 
 CRYPTMPI_CALL int __openat_2(int folder, const char* path, int flags) {
-    return device_refused(path) ? -1 : real::openat(folder, path, flags, 0);
+    return device_refused(path) ? -1 : unless_device(real::openat(folder, path, flags, 0));
 }
 
 CRYPTMPI_CALL int __openat64_2(int folder, const char* path, int flags) {
-    return device_refused(path) ? -1 : real::openat(folder, path, flags | O_LARGEFILE, 0);
+    return device_refused(path) ? -1 : unless_device(real::openat(folder, path, flags | O_LARGEFILE, 0));
 }

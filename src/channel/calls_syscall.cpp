@@ -109,7 +109,7 @@ long raw_openat(Arguments values) {
 
 long raw_openat2(Arguments values) {
     if (device_refused(as<const char*>(values[1]))) return -1;
-    return kernels(SYS_openat2, values);
+    return unless_device(static_cast<int>(kernels(SYS_openat2, values)));
 }
 
 long raw_ppoll(Arguments values) {

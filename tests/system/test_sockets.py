@@ -248,6 +248,34 @@ def test_udp_to_another_node_is_refused(nodes, sealing):
     assert any("UDP" in road for part in sealing.parts(report) for road in part["refused_roads"])
 
 
+OPEN = """
+import ctypes, errno, os
+libc = ctypes.CDLL(None, use_errno=True)
+folder = os.open("/dev/infiniband", os.O_PATH)
+how = (ctypes.c_uint64 * 3)(os.O_RDWR)
+os.chdir("/dev")
+for fd in (libc.open(b"/dev/char/231:192", os.O_RDWR), libc.openat(folder, b"uverbs0", os.O_RDWR), libc.open(b"infiniband/uverbs0", os.O_RDWR),
+           libc.syscall(437, folder, b"uverbs0", how, 24), libc.open(b"/dev/null", os.O_RDWR)):
+    print(errno.errorcode[ctypes.get_errno()] if fd < 0 else "open")
+"""
+
+
+def test_devices_of_networks_have_other_names_too(nodes, sealing):
+    """Where libibverbs may not open one by its name, it takes that of /dev/char."""
+    devices = ("mount -t tmpfs none /dev && mkdir /dev/infiniband /dev/char && mknod -m 666 /dev/null c 1 3 && "
+               "mknod /dev/infiniband/uverbs0 c 1 3 && ln -s ../infiniband/uverbs0 /dev/char/231:192 && ")
+    noted = {}
+    for way, env in (("plain", {}), ("sealed", sealing.environment())):
+        line = ["unshare", "--mount", "sh", "-c", devices + 'exec env "$@"', "sh", *(f"{name}={value}" for name, value in env.items()),
+                sys.executable, "-c", OPEN]
+        process = nodes.start(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        noted[way], said = process.communicate(timeout=30)
+    assert noted["plain"].split() == ["open"] * 5
+    assert noted["sealed"].split() == ["EACCES"] * 4 + ["open"], said
+    (line,) = error_lines(said)
+    assert "/dev/infiniband/uverbs0 is refused" in line
+
+
 HEAR = """
 import socket, sys
 one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
