@@ -46,9 +46,37 @@ void taken_over(int fd) {
     process.table().add(fd, fresh ? Kind::fresh : Kind::foreign);
 }
 
+namespace {
+
+/// A socket that has no connection for all we know, and has one: another process that holds it has made it, who alone
+/// can seal, or another thread of ours is about to. False, with errno: nothing may pass.
+bool is_still_fresh(Process& process, int fd) {
+    const auto peer = is_stream(fd) ? Address::peer_of(fd) : std::nullopt;
+    if (!peer) return true;
+    std::string why;
+    const Verdict verdict = process.policy().decide(fd, *peer, why);
+    Entry* entry = process.table().find(fd);
+    Kind expected = Kind::fresh;
+    if (verdict != Verdict::seal) {
+        if (entry != nullptr && entry->kind.compare_exchange_strong(expected, Kind::native))
+            process.count(verdict, why);
+        return true;
+    }
+    if (entry != nullptr && entry->kind.load() == Kind::fresh)
+        process.refuse_road("a connection of another process",
+                            "the connection with " + peer->text() +
+                                " was made by another process, which shares its socket with this one and alone can "
+                                "seal it: it is refused here; connect before the fork");
+    errno = ENOTCONN;
+    return false;
+}
+
+}  // namespace
+
 int check_road(int fd, const Entry& entry, const sockaddr* to, socklen_t size) {
     Process& process = Process::get();
     const Kind kind = entry.kind.load();
+    if (kind == Kind::fresh) return is_still_fresh(process, fd) ? 0 : -1;
     if (kind == Kind::ended) {
         // Its number may by now be that of a file which another thread opened.
         if (!is_internet_socket(fd)) return 0;

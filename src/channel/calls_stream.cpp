@@ -77,7 +77,8 @@ bool may_send(int fd, const sockaddr* to, socklen_t size) {
 
 bool may_receive(int fd) {
     const Entry* entry = known(fd);
-    if (entry == nullptr || (entry->kind.load() != Kind::foreign && entry->kind.load() != Kind::ended)) return true;
+    const Kind kind = entry == nullptr ? Kind::native : entry->kind.load();
+    if (kind != Kind::foreign && kind != Kind::ended && kind != Kind::fresh) return true;
     return check_road(fd, *entry, nullptr, 0) == 0;
 }
 

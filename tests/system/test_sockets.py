@@ -1,5 +1,6 @@
 """The socket conformance suite: every case plain and sealed, and what they note must be the same."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -246,6 +247,59 @@ def test_udp_to_another_node_is_refused(nodes, sealing):
     assert all("= -1" in line for line in noted.splitlines()[:-1]), noted
     assert any("UDP" in line for line in error_lines(said)), said
     assert any("UDP" in road for part in sealing.parts(report) for road in part["refused_roads"])
+
+
+SHARE = """
+import os, socket, sys, time
+one = socket.socket()
+ready, tell = os.pipe()
+if os.fork() == 0:
+    one.setblocking(False)
+    one.connect_ex((sys.argv[1], 4242))
+    time.sleep(0.5)
+    os.write(tell, b"x")
+    time.sleep(1.5)
+    os._exit(0)
+os.read(ready, 1)
+for call in (lambda: one.send(b"secret"), lambda: os.write(one.fileno(), b"secret"), lambda: one.recv(10, socket.MSG_DONTWAIT)):
+    try:
+        print("done", call())
+    except OSError as error:
+        print(error.errno)
+"""
+
+HEAR_STREAM = """
+import socket, sys
+listener = socket.create_server((sys.argv[1], 4242))
+print("ready", flush=True)
+stream = listener.accept()[0]
+stream.settimeout(1.5)
+heard = b""
+try:
+    while True:
+        more = stream.recv(10000)
+        heard += more
+        if not more:
+            break
+except OSError:
+    pass
+print(b"secret" in heard)
+"""
+
+
+def test_a_socket_that_another_process_connects(nodes, sealing):
+    """They share it from before it had a connection. Only who connected it has what seals it: nothing of the other one goes out, or comes in."""
+    address = nodes.nodes[1].address
+    noted = {}
+    for way, env in (("plain", {}), ("sealed", sealing.environment())):
+        heard = nodes.start([sys.executable, "-c", HEAR_STREAM, address], node=1, stdout=subprocess.PIPE, text=True)
+        assert heard.stdout.readline() == "ready\n"
+        process = nodes.start([sys.executable, "-c", SHARE, address], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        out, said = process.communicate(timeout=30)
+        noted[way] = (out.split("\n"), heard.communicate(timeout=30)[0].strip())
+    assert noted["plain"][0][:2] == ["done 6", "done 6"] and noted["plain"][1] == "True", "there is nothing to see"
+    assert noted["sealed"] == ([str(errno.ENOTCONN)] * 3 + [""], "False"), said
+    assert sum("another process" in line for line in error_lines(said)) == 1, said
 
 
 OPEN = """
