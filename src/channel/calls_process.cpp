@@ -12,6 +12,8 @@
 #include <cstdarg>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -397,21 +399,113 @@ CRYPTMPI_CALL int execle(const char* path, const char* first, ...) {
     return execve(path, all.data(), environment);
 }
 
+// File actions may have the child go to another folder, where a name that does not begin with "/" is another file's.
+namespace {
+
+struct SpawnFolders {
+    std::mutex lock;
+    std::map<const posix_spawn_file_actions_t*, std::string> of;
+};
+
+SpawnFolders& spawn_folders() {
+    static auto* all = new SpawnFolders;
+    return *all;
+}
+
+std::string below(const std::string& folder, const std::string& path) {
+    return folder.empty() || path.starts_with('/') ? path : folder + "/" + path;
+}
+
+/// The file that is started by this name.
+std::string as_spawned(const posix_spawn_file_actions_t* actions, const char* path) {
+    const std::lock_guard guard(spawn_folders().lock);
+    const auto found = spawn_folders().of.find(actions);
+    return below(found == spawn_folders().of.end() ? "" : found->second, path == nullptr ? "" : path);
+}
+
+int goes_to(const posix_spawn_file_actions_t* actions, const std::string& folder, int status) {
+    const std::lock_guard guard(spawn_folders().lock);
+    std::string& known = spawn_folders().of[actions];
+    if (status == 0) known = below(known, folder);
+    return status;
+}
+
+void forget_folder(const posix_spawn_file_actions_t* actions) {
+    const std::lock_guard guard(spawn_folders().lock);
+    spawn_folders().of.erase(actions);
+}
+
+template <class Id, class Start>
+int spawn(Id* id, const char* path, const posix_spawn_file_actions_t* actions, const posix_spawnattr_t* attributes,
+          char* const* arguments, char* const* environment, Start& start) {
+    if (!may_start(as_spawned(actions, path).c_str())) return errno;
+    return spawn_program(environment, actions,
+                         [&](char* const* with) { return start(id, path, actions, attributes, arguments, with); });
+}
+
+/// `start_found` looks for the file itself.
+template <class Id, class Start>
+int spawn_by_name(Id* id, const char* file, const posix_spawn_file_actions_t* actions,
+                  const posix_spawnattr_t* attributes, char* const* arguments, char* const* environment, Start& start,
+                  Start& start_found) {
+    if (covering_process() != nullptr)
+        return spawn(id, find(file).c_str(), actions, attributes, arguments, environment, start);
+    return spawn_program(environment, actions, [&](char* const* with) {
+        return start_found(id, file, actions, attributes, arguments, with);
+    });
+}
+
+}  // namespace
+
+CRYPTMPI_CALL int posix_spawn_file_actions_init(posix_spawn_file_actions_t* actions) {
+    forget_folder(actions);
+    return real::posix_spawn_file_actions_init(actions);
+}
+
+CRYPTMPI_CALL int posix_spawn_file_actions_destroy(posix_spawn_file_actions_t* actions) {
+    forget_folder(actions);
+    return real::posix_spawn_file_actions_destroy(actions);
+}
+
+CRYPTMPI_CALL int posix_spawn_file_actions_addchdir_np(posix_spawn_file_actions_t* actions, const char* folder) {
+    return goes_to(actions, folder, real::posix_spawn_file_actions_addchdir_np(actions, folder));
+}
+
+CRYPTMPI_CALL int posix_spawn_file_actions_addfchdir_np(posix_spawn_file_actions_t* actions, int folder) {
+    return goes_to(actions, path_below(folder, ""), real::posix_spawn_file_actions_addfchdir_np(actions, folder));
+}
+
+// What newer C libraries call the two.
+
+CRYPTMPI_CALL int posix_spawn_file_actions_addchdir(posix_spawn_file_actions_t* actions, const char* folder) {
+    return posix_spawn_file_actions_addchdir_np(actions, folder);
+}
+
+CRYPTMPI_CALL int posix_spawn_file_actions_addfchdir(posix_spawn_file_actions_t* actions, int folder) {
+    return posix_spawn_file_actions_addfchdir_np(actions, folder);
+}
+
 CRYPTMPI_CALL int posix_spawn(pid_t* pid, const char* path, const posix_spawn_file_actions_t* actions,
                               const posix_spawnattr_t* attributes, char* const* arguments, char* const* environment) {
-    if (!may_start(path)) return errno;
-    return spawn_program(environment, actions, [&](char* const* with) {
-        return real::posix_spawn(pid, path, actions, attributes, arguments, with);
-    });
+    return spawn(pid, path, actions, attributes, arguments, environment, real::posix_spawn);
 }
 
 CRYPTMPI_CALL int posix_spawnp(pid_t* pid, const char* file, const posix_spawn_file_actions_t* actions,
                                const posix_spawnattr_t* attributes, char* const* arguments, char* const* environment) {
-    if (covering_process() != nullptr)
-        return posix_spawn(pid, find(file).c_str(), actions, attributes, arguments, environment);
-    return spawn_program(environment, actions, [&](char* const* with) {
-        return real::posix_spawnp(pid, file, actions, attributes, arguments, with);
-    });
+    return spawn_by_name(pid, file, actions, attributes, arguments, environment, real::posix_spawn, real::posix_spawnp);
+}
+
+// Of glibc 2.39: the same, and what names the child is a descriptor.
+
+CRYPTMPI_CALL int pidfd_spawn(int* pidfd, const char* path, const posix_spawn_file_actions_t* actions,
+                              const posix_spawnattr_t* attributes, char* const* arguments, char* const* environment) {
+    return spawn(pidfd, path, actions, attributes, arguments, environment, real::pidfd_spawn);
+}
+
+CRYPTMPI_CALL int pidfd_spawnp(int* pidfd, const char* file, const posix_spawn_file_actions_t* actions,
+                               const posix_spawnattr_t* attributes, char* const* arguments, char* const* environment) {
+    return spawn_by_name(pidfd, file, actions, attributes, arguments, environment, real::pidfd_spawn,
+                         real::pidfd_spawnp);
 }
 
 CRYPTMPI_CALL int system(const char* command) {

@@ -338,11 +338,25 @@ def test_the_sender_is_heard(sender):
         assert done.ok and seen == 1, done.output
 
 
+PIDFD_SPAWN = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <spawn.h>
+int pidfd_spawn(int* pidfd, const char* path, const posix_spawn_file_actions_t* actions, const posix_spawnattr_t* attributes,
+                char* const* arguments, char* const* environment) {
+    int (*libcs)(pid_t*, const char*, const posix_spawn_file_actions_t*, const posix_spawnattr_t*, char* const*, char* const*) =
+        dlsym(RTLD_NEXT, "posix_spawn");
+    return libcs(pidfd, path, actions, attributes, arguments, environment);
+}
+"""
+
+
 def by_shell(command, options=""):
     return ["sh", "-c", f"{options}{' '.join(command)}; exit $?"]
 
 
-@pytest.mark.parametrize("how", ["sh", "env -i", "python", "python spawn", "system", "popen", "script", "fexecve", "execveat"])
+@pytest.mark.parametrize("how", ["sh", "env -i", "python", "python spawn", "system", "popen", "script", "fexecve", "execveat",
+                                 "spawn elsewhere", "pidfd_spawn"])
 def test_a_static_child_is_not_started(sender, tmp_path, how):
     command = sender.command["static"]
     (tmp_path / "script").write_text(f"#!{command[0]}\n")
@@ -352,11 +366,23 @@ def test_a_static_child_is_not_started(sender, tmp_path, how):
               "fexecve": f"import os; os.execve(os.open({command[0]!r}, os.O_RDONLY), {command}, os.environ)",
               "execveat": f"import ctypes, os; C = ctypes.CDLL(None); w = (ctypes.c_char_p * 4)(*[x.encode() for x in {command}], None); "
                           f"C.execveat(-100, w[0], w, (ctypes.c_char_p * 1)(None), 0)"}
+    # Its name is another program's here; and a C library that has pidfd_spawn, of whatever age this one is.
+    (tmp_path / "here").mkdir()
+    shutil.copy(sender.command["dynamic"][0], tmp_path / "here" / "static")
+    (tmp_path / "libc.c").write_text(PIDFD_SPAWN)
+    if how == "pidfd_spawn":
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / "libc.so", tmp_path / "libc.c"], check=True)
+    start = (f"import ctypes, os; C = ctypes.CDLL(None); w = (ctypes.c_char_p * 4)(*[x.encode() for x in {command}], None); "
+             f"e = (ctypes.c_char_p * 1)(None); a = ctypes.create_string_buffer(512); p = ctypes.c_int(); os.chdir({str(tmp_path / 'here')!r}); "
+             "C.posix_spawn_file_actions_init(a); C.posix_spawn_file_actions_addchdir_np(a, b'..'); ")
+    python |= {"spawn elsewhere": start + "C.posix_spawn(ctypes.byref(p), b'./static', a, None, w, e) or os.wait()",
+               "pidfd_spawn": start + "C.pidfd_spawn(ctypes.byref(p), w[0], None, None, w, e) or os.wait()"}
     words = {"sh": by_shell(command), "env -i": ["env", "-i", *command], "script": ["sh", "-c", f"exec ./script {' '.join(command[1:])}"],
              "system": [sys.executable, "-c", f"import os; os.system({' '.join(command)!r})"],
              "popen": [sys.executable, "-c", f"import ctypes; C = ctypes.CDLL(None); C.popen.restype = ctypes.c_void_p; "
                                              f"C.pclose(ctypes.c_void_p(C.popen({' '.join(command)!r}.encode(), b'r')))"]}
-    done, seen = sender(words[how] if how in words else [sys.executable, "-c", python[how]])
+    env = {"LD_PRELOAD": str(tmp_path / "libc.so")} if how == "pidfd_spawn" else {}
+    done, seen = sender(words[how] if how in words else [sys.executable, "-c", python[how]], env)
     assert seen == 0, done.output
     lines = [line for line in done.output.splitlines() if line.startswith("cryptmpi") and "statically linked" in line]
     assert len(lines) == 1 and "allow_programs" in lines[0], done.output
