@@ -24,13 +24,12 @@ public:
     enum class From : std::uint8_t { heap, own_pages };
 
     /// Keeps at most `most_kept` bytes of buffers that nobody uses.
-    explicit BufferPool(std::size_t most_kept, From from = From::heap)
-        : most_(most_kept), from_(kSanitized ? From::heap : from) {}
+    explicit BufferPool(std::size_t most_kept, From from = From::heap) : most_(most_kept), from_(from) {}
     BufferPool(const BufferPool&) = delete;
     BufferPool& operator=(const BufferPool&) = delete;
     ~BufferPool() {
         for (std::size_t place = 0; place < kPlaces; ++place) {
-            for (std::uint8_t* const at : unused_[place]) {
+            while (std::uint8_t* const at = find(place)) {
                 if (!is_in_chunks(place)) free(at, room_of(place));
             }
         }
@@ -72,20 +71,19 @@ public:
     Buffer take(std::size_t size) {
         const std::size_t place = place_of(size);
         if (place < kPlaces) [[likely]] {
-            const auto hold = lock();
-            auto& unused = unused_[place];
-            if (unused.empty() && is_in_chunks(place)) cut_chunk(place);
-            if (!unused.empty()) {
-                std::uint8_t* const at = unused.back();
-                unused.pop_back();
-                if (!is_in_chunks(place)) kept_ -= room_of(place);
+            if (std::uint8_t* const at = shared_ ? find_shared(place) : find(place)) [[likely]] {
                 return {this, at, size};
             }
         }
-        return {this, allocate(place < kPlaces ? room_of(place) : size), size};
+        return {this, make(place, size), size};
     }
 
 private:
+    /// Those of one size. Not noted in the buffers themselves, in some of which the network may write.
+    struct Unused {
+        std::vector<std::uint8_t*> at;
+        std::size_t count = 0;  // the first ones of `at`; the others are room
+    };
     // Powers of two from 256 bytes to 32 MiB, and room for what sealing adds to them. Larger ones are not kept.
     static constexpr unsigned kSmallest = 8;
     static constexpr std::size_t kPlaces = 18;
@@ -112,49 +110,92 @@ private:
 
     /// Smaller than some pages, so that each cannot have its own.
     bool is_in_chunks(std::size_t place) const { return from_ == From::own_pages && room_of(place) < kChunk / 8; }
-    /// Under the lock.
-    void cut_chunk(std::size_t place) {
-        const std::size_t room = room_of(place);
-        chunks_.reserve(chunks_.size() + 1);
-        unused_[place].reserve(kChunk / room);
-        auto* const chunk = static_cast<std::uint8_t*>(map(kChunk));
-        chunks_.push_back(chunk);
-        for (std::size_t at = 0; at + room <= kChunk; at += room) unused_[place].push_back(chunk + at);
-    }
 
-    std::unique_lock<std::mutex> lock() { return shared_ ? std::unique_lock(lock_) : std::unique_lock<std::mutex>(); }
-    void give_back(std::uint8_t* at, std::size_t size) {
-        const std::size_t place = place_of(size);
-        if (place >= kPlaces) {
-            free(at, size);
-        } else if (!keep(at, place) && !is_in_chunks(place)) {
-            free(at, room_of(place));
-        }
+    // HOT PATH
+    std::uint8_t* find(std::size_t place) {
+        Unused& unused = unused_[place];
+        return unused.count == 0 ? nullptr : unused.at[--unused.count];
     }
     bool keep(std::uint8_t* at, std::size_t place) {
-        const auto hold = lock();
-        const std::size_t room = is_in_chunks(place) ? 0 : room_of(place);
-        if (room != 0 && kept_ + room > most_) return false;
+        Unused& unused = unused_[place];
+        if (unused.count == unused.at.size() && !may_keep_more(place)) [[unlikely]] {
+            return false;
+        }
+        unused.at[unused.count++] = at;
+        return true;
+    }
+    void give_back(std::uint8_t* at, std::size_t size) {
+        const std::size_t place = place_of(size);
+        if (place < kPlaces && (shared_ ? keep_shared(at, place) : keep(at, place))) [[likely]] {
+            return;
+        }
+        drop(at, place, size);
+    }
+
+    [[gnu::noinline]] std::uint8_t* find_shared(std::size_t place) {
+        const std::lock_guard hold(lock_);
+        return find(place);
+    }
+    [[gnu::noinline]] bool keep_shared(std::uint8_t* at, std::size_t place) {
+        const std::lock_guard hold(lock_);
+        return keep(at, place);
+    }
+    /// Makes room for more buffers of a size, so that all that are kept and could be stay within most_.
+    [[gnu::noinline]] bool may_keep_more(std::size_t place) {
+        const std::size_t counted = is_in_chunks(place) ? 0 : room_of(place);
+        if (most_ - may_be_kept_ < counted) give_up_room();
+        Unused& unused = unused_[place];
+        std::size_t more = std::max<std::size_t>(1, unused.at.size());
+        if (counted != 0) more = std::min(more, (most_ - may_be_kept_) / counted);
+        if (more == 0 || !make_room(unused, unused.at.size() + more)) return false;
+        may_be_kept_ += more * counted;
+        return true;
+    }
+    /// Room that no buffer is in, of all sizes.
+    void give_up_room() {
+        for (std::size_t place = 0; place < kPlaces; ++place) {
+            Unused& unused = unused_[place];
+            if (!is_in_chunks(place)) may_be_kept_ -= (unused.at.size() - unused.count) * room_of(place);
+            unused.at.resize(unused.count);
+        }
+    }
+    static bool make_room(Unused& unused, std::size_t count) {
         try {
-            unused_[place].push_back(at);
+            unused.at.resize(count);
+            return true;
         } catch (const std::bad_alloc&) {
             return false;
         }
-        kept_ += room;
-        return true;
+    }
+    [[gnu::noinline]] std::uint8_t* make(std::size_t place, std::size_t size) {
+        if (place >= kPlaces) return allocate(size);
+        return is_in_chunks(place) ? cut_chunk(place) : allocate(room_of(place));
+    }
+    [[gnu::noinline]] void drop(std::uint8_t* at, std::size_t place, std::size_t size) {
+        if (place >= kPlaces) {
+            free(at, size);
+        } else if (!is_in_chunks(place)) {
+            free(at, room_of(place));
+        }
+    }
+    /// One of the buffers of a new chunk; the others are kept.
+    std::uint8_t* cut_chunk(std::size_t place) {
+        const std::unique_lock hold = shared_ ? std::unique_lock(lock_) : std::unique_lock<std::mutex>();
+        const std::size_t room = room_of(place);
+        chunks_.reserve(chunks_.size() + 1);
+        Unused& unused = unused_[place];
+        unused.at.resize(std::max(unused.at.size(), unused.count + kChunk / room));
+        auto* const chunk = static_cast<std::uint8_t*>(map(kChunk));
+        chunks_.push_back(chunk);
+        for (std::size_t at = room; at + room <= kChunk; at += room) unused.at[unused.count++] = chunk + at;
+        return chunk;
     }
 
-#ifdef __SANITIZE_ADDRESS__
-    static constexpr bool kSanitized = true;  // it sees what is too small on the heap alone
-#else
-    static constexpr bool kSanitized = false;
-#endif
     static constexpr std::size_t kChunk = std::size_t{256} << 10;
     std::size_t most_;
     From from_;
-    std::size_t kept_ = 0;
-    /// Not noted in the buffers themselves, in some of which the network may write.
-    std::array<std::vector<std::uint8_t*>, kPlaces> unused_;
+    std::size_t may_be_kept_ = 0;  // bytes of the buffers that unused_ has room for
+    std::array<Unused, kPlaces> unused_;
     std::vector<void*> chunks_;
     bool shared_ = false;
     std::mutex lock_;
