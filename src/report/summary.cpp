@@ -198,9 +198,24 @@ std::vector<Fact> job_facts(const Json& job) {
     return facts;
 }
 
+/// Are there ranks on several nodes, none of which sealed anything? What the launcher sealed says nothing of them.
+bool ranks_sealed_nothing(const Json& job) {
+    std::set<std::string> nodes;
+    for (const auto& part : job.at("processes")) {
+        if (!counts_as_rank(part)) continue;
+        if (number_in(part, "sealed_connections") != 0) return false;
+        nodes.insert(part.value("node", ""));
+    }
+    return nodes.size() > 1;
+}
+
 std::vector<Fact> traffic_facts(const Json& job) {
     const auto& totals = job.at("totals");
     std::vector<Fact> facts = {{"sealed", sealed_text(totals)}};
+    if (ranks_sealed_nothing(job))
+        facts.push_back({"between ranks",
+                         "nothing: no rank sealed anything for another node. If the program does send something there, "
+                         "it went by a way that CryptMPI does not see"});
     if (const auto sockets = job.value("sockets", Json::object()); !sockets.empty()) {
         facts.push_back(
             {"sockets", sealed_text(sockets) + ", the launcher's and MPI's, whose messages are sealed already"});

@@ -590,6 +590,18 @@ TEST_F(ReportTest, NothingThatAPartSaysIsMarkupOrAnOrderToTheTerminal) {
     EXPECT_NE(page.find("&lt;script&gt;alert(1)&lt;/script&gt;&quot;&#39;&amp;"), std::string::npos) << page;
 }
 
+TEST_F(ReportTest, SaysWhereTheLauncherAloneSealedAnything) {
+    write_launcher();
+    for (int i = 0; i < 4; ++i) {
+        auto part = rank(i, 4);
+        part.sealed_connections = part.sealed_bytes_sent = part.sealed_records_sent = 0;
+        ASSERT_TRUE(write_part(file_, part, kSign));
+    }
+    EXPECT_NE(summary().find("no rank sealed anything for another node"), std::string::npos) << summary();
+    write_ranks(1, 4);
+    EXPECT_EQ(summary().find("no rank sealed anything for another node"), std::string::npos) << summary();
+}
+
 TEST_F(ReportTest, SaysWhatWasCutOffAndThatIsNoAlarm) {
     write_launcher();
     write_ranks(2, 4);
