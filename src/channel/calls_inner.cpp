@@ -1,4 +1,5 @@
-// Calls in which libc itself reads, writes or connects, by inner calls of its own that do not come to us.
+// Calls in which libc itself reads, writes or connects, by inner calls of its own that do not come to us; and those of
+// liburing, which asks the kernel for its rings by instructions of its own.
 #include <aio.h>
 #include <netdb.h>
 
@@ -13,7 +14,7 @@ using namespace cryptmpi::channel;
 namespace {
 
 int refuse(const std::string& call, const char* mend) {
-    Process::get().refuse_road(call, call + " is refused: the C library would do it past the sealing; " + mend);
+    Process::get().refuse_road(call, call + " is refused: it would go past the sealing; " + mend);
     errno = ENOSYS;
     return -1;
 }
@@ -43,6 +44,12 @@ int refuse_remote_shell(const char* call) {
 
 bool enabled() {
     return Process::get().enabled();
+}
+
+/// What liburing gives back for an error.
+int refuse_ring() {
+    (void)refuse("io_uring", "switch the program's use of it off (FI_TCP_IO_URING=0)");
+    return -ENOSYS;
 }
 
 }  // namespace
@@ -92,4 +99,21 @@ CRYPTMPI_CALL int rexec_af(char** host, int port, const char* name, const char* 
 CRYPTMPI_CALL int rexec(char** host, int port, const char* name, const char* password, const char* command,
                         int* errors) {
     return rexec_af(host, port, name, password, command, errors, AF_INET);
+}
+
+CRYPTMPI_CALL int io_uring_queue_init(unsigned entries, io_uring* ring, unsigned flags) {
+    return enabled() ? refuse_ring() : real::io_uring_queue_init(entries, ring, flags);
+}
+
+CRYPTMPI_CALL int io_uring_queue_init_params(unsigned entries, io_uring* ring, io_uring_params* parameters) {
+    return enabled() ? refuse_ring() : real::io_uring_queue_init_params(entries, ring, parameters);
+}
+
+CRYPTMPI_CALL int io_uring_queue_init_mem(unsigned entries, io_uring* ring, io_uring_params* parameters, void* memory,
+                                          size_t size) {
+    return enabled() ? refuse_ring() : real::io_uring_queue_init_mem(entries, ring, parameters, memory, size);
+}
+
+CRYPTMPI_CALL int io_uring_setup(unsigned entries, io_uring_params* parameters) {
+    return enabled() ? refuse_ring() : real::io_uring_setup(entries, parameters);
 }

@@ -69,11 +69,11 @@ bool is_ours(const void* caller) {
     return !folder.empty() && file_of(caller).starts_with(folder);
 }
 
-/// Before glibc 2.34 it was several libraries.
+/// Of a library whose calls we stand before: libc, which was several libraries before glibc 2.34, and liburing.
 bool is_libcs(const void* function) {
     const std::string_view file = file_of(function);
     const auto name = file.substr(file.rfind('/') + 1);
-    for (const std::string_view one : {"libc.so.", "libc-2.", "libpthread", "libdl", "librt"}) {
+    for (const std::string_view one : {"libc.so.", "libc-2.", "libpthread", "libdl", "librt", "liburing"}) {
         if (name.starts_with(one)) return true;
     }
     return false;

@@ -499,11 +499,13 @@ CRYPTMPI_CALL int posix_spawnp(pid_t* pid, const char* file, const posix_spawn_f
 
 CRYPTMPI_CALL int pidfd_spawn(int* pidfd, const char* path, const posix_spawn_file_actions_t* actions,
                               const posix_spawnattr_t* attributes, char* const* arguments, char* const* environment) {
+    if (!real::pidfd_spawn.is_there()) return ENOSYS;
     return spawn(pidfd, path, actions, attributes, arguments, environment, real::pidfd_spawn);
 }
 
 CRYPTMPI_CALL int pidfd_spawnp(int* pidfd, const char* file, const posix_spawn_file_actions_t* actions,
                                const posix_spawnattr_t* attributes, char* const* arguments, char* const* environment) {
+    if (!real::pidfd_spawnp.is_there()) return ENOSYS;
     return spawn_by_name(pidfd, file, actions, attributes, arguments, environment, real::pidfd_spawn,
                          real::pidfd_spawnp);
 }

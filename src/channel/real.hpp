@@ -20,6 +20,10 @@
 
 #include "base/own_thread.hpp"
 
+// liburing's.
+struct io_uring;
+struct io_uring_params;
+
 namespace cryptmpi::channel::real {
 
 template <class R, class... A>
@@ -35,6 +39,9 @@ public:
         if (function == nullptr) function = resolve();
         return function(arguments...);
     }
+
+    /// Newer C libraries have calls that this one may lack.
+    bool is_there() const { return dlsym(RTLD_NEXT, name_) != nullptr; }
 
     /// What answers from now on in the place of libc's: for tests, which play a kernel of their own.
     void replace(Function* function) { function_.store(function, std::memory_order_relaxed); }
@@ -128,6 +135,10 @@ CRYPTMPI_REAL(_exit, void, int);
 CRYPTMPI_REAL(aio_read, int, aiocb*);
 CRYPTMPI_REAL(aio_write, int, aiocb*);
 CRYPTMPI_REAL(lio_listio, int, int, aiocb* const*, int, sigevent*);
+CRYPTMPI_REAL(io_uring_queue_init, int, unsigned, io_uring*, unsigned);
+CRYPTMPI_REAL(io_uring_queue_init_params, int, unsigned, io_uring*, io_uring_params*);
+CRYPTMPI_REAL(io_uring_queue_init_mem, int, unsigned, io_uring*, io_uring_params*, void*, size_t);
+CRYPTMPI_REAL(io_uring_setup, int, unsigned, io_uring_params*);
 CRYPTMPI_REAL(rcmd_af, int, char**, unsigned short, const char*, const char*, const char*, int*, sa_family_t);
 CRYPTMPI_REAL(rexec_af, int, char**, int, const char*, const char*, const char*, int*, sa_family_t);
 CRYPTMPI_REAL(clock_gettime, int, clockid_t, timespec*);

@@ -249,6 +249,34 @@ def test_udp_to_another_node_is_refused(nodes, sealing):
     assert any("UDP" in road for part in sealing.parts(report) for road in part["refused_roads"])
 
 
+RING = """
+#include <dlfcn.h>
+#include <liburing.h>
+#include <stdio.h>
+#include <string.h>
+int main(void)
+{
+    struct io_uring ring;
+    struct io_uring_params parameters = {0};
+    int (*found)(unsigned, struct io_uring *, unsigned) = dlsym(dlopen("liburing.so.2", RTLD_NOW), "io_uring_queue_init");
+    int answers[] = {io_uring_queue_init(8, &ring, 0), io_uring_queue_init_params(8, &ring, &parameters),
+                     io_uring_setup(8, &parameters), found(8, &ring, 0)};
+    for (int i = 0; i < 4; i++) puts(answers[i] < 0 ? strerror(-answers[i]) : "a ring");
+}
+"""
+
+
+def test_rings_of_liburing_are_refused(sealing, tmp_path):
+    """It makes system calls by itself, which do not come to us."""
+    subprocess.run(["gcc", "-x", "c", "-", "-o", tmp_path / "ring", "-luring"], input=RING, text=True, check=True)
+    plain = subprocess.run([tmp_path / "ring"], capture_output=True, text=True, check=True).stdout.splitlines()
+    if plain != ["a ring"] * 4:
+        pytest.skip(f"the kernel gives nobody a ring: {plain[0]}")
+    done = subprocess.run([tmp_path / "ring"], env={**os.environ, **sealing.environment()}, capture_output=True, text=True, timeout=30)
+    assert done.stdout.splitlines() == ["Function not implemented"] * 4, done
+    assert all("io_uring is refused" in line for line in error_lines(done.stderr)) and error_lines(done.stderr)
+
+
 SHARE = """
 import os, socket, sys, time
 one = socket.socket()
