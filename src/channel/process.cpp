@@ -375,11 +375,13 @@ void Process::check_roads() {
         if (n <= 0) return;
         const std::string file(path, static_cast<std::size_t>(n));
         if (is_network_device(file) && !doors_->has_opened(file)) device = file;
+        // Of a liburing that the program has inside, which no call of ours could refuse.
+        if (file == "anon_inode:[io_uring]") device = "io_uring";
     });
     if (device.empty()) return;
-    complain("MPI's transport uses " + device +
-             ", around the sealed streams; the job is stopped. Set UCX_TLS=tcp,self,sm, FI_PROVIDER=tcp or --mca btl "
-             "tcp,self,vader");
+    complain("the program or its MPI uses " + device +
+             ", around the sealed streams; the job is stopped. Set UCX_TLS=tcp,self,sm, FI_PROVIDER=tcp, --mca btl "
+             "tcp,self,vader, or switch io_uring off");
     finish(false);
     real::_exit(kExitRefused);
 }

@@ -204,6 +204,33 @@ def test_road_opened_before_us(sealing):
     assert "/dev/infiniband/uverbs0" in line and "UCX_TLS=tcp" in line, line
 
 
+RING_INSIDE = """
+#include <liburing.h>
+int inside(void)
+{
+    static struct io_uring ring;
+    return io_uring_queue_init(8, &ring, 0);
+}
+"""
+
+
+def test_ring_of_a_liburing_inside(sealing, tmp_path):
+    """Where it is a part of a library, no call of ours takes the place of its own: the job stops at its first connection."""
+    library = tmp_path / "inside.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", library, "-Wl,-Bstatic,--exclude-libs,ALL,-Bsymbolic",
+                    "-luring", "-Wl,-Bdynamic"],
+                   input=RING_INSIDE, text=True, check=True)
+    program = f"import ctypes; print(ctypes.CDLL({str(library)!r}).inside()); {CONNECT}"
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        line = [sys.executable, "-c", program, "127.0.0.1", str(listener.getsockname()[1])]
+        done = subprocess.run(line, env={**os.environ, **sealing.environment(scope="all")}, text=True, timeout=30, capture_output=True)
+    if done.stdout.startswith("-"):
+        pytest.skip(f"the kernel gives nobody a ring: {done.stdout}")
+    assert done.returncode == 125, done
+    (said,) = error_lines(done.stderr)
+    assert "io_uring" in said and "the job is stopped" in said, said
+
+
 SERVE_TWICE = """
 import errno, socket
 with socket.create_server(("127.0.0.1", 0)) as listener:
