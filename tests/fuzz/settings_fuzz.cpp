@@ -33,7 +33,7 @@ void require_same_by_variables(const config::Settings& settings) {
     }
     const auto again = config::load(config::Environment(variables));
     fuzz::require(again.has_value());
-    auto ours = settings.told(), theirs = again->told();
+    auto ours = settings.given_lines(), theirs = again->given_lines();
     std::sort(ours.begin(), ours.end());
     std::sort(theirs.begin(), theirs.end());
     fuzz::require(ours == theirs);
