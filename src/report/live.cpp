@@ -174,24 +174,18 @@ Result<void> Live::publish_in(const fs::path& folder, const Part& part) {
     const Descriptor file(
         openat(*place, fresh.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR));
     if (*file < 0) return no_page(folder, errno);
+    const auto no_file = [&](int error) {
+        unlinkat(*place, fresh.c_str(), 0);
+        return no_page(folder, error);
+    };
     // All of it is there from the start: where memory is short, this fails, and not the program when it counts.
-    if (const int error = posix_fallocate(*file, 0, sizeof(LivePage)); error != 0) {
-        unlinkat(*place, fresh.c_str(), 0);
-        return no_page(folder, error);
-    }
-    void* const memory = mmap(nullptr, sizeof(LivePage), PROT_READ | PROT_WRITE, MAP_SHARED, *file, 0);
-    if (memory == MAP_FAILED) {
-        unlinkat(*place, fresh.c_str(), 0);
-        return no_page(folder, errno);
-    }
-    std::memcpy(memory, static_cast<const void*>(page_), sizeof(LivePage));
-    // To where counters look already, and all at once.
-    if (mremap(memory, sizeof(LivePage), sizeof(LivePage), MREMAP_MAYMOVE | MREMAP_FIXED, page_) == MAP_FAILED) {
-        const int error = errno;
-        munmap(memory, sizeof(LivePage));
-        unlinkat(*place, fresh.c_str(), 0);
-        return no_page(folder, error);
-    }
+    if (const int error = posix_fallocate(*file, 0, sizeof(LivePage)); error != 0) return no_file(error);
+    if (const auto written = pwrite(*file, static_cast<const void*>(page_), sizeof(LivePage), 0);
+        written != static_cast<ssize_t>(sizeof(LivePage)))
+        return no_file(written < 0 ? errno : ENOSPC);
+    // To where counters look already, and all at once. Not by mremap, of which UCX's own one loses the address.
+    if (mmap(page_, sizeof(LivePage), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, *file, 0) == MAP_FAILED)
+        return no_file(errno);
     is_shared_ = true;
     page_->magic = kLiveMagic;
     page_->version = kLiveVersion;
@@ -201,11 +195,7 @@ Result<void> Live::publish_in(const fs::path& folder, const Part& part) {
     page_->began = part.began;
     page_->pid = owner_;
     write_texts(part);
-    if (renameat(*place, fresh.c_str(), *place, name.c_str()) != 0) {
-        const int error = errno;
-        unlinkat(*place, fresh.c_str(), 0);
-        return no_page(folder, error);
-    }
+    if (renameat(*place, fresh.c_str(), *place, name.c_str()) != 0) return no_file(errno);
     file_ = (folder / name).string();
     return {};
 }

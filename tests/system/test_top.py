@@ -20,7 +20,7 @@ PROGRAM = Path(__file__).parent / "live.c"
 FOLDER = Path(f"/dev/shm/cryptmpi-{os.geteuid()}")  # of each node, which has a /dev/shm of its own
 PATIENCE = 60
 LAYERS = pytest.mark.parametrize("layer, name", [("channel", "openmpi-4.1.4"), ("channel", "mpich-5.0.2-ofi"), ("mpi", "openmpi-4.1.4"),
-                                                 ("mpi", "mpich-5.0.2-abi"), ("fabric", "mpich-5.0.2-ucx"),
+                                                 ("mpi", "mpich-5.0.2-abi"), ("mpi", "mpich-4.0.2-ucx"), ("fabric", "mpich-5.0.2-ucx"),
                                                  ("fabric", "openmpi-5.0.11-pml-ucx")])
 WITHOUT_SESSION = {"XDG_RUNTIME_DIR": ""}  # as in processes that a remote shell starts
 
