@@ -227,6 +227,11 @@ SUITES = [
     Suite("imb-rma", MPICH_ABI, (2,), 400, imb("IMB-RMA"), read_imb, environment=yielding, alone=imb_alone),
     Suite("imb-nbc", MPICH_ABI, (2,), 400, imb("IMB-NBC"), read_imb, environment=yielding, alone=imb_alone),
     Suite("imb-p2p", MPICH_ABI, (2,), 400, imb("IMB-P2P"), read_imb, environment=yielding, alone=imb_alone),
+    # Two threads of each rank call MPI; it looks at what has come.
+    Suite("imb-mt", MPICH_ABI, (2,), 100,
+          lambda mpi, ranks: [IMB / "IMB-MT", "-thread_level", "multiple", "-count", "1,1000,100000", "-check", "1", "-datatype", "int",
+                              "-warmup", "2", "-repeat", "20", "-window_size", "8"],
+          read_imb, environment=lambda mpi: {**yielding(mpi), "OMP_NUM_THREADS": "2"}, alone=imb_alone),
     Suite("mpi4py", OPEN_MPI + MPICH_ABI + STANDARD_ABI, (2, 4), 900, mpi4py_command, read_mpi4py,
           environment=mpi4py_environment, ended=mpi4py_ended, own_verdicts=True, left_out_refused=LEFT_OUT_REFUSED, leave_out=mpi4py_without),
     # mpi4py skips these tests under MPICH before 4.3.
