@@ -49,7 +49,8 @@ inline std::string text_of(ssize_t code) {
 struct Fabric : Object<fid_fabric> {
     Surroundings* around = nullptr;
     std::string provider;
-    bool keeps_data = false;  // the program was shown a part of the immediate data: keep_data_for_lengths
+    bool keeps_data = false;      // the program was shown a part of the immediate data: keep_data_for_lengths
+    std::size_t most_pieces = 2;  // of memory, that may be under way to an endpoint at a time
 };
 
 struct Domain : Object<fid_domain> {

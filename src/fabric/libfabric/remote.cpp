@@ -14,12 +14,10 @@ namespace cryptmpi::fabric::libfabric {
 namespace {
 
 // How many messages of ours may wait in the provider; how many later ones may overtake one there, which is less than
-// what a flow allows; how many notes may wait for the provider before the program has to; and how many pieces may be
-// under way to us. With 16 of these, most jobs over udp;ofi_rxd (libfabric 2.5.1) sent packets again without end.
+// what a flow allows; and how many notes may wait for the provider before the program has to.
 constexpr std::size_t kMostUnderWay = 64;
 constexpr std::uint64_t kMostOvertaking = kMostEarly / 4;
 constexpr std::size_t kMostNotes = 1024;
-constexpr std::size_t kMostPieces = 2;
 // Of a long message: nothing travels while the first piece is sealed, and while the last one is opened.
 constexpr std::size_t kShortPiece = std::size_t{64} << 10;
 
@@ -187,7 +185,7 @@ std::size_t Remote::next_piece(const Transfer& transfer) const {
 }
 
 void Remote::ask_for_pieces() {
-    while (!asking_.empty() && pieces_ < kMostPieces) {
+    while (!asking_.empty() && pieces_ < endpoint_.domain->fabric->most_pieces) {
         Transfer& transfer = transfers_.at(asking_.front());
         const std::size_t size = next_piece(transfer);
         const std::uint64_t id = next_id();

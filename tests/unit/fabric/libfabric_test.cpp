@@ -111,7 +111,7 @@ protected:
 
     void open(int mr_mode) {
         given.domain.mr_mode = mr_mode;
-        fabric = show(&provider.fabric, around, nullptr, "fake", given.keeps_data);
+        fabric = show(&provider.fabric, around, nullptr, given.provider.c_str(), given.keeps_data);
         for (End& end : ends) {
             ASSERT_EQ(fi_domain(fabric, &given.info, &end.domain, nullptr), 0);
             ASSERT_EQ(fi_endpoint(end.domain, &given.info, &end.ep, nullptr), 0);
@@ -1257,6 +1257,28 @@ TEST_F(SmallMessages, HoldAllThatIsReadAndWritten) {
     ASSERT_EQ(write(middle, 5), 0);
     expect_told_once(settle(), FI_RMA | FI_WRITE);
     EXPECT_EQ(part_of_memory(5, 12'000), middle);
+}
+
+/// A provider that loses what is one of two long messages.
+class OverRxd : public Memory {
+protected:
+    OverRxd() {
+        given.provider = "udp;ofi_rxd";
+        given.keeps_data = false;
+    }
+};
+
+TEST_F(OverRxd, OnePieceIsUnderWayAtATime) {
+    std::size_t most = 0;
+    provider.on_send = [&](const Wire& wire) {
+        const auto is_long = [](const Wire& one) { return one.bytes.size() > 1000; };
+        const auto others = std::count_if(provider.under_way.begin(), provider.under_way.end(), is_long);
+        if (is_long(wire)) most = std::max(most, static_cast<std::size_t>(others) + 1);
+    };
+    ASSERT_EQ(read(1, kLong), 0);
+    expect_told_once(settle(), FI_RMA | FI_READ);
+    EXPECT_EQ(got, part_of_memory(1, kLong));
+    EXPECT_EQ(most, 1U);
 }
 
 /// A provider whose tags have 48 bits.
