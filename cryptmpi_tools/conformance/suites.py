@@ -5,7 +5,9 @@ procedure that CryptMPI refuses has the value REFUSED.
 """
 
 import functools
+import hashlib
 import re
+import shutil
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +20,7 @@ from cryptmpi_tools.lab.stacks import MPIS
 
 HERE = Path(__file__).resolve().parent
 MPI4PY = MPIS / "mpi4py-4.1.2"
+SILICON = Path("/usr/share/doc/quantum-espresso/examples/atomic/pseudo-LDA-0.5/Si.pz-vbc.UPF.gz")
 SCALAPACK_TESTS = Path("/usr/lib/x86_64-linux-gnu/scalapack")
 SCALAPACK_DATA = Path("/usr/share/scalapack")
 REPEATABLE_SUM = "REPEATABLE SUM TEST"  # skipped by BLACS where two sums in another order happened to be the same
@@ -121,6 +124,45 @@ def read_lammps(_folder, output):
     return {f"step {line[0]}": line for line in lammps_thermodynamics(output)}
 
 
+@functools.cache
+def water():
+    """A run of GROMACS, as its own tools prepare it."""
+    folder = REPOSITORY / "build" / "conformance" / "water"
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copy(HERE / "water.top", folder)
+    for line in (["solvate", "-cs", "spc216", "-box", "3.72412", "3.72412", "3.72412", "-o", "water.gro", "-p", "water.top"],
+                 ["grompp", "-f", HERE / "water.mdp", "-c", "water.gro", "-p", "water.top", "-o", "water.tpr"]):
+        subprocess.run(["gmx", "-quiet", "-nobackup", *line], check=True, cwd=folder, capture_output=True)
+    return folder / "water.tpr"
+
+
+def gromacs(_mpi, _ranks):
+    # -reprod: as many ranks do the same in the same order, so that every digit is as plain.
+    return ["/usr/bin/gmx_mpi", "-quiet", "-nobackup", "mdrun", "-s", water(), "-deffnm", "water", "-reprod", "-ntomp", "1"]
+
+
+def read_gromacs(folder, _output):
+    """Its energies, and where all atoms are in the end."""
+    log, atoms = Path(folder) / "water.log", Path(folder) / "water.gro"
+    text = log.read_text(errors="replace") if log.exists() else ""
+    results = dict(zip(numbered(["energies"] * text.count("Energies (kJ/mol)")), re.findall(r"Energies \(kJ/mol\)\n(.*?)\n\n", text, re.S)))
+    if atoms.exists():
+        results["atoms"] = hashlib.sha256(atoms.read_bytes()).hexdigest()
+    return results
+
+
+def silicon(_mpi, _ranks):
+    """Quantum ESPRESSO in two pools of ranks; the pseudopotential lies in its package as documentation."""
+    unpack = f"gunzip -c {SILICON} > Si.pz-vbc.UPF.$$ && mv Si.pz-vbc.UPF.$$ Si.pz-vbc.UPF && exec /usr/bin/pw.x -npool 2 -in silicon.in"
+    return ["sh", "-c", unpack]
+
+
+def read_silicon(_folder, output):
+    """Each iteration's energy; the total energy, forces and stress."""
+    lines = re.findall(r"^!?\s+total energy +=.*|^ +atom +\d+ type.*|^ +Total force.*|^ +total +stress.*P=.*", output, re.M)
+    return dict(zip(numbered(line.split("=")[0].split("(")[0].strip() for line in lines), lines))
+
+
 def read_netpipe(_folder, output):
     if "Integrity check failed" in output or "Integrity check: failed" in output:
         return {"integrity": False}
@@ -214,6 +256,9 @@ def imb_alone(test):
 SUITES = [
     Suite("hpcc", OPEN_MPI, (4,), 300, lambda mpi, ranks: ["/usr/bin/hpcc"], read_hpcc, (DEMO / "hpccinf.txt",)),
     Suite("lammps", OPEN_MPI, (4,), 200, lambda mpi, ranks: ["/usr/bin/lmp", "-in", "in.melt"], read_lammps, (DEMO / "in.melt",)),
+    Suite("gromacs", OPEN_MPI, (4,), 200, gromacs, read_gromacs),
+    # Its Fortran part is of Open MPI 4: plain it does not start on Open MPI 5.
+    Suite("quantum-espresso", ("openmpi-4.1.4",), (4,), 100, silicon, read_silicon, (HERE / "silicon.in",)),
     Suite("netpipe", OPEN_MPI, (2,), 200, lambda mpi, ranks: ["/usr/bin/NPopenmpi", "-i", "-n", "10", "-u", "1048576"], read_netpipe),
     Suite("netpipe", MPICH_ABI, (2,), 200, lambda mpi, ranks: ["/usr/bin/NPmpich2", "-i", "-n", "10", "-u", "1048576"], read_netpipe,
           environment=yielding),
