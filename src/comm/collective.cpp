@@ -191,7 +191,8 @@ int open_alone(const Call& call, const Block& block, Open open) {
 Communicator* find_sealed(Layer& layer, MPI_Comm comm, int root) {
     const auto guard = layer.guard();
     Communicator* communicator = layer.find(comm);
-    return communicator != nullptr && communicator->has(root) ? communicator : nullptr;
+    const bool sealed = communicator != nullptr && communicator->crosses() && communicator->has(root);
+    return sealed ? communicator : nullptr;
 }
 
 // protocol: M5

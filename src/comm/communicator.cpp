@@ -113,8 +113,28 @@ Result<Flow*> begin_flow(std::unique_ptr<Flow>& flow, const seal::Crypto& crypto
 
 }  // namespace
 
+/// Of messages to itself this rank has both ends, and their secret is given once.
+Result<void> Communicator::begin_own_flow() {
+    Secret<32> secret;
+    if (auto done = secret_to(rank_, keys::Use::messages, secret); !done) return done;
+    const auto copy = [&](Secret<32>& out) -> Result<void> {
+        std::copy_n(secret.data(), secret.size(), out.data());
+        return {};
+    };
+    seal::Crypto crypto = layer_.keys().crypto();
+    crypto.age = {};
+    Peer& own = peer(rank_);
+    if (auto begun = begin_flow(own.sending.flow, crypto, copy); !begun) return tl::unexpected(begun.error());
+    if (auto begun = begin_flow(own.receiving.flow, crypto, copy); !begun) return tl::unexpected(begun.error());
+    return {};
+}
+
 Result<seal::MessageSealer*> Communicator::sealer(std::unique_ptr<seal::MessageSealer>& flow, keys::Use use, int to) {
     if (flow) [[likely]] {
+        return flow.get();
+    }
+    if (to == rank_) {
+        if (auto done = begin_own_flow(); !done) return tl::unexpected(std::move(done.error()));
         return flow.get();
     }
     // A receiver of messages cannot know when an epoch is over but by its limits, and keeps it: age would gain nothing.
@@ -126,6 +146,10 @@ Result<seal::MessageSealer*> Communicator::sealer(std::unique_ptr<seal::MessageS
 /// A member's blocks of collective operations are opened in the order of the calls, and of their places in a call.
 Result<seal::MessageOpener*> Communicator::opener(std::unique_ptr<seal::MessageOpener>& flow, keys::Use use, int from) {
     if (flow) [[likely]] {
+        return flow.get();
+    }
+    if (from == rank_) {
+        if (auto done = begin_own_flow(); !done) return tl::unexpected(std::move(done.error()));
         return flow.get();
     }
     return begin_flow(

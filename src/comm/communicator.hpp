@@ -164,6 +164,7 @@ private:
     Result<void> secret_to(int to, keys::Use use, Secret<32>& out);
     Result<void> secret_from(int from, keys::Use use, Secret<32>& out);
     Result<void> secret_for_all(int sender, Secret<32>& out);
+    Result<void> begin_own_flow();
     Result<seal::MessageSealer*> sealer(std::unique_ptr<seal::MessageSealer>& flow, keys::Use use, int to);
     Result<seal::MessageOpener*> opener(std::unique_ptr<seal::MessageOpener>& flow, keys::Use use, int from);
     Result<seal::MessageSealer*> sealer_for_all();

@@ -243,7 +243,8 @@ int settle(Layer& layer, Operation& operation, MPI_Status& status, int code) {
     }
     if (code == MPI_SUCCESS) return finish_receive(layer, operation, status);
     operation.posted.withdraw();
-    if (is_truncation(layer, code) && may_be_sealed(*operation.communicator, status.MPI_SOURCE)) {
+    const Communicator& communicator = *operation.communicator;
+    if (is_truncation(layer, code) && communicator.has(status.MPI_SOURCE) && communicator.sealed(status.MPI_SOURCE)) {
         cut_off(layer, operation, status);
     }
     return code;

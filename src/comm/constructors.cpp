@@ -45,7 +45,7 @@ void prepare_for_threads(Layer& layer, MPI_Comm made) {
         const auto guard = layer.guard();
         communicator = layer.share(made);
     }
-    if (communicator) communicator->nodes(layer.mpi);
+    if (communicator && communicator->crosses()) communicator->nodes(layer.mpi);
 }
 
 /// A parent, and which of the constructor calls on it this is. All members call them in the same order.

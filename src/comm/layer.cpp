@@ -196,16 +196,26 @@ void Layer::begin(int thread_level) {
     if (auto done = agree(); !done) end_job(done.error().line);
     keys_.count_traffic_in(live_.counter(TrafficCounter::Threads::several));  // not that of the agreement's streams
     make_error_classes();
+    // protocol: M28
+    seals_own_ = seals_all_ && !confined_ && world_size_ > 1;
     sealed_to_.resize(nodes_.size());
     for (std::size_t rank = 0; rank < nodes_.size(); ++rank) {
         const bool self = static_cast<int>(rank) == world_rank_;
-        sealed_to_[rank] = !self && (seals_all_ || nodes_[rank] != nodes_[static_cast<std::size_t>(world_rank_)]);
+        const bool other = seals_all_ || nodes_[rank] != nodes_[static_cast<std::size_t>(world_rank_)];
+        sealed_to_[rank] = self ? seals_own_ : other;
     }
     begun_ = true;
     // Whether somebody can look at it is nothing that a job depends on.
     if (settings_.live) (void)live_.publish(report::live_folders(std::getenv("XDG_RUNTIME_DIR"), geteuid()), part_);
     add(MPI_COMM_WORLD, keys_.world_id());
+    if (seals_own_) add_comm_self();
     make_transport();
+}
+
+void Layer::add_comm_self() {
+    auto id = keys_.derive_id(keys_.world_id(), "self", 0, {world_rank_});
+    if (!id) end_job(id.error().line);
+    add(MPI_COMM_SELF, *id);
 }
 
 void Layer::make_transport() {
@@ -300,7 +310,7 @@ void Layer::add(MPI_Comm handle, const CommunicatorId& id) {
         end_job("MPI gives this rank another place in a communicator than its own: MPI's own messages were altered");
     }
     auto made = std::make_shared<Communicator>(*this, handle, id, std::move(in_world), rank);
-    if (!made->crosses()) made.reset();  // remembered as one that stays on the node
+    if (!made->crosses() && !seals_own_) made.reset();  // remembered as one that stays on the node
     communicators_[handle] = std::move(made);
     last_handle_ = MPI_COMM_NULL;
     last_ = nullptr;
@@ -341,7 +351,10 @@ Communicator* Layer::look_up(MPI_Comm handle) {
         // Made by a procedure that we did not see. Without an identity that its members agree on, it cannot be sealed.
         add(handle, {});
         found = communicators_.find(handle);
-        if (found->second) end_job("a communicator was used that cryptmpi did not see being made: it cannot be sealed");
+        if (found->second && found->second->crosses()) {
+            end_job("a communicator was used that cryptmpi did not see being made: it cannot be sealed");
+        }
+        found->second.reset();
     }
     last_handle_ = handle;
     last_ = found->second.get();

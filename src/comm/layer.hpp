@@ -92,7 +92,8 @@ public:
 
     /// Messages inside a node are sealed, too. The same on all ranks: they have agreed on it.
     bool seals_all() const { return seals_all_; }
-    /// Does what is sent to this rank of MPI_COMM_WORLD leave the node (or is everything sealed)?
+    /// Does what is sent to this rank of MPI_COMM_WORLD leave the node (or is everything sealed)? What this rank sends
+    /// itself is sealed where strangers can speak to MPI, as they can say that they are this rank.
     bool sealed_to(int world_rank) const { return sealed_to_[static_cast<std::size_t>(world_rank)]; }
     const std::vector<NodeId>& nodes() const { return nodes_; }
     int world_rank() const { return world_rank_; }
@@ -190,6 +191,7 @@ private:
     Result<void> load_keys();
     Result<void> agree();
     void make_error_classes();
+    void add_comm_self();
     void make_transport();
     void make_workers(const engine::Workers::Settings& workers);
     void report_flows(const Communicator& communicator);
@@ -200,6 +202,7 @@ private:
     std::string name_;
     bool confined_ = false;  // nothing comes from other nodes but by sealed sockets
     bool seals_all_ = true;
+    bool seals_own_ = false;  // what this rank sends itself
     bool begun_ = false;
     bool ended_ = false;
     bool threads_ = false;

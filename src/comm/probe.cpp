@@ -135,10 +135,12 @@ namespace {
 MPI_Message make_message(Layer& layer) {
     const auto& mpi = layer.mpi;
     MPI_Request request = MPI_REQUEST_NULL;
-    mpi.Isend(nullptr, 0, MPI_BYTE, layer.world_rank(), 0, layer.transport().comm, &request);
+    // Nothing else goes from a rank to itself there.
+    const MPI_Comm comm = layer.own_traffic();
+    mpi.Isend(nullptr, 0, MPI_BYTE, layer.world_rank(), 0, comm, &request);
     MPI_Message message = MPI_MESSAGE_NULL;
     for (int found = 0; found == 0;) {
-        mpi.Improbe(layer.world_rank(), 0, layer.transport().comm, &found, &message, MPI_STATUS_IGNORE);
+        mpi.Improbe(layer.world_rank(), 0, comm, &found, &message, MPI_STATUS_IGNORE);
     }
     mpi.Request_free(&request);
     return message;
@@ -153,7 +155,8 @@ void give_out(Layer& layer, MPI_Comm comm, std::unique_ptr<Held> held, MPI_Messa
 /// After MPI's matching probe: the message is taken out of the queue, as a receive would.
 int note_matched(Layer& layer, Communicator& communicator, MPI_Message* message, MPI_Status& status) {
     if (*message == MPI_MESSAGE_NULL || *message == MPI_MESSAGE_NO_PROC) return MPI_SUCCESS;
-    if (!communicator.has(status.MPI_SOURCE) || !communicator.sealed(status.MPI_SOURCE)) return MPI_SUCCESS;
+    const bool has_sender = communicator.has(status.MPI_SOURCE);
+    if (has_sender && !communicator.sealed(status.MPI_SOURCE)) return MPI_SUCCESS;
     if (may_announce(layer, communicator, status)) {
         auto held = std::make_unique<Held>();
         const int code = take(layer, communicator, *message, status, *held);
@@ -162,7 +165,8 @@ int note_matched(Layer& layer, Communicator& communicator, MPI_Message* message,
     }
     Layer::Matched& matched = layer.matched()[*message];
     matched.communicator = layer.share(communicator.handle());
-    communicator.post(status.MPI_SOURCE, status.MPI_TAG, matched.posted);
+    // One of a sender that there is not is refused when it is received.
+    communicator.post(has_sender ? status.MPI_SOURCE : MPI_PROC_NULL, status.MPI_TAG, matched.posted);
     show_user_size(layer, communicator, status);
     return MPI_SUCCESS;
 }

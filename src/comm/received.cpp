@@ -1,6 +1,7 @@
 #include "comm/received.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <string>
 #include <utility>
 
@@ -58,6 +59,13 @@ int integrity_error(Layer& layer, int from, int tag, const Error& error, MPI_Sta
     return layer.integrity_error(describe(from, tag) + " " + error.line);
 }
 
+// protocol: M29
+/// MPI names a sender that there is not: only who writes MPI's packets could make it do so.
+int came_from_nobody(Layer& layer, MPI_Status& status) {
+    const Error error{"is of no member of the communicator: MPI's own packets were altered", EBADMSG};
+    return integrity_error(layer, status.MPI_SOURCE, status.MPI_TAG, error, status);
+}
+
 }  // namespace
 
 int cut_off(Layer& layer, Operation& operation, MPI_Status& status) {
@@ -94,7 +102,8 @@ int finish_receive(Layer& layer, Operation& operation, MPI_Status& status) {
     const int tag = status.MPI_TAG;
     const std::size_t came = wire_size(layer.mpi, status);
     const std::uint8_t* const wire = operation.wire.data();
-    if (!communicator.has(from) || !communicator.sealed(from)) {
+    if (!communicator.has(from)) return came_from_nobody(layer, status);
+    if (!communicator.sealed(from)) {
         // It came as it is, into a buffer that has room for a sealed one.
         return hand_over(layer, operation, wire, std::min(came, operation.wire.room()), status);
     }

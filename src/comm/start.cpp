@@ -32,7 +32,9 @@ int Init_thread(Layer& layer, int* argc, char*** argv, int required, int* provid
 
 bool stays_on_node(Layer& layer, MPI_Comm comm) {
     const auto guard = layer.guard();
-    return layer.begun() && comm != MPI_COMM_NULL && !layer.is_intercommunicator(comm) && layer.find(comm) == nullptr;
+    if (!layer.begun() || comm == MPI_COMM_NULL || layer.is_intercommunicator(comm)) return false;
+    const Communicator* const communicator = layer.find(comm);
+    return communicator == nullptr || !communicator->crosses();
 }
 
 int Finalize(Layer& layer) {

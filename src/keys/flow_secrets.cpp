@@ -108,11 +108,18 @@ Result<void> FlowSecrets::meet(int peer, Secret<32>& out) {
     return {};
 }
 
+/// What a rank sends itself nobody else needs to open.
+Result<void> FlowSecrets::draw(Secret<32>& out) const {
+    if (kex_.random(out.data(), out.size()) == CRYPTMPI_OK) return {};
+    return fail(EIO, "key schedule: the crypto module's random generator failed");
+}
+
 Result<seal::Puncturable*> FlowSecrets::pair(int peer) {
     auto& secrets = met_[static_cast<std::size_t>(peer)];
     if (!secrets) {
         Secret<32> secret;
-        if (auto done = meet(peer, secret); !done) return tl::unexpected(std::move(done.error()));
+        auto done = peer == self_ ? draw(secret) : meet(peer, secret);
+        if (!done) return tl::unexpected(std::move(done.error()));
         secrets = std::make_unique<seal::Puncturable>(kex_, secret.data());
     }
     return secrets.get();
@@ -120,7 +127,7 @@ Result<seal::Puncturable*> FlowSecrets::pair(int peer) {
 
 Result<void> FlowSecrets::take(int sender, int receiver, Use use, const CommunicatorId& id, Secret<32>& out) {
     const int peer = sender == self_ ? receiver : sender;
-    const bool ours = (sender == self_) != (receiver == self_);
+    const bool ours = sender == self_ || receiver == self_;
     if (!ours || peer < 0 || static_cast<std::size_t>(peer) >= shares_.size()) {
         return fail(EINVAL, "key schedule: a flow was asked for that is none of this rank's");
     }

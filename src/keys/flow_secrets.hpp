@@ -2,6 +2,7 @@
 //
 //   between two ranks   of the job's secret and an X25519 of both, at their first contact: no third rank has both. The
 //                       peer's share is erased then, so that this rank cannot make the pair's secret again, either
+//   to itself           drawn
 //   to all members      of the job's secret where all ranks of the job are members. Where they are not, the members
 //                       draw one, and tell each other under the secrets of their pairs
 //
@@ -59,8 +60,8 @@ public:
     FlowSecrets& operator=(const FlowSecrets&) = delete;
     ~FlowSecrets();
 
-    /// Of the flow from rank `sender` to rank `receiver` of the job, of which this one is one. Once: EEXIST. EPROTO:
-    /// the peer's share is none.
+    /// Of the flow from rank `sender` to rank `receiver` of the job, of which this one is one, or both. Once: EEXIST.
+    /// EPROTO: the peer's share is none.
     Result<void> take(int sender, int receiver, Use use, const CommunicatorId& id, Secret<32>& out);
     /// That of a communicator whose members are all ranks of the job. Once: EEXIST.
     Result<std::unique_ptr<GroupSecret>> of_all(const CommunicatorId& id);
@@ -69,6 +70,7 @@ private:
     FlowSecrets(const cryptmpi_kex& kex, int self, const CommunicatorId& world, Agreed& agreed);
     Result<seal::Puncturable*> pair(int peer);
     Result<void> meet(int peer, Secret<32>& out);
+    Result<void> draw(Secret<32>& out) const;
     seal::Path path_of(const CommunicatorId& id) const;
 
     const cryptmpi_kex& kex_;

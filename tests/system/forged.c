@@ -1,5 +1,6 @@
 // What seems to come from rank 1, which is on rank 0's node, while rank 2 is on another: rank 0 says what it received.
-// Rank 2 sends first, and what an attacker makes of that comes before rank 1's own message.
+// Rank 2 sends first, and what an attacker makes of that comes before rank 1's own message. It may also seem to be rank
+// 0's own, or of a rank that there is not.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,7 @@ static void receive_first(int source) {
     for (;;) {
         int code = MPI_Recv(text, sizeof text - 1, MPI_CHAR, source, kTag, MPI_COMM_WORLD, &status);
         MPI_Get_count(&status, MPI_CHAR, &count);
-        if (code != MPI_SUCCESS || status.MPI_SOURCE == 1) {
+        if (code != MPI_SUCCESS || status.MPI_SOURCE != 2) {
             printf("received with code %d from rank %d %d bytes: %s\n", code, status.MPI_SOURCE, count,
                    code != MPI_SUCCESS                                ? "nothing"
                    : count == kSize && strcmp(text, "of rank 1") == 0 ? "of rank 1"

@@ -65,15 +65,15 @@ def test_he_does_not_choose_what_a_node_runs(name, build, middle, tmp_path):
     assert (tmp_path / "node2.good").exists(), done.output
 
 
-def forging(mpi):
+def forging(mpi, source=1):
     """How he makes a message of rank 2 one of rank 1, and from whom it is received. MPICH keeps ranks of the own node and of others apart but
     where it receives from any."""
     if mpi.family != "hydra":
-        return ["--forge-ob1", str(TAG), "2", "1"], []
+        return ["--forge-ob1", str(TAG), "2", str(source)], [] if source == 1 else ["any"]
     if mpi.transport.startswith("UCX"):  # its tag is made of MPI's, the sender's rank and the communicator
-        message = [struct.pack("<IH", TAG, rank).hex() for rank in (2, 1)]
+        message = [struct.pack("<IH", TAG, rank).hex() for rank in (2, source)]
     else:  # libfabric's: the sender's rank as data of the completion, the tag
-        message = [struct.pack("<QI", rank, TAG).hex() for rank in (2, 1)]
+        message = [struct.pack("<QI", rank, TAG).hex() for rank in (2, source)]
     return ["--replace", *message], ["any"]
 
 
@@ -94,6 +94,18 @@ def test_he_does_not_speak_as_a_rank_of_the_own_node(name, sockets, build, middl
     else:
         assert any("does not open" in line for line in error_lines(done.output)), done.output
         assert "received with code 0" not in done.output, done.output
+
+
+@pytest.mark.parametrize("source", [0, 9], ids=["itself", "nobody"])
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "mpich-5.0.2-ucx"])
+def test_he_does_not_speak_as_the_receiver_itself_or_as_nobody(name, source, build, middle, tmp_path):
+    mpi = stacks.stack(name)
+    program = build(mpi, REPOSITORY / "tests" / "system" / "forged.c")
+    attack, words = forging(mpi, source)
+    sealing = sealing_of(tmp_path, middle, seal_sockets="false", scope="auto")
+    with Editor(middle, *attack) as editor:
+        done = run(mpi, middle, sealing, 3, [program, *words], tmp_path / "report.json")
+    assert editor.did_it and "received with code 0" not in done.output and not done.timed_out, done.output
 
 
 def test_roads_around_tcp_are_open_to_ranks_where_another_network_carries_mpi(build, middle, tmp_path):

@@ -668,6 +668,140 @@ TEST(Attacks, ARankDoesNotTakeItsOwnMessageBack) {
     EXPECT_TRUE(ending.stuck.empty() && !ending.aborted) << ending.told();
 }
 
+/// Rank 1's receives that name no sender, each in its own way.
+enum class FromAny { receive, start, matched };
+
+int receive_from_any(const Rank& rank, FromAny way, Bytes& into, MPI_Status& status) {
+    const auto size = static_cast<MPI_Count>(into.size());
+    if (way == FromAny::receive) return receive(rank, into, MPI_ANY_SOURCE, 7, &status);
+    MPI_Request request = MPI_REQUEST_NULL;
+    if (way == FromAny::start) {
+        Irecv(rank.layer, into.data(), size, MPI_BYTE, MPI_ANY_SOURCE, 7, MPI_COMM_WORLD, &request);
+        return Wait(rank.layer, &request, &status);
+    }
+    MPI_Message message = MPI_MESSAGE_NULL;
+    const int code = Mprobe(rank.layer, MPI_ANY_SOURCE, 7, MPI_COMM_WORLD, &message, &status);
+    return code != MPI_SUCCESS ? code : Mrecv(rank.layer, into.data(), size, MPI_BYTE, &message, &status);
+}
+
+// protocol: M29
+/// Where strangers can speak to MPI, nothing is taken as it is, whoever they say they are: the receiver itself, or a
+/// rank that there is not.
+TEST(Attacks, NoSenderWhomMpiNamesIsBelieved) {
+    for (const int source : {0, 1, 2, 77, -5, int{MPI_PROC_NULL}, int{MPI_ANY_SOURCE}}) {
+        for (const FromAny way : {FromAny::receive, FromAny::start, FromAny::matched}) {
+            Job job(2);
+            job.on_wire = [&](Message& message, std::vector<Message>&) {
+                if (message.is_collective() || message.tag != 7) return true;
+                message.rank = source;
+                message.bytes.assign(50, 0x46);
+                return true;
+            };
+            const Ending ending = job.run([&](Rank& rank) {
+                if (rank.number == 0) {
+                    EXPECT_EQ(send(rank, Clear(50), 1, 7), MPI_SUCCESS);
+                    return;
+                }
+                Bytes into(50);
+                MPI_Status status = {};
+                const int code = receive_from_any(rank, way, into, status);
+                EXPECT_TRUE(rank.layer.has_complained_of(code)) << code;
+                EXPECT_TRUE(is_blank(into)) << "source " << source << ", way " << static_cast<int>(way);
+            });
+            EXPECT_TRUE(ending.went_well()) << source << ending.told();
+        }
+    }
+}
+
+TEST(Attacks, AMessageThatIsCutOffBehindAnySenderIsTruncatedAndNoMore) {
+    for (const int source : {1, 77, int{MPI_ANY_SOURCE}}) {
+        Job job(2);
+        job.on_wire = [&](Message& message, std::vector<Message>&) {
+            if (message.is_collective() || message.tag != 7) return true;
+            message.rank = source;
+            message.bytes.resize(5000);
+            return true;
+        };
+        const Ending ending = job.run([&](Rank& rank) {
+            if (rank.number == 0) {
+                EXPECT_EQ(send(rank, Clear(50), 1, 7), MPI_SUCCESS);
+                return;
+            }
+            Bytes into(50);
+            EXPECT_EQ(receive(rank, into, MPI_ANY_SOURCE, 7), MPI_ERR_TRUNCATE);
+            EXPECT_TRUE(is_blank(into));
+        });
+        EXPECT_TRUE(ending.went_well()) << source << ending.told();
+    }
+}
+
+/// A communicator of this rank alone, and one that was made of it.
+void on_own_communicators(const Rank& rank, const std::function<void(MPI_Comm)>& work) {
+    MPI_Comm made = MPI_COMM_NULL;
+    EXPECT_EQ(Comm_dup(rank.layer, MPI_COMM_SELF, &made), MPI_SUCCESS);
+    for (const MPI_Comm comm : {MPI_COMM_SELF, made}) {
+        rank.mpi.Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+        work(comm);
+    }
+    EXPECT_EQ(Comm_free(rank.layer, &made), MPI_SUCCESS);
+}
+
+TEST(PointToPoint, ARankSendsItselfMessages) {
+    for (const bool seals_all : {true, false}) {
+        for (const std::size_t size : {std::size_t{0}, std::size_t{50}, std::size_t{300000}}) {
+            const Clear data(size);
+            fake::Options options;
+            options.seals_all = seals_all;
+            Job job(2, options);
+            bool sealed = true;
+            job.on_wire = [&](Message& message, std::vector<Message>&) {
+                if (size != 0 && message.source == message.to) sealed = sealed && !Clear::is_in(message.bytes);
+                return true;
+            };
+            const Ending ending = job.run([&](Rank& rank) {
+                on_own_communicators(rank, [&](MPI_Comm comm) {
+                    MPI_Request request = MPI_REQUEST_NULL;
+                    const auto count = static_cast<MPI_Count>(size);
+                    EXPECT_EQ(Isend(rank.layer, data.bytes().data(), count, MPI_BYTE, 0, 7, comm, &request),
+                              MPI_SUCCESS);
+                    MPI_Message message = MPI_MESSAGE_NULL;
+                    MPI_Status status = {};
+                    EXPECT_EQ(Mprobe(rank.layer, MPI_ANY_SOURCE, 7, comm, &message, &status), MPI_SUCCESS);
+                    EXPECT_EQ(count_in(rank, status), static_cast<int>(size));
+                    Bytes into(size);
+                    EXPECT_EQ(Mrecv(rank.layer, into.data(), count, MPI_BYTE, &message, &status), MPI_SUCCESS);
+                    EXPECT_EQ(into, data.bytes());
+                    EXPECT_EQ(Wait(rank.layer, &request, MPI_STATUS_IGNORE), MPI_SUCCESS);
+                    EXPECT_EQ(Bcast(rank.layer, into.data(), count, MPI_BYTE, 0, comm), MPI_SUCCESS);
+                });
+            });
+            EXPECT_TRUE(ending.went_well()) << size << ending.told();
+            EXPECT_EQ(sealed, seals_all || size == 0);
+        }
+    }
+}
+
+// protocol: M28
+TEST(Attacks, NobodySpeaksAsTheReceiverItself) {
+    Job job(2);
+    job.on_wire = [](Message& message, std::vector<Message>&) {
+        if (message.tag == 7 && !message.is_collective()) message.bytes.assign(50, 0x46);
+        return true;
+    };
+    const Ending ending = job.run([&](Rank& rank) {
+        on_own_communicators(rank, [&](MPI_Comm comm) {
+            MPI_Request request = MPI_REQUEST_NULL;
+            Bytes into(50);
+            Irecv(rank.layer, into.data(), 50, MPI_BYTE, 0, 7, comm, &request);
+            EXPECT_EQ(send(rank, Clear(50), 0, 7, comm), MPI_SUCCESS);
+            const int code = Wait(rank.layer, &request, MPI_STATUS_IGNORE);
+            EXPECT_TRUE(rank.layer.has_complained_of(code)) << code;
+            EXPECT_TRUE(is_blank(into));
+        });
+    });
+    EXPECT_TRUE(ending.went_well()) << ending.told();
+}
+
 TEST(Attacks, ACommunicatorWithOtherMembersEndsTheJob) {
     Job job(4);
     job.on_members = [](int rank, std::vector<int>& members) {

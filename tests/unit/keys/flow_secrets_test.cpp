@@ -141,6 +141,17 @@ TEST(FlowSecrets, EveryFlowHasItsOwn) {
     EXPECT_EQ(all.size(), flows);
 }
 
+TEST(FlowSecrets, WhatARankSendsItselfHasASecretThatWasDrawn) {
+    const Job job(2);
+    const auto secrets = job.rank(0);
+    const Bytes first = taken(*secrets, 0, 0, Use::messages, kWorld);
+    EXPECT_NE(first, taken(*secrets, 0, 0, Use::messages, id_of(1)));
+    EXPECT_NE(first, taken(*job.rank(0), 0, 0, Use::messages, kWorld));
+    EXPECT_EQ(refusal(*secrets, 0, 0, Use::messages, kWorld), EEXIST);
+    // The other ranks are met all the same.
+    EXPECT_EQ(taken(*secrets, 0, 1, Use::messages, kWorld), taken(*job.rank(1), 0, 1, Use::messages, kWorld));
+}
+
 TEST(FlowSecrets, AnotherJobSecretOrAnotherShareIsAnotherSecret) {
     const Job job(2);
     Job other = job;
