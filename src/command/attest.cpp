@@ -136,11 +136,17 @@ Result<Words> sign(Attestation& attestation, const Tools& with) {
     return names;
 }
 
-Result<void> write(const std::string& file, const std::string& text) {
-    std::ofstream out(file, std::ios::binary | std::ios::trunc);
+/// Where it was told to, be that a link or a terminal; else beside the report, where others may write, too.
+Result<std::string> write(const Options& options, const std::string& text) {
+    if (options.output.empty()) {
+        const std::string file = options.report + ".attestation";
+        if (auto written = report::write_file(file, text); !written) return tl::unexpected<Error>(written.error());
+        return file;
+    }
+    std::ofstream out(options.output, std::ios::binary | std::ios::trunc);
     out << text << std::flush;
-    if (!out) return fail(errno, "attest: " + file + " cannot be written: " + std::strerror(errno));
-    return {};
+    if (!out) return fail(errno, "attest: " + options.output + " cannot be written: " + std::strerror(errno));
+    return options.output;
 }
 
 int make(const Options& options, const Tools& with) {
@@ -156,10 +162,10 @@ int make(const Options& options, const Tools& with) {
     auto attestation = Attestation::of(*what, own_name(), report::seconds_now());
     const auto names = sign(attestation, with);
     if (!names) return complain(names.error().line, 1);
-    const std::string file = options.output.empty() ? options.report + ".attestation" : options.output;
-    if (auto done = write(file, attestation.text()); !done) return complain(done.error().line, 1);
-    std::fprintf(stderr, "cryptmpi: attest: wrote %s; elsewhere: cryptmpi attest --verify %s\n", file.c_str(),
-                 file.c_str());
+    const auto file = write(options, attestation.text());
+    if (!file) return complain(file.error().line, 1);
+    std::fprintf(stderr, "cryptmpi: attest: wrote %s; elsewhere: cryptmpi attest --verify %s\n", file->c_str(),
+                 file->c_str());
     return print(options, attestation, attestation.summary(*names));
 }
 

@@ -345,12 +345,7 @@ Result<void> make_place_of_report(const fs::path& file, bool private_folder, con
     fs::remove_all(file.string() + ".parts", error);
     if (auto prepared = report::prepare_parts(file); !prepared) return prepared;
     fs::remove(file, error);
-    const fs::path place = config::report_token_file(file);
-    std::ofstream stream(place);
-    stream << token << "\n" << (fresh_key ? report::kFreshKeyMark : "") << "\n";
-    stream.close();
-    if (!stream) return fail(EIO, "cannot write " + place.string());
-    return {};
+    return report::mark_parts(file, token, fresh_key);
 }
 
 /// The user's key file, which a job with a fresh key needs for its report only: made if there is none.

@@ -195,7 +195,7 @@ Result<void> write_whole(const fs::path& file, const std::string& text) {
     if (!written || std::rename(temporary.c_str(), file.c_str()) != 0) {
         const int code = errno != 0 ? errno : EIO;
         if (fd >= 0) std::remove(temporary.c_str());
-        return fail(code, "cannot write report " + file.string() + ": " + std::strerror(code));
+        return fail(code, "cannot write " + file.string() + ": " + std::strerror(code));
     }
     return {};
 }
@@ -496,9 +496,12 @@ constexpr const char* kFreshGone =
     " is signed with its job's fresh key, which only cryptmpi run had, until the job ended, or by nobody of the job: "
     "it cannot be checked any more";
 
+constexpr const char* kToken = "token";
+constexpr std::string_view kFreshKeyMark = "fresh key";
+
 /// Did this job have a key of its own? Cryptmpi run wrote so beside the parts.
 bool has_fresh_key(const fs::path& folder) {
-    std::ifstream stream(folder / "token");
+    std::ifstream stream(folder / kToken);
     for (std::string line; std::getline(stream, line);) {
         if (line == kFreshKeyMark) return true;
     }
@@ -559,6 +562,10 @@ auto guarded(const fs::path& report_file, Work work) -> decltype(work()) {
 
 }  // namespace
 
+Result<void> write_file(const fs::path& file, const std::string& text) {
+    return write_whole(file, text);
+}
+
 std::int64_t seconds_now() {
     return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
         .count();
@@ -598,6 +605,13 @@ Result<void> prepare_parts(const fs::path& report_file) {
             fs::remove(trial, error);
         }
         return {};
+    });
+}
+
+Result<void> mark_parts(const fs::path& report_file, const std::string& token, bool fresh_key) {
+    return guarded(report_file, [&] {
+        return write_whole(parts_folder(report_file) / kToken,
+                           token + "\n" + std::string(fresh_key ? kFreshKeyMark : "") + "\n");
     });
 }
 

@@ -101,11 +101,16 @@ Result<std::string> fingerprint(const Sign& sign);
 /// line.
 Result<void> write_part(const std::filesystem::path& report_file, const Part& part, const Sign& sign);
 
-/// Beside the parts (config::report_token_file), when their job has a key of its own: they cannot be checked later.
-inline constexpr std::string_view kFreshKeyMark = "fresh key";
+/// In the place of what has this name: others, where they may write, leave links that lead where they like. Error: one
+/// line.
+Result<void> write_file(const std::filesystem::path& file, const std::string& text);
 
 /// Makes the folder of the parts, and tries to write there. Error: one line.
 Result<void> prepare_parts(const std::filesystem::path& report_file);
+
+/// Puts a job's token beside its parts (config::report_token_file), and whether the job has a key of its own: then they
+/// cannot be checked later. Error: one line.
+Result<void> mark_parts(const std::filesystem::path& report_file, const std::string& token, bool fresh_key);
 
 /// What the side that started a job knows of it, whatever the parts say.
 struct Started {

@@ -509,7 +509,7 @@ TEST_F(ReportTest, TheReportIsSignedUnderAnotherKeyThanItsParts) {
 
 TEST_F(ReportTest, PartsOfAKeyThatIsGoneSaySo) {
     write_ranks(2, 2);
-    std::ofstream(file_.string() + ".parts/token") << "0123\n" << kFreshKeyMark << "\n";
+    ASSERT_TRUE(mark_parts(file_, "0123", true));
     const Sign another = [](auto) -> Result<std::string> { return "another"; };
     const auto reading = Reading::of(file_, another);
     ASSERT_TRUE(reading);
@@ -671,10 +671,13 @@ TEST_F(ReportTest, LinksThatOthersLeaveAreNotFollowed) {
     const std::string number = "." + std::to_string(getpid()) + ".new";
     fs::create_directories(file_.string() + ".parts");
     for (const std::string& name : {file_.string() + number, file_.string() + ".parts/node2.host" + number,
-                                    file_.string() + ".parts/trial" + number, file_.string() + ".trial" + number}) {
+                                    file_.string() + ".parts/trial" + number, file_.string() + ".trial" + number,
+                                    file_.string() + ".parts/token", file_.string() + ".attestation"}) {
         fs::create_symlink(precious, name);
     }
+    ASSERT_TRUE(write_file(file_.string() + ".attestation", "text"));
     ASSERT_TRUE(prepare_parts(file_));
+    ASSERT_TRUE(mark_parts(file_, "0123", true));
     ASSERT_TRUE(note_host(file_, "node2", "job", kSign));
     write_launcher();
     write_ranks(4, 4);
