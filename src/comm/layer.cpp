@@ -92,6 +92,7 @@ void Layer::complain(const std::string& line) {
     part_.errors.push_back(line);
     live_.tell(part_, 0);
     say(line);
+    if (reported_) (void)write_report();
 }
 
 void Layer::complain_of_refused(const std::string& procedure, const std::string& reason) {
@@ -269,13 +270,19 @@ void Layer::report() {
         keys_.kex(), [](const char* file) { return open(file, O_RDONLY | O_CLOEXEC); }, close);
     part_.sizes_sent = sizes_->sent;
     part_.sizes_received = sizes_->received;
+    if (auto done = write_report(); !done) complain(done.error().line);
+    reported_ = true;
+}
+
+Result<void> Layer::write_report() {
     const auto sign = [&](std::string_view text) { return keys_.sign_report(text); };
-    if (auto done = report::write_part(settings_.report_file, part_, sign); !done) complain(done.error().line);
+    return report::write_part(settings_.report_file, part_, sign);
 }
 
 void Layer::end() {
     begun_ = false;
     ended_ = true;
+    reported_ = false;
     live_.withdraw();
     communicators_.clear();
     last_ = nullptr;
@@ -318,7 +325,7 @@ void Layer::add(MPI_Comm handle, const CommunicatorId& id) {
 
 void Layer::forget(MPI_Comm handle, const std::shared_ptr<Communicator>& freed) {
     const auto guard = this->guard();
-    if (freed) report_flows(*freed);
+    if (freed && !reported_) report_flows(*freed);
     const auto found = communicators_.find(handle);
     if (found == communicators_.end() || found->second != freed) return;
     communicators_.erase(found);

@@ -70,7 +70,8 @@ public:
 
     /// After MPI_Init: agrees on the job's secret with all ranks, or ends the job with one line.
     void begin(int thread_level);
-    /// Before MPI_Finalize: this rank's part of the report; some MPIs do not come back from there.
+    /// Before MPI_Finalize: this rank's part of the report; some MPIs do not come back from there. What is complained
+    /// of later, as what the program sends while MPI deletes attributes may fail, comes into the part, too.
     void report();
     /// After MPI_Finalize: the secrets are wiped.
     void end();
@@ -195,6 +196,7 @@ private:
     void make_transport();
     void make_workers(const engine::Workers::Settings& workers);
     void report_flows(const Communicator& communicator);
+    Result<void> write_report();
 
     Host host_;
     config::Settings settings_;
@@ -205,6 +207,7 @@ private:
     bool seals_own_ = false;  // what this rank sends itself
     bool begun_ = false;
     bool ended_ = false;
+    bool reported_ = false;
     bool threads_ = false;
     bool threads_somewhere_ = false;
     std::recursive_mutex lock_;

@@ -1,7 +1,11 @@
 // Messages between ranks of one process, over a fake MPI.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <set>
 #include <string>
 #include <vector>
@@ -733,6 +737,41 @@ TEST(Attacks, AMessageThatIsCutOffBehindAnySenderIsTruncatedAndNoMore) {
         });
         EXPECT_TRUE(ending.went_well()) << source << ending.told();
     }
+}
+
+/// All that the parts of a job's report say.
+std::string parts_of(const std::filesystem::path& report_file) {
+    std::string text;
+    for (const auto& entry : std::filesystem::directory_iterator(report_file.string() + ".parts")) {
+        std::ifstream stream(entry.path());
+        text.append(std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>());
+    }
+    return text;
+}
+
+/// As by what the program sends while MPI_Finalize deletes attributes.
+TEST(Attacks, WhatFailsAfterTheReportComesIntoIt) {
+    const auto folder = std::filesystem::path(testing::TempDir()) / ("point-" + std::to_string(getpid()));
+    fake::Options options;
+    options.settings["CRYPTMPI_REPORT_FILE"] = folder / "job.json";
+    Job job(2, options);
+    job.on_wire = [](Message& message, std::vector<Message>&) {
+        if (message.tag == 7 && !message.is_collective()) message.bytes[20] ^= 1;
+        return true;
+    };
+    const Ending ending = job.run([&](Rank& rank) {
+        if (rank.number == 0) {
+            EXPECT_EQ(send(rank, Clear(50), 1, 7), MPI_SUCCESS);
+            return;
+        }
+        rank.layer.report();
+        EXPECT_NE(parts_of(folder / "job.json").find("\"failed_opens\": 0"), std::string::npos);
+        Bytes into(50);
+        EXPECT_NE(receive(rank, into, 0, 7), MPI_SUCCESS);
+        EXPECT_NE(parts_of(folder / "job.json").find("\"failed_opens\": 1"), std::string::npos);
+    });
+    EXPECT_TRUE(ending.went_well()) << ending.told();
+    std::filesystem::remove_all(folder);
 }
 
 /// A communicator of this rank alone, and one that was made of it.
