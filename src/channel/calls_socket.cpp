@@ -210,7 +210,7 @@ int accept_connection(int listener, sockaddr* address, socklen_t* size, int flag
         process.table().add(fd, Kind::carrier);
         return fd;
     }
-    const Verdict verdict = process.policy().decide(fd, *peer, why);
+    const Verdict verdict = process.policy().decide(fd, *peer, why, true);
     process.count(verdict, why);
     if (verdict != Verdict::seal) {
         process.table().forget(fd);

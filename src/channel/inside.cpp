@@ -105,7 +105,7 @@ public:
         if (!is_end(answer, answer.id.idiag_src, answer.id.idiag_sport, local) ||
             !is_end(answer, answer.id.idiag_dst, answer.id.idiag_dport, remote))
             return Asked::none;
-        found = {answer.idiag_inode, answer.idiag_state};
+        found = {answer.idiag_inode, answer.idiag_state, answer.idiag_uid};
         return Asked::found;
     }
 
@@ -164,6 +164,7 @@ Asked both_ends(Kernel& kernel, const End& end, std::span<const Interface> all) 
     if (asked != Asked::found) return asked;
     // A socket that is not in the namespace that answers is not ours.
     if (own.inode != end.inode) return Asked::none;
+    if (end.accepted && other.has_owner() && other.user != end.user && other.user != 0) return Asked::none;
     // What is left of an earlier connection between the same addresses is not the other end of this one.
     const bool closed = other.state == TCP_TIME_WAIT || other.state == TCP_FIN_WAIT2 || other.state == TCP_CLOSE;
     return closed && own.state == TCP_ESTABLISHED ? Asked::none : Asked::found;
@@ -232,14 +233,14 @@ bool stays_inside(Kernel& kernel, const End& end) {
     return !end.local.ipv4() || !kernel.routes_loopback();  // ::1 is never taken from elsewhere
 }
 
-bool stays_inside(int fd, const Address& peer) {
+bool stays_inside(int fd, const Address& peer, bool accepted) {
     const auto local = Address::local_of(fd);
     struct stat information {};
     if (!local || fstat(fd, &information) != 0) return false;
     ThisKernel kernel;
     const int state = tcp_state(fd);
     const bool gone = state != TCP_ESTABLISHED && state != TCP_SYN_SENT && state != TCP_SYN_RECV;
-    return stays_inside(kernel, {*local, peer, information.st_ino, gone, bound_to(fd) != 0});
+    return stays_inside(kernel, {*local, peer, information.st_ino, gone, bound_to(fd) != 0, accepted, geteuid()});
 }
 
 bool stays_inside_datagram(int fd, const Address& to) {

@@ -7,7 +7,9 @@
 //   - and the kernel itself says that it holds both ends: a socket whose local and remote address and port are ours
 //     swapped lives in the network namespace of our own. Nobody on the wire can make one. Spoofed own addresses, own
 //     addresses of other interfaces and namespaces, policy routing, address translation and load balancing by an own
-//     address have none.
+//     address have none;
+//   - and where it was accepted, the other end belongs to this user, or to root: other users of the node may connect to
+//     whatever port listens, as strangers on the network may.
 //
 // Both ends ask for the same two sockets, so they come to the same answer.
 #pragma once
@@ -40,6 +42,9 @@ bool may_be_owned(const Address& address, std::span<const Interface> all);
 struct Found {
     std::uint64_t inode = 0;
     int state = 0;  // TCP_ESTABLISHED, ...
+    std::uint32_t user = 0;
+    /// Of one that no process has any more the kernel does not say whose it was.
+    bool has_owner() const { return inode != 0; }
 };
 
 enum class Asked { found, none, unanswered };
@@ -61,13 +66,15 @@ struct End {
     std::uint64_t inode = 0;    // of the socket
     bool peer_is_gone = false;  // it has closed or reset its end, so that its socket may be gone too
     bool bound = false;         // to an interface
+    bool accepted = false;      // who has connected may be anybody
+    std::uint32_t user = 0;     // whose it is
 };
 
 /// The decision.
 bool stays_inside(Kernel& kernel, const End& end);
 
 /// The decision for a socket whose connection is there; `peer` as accept() or getpeername() told it.
-bool stays_inside(int fd, const Address& peer);
+bool stays_inside(int fd, const Address& peer, bool accepted);
 
 /// A datagram to this address does not leave the node. Datagrams have no other end to ask for: what is sent to an own
 /// address is, unless the socket is bound to another interface.

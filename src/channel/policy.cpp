@@ -150,8 +150,8 @@ Verdict Policy::decide_outside(const Address& peer, std::string& why) const {
     return Verdict::plaintext;
 }
 
-Verdict Policy::decide(int fd, const Address& peer, std::string& why) const {
-    const bool inside = may_differ_inside(peer) && stays_inside(fd, peer);
+Verdict Policy::decide(int fd, const Address& peer, std::string& why, bool accepted) const {
+    const bool inside = may_differ_inside(peer) && stays_inside(fd, peer, accepted);
     if (inside && !settings_.loopback_sealed()) return Verdict::native;
     const bool launcher = inside && std::any_of(launcher_.begin(), launcher_.end(), [&](const Address& known) {
                               return known.port == peer.port && known.same_host(peer);

@@ -45,7 +45,7 @@ public:
     Policy(const config::Settings& settings, const config::Environment& environment);
 
     /// The verdict on the socket's connection, which is there. `why` is filled for plaintext: what the report says.
-    Verdict decide(int fd, const Address& peer, std::string& why) const;
+    Verdict decide(int fd, const Address& peer, std::string& why, bool accepted = false) const;
     /// The verdict where the connection leaves the node.
     Verdict decide_outside(const Address& peer, std::string& why) const;
     /// Before the connection is there: whether its verdict may be another than decide_outside's.

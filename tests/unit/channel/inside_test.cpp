@@ -95,8 +95,8 @@ public:
     bool routes_loopback() override { return routes; }
 
     void hold(const Address& local, const Address& remote, std::uint64_t inode, int state = TCP_ESTABLISHED,
-              unsigned interface = 0) {
-        sockets[{local.text(), remote.text(), interface}] = {inode, state};
+              unsigned interface = 0, std::uint32_t user = 0) {
+        sockets[{local.text(), remote.text(), interface}] = {inode, state, user};
     }
 
     std::map<std::tuple<std::string, std::string, unsigned>, Found> sockets;
@@ -181,6 +181,22 @@ TEST(StaysInside, NotForWhatIsLeftOfAnEarlierConnection) {
     EXPECT_TRUE(stays_inside(kernel, {local, peer, 11, true}));
 }
 
+TEST(StaysInside, NotWhatAnotherUserHasConnected) {
+    constexpr std::uint32_t kUser = 1000, kOther = 1001, kRoot = 0;
+    for (const char* text : {"127.0.0.1", "10.77.0.1", "::1"}) {
+        FakeKernel kernel;
+        const Address local = at(text, 0, 1000), peer = at(text, 0, 2000);
+        kernel.hold(local, peer, 11, TCP_ESTABLISHED, 0, kUser);
+        const End accepted{local, peer, 11, false, false, true, kUser};
+        for (const std::uint32_t user : {kUser, kRoot, kOther}) {
+            kernel.hold(peer, local, 22, TCP_ESTABLISHED, 0, user);
+            EXPECT_EQ(stays_inside(kernel, accepted), user != kOther) << text << " of " << user;
+        }
+        // To a service of another user's.
+        EXPECT_TRUE(stays_inside(kernel, {local, peer, 11, false, false, false, kUser})) << text;
+    }
+}
+
 TEST(StaysInside, PeerThatCameAndWent) {
     FakeKernel kernel;
     const Address local = at("127.0.0.1", 0, 1000), peer = at("127.0.0.1", 0, 2000);
@@ -215,10 +231,19 @@ TEST(StaysInside, ThisKernelKnowsAConnectionOfThisProcess) {
     ASSERT_EQ(::listen(listener, 1), 0);
     ASSERT_EQ(::getsockname(listener, generic, &size), 0);
     ASSERT_EQ(::connect(client, generic, size), 0);
-    EXPECT_TRUE(stays_inside(client, *Address::peer_of(client)));  // not accepted yet
+    EXPECT_TRUE(stays_inside(client, *Address::peer_of(client), false));  // not accepted yet
     const int server = ::accept(listener, nullptr, nullptr);
-    EXPECT_TRUE(stays_inside(client, *Address::peer_of(client)));
-    EXPECT_TRUE(stays_inside(server, *Address::peer_of(server)));
+    EXPECT_TRUE(stays_inside(client, *Address::peer_of(client), false));
+    EXPECT_TRUE(stays_inside(server, *Address::peer_of(server), true));
+    if (geteuid() == 0 && seteuid(12345) == 0) {
+        EXPECT_TRUE(stays_inside(server, *Address::peer_of(server), true));  // root's
+        const int other = ::socket(AF_INET, SOCK_STREAM, 0);
+        EXPECT_EQ(::connect(other, generic, size), 0);
+        EXPECT_EQ(seteuid(0), 0);
+        const int of_other = ::accept(listener, nullptr, nullptr);
+        EXPECT_FALSE(stays_inside(of_other, *Address::peer_of(of_other), true));
+        for (const int fd : {other, of_other}) ::close(fd);
+    }
     for (const int fd : {listener, client, server}) ::close(fd);
 }
 
