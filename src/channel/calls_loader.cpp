@@ -1,6 +1,6 @@
-// dlopen, dlmopen and dlsym, by which a program would find libc's calls and not ours: RTLD_DEEPBIND binds a library to
-// what it was linked with, a namespace of its own has a C library of its own, and dlsym looks into libc itself, as
-// Python's ctypes, Julia's ccall and Java's JNA have it do. dlvsym is left alone.
+// dlopen, dlmopen, dlsym and dlvsym, by which a program would find libc's calls and not ours: RTLD_DEEPBIND binds a
+// library to what it was linked with, a namespace of its own has a C library of its own, and the other two look into
+// libc itself, as Python's ctypes, Julia's ccall and Java's JNA have them do.
 #include <dlfcn.h>
 
 #include <atomic>
@@ -10,50 +10,55 @@
 
 #include "channel/calls.hpp"
 #include "channel/real.hpp"
+#include "loader/loaded.hpp"
 
 using namespace cryptmpi::channel;
+namespace loader = cryptmpi::loader;
 
 namespace {
 
 using Dlsym = void* (*)(void*, const char*);
+using Dlvsym = void* (*)(void*, const char*, const char*);
 using Dlopen = void* (*)(const char*, int);
 using Dlmopen = void* (*)(Lmid_t, const char*, int);
+/// As lookups.S has them: at most three.
+using Arguments = std::uintptr_t (&)[3];
 
-// No guarded initializations here: TSan's runtime looks up symbols before its own guards work.
+// No guarded initializations here, and no memory of the heap before dlsym is left: TSan's runtime looks up symbols
+// before its own guards work.
 
-/// The first dlsym behind ours, which may be another layer's. Asked for by a way that is not dlsym.
-Dlsym next_dlsym() {
-    static constinit std::atomic<Dlsym> found = nullptr;
-    if (Dlsym known = found.load(std::memory_order_relaxed)) return known;
-    void* libcs = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34");
-#if defined(__x86_64__)
-    if (libcs == nullptr) libcs = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
-#elif defined(__aarch64__)
-    if (libcs == nullptr) libcs = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.17");
-#endif
-    const auto made = reinterpret_cast<Dlsym>(reinterpret_cast<Dlsym>(libcs)(RTLD_NEXT, "dlsym"));
-    found.store(made, std::memory_order_relaxed);
-    return made;
+const link_map& own_object() {
+    static constinit std::atomic<const link_map*> found = nullptr;
+    const link_map* known = found.load(std::memory_order_relaxed);
+    if (known == nullptr) {
+        known = loader::object_with(reinterpret_cast<const void*>(&own_object));
+        found.store(known, std::memory_order_relaxed);
+    }
+    return *known;
 }
 
+/// The first one behind ours, which may be another layer's. Not asked for by dlsym, nor by dlvsym, which are ours.
 template <class Function>
-Function next(const char* name) {
+Function behind_us(const char* name) {
     static constinit std::atomic<Function> found = nullptr;
     Function known = found.load(std::memory_order_relaxed);
     if (known == nullptr) {
-        known = reinterpret_cast<Function>(next_dlsym()(RTLD_NEXT, name));
+        known = reinterpret_cast<Function>(loader::function_behind(own_object(), name));
         found.store(known, std::memory_order_relaxed);
     }
     return known;
 }
 
-Dlopen next_dlopen() {
-    return next<Dlopen>("dlopen");
+Dlsym next_dlsym() {
+    return behind_us<Dlsym>("dlsym");
 }
 
-const void* base_of(const void* address) {
-    Dl_info information{};
-    return dladdr(address, &information) != 0 ? information.dli_fbase : nullptr;
+Dlvsym next_dlvsym() {
+    return behind_us<Dlvsym>("dlvsym");
+}
+
+Dlopen next_dlopen() {
+    return behind_us<Dlopen>("dlopen");
 }
 
 std::string_view file_of(const void* address) {
@@ -69,39 +74,38 @@ bool is_ours(const void* caller) {
     return !folder.empty() && file_of(caller).starts_with(folder);
 }
 
-/// Of a library whose calls we stand before: libc, which was several libraries before glibc 2.34, and liburing.
+/// Of a library whose calls we stand before: libc, which was several libraries before glibc 2.34, liburing, and libaio.
 bool is_libcs(const void* function) {
     const std::string_view file = file_of(function);
     const auto name = file.substr(file.rfind('/') + 1);
-    for (const std::string_view one : {"libc.so.", "libc-2.", "libpthread", "libdl", "librt", "liburing"}) {
+    for (const std::string_view one : {"libc.so.", "libc-2.", "libpthread", "libdl", "librt", "liburing", "libaio"}) {
         if (name.starts_with(one)) return true;
     }
     return false;
 }
 
-/// The object's own function of this name; null: it has none.
-void* own_function(void* object, const void* inside, const char* name) {
-    void* const function = object == nullptr ? nullptr : next_dlsym()(object, name);
-    return function != nullptr && base_of(function) == base_of(inside) ? function : nullptr;
-}
-
-/// One that is loaded.
-void* object_of(const void* inside) {
-    return next_dlopen()(std::string(file_of(inside)).c_str(), RTLD_LAZY | RTLD_NOLOAD);
-}
-
 void* our_function(const char* name) {
-    static constinit std::atomic<void*> object = nullptr;
-    const auto* const inside = reinterpret_cast<const void*>(&our_function);
-    if (object.load(std::memory_order_relaxed) == nullptr) object.store(object_of(inside), std::memory_order_relaxed);
-    return own_function(object.load(std::memory_order_relaxed), inside, name);
+    return name == nullptr ? nullptr : loader::function_of(own_object(), name);
 }
 
-bool has(const void* inside, const char* name) {
-    void* const object = object_of(inside);
-    const bool found = own_function(object, inside, name) != nullptr;
-    if (object != nullptr) dlclose(object);
-    return found;
+/// The caller stands before libc for the calls that it has itself, as tools do, and may be called by us: it gets what
+/// it asks for. So does who stands before us, whose next one we are.
+bool goes_on(const void* handle, const char* name, const void* caller) {
+    const link_map* const object = loader::object_with(caller);
+    if (object == nullptr) return handle == RTLD_NEXT;
+    if (handle == RTLD_NEXT && !loader::comes_behind(*object, own_object())) return true;
+    return loader::function_of(*object, name) != nullptr;
+}
+
+void* look_up(void* handle, const char* name, const char* version) {
+    return version == nullptr ? next_dlsym()(handle, name) : next_dlvsym()(handle, name, version);
+}
+
+/// Is it libc's that is found, at last? Between us and it there may be a tool's, which we call.
+bool leads_to_libc(void* handle, const char* name, const char* version) {
+    if (is_libcs(look_up(handle, name, version))) return true;
+    void* const libc = handle == RTLD_NEXT ? next_dlopen()("libc.so.6", RTLD_LAZY | RTLD_NOLOAD) : nullptr;
+    return libc != nullptr && look_up(libc, name, version) != nullptr;
 }
 
 bool is_switched_off() {
@@ -109,24 +113,33 @@ bool is_switched_off() {
     return process != nullptr && !process->enabled();
 }
 
-}  // namespace
-
-/// The caller stands before libc for the calls that it has itself, as tools do, and may be called by us: it gets what
-/// it asks for.
-extern "C" void* cryptmpi_before_dlsym(std::uintptr_t (&arguments)[2], const void* caller) {
+/// Where to go on to; null: the first argument is our function, which is found in the place of libc's.
+void* before(Arguments arguments, const char* version, void* go_on, const void* caller) {
     auto* const handle = reinterpret_cast<void*>(arguments[0]);
     const auto* const name = reinterpret_cast<const char*>(arguments[1]);
-    void* const go_on = reinterpret_cast<void*>(next_dlsym());
-    if (handle == RTLD_NEXT || handle == RTLD_DEFAULT || name == nullptr || is_switched_off()) return go_on;
     void* const ours = our_function(name);
-    if (ours == nullptr) return go_on;
-    void* const libcs = next_dlsym()(handle, name);
-    if (libcs == nullptr || !is_libcs(libcs) || has(caller, name)) return go_on;
+    if (ours == nullptr || is_switched_off() || goes_on(handle, name, caller)) return go_on;
+    if (!leads_to_libc(handle, name, version)) return go_on;
     arguments[0] = reinterpret_cast<std::uintptr_t>(ours);
     return nullptr;
 }
 
-extern "C" void* cryptmpi_before_dlopen(std::uintptr_t (&arguments)[2], const void* caller) {
+}  // namespace
+
+extern "C" void* cryptmpi_before_dlsym(Arguments arguments, const void* caller) {
+    void* const go_on = reinterpret_cast<void*>(next_dlsym());
+    if (reinterpret_cast<void*>(arguments[0]) == RTLD_DEFAULT) return go_on;
+    return before(arguments, nullptr, go_on, caller);
+}
+
+/// Ours have no versions: by one, libc's are found behind RTLD_DEFAULT, too.
+extern "C" void* cryptmpi_before_dlvsym(Arguments arguments, const void* caller) {
+    const auto* const version = reinterpret_cast<const char*>(arguments[2]);
+    void* const go_on = reinterpret_cast<void*>(next_dlvsym());
+    return version == nullptr ? go_on : before(arguments, version, go_on, caller);
+}
+
+extern "C" void* cryptmpi_before_dlopen(Arguments arguments, const void* caller) {
     const bool is_deep = (arguments[1] & RTLD_DEEPBIND) != 0;
     if (is_deep && !is_switched_off() && !is_ours(caller)) arguments[1] &= ~static_cast<std::uintptr_t>(RTLD_DEEPBIND);
     return reinterpret_cast<void*>(next_dlopen());
@@ -134,7 +147,7 @@ extern "C" void* cryptmpi_before_dlopen(std::uintptr_t (&arguments)[2], const vo
 
 CRYPTMPI_CALL void* dlmopen(Lmid_t name_space, const char* file, int flags) {
     Process& process = Process::get();
-    const auto go_on = next<Dlmopen>("dlmopen");
+    const auto go_on = behind_us<Dlmopen>("dlmopen");
     if (!process.enabled()) return go_on(name_space, file, flags);
     if (name_space == LM_ID_BASE) return go_on(name_space, file, flags & ~RTLD_DEEPBIND);
     const std::string name = file == nullptr ? "the program" : file;

@@ -12,12 +12,14 @@
         .cfi_adjust_cfa_offset 24
         movq    %rdi, (%rsp)
         movq    %rsi, 8(%rsp)
+        movq    %rdx, 16(%rsp)
         movq    %rsp, %rdi
         movq    24(%rsp), %rsi
         call    \before
         movq    %rax, %r11
         movq    (%rsp), %rdi
         movq    8(%rsp), %rsi
+        movq    16(%rsp), %rdx
         movq    %rdi, %rax
         addq    $24, %rsp
         .cfi_adjust_cfa_offset -24
@@ -34,17 +36,19 @@
         .type   \name, %function
 \name:
         .cfi_startproc
-        stp     x29, x30, [sp, #-32]!
-        .cfi_def_cfa_offset 32
-        .cfi_offset x29, -32
-        .cfi_offset x30, -24
+        stp     x29, x30, [sp, #-48]!
+        .cfi_def_cfa_offset 48
+        .cfi_offset x29, -48
+        .cfi_offset x30, -40
         stp     x0, x1, [sp, #16]
+        str     x2, [sp, #32]
         add     x0, sp, #16
         mov     x1, x30
         bl      \before
         mov     x16, x0
         ldp     x0, x1, [sp, #16]
-        ldp     x29, x30, [sp], #32
+        ldr     x2, [sp, #32]
+        ldp     x29, x30, [sp], #48
         .cfi_def_cfa_offset 0
         cbz     x16, 1f
         br      x16
@@ -58,5 +62,6 @@
 
         lookup  dlopen, cryptmpi_before_dlopen
         lookup  dlsym, cryptmpi_before_dlsym
+        lookup  dlvsym, cryptmpi_before_dlvsym
 
         .section .note.GNU-stack,"",%progbits

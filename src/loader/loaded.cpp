@@ -1,5 +1,6 @@
 #include "loader/loaded.hpp"
 
+#include <dlfcn.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -205,6 +206,39 @@ void LoadedObject::bind(const std::function<void*(const Reference&)>& address_fo
     const bool has_relro = relro != headers_ + header_count_;
     const Writable writable(has_relro ? base_ + relro->p_vaddr : 0, has_relro ? relro->p_memsz : 0);
     for (const auto& [place, address] : changes) *place = address;
+}
+
+const link_map* object_with(const void* address) {
+    Dl_info information{};
+    void* object = nullptr;
+    const bool found = dladdr1(address, &information, &object, RTLD_DL_LINKMAP) != 0;
+    return found ? static_cast<const link_map*>(object) : nullptr;
+}
+
+bool comes_behind(const link_map& object, const link_map& first) {
+    const link_map* one = first.l_prev;
+    while (one != nullptr && one != &object) one = one->l_prev;
+    return one == nullptr && &object != &first;
+}
+
+void* function_of(const link_map& object, std::string_view name) {
+    const Dynamic dynamic = read_dynamic(object.l_ld, object.l_addr);
+    if (dynamic.symbols == nullptr || dynamic.strings == nullptr) return nullptr;
+    const std::size_t count = count_of_symbols(dynamic);
+    for (std::size_t i = 0; i < count; ++i) {
+        const ElfW(Sym)& symbol = dynamic.symbols[i];
+        const bool function = symbol.st_shndx != SHN_UNDEF && ELF64_ST_TYPE(symbol.st_info) == STT_FUNC;
+        if (!function || ELF64_ST_BIND(symbol.st_info) == STB_LOCAL) continue;
+        if (name == dynamic.strings + symbol.st_name) return reinterpret_cast<void*>(object.l_addr + symbol.st_value);
+    }
+    return nullptr;
+}
+
+void* function_behind(const link_map& object, std::string_view name) {
+    void* found = nullptr;
+    for (const link_map* one = object.l_next; one != nullptr && found == nullptr; one = one->l_next)
+        found = function_of(*one, name);
+    return found;
 }
 
 }  // namespace cryptmpi::loader

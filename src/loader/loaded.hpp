@@ -51,4 +51,16 @@ private:
     int header_count_;
 };
 
+// The same of the loader's own list, without memory of the heap or a lock: for lookups that come before there is any.
+// Objects that go while they are asked for are the caller's affair.
+
+/// The object that has this address; null: none.
+const link_map* object_with(const void* address);
+/// Of `first`, which is there from the start: what the loader loaded after it.
+bool comes_behind(const link_map& object, const link_map& first);
+/// The object's own function that others find by this name, or null.
+void* function_of(const link_map& object, std::string_view name);
+/// That of the first object behind this one that has it.
+void* function_behind(const link_map& object, std::string_view name);
+
 }  // namespace cryptmpi::loader

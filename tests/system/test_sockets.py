@@ -388,11 +388,25 @@ def test_libc_sends_no_udp_to_another_node_by_itself(nodes, sealing):
 
 
 PLUGIN = """
+#define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <dlfcn.h>
+#ifdef __x86_64__
+static const char gnu[] = "GLIBC_2.2.5";
+#else
+static const char gnu[] = "GLIBC_2.17";
+#endif
 int whisper(const char* to) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(4242)};
     inet_pton(AF_INET, to, &address.sin_addr);
     return sendto(socket(AF_INET, SOCK_DGRAM, 0), "secret", 6, 0, (struct sockaddr*)&address, sizeof address);
+}
+int whisper_by(const char* how, const char* to) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(4242)};
+    inet_pton(AF_INET, to, &address.sin_addr);
+    ssize_t (*found)(int, const void*, size_t, int, const struct sockaddr*, socklen_t) =
+        how[0] == 'n' ? dlsym(RTLD_NEXT, "sendto") : dlvsym(how[0] == 'v' ? RTLD_NEXT : RTLD_DEFAULT, "sendto", gnu);
+    return found(socket(AF_INET, SOCK_DGRAM, 0), "secret", 6, 0, (struct sockaddr*)&address, sizeof address);
 }
 """
 
@@ -407,6 +421,8 @@ elif how == "namespace":
     handle = libc.dlmopen(ctypes.c_long(-1), plugin.encode(), os.RTLD_NOW)
     whisper = handle and libc.dlsym(ctypes.c_void_p(handle), b"whisper")
     print(ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p)(whisper)(address.encode()) if whisper else "not loaded")
+elif how in ("next", "version", "default"):
+    print(ctypes.CDLL(plugin).whisper_by({"next": b"n", "version": b"v", "default": b"d"}[how], address.encode()))
 else:
     libc = ctypes.CDLL("libc.so.6")
     to = (2).to_bytes(2, "little") + (4242).to_bytes(2, "big") + socket.inet_aton(address) + bytes(8)
@@ -414,9 +430,10 @@ else:
 """
 
 
-@pytest.mark.parametrize("how, said", [("deepbind", "-1"), ("namespace", "not loaded"), ("lookup", "-1")])
+@pytest.mark.parametrize("how, said", [("deepbind", "-1"), ("namespace", "not loaded"),
+                                       *((how, "-1") for how in ("lookup", "next", "version", "default"))])
 def test_no_library_is_led_past_us(how, said, nodes, sealing, tmp_path):
-    """By its flags (RTLD_DEEPBIND, Julia's own way), by a namespace with a C library of its own, by what dlsym finds in libc."""
+    """By its flags (RTLD_DEEPBIND, Julia's own way), by a namespace with a C library of its own, by what dlsym and dlvsym find in libc."""
     (tmp_path / "plugin.c").write_text(PLUGIN)
     plugin = tmp_path / "plugin.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", plugin, tmp_path / "plugin.c"], check=True)
