@@ -93,7 +93,7 @@ int check_road(int fd, const Entry& entry, const sockaddr* to, socklen_t size) {
         return -1;
     }
     if (kind != Kind::datagram || process.roads_open()) return 0;
-    const auto peer = to != nullptr ? Address::from(to, size) : Address::peer_of(fd);
+    const auto peer = Address::of_datagram(fd, to, size);
     std::string why;
     if (!peer || stays_inside_datagram(fd, *peer)) return 0;
     if (process.policy().decide_outside(*peer, why) == Verdict::plaintext) {

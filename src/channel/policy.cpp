@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstddef>
 #include <cstring>
 
 #include "channel/inside.hpp"
@@ -16,6 +17,9 @@ namespace cryptmpi::channel {
 namespace {
 
 constexpr int kMultipathTcp = 262;  // IPPROTO_MPTCP, which older headers lack
+
+constexpr socklen_t kLeastIpv6 =
+    offsetof(sockaddr_in6, sin6_scope_id);  // RFC 2133 had no more, and the kernel takes it
 
 constexpr std::uint8_t kMappedPrefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
@@ -42,7 +46,7 @@ std::optional<Address> endpoint_in(std::string_view text) {
 
 std::optional<Address> Address::from(const sockaddr* address, socklen_t size) {
     Address result;
-    if (address == nullptr) return std::nullopt;
+    if (address == nullptr || size < sizeof address->sa_family) return std::nullopt;
     if (address->sa_family == AF_INET && size >= sizeof(sockaddr_in)) {
         sockaddr_in in;
         std::memcpy(&in, address, sizeof in);
@@ -50,15 +54,26 @@ std::optional<Address> Address::from(const sockaddr* address, socklen_t size) {
         result.port = ntohs(in.sin_port);
         return result;
     }
-    if (address->sa_family == AF_INET6 && size >= sizeof(sockaddr_in6)) {
-        sockaddr_in6 in6;
-        std::memcpy(&in6, address, sizeof in6);
+    if (address->sa_family == AF_INET6 && size >= kLeastIpv6) {
+        sockaddr_in6 in6{};
+        std::memcpy(&in6, address, std::min<std::size_t>(size, sizeof in6));
         std::memcpy(result.bytes, &in6.sin6_addr, 16);
         result.port = ntohs(in6.sin6_port);
         if (result.link_local()) result.scope = in6.sin6_scope_id;  // of others the kernel ignores it
         return result;
     }
     return std::nullopt;
+}
+
+std::optional<Address> Address::of_datagram(int fd, const sockaddr* to, socklen_t size) {
+    if (to == nullptr || size == 0) return peer_of(fd);
+    if (size < sizeof to->sa_family || to->sa_family != AF_UNSPEC) return from(to, size);
+    if (option_of(fd, SO_DOMAIN) == AF_INET6) return peer_of(fd);
+    sockaddr_in in;
+    if (size < sizeof in) return std::nullopt;
+    std::memcpy(&in, to, sizeof in);
+    in.sin_family = AF_INET;
+    return from(reinterpret_cast<const sockaddr*>(&in), sizeof in);
 }
 
 std::optional<Address> Address::local_of(int fd) {

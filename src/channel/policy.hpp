@@ -20,6 +20,9 @@ struct Address {
 
     /// nullopt for other families.
     static std::optional<Address> from(const sockaddr* address, socklen_t size);
+    /// Where the kernel sends a datagram that was given this address, or none. Without a family, that is an address of
+    /// IPv4 to sockets of IPv4, and none to the others. nullopt: nowhere.
+    static std::optional<Address> of_datagram(int fd, const sockaddr* to, socklen_t size);
     static std::optional<Address> local_of(int fd);
     static std::optional<Address> peer_of(int fd);
     static Address from_ipv4(const void* four_bytes);

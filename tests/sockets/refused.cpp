@@ -114,6 +114,18 @@ SOCKETS_CASE_OF_KIND(refused_udp, Kind::two_nodes) {
     const Descriptor connected(::socket(AF_INET, SOCK_DGRAM, 0));
     if (::connect(connected, address, context.address_size) == 0) {
         result("send", ::send(connected, "x", 1, 0));
+        // The kernel takes these forms of an address, too: none, and one of no family.
+        sockaddr_storage unnamed{};
+        iovec part{const_cast<char*>("x"), 1};
+        msghdr message{};
+        message.msg_name = &unnamed;
+        message.msg_iov = &part;
+        message.msg_iovlen = 1;
+        result("sendmsg", ::sendmsg(connected, &message, 0));
+        unnamed = context.address;
+        unnamed.ss_family = AF_UNSPEC;
+        const auto* no_family = reinterpret_cast<const sockaddr*>(&unnamed);
+        result("sendto without a family", ::sendto(fd, "x", 1, 0, no_family, context.address_size));
     } else {
         result("connect", -1);
     }
