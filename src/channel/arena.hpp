@@ -132,6 +132,10 @@ public:
     /// The memory file, or -1 while no connection was ever sealed. Never to be closed by the program.
     int fd() const { return fd_; }
 
+    /// Around fork: no lock of ours may be held by a thread that the child does not have.
+    void lock() { create_lock_.lock(); }
+    void unlock() { create_lock_.unlock(); }
+
 private:
     Result<void> create();
     Result<void> map();

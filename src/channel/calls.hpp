@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <mutex>
 
 #include "channel/connection.hpp"
 #include "channel/process.hpp"
@@ -48,6 +49,9 @@ int refuse_clone();
 /// has become another one.
 void take_over_standard_streams();
 void follow_standard_stream(int fd);
+
+/// Nobody's while it is held, around fork: what there is to know of streams over sockets.
+std::unique_lock<std::mutex> hold_streams();
 
 /// dup'ed: the new descriptor is the same to us.
 void duplicated(int from, int to);

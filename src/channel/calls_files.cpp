@@ -9,6 +9,7 @@
 #include <cstdarg>
 #include <cstdlib>
 #include <string>
+#include <utility>
 
 #include "base/network_devices.hpp"
 #include "channel/calls.hpp"
@@ -36,7 +37,10 @@ void closing(int fd) {
     if (was_sealed) process.stay_until_the_end();
     if (last->kind.load() == Kind::epoll) {
         last->epoll->close();
-        delete last->epoll;
+        process.table().lock();  // fork looks at all of them
+        const Epoll* const gone = std::exchange(last->epoll, nullptr);
+        process.table().unlock();
+        delete gone;
     }
     forget_registrations(*last);
     if (free) process.table().recycle(last);

@@ -226,13 +226,30 @@ std::vector<char*> collect(const char* first, va_list arguments) {
     return result;
 }
 
+/// File actions may have the child go to another folder, where a name that does not begin with "/" is another file's.
+struct SpawnFolders {
+    std::mutex lock;
+    std::map<const posix_spawn_file_actions_t*, std::string> of;
+};
+
+SpawnFolders& spawn_folders() {
+    static auto* all = new SpawnFolders;
+    return *all;
+}
+
+void end_process(Process::Ending how) {
+    if (Process* process = Process::made()) process->finish(how);
+}
+
 __attribute__((constructor)) void started() {
     (void)Process::get();
     take_over_standard_streams();
+    // Its handlers run the last one first: before us, those of the program.
+    (void)at_quick_exit([] { end_process(Process::Ending::at_once); });
 }
 
 __attribute__((destructor)) void ended() {
-    if (Process* process = Process::made()) process->finish();
+    end_process(Process::Ending::by_exit);
 }
 
 }  // namespace
@@ -242,6 +259,8 @@ namespace cryptmpi::channel {
 pid_t fork_by(const std::function<pid_t()>& call) {
     if (Process::made() == nullptr) return call();
     each_sealed([](Entry& entry) { entry.shared.load()->processes.fetch_add(1); });
+    const std::unique_lock folders(spawn_folders().lock);
+    const auto streams = hold_streams();
     const pid_t pid = Process::made()->fork(call);
     if (pid < 0) each_sealed([](Entry& entry) { entry.shared.load()->processes.fetch_sub(1); });
     return pid;
@@ -399,18 +418,7 @@ CRYPTMPI_CALL int execle(const char* path, const char* first, ...) {
     return execve(path, all.data(), environment);
 }
 
-// File actions may have the child go to another folder, where a name that does not begin with "/" is another file's.
 namespace {
-
-struct SpawnFolders {
-    std::mutex lock;
-    std::map<const posix_spawn_file_actions_t*, std::string> of;
-};
-
-SpawnFolders& spawn_folders() {
-    static auto* all = new SpawnFolders;
-    return *all;
-}
 
 std::string below(const std::string& folder, const std::string& path) {
     return folder.empty() || path.starts_with('/') ? path : folder + "/" + path;
@@ -529,7 +537,7 @@ CRYPTMPI_CALL int cryptmpi_exec_outside(const char* file, char* const* arguments
 }
 
 CRYPTMPI_CALL void _exit(int status) {
-    if (Process* process = Process::made()) process->finish();
+    end_process(Process::Ending::at_once);
     real::_exit(status);
     __builtin_unreachable();
 }

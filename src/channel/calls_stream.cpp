@@ -440,6 +440,10 @@ void follow_standard_stream(int fd) {
     errno = error;
 }
 
+std::unique_lock<std::mutex> hold_streams() {
+    return std::unique_lock(cookie_streams().lock);
+}
+
 void take_over_standard_streams() {
     for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) follow_standard_stream(fd);
 }

@@ -22,6 +22,10 @@ public:
     void opened(const std::string& device);
     bool has_opened(const std::string& device) const;
 
+    /// Around fork: no lock of ours may be held by a thread that the child does not have.
+    void lock() { lock_.lock(); }
+    void unlock() { lock_.unlock(); }
+
 private:
     using Carries = int (*)(const void* caller);
     using IsOpening = int (*)();

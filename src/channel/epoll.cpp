@@ -417,12 +417,41 @@ int Epoll::wait(Process& process, epoll_event* events, int most, int timeout_ms,
     }
 }
 
-void before_fork() {
+// Who holds the lock of an instance may wait for that of the table, or of the instance below: they are taken together
+// or not at all.
+ForkLocks::ForkLocks(Table& table) : table_(table) {
+    constexpr useconds_t kPause_us = 50;
+    for (;;) {
+        table_.lock();
+        if (try_all()) break;
+        give_back();
+        table_.unlock();
+        real::usleep(kPause_us);
+    }
     cookies().lock();
 }
 
-void after_fork() {
+ForkLocks::~ForkLocks() {
     cookies().unlock();
+    give_back();
+    table_.unlock();
+}
+
+bool ForkLocks::try_all() {
+    for (int fd = 0; fd <= table_.highest(); ++fd) {
+        const Entry* entry = table_.find(fd);
+        // Once, of those that share it.
+        if (entry == nullptr || entry->kind.load() != Kind::epoll || entry->descriptor() != fd) continue;
+        if (entry->epoll == nullptr) continue;
+        if (!entry->epoll->try_lock()) return false;
+        instances_.push_back(entry->epoll);
+    }
+    return true;
+}
+
+void ForkLocks::give_back() {
+    for (Epoll* instance : instances_) instance->unlock();
+    instances_.clear();
 }
 
 // HOT PATH for one registration, which is the rule.

@@ -55,6 +55,9 @@ public:
     void drop(Registration& registration);
     void close();
 
+    bool try_lock() { return lock_.try_lock(); }
+    void unlock() { lock_.unlock(); }
+
 private:
     int change(int operation, int fd, Entry& entry, const epoll_event* event);
     bool deliver(Process& process, Registration& registration, epoll_event& event);
@@ -83,9 +86,21 @@ bool handshaking(const Entry& entry);
 /// A read, or a wait on an instance, would return at once without asking the kernel.
 bool readable_here(const Entry& entry);
 
-/// Around fork: no lock of ours may be held by a thread that the child does not have.
-void before_fork();
-void after_fork();
+/// Around fork: no lock of ours may be held by a thread that the child does not have. The table's is one of them.
+class ForkLocks {
+public:
+    explicit ForkLocks(Table& table);
+    ~ForkLocks();
+    ForkLocks(const ForkLocks&) = delete;
+    ForkLocks& operator=(const ForkLocks&) = delete;
+
+private:
+    bool try_all();
+    void give_back();
+
+    Table& table_;
+    std::vector<Epoll*> instances_;
+};
 
 /// All instances that watch the entry.
 void announce(Entry& entry);

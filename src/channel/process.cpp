@@ -44,7 +44,7 @@ void* wait_for_the_end(void* milliseconds) {
     const timespec wait{left / 1000, left % 1000 * 1'000'000};
     real::ppoll(nullptr, 0, &wait, nullptr);  // all signals are blocked
     Process::get().complain("ending this rank: a connection broke (abort_after_s sets how long it waits)");
-    Process::get().finish(false);
+    Process::get().finish(Process::Ending::after_failure);
     let_be_read(STDERR_FILENO);
     // Hydra lets the other ranks of one that exits wait for it for ever; not of one that a signal ends. This one leaves
     // no core file.
@@ -382,7 +382,7 @@ void Process::check_roads() {
     complain("the program or its MPI uses " + device +
              ", around the sealed streams; the job is stopped. Set UCX_TLS=tcp,self,sm, FI_PROVIDER=tcp, --mca btl "
              "tcp,self,vader, or switch io_uring off");
-    finish(false);
+    finish(Ending::after_failure);
     real::_exit(kExitRefused);
 }
 
@@ -460,11 +460,16 @@ pid_t Process::fork(const std::function<pid_t()>& call) {
     writing_lock_.lock();
     local_lock_.lock();
     report_lock_.lock();
-    table_.lock();
-    before_fork();
-    const pid_t pid = call();
-    after_fork();
-    table_.unlock();
+    doors_->lock();
+    if (ring_) ring_->lock();
+    arena_.lock();
+    const pid_t pid = [&] {
+        const ForkLocks locks(table_);
+        return call();
+    }();
+    arena_.unlock();
+    if (ring_) ring_->unlock();
+    doors_->unlock();
     report_lock_.unlock();
     local_lock_.unlock();
     writing_lock_.unlock();
@@ -487,6 +492,8 @@ void Process::become_child() {
     // The parent reports what it did; this part begins with the child. Contexts are made anew, with counters at zero,
     // if it uses them.
     for (int fd = 0; fd <= table_.highest(); ++fd) {
+        // What it guards changes under the locks of instances only, which were held.
+        if (Entry* any = table_.find(fd); any != nullptr) new (&any->registrations_lock) std::mutex;
         Entry* entry = table_.find_sealed(fd);
         if (entry == nullptr) continue;
         entry->users.store(0);
@@ -508,17 +515,17 @@ void Process::become_child() {
     unsealed_.clear();
 }
 
-void Process::finish(bool in_order) {
+void Process::finish(Ending how) {
     if (!is_me() || finished_.exchange(true)) return;
     finishing_since_ns_ = now_ns();
-    (void)std::fflush(nullptr);  // libc would only do it after us
+    if (how != Ending::at_once) (void)std::fflush(nullptr);  // libc would only do it after us
     const auto pause = courier_.pause();
     const auto still = pulse_.pause();
     for (int fd = 0; fd <= table_.highest(); ++fd) {
         // Other libraries' destructors run after this: what they still write must not go out in clear.
         Entry* entry = table_.find_sealed(fd);
         if (entry == nullptr) continue;
-        if (in_order) {
+        if (how != Ending::after_failure) {
             (void)end(*this, *entry);
         } else {
             if (entry->sealer && entry->opener) add(entry->sealer->counters(), entry->opener->counters());

@@ -127,9 +127,12 @@ public:
     bool is_rank() const { return part_.role == "rank"; }
     bool finishing() const { return finished_.load(); }
     std::int64_t finishing_since_ns() const { return finishing_since_ns_; }
-    /// Ends every sealed stream in order and writes the report part; at exit. After a failure the streams are left
-    /// without their close records, so that the peers see what happened and end too.
-    void finish(bool in_order = true);
+    /// How the process ends: by exit, which writes what libc's streams hold; by a call that leaves it, as _exit does;
+    /// or after a failure.
+    enum class Ending { by_exit, at_once, after_failure };
+    /// Ends every sealed stream in order and writes the report part. After a failure the streams are left without their
+    /// close records, so that the peers see what happened and end too.
+    void finish(Ending how);
 
     std::string own_name() const { return name_; }
     void self(keys::Identity& identity) const;

@@ -38,6 +38,10 @@ public:
     /// All that find() finds, its own first.
     std::vector<const JobKey*> all();
 
+    /// Around fork: the child does not have the thread that holds it.
+    void lock() { lock_.lock(); }
+    void unlock() { lock_.unlock(); }
+
 private:
     struct Held {
         std::unique_ptr<JobKey> key;

@@ -1987,7 +1987,7 @@ std::size_t on_the_wire_to(int fd) {
 }
 
 void exit_process() {
-    if (Process* process = Process::made()) process->finish();
+    if (Process* process = Process::made()) process->finish(Process::Ending::by_exit);
     die();
 }
 

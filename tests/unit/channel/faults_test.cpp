@@ -204,7 +204,7 @@ TEST(Endings, AnExitDoesNotWaitForEver) {
         const Bytes data = clear(60'000);
         (void)!::send(fd, data.data(), data.size(), MSG_NOSIGNAL);
         began_ns = time_ns();
-        Process::made()->finish();
+        Process::made()->finish(Process::Ending::by_exit);
         waited_ns = time_ns() - began_ns;
         die();
     });
@@ -300,7 +300,7 @@ TEST(Endings, NothingIsWrittenAfterTheEnd) {
     job.program(0, [&] {
         const int fd = connected_to(address(1, kPort)).release();
         send_all(fd, clear(100));
-        Process::made()->finish();
+        Process::made()->finish(Process::Ending::by_exit);
         after[0] = result(::write(fd, clear(100).data(), 100));
         std::uint8_t byte = 0;
         after[1] = result(::read(fd, &byte, 1));
