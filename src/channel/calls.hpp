@@ -30,6 +30,8 @@ int check_road(int fd, const Entry& entry, const sockaddr* to, socklen_t size);
 bool device_refused(const char* path);
 /// The same of what was opened, by whatever name: libibverbs finds its devices by /dev/char, too. -1: it is closed.
 int unless_device(int fd);
+/// The same of what another process has passed: it is /dev/null from now on.
+void shut_device(int fd);
 
 /// A descriptor that came from another process. If it is a connection that has to be sealed, it is refused when used.
 void taken_over(int fd);
@@ -53,8 +55,12 @@ void follow_standard_stream(int fd);
 /// Nobody's while it is held, around fork: what there is to know of streams over sockets.
 std::unique_lock<std::mutex> hold_streams();
 
-/// dup'ed: the new descriptor is the same to us.
-void duplicated(int from, int to);
+/// A new descriptor. libc's own streams over that number, which would write to a socket past us, get an error. True:
+/// there was one. (It may be one that somebody has forgotten, whose descriptor was closed long ago.)
+bool arrived(int fd);
+
+/// dup'ed: the new descriptor is the same to us. `replaces`: the number was asked for, as dup2 does.
+void duplicated(int from, int to, bool replaces = false);
 /// About to be closed (or replaced); what was ours ends in order.
 void closing(int fd);
 /// The kernel has closed it.

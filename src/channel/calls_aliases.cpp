@@ -4,6 +4,8 @@
 #include <sys/select.h>
 #include <unistd.h>
 
+#include <cstdio>
+
 #include "channel/calls.hpp"
 
 CRYPTMPI_CALL ssize_t __read(int fd, void* to, size_t size) {
@@ -36,6 +38,20 @@ CRYPTMPI_CALL int __poll(pollfd* fds, nfds_t count, int timeout) {
 
 CRYPTMPI_CALL int __select(int count, fd_set* in, fd_set* out, fd_set* exceptional, timeval* timeout) {
     return select(count, in, out, exceptional, timeout);
+}
+
+// Of the days when libc's streams were libstdc++'s.
+
+CRYPTMPI_CALL FILE* _IO_fopen(const char* path, const char* mode) {
+    return fopen(path, mode);
+}
+
+CRYPTMPI_CALL FILE* _IO_fdopen(int fd, const char* mode) {
+    return fdopen(fd, mode);
+}
+
+CRYPTMPI_CALL FILE* _IO_popen(const char* command, const char* how) {
+    return popen(command, how);
 }
 
 CRYPTMPI_CALL pid_t __fork() {

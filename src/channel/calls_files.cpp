@@ -20,10 +20,15 @@ using namespace cryptmpi::channel;
 
 namespace cryptmpi::channel {
 
-void duplicated(int from, int to) {
+void duplicated(int from, int to, bool replaces) {
     if (to < 0 || Process::made() == nullptr || !Process::made()->is_me()) return;
     if (known(from) != nullptr) Process::made()->table().share(from, to);
-    follow_standard_stream(to);
+    if (!arrived(to) || !replaces) return;
+    const int error = errno;
+    Process::made()->refuse_road("a stream over a socket",
+                                 "a stream (FILE) whose descriptor has become a socket is refused: libc would write to "
+                                 "it past the sealing; open one for the socket (fdopen)");
+    errno = error;
 }
 
 void closing(int fd) {
@@ -76,26 +81,65 @@ bool device_refused(const char* path) {
     return path != nullptr && path[0] == '/' && is_network_device(path) && refuse_device(path);
 }
 
-int unless_device(int fd) {
+namespace {
+
+bool is_refused_device(int fd) {
     struct stat information {};
     // Nearly all files end here, those of our own start among them.
-    if (fd < 0 || fstat(fd, &information) != 0 || !S_ISCHR(information.st_mode)) return fd;
+    if (fd < 0 || fstat(fd, &information) != 0 || !S_ISCHR(information.st_mode)) return false;
     char path[PATH_MAX] = {};
     const std::string link = "/proc/self/fd/" + std::to_string(fd);
-    if (readlink(link.c_str(), path, sizeof path - 1) <= 0 || !is_network_device(path) || !refuse_device(path))
-        return fd;
+    return readlink(link.c_str(), path, sizeof path - 1) > 0 && is_network_device(path) && refuse_device(path);
+}
+
+}  // namespace
+
+int unless_device(int fd) {
+    if (!is_refused_device(fd)) return fd;
     real::close(fd);
     errno = EACCES;
     return -1;
+}
+
+void shut_device(int fd) {
+    if (!is_refused_device(fd)) return;
+    const int null = real::open("/dev/null", O_RDWR | O_CLOEXEC, 0);
+    const int flags = real::fcntl(fd, F_GETFD, nullptr);
+    if (null < 0 || real::dup3(null, fd, (flags & FD_CLOEXEC) != 0 ? O_CLOEXEC : 0) < 0) real::close(fd);
+    if (null >= 0) real::close(null);
 }
 
 }  // namespace cryptmpi::channel
 
 namespace {
 
+/// libc opens the files of its streams by inner calls.
+FILE* unless_device(FILE* stream) {
+    if (stream == nullptr || !is_refused_device(real::fileno(stream))) return stream;
+    (void)std::fclose(stream);
+    errno = EACCES;
+    return nullptr;
+}
+
 bool is_own(int fd) {
     const Entry* entry = known(fd);
     return entry != nullptr && entry->kind.load() == Kind::own;
+}
+
+/// A number that the table has no place for.
+int lost() {
+    errno = EMFILE;
+    return -1;
+}
+
+/// A new descriptor for what another one is. -1: nobody would look after it.
+int unless_lost(int from, int made) {
+    if (made >= 0 && !Table::holds(made) && known(from) != nullptr) {
+        real::close(made);
+        return lost();
+    }
+    duplicated(from, made);
+    return made;
 }
 
 }  // namespace
@@ -135,9 +179,7 @@ CRYPTMPI_CALL void closefrom(int first) {
 }
 
 CRYPTMPI_CALL int dup(int fd) {
-    const int made = real::dup(fd);
-    duplicated(fd, made);
-    return made;
+    return unless_lost(fd, real::dup(fd));
 }
 
 CRYPTMPI_CALL int dup2(int from, int to) {
@@ -148,10 +190,11 @@ CRYPTMPI_CALL int dup2(int from, int to) {
         errno = EBUSY;
         return -1;
     }
+    if (!Table::holds(to)) return lost();
     if (real::fcntl(from, F_GETFD, nullptr) >= 0) closing(to);
     const int made = real::dup2(from, to);
     closed(to);
-    duplicated(from, made);
+    duplicated(from, made, true);
     return made;
 }
 
@@ -161,10 +204,11 @@ CRYPTMPI_CALL int dup3(int from, int to, int flags) {
         errno = EBUSY;
         return -1;
     }
+    if (!Table::holds(to)) return lost();
     if (real::fcntl(from, F_GETFD, nullptr) >= 0) closing(to);
     const int made = real::dup3(from, to, flags);
     closed(to);
-    duplicated(from, made);
+    duplicated(from, made, true);
     return made;
 }
 
@@ -174,8 +218,7 @@ CRYPTMPI_CALL int fcntl(int fd, int command, ...) {
     void* argument = va_arg(arguments, void*);
     va_end(arguments);
     const int result = real::fcntl(fd, command, argument);
-    if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) duplicated(fd, result);
-    return result;
+    return command == F_DUPFD || command == F_DUPFD_CLOEXEC ? unless_lost(fd, result) : result;
 }
 
 CRYPTMPI_CALL int fcntl64(int fd, int command, ...) {
@@ -232,4 +275,32 @@ CRYPTMPI_CALL int __openat_2(int folder, const char* path, int flags) {
 
 CRYPTMPI_CALL int __openat64_2(int folder, const char* path, int flags) {
     return device_refused(path) ? -1 : unless_device(real::openat(folder, path, flags | O_LARGEFILE, 0));
+}
+
+CRYPTMPI_CALL int creat(const char* path, mode_t mode) {
+    return open(path, O_CREAT | O_WRONLY | O_TRUNC, mode);
+}
+
+CRYPTMPI_CALL int creat64(const char* path, mode_t mode) {
+    return open64(path, O_CREAT | O_WRONLY | O_TRUNC, mode);
+}
+
+CRYPTMPI_CALL int open_by_handle_at(int mount, file_handle* handle, int flags) {
+    return unless_device(real::open_by_handle_at(mount, handle, flags));
+}
+
+CRYPTMPI_CALL FILE* fopen(const char* path, const char* mode) {
+    return device_refused(path) ? nullptr : unless_device(real::fopen(path, mode));
+}
+
+CRYPTMPI_CALL FILE* fopen64(const char* path, const char* mode) {
+    return device_refused(path) ? nullptr : unless_device(real::fopen64(path, mode));
+}
+
+CRYPTMPI_CALL FILE* freopen(const char* path, const char* mode, FILE* stream) {
+    return device_refused(path) ? nullptr : unless_device(real::freopen(path, mode, stream));
+}
+
+CRYPTMPI_CALL FILE* freopen64(const char* path, const char* mode, FILE* stream) {
+    return device_refused(path) ? nullptr : unless_device(real::freopen64(path, mode, stream));
 }

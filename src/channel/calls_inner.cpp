@@ -1,9 +1,15 @@
 // Calls in which libc itself reads, writes or connects, by inner calls of its own that do not come to us; and those of
-// liburing, which asks the kernel for its rings by instructions of its own.
+// liburing and libaio, which ask the kernel for rings and transfers by instructions of their own.
 #include <aio.h>
+#include <execinfo.h>
+#include <linux/aio_abi.h>
 #include <netdb.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <string>
 
 #include "channel/calls.hpp"
@@ -42,6 +48,11 @@ int refuse_remote_shell(const char* call) {
     return refuse(call, "start the command by ssh");
 }
 
+/// Is there anything that libc's inner calls on it must not do?
+bool is_plain(int fd) {
+    return known(fd) == nullptr;
+}
+
 bool enabled() {
     return Process::get().enabled();
 }
@@ -78,6 +89,40 @@ CRYPTMPI_CALL int lio_listio(int how, aiocb* const* requests, int count, sigeven
 
 CRYPTMPI_CALL int lio_listio64(int how, aiocb64* const* requests, int count, sigevent* event) {
     return lio_listio(how, reinterpret_cast<aiocb* const*>(requests), count, event);
+}
+
+/// libaio's, which asks the kernel by instructions of its own and returns its errors as they are.
+CRYPTMPI_CALL int io_submit(void* context, long count, iocb** requests) {
+    const long submitted = syscall(SYS_io_submit, context, count, requests);
+    return submitted < 0 ? -errno : static_cast<int>(submitted);
+}
+
+CRYPTMPI_CALL void backtrace_symbols_fd(void* const* addresses, int count, int fd) {
+    if (is_plain(fd)) return real::backtrace_symbols_fd(addresses, count, fd);
+    char** const lines = backtrace_symbols(addresses, count);
+    for (int i = 0; lines != nullptr && i < count; ++i) dprintf(fd, "%s\n", lines[i]);
+    std::free(lines);
+}
+
+CRYPTMPI_CALL void __backtrace_symbols_fd(void* const* addresses, int count, int fd) {
+    backtrace_symbols_fd(addresses, count, fd);
+}
+
+CRYPTMPI_CALL void herror(const char* text) {
+    if (is_plain(STDERR_FILENO)) return real::herror(text);
+    const bool named = text != nullptr && *text != '\0';
+    std::fprintf(stderr, "%s%s%s\n", named ? text : "", named ? ": " : "", hstrerror(h_errno));
+}
+
+/// A socket that libc makes, and we have not seen.
+CRYPTMPI_CALL int rresvport_af(int* port, sa_family_t family) {
+    const int fd = real::rresvport_af(port, family);
+    taken_over(fd);
+    return fd;
+}
+
+CRYPTMPI_CALL int rresvport(int* port) {
+    return rresvport_af(port, AF_INET);
 }
 
 CRYPTMPI_CALL int rcmd_af(char** host, unsigned short port, const char* here, const char* there, const char* command,

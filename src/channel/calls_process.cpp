@@ -7,6 +7,7 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <wordexp.h>
 
 #include <cerrno>
 #include <cstdarg>
@@ -244,6 +245,7 @@ void end_process(Process::Ending how) {
 __attribute__((constructor)) void started() {
     (void)Process::get();
     take_over_standard_streams();
+    real::backtrace_symbols_fd.look_up();
     // Its handlers run the last one first: before us, those of the program.
     (void)at_quick_exit([] { end_process(Process::Ending::at_once); });
 }
@@ -526,6 +528,12 @@ CRYPTMPI_CALL int system(const char* command) {
 CRYPTMPI_CALL FILE* popen(const char* command, const char* how) {
     if (!may_start("/bin/sh")) return nullptr;
     return with_whole_environment([&] { return real::popen(command, how); });
+}
+
+CRYPTMPI_CALL int wordexp(const char* words, wordexp_t* expanded, int flags) {
+    const bool has_command = std::strchr(words, '`') != nullptr || std::strstr(words, "$(") != nullptr;
+    if (has_command && (flags & WRDE_NOCMD) == 0 && !may_start("/bin/sh")) return WRDE_CMDSUB;
+    return with_whole_environment([&] { return real::wordexp(words, expanded, flags); });
 }
 
 /// For our own command only: execvpe of a program that is to run without us. Nothing of this is inherited.

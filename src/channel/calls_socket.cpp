@@ -29,21 +29,31 @@ bool is_stream(int fd) {
 
 }  // namespace
 
-void taken_over(int fd) {
-    Process& process = Process::get();
-    if (fd < 0 || !process.enabled()) return;
-    if (const auto kind = process.kind_of_foreign(fd)) {
-        process.table().add(fd, *kind);
-        return;
-    }
-    if (!is_internet_socket(fd) || !is_stream(fd)) return;
+namespace {
+
+/// What a socket that came from elsewhere is to us; nullopt: none of our business.
+std::optional<Kind> kind_of_passed(Process& process, int fd) {
+    if (const auto kind = process.kind_of_foreign(fd)) return kind;
+    if (!is_internet_socket(fd) || !is_stream(fd)) return std::nullopt;
     const auto peer = Address::peer_of(fd);
     std::string why;
-    if (peer && process.policy().decide(fd, *peer, why) != Verdict::seal) return;
+    if (peer && process.policy().decide(fd, *peer, why) != Verdict::seal) return std::nullopt;
     // Without a peer it is new or listening, or it was reset, and may have bytes of one.
     int left = 0;
     const bool fresh = !peer && (real::ioctl(fd, FIONREAD, &left) != 0 || left == 0);
-    process.table().add(fd, fresh ? Kind::fresh : Kind::foreign);
+    return fresh ? Kind::fresh : Kind::foreign;
+}
+
+}  // namespace
+
+void taken_over(int fd) {
+    Process& process = Process::get();
+    if (fd < 0 || !process.enabled()) return;
+    shut_device(fd);
+    const auto kind = kind_of_passed(process, fd);
+    if (!kind) return;
+    if (process.table().add(fd, *kind) == nullptr) real::close(fd);
+    arrived(fd);
 }
 
 namespace {
@@ -113,10 +123,23 @@ int check_road(int fd, const Entry& entry, const sockaddr* to, socklen_t size) {
 
 namespace {
 
+/// A number that the table has no place for. Only where the system's limits were raised far beyond what is usual.
+int refuse_number(int fd) {
+    Process::get().refuse_road("descriptors from " + std::to_string(Table::kMost),
+                               "a socket with the number " + std::to_string(fd) +
+                                   " is refused: CryptMPI looks after "
+                                   "descriptors below " +
+                                   std::to_string(Table::kMost) + "; lower the limit (ulimit -n)");
+    errno = EMFILE;
+    return -1;
+}
+
 /// An internet stream or datagram socket that we have not seen being made.
 Entry* classify(Process& process, int fd) {
     if (!is_internet_socket(fd)) return nullptr;
-    return process.table().add(fd, process.kind_of_foreign(fd).value_or(Kind::fresh));
+    Entry* const entry = process.table().add(fd, process.kind_of_foreign(fd).value_or(Kind::fresh));
+    arrived(fd);
+    return entry;
 }
 
 /// A second connect() while, or after, the first one is on its way.
@@ -218,7 +241,12 @@ int accept_connection(int listener, sockaddr* address, socklen_t* size, int flag
     }
     Entry* entry = process.table().add(fd, Kind::fresh);
     const int saved = errno;
-    if (entry == nullptr || begin(process, *entry, Role::responder, *peer, Tcp::connected) != 0) {
+    if (entry == nullptr) {
+        real::close(fd);
+        return refuse_number(fd);
+    }
+    arrived(fd);
+    if (begin(process, *entry, Role::responder, *peer, Tcp::connected) != 0) {
         const int error = errno;
         close(fd);
         errno = error == EPROTO ? ECONNABORTED : error;
@@ -237,6 +265,14 @@ int carrier_socket(int family, int type, int protocol) {
     return fd;
 }
 
+int refuse_socket(int family, int type, int protocol, const std::string& line) {
+    Process::get().refuse_road("socket family " + std::to_string(family) + " type " + std::to_string(type & 0xf) +
+                                   " protocol " + std::to_string(protocol),
+                               line);
+    errno = EAFNOSUPPORT;
+    return -1;
+}
+
 int refuse_option(const char* name, const char* mend) {
     Process::get().refuse_road(name,
                                std::string("setsockopt ") + name + " is refused: it goes around the sealing; " + mend);
@@ -252,13 +288,7 @@ CRYPTMPI_CALL int socket(int family, int type, int protocol) {
     const bool internet = family == AF_INET || family == AF_INET6;
     if (internet && process.doors().carries(__builtin_return_address(0))) return carrier_socket(family, type, protocol);
     const auto line = process.roads_open() ? std::nullopt : Policy::refuse_socket(family, type, protocol);
-    if (line) {
-        process.refuse_road("socket family " + std::to_string(family) + " type " + std::to_string(type & 0xf) +
-                                " protocol " + std::to_string(protocol),
-                            *line);
-        errno = EAFNOSUPPORT;
-        return -1;
-    }
+    if (line) return refuse_socket(family, type, protocol, *line);
     const int fd = real::socket(family, type, protocol);
     if (fd < 0 || !internet) return fd;
     const bool stream = (type & 0xf) == SOCK_STREAM;
@@ -267,8 +297,22 @@ CRYPTMPI_CALL int socket(int family, int type, int protocol) {
         errno = EAFNOSUPPORT;
         return -1;
     }
-    process.table().add(fd, stream ? Kind::fresh : Kind::datagram);
+    if (process.table().add(fd, stream ? Kind::fresh : Kind::datagram) == nullptr) {
+        real::close(fd);
+        return refuse_number(fd);
+    }
+    arrived(fd);
     return fd;
+}
+
+/// TIPC has pairs, too, whose ends may send to anybody.
+CRYPTMPI_CALL int socketpair(int family, int type, int protocol, int* pair) {
+    Process& process = Process::get();
+    if (process.enabled() && !process.roads_open()) {
+        if (const auto line = Policy::refuse_socket(family, type, protocol))
+            return refuse_socket(family, type, protocol, *line);
+    }
+    return real::socketpair(family, type, protocol, pair);
 }
 
 CRYPTMPI_CALL int connect(int fd, const sockaddr* address, socklen_t size) {
@@ -276,6 +320,7 @@ CRYPTMPI_CALL int connect(int fd, const sockaddr* address, socklen_t size) {
     if (!process.enabled()) return real::connect(fd, address, size);
     Entry* entry = process.table().find(fd);
     if (entry == nullptr) entry = classify(process, fd);
+    if (entry == nullptr && !Table::holds(fd) && is_internet_socket(fd)) return refuse_number(fd);
     if (entry == nullptr) return real::connect(fd, address, size);
     switch (entry->kind.load()) {
         case Kind::fresh:
@@ -315,6 +360,19 @@ CRYPTMPI_CALL int shutdown(int fd, int how) {
     return 0;
 }
 
+namespace {
+
+constexpr int kTcpZerocopyReceive = 35;  // TCP_ZEROCOPY_RECEIVE, which older headers lack
+
+/// Would the program see what the kernel has received, as it came?
+bool shows_the_wire(int fd) {
+    const Entry* entry = known(fd);
+    const Kind kind = entry == nullptr ? Kind::native : entry->kind.load();
+    return kind != Kind::native && kind != Kind::carrier;
+}
+
+}  // namespace
+
 CRYPTMPI_CALL int getsockopt(int fd, int level, int option, void* value, socklen_t* size) {
     Entry* entry = sealed(fd);
     if (entry != nullptr && level == SOL_SOCKET && option == SO_ERROR && value != nullptr && size != nullptr &&
@@ -329,6 +387,10 @@ CRYPTMPI_CALL int getsockopt(int fd, int level, int option, void* value, socklen
             *size = sizeof error;
             return 0;
         }
+    }
+    if (level == IPPROTO_TCP && option == kTcpZerocopyReceive && shows_the_wire(fd)) {
+        errno = EOPNOTSUPP;
+        return -1;
     }
     const int status = real::getsockopt(fd, level, option, value, size);
     if (status == 0 && entry != nullptr && level == IPPROTO_TCP && option == TCP_NODELAY && *size == sizeof(int)) {

@@ -91,8 +91,38 @@ bool opens_fast(int fd, int flags) {
     return true;
 }
 
+/// Of what TCP's errors have left there is nothing: who could ask for more is refused.
+int check_receive_flags(int flags, const char* call) {
+    if ((flags & MSG_ERRQUEUE) == 0) return check_flags(flags, call);
+    errno = EAGAIN;
+    return -1;
+}
+
+constexpr size_t kCopyBytes = 64 * 1024;
+
+/// MSG_TRUNC, of TCP: so many bytes are taken, and go nowhere. The caller may have no room for them.
+ssize_t discard(Entry& entry, size_t size, int flags) {
+    const auto buffer = std::make_unique<std::uint8_t[]>(std::min(kCopyBytes, size));
+    flags &= ~MSG_TRUNC;
+    size_t done = 0;
+    while (done < size) {
+        const int how = done > 0 && (flags & MSG_WAITALL) == 0 ? flags | MSG_DONTWAIT : flags;
+        const ssize_t n = receive_into(entry, buffer.get(), std::min(kCopyBytes, size - done), how);
+        if (n <= 0) return done > 0 ? static_cast<ssize_t>(done) : n;
+        done += static_cast<size_t>(n);
+        if ((flags & MSG_PEEK) != 0) break;
+    }
+    return static_cast<ssize_t>(done);
+}
+
+ssize_t receive_or_discard(Entry& entry, void* to, size_t size, int flags) {
+    return (flags & MSG_TRUNC) != 0 ? discard(entry, size, flags) : receive_into(entry, to, size, flags);
+}
+
 ssize_t receive_message(Entry& entry, msghdr* message, int flags) {
-    const ssize_t n = receive(process(), entry, {message->msg_iov, message->msg_iovlen}, flags);
+    const std::span<const iovec> pieces(message->msg_iov, message->msg_iovlen);
+    const ssize_t n = (flags & MSG_TRUNC) != 0 ? discard(entry, Pieces(pieces).left(), flags)
+                                               : receive(process(), entry, pieces, flags);
     if (n >= 0) {
         message->msg_namelen = 0;
         message->msg_controllen = 0;
@@ -116,8 +146,6 @@ ssize_t taken_over_with(ssize_t result, const msghdr* message) {
     errno = error;
     return result;
 }
-
-constexpr size_t kCopyBytes = 64 * 1024;
 
 }  // namespace
 
@@ -155,7 +183,8 @@ CRYPTMPI_CALL ssize_t preadv64v2(int fd, const iovec* pieces, int count, off64_t
 }
 
 CRYPTMPI_CALL ssize_t recv(int fd, void* to, size_t size, int flags) {
-    if (Entry* entry = sealed(fd)) return check_flags(flags, "recv") != 0 ? -1 : receive_into(*entry, to, size, flags);
+    if (Entry* entry = sealed(fd))
+        return check_receive_flags(flags, "recv") != 0 ? -1 : receive_or_discard(*entry, to, size, flags);
     return may_receive(fd) ? real::recv(fd, to, size, flags) : -1;
 }
 
@@ -166,9 +195,9 @@ CRYPTMPI_CALL ssize_t __recv_chk(int fd, void* to, size_t size, size_t room, int
 
 CRYPTMPI_CALL ssize_t recvfrom(int fd, void* to, size_t size, int flags, sockaddr* from, socklen_t* from_size) {
     if (Entry* entry = sealed(fd)) {
-        if (check_flags(flags, "recvfrom") != 0) return -1;
+        if (check_receive_flags(flags, "recvfrom") != 0) return -1;
         if (from != nullptr && from_size != nullptr) *from_size = 0;  // as TCP does
-        return receive_into(*entry, to, size, flags);
+        return receive_or_discard(*entry, to, size, flags);
     }
     return may_receive(fd) ? real::recvfrom(fd, to, size, flags, from, from_size) : -1;
 }
@@ -181,7 +210,7 @@ CRYPTMPI_CALL ssize_t __recvfrom_chk(int fd, void* to, size_t size, size_t room,
 
 CRYPTMPI_CALL ssize_t recvmsg(int fd, msghdr* message, int flags) {
     if (Entry* entry = sealed(fd))
-        return check_flags(flags, "recvmsg") != 0 ? -1 : receive_message(*entry, message, flags);
+        return check_receive_flags(flags, "recvmsg") != 0 ? -1 : receive_message(*entry, message, flags);
     return may_receive(fd) ? taken_over_with(real::recvmsg(fd, message, flags), message) : -1;
 }
 
@@ -192,6 +221,7 @@ CRYPTMPI_CALL int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags,
         for (int i = 0; i < got; ++i) taken_over_with(got, &messages[i].msg_hdr);
         return got;
     }
+    if (check_receive_flags(flags, "recvmmsg") != 0) return -1;
     unsigned done = 0;
     while (done < count) {
         const int how = done > 0 && (flags & MSG_WAITFORONE) != 0 ? flags | MSG_DONTWAIT : flags;
@@ -263,8 +293,9 @@ CRYPTMPI_CALL ssize_t sendmsg(int fd, const msghdr* message, int flags) {
 }
 
 CRYPTMPI_CALL int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) {
-    Entry* entry = sealed(fd);
-    if (entry == nullptr && known(fd) == nullptr) return real::sendmmsg(fd, messages, count, flags);
+    const bool passes = std::any_of(messages, messages + (messages == nullptr ? 0 : count),
+                                    [](const mmsghdr& one) { return carries_sealed_sockets(&one.msg_hdr); });
+    if (known(fd) == nullptr && !passes) return real::sendmmsg(fd, messages, count, flags);
     unsigned done = 0;
     while (done < count) {
         const ssize_t n = sendmsg(fd, &messages[done].msg_hdr, flags);
@@ -345,6 +376,18 @@ CRYPTMPI_CALL ssize_t splice(int from, off64_t* from_offset, int to, off64_t* to
 }
 
 // stdio's own writes do not come through write(): a stream over a sealed socket is made of our calls instead.
+
+// libc's list of its streams. A newer one may have it no more.
+extern "C" {
+using StreamInList = FILE*;
+[[gnu::weak]] void _IO_list_lock();
+[[gnu::weak]] void _IO_list_unlock();
+[[gnu::weak]] StreamInList _IO_iter_begin();
+[[gnu::weak]] StreamInList _IO_iter_end();
+[[gnu::weak]] StreamInList _IO_iter_next(StreamInList);
+[[gnu::weak]] FILE* _IO_iter_file(StreamInList);
+}
+
 namespace {
 
 ssize_t cookie_read(void* cookie, char* to, size_t size) {
@@ -442,6 +485,24 @@ void follow_standard_stream(int fd) {
 
 std::unique_lock<std::mutex> hold_streams() {
     return std::unique_lock(cookie_streams().lock);
+}
+
+bool arrived(int fd) {
+    if (standard_stream(fd) != nullptr) {
+        follow_standard_stream(fd);
+        return false;
+    }
+    if (!needs_cookie(fd) || _IO_list_lock == nullptr) return false;
+    bool any = false;
+    _IO_list_lock();
+    for (auto at = _IO_iter_begin(); at != _IO_iter_end(); at = _IO_iter_next(at)) {
+        FILE* const stream = _IO_iter_file(at);
+        if (stream->_fileno != fd) continue;
+        stream->_fileno = -1;
+        any = true;
+    }
+    _IO_list_unlock();
+    return any;
 }
 
 void take_over_standard_streams() {

@@ -233,6 +233,7 @@ constexpr Route kRoutes[] = {
     {SYS_sendfile, same<sendfile>},
     {SYS_splice, same<splice>},
     {SYS_socket, same<socket>},
+    {SYS_socketpair, same<socketpair>},
     {SYS_connect, same<connect>},
     {SYS_accept, same<accept>},
     {SYS_accept4, same<accept4>},
@@ -251,6 +252,7 @@ constexpr Route kRoutes[] = {
     {SYS_epoll_ctl, same<epoll_ctl>},
     {SYS_epoll_pwait, raw_epoll_pwait},
     {SYS_openat, raw_openat},
+    {SYS_open_by_handle_at, same<open_by_handle_at>},
     {SYS_openat2, raw_openat2},
     {SYS_execve, same<execve>},
     {SYS_execveat, raw_execveat},
@@ -272,6 +274,7 @@ constexpr Route kRoutes[] = {
      [](Arguments values) -> long {
          return open(as<const char*>(values[0]), as<int>(values[1]), as<mode_t>(values[2]));
      }},
+    {SYS_creat, same<creat>},
     {SYS_dup2, same<dup2>},
     {SYS_poll, same<poll>},
     {SYS_select, same<select>},

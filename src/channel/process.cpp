@@ -99,6 +99,7 @@ Process& Process::get() {
     static auto* one = [] {
         auto* process = new Process(config::process_environment());
         made_.store(process, std::memory_order_release);
+        process->look_at_auditors();
         process->adopt_inherited();
         process->hold_key();
         return process;
@@ -139,6 +140,26 @@ Process::Process(const config::Environment& environment) : pid_(getpid()) {
     report::tell_rank(part_, identity_);
     part_.padding = settings_.padding.name();
     part_.scope = settings_.loopback_sealed() ? "all" : "between-nodes";
+}
+
+/// As dlmopen's, what the loader loads for LD_AUDIT has a C library of its own.
+void Process::look_at_auditors() {
+    const char* const given = std::getenv("LD_AUDIT");
+    if (!settings_.enabled || given == nullptr) return;
+    const std::string all = given;
+    for (std::size_t at = 0; at < all.size();) {
+        const auto end = std::min(all.find(':', at), all.size());
+        const std::string library = all.substr(at, end - at);
+        at = end + 1;
+        if (library.empty()) continue;
+        if (!covering_->allows(library)) {
+            complain(library +
+                     " in LD_AUDIT is refused: it has a C library of its own, whose connections nobody seals; unset "
+                     "the variable, or name the library in allow_programs if it talks to no other node");
+            real::_exit(kExitRefused);
+        }
+        count_unsealed("allow_programs: " + library + " ran without CryptMPI", true);
+    }
 }
 
 Result<const keys::Local*> Process::local() {
@@ -216,7 +237,9 @@ void Process::complain(const std::string& line) {
 
 void Process::say(const std::string& line) {
     const int saved = errno;
-    say_line(real::write, STDERR_FILENO, name_, line);
+    // Where that is a socket which leads out, the line would go there in clear, into a sealed stream at that.
+    const Entry* const entry = table_.find(STDERR_FILENO);
+    if (entry == nullptr || entry->kind.load() == Kind::native) say_line(real::write, STDERR_FILENO, name_, line);
     report_early();
     errno = saved;
 }
@@ -415,21 +438,17 @@ void Process::adopt_inherited() {
     each_descriptor([&](int fd) {
         struct stat information {};
         if (fstat(fd, &information) != 0 || !S_ISSOCK(information.st_mode)) return;
+        if (!Table::holds(fd)) {
+            if (option_of(fd, SO_DOMAIN) != AF_UNIX) real::close(fd);  // nobody would look after it
+            return;
+        }
         if (const auto kind = kind_of_foreign(fd)) {
             table_.add(fd, *kind);
             return;
         }
         if (option_of(fd, SO_TYPE) != SOCK_STREAM) return;
-        const auto peer = Address::peer_of(fd);
-        if (!peer) {
-            // A connection that was reset has no peer any more, but may have bytes of one.
-            int left = 0;
-            if (is_internet_socket(fd) && real::ioctl(fd, FIONREAD, &left) == 0 && left > 0)
-                table_.add(fd, Kind::foreign);
-            return;
-        }
-        const auto [known, fresh] = first_of.emplace(information.st_ino, fd);
-        if (!fresh) {
+        const auto [known, first] = first_of.emplace(information.st_ino, fd);
+        if (!first) {
             table_.share(known->second, fd);
             return;
         }
@@ -437,6 +456,16 @@ void Process::adopt_inherited() {
             Entry* entry = table_.add(fd, Kind::fresh);
             adopted.push_back(shared);
             if (auto resumed = resume(*this, *entry, *shared); !resumed) complain(resumed.error().line);
+            return;
+        }
+        const auto peer = Address::peer_of(fd);
+        if (!peer) {
+            if (!is_internet_socket(fd)) return;
+            // A connection that was reset has no peer any more, but may have bytes of one. Else another process that
+            // holds the socket, too, may still connect it.
+            int left = 0;
+            const bool fresh = real::ioctl(fd, FIONREAD, &left) != 0 || left == 0;
+            table_.add(fd, fresh ? Kind::fresh : Kind::foreign);
             return;
         }
         std::string why;

@@ -142,6 +142,7 @@ private:
     void say(const std::string& line);
     /// A rank whose job began with a key of the key file has it from its start, before somebody takes it out of there.
     void hold_key();
+    void look_at_auditors();
     void adopt_inherited();
     void become_child();
     /// What nobody may miss in the job's report, should this process be killed: the part as it is by now.

@@ -3,6 +3,7 @@
 
 #include <aio.h>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -13,6 +14,7 @@
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
+#include <wordexp.h>
 
 #include <atomic>
 #include <cstdio>
@@ -42,6 +44,11 @@ public:
 
     /// Newer C libraries have calls that this one may lack.
     bool is_there() const { return dlsym(RTLD_NEXT, name_) != nullptr; }
+
+    /// Ahead of its first call, which may be in a handler of signals.
+    void look_up() {
+        if (function_.load(std::memory_order_relaxed) == nullptr) resolve();
+    }
 
     /// What answers from now on in the place of libc's: for tests, which play a kernel of their own.
     void replace(Function* function) { function_.store(function, std::memory_order_relaxed); }
@@ -81,6 +88,7 @@ CRYPTMPI_REAL(sendmmsg, int, int, mmsghdr*, unsigned, int);
 CRYPTMPI_REAL(sendfile, ssize_t, int, int, off_t*, size_t);
 CRYPTMPI_REAL(splice, ssize_t, int, off64_t*, int, off64_t*, size_t, unsigned);
 CRYPTMPI_REAL(socket, int, int, int, int);
+CRYPTMPI_REAL(socketpair, int, int, int, int, int*);
 CRYPTMPI_REAL(connect, int, int, const sockaddr*, socklen_t);
 CRYPTMPI_REAL(accept4, int, int, sockaddr*, socklen_t*, int);
 CRYPTMPI_REAL(shutdown, int, int, int);
@@ -105,6 +113,11 @@ CRYPTMPI_REAL(epoll_ctl, int, int, int, int, epoll_event*);
 CRYPTMPI_REAL(epoll_pwait, int, int, epoll_event*, int, int, const sigset_t*);
 CRYPTMPI_REAL(open, int, const char*, int, mode_t);
 CRYPTMPI_REAL(openat, int, int, const char*, int, mode_t);
+CRYPTMPI_REAL(open_by_handle_at, int, int, file_handle*, int);
+CRYPTMPI_REAL(fopen, FILE*, const char*, const char*);
+CRYPTMPI_REAL(fopen64, FILE*, const char*, const char*);
+CRYPTMPI_REAL(freopen, FILE*, const char*, const char*, FILE*);
+CRYPTMPI_REAL(freopen64, FILE*, const char*, const char*, FILE*);
 CRYPTMPI_REAL(fdopen, FILE*, int, const char*);
 CRYPTMPI_REAL(fileno, int, FILE*);
 CRYPTMPI_REAL(syscall, long, long, long, long, long, long, long, long);
@@ -119,6 +132,7 @@ CRYPTMPI_REAL(fexecve, int, int, char* const*, char* const*);
 CRYPTMPI_REAL(execveat, int, int, const char*, char* const*, char* const*, int);
 CRYPTMPI_REAL(system, int, const char*);
 CRYPTMPI_REAL(popen, FILE*, const char*, const char*);
+CRYPTMPI_REAL(wordexp, int, const char*, wordexp_t*, int);
 CRYPTMPI_REAL(posix_spawn, int, pid_t*, const char*, const posix_spawn_file_actions_t*, const posix_spawnattr_t*,
               char* const*, char* const*);
 CRYPTMPI_REAL(posix_spawnp, int, pid_t*, const char*, const posix_spawn_file_actions_t*, const posix_spawnattr_t*,
@@ -139,6 +153,9 @@ CRYPTMPI_REAL(io_uring_queue_init, int, unsigned, io_uring*, unsigned);
 CRYPTMPI_REAL(io_uring_queue_init_params, int, unsigned, io_uring*, io_uring_params*);
 CRYPTMPI_REAL(io_uring_queue_init_mem, int, unsigned, io_uring*, io_uring_params*, void*, size_t);
 CRYPTMPI_REAL(io_uring_setup, int, unsigned, io_uring_params*);
+CRYPTMPI_REAL(rresvport_af, int, int*, sa_family_t);
+CRYPTMPI_REAL(backtrace_symbols_fd, void, void* const*, int, int);
+CRYPTMPI_REAL(herror, void, const char*);
 CRYPTMPI_REAL(rcmd_af, int, char**, unsigned short, const char*, const char*, const char*, int*, sa_family_t);
 CRYPTMPI_REAL(rexec_af, int, char**, int, const char*, const char*, const char*, int*, sa_family_t);
 CRYPTMPI_REAL(clock_gettime, int, clockid_t, timespec*);

@@ -37,7 +37,7 @@ void Table::disown(int fd) {
 }
 
 Entry* Table::add(int fd, Kind kind) {
-    if (static_cast<unsigned>(fd) >= kMost) return nullptr;
+    if (!holds(fd)) return nullptr;
     Entry* entry = nullptr;
     {
         std::lock_guard guard(free_lock_);
@@ -61,7 +61,7 @@ Entry* Table::add(int fd, Kind kind) {
 
 void Table::share(int from, int to) {
     Entry* entry = find(from);
-    if (entry == nullptr || static_cast<unsigned>(to) >= kMost) return;
+    if (entry == nullptr || !holds(to)) return;
     entry->descriptors.fetch_add(1);
     slots_[to].store(entry, std::memory_order_release);
     int highest = highest_.load();
@@ -70,7 +70,7 @@ void Table::share(int from, int to) {
 }
 
 Entry* Table::remove(int fd) {
-    if (static_cast<unsigned>(fd) >= kMost) return nullptr;
+    if (!holds(fd)) return nullptr;
     Entry* entry = slots_[fd].exchange(&closing_, std::memory_order_acq_rel);
     if (entry == nullptr || entry == &closing_) return nullptr;
     if (entry->descriptors.fetch_sub(1) == 1) return entry;
@@ -82,7 +82,7 @@ Entry* Table::remove(int fd) {
 }
 
 void Table::forget(int fd) {
-    if (static_cast<unsigned>(fd) >= kMost) return;
+    if (!holds(fd)) return;
     Entry* expected = &closing_;
     slots_[fd].compare_exchange_strong(expected, nullptr);
 }

@@ -82,6 +82,10 @@ private:
 
 class Table {
 public:
+    static constexpr unsigned kMost = 1U << 20;
+    /// No other descriptor can be looked after.
+    static constexpr bool holds(int fd) { return static_cast<unsigned>(fd) < kMost; }
+
     Table();
 
     /// Moves a fresh descriptor of the library out of the way of programs that count on low numbers. Returns the new
@@ -91,7 +95,7 @@ public:
 
     /// The entry of a descriptor; nullptr for everything that is none of our business. Lock-free.
     Entry* find(int fd) const {
-        if (static_cast<unsigned>(fd) >= kMost) return nullptr;
+        if (!holds(fd)) return nullptr;
         return slots_[fd].load(std::memory_order_acquire);
     }
     Entry* find_sealed(int fd) const {
@@ -117,7 +121,6 @@ public:
     int highest() const { return highest_.load(std::memory_order_relaxed); }
 
 private:
-    static constexpr unsigned kMost = 1U << 20;
     std::atomic<Entry*>* slots_;
     std::atomic<int> highest_{-1};
     Entry closing_;

@@ -1,8 +1,14 @@
-// What libc does by itself on a descriptor, and as a process forks and ends.
+// What libc does by itself on a descriptor, and calls of which a program seldom makes use.
+#include <execinfo.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
 #include <spawn.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -11,6 +17,47 @@
 
 namespace sockets {
 namespace {
+
+constexpr int kTcpZerocopyReceive = 35;  // TCP_ZEROCOPY_RECEIVE, which older headers lack
+
+SOCKETS_CASE(discarded) {
+    Pair pair = connected_pair();
+    const Bytes data = context.random.bytes(200000);
+    std::thread writer([&] { send_all(pair.client, data); });
+    result("recv MSG_TRUNC", ::recv(pair.server, nullptr, 150000, MSG_TRUNC | MSG_WAITALL));
+    iovec nowhere{nullptr, 10};
+    msghdr message{};
+    message.msg_iov = &nowhere;
+    message.msg_iovlen = 1;
+    result("recvmsg MSG_TRUNC", ::recvmsg(pair.server, &message, MSG_TRUNC));
+    const Bytes rest = receive(pair.server, 49990);
+    writer.join();
+    note("the rest is right: %d", std::equal(rest.begin(), rest.end(), data.end() - 49990, data.end()));
+    char byte;
+    result("recv of nothing", ::recv(pair.server, &byte, 1, MSG_TRUNC | MSG_DONTWAIT));
+}
+
+SOCKETS_CASE(queue_of_errors) {
+    Pair pair = connected_pair();
+    send_all(pair.client, text("data"));
+    wait_for(pair.server, POLLIN);
+    char bytes[10];
+    result("recv MSG_ERRQUEUE", ::recv(pair.server, bytes, sizeof bytes, MSG_ERRQUEUE));
+    note("received %zu", receive(pair.server, 4).size());
+}
+
+SOCKETS_CASE(backtrace_into_a_socket) {
+    Pair pair = connected_pair();
+    void* frames[3];
+    const int count = std::min(::backtrace(frames, 3), 3);
+    ::backtrace_symbols_fd(frames, count, pair.client);
+    pair.client.close();
+    std::size_t lines = 0;
+    for (char byte; ::recv(pair.server, &byte, 1, 0) == 1;) {
+        if (byte == '\n') ++lines;
+    }
+    note("as many lines as frames: %d", lines == static_cast<std::size_t>(count));
+}
 
 /// What was printed and is not out yet is the parent's.
 SOCKETS_CASE(child_leaves_at_once) {
@@ -90,6 +137,53 @@ SOCKETS_CASE(forks_amid_calls) {
         epoll_event change{EPOLLIN, {}};
         ::epoll_ctl(epoll, EPOLL_CTL_MOD, pair.client, &change);
     });
+}
+
+/// libc's own stream over a file, whose number becomes that of a connection: it would write there by itself.
+SOCKETS_CASE_OF_KIND(refused_stream_over_a_number, Kind::sealed_only) {
+    Pair pair = connected_pair();
+    std::FILE* stream = std::tmpfile();
+    ::dup2(pair.client, ::fileno(stream));
+    std::fputs("secret", stream);
+    errno = 0;
+    result("fflush", std::fflush(stream));
+    std::FILE* forgotten = std::tmpfile();
+    ::close(::fileno(forgotten));
+    Pair other = connected_pair();
+    std::fputs("secret", forgotten);
+    errno = 0;
+    result("fflush of a forgotten one", std::fflush(forgotten));
+    note("readable: %s", event_names(wait_for(pair.server, POLLIN, kQuiet)).c_str());
+    note("readable: %s", event_names(wait_for(other.server, POLLIN, kQuiet)).c_str());
+}
+
+SOCKETS_CASE_OF_KIND(refused_receive_by_mapping, Kind::sealed_only) {
+    Pair pair = connected_pair();
+    std::uint64_t request[8] = {};
+    socklen_t size = sizeof request;
+    result("TCP_ZEROCOPY_RECEIVE",
+           ::getsockopt(pair.server, IPPROTO_TCP, kTcpZerocopyReceive, static_cast<void*>(request), &size));
+}
+
+SOCKETS_CASE_OF_KIND(refused_pairs, Kind::sealed_only) {
+    int ends[2];
+    result("socketpair", ::socketpair(AF_TIPC, SOCK_DGRAM, 0, ends));
+}
+
+/// What CryptMPI or libc has to say on descriptor 2 does not go into a sealed stream in clear.
+SOCKETS_CASE_OF_KIND(lines_do_not_go_into_a_stream, Kind::sealed_only) {
+    Pair pair = connected_pair();
+    const Descriptor kept(::dup(STDERR_FILENO));
+    ::dup2(pair.client, STDERR_FILENO);
+    result("send MSG_OOB", ::send(pair.client, "x", 1, MSG_OOB));
+    h_errno = HOST_NOT_FOUND;
+    ::herror("who");
+    std::fflush(stderr);
+    ::dup2(kept, STDERR_FILENO);
+    pair.client.close();
+    std::string heard;
+    for (char byte; ::recv(pair.server, &byte, 1, 0) == 1;) heard += byte;
+    note("%s", heard.c_str());
 }
 
 }  // namespace

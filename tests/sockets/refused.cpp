@@ -62,7 +62,11 @@ SOCKETS_REFUSED(refused_aio) {
 }
 
 SOCKETS_REFUSED(refused_verbs) {
-    result("open", ::open("/dev/infiniband/uverbs0", O_RDWR));
+    constexpr const char* kDevice = "/dev/infiniband/uverbs0";
+    result("open", ::open(kDevice, O_RDWR));
+    result("creat", ::creat(kDevice, 0600));
+    for (std::FILE* stream : {std::fopen(kDevice, "r+"), std::freopen(kDevice, "r+", stdin)})
+        result("stream", stream == nullptr ? -1 : 0);
 }
 
 SOCKETS_REFUSED(refused_passing_of_a_sealed_socket) {
@@ -87,6 +91,9 @@ SOCKETS_REFUSED(refused_passing_of_a_sealed_socket) {
     const int passed = pair.client;
     std::memcpy(CMSG_DATA(header), &passed, sizeof passed);
     result("sendmsg SCM_RIGHTS", ::sendmsg(one, &message, 0));
+    mmsghdr several{};
+    several.msg_hdr = message;
+    result("sendmmsg SCM_RIGHTS", ::sendmmsg(one, &several, 1, 0));
 }
 
 SOCKETS_CASE_OF_KIND(refused_fast_open, Kind::two_nodes) {

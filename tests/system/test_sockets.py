@@ -165,8 +165,10 @@ REFUSED = {
     "refused_aio": ([f"{call} = -1 ENOSYS" for call in ("aio_write", "lio_listio", "aio_read")], "aio_write on a socket"),
     "refused_other_abi": (["write = -1 ENOSYS"], "x32"),
     "refused_clone": (["clone = -1 EINVAL"] * 3 + ["number = -1 EINVAL"], "clone with"),
-    "refused_verbs": (["open = -1 EACCES"], "/dev/infiniband/uverbs0"),
-    "refused_passing_of_a_sealed_socket": (["sendmsg SCM_RIGHTS = -1 EOPNOTSUPP"], "SCM_RIGHTS"),
+    "refused_verbs": ([f"{call} = -1 EACCES" for call in ("open", "creat", "stream", "stream")], "/dev/infiniband/uverbs0"),
+    "refused_passing_of_a_sealed_socket": ([f"{call} SCM_RIGHTS = -1 EOPNOTSUPP" for call in ("sendmsg", "sendmmsg")], "SCM_RIGHTS"),
+    "refused_stream_over_a_number": (["fflush = -1 EBADF", "fflush of a forgotten one = -1 EBADF", *["readable: none"] * 2], "a stream (FILE)"),
+    "refused_pairs": (["socketpair = -1 EAFNOSUPPORT"], "family 30"),
 }
 
 
@@ -179,6 +181,17 @@ def test_refused(name, sealing):
     lines = [line for line in error_lines(said) if word in line]
     assert lines, said
     assert len(set(lines)) == len(lines), "the same line twice"
+
+
+@pytest.mark.parametrize("name, expected", [
+    ("refused_receive_by_mapping", ["TCP_ZEROCOPY_RECEIVE = -1 EOPNOTSUPP"]),
+    ("lines_do_not_go_into_a_stream", ["send MSG_OOB = -1 EOPNOTSUPP", "who: Unknown host", "", "end"]),
+])
+def test_nothing_past_the_records(name, expected, sealing):
+    report = sealing.report_file()
+    status, noted, said = run(["--case", name], sealing.environment(report, scope="all"))
+    assert (status, noted, error_lines(said)) == (0, [*expected, *([] if expected[-1] == "end" else ["end"])], []), said
+    assert sum(part["failed_opens"] for part in sealing.parts(report)) == 0
 
 
 def test_cpp_streams_never_write_to_a_socket_in_clear(sealing):
@@ -280,14 +293,29 @@ def test_rings_of_liburing_are_refused(sealing, tmp_path):
 SHARE = """
 import os, socket, sys, time
 one = socket.socket()
+one.set_inheritable(True)
 ready, tell = os.pipe()
+wait, began = os.pipe()
+os.set_inheritable(ready, True)
+os.set_inheritable(began, True)
 if os.fork() == 0:
+    os.read(wait, 1)
     one.setblocking(False)
     one.connect_ex((sys.argv[1], 4242))
     time.sleep(0.5)
     os.write(tell, b"x")
     time.sleep(1.5)
     os._exit(0)
+if sys.argv[2] == "exec":
+    os.execv(sys.executable, [sys.executable, "-c", sys.argv[3], str(one.fileno()), str(ready), str(began)])
+exec(sys.argv[3])
+"""
+
+WRITE_ON_IT = """
+import os, socket, sys
+if sys.argv[1].isdigit():
+    one, ready, began = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]), int(sys.argv[3])
+os.write(began, b"x")
 os.read(ready, 1)
 for call in (lambda: one.send(b"secret"), lambda: os.write(one.fileno(), b"secret"), lambda: one.recv(10, socket.MSG_DONTWAIT)):
     try:
@@ -315,14 +343,16 @@ print(b"secret" in heard)
 """
 
 
-def test_a_socket_that_another_process_connects(nodes, sealing):
+@pytest.mark.parametrize("how", ["fork", "exec"])
+def test_a_socket_that_another_process_connects(how, nodes, sealing):
     """They share it from before it had a connection. Only who connected it has what seals it: nothing of the other one goes out, or comes in."""
     address = nodes.nodes[1].address
     noted = {}
     for way, env in (("plain", {}), ("sealed", sealing.environment())):
         heard = nodes.start([sys.executable, "-c", HEAR_STREAM, address], node=1, stdout=subprocess.PIPE, text=True)
         assert heard.stdout.readline() == "ready\n"
-        process = nodes.start([sys.executable, "-c", SHARE, address], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process = nodes.start([sys.executable, "-c", SHARE, address, how, WRITE_ON_IT], env=env, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True)
         out, said = process.communicate(timeout=30)
         noted[way] = (out.split("\n"), heard.communicate(timeout=30)[0].strip())
     assert noted["plain"][0][:2] == ["done 6", "done 6"] and noted["plain"][1] == "True", "there is nothing to see"
@@ -455,6 +485,161 @@ def test_no_library_is_led_past_us(how, said, nodes, sealing, tmp_path):
         assert tried(sealing.environment(allowed, allow_programs=plugin)) == ("6", [])
         (part,) = sealing.parts(allowed)
         assert [(one["reason"], one["allowed"]) for one in part["not_sealed"]] == [(f"allow_programs: {plugin} ran without CryptMPI", True)]
+
+
+AUDITOR = """
+#include <link.h>
+#include <stdio.h>
+unsigned la_version(unsigned version) { return version; }
+void la_preinit(uintptr_t* cookie) { printf("audited "); fflush(stdout); }
+"""
+
+
+def test_a_library_that_audits_the_loader(sealing, tmp_path):
+    """LD_AUDIT's have a C library of their own, too."""
+    auditor = tmp_path / "auditor.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", auditor], input=AUDITOR, text=True, check=True)
+
+    def tried(env):
+        done = subprocess.run(["echo", "done"], env={**os.environ, "LD_AUDIT": str(auditor), **env}, capture_output=True, text=True, timeout=30)
+        return done.returncode, done.stdout, error_lines(done.stderr)
+
+    assert tried({}) == (0, "audited done\n", []), "there is nothing to see"
+    status, _, lines = tried(sealing.environment())
+    assert status == 125 and len(lines) == 1 and f"{auditor} in LD_AUDIT is refused" in lines[0]
+    report = sealing.report_file()
+    assert tried(sealing.environment(report, allow_programs=auditor))[::2] == (0, [])
+    (part,) = sealing.parts(report)
+    assert [(one["reason"], one["allowed"]) for one in part["not_sealed"]] == [(f"allow_programs: {auditor} ran without CryptMPI", True)]
+
+
+LIBAIO = """
+#include <sys/syscall.h>
+#define CALL(name, number) \\
+    long name(long a, long b, long c) { \\
+        long answer; \\
+        __asm__ volatile("syscall" : "=a"(answer) : "0"((long)number), "D"(a), "S"(b), "d"(c) : "rcx", "r11", "memory"); \\
+        return answer; \\
+    }
+CALL(io_setup, SYS_io_setup)
+CALL(io_submit, SYS_io_submit)
+"""
+
+SUBMIT = """
+#include <linux/aio_abi.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <arpa/inet.h>
+long io_setup(long, long*, long);
+int io_submit(void*, long, struct iocb**);
+int main(int count, char** words)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(4242)};
+    inet_pton(AF_INET, words[1], &address.sin_addr);
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+    connect(fd, (struct sockaddr*)&address, sizeof address);
+    long context = 0;
+    struct iocb one = {.aio_fildes = fd, .aio_lio_opcode = IOCB_CMD_PWRITE, .aio_buf = (uintptr_t)"secret", .aio_nbytes = 6}, *all = &one;
+    io_setup(8, &context, 0);
+    int done = io_submit((void*)context, 1, &all);
+    puts(done < 0 ? strerror(-done) : "submitted");
+}
+"""
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the library of the test makes x86-64's system calls")
+def test_what_libaio_submits(nodes, sealing, tmp_path):
+    """It makes system calls by itself, which do not come to us."""
+    library, program = tmp_path / "libaio.so.1", tmp_path / "submit"
+    subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", library], input=LIBAIO, text=True, check=True)
+    subprocess.run(["cc", "-x", "c", "-", "-o", program, "-x", "none", library, f"-Wl,-rpath,{tmp_path}"], input=SUBMIT, text=True, check=True)
+    noted = {}
+    for way, env in (("plain", {}), ("sealed", sealing.environment())):
+        process = nodes.start([program, nodes.nodes[1].address], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        noted[way], said = process.communicate(timeout=30)
+    assert noted["plain"] == "submitted\n", "there is nothing to see"
+    assert noted["sealed"] == "Function not implemented\n"
+    assert ["io_submit on a socket is refused" in line for line in error_lines(said)] == [True]
+
+
+WORDS = """
+import ctypes
+class Words(ctypes.Structure):
+    _fields_ = [("count", ctypes.c_size_t), ("all", ctypes.POINTER(ctypes.c_char_p)), ("offset", ctypes.c_size_t)]
+libc, words = ctypes.CDLL(None), Words()
+libc.clearenv()
+assert libc.wordexp(b"$(echo $LD_PRELOAD)", ctypes.byref(words), 0) == 0
+print([words.all[i].decode() for i in range(words.count)])
+"""
+
+
+def test_the_shell_of_wordexp(sealing):
+    """libc starts it by itself, with the environment as it is; here the program has thrown all of it away."""
+    done = subprocess.run([sys.executable, "-c", WORDS], env={**os.environ, **sealing.environment()}, capture_output=True, text=True, timeout=30)
+    assert "libcryptmpi-channel.so" in done.stdout, done
+
+
+HIGH = """
+import errno, fcntl, os, resource, socket
+LIMIT = int(os.environ.get("TEST_DESCRIPTORS", 1 << 20))
+try:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (LIMIT + 100, max(LIMIT + 100, resource.getrlimit(resource.RLIMIT_NOFILE)[1])))
+except (OSError, ValueError):
+    raise SystemExit("the limit stays")
+one, file = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), os.open("/dev/null", os.O_RDWR)
+def tried(call):
+    try:
+        call()
+        return "done"
+    except OSError as error:
+        return errno.errorcode[error.errno]
+noted = [tried(call) for call in (lambda: os.dup2(file, LIMIT + 1), lambda: os.dup2(one.fileno(), LIMIT + 2),
+                                  lambda: fcntl.fcntl(one, fcntl.F_DUPFD, LIMIT))]
+while os.dup(file) < LIMIT:
+    pass
+print(*noted, tried(lambda: os.dup(one.fileno())), tried(socket.socket))
+"""
+
+
+def test_numbers_that_nobody_looks_after(sealing):
+    """A socket with one goes nowhere."""
+    env = {**os.environ, **sealing.environment()}
+    done = subprocess.run([sys.executable, "-c", HIGH], env=env, capture_output=True, text=True, timeout=60)
+    if "the limit stays" in done.stderr:
+        pytest.skip("fs.nr_open, or the limit of descriptors, leaves no such numbers")
+    assert done.stdout == "done EMFILE EMFILE EMFILE EMFILE\n", done
+    (line,) = error_lines(done.stderr)
+    assert "is refused: CryptMPI looks after descriptors below" in line
+
+
+PASS_DEVICE = """
+import os, socket, sys
+near, far = socket.socketpair()
+device = os.open("/dev/infiniband/uverbs0", os.O_RDWR)
+socket.send_fds(near, [b"x"], [device])
+os.close(device)
+far.set_inheritable(True)
+os.environ.update(line.split("=", 1) for line in sys.argv[2].splitlines())
+os.execv(sys.executable, [sys.executable, "-c", sys.argv[1], str(far.fileno())])
+"""
+
+TAKE_DEVICE = """
+import os, socket, sys
+print(os.readlink(f"/proc/self/fd/{socket.recv_fds(socket.socket(fileno=int(sys.argv[1])), 1, 1)[1][0]}"))
+"""
+
+
+def test_a_device_that_another_process_passes(nodes, sealing):
+    devices = "mount -t tmpfs none /dev && mkdir /dev/infiniband && mknod -m 666 /dev/null c 1 3 && mknod /dev/infiniband/uverbs0 c 1 3 && "
+    noted = {}
+    for way, env in (("plain", {}), ("sealed", sealing.environment())):
+        variables = "\n".join(f"{name}={value}" for name, value in env.items())
+        line = ["unshare", "--mount", "sh", "-c", devices + 'exec "$@"', "sh", sys.executable, "-c", PASS_DEVICE, TAKE_DEVICE, variables]
+        process = nodes.start(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        noted[way], said = process.communicate(timeout=30)
+    assert noted == {"plain": "/dev/infiniband/uverbs0\n", "sealed": "/dev/null\n"}, said
+    assert ["/dev/infiniband/uverbs0 is refused" in line for line in error_lines(said)] == [True]
 
 
 def test_a_tool_before_libc_finds_it(sealing, tmp_path):
