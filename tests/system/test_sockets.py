@@ -2,6 +2,7 @@
 
 import errno
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -358,6 +359,51 @@ def test_a_socket_that_another_process_connects(how, nodes, sealing):
     assert noted["plain"][0][:2] == ["done 6", "done 6"] and noted["plain"][1] == "True", "there is nothing to see"
     assert noted["sealed"] == ([str(errno.ENOTCONN)] * 3 + [""], "False"), said
     assert sum("another process" in line for line in error_lines(said)) == 1, said
+
+
+CONNECT_AND_EXEC = """
+import os, socket, sys
+one = socket.socket()
+one.set_inheritable(True)
+one.setblocking(False)
+one.connect_ex(("127.0.0.1", int(sys.argv[1])))
+os.execv(sys.executable, [sys.executable, "-c", sys.argv[2], str(one.fileno())])
+"""
+
+WRITE_WHEN_IT_IS_THERE = """
+import select, socket, sys
+one = socket.socket(fileno=int(sys.argv[1]))
+try:
+    one.getpeername()
+    print("too late", flush=True)
+except OSError:
+    print("on its way", flush=True)
+select.select([], [one], [], 10)
+try:
+    one.send(b"secret")
+except OSError:
+    pass
+"""
+
+
+def test_a_connection_that_is_on_its_way_at_an_exec(sealing):
+    """The next program knows of it as of one that is there."""
+    heard = {}
+    for way, env in (("plain", {}), ("sealed", sealing.environment(scope="all", handshake_timeout_s=5))):
+        with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
+            listener.settimeout(20)
+            before = socket.create_connection(listener.getsockname())  # the kernel drops who comes while it waits
+            line = [sys.executable, "-c", CONNECT_AND_EXEC, str(listener.getsockname()[1]), WRITE_WHEN_IT_IS_THERE]
+            process = subprocess.Popen(line, env={**os.environ, **env}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            assert process.stdout.readline() == "on its way\n"
+            listener.accept()[0].close()
+            before.close()
+            stream = listener.accept()[0]
+            stream.settimeout(20)
+            heard[way] = b"".join(iter(lambda: stream.recv(1000), b""))
+            process.communicate(timeout=30)
+    assert heard["plain"] == b"secret"
+    assert heard["sealed"] and b"secret" not in heard["sealed"]
 
 
 OPEN = """
