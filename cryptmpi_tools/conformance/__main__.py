@@ -154,7 +154,9 @@ def main():
     if options.add and (folder / "report.json").exists():
         earlier = json.loads((folder / "report.json").read_text())["results"]
     with Lab(isolated=why_not is None) as lab:
-        sealing = None if options.plain_only else Sealing(folder / "config", lab, options.cryptmpi, {"layer": options.layer, **alone(options.layer)})
+        # What MPI spawns is started as the launcher's, whose sockets are always sealed.
+        sealed = {by_run: Sealing(folder / "config", lab, options.cryptmpi, {"layer": options.layer, **({} if by_run else alone(options.layer))})
+                  for by_run in ([] if options.plain_only else [False, True])}
         for mpi in EVERY[options.layer]:
             if options.stack and mpi.name not in options.stack:
                 continue
@@ -163,7 +165,7 @@ def main():
                     continue
                 suite = replace(suite, timeout=suite.timeout * options.slower)
                 for ranks in options.ranks or suite.ranks:
-                    row = one(lab, mpi, suite, ranks, sealing, folder / f"{mpi.name}-{suite.name}-{ranks}", options)
+                    row = one(lab, mpi, suite, ranks, sealed.get(suite.by_run), folder / f"{mpi.name}-{suite.name}-{ranks}", options)
                     rows.append(row)
                     say(f"{mpi.name} {suite.name} {ranks} ranks: {row['tests']} tests, passed plain {row['passed_plain']}, "
                         f"sealed {row['passed_sealed']}, refused {len(row['refused'])}; {row['plain_s']} s, {row['sealed_s']} s; "
