@@ -29,7 +29,7 @@ def run_once(lab, mpi, suite, ranks, sealing, place, words=(), enough=None):
     for file in suite.files:
         shutil.copy(file, place)
     program = [str(word) for word in [*suite.command(mpi, ranks), *words]]
-    env = {**mpi.env(lab), **abi_environment(mpi), **suite.environment(mpi), "OMP_NUM_THREADS": "1"}
+    env = {**mpi.env(lab), **abi_environment(mpi), "OMP_NUM_THREADS": "1", **suite.environment(mpi)}
     if sealing:
         env.update(sealing.env())
     if sealing and not suite.by_run:
