@@ -164,7 +164,7 @@ Asked both_ends(Kernel& kernel, const End& end, std::span<const Interface> all) 
     if (asked != Asked::found) return asked;
     // A socket that is not in the namespace that answers is not ours.
     if (own.inode != end.inode) return Asked::none;
-    if (end.accepted && !other.belongs_to(end.user)) return Asked::none;
+    if (end.accepted && other.has_owner() && other.user != end.user && other.user != 0) return Asked::none;
     // What is left of an earlier connection between the same addresses is not the other end of this one.
     const bool closed = other.state == TCP_TIME_WAIT || other.state == TCP_FIN_WAIT2 || other.state == TCP_CLOSE;
     return closed && own.state == TCP_ESTABLISHED ? Asked::none : Asked::found;
@@ -227,9 +227,8 @@ bool stays_inside(Kernel& kernel, const End& end) {
     }
     if (asked == Asked::found) return true;
     // A peer that came and went may have left nothing to ask about, and there are kernels that do not answer. From and
-    // to loopback addresses nothing comes off the wire then either, unless an interface was told to take it. But
-    // whoever is on the node may have come.
-    const bool unknowable = end.peer_is_gone ? !end.accepted : asked == Asked::unanswered;
+    // to loopback addresses nothing comes off the wire then either, unless an interface was told to take it.
+    const bool unknowable = asked == Asked::unanswered || end.peer_is_gone;
     if (!unknowable || end.bound || !end.local.loopback() || !end.remote.loopback()) return false;
     return !end.local.ipv4() || !kernel.routes_loopback();  // ::1 is never taken from elsewhere
 }
@@ -241,12 +240,7 @@ bool stays_inside(int fd, const Address& peer, bool accepted) {
     ThisKernel kernel;
     const int state = tcp_state(fd);
     const bool gone = state != TCP_ESTABLISHED && state != TCP_SYN_SENT && state != TCP_SYN_RECV;
-    End end{*local, peer, information.st_ino, gone, bound_to(fd) != 0, accepted, geteuid()};
-    const bool inside = stays_inside(kernel, end);
-    if (!inside || !accepted || gone || tcp_state(fd) != TCP_CLOSE) return inside;
-    // Reset while the kernel was asked, which then had nothing to say of it.
-    end.peer_is_gone = true;
-    return stays_inside(kernel, end);
+    return stays_inside(kernel, {*local, peer, information.st_ino, gone, bound_to(fd) != 0, accepted, geteuid()});
 }
 
 bool stays_inside_datagram(int fd, const Address& to) {

@@ -43,10 +43,8 @@ struct Found {
     std::uint64_t inode = 0;
     int state = 0;  // TCP_ESTABLISHED, ...
     std::uint32_t user = 0;
-    /// To this user, or to root. Of one that no process has any more older kernels say that it is root's.
-    bool belongs_to(std::uint32_t whom) const {
-        return inode != 0 ? user == whom || user == 0 : user == whom && user != 0;
-    }
+    /// Of one that no process has any more the kernel does not say whose it was.
+    bool has_owner() const { return inode != 0; }
 };
 
 enum class Asked { found, none, unanswered };

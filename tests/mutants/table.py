@@ -281,7 +281,7 @@ MUTANTS = [
              "    if (!communicator.has(from) || !communicator.sealed(from)) {\n")],
            "comm_test", "Attacks.NoSenderWhomMpiNamesIsBelieved"),
     one("what another user of the node connects is native", INSIDE,
-        "if (end.accepted && !other.belongs_to(end.user)) return Asked::none;", "(void)end.accepted;",
+        "if (end.accepted && other.has_owner() && other.user != end.user && other.user != 0) return Asked::none;", "(void)end.accepted;",
         "channel_test", "StaysInside.NotWhatAnotherUserHasConnected"),
     one("a lane goes on after a message that was out of its order", "src/comm/communicator.cpp",
         "    if (verdict != Verdict::fits) lane.fail();\n", "", "comm_test", "Attacks.MessagesThatChangePlacesAreRefused"),

@@ -37,7 +37,7 @@ except OSError as error:
 """
 
 CONNECT = """
-import errno, json, os, socket, struct, sys, time
+import errno, json, socket, struct, sys
 source, target, words, how = sys.argv[1:5]
 device = sys.argv[5] if len(sys.argv) > 5 else ""
 stream = socket.socket(socket.AF_INET6 if ":" in target else socket.AF_INET)
@@ -51,10 +51,6 @@ try:
     stream.sendall(words.encode())
     if how == "reset":
         stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    if how == "stay" and os.fork() == 0:
-        os.closerange(0, 3)
-        time.sleep(6)
-        os._exit(0)
     stream.close()
     print(json.dumps("connected"))
 except OSError as error:
@@ -216,27 +212,31 @@ NEIGHBOURS = {
 
 @pytest.mark.parametrize("name", NEIGHBOURS)
 @pytest.mark.parametrize("device", ["", "lo"])
-@pytest.mark.parametrize("how", ["stay", "close", "reset"])
+@pytest.mark.parametrize("how", ["close", "reset"])
 def test_neighbours_are_native(name, device, how, lab, sealing):
-    """But not who has gone before he was accepted: whose he was, the kernel does not say any more."""
+    """Also when one of them has gone before he was heard; then only if no packet from elsewhere can look like his."""
     target, address = NEIGHBOURS[name]
     if device and name in ("link-local", "ipv6", "from-another-own-address"):
         pytest.skip("not to be reached by way of lo, plain")
     report = sealing.report_file()
     source = OWN if name == "from-another-own-address" else ""
+    gone = how == "reset"
     environment = sealing.environment(report, handshake_timeout_s=3)
     victim = listen(lab, environment, address if address in ("::", "::1", "127.0.0.1") else "0.0.0.0")
     seen = connect(lab, 0, source, target, "hello", how, device, env=environment)
     assert seen == ("connected", ""), seen
     got, said = read_by(victim)
-    expected = {"stay": ("hello", 2), "close": ("EPROTO", 1), "reset": ("ECONNRESET", 1)}[how]
+    # The kernel of this lab takes 127/8 from everywhere.
+    expected = ("hello", 2) if not gone else ("ECONNRESET", 1)
+    if name == "loopback-ipv6" and gone:
+        expected = ("hello", 2)
     parts = sealing.parts(report)
     assert (got, sum(part["native_connections"] for part in parts)) == expected, (got, said)
-    assert len(error_lines(said)) == (1 if how == "close" else 0), said
+    assert error_lines(said) == []
 
 
 def test_neighbour_who_has_gone(sealing):
-    """On this machine, whose kernel takes no packets of 127/8 from elsewhere: but another user may have been there."""
+    """On this machine, whose kernel takes no packets of 127/8 from elsewhere."""
     settings = [path.read_text().strip() for path in Path("/proc/sys/net/ipv4/conf").glob("*/route_localnet")]
     if "1" in settings:
         pytest.skip("route_localnet is set on this machine")
@@ -247,7 +247,7 @@ def test_neighbour_who_has_gone(sealing):
     with subprocess.Popen(line, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as victim:
         assert victim.stdout.readline() == "ready\n"
         subprocess.run([sys.executable, "-c", CONNECT, "", "127.0.0.1", "hello", "reset"], env=environment, check=True, capture_output=True)
-        assert read_by(victim) == ("ECONNRESET", "")
+        assert read_by(victim) == ("hello", "")
 
 
 LATER = """
