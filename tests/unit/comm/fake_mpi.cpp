@@ -47,7 +47,7 @@ Clear::Clear(std::size_t size, int salt) : bytes_(size) {
 }
 
 bool Clear::is_in(const std::vector<std::uint8_t>& bytes) {
-    return memmem(bytes.data(), bytes.size(), kMarker.data(), kMarker.size()) != nullptr;
+    return std::search(bytes.begin(), bytes.end(), kMarker.begin(), kMarker.end()) != bytes.end();
 }
 
 std::string Ending::told() const {
