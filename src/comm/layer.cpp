@@ -92,7 +92,11 @@ void Layer::complain(const std::string& line) {
     part_.errors.push_back(line);
     live_.tell(part_, 0);
     say(line);
-    if (reported_) (void)write_report();
+    if (!reported_) return;
+    auto done = write_report();
+    if (done) return;
+    reported_ = false;
+    end_job("what failed could not be put into the report any more: " + done.error().line);
 }
 
 void Layer::complain_of_refused(const std::string& procedure, const std::string& reason) {

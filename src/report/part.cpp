@@ -18,6 +18,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "config/settings.hpp"
 #include "report/judging.hpp"
 #include "report/summary.hpp"
 
@@ -496,12 +497,11 @@ constexpr const char* kFreshGone =
     " is signed with its job's fresh key, which only cryptmpi run had, until the job ended, or by nobody of the job: "
     "it cannot be checked any more";
 
-constexpr const char* kToken = "token";
 constexpr std::string_view kFreshKeyMark = "fresh key";
 
 /// Did this job have a key of its own? Cryptmpi run wrote so beside the parts.
-bool has_fresh_key(const fs::path& folder) {
-    std::ifstream stream(folder / kToken);
+bool has_fresh_key(const fs::path& report_file) {
+    std::ifstream stream(config::report_token_file(report_file));
     for (std::string line; std::getline(stream, line);) {
         if (line == kFreshKeyMark) return true;
     }
@@ -520,7 +520,7 @@ Result<Json> merge(const fs::path& report_file, const Started& started, const st
             problems.push_back(part.error().line);
         } else if (!signers.empty() && !is_signed(kPartKind, *part, signers)) {
             // Who merges a job that it started has the job's own key.
-            const bool gone = started.job_id.empty() && has_fresh_key(folder);
+            const bool gone = started.job_id.empty() && has_fresh_key(report_file);
             problems.push_back("part " + entry->path().string() + (gone ? kFreshGone : kNotSigned));
             // protocol: P4
         } else if (!started.job_id.empty() && part->value("job_id", "") != started.job_id) {
@@ -610,7 +610,7 @@ Result<void> prepare_parts(const fs::path& report_file) {
 
 Result<void> mark_parts(const fs::path& report_file, const std::string& token, bool fresh_key) {
     return guarded(report_file, [&] {
-        return write_whole(parts_folder(report_file) / kToken,
+        return write_whole(config::report_token_file(report_file),
                            token + "\n" + std::string(fresh_key ? kFreshKeyMark : "") + "\n");
     });
 }

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/calls.hpp"
@@ -672,6 +673,14 @@ TEST(Attacks, ARankDoesNotTakeItsOwnMessageBack) {
     EXPECT_TRUE(ending.stuck.empty() && !ending.aborted) << ending.told();
 }
 
+/// Has each message of tag 7 changed on its way.
+void change_on_the_way(Job& job, std::function<void(Message&)> change) {
+    job.on_wire = [change = std::move(change)](Message& message, std::vector<Message>&) {
+        if (message.tag == 7 && !message.is_collective()) change(message);
+        return true;
+    };
+}
+
 /// Rank 1's receives that name no sender, each in its own way.
 enum class FromAny { receive, start, matched };
 
@@ -695,12 +704,10 @@ TEST(Attacks, NoSenderWhomMpiNamesIsBelieved) {
     for (const int source : {0, 1, 2, 77, -5, int{MPI_PROC_NULL}, int{MPI_ANY_SOURCE}}) {
         for (const FromAny way : {FromAny::receive, FromAny::start, FromAny::matched}) {
             Job job(2);
-            job.on_wire = [&](Message& message, std::vector<Message>&) {
-                if (message.is_collective() || message.tag != 7) return true;
+            change_on_the_way(job, [source](Message& message) {
                 message.rank = source;
                 message.bytes.assign(50, 0x46);
-                return true;
-            };
+            });
             const Ending ending = job.run([&](Rank& rank) {
                 if (rank.number == 0) {
                     EXPECT_EQ(send(rank, Clear(50), 1, 7), MPI_SUCCESS);
@@ -720,12 +727,10 @@ TEST(Attacks, NoSenderWhomMpiNamesIsBelieved) {
 TEST(Attacks, AMessageThatIsCutOffBehindAnySenderIsTruncatedAndNoMore) {
     for (const int source : {1, 77, int{MPI_ANY_SOURCE}}) {
         Job job(2);
-        job.on_wire = [&](Message& message, std::vector<Message>&) {
-            if (message.is_collective() || message.tag != 7) return true;
+        change_on_the_way(job, [source](Message& message) {
             message.rank = source;
             message.bytes.resize(5000);
-            return true;
-        };
+        });
         const Ending ending = job.run([&](Rank& rank) {
             if (rank.number == 0) {
                 EXPECT_EQ(send(rank, Clear(50), 1, 7), MPI_SUCCESS);
@@ -755,10 +760,7 @@ TEST(Attacks, WhatFailsAfterTheReportComesIntoIt) {
     fake::Options options;
     options.settings["CRYPTMPI_REPORT_FILE"] = folder / "job.json";
     Job job(2, options);
-    job.on_wire = [](Message& message, std::vector<Message>&) {
-        if (message.tag == 7 && !message.is_collective()) message.bytes[20] ^= 1;
-        return true;
-    };
+    change_on_the_way(job, [](Message& message) { message.bytes[20] ^= 1; });
     const Ending ending = job.run([&](Rank& rank) {
         if (rank.number == 0) {
             EXPECT_EQ(send(rank, Clear(50), 1, 7), MPI_SUCCESS);
@@ -771,6 +773,28 @@ TEST(Attacks, WhatFailsAfterTheReportComesIntoIt) {
         EXPECT_NE(parts_of(folder / "job.json").find("\"failed_opens\": 1"), std::string::npos);
     });
     EXPECT_TRUE(ending.went_well()) << ending.told();
+    std::filesystem::remove_all(folder);
+}
+
+TEST(Attacks, WhatFailsAndCannotComeIntoTheReportEndsTheJob) {
+    const auto folder = std::filesystem::path(testing::TempDir()) / ("point-end-" + std::to_string(getpid()));
+    fake::Options options;
+    options.settings["CRYPTMPI_REPORT_FILE"] = folder / "job.json";
+    Job job(2, options);
+    change_on_the_way(job, [](Message& message) { message.bytes[20] ^= 1; });
+    const Ending ending = job.run([&](Rank& rank) {
+        if (rank.number == 0) {
+            EXPECT_EQ(send(rank, Clear(50), 1, 7), MPI_SUCCESS);
+            return;
+        }
+        rank.layer.report();
+        std::filesystem::remove_all(folder);
+        std::ofstream(folder) << "no folder";
+        Bytes into(50);
+        (void)receive(rank, into, 0, 7);
+        ADD_FAILURE() << "it goes on";
+    });
+    EXPECT_TRUE(ending.aborted) << ending.told();
     std::filesystem::remove_all(folder);
 }
 
@@ -823,10 +847,7 @@ TEST(PointToPoint, ARankSendsItselfMessages) {
 // protocol: M28
 TEST(Attacks, NobodySpeaksAsTheReceiverItself) {
     Job job(2);
-    job.on_wire = [](Message& message, std::vector<Message>&) {
-        if (message.tag == 7 && !message.is_collective()) message.bytes.assign(50, 0x46);
-        return true;
-    };
+    change_on_the_way(job, [](Message& message) { message.bytes.assign(50, 0x46); });
     const Ending ending = job.run([&](Rank& rank) {
         on_own_communicators(rank, [&](MPI_Comm comm) {
             MPI_Request request = MPI_REQUEST_NULL;
