@@ -278,7 +278,7 @@ def test_all_of_one_node(mpi, build, nodes, tmp_path):
     """Scope "all" seals between ranks of a node, too."""
     program = build(mpi, REPOSITORY / "tests" / "system" / "messages.c")
     cases = cases_of(mpi, CASES if mpi.name in SPINNING else CASES + COLLECTIVE)
-    done = run(mpi, nodes, sealing_of(tmp_path, nodes, scope="all"), [str(program), *cases], 4)
+    done = run(mpi, nodes, sealing_of(tmp_path, nodes, scope="all"), [str(program), *cases], 4, timeout=240)
     assert ended(mpi, done, "cases right"), done.output
     assert f"messages: {len(cases)} cases right" in done.output
 
