@@ -188,6 +188,7 @@ int connect_stream(Process& process, int fd, Entry& entry, const sockaddr* addre
     const auto verdict = verdict_on(process, fd, *peer, may_differ, why);
     if (verdict && *verdict != Verdict::seal) {
         process.count(*verdict, why);
+        if (*verdict == Verdict::native) keep_owner_known(fd);
         entry.kind.store(Kind::native);
     } else {
         const Tcp tcp = !verdict ? Tcp::undecided : status == 0 ? Tcp::connected : Tcp::on_its_way;
@@ -213,27 +214,58 @@ bool is_carrier(Process& process, int fd) {
     return entry != nullptr && entry->kind.load() == Kind::carrier;
 }
 
+/// A connection as accept() gives it.
+struct Accepted {
+    int fd = -1;
+    sockaddr_storage from{};
+    socklen_t size = sizeof from;
+    std::optional<Address> peer;  // of a TCP connection
+};
+
+Accepted accept_next(int listener, int flags) {
+    Accepted one;
+    one.fd = real::accept4(listener, reinterpret_cast<sockaddr*>(&one.from), &one.size, flags);
+    if (one.fd >= 0) one.peer = peer_of_accepted(one.fd, one.from, std::min<socklen_t>(one.size, sizeof one.from));
+    return one;
+}
+
+/// The next connection whose maker is known, with the verdict on it. To the caller it is as if the others had never
+/// come: an error would end the listeners of some, and UCX closes one of two connections that two ranks of a node open
+/// to each other, often before it is accepted.
+Accepted accept_decided(Process& process, int listener, int flags, Verdict& verdict, std::string& why) {
+    for (;;) {
+        Accepted one = accept_next(listener, flags);
+        if (!one.peer) return one;
+        verdict = process.policy().decide(one.fd, *one.peer, why, true);
+        if (verdict != Verdict::leave_out) return one;
+        process.tell_of_left_out(one.peer->host());
+        real::close(one.fd);
+    }
+}
+
+void give_address(const Accepted& one, sockaddr* address, socklen_t* size) {
+    if (one.fd < 0 || address == nullptr || size == nullptr) return;
+    std::memcpy(address, &one.from, std::min(*size, one.size));
+    *size = one.size;
+}
+
+int accept_carrier(Process& process, int listener, sockaddr* address, socklen_t* size, int flags) {
+    const Accepted one = accept_next(listener, flags | SOCK_CLOEXEC);
+    give_address(one, address, size);
+    if (one.peer) process.table().add(one.fd, Kind::carrier);
+    return one.fd;
+}
+
 int accept_connection(int listener, sockaddr* address, socklen_t* size, int flags) {
     Process& process = Process::get();
     if (!process.enabled()) return real::accept4(listener, address, size, flags);
-    sockaddr_storage from{};
-    socklen_t from_size = sizeof from;
-    const bool carries = is_carrier(process, listener);
-    const int more = carries ? SOCK_CLOEXEC : 0;
-    const int fd = real::accept4(listener, reinterpret_cast<sockaddr*>(&from), &from_size, flags | more);
-    if (fd < 0) return fd;
-    if (address != nullptr && size != nullptr) {
-        std::memcpy(address, &from, std::min(*size, from_size));
-        *size = from_size;
-    }
-    const auto peer = peer_of_accepted(fd, from, std::min<socklen_t>(from_size, sizeof from));
-    if (!peer) return fd;
+    if (is_carrier(process, listener)) return accept_carrier(process, listener, address, size, flags);
+    Verdict verdict = Verdict::seal;
     std::string why;
-    if (carries) {
-        process.table().add(fd, Kind::carrier);
-        return fd;
-    }
-    const Verdict verdict = process.policy().decide(fd, *peer, why, true);
+    const Accepted accepted = accept_decided(process, listener, flags, verdict, why);
+    const int fd = accepted.fd;
+    give_address(accepted, address, size);
+    if (!accepted.peer) return fd;
     process.count(verdict, why);
     if (verdict != Verdict::seal) {
         process.table().forget(fd);
@@ -246,7 +278,7 @@ int accept_connection(int listener, sockaddr* address, socklen_t* size, int flag
         return refuse_number(fd);
     }
     arrived(fd);
-    if (begin(process, *entry, Role::responder, *peer, Tcp::connected) != 0) {
+    if (begin(process, *entry, Role::responder, *accepted.peer, Tcp::connected) != 0) {
         const int error = errno;
         close(fd);
         errno = error == EPROTO ? ECONNABORTED : error;

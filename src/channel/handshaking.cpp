@@ -11,6 +11,7 @@
 
 #include "channel/connection.hpp"
 #include "channel/epoll.hpp"
+#include "channel/inside.hpp"
 #include "channel/real.hpp"
 
 namespace cryptmpi::channel {
@@ -335,6 +336,7 @@ Made made_of(Process& process, Entry& entry) {
         const auto peer = Address::peer_of(entry.descriptor());
         const Verdict verdict = peer ? process.policy().decide(entry.descriptor(), *peer, why) : Verdict::seal;
         process.count(verdict, why);
+        if (verdict == Verdict::native) keep_owner_known(entry.descriptor());
         if (verdict != Verdict::seal) return Made::native;
     }
     process.check_roads();
@@ -343,13 +345,18 @@ Made made_of(Process& process, Entry& entry) {
 }
 
 /// There is nothing to seal. Without a connection the kernel tells the caller why, and a later connect() begins anew.
-void release(Process& process, Entry& entry, Shared& shared, Kind kind) {
+/// Under the locks of `shared`, so that no other thread comes to the same result once more.
+void let_go(Entry& entry, const Shared& shared, Kind kind) {
     if (kind == Kind::native && shared.nodelay_is_ours.load()) {
         const int off = 0;
         real::setsockopt(entry.descriptor(), IPPROTO_TCP, TCP_NODELAY, &off, sizeof off);
     }
     entry.shared.store(nullptr);
     entry.kind.store(kind);
+}
+
+/// What follows when nobody has the locks any more.
+void release(Process& process, Entry& entry, Shared& shared) {
     process.handshake_settled(entry);
     // Another process that holds the socket finds out by itself.
     if (shared.processes.fetch_sub(1) == 1) process.arena().give_back(&shared);
@@ -408,9 +415,10 @@ State drive(Process& process, Entry& entry) {
     while (advance(process, entry, shared, made)) {
     }
     if (made != Made::sealed) {
+        let_go(entry, shared, made == Made::native ? Kind::native : Kind::fresh);
         send_guard.unlock();
         receive_guard.unlock();
-        release(process, entry, shared, made == Made::native ? Kind::native : Kind::fresh);
+        release(process, entry, shared);
         return State::failed;
     }
     state = shared.state.load();

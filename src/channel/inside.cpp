@@ -9,10 +9,12 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -96,6 +98,26 @@ bool is_end(const inet_diag_msg& answer, const __be32 (&words)[4], __be16 port, 
     return ntohs(port) == address.port && said.same_host(address);
 }
 
+/// Since Linux 6.17 (tried on 6.18).
+bool names_owners_of_closed_sockets() {
+    static const bool result = [] {
+        utsname name{};
+        int major = 0;
+        int minor = 0;
+        if (uname(&name) != 0 || std::sscanf(name.release, "%d.%d", &major, &minor) != 2) return false;
+        return major > 6 || (major == 6 && minor >= 17);
+    }();
+    return result;
+}
+
+/// Older kernels say of a socket that no process has any more that it is root's, and all of what they keep of one only
+/// until the other end is closed, too, or a minute has passed.
+bool user_known(const inet_diag_msg& answer) {
+    constexpr __u8 kNoMoreThanATimer = 3;
+    if (answer.idiag_inode != 0) return true;
+    return answer.idiag_timer != kNoMoreThanATimer && (answer.idiag_uid != 0 || names_owners_of_closed_sockets());
+}
+
 class ThisKernel : public Kernel {
 public:
     Asked socket_between(const Address& local, const Address& remote, unsigned interface, Found& found) override {
@@ -105,7 +127,7 @@ public:
         if (!is_end(answer, answer.id.idiag_src, answer.id.idiag_sport, local) ||
             !is_end(answer, answer.id.idiag_dst, answer.id.idiag_dport, remote))
             return Asked::none;
-        found = {answer.idiag_inode, answer.idiag_state, answer.idiag_uid};
+        found = {answer.idiag_inode, answer.idiag_state, answer.idiag_uid, user_known(answer)};
         return Asked::found;
     }
 
@@ -152,22 +174,27 @@ Asked ask_all(Kernel& kernel, const Address& local, const Address& remote, std::
     return Asked::none;
 }
 
+enum class Ends { found, none, unanswered, of_unknown_user };
+
 /// Whether the kernel holds both ends.
-Asked both_ends(Kernel& kernel, const End& end, std::span<const Interface> all) {
+Ends both_ends(Kernel& kernel, const End& end, std::span<const Interface> all) {
     const auto bound = bindings(end, all);
     Found other;
     Found own;
     // The other end first: what it says of its past is then no news to ours.
     const Asked asked = ask_all(kernel, end.remote, end.local, bound, other);
     // A kernel without socket diagnosis says "none" of everything.
-    if (ask_all(kernel, end.local, end.remote, bound, own) != Asked::found) return Asked::unanswered;
-    if (asked != Asked::found) return asked;
+    if (ask_all(kernel, end.local, end.remote, bound, own) != Asked::found) return Ends::unanswered;
+    if (asked == Asked::unanswered) return Ends::unanswered;
+    if (asked == Asked::none) return Ends::none;
     // A socket that is not in the namespace that answers is not ours.
-    if (own.inode != end.inode) return Asked::none;
-    if (end.accepted && other.has_owner() && other.user != end.user && other.user != 0) return Asked::none;
+    if (own.inode != end.inode) return Ends::none;
     // What is left of an earlier connection between the same addresses is not the other end of this one.
     const bool closed = other.state == TCP_TIME_WAIT || other.state == TCP_FIN_WAIT2 || other.state == TCP_CLOSE;
-    return closed && own.state == TCP_ESTABLISHED ? Asked::none : Asked::found;
+    if (closed && own.state == TCP_ESTABLISHED) return Ends::none;
+    if (!end.accepted) return Ends::found;
+    if (!other.user_known) return Ends::of_unknown_user;
+    return other.user == end.user || other.user == 0 ? Ends::found : Ends::none;
 }
 
 int tcp_state(int fd) {
@@ -217,30 +244,50 @@ bool may_be_owned(const Address& address, std::span<const Interface> all) {
     return std::any_of(all.begin(), all.end(), [&](const Interface& one) { return one.address.same_host(address); });
 }
 
-bool stays_inside(Kernel& kernel, const End& end) {
+Place place_of(Kernel& kernel, const End& end) {
     const auto all = kernel.interfaces();
-    if (!owned(end.local, all) || !owned(end.remote, all)) return false;
-    Asked asked = both_ends(kernel, end, all);
-    for (int tries = 1; asked == Asked::none && !end.peer_is_gone && tries < kTries; ++tries) {
+    if (!owned(end.local, all) || !owned(end.remote, all)) return Place::outside;
+    Ends ends = both_ends(kernel, end, all);
+    for (int tries = 1; ends == Ends::none && !end.peer_is_gone && tries < kTries; ++tries) {
         real::usleep(kBetween_us);
-        asked = both_ends(kernel, end, all);
+        ends = both_ends(kernel, end, all);
     }
-    if (asked == Asked::found) return true;
+    if (ends == Ends::found) return Place::inside;
+    if (ends == Ends::of_unknown_user) return Place::unknown;
     // A peer that came and went may have left nothing to ask about, and there are kernels that do not answer. From and
     // to loopback addresses nothing comes off the wire then either, unless an interface was told to take it.
-    const bool unknowable = asked == Asked::unanswered || end.peer_is_gone;
-    if (!unknowable || end.bound || !end.local.loopback() || !end.remote.loopback()) return false;
-    return !end.local.ipv4() || !kernel.routes_loopback();  // ::1 is never taken from elsewhere
+    const bool unknowable = ends == Ends::unanswered || end.peer_is_gone;
+    if (!unknowable || end.bound || !end.local.loopback() || !end.remote.loopback()) return Place::outside;
+    const bool only_inside = !end.local.ipv4() || !kernel.routes_loopback();  // ::1 is never taken from elsewhere
+    if (!only_inside) return Place::outside;
+    const bool may_be_anybodys = end.accepted && (end.reset || ends == Ends::none);
+    return may_be_anybodys ? Place::unknown : Place::inside;
 }
 
-bool stays_inside(int fd, const Address& peer, bool accepted) {
+Place place_of(int fd, const Address& peer, bool accepted) {
     const auto local = Address::local_of(fd);
     struct stat information {};
-    if (!local || fstat(fd, &information) != 0) return false;
+    if (!local || fstat(fd, &information) != 0) return Place::outside;
     ThisKernel kernel;
-    const int state = tcp_state(fd);
-    const bool gone = state != TCP_ESTABLISHED && state != TCP_SYN_SENT && state != TCP_SYN_RECV;
-    return stays_inside(kernel, {*local, peer, information.st_ino, gone, bound_to(fd) != 0, accepted, geteuid()});
+    const auto now = [&] {
+        const int state = tcp_state(fd);
+        const bool gone = state != TCP_ESTABLISHED && state != TCP_SYN_SENT && state != TCP_SYN_RECV;
+        const bool reset = state == TCP_CLOSE;
+        return End{*local, peer, information.st_ino, gone, bound_to(fd) != 0, accepted, geteuid(), reset};
+    };
+    const End before = now();
+    const Place place = place_of(kernel, before);
+    // It may have been reset while the kernel was asked, which then had nothing to say of it.
+    const End after = now();
+    return after.reset && !before.reset ? place_of(kernel, after) : place;
+}
+
+void keep_owner_known(int fd) {
+    constexpr int kLongest_s = 120;  // above 60 the kernel keeps all of the socket, for what is above
+    int seconds = 0;
+    socklen_t size = sizeof seconds;
+    if (real::getsockopt(fd, IPPROTO_TCP, TCP_LINGER2, &seconds, &size) != 0 || seconds < 0) return;
+    if (seconds < kLongest_s) real::setsockopt(fd, IPPROTO_TCP, TCP_LINGER2, &kLongest_s, sizeof kLongest_s);
 }
 
 bool stays_inside_datagram(int fd, const Address& to) {

@@ -9,7 +9,8 @@
 //     addresses of other interfaces and namespaces, policy routing, address translation and load balancing by an own
 //     address have none;
 //   - and where it was accepted, the other end belongs to this user, or to root: other users of the node may connect to
-//     whatever port listens, as strangers on the network may.
+//     whatever port listens, as strangers on the network may. Whose a socket was that has been closed already, only
+//     newer kernels say (6.17), and for as long as they keep it whole: we ask them to (keep_owner_known).
 //
 // Both ends ask for the same two sockets, so they come to the same answer.
 #pragma once
@@ -43,8 +44,7 @@ struct Found {
     std::uint64_t inode = 0;
     int state = 0;  // TCP_ESTABLISHED, ...
     std::uint32_t user = 0;
-    /// Of one that no process has any more the kernel does not say whose it was.
-    bool has_owner() const { return inode != 0; }
+    bool user_known = true;  // false: no process has it any more, and the kernel does not say whose it was
 };
 
 enum class Asked { found, none, unanswered };
@@ -68,13 +68,21 @@ struct End {
     bool bound = false;         // to an interface
     bool accepted = false;      // who has connected may be anybody
     std::uint32_t user = 0;     // whose it is
+    bool reset = false;         // the peer has reset it, so that nobody can be asked about either end
 };
 
+/// `unknown`: it was made inside the node, but perhaps by another user, who has closed it before it was accepted.
+enum class Place { outside, inside, unknown };
+
 /// The decision.
-bool stays_inside(Kernel& kernel, const End& end);
+Place place_of(Kernel& kernel, const End& end);
 
 /// The decision for a socket whose connection is there; `peer` as accept() or getpeername() told it.
-bool stays_inside(int fd, const Address& peer, bool accepted);
+Place place_of(int fd, const Address& peer, bool accepted);
+
+/// For a socket that has connected to a neighbour: after it is closed the kernel keeps it whole for a minute, and so
+/// its owner's name, should the neighbour accept it only then.
+void keep_owner_known(int fd);
 
 /// A datagram to this address does not leave the node. Datagrams have no other end to ask for: what is sent to an own
 /// address is, unless the socket is bound to another interface.

@@ -166,12 +166,15 @@ Verdict Policy::decide_outside(const Address& peer, std::string& why) const {
 }
 
 Verdict Policy::decide(int fd, const Address& peer, std::string& why, bool accepted) const {
-    const bool inside = may_differ_inside(peer) && stays_inside(fd, peer, accepted);
+    const Place place = may_differ_inside(peer) ? place_of(fd, peer, accepted) : Place::outside;
+    const bool inside = place == Place::inside;
     if (inside && !settings_.loopback_sealed()) return Verdict::native;
     const bool launcher = inside && std::any_of(launcher_.begin(), launcher_.end(), [&](const Address& known) {
                               return known.port == peer.port && known.same_host(peer);
                           });
-    if (const Verdict outside = decide_outside(peer, why); outside != Verdict::seal || !launcher) return outside;
+    if (const Verdict outside = decide_outside(peer, why); outside != Verdict::seal) return outside;
+    if (place == Place::unknown && !settings_.loopback_sealed()) return Verdict::leave_out;
+    if (!launcher) return Verdict::seal;
     why = "the launcher on this node runs without cryptmpi (start the job with cryptmpi run)";
     return Verdict::plaintext;
 }

@@ -41,7 +41,8 @@ struct Address {
 int option_of(int fd, int option);
 bool is_internet_socket(int fd);
 
-enum class Verdict { seal, native, plaintext };
+/// `leave_out`: whoever connected has closed already, and the kernel does not say who it was.
+enum class Verdict { seal, native, plaintext, leave_out };
 
 class Policy {
 public:

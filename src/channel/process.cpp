@@ -252,6 +252,17 @@ void Process::complain_once(const std::string& topic, const std::string& line) {
     complain(line);
 }
 
+void Process::tell_of_left_out(const std::string& host) {
+    {
+        const std::lock_guard guard(report_lock_);
+        if (!said_.emplace("left out", true).second) return;
+    }
+    say("note: a connection from " + host +
+        " had been closed before it was accepted, and the kernel does not say which user made it: it was left out, and "
+        "what it brought was not read; a program that sends something and closes at once should wait for an answer, or "
+        "allow its address by plaintext_peers");
+}
+
 void Process::refuse_road(const std::string& road, const std::string& line) {
     {
         const std::lock_guard guard(report_lock_);

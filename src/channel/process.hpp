@@ -77,6 +77,8 @@ public:
     void complain(const std::string& line);
     /// The same, once for each `topic`.
     void complain_once(const std::string& topic, const std::string& line);
+    /// A note: what a neighbour sent who had closed before he was accepted has not been read.
+    void tell_of_left_out(const std::string& host);
     /// Lets nothing into a datagram socket that was on a wire, where roads are closed. False, after a line: it cannot
     /// be done.
     bool guard_datagrams(int fd);

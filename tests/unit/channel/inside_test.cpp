@@ -3,8 +3,10 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/tcp.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <tuple>
@@ -95,8 +97,8 @@ public:
     bool routes_loopback() override { return routes; }
 
     void hold(const Address& local, const Address& remote, std::uint64_t inode, int state = TCP_ESTABLISHED,
-              unsigned interface = 0, std::uint32_t user = 0) {
-        sockets[{local.text(), remote.text(), interface}] = {inode, state, user};
+              unsigned interface = 0, std::uint32_t user = 0, bool user_known = true) {
+        sockets[{local.text(), remote.text(), interface}] = {inode, state, user, user_known};
     }
 
     std::map<std::tuple<std::string, std::string, unsigned>, Found> sockets;
@@ -104,6 +106,14 @@ public:
     bool routes = false;
     int questions = 0;
 };
+
+bool is_inside(FakeKernel& kernel, const End& end) {
+    return place_of(kernel, end) == Place::inside;
+}
+
+bool is_inside(int fd, bool accepted) {
+    return place_of(fd, *Address::peer_of(fd), accepted) == Place::inside;
+}
 
 struct Ends {
     End one, other;
@@ -119,16 +129,16 @@ TEST(StaysInside, BothEndsInThisKernel) {
     for (const char* text : {"127.0.0.1", "10.77.0.1", "::1", "fd00::1", "::ffff:10.77.0.1"}) {
         FakeKernel kernel;
         const auto both = ends(kernel, at(text, 0, 1000), at(text, 0, 2000));
-        EXPECT_TRUE(stays_inside(kernel, both.one)) << text;
-        EXPECT_TRUE(stays_inside(kernel, both.other)) << text;
+        EXPECT_TRUE(is_inside(kernel, both.one)) << text;
+        EXPECT_TRUE(is_inside(kernel, both.other)) << text;
     }
 }
 
 TEST(StaysInside, LinkLocalByItsInterface) {
     FakeKernel kernel;
     const auto both = ends(kernel, at("fe80::1", kEth, 1000), at("fe80::1", kEth, 2000), kEth);
-    EXPECT_TRUE(stays_inside(kernel, both.one));
-    EXPECT_TRUE(stays_inside(kernel, both.other));
+    EXPECT_TRUE(is_inside(kernel, both.one));
+    EXPECT_TRUE(is_inside(kernel, both.other));
 }
 
 TEST(StaysInside, BoundToLoopbackAtOneEnd) {
@@ -136,8 +146,8 @@ TEST(StaysInside, BoundToLoopbackAtOneEnd) {
     const Address a = at("10.77.0.1", 0, 1000), b = at("10.77.0.1", 0, 2000);
     kernel.hold(a, b, 11, TCP_ESTABLISHED, kLo);
     kernel.hold(b, a, 22);
-    EXPECT_TRUE(stays_inside(kernel, {a, b, 11, false, true}));
-    EXPECT_TRUE(stays_inside(kernel, {b, a, 22}));
+    EXPECT_TRUE(is_inside(kernel, {a, b, 11, false, true}));
+    EXPECT_TRUE(is_inside(kernel, {b, a, 22}));
 }
 
 TEST(StaysInside, NotForAnOwnAddressAlone) {
@@ -146,29 +156,29 @@ TEST(StaysInside, NotForAnOwnAddressAlone) {
         FakeKernel kernel;
         const Address local = at(text, 0, 1000), peer = at(text, 0, 2000);
         kernel.hold(local, peer, 11);
-        EXPECT_FALSE(stays_inside(kernel, {local, peer, 11})) << text;
+        EXPECT_FALSE(is_inside(kernel, {local, peer, 11})) << text;
     }
 }
 
 TEST(StaysInside, NotForALinkLocalAddressOfAnotherInterface) {
     FakeKernel kernel;
     const auto both = ends(kernel, at("fe80::1", kEth, 1000), at("fe80::d", kEth, 2000), kEth);
-    EXPECT_FALSE(stays_inside(kernel, both.one));
+    EXPECT_FALSE(is_inside(kernel, both.one));
     EXPECT_EQ(kernel.questions, 0);
 }
 
 TEST(StaysInside, NotForAProxyThatHasAnothersAddress) {
     FakeKernel kernel;
     const auto both = ends(kernel, at("10.77.0.1", 0, 1000), at("10.77.0.2", 0, 2000));
-    EXPECT_FALSE(stays_inside(kernel, both.one));
-    EXPECT_FALSE(stays_inside(kernel, both.other));
+    EXPECT_FALSE(is_inside(kernel, both.one));
+    EXPECT_FALSE(is_inside(kernel, both.other));
 }
 
 TEST(StaysInside, NotWhereTheKernelKnowsAnotherSocket) {
     // Of the same addresses in the namespace that answers.
     FakeKernel kernel;
     const auto both = ends(kernel, at("10.77.0.1", 0, 1000), at("10.77.0.1", 0, 2000));
-    EXPECT_FALSE(stays_inside(kernel, {both.one.local, both.one.remote, 33}));
+    EXPECT_FALSE(is_inside(kernel, {both.one.local, both.one.remote, 33}));
 }
 
 TEST(StaysInside, NotForWhatIsLeftOfAnEarlierConnection) {
@@ -176,9 +186,9 @@ TEST(StaysInside, NotForWhatIsLeftOfAnEarlierConnection) {
     const Address local = at("10.77.0.1", 0, 1000), peer = at("10.77.0.1", 0, 2000);
     kernel.hold(local, peer, 11);
     kernel.hold(peer, local, 0, TCP_TIME_WAIT);
-    EXPECT_FALSE(stays_inside(kernel, {local, peer, 11}));
+    EXPECT_FALSE(is_inside(kernel, {local, peer, 11}));
     kernel.hold(local, peer, 11, TCP_CLOSE_WAIT);
-    EXPECT_TRUE(stays_inside(kernel, {local, peer, 11, true}));
+    EXPECT_TRUE(is_inside(kernel, {local, peer, 11, true}));
 }
 
 TEST(StaysInside, NotWhatAnotherUserHasConnected) {
@@ -190,33 +200,57 @@ TEST(StaysInside, NotWhatAnotherUserHasConnected) {
         const End accepted{local, peer, 11, false, false, true, kUser};
         for (const std::uint32_t user : {kUser, kRoot, kOther}) {
             kernel.hold(peer, local, 22, TCP_ESTABLISHED, 0, user);
-            EXPECT_EQ(stays_inside(kernel, accepted), user != kOther) << text << " of " << user;
+            EXPECT_EQ(is_inside(kernel, accepted), user != kOther) << text << " of " << user;
         }
         // To a service of another user's.
-        EXPECT_TRUE(stays_inside(kernel, {local, peer, 11, false, false, false, kUser})) << text;
+        EXPECT_TRUE(is_inside(kernel, {local, peer, 11, false, false, false, kUser})) << text;
+    }
+}
+
+TEST(StaysInside, NobodyKnowsWhoConnectedAndClosed) {
+    constexpr std::uint32_t kUser = 1000, kOther = 1001, kRoot = 0;
+    for (const char* text : {"127.0.0.1", "10.77.0.1", "::1"}) {
+        FakeKernel kernel;
+        const Address local = at(text, 0, 1000), peer = at(text, 0, 2000);
+        kernel.hold(local, peer, 11, TCP_CLOSE_WAIT, 0, kUser);
+        const End accepted{local, peer, 11, true, false, true, kUser};
+        for (const std::uint32_t user : {kUser, kRoot, kOther}) {
+            kernel.hold(peer, local, 0, TCP_FIN_WAIT2, 0, user, true);
+            EXPECT_EQ(is_inside(kernel, accepted), user != kOther) << text << " of " << user;
+            kernel.hold(peer, local, 0, TCP_FIN_WAIT2, 0, user, false);
+            EXPECT_EQ(place_of(kernel, accepted), Place::unknown) << text << " of " << user;
+        }
+        // Nothing is left of the other end, or of both. Another address than loopback may be a stranger's then.
+        const Place anybodys = accepted.local.loopback() ? Place::unknown : Place::outside;
+        kernel.sockets.erase({peer.text(), local.text(), 0U});
+        EXPECT_EQ(place_of(kernel, accepted), anybodys) << text;
+        kernel.sockets.clear();
+        End reset = accepted;
+        reset.reset = true;
+        EXPECT_EQ(place_of(kernel, reset), anybodys) << text;
     }
 }
 
 TEST(StaysInside, PeerThatCameAndWent) {
     FakeKernel kernel;
     const Address local = at("127.0.0.1", 0, 1000), peer = at("127.0.0.1", 0, 2000);
-    EXPECT_TRUE(stays_inside(kernel, {local, peer, 11, true}));
-    EXPECT_FALSE(stays_inside(kernel, {local, peer, 11, true, true}));
-    EXPECT_FALSE(stays_inside(kernel, {at("10.77.0.1", 0, 1000), at("10.77.0.1", 0, 2000), 11, true}));
-    EXPECT_FALSE(stays_inside(kernel, {local, at("10.77.0.1", 0, 2000), 11, true}));
+    EXPECT_TRUE(is_inside(kernel, {local, peer, 11, true}));
+    EXPECT_FALSE(is_inside(kernel, {local, peer, 11, true, true}));
+    EXPECT_FALSE(is_inside(kernel, {at("10.77.0.1", 0, 1000), at("10.77.0.1", 0, 2000), 11, true}));
+    EXPECT_FALSE(is_inside(kernel, {local, at("10.77.0.1", 0, 2000), 11, true}));
     kernel.routes = true;
-    EXPECT_FALSE(stays_inside(kernel, {local, peer, 11, true}));
-    EXPECT_TRUE(stays_inside(kernel, {at("::1", 0, 1000), at("::1", 0, 2000), 11, true}));
+    EXPECT_FALSE(is_inside(kernel, {local, peer, 11, true}));
+    EXPECT_TRUE(is_inside(kernel, {at("::1", 0, 1000), at("::1", 0, 2000), 11, true}));
 }
 
 TEST(StaysInside, KernelThatDoesNotAnswer) {
     for (const bool mute : {true, false}) {  // or knows nothing of anybody
         FakeKernel kernel;
         kernel.mute = mute;
-        EXPECT_TRUE(stays_inside(kernel, {at("127.0.0.1", 0, 1000), at("127.0.0.1", 0, 2000), 11}));
-        EXPECT_FALSE(stays_inside(kernel, {at("10.77.0.1", 0, 1000), at("10.77.0.1", 0, 2000), 11}));
+        EXPECT_TRUE(is_inside(kernel, {at("127.0.0.1", 0, 1000), at("127.0.0.1", 0, 2000), 11}));
+        EXPECT_FALSE(is_inside(kernel, {at("10.77.0.1", 0, 1000), at("10.77.0.1", 0, 2000), 11}));
         kernel.routes = true;
-        EXPECT_FALSE(stays_inside(kernel, {at("127.0.0.1", 0, 1000), at("127.0.0.1", 0, 2000), 11}));
+        EXPECT_FALSE(is_inside(kernel, {at("127.0.0.1", 0, 1000), at("127.0.0.1", 0, 2000), 11}));
     }
 }
 
@@ -231,20 +265,67 @@ TEST(StaysInside, ThisKernelKnowsAConnectionOfThisProcess) {
     ASSERT_EQ(::listen(listener, 1), 0);
     ASSERT_EQ(::getsockname(listener, generic, &size), 0);
     ASSERT_EQ(::connect(client, generic, size), 0);
-    EXPECT_TRUE(stays_inside(client, *Address::peer_of(client), false));  // not accepted yet
+    EXPECT_TRUE(is_inside(client, false));  // not accepted yet
     const int server = ::accept(listener, nullptr, nullptr);
-    EXPECT_TRUE(stays_inside(client, *Address::peer_of(client), false));
-    EXPECT_TRUE(stays_inside(server, *Address::peer_of(server), true));
+    EXPECT_TRUE(is_inside(client, false));
+    EXPECT_TRUE(is_inside(server, true));
     if (geteuid() == 0 && seteuid(12345) == 0) {
-        EXPECT_TRUE(stays_inside(server, *Address::peer_of(server), true));  // root's
+        EXPECT_TRUE(is_inside(server, true));  // root's
         const int other = ::socket(AF_INET, SOCK_STREAM, 0);
         EXPECT_EQ(::connect(other, generic, size), 0);
         EXPECT_EQ(seteuid(0), 0);
         const int of_other = ::accept(listener, nullptr, nullptr);
-        EXPECT_FALSE(stays_inside(of_other, *Address::peer_of(of_other), true));
+        EXPECT_FALSE(is_inside(of_other, true));
         for (const int fd : {other, of_other}) ::close(fd);
     }
     for (const int fd : {listener, client, server}) ::close(fd);
+}
+
+/// Who connects as the user, is treated by `prepare`, writes and closes, all before he is accepted.
+template <class Prepare>
+Place place_of_who_closed(uid_t user, Prepare prepare) {
+    const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    auto* generic = reinterpret_cast<sockaddr*>(&address);
+    EXPECT_EQ(::bind(listener, generic, size), 0);
+    EXPECT_EQ(::listen(listener, 1), 0);
+    EXPECT_EQ(::getsockname(listener, generic, &size), 0);
+    EXPECT_EQ(seteuid(user), 0);
+    const int client = ::socket(AF_INET, SOCK_STREAM, 0);
+    EXPECT_EQ(::connect(client, generic, size), 0);
+    prepare(client);
+    EXPECT_EQ(::write(client, "x", 1), 1);
+    ::close(client);
+    EXPECT_EQ(seteuid(0), 0);
+    ::usleep(100'000);  // until the kernel has acknowledged all of it
+    sockaddr_storage from{};
+    socklen_t from_size = sizeof from;
+    const int server = ::accept(listener, reinterpret_cast<sockaddr*>(&from), &from_size);
+    EXPECT_EQ(seteuid(user), 0);
+    const Place place = place_of(server, *Address::from(reinterpret_cast<sockaddr*>(&from), from_size), true);
+    EXPECT_EQ(seteuid(0), 0);
+    for (const int fd : {listener, server}) ::close(fd);
+    return place;
+}
+
+TEST(StaysInside, ThisKernelOnWhoConnectedAndClosed) {
+    if (geteuid() != 0) GTEST_SKIP() << "only root can be another user";
+    constexpr uid_t kUser = 12345;
+    const auto as_he_is = [](int /*fd*/) {};
+    const auto by_reset = [](int fd) {
+        const linger now{1, 0};
+        EXPECT_EQ(::setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof now), 0);
+    };
+    EXPECT_EQ(place_of_who_closed(kUser, as_he_is), Place::unknown);
+    EXPECT_EQ(place_of_who_closed(kUser, by_reset), Place::unknown);
+    utsname name{};
+    ASSERT_EQ(uname(&name), 0);
+    const bool newer = std::atof(name.release) >= 7 || std::strncmp(name.release, "6.17", 4) == 0 ||
+                       std::strncmp(name.release, "6.18", 4) == 0 || std::strncmp(name.release, "6.19", 4) == 0;
+    EXPECT_EQ(place_of_who_closed(kUser, keep_owner_known), newer ? Place::inside : Place::unknown) << name.release;
 }
 
 }  // namespace
