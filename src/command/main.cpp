@@ -68,8 +68,9 @@ int main_of(Words arguments) {
     LaunchLine line;
     add_everything(app, program, line, status);
 
-    const bool runs = !arguments.empty() && arguments[0] == "run";
-    const bool starts_program = runs || (!arguments.empty() && arguments[0] == "exec");
+    const std::string first = arguments.empty() ? "" : arguments[0];
+    const bool runs = first == "run";
+    const bool starts_program = runs || first == "exec";
     if (runs) {
         line = read_typed_line({arguments.begin() + 1, arguments.end()}, config::process_environment());
         if (line.error && !line.wants_help) return complain(line.error->line, kExitRefused);
@@ -77,7 +78,7 @@ int main_of(Words arguments) {
         if (line.wants_help) arguments.emplace_back("--help");
         if (!line.wants_help) arguments.insert(arguments.end(), line.own.begin(), line.own.end());
     } else if (starts_program) {
-        program = cut_program(*app.get_subcommand(arguments[0]), arguments);
+        program = cut_program(*app.get_subcommand(first), arguments);
     } else if (auto wrong = unknown_subcommand(app, arguments)) {
         return complain(*wrong, 2);
     }
@@ -86,7 +87,8 @@ int main_of(Words arguments) {
         app.parse(std::move(arguments));
     } catch (const CLI::ParseError& error) {
         if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-        return complain(std::string(error.what()) + "; see cryptmpi --help", starts_program ? kExitRefused : 2);
+        const std::string asked = first.empty() || first.starts_with('-') ? "cryptmpi" : "cryptmpi " + first;
+        return complain(std::string(error.what()) + "; see " + asked + " --help", starts_program ? kExitRefused : 2);
     }
     if (app.get_subcommands().empty()) return complain("a subcommand is required; see cryptmpi --help", 2);
     return status;

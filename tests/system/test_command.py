@@ -87,6 +87,7 @@ def test_usage_errors(home):
     assert_refused(cryptmpi(home, "exce"), "no subcommand exce; did you mean exec?", status=2)
     assert_refused(cryptmpi(home, "runn", "-n", "2", "./p"), "no subcommand runn; did you mean run?", status=2)
     assert_refused(cryptmpi(home, "nonsense"), "no subcommand nonsense; see cryptmpi --help", status=2)
+    assert_refused(cryptmpi(home, "keygen", "job.key"), "job.key; see cryptmpi keygen --help", status=2)
     assert_refused(cryptmpi(home, "exec"), "no program")
     assert_refused(cryptmpi(home, "run", "-n", "x", "true"), "-n")
     assert_refused(cryptmpi(home, "run", "-n", "0", "true"), "np", "0 not in range 1 to 2147483647")
