@@ -229,9 +229,15 @@ Accepted accept_next(int listener, int flags) {
     return one;
 }
 
-/// The next connection whose maker is known, with the verdict on it. To the caller it is as if the others had never
-/// come: an error would end the listeners of some, and UCX closes one of two connections that two ranks of a node open
-/// to each other, often before it is accepted.
+bool would_wait(int listener) {
+    pollfd one{listener, POLLIN, 0};
+    return (real::fcntl(listener, F_GETFL, nullptr) & O_NONBLOCK) == 0 && real::poll_now(&one, 1) == 0;
+}
+
+/// The next connection whose maker is known, with the verdict on it. To a caller that does not wait it is as if the
+/// others had never come: an error would end UCX's listener, which closes one of two connections that two ranks of a
+/// node open to each other, often before it is accepted. A caller that would wait may have been told that there is one
+/// to accept, and gets an error, or whoever connects and closes could stop it.
 Accepted accept_decided(Process& process, int listener, int flags, Verdict& verdict, std::string& why) {
     for (;;) {
         Accepted one = accept_next(listener, flags);
@@ -240,6 +246,10 @@ Accepted accept_decided(Process& process, int listener, int flags, Verdict& verd
         if (verdict != Verdict::leave_out) return one;
         process.tell_of_left_out(one.peer->host());
         real::close(one.fd);
+        if (would_wait(listener)) {
+            errno = ECONNABORTED;
+            return {};
+        }
     }
 }
 

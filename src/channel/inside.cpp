@@ -98,20 +98,20 @@ bool is_end(const inet_diag_msg& answer, const __be32 (&words)[4], __be16 port, 
     return ntohs(port) == address.port && said.same_host(address);
 }
 
-/// Since Linux 6.17 (tried on 6.18).
+/// Tried on Linux 6.18. Of older ones nothing is believed, on which root's name may stand for nobody's.
 bool names_owners_of_closed_sockets() {
     static const bool result = [] {
         utsname name{};
         int major = 0;
         int minor = 0;
         if (uname(&name) != 0 || std::sscanf(name.release, "%d.%d", &major, &minor) != 2) return false;
-        return major > 6 || (major == 6 && minor >= 17);
+        return major > 6 || (major == 6 && minor >= 18);
     }();
     return result;
 }
 
-/// Older kernels say of a socket that no process has any more that it is root's, and all of what they keep of one only
-/// until the other end is closed, too, or a minute has passed.
+/// Of a socket that no process has any more older kernels say that it is root's, and so does every kernel that has kept
+/// no more of it than a timer.
 bool user_known(const inet_diag_msg& answer) {
     constexpr __u8 kNoMoreThanATimer = 3;
     if (answer.idiag_inode != 0) return true;

@@ -10,7 +10,7 @@
 //     address have none;
 //   - and where it was accepted, the other end belongs to this user, or to root: other users of the node may connect to
 //     whatever port listens, as strangers on the network may. Whose a socket was that has been closed already, only
-//     newer kernels say (6.17), and for as long as they keep it whole: we ask them to (keep_owner_known).
+//     newer kernels say (6.18), and for as long as they keep it whole: we ask them to (keep_owner_known).
 //
 // Both ends ask for the same two sockets, so they come to the same answer.
 #pragma once

@@ -6,7 +6,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include <cstdlib>
+#include <cstdio>
 #include <cstring>
 #include <map>
 #include <tuple>
@@ -254,48 +254,55 @@ TEST(StaysInside, KernelThatDoesNotAnswer) {
     }
 }
 
-TEST(StaysInside, ThisKernelKnowsAConnectionOfThisProcess) {
-    const int listener = ::socket(AF_INET, SOCK_STREAM, 0), client = ::socket(AF_INET, SOCK_STREAM, 0);
+/// On a port of loopback.
+struct Listener {
+    Listener() {
+        sockaddr_in local{};
+        local.sin_family = AF_INET;
+        local.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        socklen_t size = sizeof address;
+        EXPECT_EQ(::bind(fd, reinterpret_cast<sockaddr*>(&local), sizeof local), 0);
+        EXPECT_EQ(::listen(fd, 1), 0);
+        EXPECT_EQ(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size), 0);
+    }
+    ~Listener() { ::close(fd); }
+    Listener(const Listener&) = delete;
+    Listener& operator=(const Listener&) = delete;
+
+    int connect() const {
+        const int client = ::socket(AF_INET, SOCK_STREAM, 0);
+        EXPECT_EQ(::connect(client, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+        return client;
+    }
+
+    int fd = ::socket(AF_INET, SOCK_STREAM, 0);
     sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    auto* generic = reinterpret_cast<sockaddr*>(&address);
-    ASSERT_EQ(::bind(listener, generic, size), 0);
-    ASSERT_EQ(::listen(listener, 1), 0);
-    ASSERT_EQ(::getsockname(listener, generic, &size), 0);
-    ASSERT_EQ(::connect(client, generic, size), 0);
+};
+
+TEST(StaysInside, ThisKernelKnowsAConnectionOfThisProcess) {
+    const Listener listener;
+    const int client = listener.connect();
     EXPECT_TRUE(is_inside(client, false));  // not accepted yet
-    const int server = ::accept(listener, nullptr, nullptr);
+    const int server = ::accept(listener.fd, nullptr, nullptr);
     EXPECT_TRUE(is_inside(client, false));
     EXPECT_TRUE(is_inside(server, true));
     if (geteuid() == 0 && seteuid(12345) == 0) {
         EXPECT_TRUE(is_inside(server, true));  // root's
-        const int other = ::socket(AF_INET, SOCK_STREAM, 0);
-        EXPECT_EQ(::connect(other, generic, size), 0);
+        const int other = listener.connect();
         EXPECT_EQ(seteuid(0), 0);
-        const int of_other = ::accept(listener, nullptr, nullptr);
+        const int of_other = ::accept(listener.fd, nullptr, nullptr);
         EXPECT_FALSE(is_inside(of_other, true));
         for (const int fd : {other, of_other}) ::close(fd);
     }
-    for (const int fd : {listener, client, server}) ::close(fd);
+    for (const int fd : {client, server}) ::close(fd);
 }
 
 /// Who connects as the user, is treated by `prepare`, writes and closes, all before he is accepted.
 template <class Prepare>
 Place place_of_who_closed(uid_t user, Prepare prepare) {
-    const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    auto* generic = reinterpret_cast<sockaddr*>(&address);
-    EXPECT_EQ(::bind(listener, generic, size), 0);
-    EXPECT_EQ(::listen(listener, 1), 0);
-    EXPECT_EQ(::getsockname(listener, generic, &size), 0);
+    const Listener listener;
     EXPECT_EQ(seteuid(user), 0);
-    const int client = ::socket(AF_INET, SOCK_STREAM, 0);
-    EXPECT_EQ(::connect(client, generic, size), 0);
+    const int client = listener.connect();
     prepare(client);
     EXPECT_EQ(::write(client, "x", 1), 1);
     ::close(client);
@@ -303,11 +310,11 @@ Place place_of_who_closed(uid_t user, Prepare prepare) {
     ::usleep(100'000);  // until the kernel has acknowledged all of it
     sockaddr_storage from{};
     socklen_t from_size = sizeof from;
-    const int server = ::accept(listener, reinterpret_cast<sockaddr*>(&from), &from_size);
+    const int server = ::accept(listener.fd, reinterpret_cast<sockaddr*>(&from), &from_size);
     EXPECT_EQ(seteuid(user), 0);
     const Place place = place_of(server, *Address::from(reinterpret_cast<sockaddr*>(&from), from_size), true);
     EXPECT_EQ(seteuid(0), 0);
-    for (const int fd : {listener, server}) ::close(fd);
+    ::close(server);
     return place;
 }
 
@@ -323,9 +330,11 @@ TEST(StaysInside, ThisKernelOnWhoConnectedAndClosed) {
     EXPECT_EQ(place_of_who_closed(kUser, by_reset), Place::unknown);
     utsname name{};
     ASSERT_EQ(uname(&name), 0);
-    const bool newer = std::atof(name.release) >= 7 || std::strncmp(name.release, "6.17", 4) == 0 ||
-                       std::strncmp(name.release, "6.18", 4) == 0 || std::strncmp(name.release, "6.19", 4) == 0;
-    EXPECT_EQ(place_of_who_closed(kUser, keep_owner_known), newer ? Place::inside : Place::unknown) << name.release;
+    int major = 0;
+    int minor = 0;
+    ASSERT_EQ(std::sscanf(name.release, "%d.%d", &major, &minor), 2);
+    if (major < 6 || (major == 6 && minor < 18)) GTEST_SKIP() << "Linux " << name.release << " may not name the owner";
+    EXPECT_EQ(place_of_who_closed(kUser, keep_owner_known), Place::inside);
 }
 
 }  // namespace
