@@ -30,18 +30,16 @@ bool is_truncation(Layer& layer, int code) {
 /// After its end, a persistent operation waits for its next start, and others are gone.
 void put_back(Layer& layer, MPI_Request handle, std::unique_ptr<Operation> operation) {
     if (!operation->persistent) return;
-    operation->active = false;
-    operation->finished = false;
+    operation->state = Operation::State::inactive;
     layer.requests().add(handle, std::move(operation));
 }
 
 bool is_active(const Operation* operation) {
-    return operation != nullptr && operation->active;
+    return operation != nullptr && operation->is_active();
 }
 
-/// MPI may be done with its request, but the operation is not.
 bool is_unfinished(const Operation* operation) {
-    return is_active(operation) && operation->large && !operation->finished;
+    return operation != nullptr && operation->is_unfinished();
 }
 
 template <class T>
@@ -183,7 +181,7 @@ int find_finished(Layer& layer, const Handles& handles) {
     if (!layer.requests().any_persistent()) return MPI_UNDEFINED;
     for (std::size_t i = 0; i < handles.size(); ++i) {
         const Operation* operation = layer.requests().find(handles[i]);
-        if (is_active(operation) && operation->persistent && operation->finished) return static_cast<int>(i);
+        if (operation != nullptr && operation->persistent && operation->is_finished()) return static_cast<int>(i);
     }
     return MPI_UNDEFINED;
 }
@@ -230,7 +228,7 @@ int conclude_one(Layer& layer, MPI_Request handle, MPI_Request now, MPI_Status& 
 }  // namespace
 
 int settle(Layer& layer, Operation& operation, MPI_Status& status, int code) {
-    if (operation.finished) {
+    if (operation.is_finished()) {
         const int error = status.MPI_ERROR;
         status = operation.status;
         status.MPI_ERROR = error;
@@ -252,7 +250,7 @@ int settle(Layer& layer, Operation& operation, MPI_Status& status, int code) {
 
 int conclude(Layer& layer, Operation& operation, MPI_Status& status, int code) {
     int result = settle(layer, operation, status, code);
-    if (operation.incoming && !operation.finished) result = wait_for_segments(layer, operation, status);
+    if (operation.incoming && !operation.is_finished()) result = wait_for_segments(layer, operation, status);
     return result != MPI_SUCCESS && code == MPI_SUCCESS ? call_handler(layer, operation, result) : result;
 }
 
@@ -274,13 +272,14 @@ int send_more(Layer& layer, const Operation& operation, Outgoing::Amount amount)
 /// What has to happen for one operation to go on.
 void advance(Layer& layer, MPI_Request request, Operation& operation) {
     const auto& mpi = layer.mpi;
+    const bool is_token = operation.completion == Operation::Completion::of_token;
     int native = 1;
     if (operation.kind == Operation::Kind::send) {
         Outgoing& outgoing = *operation.outgoing;
         outgoing.advance();
         using Amount = Outgoing::Amount;
         const int sent = send_more(layer, operation, Amount::without_receiver);
-        if (!operation.token && mpi.Request_get_status(request, &native, MPI_STATUS_IGNORE) != MPI_SUCCESS) native = 1;
+        if (!is_token && mpi.Request_get_status(request, &native, MPI_STATUS_IGNORE) != MPI_SUCCESS) native = 1;
         if (sent == MPI_SUCCESS && (native == 0 || !outgoing.may_end())) return;
         // Of a message that failed, nobody waits for what MPI has of it.
         const bool goes_on = sent == MPI_SUCCESS && !outgoing.done();
@@ -298,8 +297,8 @@ void advance(Layer& layer, MPI_Request request, Operation& operation) {
             operation.result = finish_incoming(layer, operation, operation.status);
         }
     }
-    operation.finished = true;
-    if (operation.token) mpi.Grequest_complete(request);
+    operation.state = Operation::State::finished;
+    if (is_token) mpi.Grequest_complete(request);
 }
 
 }  // namespace
@@ -309,7 +308,7 @@ void advance_all(Layer& layer) {
     for (std::size_t i = 0; i < unfinished.size();) {
         const auto [request, operation] = unfinished[i];
         advance(layer, request, *operation);
-        if (!operation->finished) {
+        if (!operation->is_finished()) {
             ++i;
             continue;
         }
@@ -374,7 +373,7 @@ bool has_ended(Layer& layer, MPI_Request& request, MPI_Status& status) {
 
 /// What MPI has of an operation that ends earlier than MPI's request on it.
 void leave_with_mpi(Layer& layer, Operation& operation, MPI_Request request) {
-    const bool cancels = operation.kind == Operation::Kind::receive && !operation.may_be_cancelled;
+    const bool cancels = operation.kind == Operation::Kind::receive && !operation.posted.may_be_cancelled;
     layer.left_with_mpi().take(cancels ? Transfer::receive : Transfer::send, request, std::move(operation.wire));
 }
 
@@ -622,11 +621,11 @@ int Request_get_status(Layer& layer, MPI_Request request, int* flag, MPI_Status*
         *flag = 0;
         return MPI_SUCCESS;
     }
-    if (!operation->finished) {
+    if (!operation->is_finished()) {
         const int code = layer.mpi.Request_get_status(request, flag, &operation->status);
         if (code != MPI_SUCCESS || *flag == 0) return code;
         operation->result = settle(layer, *operation, operation->status, MPI_SUCCESS);
-        operation->finished = true;
+        operation->state = Operation::State::finished;
     }
     *flag = 1;
     if (status != MPI_STATUS_IGNORE) {
@@ -714,7 +713,7 @@ int Request_free(Layer& layer, MPI_Request* request) {
     const auto guard = layer.guard();
     Operation* operation = layer.requests().find(*request);
     if (operation == nullptr) return layer.mpi.Request_free(request);
-    if (!operation->active) {
+    if (!operation->is_active()) {
         const auto gone = layer.requests().take(*request);
         return layer.mpi.Request_free(request);
     }
@@ -724,16 +723,24 @@ int Request_free(Layer& layer, MPI_Request* request) {
     return MPI_SUCCESS;
 }
 
+namespace {
+
+bool cannot_be_cancelled(const Operation& operation) {
+    // A send that is cancelled leaves a hole in its lane, which the receiver must take for an attack. MPI lets a cancel
+    // come too late.
+    if (operation.kind == Operation::Kind::send || operation.is_finished()) return true;
+    // Nor can a message be sent back whose announcement was received.
+    return operation.completion == Operation::Completion::of_token || operation.incoming;
+}
+
+}  // namespace
+
 int Cancel(Layer& layer, MPI_Request* request) {
     if (request == nullptr) return layer.mpi.Cancel(request);
     const auto guard = layer.guard();
     Operation* operation = layer.requests().find(*request);
-    // A send that is cancelled leaves a hole in its lane, which the receiver must take for an attack. MPI lets a cancel
-    // come too late.
-    if (operation != nullptr && operation->kind == Operation::Kind::send) return MPI_SUCCESS;
-    // Nor can a message be sent back whose announcement was received.
-    if (operation != nullptr && (operation->token || operation->incoming || operation->finished)) return MPI_SUCCESS;
-    if (operation != nullptr) operation->may_be_cancelled = operation->posted.may_be_cancelled = true;
+    if (operation != nullptr && cannot_be_cancelled(*operation)) return MPI_SUCCESS;
+    if (operation != nullptr) operation->posted.may_be_cancelled = true;
     return layer.mpi.Cancel(request);
 }
 

@@ -20,11 +20,22 @@ namespace cryptmpi::comm {
 /// A send or receive that MPI works on with a buffer of ours.
 struct Operation {
     enum class Kind : std::uint8_t { send, receive, construct };
+    enum class State : std::uint8_t {
+        inactive,  // a persistent one between its starts
+        active,
+        finished,  // its result is in `status` and `result`; MPI's request still lives (Request_get_status)
+    };
+    enum class Completion : std::uint8_t {
+        with_mpi,   // when MPI is done with the request
+        after_mpi,  // the message may be large, and what MPI has is its announcement: complete when `finished`
+        of_token,   // MPI has no request that stands for it: the user's is a generalized one of ours
+    };
 
     Kind kind = Kind::send;
+    State state = State::active;
+    Completion completion = Completion::with_mpi;
     bool persistent = false;
-    bool active = true;
-    bool finished = false;  // its result is in `status`; MPI's request still lives (Request_get_status)
+    bool buffered_mode = false;  // a persistent send by Bsend_init
     std::shared_ptr<Communicator> communicator;
     engine::Buffer wire;  // what travels
     UserBuffer user;      // persistent sends and receives: where the user's bytes are
@@ -33,16 +44,15 @@ struct Operation {
     Posted posted;  // an active receive
     MPI_Status status = {};
     int result = MPI_SUCCESS;
-    bool may_be_cancelled = false;  // MPI_Cancel was called
-    bool buffered_mode = false;     // a persistent send by Bsend_init
-    std::function<void()> at_end;   // construct: the new communicator's handle is there
-    std::size_t buffered = 0;       // bytes of the user's attached buffer that it stands for
-
-    // Of messages that may be large: complete when `finished`, not when MPI is done with the request.
-    bool large = false;
-    bool token = false;  // the request is a generalized one of ours: MPI has none that stands for the operation
-    std::unique_ptr<Outgoing> outgoing;
+    std::function<void()> at_end;        // construct: the new communicator's handle is there
+    std::size_t buffered = 0;            // bytes of the user's attached buffer that it stands for
+    std::unique_ptr<Outgoing> outgoing;  // the segments of a large message
     std::unique_ptr<Incoming> incoming;
+
+    bool is_active() const { return state != State::inactive; }
+    bool is_finished() const { return state == State::finished; }
+    /// MPI may be done with its request, but the operation is not.
+    bool is_unfinished() const { return state == State::active && completion != Completion::with_mpi; }
 };
 
 /// Our operations by MPI's handle. MPI gives a handle again only after its request ended.

@@ -11,17 +11,17 @@ namespace cryptmpi::comm {
 namespace {
 
 using seal::kMessageOverhead;
+using State = Operation::State;
 
 /// What a persistent operation is made of before MPI's request is.
 std::unique_ptr<Operation> prepare(Layer& layer, Operation::Kind kind, MPI_Comm comm, UserBuffer buffer, int peer,
-                                   int tag) {
+                                   int tag, bool may_be_large) {
     auto operation = std::make_unique<Operation>();
     operation->kind = kind;
     operation->persistent = true;
-    operation->active = false;
+    operation->state = Operation::State::inactive;
+    if (may_be_large) operation->completion = Operation::Completion::after_mpi;
     operation->communicator = layer.share(comm);
-    operation->large = kind == Operation::Kind::send ? layer.transport().plans.in_segments(buffer.size())
-                                                     : engine::Plan::may_be_in_segments(buffer.size());
     operation->user = std::move(buffer);
     operation->peer = peer;
     operation->tag = tag;
@@ -33,22 +33,22 @@ int start_send(Layer& layer, MPI_Request* request, Operation& operation) {
     if (operation.buffered_mode) {
         // Done at once, and MPI's request stays inactive: MPICH would not name it among others.
         const int code = start_buffered(layer, communicator, operation.user, operation.peer, operation.tag);
-        operation.finished = code == MPI_SUCCESS;
+        if (code == MPI_SUCCESS) operation.state = State::finished;
         return code;
     }
-    const int sealed = operation.large ? announce_message(layer, communicator, operation.user, operation.peer,
-                                                          operation.tag, operation.wire.data(), operation.outgoing)
-                                       : seal_message(layer, communicator, operation.user, operation.peer,
-                                                      operation.tag, operation.wire.data());
+    const bool is_large = operation.completion == Operation::Completion::after_mpi;
+    const int sealed = is_large ? announce_message(layer, communicator, operation.user, operation.peer, operation.tag,
+                                                   operation.wire.data(), operation.outgoing)
+                                : seal_message(layer, communicator, operation.user, operation.peer, operation.tag,
+                                               operation.wire.data());
     if (sealed != MPI_SUCCESS) return sealed;
-    if (const int code = layer.mpi.Start(request); code != MPI_SUCCESS || !operation.large) return code;
+    if (const int code = layer.mpi.Start(request); code != MPI_SUCCESS || !is_large) return code;
     const int sent = send_segments(layer, communicator.handle(), *operation.outgoing, false);
     if (sent == MPI_SUCCESS) return sent;
     // MPI has the announcement: the request is active, and ends with the error.
     operation.outgoing.reset();
     operation.result = sent;
-    operation.finished = true;
-    operation.active = true;
+    operation.state = State::finished;
     return sent;
 }
 
@@ -57,7 +57,7 @@ int start_receive(Layer& layer, MPI_Request* request, Operation& operation) {
     if (auto held = communicator.take_held(operation.peer, operation.tag)) {
         operation.status = {};
         operation.result = deliver_held(layer, operation, std::move(held), operation.status);
-        operation.finished = !operation.incoming;
+        if (!operation.incoming) operation.state = State::finished;
         return MPI_SUCCESS;
     }
     const int code = layer.mpi.Start(request);
@@ -67,12 +67,12 @@ int start_receive(Layer& layer, MPI_Request* request, Operation& operation) {
 }
 
 int start(Layer& layer, MPI_Request* request, Operation& operation) {
-    if (operation.active) return layer.mpi.Start(request);  // which says that it must not be
+    if (operation.is_active()) return layer.mpi.Start(request);  // which says that it must not be
     const int code = operation.kind == Operation::Kind::send ? start_send(layer, request, operation)
                                                              : start_receive(layer, request, operation);
     if (code != MPI_SUCCESS) return code;
-    operation.active = true;
-    if (operation.large && !operation.finished) layer.requests().unfinished.push_back({*request, &operation});
+    if (!operation.is_active()) operation.state = State::active;
+    if (operation.is_unfinished()) layer.requests().unfinished.push_back({*request, &operation});
     return code;
 }
 
@@ -88,10 +88,11 @@ int send_init(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, 
     if (const int code = UserBuffer::make(layer.types(), at, count, type, true, buffer); code != MPI_SUCCESS)
         return code;
     if (buffer.is_wrong() || request == nullptr) return native(layer.mpi);
-    auto operation = prepare(layer, Operation::Kind::send, comm, std::move(buffer), to, tag);
+    // Of a buffered send, the user's request is done at once.
+    const bool is_large = !buffered && layer.transport().plans.in_segments(buffer.size());
+    auto operation = prepare(layer, Operation::Kind::send, comm, std::move(buffer), to, tag, is_large);
     operation->buffered_mode = buffered;
-    if (buffered) operation->large = false;  // the user's request is done at once
-    operation->wire = layer.buffer(operation->large ? seal::kAnnouncedWire : operation->user.size() + kMessageOverhead);
+    operation->wire = layer.buffer(is_large ? seal::kAnnouncedWire : operation->user.size() + kMessageOverhead);
     const ByteCount bytes(layer.mpi, operation->wire.size());
     const int code = make(layer.mpi, operation->wire.data(), bytes);
     if (code == MPI_SUCCESS) layer.requests().add(*request, std::move(operation));
@@ -155,7 +156,8 @@ int Recv_init(Layer& layer, void* at, MPI_Count count, MPI_Datatype type, int fr
     if (buffer.is_wrong() || request == nullptr) {
         return CRYPTMPI_NATIVE(Recv_init, count, at, Count{count}, type, from, tag, comm, request)(layer.mpi);
     }
-    auto operation = prepare(layer, Operation::Kind::receive, comm, std::move(buffer), from, tag);
+    const bool may_be_large = engine::Plan::may_be_in_segments(buffer.size());
+    auto operation = prepare(layer, Operation::Kind::receive, comm, std::move(buffer), from, tag, may_be_large);
     operation->wire = layer.buffer(receive_room(from, operation->user.size()));
     const ByteCount bytes(layer.mpi, operation->wire.room());
     const int code = layer.mpi.Recv_init(operation->wire.data(), bytes.count(), bytes.type(), from, tag, comm, request);

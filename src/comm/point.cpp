@@ -135,8 +135,7 @@ int start_large(Layer& layer, Mode mode, Communicator& communicator, const UserB
     operation->communicator = layer.share(communicator.handle());
     operation->peer = to;
     *request = make_token(layer.mpi);
-    operation->large = true;
-    operation->token = true;
+    operation->completion = Operation::Completion::of_token;
     layer.requests().unfinished.push_back({*request, operation.get()});
     layer.requests().add(*request, std::move(operation));
     return MPI_SUCCESS;
@@ -207,7 +206,7 @@ int start_receive(Layer& layer, Communicator& communicator, UserBuffer buffer, i
                   MPI_Request* request) {
     auto operation = std::make_unique<Operation>();
     operation->kind = Operation::Kind::receive;
-    operation->large = engine::Plan::may_be_in_segments(buffer.size());
+    if (engine::Plan::may_be_in_segments(buffer.size())) operation->completion = Operation::Completion::after_mpi;
     operation->user = std::move(buffer);
     operation->communicator = layer.share(communicator.handle());
     operation->peer = from;
@@ -222,7 +221,7 @@ int start_receive(Layer& layer, Communicator& communicator, UserBuffer buffer, i
         layer.mpi.Irecv(operation->wire.data(), bytes.count(), bytes.type(), from, tag, communicator.handle(), request);
     if (code != MPI_SUCCESS) return code;
     communicator.post(from, tag, operation->posted);
-    if (operation->large) layer.requests().unfinished.push_back({*request, operation.get()});
+    if (operation->is_unfinished()) layer.requests().unfinished.push_back({*request, operation.get()});
     layer.requests().add(*request, std::move(operation));
     return MPI_SUCCESS;
 }
@@ -230,14 +229,13 @@ int start_receive(Layer& layer, Communicator& communicator, UserBuffer buffer, i
 void start_with_held(Layer& layer, std::unique_ptr<Operation> operation, std::unique_ptr<Held> held,
                      MPI_Request* request) {
     *request = make_token(layer.mpi);
-    operation->large = true;
-    operation->token = true;
+    operation->completion = Operation::Completion::of_token;
     operation->status = {};
     operation->result = deliver_held(layer, *operation, std::move(held), operation->status);
     if (operation->incoming) {
         layer.requests().unfinished.push_back({*request, operation.get()});
     } else {
-        operation->finished = true;
+        operation->state = Operation::State::finished;
         layer.mpi.Grequest_complete(*request);
     }
     layer.requests().add(*request, std::move(operation));
