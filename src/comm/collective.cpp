@@ -27,7 +27,7 @@ int seal_bytes(const Call& call, std::size_t size, std::uint8_t* wire, Seal seal
         // Flows are for one thread at a time; other threads may be at work on the communicator's messages.
         const auto guard = call.layer.guard();
         auto result = seal();
-        if (result) call.layer.count_sealed(size);
+        if (result) call.layer.rank_report().count_sealed(size);
         return result;
     }();
     if (done) [[likely]] {
@@ -150,7 +150,7 @@ Result<void> open_counted(const Call& call, int rank, const std::uint8_t* wire, 
                           void* out, Open open) {
     const auto guard = call.layer.guard();
     auto done = open_expected(rank, wire, came, size, out, open);
-    if (done) call.layer.count_opened(size);
+    if (done) call.layer.rank_report().count_opened(size);
     return done;
 }
 
@@ -290,7 +290,7 @@ int open_blocks(const Call& call, const std::vector<Block>& blocks, Open open) {
     const std::vector<Block> shared = shared_among_threads(call, blocks);
     std::vector<Failed> failed;
     int code = share_blocks(
-        call, shared, [&](std::size_t size) { call.layer.count_opened(size); },
+        call, shared, [&](std::size_t size) { call.layer.rank_report().count_opened(size); },
         [&](const Block& block) {
             return open_expected(block.rank, block.wire, block.came, block.buffer->size(), block.buffer->contiguous(),
                                  open);
@@ -309,7 +309,7 @@ int open_blocks(const Call& call, const std::vector<Block>& blocks, Open open) {
 int seal_blocks_for(const Call& call, const std::vector<Block>& blocks) {
     const std::vector<Block> shared = shared_among_threads(call, blocks);
     const int code = share_blocks(
-        call, shared, [&](std::size_t size) { call.layer.count_sealed(size); },
+        call, shared, [&](std::size_t size) { call.layer.rank_report().count_sealed(size); },
         [&](const Block& block) {
             return call.communicator.seal_for(block.rank, call.lane, call.number, block.buffer->contiguous(),
                                               block.buffer->size(), block.wire);

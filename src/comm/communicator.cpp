@@ -52,10 +52,10 @@ Communicator::Communicator(Layer& layer, MPI_Comm handle, const CommunicatorId& 
       sealed_(world_.size()),
       peers_(world_.size()) {
     // From the table that all ranks agreed on, so that all members agree whether the communicator crosses nodes.
-    const auto& nodes = layer_.nodes();
-    const bool all = layer_.seals_all();
+    const auto& nodes = layer_.scope().nodes();
+    const bool all = layer_.scope().seals_all();
     for (std::size_t i = 0; i < world_.size(); ++i) {
-        sealed_[i] = layer_.sealed_to(world_[i]);
+        sealed_[i] = layer_.scope().sealed_to(world_[i]);
         const bool elsewhere = nodes[static_cast<std::size_t>(world_[i])] != nodes[static_cast<std::size_t>(world_[0])];
         if (elsewhere || (all && world_.size() > 1)) crosses_ = true;
     }
@@ -70,7 +70,7 @@ Result<void> Communicator::secret_from(int from, keys::Use use, Secret<32>& out)
 }
 
 bool Communicator::has_all_ranks() const {
-    return world_.size() == layer_.nodes().size();
+    return world_.size() == layer_.scope().nodes().size();
 }
 
 Result<void> Communicator::secret_for_all(int sender, Secret<32>& out) {
@@ -206,7 +206,7 @@ Result<void> Communicator::seal(int to, int tag, const void* at, std::size_t siz
     Sending& sending = peer(to).sending;
     auto flow = sealer(sending.flow, keys::Use::messages, to);
     if (!flow) return tl::unexpected(flow.error());
-    layer_.count_sealed(size);
+    layer_.rank_report().count_sealed(size);
     const iovec in = piece(at, size);
     return (*flow)->seal(static_cast<std::uint32_t>(tag), sending.next[tag]++, {&in, 1}, size, out);
 }
@@ -218,7 +218,7 @@ Result<seal::Segments> Communicator::announce(int to, int tag, const seal::Annou
     Sending& sending = peer(to).sending;
     auto flow = sealer(sending.flow, keys::Use::messages, to);
     if (!flow) return tl::unexpected(flow.error());
-    layer_.count_sealed(announcement.length);
+    layer_.rank_report().count_sealed(announcement.length);
     return (*flow)->announce(static_cast<std::uint32_t>(tag), sending.next[tag]++, announcement, out);
 }
 
@@ -244,7 +244,7 @@ Result<void> Communicator::open(const Posted& posted, int from, int tag, const s
         receiving.lanes[tag].fail();
         return tl::unexpected(header.error());
     }
-    layer_.count_opened(size);
+    layer_.rank_report().count_opened(size);
     // protocol: M25
     if (take_next(posted, receiving, tag, header->number)) [[likely]]
         return {};
@@ -263,7 +263,7 @@ Result<seal::Segments> Communicator::open_announcement(const Posted& posted, int
         receiving.lanes[tag].fail();
         return segments;
     }
-    layer_.count_opened(segments->announcement().length);
+    layer_.rank_report().count_opened(segments->announcement().length);
     const std::uint64_t number = segments->number();
     if (take_next(posted, receiving, tag, number)) return segments;
     if (auto done = check_order_among(posted, receiving, from, tag, number); !done) return tl::unexpected(done.error());
@@ -370,11 +370,11 @@ MPI_Comm Communicator::own_traffic(const interpose::Native& mpi) {
 const Nodes& Communicator::nodes(const interpose::Native& mpi) {
     if (!nodes_) {
         // Where all is sealed, no rank trusts the network of its own node.
-        const bool all = layer_.seals_all();
-        std::map<NodeId, int> numbers;
+        const bool all = layer_.scope().seals_all();
+        std::map<keys::NodeId, int> numbers;
         std::vector<int> node_of;
         for (std::size_t i = 0; i < world_.size(); ++i) {
-            const auto& node = layer_.nodes()[static_cast<std::size_t>(world_[i])];
+            const auto& node = layer_.scope().nodes()[static_cast<std::size_t>(world_[i])];
             node_of.push_back(all ? static_cast<int>(i) : numbers.emplace(node, static_cast<int>(i)).first->second);
         }
         auto* const shared = layer_.threads_somewhere() ? nullptr : &layer_.shared_communicators();

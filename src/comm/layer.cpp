@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
-#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -55,42 +53,23 @@ Layer::Layer(Host host)
         _exit(kExitRefused);
     }
     settings_ = std::move(*loaded);
-    part_.layer = part_.library = "mpi";
-    report::tell_process(part_, environment, settings_, identity_, host_.name);
-    for (const std::string& procedure : settings_.allow)
-        part_.not_sealed.push_back({"allow: " + procedure, 0, 0, true});
-    decide_scope();
-}
-
-/// MPI says who sent a message. Where anybody but members of the job can speak to MPI, he can say that he is a rank of
-/// this node: then nothing is taken unsealed from anybody.
-void Layer::decide_scope() {
-    confined_ = host_.confined.value_or(false);
-    // protocol: W8
-    // Who has put himself between ranks as they got their keys has a say in who is on which node, too: nothing is left
-    // in clear for that.
-    const bool all_where_open = settings_.scope == config::Scope::automatic || settings_.passive_only();
-    seals_all_ = settings_.scope == config::Scope::all || (all_where_open && !confined_);
-    part_.scope = seals_all_ ? "all" : "between-nodes";
-    if (!host_.confined) part_.clear_packets = "the sockets are not sealed (seal_sockets = false)";
-    if (settings_.roads_open()) part_.clear_packets = "they may take another network than TCP (network = any)";
+    scope_ = Scope(settings_, host_.confined);
+    report::Part& part = rank_report_.part();
+    part.layer = part.library = "mpi";
+    report::tell_process(part, environment, settings_, identity_, host_.name);
+    for (const std::string& procedure : settings_.allow) part.not_sealed.push_back({"allow: " + procedure, 0, 0, true});
     // protocol: W9
     if (settings_.passive_only()) {
-        part_.not_sealed.push_back({"key_distribution = " + std::string(config::name_of(settings_.key_distribution)) +
-                                        ": the keys are safe against passive attackers only",
-                                    0, 0, true});
+        part.not_sealed.push_back({"key_distribution = " + std::string(config::name_of(settings_.key_distribution)) +
+                                       ": the keys are safe against passive attackers only",
+                                   0, 0, true});
     }
-    if (confined_ || seals_all_) return;
-    part_.not_sealed.push_back(
-        {"what seems to come from a rank of the own node (scope = between-nodes, where strangers "
-         "can speak to MPI)",
-         0, 0, true});
+    scope_.tell(settings_, part);
 }
 
 void Layer::complain(const std::string& line) {
     const auto guard = this->guard();
-    part_.errors.push_back(line);
-    live_.tell(part_, 0);
+    rank_report_.add_error(line);
     say(line);
     if (!reported_) return;
     auto done = write_report();
@@ -119,7 +98,7 @@ void Layer::end_job(const std::string& line) {
 }
 
 int Layer::integrity_error(const std::string& line) {
-    count_failed_open();
+    rank_report_.count_failed_open();
     complain(line);
     return error_code_;
 }
@@ -152,8 +131,7 @@ void Layer::make_error_classes() {
 }
 
 Result<void> Layer::load_keys() {
-    return keys_.load(
-        static_cast<std::uint8_t>((seals_all_ ? keys::kSealsAll : 0) | (confined_ ? 0 : keys::kOpenRoads)), part_);
+    return keys_.load(scope_.terms(), rank_report_.part());
 }
 
 Result<void> Layer::agree() {
@@ -161,8 +139,8 @@ Result<void> Layer::agree() {
     auto table = keys_.agree({mpi, world_rank_, world_size_, host_.name, host_.surroundings, terms,
                               [this](const std::string& line) { say(line); }});
     if (!table) return tl::unexpected(table.error());
-    part_.peer_members = std::move(table->members);
-    nodes_ = std::move(table->nodes);
+    rank_report_.part().peer_members = std::move(table->members);
+    scope_.place(std::move(table->nodes), world_rank_);
     auto plan = plan_of(table->terms);
     if (!plan) return tl::unexpected(plan.error());
     tuned_.collectives = *plan;
@@ -178,42 +156,30 @@ void Layer::begin(int thread_level) {
     mpi.Comm_rank(MPI_COMM_WORLD, &world_rank_);
     mpi.Comm_size(MPI_COMM_WORLD, &world_size_);
     name_ = "rank " + std::to_string(world_rank_) + " on " + host_.name;
-    part_.rank = world_rank_;
-    part_.ranks = world_size_;
-    part_.group = identity_.group;
-    part_.mpi_initialized = true;
+    report::Part& part = rank_report_.part();
+    part.rank = world_rank_;
+    part.ranks = world_size_;
+    part.group = identity_.group;
+    part.mpi_initialized = true;
     seal::claim_keys();
     wipe_secret_memory_in_children();
     if (auto done = load_keys(); !done) end_job(done.error().line);
-    const std::string about_profile = load_profile(settings_, mpi, keys_.kex(), part_, tuned_);
+    const std::string about_profile = load_profile(settings_, mpi, keys_.kex(), part, tuned_);
     // Once a job: the report has it for each process.
     if (world_rank_ == 0 && !about_profile.empty()) say(about_profile);
-    if (world_rank_ == 0 && !confined_ && !seals_all_) {
-        say("note: scope = between-nodes: whoever can speak to MPI on the network can pass a message off as one of a "
-            "rank of "
-            "the receiver's node; the default, scope = auto, seals these here");
-    }
+    if (const std::string note = scope_.note(); world_rank_ == 0 && !note.empty()) say(note);
     if (world_rank_ == 0 && settings_.passive_only()) {
         say("note: key_distribution = " + std::string(config::name_of(settings_.key_distribution)) +
             ": the keys are safe against passive attackers only: whoever can change what ranks send each other as "
             "they start can read and change all that follows");
     }
     if (auto done = agree(); !done) end_job(done.error().line);
-    keys_.count_traffic_in(live_.counter(TrafficCounter::Threads::several));  // not that of the agreement's streams
+    keys_.count_traffic_in(rank_report_.counter());  // not that of the agreement's streams
     make_error_classes();
-    // protocol: M28
-    seals_own_ = seals_all_ && !confined_ && world_size_ > 1;
-    sealed_to_.resize(nodes_.size());
-    for (std::size_t rank = 0; rank < nodes_.size(); ++rank) {
-        const bool self = static_cast<int>(rank) == world_rank_;
-        const bool other = seals_all_ || nodes_[rank] != nodes_[static_cast<std::size_t>(world_rank_)];
-        sealed_to_[rank] = self ? seals_own_ : other;
-    }
     begun_ = true;
-    // Whether somebody can look at it is nothing that a job depends on.
-    if (settings_.live) (void)live_.publish(report::live_folders(std::getenv("XDG_RUNTIME_DIR"), geteuid()), part_);
+    if (settings_.live) rank_report_.publish();
     add(MPI_COMM_WORLD, keys_.world_id());
-    if (seals_own_) add_comm_self();
+    if (scope_.seals_own()) add_comm_self();
     make_transport();
 }
 
@@ -266,44 +232,30 @@ void Layer::report() {
     if (!begun_) return;
     for (const auto& [handle, communicator] : communicators_) {
         if (!communicator) continue;
-        report_flows(*communicator);
+        rank_report_.count_flows(*communicator);
         communicator->free_own_traffic(mpi);
     }
     if (settings_.report_file.empty()) return;
-    part_.program_sha256 = programs::program_digest(
+    rank_report_.part().program_sha256 = programs::program_digest(
         keys_.kex(), [](const char* file) { return open(file, O_RDONLY | O_CLOEXEC); }, close);
-    part_.sizes_sent = sizes_->sent;
-    part_.sizes_received = sizes_->received;
     if (auto done = write_report(); !done) complain(done.error().line);
     reported_ = true;
 }
 
 Result<void> Layer::write_report() {
-    const auto sign = [&](std::string_view text) { return keys_.sign_report(text); };
-    return report::write_part(settings_.report_file, part_, sign);
+    return rank_report_.write(settings_.report_file, [&](std::string_view text) { return keys_.sign_report(text); });
 }
 
 void Layer::end() {
     begun_ = false;
     ended_ = true;
     reported_ = false;
-    live_.withdraw();
+    rank_report_.withdraw();
     communicators_.clear();
     last_ = nullptr;
     last_handle_ = MPI_COMM_NULL;
     keys_.wipe();
     workers_ = engine::Workers();
-}
-
-void Layer::report_flows(const Communicator& communicator) {
-    FlowTotals totals;
-    communicator.count(totals);
-    part_.sealed_connections += totals.flows;
-    part_.sealed_bytes_sent += totals.sent.bytes;
-    part_.sealed_bytes_received += totals.received.bytes;
-    part_.sealed_records_sent += totals.sent.messages;
-    part_.sealed_records_received += totals.received.messages;
-    part_.rekeys += totals.sent.rekeys + totals.received.rekeys;
 }
 
 void Layer::add(MPI_Comm handle, const CommunicatorId& id) {
@@ -321,7 +273,7 @@ void Layer::add(MPI_Comm handle, const CommunicatorId& id) {
         end_job("MPI gives this rank another place in a communicator than its own: MPI's own messages were altered");
     }
     auto made = std::make_shared<Communicator>(*this, handle, id, std::move(in_world), rank);
-    if (!made->crosses() && !seals_own_) made.reset();  // remembered as one that stays on the node
+    if (!made->crosses() && !scope_.seals_own()) made.reset();  // remembered as one that stays on the node
     communicators_[handle] = std::move(made);
     last_handle_ = MPI_COMM_NULL;
     last_ = nullptr;
@@ -329,7 +281,7 @@ void Layer::add(MPI_Comm handle, const CommunicatorId& id) {
 
 void Layer::forget(MPI_Comm handle, const std::shared_ptr<Communicator>& freed) {
     const auto guard = this->guard();
-    if (freed && !reported_) report_flows(*freed);
+    if (freed && !reported_) rank_report_.count_flows(*freed);
     const auto found = communicators_.find(handle);
     if (found == communicators_.end() || found->second != freed) return;
     communicators_.erase(found);
@@ -348,7 +300,8 @@ bool Layer::intercommunicators_allowed() const {
 Communicator* Layer::look_up(MPI_Comm handle) {
     if (handle == MPI_COMM_NULL) return nullptr;
     // A communicator of a session outlives MPI_COMM_WORLD, but not the keys.
-    if (ended_ && between_nodes()) end_job("a communicator was used after MPI_Finalize: the job's keys are gone");
+    if (ended_ && scope_.seals_anything())
+        end_job("a communicator was used after MPI_Finalize: the job's keys are gone");
     if (!begun_) return nullptr;
     auto found = communicators_.find(handle);
     if (found == communicators_.end()) {

@@ -6,8 +6,6 @@
 
 #include <mpi.h>
 
-#include <algorithm>
-#include <array>
 #include <cstdint>
 #include <list>
 #include <memory>
@@ -28,6 +26,8 @@
 #include "comm/job_keys.hpp"
 #include "comm/large.hpp"
 #include "comm/operation.hpp"
+#include "comm/rank_report.hpp"
+#include "comm/scope.hpp"
 #include "comm/tuned.hpp"
 #include "comm/types.hpp"
 #include "comm/waiting.hpp"
@@ -36,12 +36,8 @@
 #include "engine/workers.hpp"
 #include "keys/node_token.hpp"
 #include "native.hpp"
-#include "report/live.hpp"
-#include "report/part.hpp"
 
 namespace cryptmpi::comm {
-
-using keys::NodeId;
 
 /// What a layer finds around it in its process.
 struct Host {
@@ -91,12 +87,7 @@ public:
     /// After MPI has freed it. Another thread may have been given its handle since then, for another one.
     void forget(MPI_Comm handle, const std::shared_ptr<Communicator>& freed);
 
-    /// Messages inside a node are sealed, too. The same on all ranks: they have agreed on it.
-    bool seals_all() const { return seals_all_; }
-    /// Does what is sent to this rank of MPI_COMM_WORLD leave the node (or is everything sealed)? What this rank sends
-    /// itself is sealed where strangers can speak to MPI, as they can say that they are this rank.
-    bool sealed_to(int world_rank) const { return sealed_to_[static_cast<std::size_t>(world_rank)]; }
-    const std::vector<NodeId>& nodes() const { return nodes_; }
+    const Scope& scope() const { return scope_; }
     int world_rank() const { return world_rank_; }
 
     const JobKeys& keys() const { return keys_; }
@@ -171,14 +162,7 @@ public:
     int refused_code() const { return refused_code_; }
     /// A code of ours, of which a line is printed when it is made.
     bool has_complained_of(int code) const { return code == error_code_ || code == refused_code_; }
-    void count_failed_open() {
-        ++part_.failed_opens;
-        live_.tell(part_, 0);
-    }
-    report::Part& part() { return part_; }
-    // Of messages and blocks, when they are sealed or opened, by the thread that has the guard.
-    void count_sealed(std::size_t size) { sizes_->sent.count(size); }
-    void count_opened(std::size_t size) { sizes_->received.count(size); }
+    RankReport& rank_report() { return rank_report_; }
 
     /// Ends the whole job: nothing goes on without keys.
     [[noreturn]] void end_job(const std::string& line);
@@ -186,25 +170,19 @@ public:
 private:
     Communicator* look_up(MPI_Comm handle);
     bool intercommunicators_allowed() const;
-    /// Does anything that this rank sends have to be sealed?
-    bool between_nodes() const { return std::find(sealed_to_.begin(), sealed_to_.end(), true) != sealed_to_.end(); }
-    void decide_scope();
     Result<void> load_keys();
     Result<void> agree();
     void make_error_classes();
     void add_comm_self();
     void make_transport();
     void make_workers(const engine::Workers::Settings& workers);
-    void report_flows(const Communicator& communicator);
     Result<void> write_report();
 
     Host host_;
     config::Settings settings_;
+    Scope scope_;
     config::Process identity_;
     std::string name_;
-    bool confined_ = false;  // nothing comes from other nodes but by sealed sockets
-    bool seals_all_ = true;
-    bool seals_own_ = false;  // what this rank sends itself
     bool begun_ = false;
     bool ended_ = false;
     bool reported_ = false;
@@ -216,8 +194,6 @@ private:
     JobKeys keys_{settings_};
     int world_rank_ = 0;
     int world_size_ = 1;
-    std::vector<NodeId> nodes_;
-    std::vector<bool> sealed_to_;
     int error_code_ = MPI_ERR_OTHER;
     int refused_code_ = MPI_ERR_OTHER;
 
@@ -241,9 +217,7 @@ private:
     std::unordered_map<int, std::uint32_t> marks_;  // by rank of MPI_COMM_WORLD
     std::uint32_t most_marks_ = 16384;              // with two tags each, which every implementation has
     Leftovers leftovers_;
-    report::Part part_;
-    report::Live live_;
-    report::LiveSizes* sizes_ = &live_.sizes();
+    RankReport rank_report_;
 };
 
 }  // namespace cryptmpi::comm

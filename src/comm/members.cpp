@@ -85,7 +85,7 @@ private:
         if (code != MPI_SUCCESS) end(peer, "was lost by MPI");
     }
     [[noreturn]] void end(int peer, const std::string& why) {
-        call_.layer.count_failed_open();
+        call_.layer.rank_report().count_failed_open();
         call_.layer.end_job("what rank " + std::to_string(peer) + " of a communicator " + about_ + " " + why);
     }
 

@@ -72,7 +72,7 @@ int cut_off(Layer& layer, Operation& operation, MPI_Status& status) {
     const int from = status.MPI_SOURCE;
     const int tag = status.MPI_TAG;
     operation.communicator->came_truncated(operation.posted, from, tag);
-    ++layer.part().cut_off;
+    ++layer.rank_report().part().cut_off;
     layer.say(describe(from, tag) + " was cut off by MPI, since it is longer than " +
               std::to_string(operation.wire.room()) + " bytes, and could not be opened: altered on the way" +
               report::kOrOtherSizes);
@@ -92,7 +92,7 @@ int finish_receive(Layer& layer, Operation& operation, MPI_Status& status) {
     if (!operation.posted.waits()) return status.MPI_ERROR;
     Communicator& communicator = *operation.communicator;
     operation.posted.withdraw();
-    if (operation.may_be_cancelled) [[unlikely]] {
+    if (operation.posted.may_be_cancelled) [[unlikely]] {
         int cancelled = 0;
         layer.mpi.Test_cancelled(&status, &cancelled);
         if (cancelled != 0) return MPI_SUCCESS;

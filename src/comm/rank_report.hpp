@@ -1,0 +1,43 @@
+// What this rank does, as its part of the report says when the job ends, and as its page shows while it runs.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "base/result.hpp"
+#include "base/traffic.hpp"
+#include "comm/communicator.hpp"
+#include "report/live.hpp"
+#include "report/part.hpp"
+
+namespace cryptmpi::comm {
+
+class RankReport {
+public:
+    report::Part& part() { return part_; }
+
+    /// Lets others see this rank's page, where there can be one: nothing that a job depends on.
+    void publish();
+    /// Nobody sees it any more.
+    void withdraw() { live_.withdraw(); }
+    /// Where traffic of several threads is counted.
+    TrafficCounter counter() { return live_.counter(TrafficCounter::Threads::several); }
+
+    // Of messages and blocks, when they are sealed or opened, by the thread that has the guard.
+    void count_sealed(std::size_t size) { sizes_->sent.count(size); }
+    void count_opened(std::size_t size) { sizes_->received.count(size); }
+    void count_failed_open();
+    /// What a communicator's flows have carried: at its end, once.
+    void count_flows(const Communicator& communicator);
+    void add_error(const std::string& line);
+
+    /// Writes this rank's part. Error: one line.
+    Result<void> write(const std::string& report_file, const report::Sign& sign);
+
+private:
+    report::Part part_;
+    report::Live live_;
+    report::LiveSizes* sizes_ = &live_.sizes();
+};
+
+}  // namespace cryptmpi::comm
