@@ -428,22 +428,38 @@ void Process::hold_key() {
 void Process::adopt_inherited() {
     if (!settings_.enabled) return;
     if (settings_.live) report::Live::remove_leftovers(live_folders());
-    const char* inherited = std::getenv("CRYPTMPI_INTERNAL_ARENA");
-    const std::string given = inherited == nullptr ? "" : inherited;
-    if (inherited != nullptr) {
-        const int fd = std::atoi(inherited);
-        struct stat information {};
-        // The variable goes on to grandchildren, the descriptor only to a program that needs it.
-        char path[64] = {};
-        const std::string link = "/proc/self/fd/" + std::to_string(fd);
-        const bool there = fstat(fd, &information) == 0 && readlink(link.c_str(), path, sizeof path - 1) > 0 &&
-                           std::strstr(path, "memfd:cryptmpi") != nullptr;
-        unsetenv("CRYPTMPI_INTERNAL_ARENA");
-        if (there) {
-            real::fcntl(fd, F_SETFD, reinterpret_cast<void*>(static_cast<long>(FD_CLOEXEC)));
-            if (auto adopted = arena_.adopt(fd); !adopted) complain(adopted.error().line);
-        }
+    const std::string given = adopt_arena();
+    const std::vector<Shared*> adopted = adopt_sockets();
+    // posix_spawn counted us as a holder of everything that we might have got.
+    for (auto at = given.find(':'); at != std::string::npos && arena_.fd() >= 0; at = given.find(':', at + 1)) {
+        Shared* shared = arena_.slot(static_cast<std::size_t>(std::atol(given.c_str() + at + 1)));
+        if (shared != nullptr && std::find(adopted.begin(), adopted.end(), shared) == adopted.end())
+            shared->processes.fetch_sub(1);
     }
+}
+
+/// Returns what the process before this one said of its arena: the descriptor, and the slots that it counted us in.
+std::string Process::adopt_arena() {
+    const char* inherited = std::getenv("CRYPTMPI_INTERNAL_ARENA");
+    if (inherited == nullptr) return "";
+    const std::string given = inherited;
+    const int fd = std::atoi(inherited);
+    struct stat information {};
+    // The variable goes on to grandchildren, the descriptor only to a program that needs it.
+    char path[64] = {};
+    const std::string link = "/proc/self/fd/" + std::to_string(fd);
+    const bool there = fstat(fd, &information) == 0 && readlink(link.c_str(), path, sizeof path - 1) > 0 &&
+                       std::strstr(path, "memfd:cryptmpi") != nullptr;
+    unsetenv("CRYPTMPI_INTERNAL_ARENA");
+    if (there) {
+        real::fcntl(fd, F_SETFD, reinterpret_cast<void*>(static_cast<long>(FD_CLOEXEC)));
+        if (auto adopted = arena_.adopt(fd); !adopted) complain(adopted.error().line);
+    }
+    return given;
+}
+
+/// Returns the sealed connections among them.
+std::vector<Shared*> Process::adopt_sockets() {
     std::map<std::uint64_t, int> first_of;
     std::vector<Shared*> adopted;
     each_descriptor([&](int fd) {
@@ -469,27 +485,27 @@ void Process::adopt_inherited() {
             if (auto resumed = resume(*this, *entry, *shared); !resumed) complain(resumed.error().line);
             return;
         }
-        const auto peer = Address::peer_of(fd);
-        if (!peer) {
-            if (!is_internet_socket(fd)) return;
-            // A connection that was reset has no peer any more, but may have bytes of one. Else another process that
-            // holds the socket, too, may still connect it.
-            int left = 0;
-            const bool fresh = real::ioctl(fd, FIONREAD, &left) != 0 || left == 0;
-            table_.add(fd, fresh ? Kind::fresh : Kind::foreign);
-            return;
-        }
-        std::string why;
-        const Verdict verdict = policy_->decide(fd, *peer, why);
-        if (verdict == Verdict::seal) table_.add(fd, Kind::foreign);
-        if (verdict == Verdict::plaintext) count_unsealed(why, true);
+        adopt_unsealed(fd);
     });
-    // posix_spawn counted us as a holder of everything that we might have got.
-    for (auto at = given.find(':'); at != std::string::npos && arena_.fd() >= 0; at = given.find(':', at + 1)) {
-        Shared* shared = arena_.slot(static_cast<std::size_t>(std::atol(given.c_str() + at + 1)));
-        if (shared != nullptr && std::find(adopted.begin(), adopted.end(), shared) == adopted.end())
-            shared->processes.fetch_sub(1);
+    return adopted;
+}
+
+/// A TCP socket of which no process before this one knew that it is sealed.
+void Process::adopt_unsealed(int fd) {
+    const auto peer = Address::peer_of(fd);
+    if (!peer) {
+        if (!is_internet_socket(fd)) return;
+        // A connection that was reset has no peer any more, but may have bytes of one. Else another process that
+        // holds the socket, too, may still connect it.
+        int left = 0;
+        const bool fresh = real::ioctl(fd, FIONREAD, &left) != 0 || left == 0;
+        table_.add(fd, fresh ? Kind::fresh : Kind::foreign);
+        return;
     }
+    std::string why;
+    const Verdict verdict = policy_->decide(fd, *peer, why);
+    if (verdict == Verdict::seal) table_.add(fd, Kind::foreign);
+    if (verdict == Verdict::plaintext) count_unsealed(why, true);
 }
 
 pid_t Process::fork(const std::function<pid_t()>& call) {

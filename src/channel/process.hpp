@@ -146,6 +146,9 @@ private:
     void hold_key();
     void look_at_auditors();
     void adopt_inherited();
+    std::string adopt_arena();
+    std::vector<Shared*> adopt_sockets();
+    void adopt_unsealed(int fd);
     void become_child();
     /// What nobody may miss in the job's report, should this process be killed: the part as it is by now.
     void report_early();

@@ -598,13 +598,7 @@ bool Endpoint::complete(Operation& operation, fi_cq_tagged_entry& entry, fi_addr
             return wanted;
         case Operation::Work::peek:
         case Operation::Work::claimed:
-            if (entry.len < kOverhead) end("a message came that is shorter than any that is sealed");
-            // What comes is kept for the receive that names it: of a long message its head.
-            operation.filled = entry.len - kOverhead;
-            entry.len = is_head(entry) ? entry.data >> kLengthShift : operation.filled;
-            if (is_head(entry)) entry.data &= kDataBits;
-            entry.buf = nullptr;
-            if (operation.work == Operation::Work::peek) give_back(operation);
+            tell_peeked(operation, entry);
             return true;
         case Operation::Work::note:
             take_note(operation, entry);
@@ -619,32 +613,57 @@ bool Endpoint::complete(Operation& operation, fi_cq_tagged_entry& entry, fi_addr
                 take_head(operation, entry);
                 return false;
             }
-            break;
+            return deliver(operation, entry, from) && wanted;
         case Operation::Work::message:
+            return deliver(operation, entry, from) && wanted;
         case Operation::Work::several:
-            break;
+            deliver_one_of_several(operation, entry, from);
+            return wanted;
         case Operation::Work::unused:
             end("the provider completes a call twice");
     }
-    const bool came = (entry.flags & FI_RECV) != 0 || operation.work != Operation::Work::several;
-    if (came) {
+    end("the provider completes a call of a kind that there is not");
+}
+
+/// What comes is kept for the receive that names it: of a long message its head.
+void Endpoint::tell_peeked(Operation& operation, fi_cq_tagged_entry& entry) {
+    if (entry.len < kOverhead) end("a message came that is shorter than any that is sealed");
+    operation.filled = entry.len - kOverhead;
+    entry.len = is_head(entry) ? entry.data >> kLengthShift : operation.filled;
+    if (is_head(entry)) entry.data &= kDataBits;
+    entry.buf = nullptr;
+    if (operation.work == Operation::Work::peek) give_back(operation);
+}
+
+// HOT PATH
+/// False: the message is longer than its receive, which the program is told by an error.
+bool Endpoint::deliver(Operation& operation, fi_cq_tagged_entry& entry, fi_addr_t& from) {
+    const Peer* const sender = open_into(operation, entry);
+    const std::size_t size = entry.len - kOverhead;
+    entry.data = (entry.flags & FI_REMOTE_CQ_DATA) != 0 ? carried(entry.data) : 0;
+    const bool fits = operation.discard || size <= total(operation.into);
+    if (fits) {
+        entry.len = operation.discard ? 0 : size;
+        entry.buf = operation.into.empty() ? nullptr : operation.into[0].iov_base;
+        from = address_of(sender);
+    } else {
+        tell_cut_off(operation, entry, size);
+    }
+    give_back(operation);
+    return fits;
+}
+
+/// A message into a buffer for many, or the end of that buffer, or both.
+void Endpoint::deliver_one_of_several(Operation& operation, fi_cq_tagged_entry& entry, fi_addr_t& from) {
+    if ((entry.flags & FI_RECV) != 0) {
         const std::size_t at = operation.filled;
         const Peer* const sender = open_into(operation, entry);
-        const std::size_t size = entry.len - kOverhead;
         entry.data = (entry.flags & FI_REMOTE_CQ_DATA) != 0 ? carried(entry.data) : 0;
-        const bool alone = operation.work != Operation::Work::several;
-        if (alone && !operation.discard && size > total(operation.into)) {
-            tell_cut_off(operation, entry, size);
-            give_back(operation);
-            return false;
-        }
-        entry.len = operation.discard ? 0 : size;
-        entry.buf = operation.into.empty() ? nullptr : static_cast<char*>(operation.into[0].iov_base);
-        if (operation.work == Operation::Work::several) entry.buf = static_cast<char*>(entry.buf) + at;
+        entry.len -= kOverhead;
+        entry.buf = operation.into.empty() ? nullptr : static_cast<char*>(operation.into[0].iov_base) + at;
         from = address_of(sender);
     }
-    if (operation.work != Operation::Work::several || (entry.flags & FI_MULTI_RECV) != 0) give_back(operation);
-    return wanted;
+    if ((entry.flags & FI_MULTI_RECV) != 0) give_back(operation);
 }
 
 /// An error of the provider's, which the program gets: cut off, cancelled, not found, or worse.

@@ -263,6 +263,9 @@ private:
     Peer* open_ours(const Operation& operation, const fi_cq_tagged_entry& entry, std::span<const iovec> into);
     bool goes_in_pieces(const Outgoing& message, std::size_t size, const Peer& peer) const;
     ssize_t send_in_pieces(const Outgoing& message, std::size_t size, bool wanted);
+    void tell_peeked(Operation& operation, fi_cq_tagged_entry& entry);
+    bool deliver(Operation& operation, fi_cq_tagged_entry& entry, fi_addr_t& from);
+    void deliver_one_of_several(Operation& operation, fi_cq_tagged_entry& entry, fi_addr_t& from);
     bool is_head(const fi_cq_tagged_entry& entry) const;
     void take_head(Operation& operation, const fi_cq_tagged_entry& entry);
     void tell_cut_off(const Operation& operation, const fi_cq_tagged_entry& entry, std::size_t size);
