@@ -73,7 +73,7 @@ def test_sealed_job(mpi, settings, build, nodes, tmp_path):
     assert bool(left) == bool(settings) and all("seal_sockets" in reason or "scope" in reason for reason in left), left
 
 
-@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.every_mpi)])
+@pytest.mark.parametrize("ranks", [2, 4])
 @ALL
 def test_messages(mpi, ranks, build, nodes, tmp_path):
     program = build(mpi, REPOSITORY / "tests" / "system" / "messages.c")

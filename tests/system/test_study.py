@@ -112,6 +112,7 @@ def test_the_study_of_a_ping_pong(two_nodes, tmp_path):
     assert figure["title"] in (tmp_path / "index.html").read_text()
 
 
+@pytest.mark.long
 def test_the_study_of_our_plans(two_nodes, tmp_path):
     """It tunes first, and then each plan is really used: a job that does not take its profile is an error."""
     if not MPI.present():
