@@ -8,7 +8,7 @@
 #include <map>
 #include <numeric>
 #include <string>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "comm/calls.hpp"
@@ -438,11 +438,11 @@ TEST(Collectives, NoMessageOfAnyCanBeChangedReplayedOrMoved) {
                 bool attacks = false;
                 int number = 0;
                 met = false;
-                std::map<std::pair<int, int>, Bytes> kept;  // of the call before, by its two ranks
+                std::map<std::tuple<std::string, int, int>, Bytes> kept;  // of the call before
                 bool struck = false;
                 job.on_wire = [&](Message& message, std::vector<Message>&) {
                     if (message.bytes.empty()) return true;
-                    Bytes& before = kept[{message.source, message.to}];
+                    Bytes& before = kept[{message.operation, message.source, message.to}];
                     if (!attacks) {
                         before = message.bytes;
                         return true;
