@@ -337,6 +337,15 @@ public:
         }
     }
 
+    /// A receive that waits, or a send whose message no receive has got. False: it is too late.
+    bool take_back(const RequestPointer& request) {
+        const auto is_its = [&](const Sent& sent) { return sent.sender == request; };
+        std::size_t found = std::erase(me->posted, request);
+        for (auto& [queue, sent] : wire) found += std::erase_if(sent, is_its);
+        for (const auto& process : processes) found += std::erase_if(process->unexpected, is_its);
+        return found != 0;
+    }
+
     std::unique_ptr<Meeting> no_meeting;
     std::map<std::string, std::shared_ptr<Meeting>> meetings;
 
@@ -1397,10 +1406,7 @@ struct Calls {
     }
     static int Cancel(MPI_Request* handle) {
         const auto request = find_request(*handle);
-        auto& posted = me().posted;
-        const auto found = std::find(posted.begin(), posted.end(), request);
-        if (found == posted.end()) return MPI_SUCCESS;  // too late
-        posted.erase(found);
+        if (!request || !world().take_back(request)) return MPI_SUCCESS;
         request->done = true;
         request->status.MPI_internal[3] = 1;
         return MPI_SUCCESS;

@@ -360,9 +360,16 @@ TEST(PointToPoint, ASendIsNotCancelledSoItsMessageComes) {
             MPI_Request request = MPI_REQUEST_NULL;
             Issend(rank.layer, data.bytes().data(), 3000, MPI_BYTE, 1, 5, MPI_COMM_WORLD, &request);
             EXPECT_EQ(Cancel(rank.layer, &request), MPI_SUCCESS);
-            EXPECT_EQ(Wait(rank.layer, &request, MPI_STATUS_IGNORE), MPI_SUCCESS);
+            send(rank, Clear(1), 1, 1);
+            MPI_Status status;
+            EXPECT_EQ(Wait(rank.layer, &request, &status), MPI_SUCCESS);
+            int cancelled = 1;
+            rank.mpi.Test_cancelled(&status, &cancelled);
+            EXPECT_EQ(cancelled, 0);
             return;
         }
+        Bytes go(1);
+        receive(rank, go, 0, 1);  // until then MPI could take the message back
         Bytes into(3000);
         EXPECT_EQ(receive(rank, into, 0, 5), MPI_SUCCESS);
         EXPECT_EQ(into, data.bytes());
@@ -895,6 +902,23 @@ TEST(FakeMpi, FindsWhatIsLeft) {
         if (rank.number == 0) send(rank, Clear(30), 1, 1);
     });
     EXPECT_EQ(ending.left.size(), 1U) << ending.told();
+}
+
+TEST(FakeMpi, TakesBackASendThatIsCancelledBeforeItsReceive) {
+    Job job(2);
+    const Ending ending = job.run([&](Rank& rank) {
+        if (rank.number != 0) return;
+        Bytes data(30);
+        MPI_Request request = MPI_REQUEST_NULL;
+        rank.mpi.Issend(data.data(), 30, MPI_BYTE, 1, 1, MPI_COMM_WORLD, &request);
+        rank.mpi.Cancel(&request);
+        MPI_Status status;
+        rank.mpi.Wait(&request, &status);
+        int cancelled = 0;
+        rank.mpi.Test_cancelled(&status, &cancelled);
+        EXPECT_EQ(cancelled, 1);
+    });
+    EXPECT_TRUE(ending.went_well()) << ending.told();
 }
 
 TEST(FakeMpi, FindsRanksThatWaitForEachOther) {
