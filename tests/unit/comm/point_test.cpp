@@ -884,6 +884,25 @@ TEST(Attacks, ACommunicatorWithOtherMembersEndsTheJob) {
     EXPECT_NE(ending.said[2].find("other members"), std::string::npos) << ending.told();
 }
 
+/// Ranks 2 and 3 are told of themselves in another order than MPI has them in, and both are told the same.
+TEST(Attacks, ARankInAnotherPlaceOfACommunicatorThanItsOwnEndsTheJob) {
+    fake::Options options;
+    options.nodes = {0, 0, 1, 1};
+    Job job(4, options);
+    job.on_members = [](int rank, std::vector<int>& members) {
+        if (rank >= 2 && members.size() == 2) std::swap(members[0], members[1]);
+    };
+    const Ending ending = job.run([&](Rank& rank) {
+        MPI_Comm node = MPI_COMM_NULL;
+        Comm_split_type(rank.layer, MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+        Comm_free(rank.layer, &node);
+    });
+    EXPECT_TRUE(ending.aborted);
+    EXPECT_EQ(ending.status, kExitRefused);
+    EXPECT_NE((ending.said[2] + ending.said[3]).find("another place in a communicator than its own"), std::string::npos)
+        << ending.told();
+}
+
 // The fake itself: what it is there to find, it finds.
 
 TEST(FakeMpi, FindsBytesInClear) {
