@@ -383,6 +383,16 @@ TEST(Collectives, LargeBlocksToo) {
     }
 }
 
+// Bytes of a vector, and of no other block, that Bcast and reductions send in five pieces: four whole ones and a
+// shorter one, of which no more than four are with MPI at a time.
+constexpr std::size_t kInPieces = 600000;
+constexpr std::size_t kOnlyWholePieces = 100000;  // are longer than this on the wire
+
+TEST(Collectives, BlocksOfSeveralPiecesToo) {
+    expect_job_of_all(3, {true, 1}, kInPieces, 1);
+    expect_job_of_all(4, {false, 2}, kInPieces, 2);
+}
+
 TEST(Collectives, EmptyBlocksToo) {
     expect_job_of_all(4, {true, 1}, 0, 1);
     expect_job_of_all(4, {false, 2}, 0, 2);
@@ -484,6 +494,69 @@ TEST(Collectives, NoMessageOfAnyCanBeChangedReplayedOrMoved) {
         }
     }
     EXPECT_GT(replays, 0);
+}
+
+// protocol: M4
+TEST(Collectives, NoPieceTakesThePlaceOfAnotherOfItsBlock) {
+    const std::function<Result_(Part&)> in_pieces[] = {[](Part& p) { return bcast(p, 1); },
+                                                       [](Part& p) { return reduce(p, 0, false); }};
+    for (const auto& operation : in_pieces) {
+        Job job(2);
+        Message first;
+        int pieces = 0;
+        job.on_wire = [&](Message& message, std::vector<Message>& more) {
+            if (message.source != 1 || message.bytes.size() < kOnlyWholePieces) return true;
+            ++pieces;
+            if (pieces == 1) first = message;
+            if (pieces == 2) {
+                // Pieces of Bcast are told apart by their calls of MPI's, those of a reduction by their order.
+                if (message.is_collective()) std::swap(first.bytes, message.bytes);
+                more.push_back(first);
+            }
+            return pieces != 1;
+        };
+        int code = MPI_SUCCESS;
+        const Ending ending = job.run([&](Rank& rank) {
+            Part part{rank, MPI_COMM_WORLD, rank.number, 2, kInPieces};
+            const Result_ result = operation(part);
+            if (rank.number != 0) return;
+            code = result.code;
+            EXPECT_TRUE(rank.layer.has_complained_of(code));
+        });
+        EXPECT_EQ(pieces, 4);
+        EXPECT_NE(code, MPI_SUCCESS);
+        EXPECT_NE(ending.said[0].find("replayed or moved"), std::string::npos) << ending.told();
+        EXPECT_TRUE(ending.went_well()) << ending.told();
+    }
+}
+
+/// Neither the pieces that were authentic nor what the buffer had before may look like the data: on the rank that found
+/// it, and on the one of its node that was told.
+TEST(Collectives, NothingStaysOfABcastWhoseThirdPieceDoesNotOpen) {
+    fake::Options options;
+    options.seals_all = false;
+    options.nodes = {0, 1, 1};
+    Job job(3, options);
+    int pieces = 0;
+    job.on_wire = [&](Message& message, std::vector<Message>&) {
+        if (message.source != 0 || message.bytes.size() < kOnlyWholePieces) return true;
+        if (++pieces == 3) message.bytes[message.bytes.size() / 2] ^= 4;
+        return true;
+    };
+    const Ending ending = job.run([&](Rank& rank) {
+        const Bytes sent = block(kInPieces, 0, 0);
+        Bytes data = rank.number == 0 ? sent : Bytes(kInPieces, std::uint8_t{0x55});
+        const int code = Bcast(rank.layer, data.data(), static_cast<MPI_Count>(kInPieces), MPI_BYTE, 0, MPI_COMM_WORLD);
+        if (rank.number == 0) {
+            EXPECT_EQ(code, MPI_SUCCESS);
+            EXPECT_TRUE(data == sent);
+        } else {
+            EXPECT_TRUE(rank.layer.has_complained_of(code)) << code;
+            EXPECT_TRUE(data == Bytes(kInPieces)) << "rank " << rank.number;
+        }
+    });
+    EXPECT_EQ(pieces, 4);
+    EXPECT_TRUE(ending.went_well()) << ending.told();
 }
 
 }  // namespace
