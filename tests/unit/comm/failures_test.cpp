@@ -186,6 +186,125 @@ TEST(Failures, OfProbedMessages) {
     fail_each("probed", 2, [](Rank& rank) { return probed(rank, 100); });
 }
 
+/// The first call of `procedure` on `rank` fails, and MPI has what it was to wait for still.
+void fail_first(Job& job, int rank, const std::string& procedure) {
+    job.fails = [=, failed = false](int on, const std::string& called, std::uint64_t) mutable {
+        if (on != rank || called != procedure || failed) return false;
+        return failed = true;
+    };
+}
+
+int finish(const Rank& rank, const std::string& procedure, MPI_Request& request) {
+    if (procedure == "Wait") return Wait(rank.layer, &request, MPI_STATUS_IGNORE);
+    int done = 0;
+    int code = MPI_SUCCESS;
+    while (done == 0 && code == MPI_SUCCESS) code = comm::Test(rank.layer, &request, &done, MPI_STATUS_IGNORE);
+    return code;
+}
+
+int send(const Rank& rank, const Clear& data, int to, int tag) {
+    return Send(rank.layer, data.bytes().data(), static_cast<MPI_Count>(data.bytes().size()), MPI_BYTE, to, tag,
+                MPI_COMM_WORLD);
+}
+
+Bytes received(const Rank& rank, std::size_t size, int from, int tag) {
+    Bytes& into = kept(size);
+    const int code = Recv(rank.layer, into.data(), static_cast<MPI_Count>(size), MPI_BYTE, from, tag, MPI_COMM_WORLD,
+                          MPI_STATUS_IGNORE);
+    EXPECT_EQ(code, MPI_SUCCESS);
+    return into;
+}
+
+TEST(Failures, AReceiveThatMpiKeepsAfterAnErrorIsWaitedForAgain) {
+    for (const std::string procedure : {"Wait", "Test"}) {
+        for (const bool persistent : {false, true}) {
+            const Clear data(3000);
+            Job job(2);
+            fail_first(job, 0, procedure);
+            const Ending ending = job.run([&](Rank& rank) {
+                if (rank.number == 1) {
+                    received(rank, 1, 0, 1);
+                    EXPECT_EQ(send(rank, data, 0, 5), MPI_SUCCESS);
+                    return;
+                }
+                Bytes& into = kept(3000);
+                MPI_Request request = MPI_REQUEST_NULL;
+                if (persistent) {
+                    Recv_init(rank.layer, into.data(), 3000, MPI_BYTE, 1, 5, MPI_COMM_WORLD, &request);
+                    EXPECT_EQ(Start(rank.layer, &request), MPI_SUCCESS);
+                } else {
+                    Irecv(rank.layer, into.data(), 3000, MPI_BYTE, 1, 5, MPI_COMM_WORLD, &request);
+                }
+                EXPECT_NE(finish(rank, procedure, request), MPI_SUCCESS);
+                EXPECT_NE(request, MPI_REQUEST_NULL);
+                send(rank, Clear(1), 1, 1);
+                EXPECT_EQ(finish(rank, procedure, request), MPI_SUCCESS);
+                EXPECT_EQ(into, data.bytes());
+                if (persistent) Request_free(rank.layer, &request);
+            });
+            EXPECT_TRUE(ending.went_well()) << procedure << " of " << persistent << "\n" << ending.told();
+        }
+    }
+}
+
+TEST(Failures, ASendThatMpiKeepsAfterAnErrorKeepsItsMemory) {
+    for (const std::string procedure : {"Wait", "Test"}) {
+        const Clear data(3000);
+        const Clear next(3000, 1);
+        Job job(2);
+        fail_first(job, 0, procedure);
+        const Ending ending = job.run([&](Rank& rank) {
+            if (rank.number == 1) {
+                EXPECT_EQ(received(rank, 3000, 0, 1), next.bytes());
+                EXPECT_EQ(received(rank, 3000, 0, 5), data.bytes());
+                return;
+            }
+            MPI_Request request = MPI_REQUEST_NULL;
+            Issend(rank.layer, data.bytes().data(), 3000, MPI_BYTE, 1, 5, MPI_COMM_WORLD, &request);
+            EXPECT_NE(finish(rank, procedure, request), MPI_SUCCESS);
+            EXPECT_EQ(send(rank, next, 1, 1), MPI_SUCCESS);
+            EXPECT_EQ(finish(rank, procedure, request), MPI_SUCCESS);
+        });
+        EXPECT_TRUE(ending.went_well()) << procedure << "\n" << ending.told();
+    }
+}
+
+/// The program has no request of it.
+TEST(Failures, WhatACollectiveOperationLeavesWithMpiKeepsItsMemory) {
+    constexpr std::size_t kSize = 9000;  // MPI has it until it is received
+    constexpr int kMessages = 4;         // of that size: one would get that memory, were it free
+    Job job(2);
+    fail_first(job, 1, "Wait");
+    const Ending ending = job.run([&](Rank& rank) {
+        const std::vector<int> mine(kSize / sizeof(int), rank.number + 1);
+        std::vector<int> in(mine.size());
+        const auto reduce = [&] {
+            return Reduce(rank.layer, mine.data(), in.data(), static_cast<MPI_Count>(mine.size()), MPI_INT, MPI_SUM, 0,
+                          MPI_COMM_WORLD);
+        };
+        if (rank.number == 0) {
+            for (int i = 0; i < kMessages; ++i) EXPECT_EQ(received(rank, kSize, 1, 5), Clear(kSize, i).bytes());
+            EXPECT_EQ(reduce(), MPI_SUCCESS);
+            EXPECT_EQ(in, std::vector<int>(in.size(), 3));
+            send(rank, Clear(1), 1, 1);
+            return;
+        }
+        EXPECT_NE(reduce(), MPI_SUCCESS);
+        std::vector<Clear> out;
+        for (int i = 0; i < kMessages; ++i) out.emplace_back(kSize, i);
+        std::vector<MPI_Request> requests(out.size(), MPI_REQUEST_NULL);
+        for (std::size_t i = 0; i < out.size(); ++i) {
+            Isend(rank.layer, out[i].data(), static_cast<MPI_Count>(kSize), MPI_BYTE, 0, 5, MPI_COMM_WORLD,
+                  &requests[i]);
+        }
+        EXPECT_EQ(Waitall(rank.layer, kMessages, requests.data(), MPI_STATUSES_IGNORE), MPI_SUCCESS);
+        received(rank, 1, 0, 1);
+        MPI_Request none = MPI_REQUEST_NULL;
+        EXPECT_EQ(finish(rank, "Test", none), MPI_SUCCESS);  // gives back what MPI is done with
+    });
+    EXPECT_TRUE(ending.went_well()) << ending.told();
+}
+
 TEST(Failures, OfCollectiveOperations) {
     fail_each("bcast", 3, [](Rank& rank) { return bcast(rank, 100); });
     fail_each("alltoall", 3, [](Rank& rank) { return alltoall(rank, 100); });
