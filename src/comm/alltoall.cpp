@@ -83,8 +83,22 @@ Blocks all(const std::vector<UserBuffer>& blocks) {
 // up to 256, Open MPI up to 200, Intel MPI somewhat more). All ranks see the same size.
 constexpr std::size_t kMostAtOnce = 1024;
 
-int alltoall(Layer& layer, Communicator& communicator, const std::vector<UserBuffer>& out,
-             const std::vector<UserBuffer>& in, bool in_place, bool uniform) {
+/// A rank's blocks, by rank. In place, what is sent lies where the received blocks go.
+struct BothWays {
+    std::vector<UserBuffer> out;
+    std::vector<UserBuffer> in;
+    bool in_place;
+};
+
+template <class MakeOut, class MakeIn>
+int make_both_ways(const void* at, const MakeOut& make_out, const MakeIn& make_in, BothWays& blocks) {
+    blocks.in_place = at == MPI_IN_PLACE;
+    const int code = blocks.in_place ? MPI_SUCCESS : make_out(blocks.out);
+    return code != MPI_SUCCESS ? code : make_in(blocks.in);
+}
+
+int alltoall(Layer& layer, Communicator& communicator, const BothWays& blocks, bool uniform) {
+    const auto& [out, in, in_place] = blocks;
     const Call call = begin_call(layer, communicator, CollectiveKind::alltoall);
     const auto me = static_cast<std::size_t>(communicator.rank());
     const bool at_once = uniform && in[me].size() <= kMostAtOnce && !goes_alone(communicator, in[me]);
@@ -116,25 +130,23 @@ int Alltoall(Layer& layer, const void* out, MPI_Count out_count, MPI_Datatype ou
     const auto native = CRYPTMPI_NATIVE(Alltoall, std::max(out_count, in_count), out, Count{out_count}, out_type, in,
                                         Count{in_count}, in_type, comm);
     if (communicator == nullptr) return native(layer.mpi);
-    const bool in_place = out == MPI_IN_PLACE;
-    std::vector<UserBuffer> sent;
-    std::vector<UserBuffer> received;
     const int ranks = communicator->size();
-    if (!in_place) {
-        const int code = make_equal_blocks(layer, ranks, const_cast<void*>(out), out_count, out_type, sent);
-        if (code != MPI_SUCCESS) return say_what_is_wrong(layer, code, native);
-    }
-    if (const int code = make_equal_blocks(layer, ranks, in, in_count, in_type, received); code != MPI_SUCCESS) {
+    BothWays blocks;
+    const auto make_out = [&](auto& of) {
+        return make_equal_blocks(layer, ranks, const_cast<void*>(out), out_count, out_type, of);
+    };
+    const auto make_in = [&](auto& of) { return make_equal_blocks(layer, ranks, in, in_count, in_type, of); };
+    if (const int code = make_both_ways(out, make_out, make_in, blocks); code != MPI_SUCCESS) {
         return say_what_is_wrong(layer, code, native);
     }
     if (out_count == in_count && out_type == in_type) {
         const auto ask = [](const auto& mpi, int* number, int*, int many, MPI_Comm alone) {
             return mpi.Alltoall(number, many, MPI_INT, number, many, MPI_INT, alone);
         };
-        const int code = check_alias(layer, comm, out, received.front(), ask);
+        const int code = check_alias(layer, comm, out, blocks.in.front(), ask);
         if (code != MPI_SUCCESS) return code;
     }
-    return alltoall(layer, *communicator, sent, received, in_place, true);
+    return alltoall(layer, *communicator, blocks, true);
 }
 
 // The v and w forms, with int and with MPI_Count arrays.
@@ -151,17 +163,14 @@ int Alltoallv(Layer& layer, const void* out, const C* out_counts, const D* out_p
     };
     Communicator* communicator = find_sealed(layer, comm);
     if (communicator == nullptr) return native(layer.mpi);
-    const bool in_place = out == MPI_IN_PLACE;
-    std::vector<UserBuffer> sent;
-    std::vector<UserBuffer> received;
     const int ranks = communicator->size();
-    if (!in_place) {
-        const int code = make_v_blocks(layer, ranks, const_cast<void*>(out), out_counts, out_places, out_type, sent);
-        if (code != MPI_SUCCESS) return say_what_is_wrong(layer, code, native);
-    }
-    const int code = make_v_blocks(layer, ranks, in, in_counts, in_places, in_type, received);
-    if (code != MPI_SUCCESS) return say_what_is_wrong(layer, code, native);
-    return alltoall(layer, *communicator, sent, received, in_place, false);
+    BothWays blocks;
+    const auto make_out = [&](auto& of) {
+        return make_v_blocks(layer, ranks, const_cast<void*>(out), out_counts, out_places, out_type, of);
+    };
+    const auto make_in = [&](auto& of) { return make_v_blocks(layer, ranks, in, in_counts, in_places, in_type, of); };
+    const int code = make_both_ways(out, make_out, make_in, blocks);
+    return code != MPI_SUCCESS ? say_what_is_wrong(layer, code, native) : alltoall(layer, *communicator, blocks, false);
 }
 
 template <class C, class D>
@@ -176,17 +185,14 @@ int Alltoallw(Layer& layer, const void* out, const C* out_counts, const D* out_p
     };
     Communicator* communicator = find_sealed(layer, comm);
     if (communicator == nullptr) return native(layer.mpi);
-    const bool in_place = out == MPI_IN_PLACE;
-    std::vector<UserBuffer> sent;
-    std::vector<UserBuffer> received;
     const int ranks = communicator->size();
-    if (!in_place) {
-        const int code = make_w_blocks(layer, ranks, const_cast<void*>(out), out_counts, out_places, out_types, sent);
-        if (code != MPI_SUCCESS) return say_what_is_wrong(layer, code, native);
-    }
-    const int code = make_w_blocks(layer, ranks, in, in_counts, in_places, in_types, received);
-    if (code != MPI_SUCCESS) return say_what_is_wrong(layer, code, native);
-    return alltoall(layer, *communicator, sent, received, in_place, false);
+    BothWays blocks;
+    const auto make_out = [&](auto& of) {
+        return make_w_blocks(layer, ranks, const_cast<void*>(out), out_counts, out_places, out_types, of);
+    };
+    const auto make_in = [&](auto& of) { return make_w_blocks(layer, ranks, in, in_counts, in_places, in_types, of); };
+    const int code = make_both_ways(out, make_out, make_in, blocks);
+    return code != MPI_SUCCESS ? say_what_is_wrong(layer, code, native) : alltoall(layer, *communicator, blocks, false);
 }
 
 template int Alltoallv(Layer&, const void*, const int*, const int*, MPI_Datatype, void*, const int*, const int*,

@@ -503,64 +503,49 @@ Result<void> do_write(const Local& local, HandshakeState& state, std::uint8_t* o
                             out + payload_at(local, state.role));
 }
 
+Result<void> check_size(const Local& local, const HandshakeState& state, std::span<const std::uint8_t> hello) {
+    const std::size_t due = local.hello_size(other(state.role));
+    if (hello.size() == due) return {};
+    return fail(EPROTO, std::string(local.peer) + "'s hello has " + std::to_string(hello.size()) + " bytes where " +
+                            std::to_string(due) + " were due: altered on the way");
+}
+
+/// What precedes the payload: the share, and where ML-KEM is used its part.
+Result<void> read_keys(const Local& local, HandshakeState& state, const std::uint8_t* in, KemKey& encapsulation_key) {
+    const cryptmpi_kex& kex = *local.crypto.kex;
+    if (auto done = mix_share(kex, state, in + kShareAt); !done) return done;
+    if (state.role == Role::initiator) {
+        if (auto done = agree(local, state, in + kShareAt); !done) return done;
+        if (auto done = mix_key(kex, state, state.shared, 32); !done) return done;
+    }
+    return local.kem == nullptr ? Result<void>() : read_kem_part(local, state, in + kKemPartAt, encapsulation_key);
+}
+
+/// The responder spends a multiplication, and an encapsulation, only on a peer that has shown the job key.
+Result<void> answer_keys(const Local& local, HandshakeState& state, const std::uint8_t* in, const KemKey& key) {
+    if (state.role == Role::initiator) return {};
+    if (auto done = agree(local, state, in + kShareAt); !done) return done;
+    return local.kem == nullptr ? Result<void>() : encapsulate(local, state, key);
+}
+
 // protocol: H2
 Result<void> do_read(const Local& local, HandshakeState& state, std::span<const std::uint8_t> hello) {
-    const cryptmpi_kex& kex = *local.crypto.kex;
     const std::uint8_t* const in = hello.data();
-    if (auto done = check_prefix(local, state, in); !done) {
-        return done;
-    }
-    const std::size_t due = local.hello_size(other(state.role));
-    if (hello.size() != due) {
-        return fail(EPROTO, std::string(local.peer) + "'s hello has " + std::to_string(hello.size()) + " bytes where " +
-                                std::to_string(due) + " were due: altered on the way");
-    }
+    if (auto done = check_prefix(local, state, in); !done) return done;
+    if (auto done = check_size(local, state, hello); !done) return done;
     if (state.role == Role::responder) {
-        if (auto done = take_job_key(local, state, in); !done) {
-            return done;
-        }
-    }
-    const std::uint8_t* const share = in + kShareAt;
-    if (auto done = mix_share(kex, state, share); !done) {
-        return done;
-    }
-    if (state.role == Role::initiator) {
-        if (auto done = agree(local, state, share); !done) {
-            return done;
-        }
-        if (auto done = mix_key(kex, state, state.shared, 32); !done) {
-            return done;
-        }
+        if (auto done = take_job_key(local, state, in); !done) return done;
     }
     KemKey encapsulation_key;
-    if (local.kem != nullptr) {
-        if (auto done = read_kem_part(local, state, in + kKemPartAt, encapsulation_key); !done) {
-            return done;
-        }
-    }
+    if (auto done = read_keys(local, state, in, encapsulation_key); !done) return done;
     Payload payload{};
     std::uint8_t signed_hash[kHash];
     std::memcpy(signed_hash, state.hash, kHash);
-    if (auto done = decrypt_and_hash(local, state, in + payload_at(local, other(state.role)),
-                                     std::span(payload).first(payload_size(local)));
-        !done) {
-        return done;
-    }
+    const std::span due = std::span(payload).first(payload_size(local));
+    if (auto done = decrypt_and_hash(local, state, in + payload_at(local, other(state.role)), due); !done) return done;
     std::memcpy(&state.peer, payload.data(), kIdentitySize);
-    // The responder spends a multiplication, and an encapsulation, only on a peer that holds the job key.
-    if (state.role == Role::responder) {
-        if (auto done = agree(local, state, share); !done) {
-            return done;
-        }
-        if (local.kem != nullptr) {
-            if (auto done = encapsulate(local, state, encapsulation_key); !done) {
-                return done;
-            }
-        }
-    }
-    if (auto done = check_identity(local, state); !done) {
-        return done;
-    }
+    if (auto done = answer_keys(local, state, in, encapsulation_key); !done) return done;
+    if (auto done = check_identity(local, state); !done) return done;
     return check_member(local, signed_hash, payload, state);
 }
 
