@@ -1,4 +1,7 @@
 // poll and select over sealed sockets: one engine for both, and for their p forms.
+//
+// Readable is a socket with a whole record, or with bytes that we hold. UCX 1.13 dereferences a null pointer when a
+// readable socket says EAGAIN, so what is not yet a whole record is hidden.
 #pragma once
 
 #include <poll.h>

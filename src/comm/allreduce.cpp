@@ -1,4 +1,4 @@
-// MPI_Allreduce: on each node first, then among the first ranks of the nodes, in one of three transport.
+// MPI_Allreduce: on each node first, then among the first ranks of the nodes, in one of three ways.
 #include <climits>
 #include <utility>
 #include <vector>

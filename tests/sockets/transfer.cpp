@@ -362,7 +362,7 @@ SOCKETS_CASE(zero_length) {
     result("recv of 1", ::recv(pair.server, &byte, 1, MSG_DONTWAIT));
 }
 
-// A bad pointer is not among them: it ends a sealed program, where the kernel would say EFAULT (docs/architecture.md).
+// A bad pointer is not among them: it ends a sealed program, where the kernel would say EFAULT (docs/layers.md).
 SOCKETS_CASE(bad_arguments) {
     Pair pair = connected_pair();
     std::uint8_t byte = 0;

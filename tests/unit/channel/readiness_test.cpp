@@ -406,7 +406,7 @@ TEST(Readiness, WakesWhoWaitsWhileAnotherReads) {
     wakes_who_waits_while_another_reads(true);
 }
 
-/// A known limit (docs/architecture.md): who polls sleeps until more comes.
+/// A known limit (docs/layers.md): who polls sleeps until more comes.
 TEST(Readiness, DISABLED_WakesWhoPollsWhileAnotherReads) {
     wakes_who_waits_while_another_reads(false);
 }
