@@ -131,44 +131,60 @@ int Epoll::change(int operation, int fd, Entry& entry, const epoll_event* event)
         registration = nullptr;
     }
     const bool fresh = registration == nullptr;
-    if (fresh) {
-        registration = cookies().take();
-        if (registration == nullptr) {
-            errno = ENOMEM;
-            return -1;
-        }
-        registration->owner = this;
-        registration->entry = &entry;
-        registration->fd = fd;
+    if (fresh) registration = make(fd, entry);
+    if (registration == nullptr) {
+        errno = ENOMEM;
+        return -1;
     }
-    const std::uint32_t events_before = registration->events;
-    const epoll_data_t data_before = registration->data;
-    registration->events = event->events;
-    registration->data = event->data;
-    epoll_event asked = kernel_event(*registration);
-    registration->armed.store(asked.events);
-    if (real::epoll_ctl(fd_, operation, fd, &asked) != 0) {
-        registration->events = events_before;
-        registration->data = data_before;
+    if (!ask_kernel(operation, *registration, *event)) {
         if (fresh) cookies().give_back(registration);
         return -1;
     }
-    registration->spent = false;
-    registration->seen = 0;
-    if (fresh) {
-        registrations_[fd] = registration;
-        count_.fetch_add(1);
-        if (entry.kind.load() == Kind::epoll) instances_.fetch_add(1);
-        const std::lock_guard entry_guard(entry.registrations_lock);
-        entry.registrations.push_back(registration);
-        entry.registration_count.fetch_add(1);
-    }
+    if (fresh) keep(*registration);
     if (readable_here(entry) && !registration->waiting) {
         registration->waiting = true;
         pending_.push_back(registration);
         pending_count_.fetch_add(1);
     }
     return 0;
+}
+
+/// nullptr: there is no memory.
+Registration* Epoll::make(int fd, Entry& entry) {
+    Registration* const registration = cookies().take();
+    if (registration == nullptr) return nullptr;
+    registration->owner = this;
+    registration->entry = &entry;
+    registration->fd = fd;
+    return registration;
+}
+
+/// Where the kernel refuses, the registration is as it was.
+bool Epoll::ask_kernel(int operation, Registration& registration, const epoll_event& event) {
+    const std::uint32_t events_before = registration.events;
+    const epoll_data_t data_before = registration.data;
+    registration.events = event.events;
+    registration.data = event.data;
+    epoll_event asked = kernel_event(registration);
+    registration.armed.store(asked.events);
+    if (real::epoll_ctl(fd_, operation, registration.fd, &asked) != 0) {
+        registration.events = events_before;
+        registration.data = data_before;
+        return false;
+    }
+    registration.spent = false;
+    registration.seen = 0;
+    return true;
+}
+
+void Epoll::keep(Registration& registration) {
+    Entry& entry = *registration.entry;
+    registrations_[registration.fd] = &registration;
+    count_.fetch_add(1);
+    if (entry.kind.load() == Kind::epoll) instances_.fetch_add(1);
+    const std::lock_guard guard(entry.registrations_lock);
+    entry.registrations.push_back(&registration);
+    entry.registration_count.fetch_add(1);
 }
 
 void Epoll::forget(Registration& registration) {

@@ -60,6 +60,10 @@ public:
 
 private:
     int change(int operation, int fd, Entry& entry, const epoll_event* event);
+    // With lock_ held.
+    Registration* make(int fd, Entry& entry);
+    bool ask_kernel(int operation, Registration& registration, const epoll_event& event);
+    void keep(Registration& registration);
     bool deliver(Process& process, Registration& registration, epoll_event& event);
     int deliver_all(Process& process, epoll_event* events, int pending, int from_kernel);
     int wait_once(Process& process, epoll_event* events, int most, int timeout_ms, const sigset_t* mask);

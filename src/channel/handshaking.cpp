@@ -196,6 +196,39 @@ void look_at_the_clock(Process& process, Entry& entry) {
     }
 }
 
+/// What is known of a connection before its first byte.
+void fill(const Process& process, Shared& shared, int fd, keys::Role role, const Address& peer, Tcp tcp) {
+    struct stat information {};
+    if (fstat(fd, &information) == 0) shared.inode = information.st_ino;
+    shared.role = role;
+    std::strncpy(shared.peer, peer.text().c_str(), sizeof shared.peer - 1);
+    shared.started_ns = now_ns();
+    const std::int64_t all_ns = timeout_ns(process);
+    const std::int64_t left_ns = role == keys::Role::responder ? std::min(all_ns, kSilence_ns) : all_ns;
+    shared.deadline_ns.store(shared.started_ns + left_ns);
+    shared.state.store(State::tcp_connecting);
+    shared.connect_reported.store(tcp == Tcp::connected);
+    shared.undecided.store(tcp == Tcp::undecided);
+}
+
+/// The first record follows the handshake's last message at once: with Nagle's algorithm it would wait for a delayed
+/// acknowledgement.
+void send_at_once(int fd, Shared& shared) {
+    int nodelay = 0;
+    socklen_t size = sizeof nodelay;
+    real::getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &nodelay, &size);
+    shared.nodelay_is_ours.store(nodelay == 0);
+    nodelay = 1;
+    real::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &nodelay, sizeof nodelay);
+}
+
+void belong(Entry& entry, Shared& shared) {
+    entry.contexts.store(false);
+    entry.errors_told.store(0);
+    entry.shared.store(&shared);
+    entry.kind.store(Kind::sealed);
+}
+
 }  // namespace
 
 // protocol: R9
@@ -250,38 +283,16 @@ int begin(Process& process, Entry& entry, keys::Role role, const Address& peer, 
         return -1;
     }
     Shared& shared = **slot;
-    const int fd = entry.fd.load(std::memory_order_relaxed);
-    struct stat information {};
-    if (fstat(fd, &information) == 0) shared.inode = information.st_ino;
-    shared.role = role;
-    std::strncpy(shared.peer, peer.text().c_str(), sizeof shared.peer - 1);
-    shared.started_ns = now_ns();
-    const std::int64_t all_ns = timeout_ns(process);
-    shared.deadline_ns.store(shared.started_ns +
-                             (role == keys::Role::responder ? std::min(all_ns, kSilence_ns) : all_ns));
-    shared.state.store(State::tcp_connecting);
-    const bool connecting = tcp != Tcp::connected;
-    shared.connect_reported.store(!connecting);
-    shared.undecided.store(tcp == Tcp::undecided);
-    // The first record follows the handshake's last message at once: with Nagle's algorithm it would wait for a delayed
-    // acknowledgement.
-    int nodelay = 0;
-    socklen_t size = sizeof nodelay;
-    real::getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &nodelay, &size);
-    shared.nodelay_is_ours.store(nodelay == 0);
-    nodelay = 1;
-    real::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &nodelay, sizeof nodelay);
+    fill(process, shared, entry.descriptor(), role, peer, tcp);
+    send_at_once(entry.descriptor(), shared);
     {
         // The courier may still hold a parcel of an earlier connection with this very descriptor, entry and slot.
         const std::lock_guard receive_guard(shared.receive_lock);
         const std::lock_guard send_guard(shared.send_lock);
-        entry.contexts.store(false);
-        entry.errors_told.store(0);
-        entry.shared.store(&shared);
-        entry.kind.store(Kind::sealed);
+        belong(entry, shared);
         process.handshake_started(entry);
         if (tcp != Tcp::undecided) process.check_roads();
-        if (!connecting) {
+        if (tcp == Tcp::connected) {
             auto done = connected(process, entry);
             if (!done && done.error().code == ENOTCONN && role == keys::Role::responder) {
                 // It came and went before anybody accepted it, as port scans do: no line. What it sent is not read.
@@ -303,10 +314,7 @@ int begin(Process& process, Entry& entry, keys::Role role, const Address& peer, 
 }
 
 Result<void> resume(Process& process, Entry& entry, Shared& shared) {
-    entry.contexts.store(false);
-    entry.errors_told.store(0);
-    entry.shared.store(&shared);
-    entry.kind.store(Kind::sealed);
+    belong(entry, shared);
     return take_up(process, entry, shared);
 }
 

@@ -169,17 +169,62 @@ int bind_counter(Endpoint& endpoint, Counter& counter, std::uint64_t flags) {
     return 0;
 }
 
+/// Memory of the program, which the provider never had.
+void close_region(Region* region) {
+    if (region->domain != nullptr) {
+        const std::lock_guard hold(region->domain->lock);
+        region->domain->shown_regions.erase(region->key);
+    }
+    delete region;
+}
+
+void delete_domain(Domain& domain) {
+    for (const auto& [key, region] : domain.shown_regions) region->domain = nullptr;
+    delete &domain;
+}
+
+void delete_endpoint(Endpoint& endpoint) {
+    {
+        const std::lock_guard hold(endpoint.domain->lock);
+        endpoint.leave();
+    }
+    delete &endpoint;
+}
+
+void delete_counter(Counter& counter) {
+    forget(counter);
+    delete &counter;
+}
+
+/// Of an object whose provider's object is closed.
+void delete_ours(fid* object) {
+    switch (object->fclass) {
+        case FI_CLASS_FABRIC:
+            delete &mine<Fabric>(as<fid_fabric>(object));
+            break;
+        case FI_CLASS_DOMAIN:
+            delete_domain(mine<Domain>(as<fid_domain>(object)));
+            break;
+        case FI_CLASS_EP:
+            delete_endpoint(mine<Endpoint>(as<fid_ep>(object)));
+            break;
+        case FI_CLASS_AV:
+            delete &mine<AddressVector>(as<fid_av>(object));
+            break;
+        case FI_CLASS_CQ:
+            delete &mine<Queue>(as<fid_cq>(object));
+            break;
+        default:
+            delete_counter(mine<Counter>(as<fid_cntr>(object)));
+    }
+}
+
 int close(fid* object) {
-    fid* const real = real_behind(object);
     if (object->fclass == FI_CLASS_MR) {
-        auto* const region = static_cast<Region*>(as<fid_mr>(object));
-        if (region->domain != nullptr) {
-            const std::lock_guard hold(region->domain->lock);
-            region->domain->shown_regions.erase(region->key);
-        }
-        delete region;
+        close_region(static_cast<Region*>(as<fid_mr>(object)));
         return 0;
     }
+    fid* const real = real_behind(object);
     if (real == nullptr) return -FI_EINVAL;
     if (object->fclass == FI_CLASS_EP) {
         auto& endpoint = mine<Endpoint>(as<fid_ep>(object));
@@ -188,37 +233,8 @@ int close(fid* object) {
     }
     if (object->fclass == FI_CLASS_DOMAIN) mine<Domain>(as<fid_domain>(object)).close_regions();
     const int code = real->ops->close(real);
-    if (code != 0) return code;
-    switch (object->fclass) {
-        case FI_CLASS_FABRIC:
-            delete &mine<Fabric>(as<fid_fabric>(object));
-            break;
-        case FI_CLASS_DOMAIN:
-            for (const auto& [key, region] : mine<Domain>(as<fid_domain>(object)).shown_regions) {
-                region->domain = nullptr;
-            }
-            delete &mine<Domain>(as<fid_domain>(object));
-            break;
-        case FI_CLASS_EP: {
-            auto& endpoint = mine<Endpoint>(as<fid_ep>(object));
-            {
-                const std::lock_guard hold(endpoint.domain->lock);
-                endpoint.leave();
-            }
-            delete &endpoint;
-            break;
-        }
-        case FI_CLASS_AV:
-            delete &mine<AddressVector>(as<fid_av>(object));
-            break;
-        case FI_CLASS_CQ:
-            delete &mine<Queue>(as<fid_cq>(object));
-            break;
-        default:
-            forget(mine<Counter>(as<fid_cntr>(object)));
-            delete &mine<Counter>(as<fid_cntr>(object));
-    }
-    return 0;
+    if (code == 0) delete_ours(object);
+    return code;
 }
 
 int bind(fid* object, fid* other, std::uint64_t flags) {
