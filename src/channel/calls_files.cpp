@@ -25,9 +25,10 @@ void duplicated(int from, int to, bool replaces) {
     if (known(from) != nullptr) Process::made()->table().share(from, to);
     if (!arrived(to) || !replaces) return;
     const int error = errno;
-    Process::made()->refuse_road("a stream over a socket",
-                                 "a stream (FILE) whose descriptor has become a socket is refused: libc would write to "
-                                 "it past the sealing; open one for the socket (fdopen)");
+    Process::made()->report().tell_of_refused(
+        "a stream over a socket",
+        "a stream (FILE) whose descriptor has become a socket is refused: libc would write to "
+        "it past the sealing; open one for the socket (fdopen)");
     errno = error;
 }
 
@@ -66,7 +67,7 @@ bool refuse_device(const std::string& path) {
         process.doors().opened(path);
         return false;
     }
-    process.refuse_road(
+    process.report().tell_of_refused(
         "device " + path,
         path +
             " is refused: it carries messages around the sealed streams; set the MPI's transport to tcp "

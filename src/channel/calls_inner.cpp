@@ -20,7 +20,7 @@ using namespace cryptmpi::channel;
 namespace {
 
 int refuse(const std::string& call, const char* mend) {
-    Process::get().refuse_road(call, call + " is refused: it would go past the sealing; " + mend);
+    Process::get().report().tell_of_refused(call, call + " is refused: it would go past the sealing; " + mend);
     errno = ENOSYS;
     return -1;
 }

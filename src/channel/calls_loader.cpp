@@ -152,13 +152,14 @@ CRYPTMPI_CALL void* dlmopen(Lmid_t name_space, const char* file, int flags) {
     if (name_space == LM_ID_BASE) return go_on(name_space, file, flags & ~RTLD_DEEPBIND);
     const std::string name = file == nullptr ? "the program" : file;
     if (file != nullptr && process.covering().allows(file)) {
-        process.count_unsealed("allow_programs: " + name + " ran without CryptMPI", true);
+        process.report().count_unsealed("allow_programs: " + name + " ran without CryptMPI", true);
         return go_on(name_space, file, flags);
     }
-    process.refuse_road("namespace for " + name,
-                        name +
-                            " in a namespace of its own (dlmopen) is refused: it would have a C library of its own, "
-                            "whose connections nobody seals; load it by dlopen, or name it in allow_programs if it "
-                            "talks to no other node");
+    process.report().tell_of_refused(
+        "namespace for " + name,
+        name +
+            " in a namespace of its own (dlmopen) is refused: it would have a C library of its own, "
+            "whose connections nobody seals; load it by dlopen, or name it in allow_programs if it "
+            "talks to no other node");
     return next_dlopen()((name + " (refused by cryptmpi)").c_str(), RTLD_LAZY);  // for dlerror's sake
 }

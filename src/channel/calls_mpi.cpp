@@ -22,7 +22,7 @@ Abort next_abort() {
 
 /// A communicator is a number or a pointer, as the MPI has it: either is in the register of a pointer.
 CRYPTMPI_CALL int MPI_Abort(void* communicator, int status) {
-    if (Process* process = Process::made()) process->report_abort();
+    if (Process* process = Process::made()) process->report().tell_of_abort();
     if (const auto next = next_abort()) return next(communicator, status);
     _exit(status);
 }

@@ -275,9 +275,10 @@ Cloned cloned(std::uint64_t flags) {
 }
 
 int refuse_clone() {
-    Process::get().refuse_road("clone",
-                               "clone with CLONE_VM or CLONE_FILES, but not as a thread or vfork, is refused: it would "
-                               "not be known any more which sockets are sealed; start that process by fork");
+    Process::get().report().tell_of_refused(
+        "clone",
+        "clone with CLONE_VM or CLONE_FILES, but not as a thread or vfork, is refused: it would "
+        "not be known any more which sockets are sealed; start that process by fork");
     errno = EINVAL;
     return -1;
 }

@@ -69,14 +69,15 @@ bool is_still_fresh(Process& process, int fd) {
     Kind expected = Kind::fresh;
     if (verdict != Verdict::seal) {
         if (entry != nullptr && entry->kind.compare_exchange_strong(expected, Kind::native))
-            process.count(verdict, why);
+            process.report().count(verdict, why);
         return true;
     }
     if (entry != nullptr && entry->kind.load() == Kind::fresh)
-        process.refuse_road("a connection of another process",
-                            "the connection with " + peer->text() +
-                                " was made by another process, which shares its socket with this one and alone can "
-                                "seal it: it is refused here; connect before the fork");
+        process.report().tell_of_refused(
+            "a connection of another process",
+            "the connection with " + peer->text() +
+                " was made by another process, which shares its socket with this one and alone can "
+                "seal it: it is refused here; connect before the fork");
     errno = ENOTCONN;
     return false;
 }
@@ -95,10 +96,10 @@ int check_road(int fd, const Entry& entry, const sockaddr* to, socklen_t size) {
     }
     if (kind == Kind::foreign) {
         const auto peer = Address::peer_of(fd);
-        process.complain_once("foreign",
-                              (peer ? "a connection with " + peer->text() : std::string("a socket")) +
-                                  " was opened before cryptmpi was there, and is refused; start all of the job under "
-                                  "cryptmpi, or allow it by plaintext_peers");
+        process.report().complain_once(
+            "foreign", (peer ? "a connection with " + peer->text() : std::string("a socket")) +
+                           " was opened before cryptmpi was there, and is refused; start all of the job under "
+                           "cryptmpi, or allow it by plaintext_peers");
         errno = EPERM;
         return -1;
     }
@@ -107,10 +108,10 @@ int check_road(int fd, const Entry& entry, const sockaddr* to, socklen_t size) {
     std::string why;
     if (!peer || stays_inside_datagram(fd, *peer)) return 0;
     if (process.policy().decide_outside(*peer, why) == Verdict::plaintext) {
-        process.count_unsealed(why + " (UDP)", true);
+        process.report().count_unsealed(why + " (UDP)", true);
         return 0;
     }
-    process.refuse_road(
+    process.report().tell_of_refused(
         "UDP to " + peer->text(),
         "UDP to " + peer->text() +
             " is refused: datagrams cannot be sealed; set the MPI's transport to tcp (UCX_TLS=tcp,self,sm, "
@@ -125,11 +126,11 @@ namespace {
 
 /// A number that the table has no place for. Only where the system's limits were raised far beyond what is usual.
 int refuse_number(int fd) {
-    Process::get().refuse_road("descriptors from " + std::to_string(Table::kMost),
-                               "a socket with the number " + std::to_string(fd) +
-                                   " is refused: CryptMPI looks after "
-                                   "descriptors below " +
-                                   std::to_string(Table::kMost) + "; lower the limit (ulimit -n)");
+    Process::get().report().tell_of_refused("descriptors from " + std::to_string(Table::kMost),
+                                            "a socket with the number " + std::to_string(fd) +
+                                                " is refused: CryptMPI looks after "
+                                                "descriptors below " +
+                                                std::to_string(Table::kMost) + "; lower the limit (ulimit -n)");
     errno = EMFILE;
     return -1;
 }
@@ -187,7 +188,7 @@ int connect_stream(Process& process, int fd, Entry& entry, const sockaddr* addre
     std::string why;
     const auto verdict = verdict_on(process, fd, *peer, may_differ, why);
     if (verdict && *verdict != Verdict::seal) {
-        process.count(*verdict, why);
+        process.report().count(*verdict, why);
         if (*verdict == Verdict::native) keep_owner_known(fd);
         entry.kind.store(Kind::native);
     } else {
@@ -244,7 +245,7 @@ Accepted accept_decided(Process& process, int listener, int flags, Verdict& verd
         if (!one.peer) return one;
         verdict = process.policy().decide(one.fd, *one.peer, why, true);
         if (verdict != Verdict::leave_out) return one;
-        process.tell_of_left_out(one.peer->host());
+        process.report().tell_of_left_out(one.peer->host());
         real::close(one.fd);
         if (would_wait(listener)) {
             errno = ECONNABORTED;
@@ -276,7 +277,7 @@ int accept_connection(int listener, sockaddr* address, socklen_t* size, int flag
     const int fd = accepted.fd;
     give_address(accepted, address, size);
     if (!accepted.peer) return fd;
-    process.count(verdict, why);
+    process.report().count(verdict, why);
     if (verdict != Verdict::seal) {
         process.table().forget(fd);
         return fd;
@@ -308,16 +309,16 @@ int carrier_socket(int family, int type, int protocol) {
 }
 
 int refuse_socket(int family, int type, int protocol, const std::string& line) {
-    Process::get().refuse_road("socket family " + std::to_string(family) + " type " + std::to_string(type & 0xf) +
-                                   " protocol " + std::to_string(protocol),
-                               line);
+    Process::get().report().tell_of_refused("socket family " + std::to_string(family) + " type " +
+                                                std::to_string(type & 0xf) + " protocol " + std::to_string(protocol),
+                                            line);
     errno = EAFNOSUPPORT;
     return -1;
 }
 
 int refuse_option(const char* name, const char* mend) {
-    Process::get().refuse_road(name,
-                               std::string("setsockopt ") + name + " is refused: it goes around the sealing; " + mend);
+    Process::get().report().tell_of_refused(
+        name, std::string("setsockopt ") + name + " is refused: it goes around the sealing; " + mend);
     errno = EOPNOTSUPP;
     return -1;
 }

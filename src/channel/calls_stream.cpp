@@ -39,14 +39,14 @@ ssize_t transmit_from(Entry& entry, const void* from, size_t size, int flags) {
 /// Flags that a stream of records cannot keep: -1 with errno, and a line.
 int refuse_flags(int flags, const char* call) {
     if ((flags & MSG_OOB) != 0) {
-        process().refuse_road("MSG_OOB", std::string(call) + ": urgent data cannot be sealed (MSG_OOB)");
+        process().report().tell_of_refused("MSG_OOB", std::string(call) + ": urgent data cannot be sealed (MSG_OOB)");
         errno = EOPNOTSUPP;
         return -1;
     }
-    process().refuse_road("MSG_ZEROCOPY",
-                          std::string(call) +
-                              ": MSG_ZEROCOPY would send the caller's plaintext; switch the transport's "
-                              "zero-copy sends off (libfabric: FI_TCP_ZEROCOPY_SIZE=0)");
+    process().report().tell_of_refused("MSG_ZEROCOPY",
+                                       std::string(call) +
+                                           ": MSG_ZEROCOPY would send the caller's plaintext; switch the transport's "
+                                           "zero-copy sends off (libfabric: FI_TCP_ZEROCOPY_SIZE=0)");
     errno = EOPNOTSUPP;
     return -1;
 }
@@ -279,7 +279,7 @@ CRYPTMPI_CALL ssize_t sendmsg(int fd, const msghdr* message, int flags) {
         return transmit(process(), *entry, {message->msg_iov, message->msg_iovlen}, flags);
     }
     if (Process::made() != nullptr && carries_sealed_sockets(message)) {
-        process().complain_once(
+        process().report().complain_once(
             "SCM_RIGHTS", "sendmsg: a sealed socket cannot be passed to another process (SCM_RIGHTS); fork keeps it");
         errno = EOPNOTSUPP;
         return -1;

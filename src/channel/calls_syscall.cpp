@@ -63,9 +63,10 @@ long kernels(long number, Arguments values) {
 }
 
 long refuse(const char* what) {
-    Process::get().refuse_road(what, std::string(what) +
-                                         " is refused: its operations would bypass the sealing; switch the program's "
-                                         "use of it off");
+    Process::get().report().tell_of_refused(
+        what, std::string(what) +
+                  " is refused: its operations would bypass the sealing; switch the program's "
+                  "use of it off");
     errno = ENOSYS;
     return -1;
 }

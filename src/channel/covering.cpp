@@ -110,7 +110,7 @@ bool Covering::allows(const std::string& file) const {
 bool Covering::may_start(Process& process, const std::string& file) const {
     const auto refusal = programs::judge(file, {});
     if (refusal && allows(file)) {
-        process.count_unsealed("allow_programs: " + file + " ran without CryptMPI", true);
+        process.report().count_unsealed("allow_programs: " + file + " ran without CryptMPI", true);
         return true;
     }
     std::string line;
@@ -126,7 +126,7 @@ bool Covering::may_start(Process& process, const std::string& file) const {
     }
     const int code = refusal ? refusal->code : EACCES;
     // What the kernel would not start either is the program's own affair.
-    if (code == EACCES) process.refuse_road("program " + file, line);
+    if (code == EACCES) process.report().tell_of_refused("program " + file, line);
     errno = code;
     return false;
 }

@@ -40,11 +40,12 @@ bool send_whole(const Entry& entry, const std::uint8_t* bytes, std::size_t size)
 /// An MPI that is refused tries again with another port, some a hundred times a second: each reason is said once a
 /// node.
 void say_refused(Process& process, const Shared& shared, const std::string& line) {
-    process.count_refused_handshake();
+    process.report().count_refused_handshake();
     const bool initiator = shared.role == keys::Role::initiator;
     const std::string direction = initiator ? "connection to " : "connection from ";
     const std::string peer = shared.peer;
-    process.complain_once(direction + peer.substr(0, peer.rfind(':')) + line, direction + peer + " refused: " + line);
+    process.report().complain_once(direction + peer.substr(0, peer.rfind(':')) + line,
+                                   direction + peer + " refused: " + line);
 }
 
 /// The program has closed the connection before there was anything to lose on it.
@@ -96,7 +97,7 @@ void make_contexts(Process& process, const keys::Local& local, Entry& entry, Sha
     // Not under the connection's locks: another process may wait in a read with one of them.
     const std::lock_guard guard(entry.registrations_lock);
     if (entry.contexts.load() || entry.shared.load() != &shared) return;
-    process.go_live();
+    process.report().go_live();
     entry.sealer.emplace(local.crypto, shared.sending);
     entry.opener.emplace(local.crypto, shared.receiving);
     entry.contexts.store(true);
@@ -109,7 +110,7 @@ Result<void> open_stream(Process& process, Entry& entry) {
     Shared& shared = *entry.shared;
     if (auto done = keys::finish(**local, shared.handshake, shared.sending, shared.receiving); !done) return done;
     make_contexts(process, **local, entry, shared);
-    process.count_sealed(shared.handshake.peer_member);
+    process.report().count_sealed(shared.handshake.peer_member);
     return {};
 }
 
@@ -191,8 +192,8 @@ void look_at_the_clock(Process& process, Entry& entry) {
                                  "handshake_timeout_s sets the time",
                              ETIMEDOUT});
     } else if (waited_ns > kPatience_ns && !left_alone(shared) && !silent(shared)) {
-        process.complain_once(shared.peer, std::string("still waiting for the handshake of ") + shared.peer +
-                                               ": it may be busy, or not be under cryptmpi");
+        process.report().complain_once(shared.peer, std::string("still waiting for the handshake of ") + shared.peer +
+                                                        ": it may be busy, or not be under cryptmpi");
     }
 }
 
@@ -278,7 +279,7 @@ Tcp tcp_of(int fd) {
 int begin(Process& process, Entry& entry, keys::Role role, const Address& peer, Tcp tcp) {
     auto slot = process.arena().take();
     if (!slot) {
-        process.complain("connection with " + peer.text() + " refused: " + slot.error().line);
+        process.report().complain("connection with " + peer.text() + " refused: " + slot.error().line);
         errno = slot.error().code;
         return -1;
     }
@@ -343,7 +344,7 @@ Made made_of(Process& process, Entry& entry) {
         std::string why;
         const auto peer = Address::peer_of(entry.descriptor());
         const Verdict verdict = peer ? process.policy().decide(entry.descriptor(), *peer, why) : Verdict::seal;
-        process.count(verdict, why);
+        process.report().count(verdict, why);
         if (verdict == Verdict::native) keep_owner_known(entry.descriptor());
         if (verdict != Verdict::seal) return Made::native;
     }
@@ -523,7 +524,7 @@ void end_connection(Process& process, Entry& entry, int code, bool established) 
 }
 
 void break_connection(Process& process, Entry& entry, int code, const std::string& line, bool established) {
-    process.complain(line);
+    process.report().complain(line);
     end_connection(process, entry, code, established);
     if (established) process.hide_what_broke();
 }

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/ioctl.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,12 +12,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 
 #include "base/exit_status.hpp"
 #include "base/last_words.hpp"
 #include "base/network_devices.hpp"
 #include "base/own_names.hpp"
-#include "base/say_line.hpp"
 #include "channel/connection.hpp"
 #include "channel/datagrams.hpp"
 #include "channel/epoll.hpp"
@@ -27,9 +26,6 @@
 #include "config/other_process.hpp"
 #include "engine/node_ranks.hpp"
 #include "engine/rank_threads.hpp"
-#include "programs/mpi_witness.hpp"
-#include "programs/program_digest.hpp"
-#include "report/own_part.hpp"
 
 namespace cryptmpi::channel {
 
@@ -43,7 +39,7 @@ void* wait_for_the_end(void* milliseconds) {
     const auto left = static_cast<long>(reinterpret_cast<std::uintptr_t>(milliseconds));
     const timespec wait{left / 1000, left % 1000 * 1'000'000};
     real::ppoll(nullptr, 0, &wait, nullptr);  // all signals are blocked
-    Process::get().complain("ending this rank: a connection broke (abort_after_s sets how long it waits)");
+    Process::get().report().complain("ending this rank: a connection broke (abort_after_s sets how long it waits)");
     Process::get().finish(Process::Ending::after_failure);
     let_be_read(STDERR_FILENO);
     // Hydra lets the other ranks of one that exits wait for it for ever; not of one that a signal ends. This one leaves
@@ -51,22 +47,6 @@ void* wait_for_the_end(void* milliseconds) {
     if (getenv("PMI_FD") != nullptr) kill(getpid(), SIGKILL);
     real::_exit(kExitRefused);
     return nullptr;
-}
-
-std::vector<std::filesystem::path> live_folders() {
-    return report::live_folders(std::getenv("XDG_RUNTIME_DIR"), geteuid());
-}
-
-int open_to_read(const char* file) {
-    return real::open(file, O_RDONLY | O_CLOEXEC, 0);
-}
-
-int close_file(int file) {
-    return real::close(file);
-}
-
-bool mpi_says(std::string_view what) {
-    return programs::mpi_says(what, open_to_read, close_file);
 }
 
 /// Descriptors of this process, without allocating in a child of vfork.
@@ -107,23 +87,26 @@ Process& Process::get() {
     return *one;
 }
 
-Process::Process(const config::Environment& environment) : pid_(getpid()) {
+Process::Process(const config::Environment& environment)
+    : pid_(getpid()),
+      host_(host_name()),
+      identity_(config::identify(environment)),
+      openmp_threads_(config::openmp_threads(environment)),
+      report_(identity_.name_on(host_), settings_, table_, finished_, [this] { return report_key(); }) {
     auto loaded = config::load(environment);
-    identity_ = config::identify(environment);
-    openmp_threads_ = config::openmp_threads(environment);
-    name_ = identity_.name_on(host_name());
     if (!loaded) {
-        complain(loaded.error().line);
+        report_.complain(loaded.error().line);
         real::_exit(kExitRefused);
     }
     if (const auto reason = config::refuse_checkpoints(environment); !reason.empty()) {
-        complain(reason);
+        report_.complain(reason);
         real::_exit(kExitRefused);
     }
     settings_ = std::move(*loaded);
     if (enabled() && settings_.layer == config::Layer::automatic && settings_.passive_only()) {
-        complain(settings_.key_distribution_where + ": " + std::string(config::name_of(settings_.key_distribution)) +
-                 " is for the MPI layer only, and this process runs under the channel layer: set layer = \"mpi\"");
+        report_.complain(
+            settings_.key_distribution_where + ": " + std::string(config::name_of(settings_.key_distribution)) +
+            " is for the MPI layer only, and this process runs under the channel layer: set layer = \"mpi\"");
         real::_exit(kExitRefused);
     }
     seals_plainly_below_ = settings_.padding.is_on() ? 0 : kWorthSharing;
@@ -133,13 +116,7 @@ Process::Process(const config::Environment& environment) : pid_(getpid()) {
     // Ranks that MPI_Comm_spawn asks for are started by the launcher's processes, with their environment.
     const bool is_launcher = config::is_of_launcher(environment) && !identity_.rank;
     doors_ = std::make_unique<Doors>(settings_.doors_open() && !is_launcher);
-    part_.layer =
-        config::name_of(settings_.layer == config::Layer::automatic ? config::Layer::channel : settings_.layer);
-    part_.library = "channel";
-    report::tell_process(part_, environment, settings_, identity_, host_name());
-    report::tell_rank(part_, identity_);
-    part_.padding = settings_.padding.name();
-    part_.scope = settings_.loopback_sealed() ? "all" : "between-nodes";
+    report_.begin(environment, identity_, host_);
 }
 
 /// As dlmopen's, what the loader loads for LD_AUDIT has a C library of its own.
@@ -153,12 +130,13 @@ void Process::look_at_auditors() {
         at = end + 1;
         if (library.empty()) continue;
         if (!covering_->allows(library)) {
-            complain(library +
-                     " in LD_AUDIT is refused: it has a C library of its own, whose connections nobody seals; unset "
-                     "the variable, or name the library in allow_programs if it talks to no other node");
+            report_.complain(
+                library +
+                " in LD_AUDIT is refused: it has a C library of its own, whose connections nobody seals; unset "
+                "the variable, or name the library in allow_programs if it talks to no other node");
             real::_exit(kExitRefused);
         }
-        count_unsealed("allow_programs: " + library + " ran without CryptMPI", true);
+        report_.count_unsealed("allow_programs: " + library + " ran without CryptMPI", true);
     }
 }
 
@@ -188,19 +166,15 @@ Result<const keys::Local*> Process::local() {
     local_.crypto = {module->api->aead, kex->api->kex, settings_.suite, workers_.threads()};
     local_.crypto.lowered = {settings_.key_records, settings_.key_bytes};
     local_.crypto.age.most = settings_.rekey_after;
-    local_.crypto.watched = live_.counter(TrafficCounter::Threads::several);
+    local_.crypto.watched = report_.counter();
     local_.hello_aead = kex->api->aead;
     local_.job_key = &ring_->own();
     local_.ring = ring_.get();
     local_.check_addresses = settings_.check_addresses;
     const iovec id{settings_.job_id.data(), settings_.job_id.size()};
     if (kex->api->kex->sha256(job_hash_, &id, 1) != CRYPTMPI_OK) return fail(EIO, "SHA-256 failed");
-    {
-        const std::lock_guard report_guard(report_lock_);
-        part_.module = std::string(module->api->name) + " " + module->api->version;
-        if (members_) part_.member = members_->own_name();
-        live_.describe(part_);
-    }
+    report_.tell_of_keys(std::string(module->api->name) + " " + module->api->version,
+                         members_ ? members_->own_name() : "");
     local_ready_.store(true, std::memory_order_release);
     return &local_;
 }
@@ -217,7 +191,7 @@ engine::Workers::Settings Process::workers() const {
 
 void Process::self(keys::Identity& identity) const {
     std::memcpy(identity.job, job_hash_, sizeof identity.job);
-    std::strncpy(identity.node, part_.node.c_str(), sizeof identity.node - 1);
+    std::strncpy(identity.node, host_.c_str(), sizeof identity.node - 1);
     const auto pid = static_cast<std::uint32_t>(pid_);
     for (int i = 0; i < 4; ++i) identity.process[i] = static_cast<std::uint8_t>(pid >> (8 * i));
 }
@@ -226,59 +200,12 @@ bool Process::is_me() const {
     return getpid() == pid_;
 }
 
-void Process::complain(const std::string& line) {
-    {
-        const std::lock_guard guard(report_lock_);
-        part_.errors.push_back(line);
-        show(Show::if_they_see);
-    }
-    say(line);
-}
-
-void Process::say(const std::string& line) {
-    const int saved = errno;
-    // Where that is a socket which leads out, the line would go there in clear, into a sealed stream at that.
-    const Entry* const entry = table_.find(STDERR_FILENO);
-    if (entry == nullptr || entry->kind.load() == Kind::native) say_line(real::write, STDERR_FILENO, name_, line);
-    report_early();
-    errno = saved;
-}
-
-void Process::complain_once(const std::string& topic, const std::string& line) {
-    {
-        const std::lock_guard guard(report_lock_);
-        if (!said_.emplace(topic, true).second) return;
-    }
-    complain(line);
-}
-
-void Process::tell_of_left_out(const std::string& host) {
-    {
-        const std::lock_guard guard(report_lock_);
-        if (!said_.emplace("left out", true).second) return;
-    }
-    say("note: a connection from " + host +
-        " had been closed before it was accepted, and the kernel does not say which user made it: it was left out, and "
-        "what it brought was not read; a program that sends something and closes at once should wait for an answer, or "
-        "allow its address by plaintext_peers");
-}
-
-void Process::refuse_road(const std::string& road, const std::string& line) {
-    {
-        const std::lock_guard guard(report_lock_);
-        if (!said_.emplace(road, true).second) return;
-        part_.refused_roads.push_back(road);
-        show(Show::if_they_see);
-    }
-    say(line);
-}
-
 bool Process::guard_datagrams(int fd) {
     if (roads_open_ || keep_strangers_out(fd, settings_.plaintext_peers)) return true;
-    refuse_road("datagrams",
-                std::string("datagram sockets are refused: this system cannot keep out of them what others "
-                            "send (SO_ATTACH_FILTER, SO_LOCK_FILTER: ") +
-                    std::strerror(errno) + "); set the MPI's transport to tcp");
+    report_.tell_of_refused("datagrams",
+                            std::string("datagram sockets are refused: this system cannot keep out of them what others "
+                                        "send (SO_ATTACH_FILTER, SO_LOCK_FILTER: ") +
+                                std::strerror(errno) + "); set the MPI's transport to tcp");
     return false;
 }
 
@@ -291,79 +218,6 @@ std::optional<Kind> Process::kind_of_foreign(int fd) {
     return guard_datagrams(fd) ? Kind::datagram : Kind::foreign;
 }
 
-void Process::count_native() {
-    const std::lock_guard guard(report_lock_);
-    ++part_.native_connections;
-    show(Show::from_now_on);
-}
-
-void Process::count_unsealed(const std::string& why, bool allowed) {
-    bool first = false;
-    {
-        const std::lock_guard guard(report_lock_);
-        auto& unsealed = unsealed_[why];
-        first = unsealed.connections == 0;
-        unsealed.reason = why;
-        unsealed.allowed = allowed;
-        ++unsealed.connections;
-        show(Show::from_now_on);
-    }
-    if (first) report_early();
-}
-
-void Process::count(Verdict verdict, const std::string& why) {
-    if (verdict == Verdict::native) count_native();
-    if (verdict == Verdict::plaintext) count_unsealed(why, true);
-}
-
-void Process::count_sealed(const char* member) {
-    const std::lock_guard guard(report_lock_);
-    ++part_.sealed_connections;
-    if (*member != '\0') part_.peer_members.insert(member);
-    local_.crypto.watched.connection();
-}
-
-void Process::count_refused_handshake() {
-    const std::lock_guard guard(report_lock_);
-    ++part_.refused_handshakes;
-    show(Show::from_now_on);
-}
-
-void Process::count_failed_open() {
-    {
-        const std::lock_guard guard(report_lock_);
-        ++part_.failed_opens;
-        show(Show::from_now_on);
-    }
-    report_early();
-}
-
-void Process::add(const seal::StreamCounters& sent, const seal::StreamCounters& received) {
-    const std::lock_guard guard(report_lock_);
-    part_.sealed_bytes_sent += sent.bytes;
-    part_.sealed_records_sent += sent.records;
-    part_.sealed_bytes_received += received.bytes;
-    part_.sealed_records_received += received.records;
-    part_.padding_bytes_sent += sent.padding;
-    part_.padding_bytes_received += received.padding;
-    part_.rekeys += sent.rekeys + received.rekeys;
-}
-
-void Process::go_live() {
-    const std::lock_guard guard(report_lock_);
-    show(Show::from_now_on);
-}
-
-void Process::show(Show when) {
-    // Before the settings are read there is nothing to show, and a child of vfork is not us.
-    if (policy_ == nullptr || !settings_.enabled || !settings_.live || finished_.load() || !is_me()) return;
-    // Whether somebody can look at it is nothing that a job depends on.
-    if (when == Show::from_now_on) (void)live_.publish(live_folders(), part_);
-    std::uint64_t unsealed = 0;
-    for (const auto& [why, one] : unsealed_) unsealed += one.connections;
-    live_.tell(part_, unsealed);
-}
-
 void Process::handshake_started(Entry& entry) {
     if (!entry.handshaking.exchange(true)) handshakes_.fetch_add(1);
 }
@@ -374,16 +228,16 @@ void Process::handshake_settled(Entry& entry) {
 
 void Process::expect_the_end() {
     const auto left = settings_.abort_after.count();
-    if (part_.role != "rank" || left <= 0 || finished_.load() || ending_.exchange(true)) return;
+    if (!is_rank() || left <= 0 || finished_.load() || ending_.exchange(true)) return;
     if (!real::own_thread(wait_for_the_end, reinterpret_cast<void*>(static_cast<std::uintptr_t>(left)))) {
-        complain("cannot start the thread that ends a rank whose connection broke");
+        report_.complain("cannot start the thread that ends a rank whose connection broke");
         real::_exit(kExitRefused);
     }
 }
 
 void Process::reads_in_vain() {
-    if (part_.role != "launcher") return;
-    complain(
+    if (identity_.role != "launcher") return;
+    report_.complain(
         "a process of the launcher reads on and on from a connection that has failed: it is ended, and the job with "
         "it");
     real::_exit(kExitRefused);
@@ -395,12 +249,7 @@ void Process::stay_until_the_end() const {
 }
 
 void Process::check_roads() {
-    if (roads_open_) return;
-    {
-        const std::lock_guard guard(report_lock_);
-        if (roads_checked_) return;
-        roads_checked_ = true;
-    }
+    if (roads_open_ || roads_checked_.exchange(true)) return;
     std::string device;
     each_descriptor([&](int fd) {
         char path[PATH_MAX] = {};
@@ -413,9 +262,10 @@ void Process::check_roads() {
         if (file == "anon_inode:[io_uring]") device = "io_uring";
     });
     if (device.empty()) return;
-    complain("the program or its MPI uses " + device +
-             ", around the sealed streams; the job is stopped. Set UCX_TLS=tcp,self,sm, FI_PROVIDER=tcp, --mca btl "
-             "tcp,self,vader, or switch io_uring off");
+    report_.complain(
+        "the program or its MPI uses " + device +
+        ", around the sealed streams; the job is stopped. Set UCX_TLS=tcp,self,sm, FI_PROVIDER=tcp, --mca btl "
+        "tcp,self,vader, or switch io_uring off");
     finish(Ending::after_failure);
     real::_exit(kExitRefused);
 }
@@ -427,7 +277,7 @@ void Process::hold_key() {
 
 void Process::adopt_inherited() {
     if (!settings_.enabled) return;
-    if (settings_.live) report::Live::remove_leftovers(live_folders());
+    report_.remove_leftovers();
     const std::string given = adopt_arena();
     const std::vector<Shared*> adopted = adopt_sockets();
     // posix_spawn counted us as a holder of everything that we might have got.
@@ -453,7 +303,7 @@ std::string Process::adopt_arena() {
     unsetenv("CRYPTMPI_INTERNAL_ARENA");
     if (there) {
         real::fcntl(fd, F_SETFD, reinterpret_cast<void*>(static_cast<long>(FD_CLOEXEC)));
-        if (auto adopted = arena_.adopt(fd); !adopted) complain(adopted.error().line);
+        if (auto adopted = arena_.adopt(fd); !adopted) report_.complain(adopted.error().line);
     }
     return given;
 }
@@ -482,7 +332,7 @@ std::vector<Shared*> Process::adopt_sockets() {
         if (Shared* shared = arena_.find(information.st_ino)) {
             Entry* entry = table_.add(fd, Kind::fresh);
             adopted.push_back(shared);
-            if (auto resumed = resume(*this, *entry, *shared); !resumed) complain(resumed.error().line);
+            if (auto resumed = resume(*this, *entry, *shared); !resumed) report_.complain(resumed.error().line);
             return;
         }
         adopt_unsealed(fd);
@@ -505,17 +355,15 @@ void Process::adopt_unsealed(int fd) {
     std::string why;
     const Verdict verdict = policy_->decide(fd, *peer, why);
     if (verdict == Verdict::seal) table_.add(fd, Kind::foreign);
-    if (verdict == Verdict::plaintext) count_unsealed(why, true);
+    if (verdict == Verdict::plaintext) report_.count_unsealed(why, true);
 }
 
 pid_t Process::fork(const std::function<pid_t()>& call) {
-    // Asked here, where no other thread has gone with a lock of the loader's.
-    const bool mpi = mpi_before_fork_ || (identity_.rank && mpi_says("Initialized"));
+    const bool mpi = report_.mpi_was_there();
     const auto pause = courier_.pause();
     const auto still = pulse_.pause();
-    writing_lock_.lock();
-    local_lock_.lock();
-    report_lock_.lock();
+    local_lock_.lock();  // under which local() tells the report something
+    report_.lock();
     doors_->lock();
     if (ring_) ring_->lock();
     arena_.lock();
@@ -526,17 +374,13 @@ pid_t Process::fork(const std::function<pid_t()>& call) {
     arena_.unlock();
     if (ring_) ring_->unlock();
     doors_->unlock();
-    report_lock_.unlock();
+    report_.unlock();
     local_lock_.unlock();
-    writing_lock_.unlock();
-    if (pid == 0) {
-        mpi_before_fork_ = mpi;
-        become_child();
-    }
+    if (pid == 0) become_child(mpi);
     return pid;
 }
 
-void Process::become_child() {
+void Process::become_child(bool mpi) {
     pid_ = getpid();
     handshakes_.store(0);
     ending_.store(false);  // the thread that does it stays with the parent
@@ -544,9 +388,8 @@ void Process::become_child() {
     courier_.after_fork_in_child(table_);
     pulse_.after_fork_in_child();
     workers_ = engine::Workers();  // the threads stay with the parent
-    live_.after_fork_in_child();
-    // The parent reports what it did; this part begins with the child. Contexts are made anew, with counters at zero,
-    // if it uses them.
+    report_.after_fork_in_child(mpi);
+    // Contexts are made anew, with counters at zero, if the child uses them.
     for (int fd = 0; fd <= table_.highest(); ++fd) {
         // What it guards changes under the locks of instances only, which were held.
         if (Entry* any = table_.find(fd); any != nullptr) new (&any->registrations_lock) std::mutex;
@@ -558,17 +401,6 @@ void Process::become_child() {
         entry->sealer.reset();
         entry->opener.reset();
     }
-    const std::lock_guard guard(report_lock_);
-    part_.pid = pid_;
-    part_.began = report::seconds_now();
-    part_.sealed_connections = part_.native_connections = 0;
-    part_.sealed_bytes_sent = part_.sealed_bytes_received = 0;
-    part_.sealed_records_sent = part_.sealed_records_received = 0;
-    part_.rekeys = part_.failed_opens = part_.refused_handshakes = 0;
-    records_by_workers_.store(0);
-    part_.errors.clear();
-    part_.refused_roads.clear();
-    unsealed_.clear();
 }
 
 void Process::finish(Ending how) {
@@ -584,12 +416,11 @@ void Process::finish(Ending how) {
         if (how != Ending::after_failure) {
             (void)end(*this, *entry);
         } else {
-            if (entry->sealer && entry->opener) add(entry->sealer->counters(), entry->opener->counters());
+            if (entry->sealer && entry->opener) report_.add(entry->sealer->counters(), entry->opener->counters());
             entry->kind.store(Kind::ended);
         }
     }
-    live_.withdraw();
-    write_part(true);
+    report_.finish();
 }
 
 Result<keys::ReportKey> Process::report_key() const {
@@ -600,62 +431,6 @@ Result<keys::ReportKey> Process::report_key() const {
     auto ring = keys::KeyRing::read(*kex->api->kex, settings_.key_file, settings_.key_readers(), settings_.key_id);
     if (!ring) return tl::unexpected<Error>(ring.error());
     return keys::ReportKey::derive(*kex->api->kex, (*ring)->own());
-}
-
-std::string Process::program_digest() const {
-    const auto kex = aead::load_kex(settings_.module_folder);
-    return kex ? programs::program_digest(*kex->api->kex, open_to_read, close_file) : "";
-}
-
-void Process::report_early() {
-    // In a child of vfork it is the parent's part. Before the settings are read there is none.
-    if (policy_ != nullptr && !finished_.load()) write_part(false);
-}
-
-void Process::report_abort() {
-    {
-        const std::lock_guard guard(report_lock_);
-        if (part_.role != "rank" || std::exchange(part_.mpi_aborted, true)) return;
-    }
-    report_early();
-}
-
-void Process::write_part(bool ended) {
-    if (settings_.report_file.empty()) return;
-    // One at a time, and the last one stays. What goes wrong with an early one would come back here.
-    std::unique_lock writing(writing_lock_, std::defer_lock);
-    if (ended) {
-        writing.lock();
-    } else if (!writing.try_lock()) {
-        return;
-    }
-    const bool mpi = ended && settings_.enabled && identity_.rank && !mpi_before_fork_ && mpi_says("Initialized");
-    const bool finalized = !mpi || mpi_says("Finalized");
-    report::Part part;
-    {
-        const std::lock_guard guard(report_lock_);
-        // The shells and tools of a job that never spoke to anybody are not worth a page each, also not those that a
-        // launcher started in a rank's place.
-        const bool spoke = part_.sealed_connections + part_.native_connections + part_.refused_handshakes > 0;
-        const bool idle = part_.role == "process" || (part_.role == "rank" && !mpi && !part_.mpi_aborted);
-        if (idle && !spoke && unsealed_.empty() && part_.errors.empty() && part_.refused_roads.empty()) return;
-        part = part_;
-        part.mpi_initialized = mpi;
-        part.mpi_finalized = finalized;
-        part.ended = ended;
-        part.records_by_workers = records_by_workers_.load();
-        for (const auto& [reason, unsealed] : unsealed_) part.not_sealed.push_back(unsealed);
-    }
-    // A layer above tells which program its rank ran.
-    if (mpi && !settings_.seals_above_sockets()) part.program_sha256 = program_digest();
-    auto key = report_key();
-    Result<void> written;
-    if (key) {
-        written = report::write_part(settings_.report_file, part, [&](auto text) { return key->sign(text); });
-    } else {
-        written = fail(key.error().code, "no part of the report: " + key.error().line);
-    }
-    if (!written && ended) complain(written.error().line);
 }
 
 }  // namespace cryptmpi::channel

@@ -1,11 +1,10 @@
-// This process: its settings, its crypto, its sockets, its counts, and how it ends.
+// This process: its settings, its keys, its sockets, and how it starts, forks and ends.
 #pragma once
 
 #include <sys/types.h>
 
 #include <atomic>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -18,14 +17,13 @@
 #include "channel/covering.hpp"
 #include "channel/doors.hpp"
 #include "channel/policy.hpp"
+#include "channel/process_report.hpp"
 #include "channel/pulse.hpp"
 #include "channel/table.hpp"
 #include "config/settings.hpp"
 #include "engine/workers.hpp"
 #include "keys/handshake.hpp"
 #include "keys/report_key.hpp"
-#include "report/live.hpp"
-#include "report/part.hpp"
 
 namespace cryptmpi::channel {
 
@@ -52,6 +50,7 @@ public:
     Arena& arena() { return arena_; }
     Courier& courier() { return courier_; }
     Pulse& pulse() { return pulse_; }
+    ProcessReport& report() { return report_; }
 
     /// The key and the modules, loaded when the first connection needs them. Errors: each of the key file, the module.
     Result<const keys::Local*> local();
@@ -73,36 +72,11 @@ public:
     /// False in a child of vfork, which has our memory but is not us.
     bool is_me() const;
 
-    /// Prints one line and keeps it for the report.
-    void complain(const std::string& line);
-    /// The same, once for each `topic`.
-    void complain_once(const std::string& topic, const std::string& line);
-    /// A note: what a neighbour sent who had closed before he was accepted has not been read.
-    void tell_of_left_out(const std::string& host);
     /// Lets nothing into a datagram socket that was on a wire, where roads are closed. False, after a line: it cannot
     /// be done.
     bool guard_datagrams(int fd);
     /// What a socket that our socket() did not make is to us, but for streams; nullopt: a stream, or nothing.
     std::optional<Kind> kind_of_foreign(int fd);
-
-    /// A road between nodes that was closed to the job, or a program that was not started. Nothing went in clear, so it
-    /// is no error of the job's: who tries one that is not needed goes on without; who needs it fails by itself.
-    void refuse_road(const std::string& road, const std::string& line);
-
-    void count_native();
-    /// `allowed`: a setting of the user's says that it may be.
-    void count_unsealed(const std::string& why, bool allowed);
-    /// The program calls MPI_Abort, after which it may be killed at any time.
-    void report_abort();
-    /// A connection that is not sealed; nothing for one that is.
-    void count(Verdict verdict, const std::string& why);
-    /// `member`: the peer's name in the list of members, empty where none is required.
-    void count_sealed(const char* member);
-    void count_refused_handshake();
-    void count_failed_open();
-    void add(const seal::StreamCounters& sent, const seal::StreamCounters& received);
-    /// What it seals from now on can be seen while it runs.
-    void go_live();
 
     /// Handshakes on their way in this process: waits look at the clock while there are any.
     int handshakes() const { return handshakes_.load(std::memory_order_relaxed); }
@@ -126,7 +100,7 @@ public:
 
     /// fork, with no lock of ours held by a thread that the child does not have.
     pid_t fork(const std::function<pid_t()>& call);
-    bool is_rank() const { return part_.role == "rank"; }
+    bool is_rank() const { return identity_.role == "rank"; }
     bool finishing() const { return finished_.load(); }
     std::int64_t finishing_since_ns() const { return finishing_since_ns_; }
     /// How the process ends: by exit, which writes what libc's streams hold; by a call that leaves it, as _exit does;
@@ -136,12 +110,9 @@ public:
     /// close records, so that the peers see what happened and end too.
     void finish(Ending how);
 
-    std::string own_name() const { return name_; }
     void self(keys::Identity& identity) const;
 
 private:
-    /// Prints one line, and writes what the report has by now.
-    void say(const std::string& line);
     /// A rank whose job began with a key of the key file has it from its start, before somebody takes it out of there.
     void hold_key();
     void look_at_auditors();
@@ -149,21 +120,15 @@ private:
     std::string adopt_arena();
     std::vector<Shared*> adopt_sockets();
     void adopt_unsealed(int fd);
-    void become_child();
-    /// What nobody may miss in the job's report, should this process be killed: the part as it is by now.
-    void report_early();
-    void write_part(bool ended);
-    /// What others see of the part while this process runs; under its lock. Before the first thing that is worth it,
-    /// they see nothing.
-    enum class Show { from_now_on, if_they_see };
-    void show(Show when);
-    std::string program_digest() const;
+    /// `mpi`: as the parent's report said it before the fork.
+    void become_child(bool mpi);
+    /// What the report's part is signed with.
     Result<keys::ReportKey> report_key() const;
     engine::Workers::Settings workers() const;
     template <class Work>
     auto counted(const Work& work) {
         return [this, &work](std::size_t record, std::size_t thread) {
-            if (thread != 0) records_by_workers_.fetch_add(1, std::memory_order_relaxed);
+            if (thread != 0) report_.count_by_worker();
             return work(record, thread);
         };
     }
@@ -179,9 +144,9 @@ private:
     Courier courier_;
     Pulse pulse_;
     pid_t pid_;
-    config::Process identity_;
-    std::size_t openmp_threads_ = 0;
-    std::string name_;  // "rank 3 on host" for lines
+    const std::string host_;
+    const config::Process identity_;
+    const std::size_t openmp_threads_;
 
     std::mutex local_lock_;
     std::atomic<bool> local_ready_{false};
@@ -190,24 +155,18 @@ private:
     keys::Local local_;
     std::uint8_t job_hash_[32] = {};
     engine::Workers workers_;
-    std::atomic<std::uint64_t> records_by_workers_{0};
     std::size_t seals_plainly_below_ = 0;
 
     std::atomic<int> handshakes_{0};
 
-    std::mutex report_lock_;
-    report::Part part_;
-    report::Live live_;
-    std::map<std::string, report::Unsealed> unsealed_;
-    std::map<std::string, bool> said_;
-    bool mpi_before_fork_ = false;  // in a forked child: its parent had initialised MPI
-    std::mutex writing_lock_;       // one part at a time
     std::atomic<bool> ending_{false};
     std::atomic<bool> hides_{false};
     std::atomic<bool> finished_{false};
     std::int64_t finishing_since_ns_ = 0;
-    bool roads_checked_ = false;
+    std::atomic<bool> roads_checked_{false};
     bool roads_open_ = false;
+
+    ProcessReport report_;
 };
 
 }  // namespace cryptmpi::channel

@@ -37,7 +37,7 @@ void Pulse::start(Process& process) {
     const std::lock_guard guard(lock_);
     if (running_) return;
     running_ = real::own_thread(run, &process);
-    if (!running_) process.complain("cannot start the thread that silence_timeout_s needs");
+    if (!running_) process.report().complain("cannot start the thread that silence_timeout_s needs");
 }
 
 void Pulse::after_fork_in_child() {

@@ -36,7 +36,7 @@ constexpr int kMostErrorsOfALauncher = 100;
 enum class Front { none, partial, end, broken, data, padded };  // the last two: a whole record with data in it
 
 void broke(Process& process, Entry& entry, int code, const std::string& what) {
-    if (code == EBADMSG) process.count_failed_open();
+    if (code == EBADMSG) process.report().count_failed_open();
     break_connection(process, entry, code, std::string("from ") + entry.shared.load()->peer + ": " + what, true);
 }
 
@@ -435,7 +435,7 @@ bool confirm(Process& process, Entry& entry) {
     const auto header = seal::read_header(shared.raw + shared.raw_begin);
     const bool expected = header && header->type == seal::RecordType::confirm && header->size == 0;
     if (!expected || !entry.opener->open(shared.raw + shared.raw_begin, {})) {
-        process.count_refused_handshake();
+        process.report().count_refused_handshake();
         break_connection(
             process, entry, EKEYREJECTED,
             std::string("connection from ") + shared.peer +

@@ -468,7 +468,7 @@ bool ends_in_reset(Process& process, Entry& entry) {
 /// Takes the connection away from the entry, and counts what it did; both its locks are held.
 void detach(Process& process, Entry& entry) {
     const std::lock_guard guard(entry.registrations_lock);
-    if (entry.contexts.load()) process.add(entry.sealer->counters(), entry.opener->counters());
+    if (entry.contexts.load()) process.report().add(entry.sealer->counters(), entry.opener->counters());
     entry.shared.store(nullptr);
     entry.kind.store(Kind::ended);
     entry.contexts.store(false);
@@ -496,7 +496,7 @@ bool linger_on(Process& process, Entry& entry) {
         if (state != State::open && shared->early_size == 0)
             shared->deadline_ns.store(std::min(shared->deadline_ns.load(), now_ns() + kLeftAlone_ns));
     }
-    if (auto resumed = resume(process, *heir, *shared); !resumed) process.complain(resumed.error().line);
+    if (auto resumed = resume(process, *heir, *shared); !resumed) process.report().complain(resumed.error().line);
     process.courier().carry(process, *heir);
     return true;
 }

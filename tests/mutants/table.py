@@ -350,7 +350,7 @@ MUTANTS = [
     one("a lane that has failed goes on", "src/seal/arrivals.hpp", "        if (next_ == kFailed) return Verdict::after_failure;\n", "",
         "seal_test", "Arrivals.NothingOfALaneFitsAfterAFailure"),
     one("a daemon reads on for ever from a failed connection", "src/channel/process.cpp",
-        '    if (part_.role != "launcher") return;\n', "    return;\n", "stream_test", "Endings.AProcessOfTheLauncherDoesNotReadInVainForEver"),
+        '    if (identity_.role != "launcher") return;\n', "    return;\n", "stream_test", "Endings.AProcessOfTheLauncherDoesNotReadInVainForEver"),
     one("the end of a failed connection is told", RECEIVE, ">= kMostErrorsOfALauncher) process.reads_in_vain();",
         ">= kMostErrorsOfALauncher) return 0;", "stream_test", "Endings.AFailedConnectionHasNoneHoweverOftenItIsAsked"),
     one("a part of an active message may come twice", PARTS, " || message.has_come[number])", ")",
