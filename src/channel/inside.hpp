@@ -18,7 +18,7 @@
 #include <span>
 #include <vector>
 
-#include "channel/policy.hpp"
+#include "channel/address.hpp"
 
 namespace cryptmpi::channel {
 
