@@ -7,8 +7,8 @@
 #include <optional>
 #include <vector>
 
-#include "channel/arena.hpp"
-#include "channel/policy.hpp"
+#include "channel/shared.hpp"
+#include "seal/stream.hpp"
 
 namespace cryptmpi::channel {
 
