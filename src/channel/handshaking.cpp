@@ -223,6 +223,7 @@ void send_at_once(int fd, Shared& shared) {
     real::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &nodelay, sizeof nodelay);
 }
 
+/// From now on calls on the entry's descriptors find this connection.
 void belong(Entry& entry, Shared& shared) {
     entry.contexts.store(false);
     entry.errors_told.store(0);

@@ -87,7 +87,7 @@ constexpr std::size_t kMostAtOnce = 1024;
 struct BothWays {
     std::vector<UserBuffer> out;
     std::vector<UserBuffer> in;
-    bool in_place;
+    bool in_place = false;
 };
 
 template <class MakeOut, class MakeIn>

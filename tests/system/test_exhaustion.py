@@ -30,8 +30,11 @@ print(listener.getsockname()[1], flush=True)
 ready = select.epoll()
 ready.register(listener, select.EPOLLIN)
 kept, accepted, ends, memory, heard = {}, 0, {}, [], b""
-while not heard:
-    for fd, _ in ready.poll(1):
+while True:
+    events = ready.poll(1)
+    if heard and not events:
+        break
+    for fd, _ in events:
         if fd == listener.fileno():
             with contextlib.suppress(BlockingIOError, ConnectionAbortedError):
                 while True:
@@ -45,6 +48,7 @@ while not heard:
             continue
         try:
             heard = kept[fd].recv(100)
+            ready.unregister(fd)
             continue
         except BlockingIOError:
             continue
@@ -90,11 +94,14 @@ def within(node, script):
 def test_a_hundred_thousand_connections(nodes, sealing):
     listening, stranger = nodes.nodes
     sources = [f"10.77.{200 + number}.2" for number in range(STRANGERS)]
-    within(stranger, "; ".join(f"ip addr replace {source}/32 dev eth0" for source in sources))
-    within(listening, "; ".join(f"ip route replace {source}/32 dev eth0" for source in sources))
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     environment = sealing.environment(handshake_timeout_s=600)
     with contextlib.ExitStack() as running:
+        for source in sources:  # other tests have these nodes, too
+            within(stranger, f"ip addr add {source}/32 dev eth0")
+            running.callback(within, stranger, f"ip addr del {source}/32 dev eth0")
+            within(listening, f"ip route add {source}/32 dev eth0")
+            running.callback(within, listening, f"ip route del {source}/32 dev eth0")
         server = running.enter_context(nodes.start([sys.executable, "-c", SERVE], node=0, env=environment, **pipes))
         running.callback(server.kill)
         port = server.stdout.readline().strip()
