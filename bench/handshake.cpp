@@ -137,7 +137,7 @@ void time_agreement(const keys::Local& local, int ranks) {
 int main(int argc, char** argv) {
     if (argc < 2) give_up("FOLDER [RANKS...]");
     const auto module = must(aead::choose(argv[1], "auto", aead::Suite::aes_256_gcm));
-    const auto kex = must(aead::load_kex(argv[1]));
+    const auto kex = must(aead::load_kex(argv[1], "auto"));
     keys::JobKey job_key;
     if (kex.api->kex->random(job_key.data(), keys::kJobKeySize) != CRYPTMPI_OK) give_up("no random bytes");
     const OneMember member(*kex.api->kex);

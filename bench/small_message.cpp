@@ -116,7 +116,7 @@ int main(int argc, char** argv) {
     if (!suite) return complain(std::string("no cipher called ") + argv[3]);
     const auto module = aead::choose(argv[1], argv[2], *suite);
     if (!module) return complain(module.error().line);
-    const auto kex = aead::load_kex(argv[1]);
+    const auto kex = aead::load_kex(argv[1], "auto");
     if (!kex) return complain(kex.error().line);
     const std::size_t size = std::stoul(argv[4]);
     std::printf("module %s %s\n", module->api->name, module->api->version);

@@ -25,10 +25,11 @@ set(CMAKE_CXX_FLAGS_INIT "${CMAKE_C_FLAGS_INIT}")
 set(OPENSSL_USE_STATIC_LIBS ON CACHE BOOL "")
 # Nothing is known of the system here yet.
 find_library(IPSEC_MB_LIBRARY libIPSec_MB.a PATHS /usr/lib/x86_64-linux-gnu REQUIRED)
-foreach(left_out BORINGSSL SODIUM CRYPTOPP MBEDCRYPTO)
+find_library(SODIUM_LIBRARY libsodium.a PATHS /usr/lib/x86_64-linux-gnu REQUIRED)
+foreach(left_out BORINGSSL CRYPTOPP MBEDCRYPTO)
   set(${left_out}_LIBRARY OFF CACHE STRING "Not in the portable build")
 endforeach()
 
 # Whose work is inside of the binaries: their licences go along.
-set(CRYPTMPI_LICENCES_OF libcli11-dev libexpected-dev libipsec-mb-dev libssl-dev libstdc++-12-dev libtomlplusplus-dev
-  nlohmann-json3-dev robin-map-dev CACHE STRING "Debian packages whose licences are installed")
+set(CRYPTMPI_LICENCES_OF libcli11-dev libexpected-dev libipsec-mb-dev libsodium-dev libssl-dev libstdc++-12-dev
+  libtomlplusplus-dev nlohmann-json3-dev robin-map-dev CACHE STRING "Debian packages whose licences are installed")

@@ -12,7 +12,7 @@ class Cryptmpi(CMakePackage):
 
     version("0.9.0")
 
-    variant("libsodium", default=False, description="Build the cipher module libsodium")
+    variant("libsodium", default=True, description="Build the cipher module libsodium, which starts jobs sooner")
     variant("cryptopp", default=False, description="Build the cipher module cryptopp")
 
     depends_on("c", type="build")

@@ -130,8 +130,8 @@ constexpr Trial kTrials[] = {{64, 7}, {16384, 7}};
 
 // "auto" chooses at the start of every process, where loading all modules would take milliseconds. So it passes over
 // those of our own of which it is known that they cannot win.
-constexpr std::string_view kQuickest = "ipsec-mb";                                   // where it can be used
-constexpr std::string_view kNextToIt = "boringssl";                                  // for small messages
+constexpr std::string_view kQuickest = "ipsec-mb";                  // where it can be used
+constexpr std::string_view kNextToIt[] = {"boringssl", "openssl"};  // small messages take them more than twice as long
 constexpr std::string_view kNeverQuickest[] = {"cryptopp", "libsodium", "mbedtls"};  // OpenSSL is quicker in all
 constexpr std::string_view kWithoutAesGcm[] = {"aegis", "legacy", "mlkem-native"};
 constexpr std::string_view kWithoutAegis[] = {"boringssl", "cryptopp",     "ipsec-mb", "libsodium",
@@ -164,7 +164,8 @@ std::vector<Module> candidates(Suite suite, const std::string& folder, std::vect
                           load_once(folder, std::string(kQuickest)).has_value();
     const auto may_win = [&](const std::string& name) {
         if (!aes_gcm) return !is_one_of(name, kWithoutAegis);
-        return !is_one_of(name, kNeverQuickest) && !is_one_of(name, kWithoutAesGcm) && !(quickest && name == kNextToIt);
+        return !is_one_of(name, kNeverQuickest) && !is_one_of(name, kWithoutAesGcm) &&
+               !(quickest && is_one_of(name, kNextToIt));
     };
     const auto later = std::stable_partition(first.begin(), first.end(), may_win);
     const std::vector<std::string> others(later, first.end());
@@ -245,32 +246,46 @@ Result<Module> choose(const std::string& folder, const std::string& name, Suite 
 
 namespace {
 
-/// openssl first: where it has what is sought, the others need not be loaded.
-std::vector<std::string> installed_openssl_first(const std::string& folder) {
+/// `first` in their order, before the others: where one of them has what is sought, the others need not be loaded.
+std::vector<std::string> installed_in_order(const std::string& folder, std::vector<std::string_view> first) {
     std::vector<std::string> names = installed(folder);
-    std::stable_partition(names.begin(), names.end(), [](const std::string& name) { return name == "openssl"; });
+    for (auto one = first.rbegin(); one != first.rend(); ++one)
+        std::stable_partition(names.begin(), names.end(), [&](const std::string& name) { return name == *one; });
     return names;
+}
+
+/// The first of the modules in `order` that `has` what is called `what`.
+template <class Has>
+Result<Module> first_with(const std::string& folder, const std::vector<std::string>& order, const std::string& what,
+                          Has has) {
+    std::vector<Unusable> unusable;
+    for (const std::string& name : order) {
+        auto module = load_once(folder, name);
+        if (!module)
+            unusable.push_back({name, module.error().line});
+        else if (has(*module))
+            return module;
+    }
+    if (order.empty()) return nothing_installed(folder);
+    return fail(ENOTSUP, "no usable module in '" + folder + "' offers " + what + " (the module openssl does)" +
+                             reasons(unusable));
 }
 
 }  // namespace
 
-Result<Module> load_kex(const std::string& folder) {
-    const std::vector<std::string> names = installed_openssl_first(folder);
-    std::vector<Unusable> unusable;
-    for (const std::string& name : names) {
-        auto module = load_once(folder, name);
-        if (!module)
-            unusable.push_back({name, module.error().line});
-        else if (module->api->kex != nullptr && module->offers(Suite::aes_256_gcm))
-            return module;
-    }
-    if (names.empty()) return nothing_installed(folder);
-    return fail(ENOTSUP, "no usable module in '" + folder +
-                             "' offers key agreement and AES-256-GCM (the module openssl does)" + reasons(unusable));
+Result<Module> load_kex(const std::string& folder, const std::string& named) {
+    return first_with(
+        folder, installed_in_order(folder, {named, "libsodium", "openssl"}), "key agreement and AES-256-GCM",
+        [](const Module& module) { return module.api->kex != nullptr && module.offers(Suite::aes_256_gcm); });
+}
+
+Result<Module> load_rsa(const std::string& folder) {
+    return first_with(folder, installed_in_order(folder, {"openssl"}), "RSA-OAEP",
+                      [](const Module& module) { return module.rsa != nullptr; });
 }
 
 Result<Module> load_kem(const std::string& folder) {
-    const std::vector<std::string> names = installed_openssl_first(folder);
+    const std::vector<std::string> names = installed_in_order(folder, {"openssl"});
     std::vector<Unusable> unusable;
     for (const std::string& name : names) {
         auto module = load_once(folder, name);

@@ -46,8 +46,13 @@ Result<Module> load(const std::string& folder, const std::string& name);
 /// usable. Errors: unknown module, module without that suite.
 Result<Module> choose(const std::string& folder, const std::string& name, Suite suite);
 
-/// The module that offers what a handshake needs: key-agreement primitives and AES-256-GCM (openssl).
-Result<Module> load_kex(const std::string& folder);
+/// The module that offers what a handshake needs, key-agreement primitives and AES-256-GCM: the one named, if it does;
+/// else libsodium, which loads in a tenth of openssl's time; else openssl; else any. Errors: none does, with each one's
+/// reason.
+Result<Module> load_kex(const std::string& folder, const std::string& named);
+
+/// The module that offers RSA-OAEP: openssl, or another that does. Errors: none does, with each one's reason.
+Result<Module> load_rsa(const std::string& folder);
 
 /// The module that offers ML-KEM-768: openssl, if its library has it, else the first of the others. Errors: none has,
 /// with each one's reason.

@@ -146,7 +146,7 @@ Result<const keys::Local*> Process::local() {
     if (local_ready_.load()) return &local_;
     auto module = aead::choose(settings_.module_folder, settings_.module, settings_.suite);
     if (!module) return fail(ENOPKG, module.error().line);
-    auto kex = aead::load_kex(settings_.module_folder);
+    auto kex = aead::load_kex(settings_.module_folder, settings_.module);
     if (!kex) return fail(ENOPKG, kex.error().line);
     auto ring = keys::KeyRing::read(*kex->api->kex, settings_.key_file, settings_.key_readers(), settings_.key_id);
     if (!ring) return fail(ENOKEY, ring.error().line);
@@ -426,7 +426,7 @@ void Process::finish(Ending how) {
 Result<keys::ReportKey> Process::report_key() const {
     if (local_ready_.load(std::memory_order_acquire)) return keys::ReportKey::derive(*local_.crypto.kex, ring_->own());
     // It never came to a handshake.
-    auto kex = aead::load_kex(settings_.module_folder);
+    auto kex = aead::load_kex(settings_.module_folder, settings_.module);
     if (!kex) return tl::unexpected<Error>(kex.error());
     auto ring = keys::KeyRing::read(*kex->api->kex, settings_.key_file, settings_.key_readers(), settings_.key_id);
     if (!ring) return tl::unexpected<Error>(ring.error());

@@ -269,7 +269,8 @@ bool ProcessReport::is_idle(bool mpi) const {
 }
 
 std::string ProcessReport::program_digest() const {
-    const auto kex = aead::load_kex(settings_.module_folder);
+    // A program may be large, and its SHA-256 is the quickest.
+    const auto kex = aead::load_kex(settings_.module_folder, "openssl");
     return kex ? programs::program_digest(*kex->api->kex, open_to_read, close_file) : "";
 }
 

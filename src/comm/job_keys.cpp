@@ -28,12 +28,16 @@ auto no_keys() {
 Result<void> JobKeys::load(std::uint8_t conduct, report::Part& part) {
     auto module = aead::choose(settings_.module_folder, settings_.module, settings_.suite);
     if (!module) return tl::unexpected(module.error());
-    auto kex = aead::load_kex(settings_.module_folder);
+    auto kex = aead::load_kex(settings_.module_folder, settings_.module);
     if (!kex) return tl::unexpected(kex.error());
     auto ring = keys::KeyRing::read(*kex->api->kex, settings_.key_file, settings_.key_readers(), settings_.key_id);
     if (!ring) return tl::unexpected(ring.error());
     ring_ = std::move(*ring);
-    rsa_ = kex->rsa;
+    if (settings_.passive_only()) {
+        auto rsa = aead::load_rsa(settings_.module_folder);
+        if (!rsa) return fail(rsa.error().code, settings_.key_distribution_where + ": " + rsa.error().line);
+        rsa_ = rsa->rsa;
+    }
     local_.crypto = {module->api->aead, kex->api->kex, settings_.suite};
     local_.crypto.lowered = {settings_.key_records, settings_.key_bytes};
     local_.crypto.age.most = settings_.rekey_after;

@@ -49,7 +49,7 @@ struct Tools {
 Result<Tools> tools() {
     auto settings = config::load(config::process_environment());
     if (!settings) return tl::unexpected<Error>(settings.error());
-    auto module = aead::load_kex(settings->module_folder.string());
+    auto module = aead::load_kex(settings->module_folder.string(), settings->module);
     if (!module) return tl::unexpected<Error>(module.error());
     return Tools{std::move(*settings), module->api->kex};
 }

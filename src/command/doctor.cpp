@@ -334,10 +334,10 @@ void look_at_key(Findings& findings, const config::Settings& settings) {
 /// By interchange every node needs its private key, and that of rank 0 the list.
 void look_at_interchange(Findings& findings, const config::Settings& settings) {
     if (settings.key_distribution != config::KeyDistribution::interchange) return;
-    const auto kex = aead::load_kex(settings.module_folder.string());
-    if (!kex || kex->rsa == nullptr) return;  // another line says so
+    const auto module = aead::load_rsa(settings.module_folder.string());
+    if (!module) return findings.problems.push_back(module.error().line);
     findings.heading("Interchange keys");
-    const auto pair = keys::RsaPair::read(*kex->rsa, settings.interchange_key_file, settings.key_readers());
+    const auto pair = keys::RsaPair::read(*module->rsa, settings.interchange_key_file, settings.key_readers());
     findings.row("this node's", settings.interchange_key_file.string() + (pair ? "" : " (cannot be used)"));
     if (!pair) findings.problems.push_back(pair.error().line);
     const auto list = keys::InterchangeList::read(settings.interchange_keys);
@@ -349,7 +349,7 @@ void look_at_members(Findings& findings, const config::Settings& settings) {
     findings.json["require_members"] = settings.require_members;
     if (!settings.require_members) return;
     findings.heading("Members (require_members)");
-    const auto kex = aead::load_kex(settings.module_folder);
+    const auto kex = aead::load_kex(settings.module_folder, settings.module);
     if (!kex) return;  // another line says so
     const auto members = keys::Membership::read(*kex->api->kex, settings.member_key_file, settings.member_list);
     findings.row("this side is", members ? (*members)->own_name() : "nobody: see below");

@@ -149,7 +149,7 @@ int await(int news, const sigset_t& signals) {
 Result<FreshKey> draw_fresh_key(const config::Settings& settings) {
     keys::sweep_keys();
     sweep_local_reports();
-    auto kex = aead::load_kex(settings.module_folder.string());
+    auto kex = aead::load_kex(settings.module_folder.string(), settings.module);
     if (!kex) return tl::unexpected<Error>(kex.error());
     const auto key = keys::draw_job_key(*kex->api->kex);
     if (!key) return tl::unexpected<Error>(key.error());

@@ -176,14 +176,13 @@ Result<void> check_libraries(const config::Settings& settings, config::Layer lay
 }
 
 Result<void> check_key_and_module(const config::Settings& settings) {
-    // By "auto" AES-GCM comes from openssl at least, and finding the fastest is for the ranks.
-    const bool certain = settings.module == "auto" &&
-                         (settings.suite == aead::Suite::aes_128_gcm || settings.suite == aead::Suite::aes_256_gcm);
+    // By "auto" this one comes from the key agreement's module at least, and finding the fastest is for the ranks.
+    const bool certain = settings.module == "auto" && settings.suite == aead::Suite::aes_256_gcm;
     if (!certain) {
         auto module = aead::choose(settings.module_folder.string(), settings.module, settings.suite);
         if (!module) return tl::unexpected<Error>(module.error());
     }
-    auto kex = aead::load_kex(settings.module_folder.string());
+    auto kex = aead::load_kex(settings.module_folder.string(), settings.module);
     if (!kex) return tl::unexpected<Error>(kex.error());
     auto ring = keys::KeyRing::read(*kex->api->kex, settings.key_file, settings.key_readers(), settings.key_id);
     if (!ring) return tl::unexpected<Error>(ring.error());
@@ -191,7 +190,7 @@ Result<void> check_key_and_module(const config::Settings& settings) {
 }
 
 Result<keys::ReportKey> report_key(const config::Settings& settings) {
-    auto kex = aead::load_kex(settings.module_folder.string());
+    auto kex = aead::load_kex(settings.module_folder.string(), settings.module);
     if (!kex) return tl::unexpected<Error>(kex.error());
     auto ring = keys::KeyRing::read(*kex->api->kex, settings.key_file, settings.key_readers(), settings.key_id);
     if (!ring) return tl::unexpected<Error>(ring.error());

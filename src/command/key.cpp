@@ -149,7 +149,7 @@ int key(const Options& options) {
     const bool named = !options.key_file.empty() || settings->key_file_named;
     const fs::path file = options.key_file.empty() ? settings->key_file : fs::absolute(options.key_file);
     if (options.action == "install") return install(options, file, named ? file.string() : "", settings->key_readers());
-    auto kex = aead::load_kex(settings->module_folder.string());
+    auto kex = aead::load_kex(settings->module_folder.string(), settings->module);
     if (!kex) return complain(kex.error().line, 1);
     return list(file, settings->key_readers(), *kex->api->kex);
 }

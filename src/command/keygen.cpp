@@ -46,10 +46,11 @@ int make_member_key(const config::Settings& settings, const cryptmpi_kex& kex, c
     return 0;
 }
 
-int make_interchange_key(const config::Settings& settings, const aead::Module& module) {
-    if (module.rsa == nullptr) return complain("keygen: the crypto module of the key agreement has no RSA-OAEP", 1);
+int make_interchange_key(const config::Settings& settings) {
+    const auto module = aead::load_rsa(settings.module_folder.string());
+    if (!module) return complain(module.error().line, 1);
     const std::string host = host_name();
-    const auto pair = keys::RsaPair::generate(*module.rsa);
+    const auto pair = keys::RsaPair::generate(*module->rsa);
     if (!pair) return complain(pair.error().line, 1);
     if (auto written = pair->write(settings.interchange_key_file); !written) return complain(written.error().line, 1);
     std::printf(
@@ -132,10 +133,10 @@ int keygen(const Options& options) {
     auto settings = config::load(config::process_environment());
     if (!settings) return complain(settings.error().line, 1);
     const auto file = options.key_file.empty() ? settings->key_file : fs::absolute(options.key_file);
-    auto kex = aead::load_kex(settings->module_folder.string());
+    auto kex = aead::load_kex(settings->module_folder.string(), settings->module);
     if (!kex) return complain(kex.error().line, 1);
     if (options.member) return make_member_key(*settings, *kex->api->kex, *options.member);
-    if (options.interchange) return make_interchange_key(*settings, *kex);
+    if (options.interchange) return make_interchange_key(*settings);
     if (options.changes()) {
         if (auto done = change(options, file, settings->key_readers(), *kex->api->kex); !done)
             return complain(done.error().line, 1);

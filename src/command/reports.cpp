@@ -168,7 +168,7 @@ std::string collect_parts(const Collecting& what, const report::Sign& sign) {
 }
 
 Result<std::vector<report::Sign>> report_signers(const config::Settings& settings) {
-    auto kex = aead::load_kex(settings.module_folder.string());
+    auto kex = aead::load_kex(settings.module_folder.string(), settings.module);
     if (!kex) return tl::unexpected<Error>(kex.error());
     const auto keys = keys::read_job_keys(settings.key_file, settings.key_readers());
     if (!keys) return tl::unexpected<Error>(keys.error());

@@ -352,7 +352,7 @@ Result<void> make_place_of_report(const fs::path& file, bool private_folder, con
 Result<void> prepare_lasting_key(const config::Settings& settings) {
     std::error_code ignored;
     if (fs::exists(settings.key_file, ignored)) return {};
-    auto kex = aead::load_kex(settings.module_folder.string());
+    auto kex = aead::load_kex(settings.module_folder.string(), settings.module);
     if (!kex) return tl::unexpected<Error>(kex.error());
     const auto written = keys::write_job_key(settings.key_file, *kex->api->kex, false);
     if (!written && written.error().code != EEXIST) return written;  // another job may have been quicker
@@ -364,7 +364,7 @@ Result<void> prepare_lasting_key(const config::Settings& settings) {
 
 /// The job goes on with the key that is the file's first now, whatever is put before it.
 Result<void> pin_key(config::Settings& settings) {
-    auto kex = aead::load_kex(settings.module_folder.string());
+    auto kex = aead::load_kex(settings.module_folder.string(), settings.module);
     if (!kex) return tl::unexpected<Error>(kex.error());
     const auto ring = keys::KeyRing::read(*kex->api->kex, settings.key_file, settings.key_readers(), "");
     if (!ring) return tl::unexpected<Error>(ring.error());

@@ -40,7 +40,8 @@ bool mpi_says(std::string_view what) {
 }
 
 std::string program_digest(const config::Settings& settings) {
-    const auto kex = aead::load_kex(settings.module_folder);
+    // A program may be large, and its SHA-256 is the quickest.
+    const auto kex = aead::load_kex(settings.module_folder, "openssl");
     if (!kex) return {};
     return programs::program_digest(
         *kex->api->kex, [](const char* file) { return open(file, O_RDONLY | O_CLOEXEC); }, close);
@@ -103,7 +104,7 @@ Process::Process() {
 Result<void> Process::load_keys() {
     auto module = aead::choose(settings_.module_folder, settings_.module, settings_.suite);
     if (!module) return tl::unexpected(module.error());
-    auto kex = aead::load_kex(settings_.module_folder);
+    auto kex = aead::load_kex(settings_.module_folder, settings_.module);
     if (!kex) return tl::unexpected(kex.error());
     auto ring = keys::KeyRing::read(*kex->api->kex, settings_.key_file, settings_.key_readers(), settings_.key_id);
     if (!ring) return tl::unexpected(ring.error());

@@ -1,5 +1,4 @@
-// What the loader of modules looks for in a module that has ciphers alone, whose functions are called create, destroy,
-// seal, open and start.
+// What the loader of modules looks for in a module whose functions are called create, destroy, seal, open and start.
 #pragma once
 
 #include <cryptmpi/module.h>
@@ -9,7 +8,11 @@
 #define CRYPTMPI_TEXT(number) CRYPTMPI_TEXT_OF(number)
 
 /// Stands at the end of the module's file. `of_library`: the text where start() may write the library's version.
-#define CRYPTMPI_EXPORT_CIPHERS(of_module, of_library, of_suites)                               \
+#define CRYPTMPI_EXPORT_CIPHERS(of_module, of_library, of_suites) \
+    CRYPTMPI_EXPORT_MODULE(of_module, of_library, of_suites, nullptr)
+
+/// The same for a module that has key agreement, too.
+#define CRYPTMPI_EXPORT_MODULE(of_module, of_library, of_suites, of_agreement)                  \
     namespace {                                                                                 \
     constexpr cryptmpi_aead kAead = {                                                           \
         .suites = of_suites, .create = create, .destroy = destroy, .seal = seal, .open = open}; \
@@ -20,7 +23,7 @@
                                                     .name = of_module,                          \
                                                     .version = of_library,                      \
                                                     .aead = &kAead,                             \
-                                                    .kex = nullptr,                             \
+                                                    .kex = of_agreement,                        \
                                                     .start = start};                            \
     }                                                                                           \
     static_assert(true) /* takes the semicolon */

@@ -1,4 +1,5 @@
-// AES-256-GCM from libsodium, where the CPU has AES instructions: it has no other, and no AES-128-GCM at all.
+// AES-256-GCM and the primitives of key agreement and signatures from libsodium. Where the CPU has no AES instructions
+// it has no AES-256-GCM, and AES-128-GCM nowhere.
 #include <cryptmpi/module.h>
 #include <sodium.h>
 
@@ -57,6 +58,85 @@ int open(void* opaque, const uint8_t* nonce, const uint8_t* aad, size_t aad_size
     });
 }
 
+// What follows is called a few times a connection: to wipe far is cheap beside it.
+int status(bool ok) {
+    wipe_traces<16384>();
+    return ok ? CRYPTMPI_OK : CRYPTMPI_FAILED;
+}
+
+int random(uint8_t* out, size_t size) {
+    randombytes_buf(out, size);
+    return CRYPTMPI_OK;
+}
+
+int x25519_public(uint8_t public_key[32], const uint8_t private_key[32]) {
+    return status(crypto_scalarmult_curve25519_base(public_key, private_key) == 0);
+}
+
+int x25519_shared(uint8_t shared[32], const uint8_t private_key[32], const uint8_t peer_public_key[32]) {
+    // libsodium refuses some points, and so an all-zero result, by itself; the contract does not hang on that.
+    return status(crypto_scalarmult_curve25519(shared, private_key, peer_public_key) == 0 &&
+                  sodium_is_zero(shared, crypto_scalarmult_curve25519_BYTES) == 0);
+}
+
+/// libsodium's private key: the 32 bytes that the RFC calls so, and the public key.
+struct SigningKey {
+    uint8_t bytes[crypto_sign_ed25519_SECRETKEYBYTES];
+
+    SigningKey() : bytes{} {}
+    SigningKey(const SigningKey&) = delete;
+    SigningKey& operator=(const SigningKey&) = delete;
+    ~SigningKey() { sodium_memzero(bytes, sizeof bytes); }
+};
+
+int ed25519_public(uint8_t public_key[32], const uint8_t private_key[32]) {
+    SigningKey key;
+    return status(crypto_sign_ed25519_seed_keypair(public_key, key.bytes, private_key) == 0);
+}
+
+int ed25519_sign(uint8_t signature[64], const uint8_t private_key[32], const uint8_t* message, size_t size) {
+    SigningKey key;
+    uint8_t public_key[crypto_sign_ed25519_PUBLICKEYBYTES];
+    return status(crypto_sign_ed25519_seed_keypair(public_key, key.bytes, private_key) == 0 &&
+                  crypto_sign_ed25519_detached(signature, nullptr, message, size, key.bytes) == 0);
+}
+
+int ed25519_verify(const uint8_t signature[64], const uint8_t public_key[32], const uint8_t* message, size_t size) {
+    return crypto_sign_ed25519_verify_detached(signature, message, size, public_key) == 0 ? CRYPTMPI_OK
+                                                                                          : CRYPTMPI_FORGED;
+}
+
+int sha256(uint8_t out[32], const iovec* in, size_t in_count) {
+    crypto_hash_sha256_state state;
+    crypto_hash_sha256_init(&state);
+    for (size_t i = 0; i < in_count; ++i)
+        crypto_hash_sha256_update(&state, static_cast<const uint8_t*>(in[i].iov_base), in[i].iov_len);
+    const bool done = crypto_hash_sha256_final(&state, out) == 0;
+    sodium_memzero(&state, sizeof state);
+    return status(done);
+}
+
+int hmac_sha256(uint8_t out[32], const uint8_t* key, size_t key_size, const iovec* in, size_t in_count) {
+    crypto_auth_hmacsha256_state state;
+    crypto_auth_hmacsha256_init(&state, present(key), key_size);
+    for (size_t i = 0; i < in_count; ++i)
+        crypto_auth_hmacsha256_update(&state, static_cast<const uint8_t*>(in[i].iov_base), in[i].iov_len);
+    const bool done = crypto_auth_hmacsha256_final(&state, out) == 0;
+    sodium_memzero(&state, sizeof state);
+    return status(done);
+}
+
+constexpr cryptmpi_kex kKex = {
+    .random = random,
+    .x25519_public = x25519_public,
+    .x25519_shared = x25519_shared,
+    .ed25519_public = ed25519_public,
+    .ed25519_sign = ed25519_sign,
+    .ed25519_verify = ed25519_verify,
+    .sha256 = sha256,
+    .hmac_sha256 = hmac_sha256,
+};
+
 const char* start() {
     if (sodium_init() < 0) return "libsodium cannot be started";
     if (crypto_aead_aes256gcm_is_available() == 0)
@@ -66,4 +146,4 @@ const char* start() {
 
 }  // namespace
 
-CRYPTMPI_EXPORT_CIPHERS("libsodium", SODIUM_VERSION_STRING, 1U << CRYPTMPI_AES_256_GCM);
+CRYPTMPI_EXPORT_MODULE("libsodium", SODIUM_VERSION_STRING, 1U << CRYPTMPI_AES_256_GCM, &kKex);

@@ -12,11 +12,24 @@
 namespace cryptmpi::aead::test {
 namespace {
 
-const cryptmpi_kex& kex() {
-    static const Result<Module> module = load_kex(CRYPTMPI_MODULE_FOLDER);
-    if (!module) throw std::runtime_error(module.error().line);
-    return *module->api->kex;
-}
+/// Of each module that has the primitives.
+class Kex : public testing::TestWithParam<std::string> {
+protected:
+    void SetUp() override {
+        const Result<Module> module = load(CRYPTMPI_MODULE_FOLDER, GetParam());
+        if (!module && GetParam() != "openssl") GTEST_SKIP() << module.error().line;
+        ASSERT_TRUE(module) << module.error().line;
+        kex_ = module->api->kex;
+        ASSERT_NE(kex_, nullptr);
+    }
+
+    const cryptmpi_kex& kex() const { return *kex_; }
+
+private:
+    const cryptmpi_kex* kex_ = nullptr;
+};
+INSTANTIATE_TEST_SUITE_P(Modules, Kex, testing::Values("openssl", "libsodium"),
+                         [](const auto& one) { return one.param; });
 
 nlohmann::json groups(const std::string& file) {
     std::ifstream stream(CRYPTMPI_TEST_DATA "/wycheproof/" + file);
@@ -27,7 +40,7 @@ Bytes hex(const nlohmann::json& field) {
     return from_hex(field.get<std::string>());
 }
 
-TEST(Kex, WycheproofX25519) {
+TEST_P(Kex, WycheproofX25519) {
     int ran = 0, refused = 0;
     for (const auto& group : groups("x25519_test.json")) {
         for (const auto& t : group["tests"]) {
@@ -49,7 +62,7 @@ TEST(Kex, WycheproofX25519) {
     EXPECT_GT(refused, 10);
 }
 
-TEST(Kex, WycheproofEd25519) {
+TEST_P(Kex, WycheproofEd25519) {
     int ran = 0, valid = 0;
     for (const auto& group : groups("ed25519_test.json")) {
         const Bytes key = hex(group["publicKey"]["pk"]);
@@ -68,7 +81,7 @@ TEST(Kex, WycheproofEd25519) {
 }
 
 // RFC 8032, 7.1, tests 1 and 3.
-TEST(Kex, Ed25519OfTheRfc) {
+TEST_P(Kex, Ed25519OfTheRfc) {
     const struct {
         const char *secret, *open, *message, *signature;
     } examples[] = {{"9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60",
@@ -95,8 +108,8 @@ TEST(Kex, Ed25519OfTheRfc) {
 }
 
 TEST(Rsa, WycheproofOaep) {
-    const Result<Module> module = load_kex(CRYPTMPI_MODULE_FOLDER);
-    ASSERT_TRUE(module && module->rsa != nullptr);
+    const Result<Module> module = load_rsa(CRYPTMPI_MODULE_FOLDER);
+    ASSERT_TRUE(module) << module.error().line;
     const cryptmpi_rsa& rsa = *module->rsa;
     int opened = 0, refused = 0;
     for (const auto& group : groups("rsa_oaep_3072_sha256_mgf1sha256_test.json")) {
@@ -126,8 +139,8 @@ TEST(Rsa, WycheproofOaep) {
 }
 
 TEST(Rsa, WhatIsWrappedOpensUnderItsLabelAndLengthOnly) {
-    const Result<Module> module = load_kex(CRYPTMPI_MODULE_FOLDER);
-    ASSERT_TRUE(module && module->rsa != nullptr);
+    const Result<Module> module = load_rsa(CRYPTMPI_MODULE_FOLDER);
+    ASSERT_TRUE(module) << module.error().line;
     const cryptmpi_rsa& rsa = *module->rsa;
     void* const key = rsa.generate(3072);
     ASSERT_NE(key, nullptr);
@@ -163,7 +176,7 @@ TEST(Rsa, WhatIsWrappedOpensUnderItsLabelAndLengthOnly) {
     rsa.destroy(nullptr);
 }
 
-TEST(Kex, WycheproofHmacSha256) {
+TEST_P(Kex, WycheproofHmacSha256) {
     int ran = 0;
     std::mt19937 random(3);
     for (const auto& group : groups("hmac_sha256_test.json")) {
@@ -182,13 +195,13 @@ TEST(Kex, WycheproofHmacSha256) {
     EXPECT_EQ(ran, 174);
 }
 
-TEST(Kex, HmacWithAnEmptyKey) {
+TEST_P(Kex, HmacWithAnEmptyKey) {
     Bytes mac(32);
     ASSERT_EQ(kex().hmac_sha256(mac.data(), nullptr, 0, nullptr, 0), CRYPTMPI_OK);
     EXPECT_EQ(mac, from_hex("b613679a0814d9ec772f95d778c35fc5ff1697c493715653c6c712144292c5ad"));
 }
 
-TEST(Kex, PublicKeyIsTheBasePointTimesThePrivateKey) {
+TEST_P(Kex, PublicKeyIsTheBasePointTimesThePrivateKey) {
     std::mt19937 random(4);
     Bytes base_point(32), expected(32), key(32);
     base_point[0] = 9;
@@ -200,7 +213,7 @@ TEST(Kex, PublicKeyIsTheBasePointTimesThePrivateKey) {
     }
 }
 
-TEST(Kex, Sha256OfFips180) {
+TEST_P(Kex, Sha256OfFips180) {
     Bytes digest(32);
     ASSERT_EQ(kex().sha256(digest.data(), nullptr, 0), CRYPTMPI_OK);
     EXPECT_EQ(digest, from_hex("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"));
@@ -210,7 +223,7 @@ TEST(Kex, Sha256OfFips180) {
     EXPECT_EQ(digest, from_hex("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"));
 }
 
-TEST(Kex, RandomBytesDifferAlsoInAForkedChild) {
+TEST_P(Kex, RandomBytesDifferAlsoInAForkedChild) {
     Bytes first(32), second(32), childs(32);
     ASSERT_EQ(kex().random(first.data(), 32), CRYPTMPI_OK);
     int ends[2];

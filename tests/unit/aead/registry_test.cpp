@@ -89,7 +89,7 @@ TEST(Registry, NoModulesAtAll) {
     const auto chosen = choose(folder.path(), "auto", Suite::aes_256_gcm);
     ASSERT_FALSE(chosen);
     expect_line(chosen.error().line, "set module_folder");
-    const auto kex = load_kex(folder.path());
+    const auto kex = load_kex(folder.path(), "auto");
     ASSERT_FALSE(kex);
     expect_line(kex.error().line, "no crypto module");
 }
@@ -124,7 +124,7 @@ TEST(Registry, NoUsableModuleListsEachWithItsReason) {
     ASSERT_FALSE(chosen);
     expect_line(chosen.error().line, "offers AES-256-GCM");
     expect_line(chosen.error().line, "; wrong-abi: it speaks module ABI 99");
-    const auto kex = load_kex(kBroken);
+    const auto kex = load_kex(kBroken, "auto");
     ASSERT_FALSE(kex);
     expect_line(kex.error().line, "offers key agreement and AES-256-GCM (the module openssl does)");
     expect_line(kex.error().line, "; wrong-cpu: this CPU lacks everything");
@@ -132,7 +132,7 @@ TEST(Registry, NoUsableModuleListsEachWithItsReason) {
 
 TEST(Registry, TheKeyAgreementsModuleSealsHellosToo) {
     ASSERT_TRUE(load(kKeys, "only-128"));
-    const auto kex = load_kex(kKeys);
+    const auto kex = load_kex(kKeys, "auto");
     ASSERT_FALSE(kex);
     expect_line(kex.error().line, "offers key agreement and AES-256-GCM");
 }
@@ -179,9 +179,26 @@ TEST(Registry, AutoChoosesAmongTheRealModules) {
         EXPECT_TRUE(chosen->offers(suite));
         EXPECT_EQ(std::string(chosen->api->name) == "legacy", is_legacy(suite));
     }
-    const auto kex = load_kex(CRYPTMPI_MODULE_FOLDER);
-    ASSERT_TRUE(kex) << kex.error().line;
-    EXPECT_STREQ(kex->api->name, "openssl");
+}
+
+TEST(Registry, TheKeyAgreementIsOfTheModuleNamedOrTheOneThatLoadsSoonest) {
+    const auto of = [](const std::string& named) {
+        const auto kex = load_kex(CRYPTMPI_MODULE_FOLDER, named);
+        return kex ? std::string(kex->api->name) : kex.error().line;
+    };
+    const bool soonest = is_installed("libsodium") && load(CRYPTMPI_MODULE_FOLDER, "libsodium");
+    EXPECT_EQ(of("auto"), soonest ? "libsodium" : "openssl");
+    EXPECT_EQ(of("openssl"), "openssl");
+    EXPECT_EQ(of("aegis"), of("auto"));  // which has no key agreement
+}
+
+TEST(Registry, RsaIsOfOpensslThoughTheKeyAgreementIsOfAnother) {
+    const auto rsa = load_rsa(CRYPTMPI_MODULE_FOLDER);
+    ASSERT_TRUE(rsa) << rsa.error().line;
+    EXPECT_STREQ(rsa->api->name, "openssl");
+    const auto none = load_rsa(kKeys);
+    ASSERT_FALSE(none);
+    expect_line(none.error().line, "offers RSA-OAEP (the module openssl does)");
 }
 
 bool is_loaded(const std::string& folder, const std::string& name) {
@@ -205,14 +222,15 @@ TEST(Registry, AutoDoesNotLoadWhatCannotWin) {
     const std::string path = copies_of(folder, installed(CRYPTMPI_MODULE_FOLDER));
     const auto chosen = choose(path, "auto", Suite::aes_256_gcm);
     ASSERT_TRUE(chosen) << chosen.error().line;
-    EXPECT_TRUE(is_loaded(path, "openssl"));
     for (const char* name : {"aegis", "legacy", "cryptopp", "libsodium", "mbedtls"})
         if (is_installed(name)) {
             EXPECT_FALSE(is_loaded(path, name)) << name;
         }
-    if (is_installed("boringssl") && is_installed("ipsec-mb")) {
-        EXPECT_EQ(is_loaded(path, "boringssl"), !load(path, "ipsec-mb"));
-    }
+    const bool quickest = is_installed("ipsec-mb") && load(path, "ipsec-mb");
+    for (const char* name : {"boringssl", "openssl"})
+        if (is_installed(name)) {
+            EXPECT_EQ(is_loaded(path, name), !quickest) << name;
+        }
 }
 
 TEST(Registry, AutoTakesWhatCannotWinWhereThereIsNothingElse) {

@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 const cryptmpi_kex& kex() {
-    static const Result<aead::Module> module = aead::load_kex(CRYPTMPI_MODULE_FOLDER);
+    static const Result<aead::Module> module = aead::load_kex(CRYPTMPI_MODULE_FOLDER, "auto");
     if (!module) throw std::runtime_error(module.error().line);
     return *module->api->kex;
 }

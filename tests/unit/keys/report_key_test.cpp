@@ -9,7 +9,7 @@ namespace {
 
 // protocol: P1
 TEST(ReportKeyTest, IsExpandedFromTheJobKeyAsDescribed) {
-    auto kex = aead::load_kex(CRYPTMPI_MODULE_FOLDER);
+    auto kex = aead::load_kex(CRYPTMPI_MODULE_FOLDER, "auto");
     ASSERT_TRUE(kex) << kex.error().line;
     const auto hmac = [&](const std::vector<std::uint8_t>& key, std::string text) {
         std::vector<std::uint8_t> tag(32);
@@ -29,7 +29,7 @@ TEST(ReportKeyTest, IsExpandedFromTheJobKeyAsDescribed) {
 }
 
 TEST(ReportKeyTest, TagsDependOnTheKeyAndTheText) {
-    auto kex = aead::load_kex(CRYPTMPI_MODULE_FOLDER);
+    auto kex = aead::load_kex(CRYPTMPI_MODULE_FOLDER, "auto");
     ASSERT_TRUE(kex) << kex.error().line;
     JobKey one;
     JobKey other;
