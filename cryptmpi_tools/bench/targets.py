@@ -106,6 +106,7 @@ TARGETS = [
     Target("one-node", BOTH, VETH + TEN + FORTY, None, noise=True),
     Target("first-message", CHANNEL, VETH, us=1000),
     Target("init", MPI, VETH, us_a_round=5000),
+    Target("init", FABRIC, VETH, us=5000),
     Target("connections", CHANNEL, VETH, bytes=1000 * 256 * KB),  # of 1,000 connections
     Target("rank-memory", MPI, VETH, bytes=64 * MB),
 ]

@@ -35,10 +35,12 @@ def test_command_modules_and_python_parts_are_there(environment):
     command = environment / "bin" / "cryptmpi"
     assert run(command, "--version").startswith("cryptmpi ")
     said = json.loads(subprocess.run([command, "doctor", "--json"], capture_output=True, text=True).stdout)
-    assert {"aegis", "ipsec-mb", "libsodium", "mlkem-native", "openssl"} == {module["name"] for module in said["modules"] if module["usable"]}, said["modules"]
+    usable = {module["name"] for module in said["modules"] if module["usable"]}
+    assert usable == {"aegis", "ipsec-mb", "libsodium", "mlkem-native", "openssl"}, said["modules"]
     assert (environment / "share" / "cryptmpi" / "cryptmpi_tools" / "model" / "__init__.py").exists()
     licences = {path.name for path in (environment / "share" / "doc" / "cryptmpi").glob("LICENSE*")}
-    assert {"LICENSE", *(f"LICENSE.{name}" for name in ("libaegis", "mlkem-native", "libssl-dev", "libipsec-mb-dev", "libsodium-dev", "libcli11-dev"))} <= licences
+    of_packages = ("libaegis", "mlkem-native", "libssl-dev", "libipsec-mb-dev", "libsodium-dev", "libcli11-dev")
+    assert {"LICENSE", *(f"LICENSE.{name}" for name in of_packages)} <= licences
     # The agent is a script here: it has to find the command, which refuses a line without a host.
     agent = environment / "lib" / "cryptmpi" / "cryptmpi-agent"
     assert not agent.is_symlink()
