@@ -58,9 +58,9 @@ int open(void* opaque, const uint8_t* nonce, const uint8_t* aad, size_t aad_size
     });
 }
 
-// What follows is called a few times a connection: to wipe far is cheap beside it.
+// What follows leaves secrets as far as 2.7 KB down the stack (libsodium 1.0.18, the product of a point).
 int status(bool ok) {
-    wipe_traces<16384>();
+    wipe_traces<4096>();
     return ok ? CRYPTMPI_OK : CRYPTMPI_FAILED;
 }
 

@@ -18,6 +18,7 @@
 #include <cstring>
 
 #include "pieces.hpp"
+#include "traces.hpp"
 
 namespace {
 
@@ -129,17 +130,27 @@ int random(uint8_t* out, size_t size) {
     return status(RAND_priv_bytes_ex(library.context, out, size, 0) == 1);
 }
 
+/// After a use of a secret: OpenSSL leaves it, and what it made of it, on the stack and in registers.
+template <class Use>
+int without_traces(Use use) {
+    const int result = use();
+    cryptmpi::modules::wipe_traces<8192>();
+    return result;
+}
+
 EVP_PKEY* private_x25519(const uint8_t bytes[32]) {
     return EVP_PKEY_new_raw_private_key_ex(library.context, "X25519", nullptr, bytes, 32);
 }
 
 int x25519_public(uint8_t public_key[32], const uint8_t private_key[32]) {
-    const Key key(private_x25519(private_key));
-    size_t size = 32;
-    return status(key != nullptr && EVP_PKEY_get_raw_public_key(key, public_key, &size) == 1 && size == 32);
+    return without_traces([&] {
+        const Key key(private_x25519(private_key));
+        size_t size = 32;
+        return status(key != nullptr && EVP_PKEY_get_raw_public_key(key, public_key, &size) == 1 && size == 32);
+    });
 }
 
-int x25519_shared(uint8_t shared[32], const uint8_t private_key[32], const uint8_t peer_public_key[32]) {
+int derive_x25519(uint8_t shared[32], const uint8_t private_key[32], const uint8_t peer_public_key[32]) {
     const Key own(private_x25519(private_key));
     const Key peer(EVP_PKEY_new_raw_public_key_ex(library.context, "X25519", nullptr, peer_public_key, 32));
     if (own == nullptr || peer == nullptr) return CRYPTMPI_FAILED;
@@ -152,19 +163,29 @@ int x25519_shared(uint8_t shared[32], const uint8_t private_key[32], const uint8
                   size == 32 && CRYPTO_memcmp(shared, kZeros, 32) != 0);
 }
 
-int ed25519_public(uint8_t public_key[32], const uint8_t private_key[32]) {
-    const Key key(EVP_PKEY_new_raw_private_key_ex(library.context, "ED25519", nullptr, private_key, 32));
-    size_t size = 32;
-    return status(key != nullptr && EVP_PKEY_get_raw_public_key(key, public_key, &size) == 1 && size == 32);
+int x25519_shared(uint8_t shared[32], const uint8_t private_key[32], const uint8_t peer_public_key[32]) {
+    return without_traces([&] { return derive_x25519(shared, private_key, peer_public_key); });
 }
 
-int ed25519_sign(uint8_t signature[64], const uint8_t private_key[32], const uint8_t* message, size_t size) {
+int ed25519_public(uint8_t public_key[32], const uint8_t private_key[32]) {
+    return without_traces([&] {
+        const Key key(EVP_PKEY_new_raw_private_key_ex(library.context, "ED25519", nullptr, private_key, 32));
+        size_t size = 32;
+        return status(key != nullptr && EVP_PKEY_get_raw_public_key(key, public_key, &size) == 1 && size == 32);
+    });
+}
+
+int sign_ed25519(uint8_t signature[64], const uint8_t private_key[32], const uint8_t* message, size_t size) {
     const Key key(EVP_PKEY_new_raw_private_key_ex(library.context, "ED25519", nullptr, private_key, 32));
     const DigestContext context(EVP_MD_CTX_new());
     size_t written = 64;
     return status(key != nullptr && context != nullptr &&
                   EVP_DigestSignInit_ex(context, nullptr, nullptr, library.context, nullptr, key, nullptr) == 1 &&
                   EVP_DigestSign(context, signature, &written, message, size) == 1 && written == 64);
+}
+
+int ed25519_sign(uint8_t signature[64], const uint8_t private_key[32], const uint8_t* message, size_t size) {
+    return without_traces([&] { return sign_ed25519(signature, private_key, message, size); });
 }
 
 int ed25519_verify(const uint8_t signature[64], const uint8_t public_key[32], const uint8_t* message, size_t size) {
@@ -184,7 +205,7 @@ int sha256(uint8_t out[32], const iovec* in, size_t in_count) {
     return status(EVP_DigestFinal_ex(context, out, nullptr) == 1);
 }
 
-int hmac_sha256(uint8_t out[32], const uint8_t* key, size_t key_size, const iovec* in, size_t in_count) {
+int make_hmac_sha256(uint8_t out[32], const uint8_t* key, size_t key_size, const iovec* in, size_t in_count) {
     const MacContext context(EVP_MAC_CTX_new(library.hmac));
     char digest[] = "SHA2-256";
     const OSSL_PARAM parameters[] = {OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, digest, 0),
@@ -198,6 +219,10 @@ int hmac_sha256(uint8_t out[32], const uint8_t* key, size_t key_size, const iove
             return CRYPTMPI_FAILED;
     size_t size = 0;
     return status(EVP_MAC_final(context, out, &size, 32) == 1 && size == 32);
+}
+
+int hmac_sha256(uint8_t out[32], const uint8_t* key, size_t key_size, const iovec* in, size_t in_count) {
+    return without_traces([&] { return make_hmac_sha256(out, key, key_size, in, in_count); });
 }
 
 constexpr unsigned kRsaExponent = 65537;
