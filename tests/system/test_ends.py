@@ -28,8 +28,7 @@ def test_error_ends_the_job(name, error, build, nodes, tmp_path):  # noqa: F811
     mpi = stacks.stack(name)
     program = build(mpi, REPOSITORY / "tests" / "system" / "ends.c")
     hostile = build(mpi, REPOSITORY / "tests" / "system" / "hostile.c", "-shared", "-fPIC")
-    words = [f"CRYPTMPI_INTERNAL_BELOW={hostile}", f"HOSTILE={ALTERED.get(error, 'nothing')}", "HOSTILE_SEGMENTS=3",
-             f"ENDS_FILE={tmp_path / 'file'}"]
+    words = [f"CRYPTMPI_INTERNAL_BELOW={hostile}", f"HOSTILE={ALTERED.get(error, 'nothing')}", f"ENDS_FILE={tmp_path / 'file'}"]
     sealing = sealing_of(tmp_path, nodes)
     # Hydra may lose what a rank says just before it ends the job.
     lines = tmp_path / "lines"

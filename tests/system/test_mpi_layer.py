@@ -532,8 +532,8 @@ ATTACKS = {
     "rest of another message": ["does not open"],
     "flip in a gathered block": ["does not open"],
 }
-# How the messages are sealed, in how many segments those of 600000 bytes then go, and how they lie in memory.
-WAYS = {"alone": ({}, 10, []), "with workers": (WORKERS, 6, []), "spread": ({}, 10, ["spread"]), "spread with workers": (WORKERS, 6, ["spread"])}
+# How the messages are sealed, and how they lie in memory.
+WAYS = {"alone": ({}, []), "with workers": (WORKERS, []), "spread": ({}, ["spread"]), "spread with workers": (WORKERS, ["spread"])}
 
 
 @pytest.fixture(scope="module")
@@ -554,9 +554,9 @@ def test_nothing_comes_between_the_library_that_is_installed_and_mpi():
 def attacked(attack, way, build, hostile, nodes, tmp_path):
     mpi = stacks.stack("openmpi-4.1.4")
     program = build(mpi, REPOSITORY / "tests" / "system" / "attacked.c")
-    settings, segments, words = WAYS[way]
+    settings, words = WAYS[way]
     sealing = sealing_of(tmp_path, nodes, **settings)
-    below = ["env", f"HOSTILE={attack}", f"HOSTILE_SEGMENTS={segments}", f"CRYPTMPI_INTERNAL_BELOW={hostile}",
+    below = ["env", f"HOSTILE={attack}", f"CRYPTMPI_INTERNAL_BELOW={hostile}",
              *sealing.exec_line([program, *words])]
     # Rank 0 alone on its node: 1 and 2 are both elsewhere.
     line = mpi.command(nodes, 4, below, per_node=3)
