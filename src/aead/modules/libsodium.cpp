@@ -65,7 +65,7 @@ int status(bool ok) {
 }
 
 int random(uint8_t* out, size_t size) {
-    randombytes_buf(out, size);
+    if (size > 0) randombytes_buf(out, size);
     return CRYPTMPI_OK;
 }
 
