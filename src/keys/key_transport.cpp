@@ -268,8 +268,7 @@ bool announces_transport(std::span<const std::uint8_t> message) {
 }
 
 Result<std::unique_ptr<JobKey>> transport_key(const TransportLocal& local, int rank, int ranks, Peers& peers) {
-    if (local.rsa == nullptr)
-        return fail(ENOTSUP, "key_distribution: the crypto module of the key agreement has no RSA-OAEP");
+    if (local.rsa == nullptr) return fail(ENOTSUP, "key_distribution: no crypto module with RSA-OAEP was given");
     if (ranks < 1 || ranks > kMaxRanks || rank < 0 || rank >= ranks)
         return fail(EINVAL, "key_distribution: a job of " + std::to_string(ranks) + " ranks was asked for");
     return KeyTransport(local, rank, ranks, peers).run();

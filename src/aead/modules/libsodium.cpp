@@ -58,7 +58,7 @@ int open(void* opaque, const uint8_t* nonce, const uint8_t* aad, size_t aad_size
     });
 }
 
-// What follows leaves secrets as far as 2.7 KB down the stack (libsodium 1.0.18, the product of a point).
+// What handles secrets below uses up to 2.7 KB of the stack (libsodium 1.0.18, the product of a point).
 int status(bool ok) {
     wipe_traces<4096>();
     return ok ? CRYPTMPI_OK : CRYPTMPI_FAILED;

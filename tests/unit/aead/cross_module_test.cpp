@@ -228,7 +228,8 @@ TEST(CrossModule, NoSecretOfTheKeyAgreementIsLeftBehind) {
     std::uint8_t* const copy = left.data();
     for (const char* name : {"openssl", "libsodium"}) {
         const auto module = load(CRYPTMPI_MODULE_FOLDER, name);
-        if (!module) continue;  // of a library that is not there
+        if (!module && name != std::string("openssl")) continue;  // of a library that is not there
+        ASSERT_TRUE(module) << module.error().line;
         const cryptmpi_kex& kex = *module->api->kex;
         const Bytes peer = random_bytes(random, 32), message = random_bytes(random, 50);
         const iovec piece{const_cast<std::uint8_t*>(message.data()), message.size()};
@@ -238,16 +239,18 @@ TEST(CrossModule, NoSecretOfTheKeyAgreementIsLeftBehind) {
         for (int round = 0; round < 2; ++round) {  // first calls bind functions
             for (int what = 0; what < 5; ++what) {
                 SCOPED_TRACE(std::string(name) + ", " + std::to_string(what));
+                int status = CRYPTMPI_FAILED;
                 clear_stack();
-                if (what == 0) kex.x25519_public(out, own);
-                if (what == 1) kex.x25519_shared(out, own, theirs);
-                if (what == 2) kex.ed25519_public(out, own);
-                if (what == 3) kex.ed25519_sign(out, own, text, 50);
-                if (what == 4) kex.hmac_sha256(out, own, 32, &piece, 1);
+                if (what == 0) status = kex.x25519_public(out, own);
+                if (what == 1) status = kex.x25519_shared(out, own, theirs);
+                if (what == 2) status = kex.ed25519_public(out, own);
+                if (what == 3) status = kex.ed25519_sign(out, own, text, 50);
+                if (what == 4) status = kex.hmac_sha256(out, own, 32, &piece, 1);
                 COPY_REGISTERS(copy);
                 const volatile std::uint8_t* const below =
                     static_cast<const std::uint8_t*>(__builtin_frame_address(0)) - kStack;
                 for (std::size_t i = 0; i < kStack; ++i) copy[16 * kRegister + i] = below[i];
+                EXPECT_EQ(status, CRYPTMPI_OK);
                 for (std::size_t at = 8; at < 24; at += 8) {  // the ends of a key are changed before it is used
                     EXPECT_EQ(std::search(left.begin(), left.end(), own + at, own + at + 8), left.end());
                     if (what == 1 || what == 4) {
