@@ -254,55 +254,63 @@ std::vector<std::string> installed_in_order(const std::string& folder, std::vect
     return names;
 }
 
-/// The first of the modules in `order` that `has` what is called `what`.
-template <class Has>
+/// The first of the modules in `order` that has `what`. `offers` says whether one does; its error is why a library does
+/// not have it where it might.
+template <class Offers>
 Result<Module> first_with(const std::string& folder, const std::vector<std::string>& order, const std::string& what,
-                          Has has) {
+                          Offers offers) {
     std::vector<Unusable> unusable;
     for (const std::string& name : order) {
         auto module = load_once(folder, name);
-        if (!module)
-            unusable.push_back({name, module.error().line});
-        else if (has(*module))
+        const auto has = module ? Result<bool>(offers(*module)) : tl::unexpected<Error>(module.error());
+        if (!has)
+            unusable.push_back({name, has.error().line});
+        else if (*has)
             return module;
     }
     if (order.empty()) return nothing_installed(folder);
-    return fail(ENOTSUP, "no usable module in '" + folder + "' offers " + what + " (the module openssl does)" +
-                             reasons(unusable));
+    return fail(ENOTSUP, "no usable module in '" + folder + "' offers " + what + reasons(unusable));
+}
+
+/// Hellos are sealed with AES-256-GCM.
+bool makes_handshakes(const Module& module) {
+    return module.api->kex != nullptr && module.offers(Suite::aes_256_gcm);
 }
 
 }  // namespace
 
-Result<Module> load_kex(const std::string& folder, const std::string& named) {
-    return first_with(
-        folder, installed_in_order(folder, {named, "libsodium", "openssl"}), "key agreement and AES-256-GCM",
-        [](const Module& module) { return module.api->kex != nullptr && module.offers(Suite::aes_256_gcm); });
+Result<Module> load_kex(const std::string& folder, const std::string& setting) {
+    if (setting != "auto") {
+        auto named = load(folder, setting);
+        if (!named || makes_handshakes(*named)) return named;
+        if (named->api->kex != nullptr)
+            return fail(ENOTSUP, "module '" + setting +
+                                     "' has key agreement, but not the AES-256-GCM that handshakes are sealed with: "
+                                     "set module=auto, or name one that has both (openssl)");
+    }
+    return first_with(folder, installed_in_order(folder, {"libsodium", "openssl"}),
+                      "key agreement and AES-256-GCM (the module openssl does)", makes_handshakes);
+}
+
+Result<Module> load_sha256(const std::string& folder) {
+    return first_with(folder, installed_in_order(folder, {"openssl"}), "SHA-256 (the module openssl does)",
+                      [](const Module& module) { return module.api->kex != nullptr; });
 }
 
 Result<Module> load_rsa(const std::string& folder) {
-    return first_with(folder, installed_in_order(folder, {"openssl"}), "RSA-OAEP",
+    return first_with(folder, installed_in_order(folder, {"openssl"}), "RSA-OAEP (the module openssl does)",
                       [](const Module& module) { return module.rsa != nullptr; });
 }
 
 Result<Module> load_kem(const std::string& folder) {
-    const std::vector<std::string> names = installed_in_order(folder, {"openssl"});
-    std::vector<Unusable> unusable;
-    for (const std::string& name : names) {
-        auto module = load_once(folder, name);
-        if (!module) {
-            unusable.push_back({name, module.error().line});
-        } else if (module->kem != nullptr) {
-            const char* const why = module->kem->start();
-            if (why == nullptr) return module;
-            unusable.push_back({name, why});
-        }
-    }
-    if (names.empty()) return nothing_installed(folder);
-    return fail(ENOTSUP,
-                "no usable module in '" + folder +
-                    "' offers ML-KEM-768 (the module mlkem-native does, and openssl with OpenSSL 3.5 or later: install "
-                    "CryptMPI completely, or set key_exchange = x25519)" +
-                    reasons(unusable));
+    return first_with(folder, installed_in_order(folder, {"openssl"}),
+                      "ML-KEM-768 (the module mlkem-native does, and openssl with OpenSSL 3.5 or later: install "
+                      "CryptMPI completely, or set key_exchange = x25519)",
+                      [](const Module& module) -> Result<bool> {
+                          if (module.kem == nullptr) return false;
+                          if (const char* const why = module.kem->start()) return fail(ENOTSUP, why);
+                          return true;
+                      });
 }
 
 Result<Speed> measure(const Module& module, Suite suite, std::size_t size, int rounds) {

@@ -19,6 +19,8 @@ struct Module {
     const cryptmpi_kem* kem = nullptr;  // the same; its library may lack it (load_kem)
 
     bool offers(Suite suite) const { return (api->aead->suites >> static_cast<unsigned>(suite) & 1U) != 0; }
+    /// "libsodium 1.0.18", as reports name it.
+    std::string full_name() const { return std::string(api->name) + " " + api->version; }
 };
 
 /// A module that is installed but cannot be used here, and why.
@@ -46,10 +48,16 @@ Result<Module> load(const std::string& folder, const std::string& name);
 /// usable. Errors: unknown module, module without that suite.
 Result<Module> choose(const std::string& folder, const std::string& name, Suite suite);
 
-/// The module that offers what a handshake needs, key-agreement primitives and AES-256-GCM: the one named, if it does;
-/// else libsodium, which loads in a tenth of openssl's time; else openssl; else any. Errors: none does, with each one's
-/// reason.
-Result<Module> load_kex(const std::string& folder, const std::string& named);
+/// The module of handshakes and signatures by the setting `module`, which is "auto" or a name: it has the key-agreement
+/// primitives, and AES-256-GCM, which seals hellos. One that is named and has the primitives is taken or refused, and
+/// one that cannot be loaded is refused, since nobody knows what it has. Where it is a cipher's alone, and by "auto",
+/// it is libsodium, which loads in a tenth of openssl's time; else openssl; else any. Errors: as load; the named one
+/// lacks AES-256-GCM; none does, with each one's reason.
+Result<Module> load_kex(const std::string& folder, const std::string& setting);
+
+/// The module whose SHA-256 is quickest with many bytes, whatever makes the handshakes: openssl; else any. Errors: none
+/// has it, with each one's reason.
+Result<Module> load_sha256(const std::string& folder);
 
 /// The module that offers RSA-OAEP: openssl, or another that does. Errors: none does, with each one's reason.
 Result<Module> load_rsa(const std::string& folder);

@@ -269,8 +269,7 @@ bool ProcessReport::is_idle(bool mpi) const {
 }
 
 std::string ProcessReport::program_digest() const {
-    // A program may be large, and its SHA-256 is the quickest.
-    const auto kex = aead::load_kex(settings_.module_folder, "openssl");
+    const auto kex = aead::load_sha256(settings_.module_folder);
     return kex ? programs::program_digest(*kex->api->kex, open_to_read, close_file) : "";
 }
 

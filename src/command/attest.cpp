@@ -72,8 +72,8 @@ report::Attester own_name() {
 }
 
 /// The report with its signature looked at.
-Result<report::Attested> read_report(const Options& options, const config::Settings& settings) {
-    const auto signers = report_signers(settings);
+Result<report::Attested> read_report(const Options& options, const Tools& with) {
+    const auto signers = report_signers(with.settings, *with.kex);
     if (!signers) return tl::unexpected<Error>(signers.error());
     const auto reading = report::Reading::of(options.report, *signers);
     if (!reading) return tl::unexpected<Error>(reading.error());
@@ -150,7 +150,7 @@ Result<std::string> write(const Options& options, const std::string& text) {
 }
 
 int make(const Options& options, const Tools& with) {
-    auto what = read_report(options, with.settings);
+    auto what = read_report(options, with);
     if (!what) return complain(what.error().line, kNotSealed);
     // Which nodes a canary goes to, and how, is read from it.
     if (!what->verified) return complain("attest: nothing is attested: " + what->verdict, kNotSealed);

@@ -78,16 +78,25 @@ void look_at_processor(Findings& findings) {
     }
 }
 
-/// Returns the chosen module with its version; empty: there is none.
 /// ML-KEM is for key_exchange only: without that, it is no problem that nothing has it.
 void look_at_kem(Findings& findings, const config::Settings& settings) {
     const auto kem = aead::load_kem(settings.module_folder);
-    const std::string name = kem ? std::string(kem->api->name) + " " + kem->api->version : "";
+    const std::string name = kem ? kem->full_name() : "";
     findings.row("ML-KEM-768", kem ? name : "none");
     findings.json["ml_kem"] = name;
     if (!kem && settings.hybrid()) findings.problems.push_back(settings.key_exchange_where + ": " + kem.error().line);
 }
 
+/// A cipher's module that is named may do for messages and not for handshakes. `told`: a problem that is known already.
+void look_at_handshakes(Findings& findings, const config::Settings& settings, const std::string& told) {
+    const auto kex = aead::load_kex(settings.module_folder, settings.module);
+    const std::string name = kex ? kex->full_name() : "";
+    findings.row("handshakes by", kex ? name : "none");
+    findings.json["handshake_module"] = name;
+    if (!kex && kex.error().line != told) findings.problems.push_back(kex.error().line);
+}
+
+/// Returns the chosen module with its version; empty: there is none.
 std::string look_at_modules(Findings& findings, const config::Settings& settings) {
     constexpr std::array<std::size_t, 3> kSizes = {256, std::size_t{16} << 10U, std::size_t{1} << 20U};
     constexpr int kRounds = 15;
@@ -113,7 +122,7 @@ std::string look_at_modules(Findings& findings, const config::Settings& settings
                 speeds += (speeds.empty() ? "" : " | ") + std::string(number.data());
                 per_size[std::to_string(size)] = rate;
             }
-            findings.row(std::string(module.api->name) + " " + module.api->version,
+            findings.row(module.full_name(),
                          std::string(aead::name(suite)) + "  " + speeds + " GB/s at 256 B | 16 KB | 1 MB");
             json["gb_per_s"][std::string(aead::name(suite))] = std::move(per_size);
         }
@@ -126,11 +135,12 @@ std::string look_at_modules(Findings& findings, const config::Settings& settings
     findings.json["modules"] = std::move(modules);
     look_at_kem(findings, settings);
     auto chosen = aead::choose(folder, settings.module, settings.suite);
+    look_at_handshakes(findings, settings, chosen ? "" : chosen.error().line);
     if (chosen) {
         findings.row("chosen", std::string(chosen->api->name) + " for " + std::string(aead::name(settings.suite)) +
                                    " (module = " + settings.module + ")");
         findings.json["chosen_module"] = chosen->api->name;
-        return std::string(chosen->api->name) + " " + chosen->api->version;
+        return chosen->full_name();
     }
     findings.problems.push_back(chosen.error().line);
     return "";

@@ -3,7 +3,9 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <optional>
 
+#include "aead/registry.hpp"
 #include "command/job.hpp"
 #include "command/process.hpp"
 #include "command/reports.hpp"
@@ -22,30 +24,40 @@ struct Options {
     bool allow_exceptions = false;
 };
 
-/// Without the job key a report can be shown, but not believed.
-std::vector<report::Sign> signers(const Options& options) {
+/// Without settings and the job key a report can be shown, but not believed. Error: the module that would verify it
+/// cannot be used.
+Result<std::vector<report::Sign>> signers(const Options& options) {
     const auto settings = config::load(config::process_environment());
-    auto made = settings ? report_signers(*settings) : tl::unexpected<Error>(settings.error());
-    if (made) return std::move(*made);
-    if (options.check) complain(made.error().line, 0);
-    return {};
+    std::optional<Error> why;
+    if (!settings) {
+        why = settings.error();
+    } else {
+        const auto kex = aead::load_kex(settings->module_folder.string(), settings->module);
+        if (!kex) return tl::unexpected<Error>(kex.error());
+        auto made = report_signers(*settings, *kex->api->kex);
+        if (made) return made;
+        why = made.error();
+    }
+    if (options.check) complain(why->line, 0);
+    return std::vector<report::Sign>{};
 }
 
 int show(const Options& options) {
+    const int failure = options.check ? kNotSealed : 1;
     const auto keys = signers(options);
-    const auto reading = report::Reading::of(options.file, keys);
-    if (!reading) return complain(reading.error().line, options.check ? kNotSealed : 1);
+    if (!keys) return complain(keys.error().line, failure);
+    const auto reading = report::Reading::of(options.file, *keys);
+    if (!reading) return complain(reading.error().line, failure);
     const std::string& text = options.json      ? reading->json()
                               : options.html    ? reading->html()
                               : options.metrics ? reading->metrics()
                                                 : reading->summary();
     if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0)
-        return complain("report: it could not be written: " + std::string(std::strerror(errno)),
-                        options.check ? kNotSealed : 1);
+        return complain("report: it could not be written: " + std::string(std::strerror(errno)), failure);
     if (!options.check) return 0;
     const auto& verdict = reading->verdict();
     const bool exceptions = verdict.outcome == report::Outcome::exceptions;
-    const bool good = !keys.empty() && report::is_good(verdict) && (!exceptions || options.allow_exceptions);
+    const bool good = !keys->empty() && report::is_good(verdict) && (!exceptions || options.allow_exceptions);
     return good ? 0 : kNotSealed;
 }
 

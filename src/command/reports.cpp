@@ -13,7 +13,6 @@
 #include <set>
 #include <sstream>
 
-#include "aead/registry.hpp"
 #include "command/job.hpp"
 #include "command/process.hpp"
 #include "command/remote_shell.hpp"
@@ -167,14 +166,12 @@ std::string collect_parts(const Collecting& what, const report::Sign& sign) {
            config::local_report_folder(what.token).string() + " there";
 }
 
-Result<std::vector<report::Sign>> report_signers(const config::Settings& settings) {
-    auto kex = aead::load_kex(settings.module_folder.string(), settings.module);
-    if (!kex) return tl::unexpected<Error>(kex.error());
+Result<std::vector<report::Sign>> report_signers(const config::Settings& settings, const cryptmpi_kex& kex) {
     const auto keys = keys::read_job_keys(settings.key_file, settings.key_readers());
     if (!keys) return tl::unexpected<Error>(keys.error());
     std::vector<report::Sign> signers;
     for (const auto& key : *keys) {
-        auto of_reports = keys::ReportKey::derive(*kex->api->kex, *key);
+        auto of_reports = keys::ReportKey::derive(kex, *key);
         if (!of_reports) return tl::unexpected<Error>(of_reports.error());
         const auto shared = std::make_shared<keys::ReportKey>(std::move(*of_reports));
         signers.emplace_back([shared](std::string_view text) { return shared->sign(text); });

@@ -1,6 +1,8 @@
 // Where the parts of a job's report are, on nodes that see the folder of cryptmpi run and on those that do not.
 #pragma once
 
+#include <cryptmpi/module.h>
+
 #include <chrono>
 #include <string>
 #include <vector>
@@ -32,6 +34,6 @@ struct Collecting {
 std::string collect_parts(const Collecting& what, const report::Sign& sign);
 
 /// What a report may be signed with: by each key of the key file. Errors: the key file's.
-Result<std::vector<report::Sign>> report_signers(const config::Settings& settings);
+Result<std::vector<report::Sign>> report_signers(const config::Settings& settings, const cryptmpi_kex& kex);
 
 }  // namespace cryptmpi::command

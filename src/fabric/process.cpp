@@ -40,8 +40,7 @@ bool mpi_says(std::string_view what) {
 }
 
 std::string program_digest(const config::Settings& settings) {
-    // A program may be large, and its SHA-256 is the quickest.
-    const auto kex = aead::load_kex(settings.module_folder, "openssl");
+    const auto kex = aead::load_sha256(settings.module_folder);
     if (!kex) return {};
     return programs::program_digest(
         *kex->api->kex, [](const char* file) { return open(file, O_RDONLY | O_CLOEXEC); }, close);

@@ -161,6 +161,39 @@ def test_bad_variable(home, start, variables, pieces):
     assert_refused(cryptmpi(home, *start, "true", **variables), *pieces)
 
 
+@pytest.fixture
+def broken_module(home):
+    """Settings of a module that is there, and cannot be loaded."""
+    folder = home / "modules"
+    folder.mkdir()
+    for file in LIBRARY.parent.iterdir():
+        (folder / file.name).symlink_to(file)
+    (folder / "cryptmpi-module-broken.so").write_text("not a library")
+    return {"CRYPTMPI_MODULE": "broken", "CRYPTMPI_MODULE_FOLDER": folder}
+
+
+@pytest.mark.parametrize("words, status", [
+    (["keygen", "--force"], 1),
+    (["keygen", "--member", "alice"], 1),
+    (["key", "list"], 1),
+    (["report", "job.json"], 1),
+    (["report", "--check", "job.json"], NOT_SEALED),
+    (["attest", "job.json"], 1),
+    (["exec", "true"], REFUSED),
+])
+def test_no_other_module_in_the_place_of_the_one_that_is_named(home, broken_module, words, status):
+    key = key_file(home).read_bytes()
+    assert_refused(cryptmpi(home, *words, **broken_module), "module 'broken' cannot be used here", "module=auto", status=status)
+    assert key_file(home).read_bytes() == key and not (key_file(home).parent / "member.key").exists()
+
+
+def test_doctor_of_a_module_that_makes_no_handshakes(home, broken_module):
+    done = cryptmpi(home, "doctor", "--json", **broken_module)
+    found = json.loads(done.stdout)
+    assert done.returncode == 1 and found["handshake_module"] == ""
+    assert len([line for line in found["problems"] if "module 'broken' cannot be used here" in line]) == 1, found["problems"]
+
+
 def test_bad_key_in_file(home):
     (home / ".config" / "cryptmpi" / "config.toml").write_text("# ours\nmodul = 'auto'\n")
     assert_refused(cryptmpi(home, "exec", "true"), "config.toml:2", "modul", '"module"')
@@ -596,6 +629,7 @@ def test_doctor(home):
     assert modules["openssl"]["usable"] and modules["aegis"]["usable"]
     assert modules["aegis"]["gb_per_s"].keys() >= {"AEGIS-128L", "AEGIS-128X2", "AEGIS-128X4", "AEGIS-256"}
     assert found["chosen_module"] != "aegis"  # only where it is asked for
+    assert found["handshake_module"].startswith(("libsodium ", "openssl "))
     assert found["key_file"]["mode"] == "0600" and found["key_file"]["usable"]
     assert found["layers"]["channel"]["usable"] and found["layers"]["mpi"]["usable"]
     assert set(found["layers"]["mpi"]["abis"]) == {"standard", "mpich", "openmpi"} and found["layers"]["mpi"]["abis"]["standard"]

@@ -37,7 +37,7 @@ def modules(tmp_path_factory):
 
 class Job:
     def __init__(self, mpi, build, modules, nodes, tmp_path):  # noqa: F811
-        self.mpi, self.nodes, self.modules = mpi, nodes, modules
+        self.mpi, self.nodes = mpi, nodes
         self.canary = secrets.token_hex(32)
         self.program = [build(mpi, SYSTEM / "faulted.c"), self.canary]
         self.below = build(mpi, SYSTEM / "faults.c", "-shared", "-fPIC")
@@ -45,8 +45,7 @@ class Job:
 
     def run(self, **fault):
         words = [f"FAULT_{key.upper()}={value}" for key, value in fault.items()]
-        words += [f"FAULT_CANARY={self.canary}", f"FAULT_MODULE={self.modules / 'cryptmpi-module-openssl.so'}",
-                  f"CRYPTMPI_INTERNAL_BELOW={self.below}"]
+        words += [f"FAULT_CANARY={self.canary}", f"CRYPTMPI_INTERNAL_BELOW={self.below}"]
         line = self.mpi.command(self.nodes, 2, ["env", *words, *self.sealing.exec_line(self.program)])
         return self.nodes.run(line, env={**self.mpi.env(self.nodes), **stacks.abi_environment(self.mpi), **self.sealing.env()}, timeout=60)
 

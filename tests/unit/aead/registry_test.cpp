@@ -192,6 +192,43 @@ TEST(Registry, TheKeyAgreementIsOfTheModuleNamedOrTheOneThatLoadsSoonest) {
     EXPECT_EQ(of("aegis"), of("auto"));  // which has no key agreement
 }
 
+TEST(Registry, AModuleThatIsNamedAndCannotBeUsedIsNotReplacedForHandshakes) {
+    EmptyFolder folder;
+    for (const auto& [from, name] : {std::pair(std::string(CRYPTMPI_MODULE_FOLDER), "openssl"),
+                                     std::pair(kBroken, "needs-library"), std::pair(kBroken, "wrong-cpu")}) {
+        const std::string file = "/cryptmpi-module-" + std::string(name) + ".so";
+        std::filesystem::copy(from + file, folder.path() + file);
+    }
+    ASSERT_TRUE(load_kex(folder.path(), "auto"));
+    const auto error_of = [&](const std::string& named) {
+        const auto kex = load_kex(folder.path(), named);
+        return kex ? std::string("no error: ") + kex->api->name : kex.error().line;
+    };
+    for (const char* named : {"needs-library", "wrong-cpu", "none"})
+        EXPECT_EQ(error_of(named), load_error(folder.path(), named));
+    expect_line(error_of("needs-library"), "module 'needs-library' cannot be used here: libodd-absent.so");
+    expect_line(error_of("wrong-cpu"), "this CPU lacks everything (module=auto takes one that can)");
+    expect_line(error_of("none"),
+                "unknown module 'none' (module=...): installed are needs-library, openssl, wrong-cpu");
+}
+
+TEST(Registry, AModuleWithKeyAgreementAndWithoutItsCipherIsNotReplacedForHandshakes) {
+    const auto kex = load_kex(kKeys, "only-128");
+    ASSERT_FALSE(kex);
+    EXPECT_EQ(kex.error().line,
+              "module 'only-128' has key agreement, but not the AES-256-GCM that handshakes are sealed with: set "
+              "module=auto, or name one that has both (openssl)");
+}
+
+TEST(Registry, TheDigestIsOfOpensslWhateverMakesTheHandshakes) {
+    const auto digest = load_sha256(CRYPTMPI_MODULE_FOLDER);
+    ASSERT_TRUE(digest) << digest.error().line;
+    EXPECT_STREQ(digest->api->name, "openssl");
+    const auto none = load_sha256(kSpeeds);
+    ASSERT_FALSE(none);
+    expect_line(none.error().line, "offers SHA-256 (the module openssl does)");
+}
+
 TEST(Registry, RsaIsOfOpensslThoughTheKeyAgreementIsOfAnother) {
     const auto rsa = load_rsa(CRYPTMPI_MODULE_FOLDER);
     ASSERT_TRUE(rsa) << rsa.error().line;
