@@ -173,8 +173,7 @@ Result<const keys::Local*> Process::local() {
     local_.check_addresses = settings_.check_addresses;
     const iovec id{settings_.job_id.data(), settings_.job_id.size()};
     if (kex->api->kex->sha256(job_hash_, &id, 1) != CRYPTMPI_OK) return fail(EIO, "SHA-256 failed");
-    report_.tell_of_keys(std::string(module->api->name) + " " + module->api->version,
-                         members_ ? members_->own_name() : "");
+    report_.tell_of_keys(module->full_name(), kex->full_name(), members_ ? members_->own_name() : "");
     local_ready_.store(true, std::memory_order_release);
     return &local_;
 }

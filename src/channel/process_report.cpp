@@ -61,9 +61,11 @@ void ProcessReport::remove_leftovers() const {
     if (settings_.live) report::Live::remove_leftovers(live_folders());
 }
 
-void ProcessReport::tell_of_keys(const std::string& module, const std::string& member) {
+void ProcessReport::tell_of_keys(const std::string& module, const std::string& handshake_module,
+                                 const std::string& member) {
     const std::lock_guard guard(lock_);
     part_.module = module;
+    part_.handshake_module = handshake_module;
     part_.member = member;
     live_.describe(part_);
 }

@@ -35,8 +35,8 @@ public:
     void begin(const config::Environment& environment, const config::Process& process, const std::string& host);
     /// What the program that this process ran before an exec showed.
     void remove_leftovers() const;
-    /// The keys and the module have been loaded. `member`: whose member key it has, empty where none is required.
-    void tell_of_keys(const std::string& module, const std::string& member);
+    /// The keys and the modules have been loaded. `member`: whose member key it has, empty where none is required.
+    void tell_of_keys(const std::string& module, const std::string& handshake_module, const std::string& member);
     /// Where the traffic of sealed connections is counted.
     TrafficCounter counter() { return traffic_; }
 

@@ -46,7 +46,8 @@ Result<void> JobKeys::load(std::uint8_t conduct, report::Part& part) {
     local_.ring = ring_.get();
     local_.check_addresses = false;  // MPI's ranks have none
     local_.conduct = conduct;
-    part.module = std::string(module->api->name) + " " + module->api->version;
+    part.module = module->full_name();
+    part.handshake_module = kex->full_name();
     if (settings_.require_members) {
         auto members = keys::Membership::read(*kex->api->kex, settings_.member_key_file, settings_.member_list);
         if (!members) return tl::unexpected(members.error());

@@ -119,7 +119,8 @@ Result<void> Process::load_keys() {
     job_.emplace(std::move(*joined));
     job_->share_work(workers_);
     report_key_.emplace(std::move(*report_key));
-    part_.module = std::string(module->api->name) + " " + module->api->version;
+    part_.module = module->full_name();
+    part_.handshake_module = kex->full_name();
     return {};
 }
 
@@ -267,6 +268,7 @@ void Process::write_part(bool ended) {
         }
     }
     part.module = part_.module;
+    part.handshake_module = part_.handshake_module;
     if (part.mpi_initialized) part.program_sha256 = program_digest(settings_);
     auto written =
         report::write_part(settings_.report_file, part, [&](std::string_view text) { return report_key_->sign(text); });

@@ -185,6 +185,8 @@ std::vector<Fact> job_facts(const Json& job) {
     add_known("CryptMPI", joined(names_in(job, "versions")));
     add_known("cipher", joined(names_in(job, "suites")));
     add_known("module", joined(names_in(job, "modules")));
+    add_known("handshakes by",
+              job.contains("handshake_modules") ? joined(names_in(job, "handshake_modules")) : "not recorded");
     add_known("key exchange", job.value("key_exchange", ""));
     const auto reason = job.value("layer_reason", "");
     add_known("layer", job.value("layer", "") + (reason.empty() ? "" : " (" + reason + ")"));

@@ -363,6 +363,7 @@ void reports(const Corpus& corpus) {
     part.settings = {"scope = \"all\""};
     part.suite = "AES-256-GCM";
     part.module = "openssl 3.0";
+    part.handshake_module = "libsodium 1.0";
     part.padding = "none";
     part.profile = {"/etc/profile.json", "ab", "other processor"};
     part.sealed_connections = 1;

@@ -124,6 +124,8 @@ MUTANTS = [
         "aead_test", "Registry.AModuleThatIsNamedAndCannotBeUsed*"),
     one("another module makes the handshakes of one that lacks their cipher", "src/aead/registry.cpp", "        if (named->api->kex != nullptr)\n",
         "        if (named->api->kex == nullptr && false)\n", "aead_test", "Registry.AModuleWithKeyAgreementAndWithout*"),
+    one("a report does not say who made the handshakes", PART, '            {"handshake_module", part.handshake_module},\n', "",
+        "report_test", "ReportTest.TellsTheModules*"),
     one("AEGIS takes every tag", "src/aead/modules/aegis.cpp", "return good ? CRYPTMPI_OK : CRYPTMPI_FORGED;",
         "return good ? CRYPTMPI_OK : CRYPTMPI_OK;",
         "aead_test", "*"),

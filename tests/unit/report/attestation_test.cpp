@@ -60,6 +60,21 @@ TEST(Attestation, OfASealedJobWithItsCanaryIsGood) {
     EXPECT_EQ(summary.verdict.outcome, Outcome::sealed) << summary.verdict.line;
 }
 
+TEST(Attestation, SaysWhichModuleMadeTheHandshakesWhereTheReportKnows) {
+    Json job = sealed_report();
+    const auto row = [&] {
+        const auto summary = Attestation::of({job, true, "SEALED", {}}, {"user", "host"}, 1).summary({"alice"});
+        for (const auto& [label, value] : summary.job)
+            if (label == "handshakes by") return value;
+        return std::string("no row");
+    };
+    EXPECT_EQ(row(), "not recorded");
+    job["handshake_modules"] = {"libsodium 1.0.18"};
+    EXPECT_EQ(row(), "libsodium 1.0.18");
+    job["handshake_modules"] = Json::array();
+    EXPECT_EQ(row(), "no row");
+}
+
 TEST(Attestation, ACanaryOfAnotherPathShowsNothing) {
     const std::pair<const char*, Json> others[] = {
         {"layer", "mpi"}, {"suite", "AES-128-GCM"}, {"nodes", {"a", "c"}}, {"nodes", {"a", 7}}, {"held", false}};
