@@ -2,7 +2,9 @@
 // it has no AES-256-GCM, and AES-128-GCM nowhere.
 #include <cryptmpi/module.h>
 #include <sodium.h>
+#include <sys/random.h>
 
+#include <cerrno>
 #include <new>
 
 #include "base/secret_memory.hpp"
@@ -64,8 +66,15 @@ int status(bool ok) {
     return ok ? CRYPTMPI_OK : CRYPTMPI_FAILED;
 }
 
+/// The kernel's: libsodium's own generator ends the process where the kernel gives none.
 int random(uint8_t* out, size_t size) {
-    if (size > 0) randombytes_buf(out, size);
+    while (size > 0) {
+        const ssize_t drawn = getrandom(out, size, 0);
+        if (drawn < 0 && errno == EINTR) continue;
+        if (drawn <= 0) return CRYPTMPI_FAILED;
+        out += drawn;
+        size -= static_cast<size_t>(drawn);
+    }
     return CRYPTMPI_OK;
 }
 
@@ -138,6 +147,10 @@ constexpr cryptmpi_kex kKex = {
 };
 
 const char* start() {
+    // sodium_init draws some by itself, and may end the process.
+    uint8_t drawn = 0;
+    if (random(&drawn, sizeof drawn) != CRYPTMPI_OK)
+        return "the kernel gives no random bytes (getrandom): let the filter of system calls allow it";
     if (sodium_init() < 0) return "libsodium cannot be started";
     if (crypto_aead_aes256gcm_is_available() == 0)
         return "this CPU lacks AES-NI or PCLMULQDQ, without which libsodium has no AES-GCM";

@@ -1,9 +1,16 @@
 // The key-agreement primitives: Wycheproof's vectors, the RFCs' examples, and what must fail.
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
+#include <cstddef>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -244,6 +251,53 @@ TEST_P(Kex, RandomBytesDifferAlsoInAForkedChild) {
     EXPECT_NE(first, second);
     EXPECT_NE(second, childs);
     EXPECT_EQ(kex().random(nullptr, 0), CRYPTMPI_OK);
+}
+
+/// From now on the kernel gives this process no random bytes by the call for them.
+bool without_random_bytes() {
+    std::array<sock_filter, 4> filter = {{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                                          BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getrandom, 0, 1),
+                                          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+                                          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)}};
+    const sock_fprog program = {static_cast<unsigned short>(filter.size()), filter.data()};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+/// What `child` returns, in a child that gets no random bytes; -1: it did not come to its end.
+template <class Child>
+int status_without_random_bytes(Child child) {
+    const pid_t pid = fork();
+    if (pid == 0) _exit(without_random_bytes() ? child() : 77);
+    int status = -1;
+    if (waitpid(pid, &status, 0) != pid || !WIFEXITED(status)) return -1;
+    return WEXITSTATUS(status);
+}
+
+// libsodium's own generator ends the process.
+TEST(Libsodium, RandomBytesThatThereAreNotAreAnError) {
+    const auto module = load(CRYPTMPI_MODULE_FOLDER, "libsodium");
+    if (!module) GTEST_SKIP() << module.error().line;
+    const int status = status_without_random_bytes([&] {
+        Bytes drawn(32);
+        return module->api->kex->random(drawn.data(), drawn.size()) == CRYPTMPI_FAILED ? 0 : 1;
+    });
+    if (status == 77) GTEST_SKIP() << "no seccomp filters here";
+    EXPECT_EQ(status, 0);
+}
+
+TEST(Libsodium, IsNotStartedWithoutRandomBytes) {
+    if (!load(CRYPTMPI_MODULE_FOLDER, "libsodium")) GTEST_SKIP() << "libsodium missing";
+    // At a path of its own, so that it is not started yet.
+    const std::filesystem::path folder = testing::TempDir() + "cryptmpi-random-" + std::to_string(getpid());
+    std::filesystem::create_directory(folder);
+    std::filesystem::copy(CRYPTMPI_MODULE_FOLDER "/cryptmpi-module-libsodium.so", folder);
+    const int status = status_without_random_bytes([&] {
+        const auto module = load(folder, "libsodium");
+        return !module && module.error().line.find("the kernel gives no random bytes") != std::string::npos ? 0 : 1;
+    });
+    std::filesystem::remove_all(folder);
+    if (status == 77) GTEST_SKIP() << "no seccomp filters here";
+    EXPECT_EQ(status, 0);
 }
 
 }  // namespace
