@@ -5,6 +5,7 @@
 #include <optional>
 #include <sstream>
 
+#include "keys/ed25519_forms.hpp"
 #include "keys/public_list.hpp"
 
 namespace cryptmpi::keys {
@@ -97,7 +98,9 @@ Result<void> verify(const cryptmpi_kex& kex, const MemberPublicKey& key, Purpose
                     const Signature& signature) {
     const std::string whole = bound(purpose, text);
     const auto* message = reinterpret_cast<const std::uint8_t*>(whole.data());
-    if (kex.ed25519_verify(signature.data(), key.data(), message, whole.size()) != CRYPTMPI_OK)
+    // protocol: H22
+    if (!has_strict_form(key, signature) ||
+        kex.ed25519_verify(signature.data(), key.data(), message, whole.size()) != CRYPTMPI_OK)
         return fail(EBADMSG, "the signature is not of this key and text");
     return {};
 }

@@ -45,7 +45,8 @@ private:
     MemberPublicKey public_{};
 };
 
-/// Error: the signature is not of this member, purpose and text.
+/// Error: the signature is not of this member, purpose and text, or it or the key has a form that not every library
+/// takes (ed25519_forms.hpp).
 Result<void> verify(const cryptmpi_kex& kex, const MemberPublicKey& key, Purpose purpose, std::string_view text,
                     const Signature& signature);
 
