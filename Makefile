@@ -11,6 +11,8 @@ STEP    ?=
 SUITE   ?=
 FUZZ_SECONDS ?= 60
 SOAK_MINUTES ?= 60
+# Whole jobs at a time: more than half of a job's time is waiting.
+AT_A_TIME ?= $(shell expr 2 '*' $$(nproc))
 
 .DEFAULT_GOAL := build
 .PHONY: deps build demo test test-rest test-slurm test-kubernetes test-containers test-paths adversary soak mutants conformance torture bench bench-quick bench-instructions bench-nanoseconds bench-handshake bench-one-node study deps-study docs proofs lint lint-changed format unit-debug unit-asan fuzz fuzz-coverage fuzz-seeds faults asan tsan install mpis package test-packages
@@ -31,23 +33,24 @@ demo: build
 	@scripts/install-packages test
 	@$(PYTHON) -m cryptmpi_tools.demo $(ARGS)
 
-# Unit tests and the socket suite, then whole jobs between nodes, two at a time, each pair in nodes of its own: much of a job's time is waiting. A whole job that fails on a busy machine (an MPI that does not exit, a
-# launcher that gives up) is run again, and shown as rerun.
+# Unit tests and the socket suite, then whole jobs between nodes, AT_A_TIME of them, each in nodes of its own. A whole job that fails on a
+# busy machine (an MPI that does not exit, a launcher that gives up) is run again, and shown as rerun.
 test: build build/python
 	@scripts/install-packages build test model study
 	@scripts/install-mpis || echo "make test: not all of PyPI's MPIs could be installed; the tests of those are skipped"
 	@cmake --build --preset release
-	@ctest --preset release
+	@ctest --preset release --parallel $(AT_A_TIME)
 	@build/python/bin/python -m pytest -q tests/packages/test_install.py
 	@build/python/bin/python -m pytest tests/bench tests/model tests/study tests/tune tests/interop tests/system \
-		--ignore tests/system/test_faults.py -m "not other_mpi and not long" --numprocesses 2 --reruns 2 -rsR $(ARGS)
+		--ignore tests/system/test_faults.py -m "not other_mpi and not long" --numprocesses $(AT_A_TIME) --reruns 2 -rsR $(ARGS)
 
 # What `make test` leaves out: the cases on all MPIs but one of each ABI and door, and those that take long (tests/system/conftest.py).
 test-rest: build build/python
 	@scripts/install-packages build test
 	@scripts/install-mpis || echo "make test-rest: not all of PyPI's MPIs could be installed; the tests of those are skipped"
 	@cmake --build --preset release
-	@build/python/bin/python -m pytest tests/system --ignore tests/system/test_faults.py -m "other_mpi or long" --numprocesses 2 --reruns 2 -rsR $(ARGS)
+	@build/python/bin/python -m pytest tests/system --ignore tests/system/test_faults.py -m "other_mpi or long" \
+		--numprocesses $(AT_A_TIME) --dist loadgroup --reruns 2 -rsR $(ARGS)
 
 # Jobs under srun and in batch jobs, on a Slurm of two nodes that the tests start and end.
 test-slurm: build build/python

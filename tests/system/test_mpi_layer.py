@@ -248,6 +248,7 @@ GIGABYTES = {
 
 
 @pytest.mark.long
+@pytest.mark.xdist_group("gigabytes")   # One after the other: the memory of two would not be there.
 @pytest.mark.parametrize("name", GIGABYTES)
 def test_more_than_int_counts(name, build, nodes, tmp_path):
     if available_memory() < 16 << 30:
