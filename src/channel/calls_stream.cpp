@@ -32,8 +32,8 @@ ssize_t receive_into(Entry& entry, void* to, size_t size, int flags) {
 }
 
 ssize_t transmit_from(Entry& entry, const void* from, size_t size, int flags) {
-    const iovec piece{const_cast<void*>(from), size};
-    return transmit(process(), entry, {&piece, 1}, flags);
+    const iovec all = cryptmpi::piece(from, size);
+    return transmit(process(), entry, {&all, 1}, flags);
 }
 
 /// Flags that a stream of records cannot keep: -1 with errno, and a line.

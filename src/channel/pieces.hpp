@@ -9,17 +9,13 @@
 #include <cstring>
 #include <span>
 
-namespace cryptmpi::channel {
+#include "base/pieces.hpp"
 
-inline std::size_t total_size(std::span<const iovec> pieces) {
-    std::size_t sum = 0;
-    for (const iovec& piece : pieces) sum += piece.iov_len;
-    return sum;
-}
+namespace cryptmpi::channel {
 
 class Pieces {
 public:
-    explicit Pieces(std::span<const iovec> all) : all_(all), left_(total_size(all)) {}
+    explicit Pieces(std::span<const iovec> all) : all_(all), left_(total(all)) {}
 
     std::size_t left() const { return left_; }
 

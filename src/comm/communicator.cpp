@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/pieces.hpp"
 #include "comm/layer.hpp"
 #include "comm/members.hpp"
 
@@ -13,10 +14,6 @@ namespace {
 bool matches(const Posted& posted, int from, int tag) {
     return (posted.source == MPI_ANY_SOURCE || posted.source == from) &&
            (posted.tag == MPI_ANY_TAG || posted.tag == tag);
-}
-
-iovec piece(const void* at, std::size_t size) {
-    return {const_cast<void*>(at), size};
 }
 
 // protocol: M26

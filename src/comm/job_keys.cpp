@@ -9,15 +9,12 @@
 #include <numeric>
 #include <utility>
 
+#include "base/pieces.hpp"
 #include "comm/agreement_peers.hpp"
 #include "keys/key_transport.hpp"
 
 namespace cryptmpi::comm {
 namespace {
-
-iovec piece(const void* at, std::size_t size) {
-    return {const_cast<void*>(at), size};
-}
 
 auto no_keys() {
     return fail(EPIPE, "a message outlived the job's keys");

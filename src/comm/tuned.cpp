@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/endian.hpp"  // numbers of the protocol are little endian
+#include "base/pieces.hpp"
 #include "base/processor.hpp"
 #include "engine/profile.hpp"
 
@@ -37,7 +38,7 @@ std::string name_of(const interpose::Native& mpi) {
 std::string digest_of(const cryptmpi_kex& kex, const std::string& text) {
     constexpr std::size_t kShown = 8;
     std::array<std::uint8_t, 32> hash{};
-    const iovec in{const_cast<char*>(text.data()), text.size()};
+    const iovec in = piece(text.data(), text.size());
     if (kex.sha256(hash.data(), &in, 1) != CRYPTMPI_OK) return "";
     std::string digits;
     for (std::size_t at = 0; at < kShown; ++at) {

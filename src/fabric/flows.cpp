@@ -37,16 +37,8 @@ std::size_t place_of(Kind kind) {
     return static_cast<std::size_t>(kind);
 }
 
-iovec piece(const void* at, std::size_t size) {
-    return {const_cast<void*>(at), size};  // iovec has no const form; the modules only read
-}
-
 void append(std::string& text, const Share& share) {
     text.append(reinterpret_cast<const char*>(share.data()), share.size());
-}
-
-void wipe_pieces(std::span<const iovec> pieces) {
-    for (const iovec& one : pieces) wipe(one.iov_base, one.iov_len);
 }
 
 // protocol: F2

@@ -1,4 +1,4 @@
-// Bytes of the program that lie in several pieces.
+// A part of the bytes that lie in several pieces.
 #pragma once
 
 #include <sys/uio.h>
@@ -9,13 +9,9 @@
 #include <span>
 #include <vector>
 
-namespace cryptmpi::fabric {
+#include "base/pieces.hpp"
 
-inline std::size_t total(std::span<const iovec> pieces) {
-    std::size_t size = 0;
-    for (const iovec& piece : pieces) size += piece.iov_len;
-    return size;
-}
+namespace cryptmpi::fabric {
 
 /// `size` bytes of them, from `begin` on; fewer where they have fewer.
 inline std::vector<iovec> slice(std::span<const iovec> pieces, std::size_t begin, std::size_t size) {

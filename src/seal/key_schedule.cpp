@@ -5,14 +5,12 @@
 #include <string>
 #include <utility>
 
+#include "base/pieces.hpp"
+
 namespace cryptmpi::seal {
 namespace {
 
 constexpr std::size_t kHashSize = 32;
-
-iovec piece(const void* at, std::size_t size) {
-    return {const_cast<void*>(at), size};  // iovec has no const form; the modules only read
-}
 
 tl::unexpected<Error> cannot_start(aead::Suite suite) {
     return fail(EIO, "key schedule: the crypto module could not start " + std::string(aead::name(suite)));

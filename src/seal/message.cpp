@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/pieces.hpp"
 #include "seal/nonce_ledger.hpp"
 #include "seal/own_process.hpp"
 
@@ -36,10 +37,6 @@ tl::unexpected<Error> does_not_open() {
 /// An announcement's, and its segments'.
 std::uint64_t pieces_of(const Announcement& announcement) {
     return (announcement.length - 1) / announcement.segment + 2;
-}
-
-void wipe_pieces(std::span<const iovec> pieces) {
-    for (const iovec& piece : pieces) wipe(piece.iov_base, piece.iov_len);
 }
 
 }  // namespace

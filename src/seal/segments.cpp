@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/pieces.hpp"
 #include "seal/nonce_ledger.hpp"
 #include "seal/own_process.hpp"
 
@@ -91,8 +92,8 @@ Result<void> Segments::seal(std::uint32_t position, const void* in, std::uint8_t
     key_->nonce(lane_, counter(position), nonce);
     note_nonce(*key_, lane_, counter(position));
     const std::size_t bytes = size(position);
-    const iovec piece{const_cast<void*>(in), bytes};
-    if (aead_->seal(key_->context_of(thread), nonce, associated, sizeof associated, &piece, 1, out, out + bytes) !=
+    const iovec all = piece(in, bytes);
+    if (aead_->seal(key_->context_of(thread), nonce, associated, sizeof associated, &all, 1, out, out + bytes) !=
         CRYPTMPI_OK) {
         wipe(out, bytes + kSegmentOverhead);
         return fail(EIO, "the crypto module failed to seal a segment");

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/endian.hpp"
+#include "base/pieces.hpp"
 #include "seal/nonce_ledger.hpp"
 
 namespace cryptmpi::seal {
@@ -18,22 +19,6 @@ void write_header(RecordType type, std::size_t size, std::uint8_t out[kHeaderSiz
     out[1] = static_cast<std::uint8_t>(size >> 8);
     out[2] = static_cast<std::uint8_t>(size >> 16);
     out[3] = static_cast<std::uint8_t>(type);
-}
-
-std::size_t total(std::span<const iovec> pieces) {
-    std::size_t sum = 0;
-    for (const iovec& piece : pieces) {
-        sum += piece.iov_len;
-    }
-    return sum;
-}
-
-void wipe_all(std::span<const iovec> pieces) {
-    for (const iovec& piece : pieces) {
-        if (piece.iov_len != 0) {
-            wipe(piece.iov_base, piece.iov_len);
-        }
-    }
 }
 
 /// Whether one more record has its place under this epoch's key. Only the rekey record may take the last place.
@@ -376,7 +361,7 @@ std::size_t StreamOpener::may_follow(std::span<const ToOpen> records) {
 Result<void> StreamOpener::settle(std::span<const ToOpen> records, std::size_t opened) {
     for (const ToOpen& record : records.first(opened)) note_opened(record.size);
     if (opened == records.size()) return {};
-    for (const ToOpen& record : records.subspan(opened + 1)) wipe_all(record.out);
+    for (const ToOpen& record : records.subspan(opened + 1)) wipe_pieces(record.out);
     return does_not_open(records[opened].out);
 }
 
@@ -387,7 +372,7 @@ tl::unexpected<Error> StreamOpener::does_not_open(std::span<const iovec> out) {
 
 // protocol: R15
 tl::unexpected<Error> StreamOpener::refuse(std::span<const iovec> out, std::string line) {
-    wipe_all(out);
+    wipe_pieces(out);
     state_->failed = 1;
     wipe(state_->secret, kSecretSize);
     key_.forget();

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <thread>
 
+#include "base/pieces.hpp"
 #include "fabric/libfabric/information.hpp"
 #include "fabric/libfabric/objects.hpp"
 #include "fabric/opening.hpp"
@@ -536,7 +537,7 @@ int make_region(fid* shown, std::span<const iovec> parts, std::uint64_t access, 
 
 int reg(fid* shown, const void* memory, std::size_t size, std::uint64_t access, std::uint64_t, std::uint64_t key,
         std::uint64_t, fid_mr** made, void* context) {
-    const iovec one = {const_cast<void*>(memory), size};
+    const iovec one = piece(memory, size);
     return make_region(shown, {&one, 1}, access, key, context, made);
 }
 
@@ -693,16 +694,12 @@ std::uint64_t receive_flags(fid_ep* shown) {
     return mine<Endpoint>(shown).receive_flags;
 }
 
-iovec part(const void* bytes, std::size_t size) {
-    return {const_cast<void*>(bytes), size};
-}
-
 namespace on_fi_ops_msg {
 
 constexpr Kind kKind = Kind::message;
 
 ssize_t recv(fid_ep* ep, void* bytes, std::size_t size, void*, fi_addr_t from, void* context) {
-    const iovec one = part(bytes, size);
+    const iovec one = piece(bytes, size);
     return receive(ep, kKind, {&one, 1}, from, 0, 0, context, receive_flags(ep));
 }
 ssize_t recvv(fid_ep* ep, const iovec* parts, void**, std::size_t count, fi_addr_t from, void* context) {
@@ -712,7 +709,7 @@ ssize_t recvmsg(fid_ep* ep, const fi_msg* message, std::uint64_t flags) {
     return receive(ep, kKind, {message->msg_iov, message->iov_count}, message->addr, 0, 0, message->context, flags);
 }
 ssize_t send(fid_ep* ep, const void* bytes, std::size_t size, void*, fi_addr_t to, void* context) {
-    const iovec one = part(bytes, size);
+    const iovec one = piece(bytes, size);
     return libfabric::send(ep, kKind, {&one, 1}, to, 0, context, 0, send_flags(ep), false);
 }
 ssize_t sendv(fid_ep* ep, const iovec* parts, void**, std::size_t count, fi_addr_t to, void* context) {
@@ -723,16 +720,16 @@ ssize_t sendmsg(fid_ep* ep, const fi_msg* message, std::uint64_t flags) {
                            message->data, flags, false);
 }
 ssize_t inject(fid_ep* ep, const void* bytes, std::size_t size, fi_addr_t to) {
-    const iovec one = part(bytes, size);
+    const iovec one = piece(bytes, size);
     return libfabric::send(ep, kKind, {&one, 1}, to, 0, nullptr, 0, 0, true);
 }
 ssize_t senddata(fid_ep* ep, const void* bytes, std::size_t size, void*, std::uint64_t data, fi_addr_t to,
                  void* context) {
-    const iovec one = part(bytes, size);
+    const iovec one = piece(bytes, size);
     return libfabric::send(ep, kKind, {&one, 1}, to, 0, context, data, send_flags(ep) | FI_REMOTE_CQ_DATA, false);
 }
 ssize_t injectdata(fid_ep* ep, const void* bytes, std::size_t size, std::uint64_t data, fi_addr_t to) {
-    const iovec one = part(bytes, size);
+    const iovec one = piece(bytes, size);
     return libfabric::send(ep, kKind, {&one, 1}, to, 0, nullptr, data, FI_REMOTE_CQ_DATA, true);
 }
 
@@ -744,7 +741,7 @@ constexpr Kind kKind = Kind::tagged;
 
 ssize_t recv(fid_ep* ep, void* bytes, std::size_t size, void*, fi_addr_t from, std::uint64_t tag, std::uint64_t ignore,
              void* context) {
-    const iovec one = part(bytes, size);
+    const iovec one = piece(bytes, size);
     return receive(ep, kKind, {&one, 1}, from, tag, ignore, context, receive_flags(ep));
 }
 ssize_t recvv(fid_ep* ep, const iovec* parts, void**, std::size_t count, fi_addr_t from, std::uint64_t tag,
@@ -756,7 +753,7 @@ ssize_t recvmsg(fid_ep* ep, const fi_msg_tagged* message, std::uint64_t flags) {
                    message->context, flags);
 }
 ssize_t send(fid_ep* ep, const void* bytes, std::size_t size, void*, fi_addr_t to, std::uint64_t tag, void* context) {
-    const iovec one = part(bytes, size);
+    const iovec one = piece(bytes, size);
     return libfabric::send(ep, kKind, {&one, 1}, to, tag, context, 0, send_flags(ep), false);
 }
 ssize_t sendv(fid_ep* ep, const iovec* parts, void**, std::size_t count, fi_addr_t to, std::uint64_t tag,
@@ -768,17 +765,17 @@ ssize_t sendmsg(fid_ep* ep, const fi_msg_tagged* message, std::uint64_t flags) {
                            message->context, message->data, flags, false);
 }
 ssize_t inject(fid_ep* ep, const void* bytes, std::size_t size, fi_addr_t to, std::uint64_t tag) {
-    const iovec one = part(bytes, size);
+    const iovec one = piece(bytes, size);
     return libfabric::send(ep, kKind, {&one, 1}, to, tag, nullptr, 0, 0, true);
 }
 ssize_t senddata(fid_ep* ep, const void* bytes, std::size_t size, void*, std::uint64_t data, fi_addr_t to,
                  std::uint64_t tag, void* context) {
-    const iovec one = part(bytes, size);
+    const iovec one = piece(bytes, size);
     return libfabric::send(ep, kKind, {&one, 1}, to, tag, context, data, send_flags(ep) | FI_REMOTE_CQ_DATA, false);
 }
 ssize_t injectdata(fid_ep* ep, const void* bytes, std::size_t size, std::uint64_t data, fi_addr_t to,
                    std::uint64_t tag) {
-    const iovec one = part(bytes, size);
+    const iovec one = piece(bytes, size);
     return libfabric::send(ep, kKind, {&one, 1}, to, tag, nullptr, data, FI_REMOTE_CQ_DATA, true);
 }
 
@@ -823,7 +820,7 @@ ssize_t readv(fid_ep* ep, const iovec* parts, void**, std::size_t count, fi_addr
 }
 ssize_t read(fid_ep* ep, void* bytes, std::size_t size, void*, fi_addr_t from, std::uint64_t address, std::uint64_t key,
              void* context) {
-    const iovec one = part(bytes, size);
+    const iovec one = piece(bytes, size);
     return readv(ep, &one, nullptr, 1, from, address, key, context);
 }
 
@@ -846,13 +843,13 @@ ssize_t writev(fid_ep* ep, const iovec* parts, void**, std::size_t count, fi_add
 }
 ssize_t write(fid_ep* ep, const void* bytes, std::size_t size, void*, fi_addr_t to, std::uint64_t address,
               std::uint64_t key, void* context) {
-    const iovec one = part(bytes, size);
+    const iovec one = piece(bytes, size);
     return writev(ep, &one, nullptr, 1, to, address, key, context);
 }
 ssize_t inject(fid_ep* ep, const void* bytes, std::size_t size, fi_addr_t to, std::uint64_t address,
                std::uint64_t key) {
     if (!may_be_injected(ep, size)) return -FI_EMSGSIZE;
-    const iovec one = part(bytes, size);
+    const iovec one = piece(bytes, size);
     const fi_rma_iov region = {address, 0, key};
     return carry(ep, &Remote::write, {&one, nullptr, 1, to, &region, 1, nullptr, 0}, FI_INJECT, false);
 }

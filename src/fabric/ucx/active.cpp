@@ -75,8 +75,8 @@ ucs_status_ptr_t send(ucp_ep_h ep, const Message& message, const ucp_request_par
     const std::uint32_t flags = (given.op_attr_mask & UCP_OP_ATTR_FIELD_FLAGS) != 0 ? given.flags : 0;
     const std::uint32_t reply = flags & UCP_AM_SEND_FLAG_REPLY;
     const std::uint32_t trailer = static_cast<std::uint32_t>(message.header_size) | (reply != 0 ? kAsksForReply : 0);
-    if (message.header_size != 0) pieces.push_back({const_cast<void*>(message.header), message.header_size});
-    pieces.push_back({const_cast<std::uint32_t*>(&trailer), kTrailer});
+    if (message.header_size != 0) pieces.push_back(piece(message.header, message.header_size));
+    pieces.push_back(piece(&trailer, kTrailer));
     const std::size_t size = data->size() + message.header_size + kTrailer;
     operation->worker = &worker;
     auto own = parameters_of(given, *operation);

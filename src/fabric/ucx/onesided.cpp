@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/pieces.hpp"
 #include "fabric/ucx/door.hpp"
 #include "fabric/ucx/memory.hpp"
 #include "fabric/ucx/remote.hpp"
@@ -100,7 +101,7 @@ ucs_status_ptr_t begin_as_asked(Wish wish, const Data& data, const ucp_request_p
 }
 
 Wish put(ucp_ep_h ep, const void* at, std::size_t size, std::uint64_t address, ucp_rkey_h key) {
-    return {ep, What::put, region_of(key), address, size, {{const_cast<void*>(at), size}}};
+    return {ep, What::put, region_of(key), address, size, {piece(at, size)}};
 }
 
 Wish get(ucp_ep_h ep, void* at, std::size_t size, std::uint64_t address, ucp_rkey_h key) {
