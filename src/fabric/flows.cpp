@@ -112,6 +112,46 @@ Place place_of_segment(std::uint32_t segment, bool is_last, std::uint64_t number
     return {segment | (is_last ? kLastSegment : 0), number};
 }
 
+/// What the prefix of a long message says; not authentic before a segment has opened.
+struct Beginning {
+    std::uint32_t epoch;
+    std::uint64_t number;
+};
+Result<Beginning> read_beginning(const std::uint8_t* prefix) {
+    const std::uint64_t header = load_little(prefix + kShareSize);
+    const std::uint64_t number = load_little(prefix + kPrefixSize);
+    if ((header & kInSegments) == 0 || number >= kMostMessages)
+        return fail(EBADMSG, "is longer than any that is sealed whole");
+    return Beginning{static_cast<std::uint32_t>((header & ~kInSegments) >> kEpochShift), number};
+}
+
+/// Segments of a long message that have come: those in the first `end` bytes of its wire, which end with one. `tag`:
+/// nothing, if none of them is the last one.
+struct ArrivedSegments {
+    const std::uint8_t* prefix;
+    std::uint64_t number;
+    std::optional<std::uint64_t> tag;
+    const std::uint8_t* wire;
+    std::size_t end;
+    std::span<const iovec> out;
+
+    /// How many there are from this one on.
+    std::uint32_t count_from(std::uint32_t first) const {
+        const std::size_t begin = kLongPrefixSize + first * kOnWire;
+        return end > begin ? static_cast<std::uint32_t>((end - begin + kOnWire - 1) / kOnWire) : 0;
+    }
+    /// `open` gets a segment's ciphertext, and where its plaintext goes. Returns what that does.
+    template <class Open>
+    auto open_one(std::uint32_t segment, const Open& open) const {
+        const std::size_t begin = kLongPrefixSize + segment * kOnWire;
+        const std::size_t size = std::min(kOnWire, end - begin) - seal::kTagSize;
+        const bool is_last = tag && begin + size + seal::kTagSize == end;
+        const BoundToSegment bound(prefix, tag.value_or(0), is_last);
+        const Ciphertext sealed = {place_of_segment(segment, is_last, number), bound.span(), wire + begin, size};
+        return open(sealed, slice(out, std::size_t{segment} * kSegment, size));
+    }
+};
+
 struct Sending {
     FlowSecret secret;
     RecordKey key;
@@ -240,6 +280,8 @@ struct Party::State {
     Result<RecordKey*> key_of(Receiving& flow, std::uint32_t epoch) const;
     /// With contexts for all threads.
     Result<const RecordKey*> shared_key_of(Receiving& flow, std::uint32_t epoch) const;
+    /// Of the epoch in which the message began, with contexts for all threads.
+    Result<const RecordKey*> key_of(LongSend& message) const;
 
     /// Whose message it is; not authenticated until it has opened. `fresh` is a peer that is not known yet.
     Result<Peer*> sender_of(const std::uint8_t* wire, std::unique_ptr<Peer>& fresh);
@@ -275,10 +317,14 @@ struct Party::State {
                                  std::span<const iovec> out) const;
     /// How many segments are sealed together, or opened: enough that each thread has some.
     std::size_t together() const { return workers.ready() == 1 ? 1 : workers.ready() * kOfEachThread; }
-    /// Opens segments, up to where the first `end` bytes of the wire end with one; `tag`: nothing,
-    /// if none of them is the last one.
+    /// Seals so many segments of a message, from `first` on.
+    Result<void> seal_segments(const LongSend& message, const RecordKey& key, std::uint32_t first, std::uint32_t count,
+                               std::span<const iovec> in, std::uint8_t* wire);
+    /// Opens what has come (ArrivedSegments) behind the first `done` segments, and counts it there.
     Result<Peer*> open_segments(const std::uint8_t* prefix, std::uint32_t& done, std::optional<std::uint64_t> tag,
                                 const std::uint8_t* wire, std::size_t end, std::span<const iovec> out);
+    Result<void> open_together(const RecordKey& key, const ArrivedSegments& come, std::uint32_t first,
+                               std::uint32_t count) const;
     Result<void> check_order(const Posted& posted, const Decrypted& message, std::uint64_t tag) const;
     Result<void> check_order_among(const Posted& posted, const Decrypted& message, std::uint64_t tag) const;
     Result<Peer*> accept(Kind kind, Decrypted message, std::size_t size);
@@ -502,7 +548,7 @@ Result<void> Party::seal(Peer& to, const Envelope& envelope, std::span<const iov
 Result<LongSend> Party::begin_long(Peer& to, std::uint64_t tag, std::size_t size, std::uint8_t* wire) {
     if (!seal::owns_keys()) return seal::forked();
     if (size <= kLongestWhole) return fail(EINVAL, "a message that is sealed whole was to go in segments");
-    const std::size_t segments = (size + kSegment - 1) / kSegment;
+    const std::size_t segments = segments_in(size);
     if (segments >= kLastSegment) return fail(EMSGSIZE, "a message has more segments than can be numbered");
     // One that is longer than a lowered limit is alone under its key.
     const seal::Limits most = seal::limits_of(state_->crypto.suite);
@@ -540,33 +586,49 @@ Result<LongSend> Party::begin_long(Peer& to, std::uint64_t tag, std::size_t size
     return message;
 }
 
+Result<const RecordKey*> Party::State::key_of(LongSend& message) const {
+    auto found = sending_to(*message.to_, Kind::segments);
+    if (!found) return tl::unexpected(std::move(found.error()));
+    const Sending& flow = **found;
+    if (message.epoch_ == flow.epoch) return &flow.key;
+    if (!message.key_) {
+        auto key = epoch_key(crypto, flow.secret, message.epoch_);
+        if (!key) return tl::unexpected(std::move(key.error()));
+        message.key_ = std::make_unique<RecordKey>(std::move(*key));
+        if (auto done = message.key_->share_among_threads(); !done) return tl::unexpected(std::move(done.error()));
+    }
+    return message.key_.get();
+}
+
 // HOT PATH
 Result<void> Party::seal_long(LongSend& message, std::size_t end, std::span<const iovec> in, std::uint8_t* wire) {
     if (!seal::owns_keys()) [[unlikely]] {
         return seal::forked();
     }
-    auto found = state_->sending_to(*message.to_, Kind::segments);
-    if (!found) return tl::unexpected(std::move(found.error()));
-    const Sending& flow = **found;
-    if (message.epoch_ != flow.epoch && !message.key_) {
-        auto key = epoch_key(state_->crypto, flow.secret, message.epoch_);
-        if (!key) return tl::unexpected(std::move(key.error()));
-        message.key_ = std::make_unique<RecordKey>(std::move(*key));
-        if (auto done = message.key_->share_among_threads(); !done) return done;
-    }
-    const RecordKey& key = message.epoch_ == flow.epoch ? flow.key : *message.key_;
-    const auto segments = static_cast<std::uint32_t>((message.size_ + kSegment - 1) / kSegment);
+    auto key = state_->key_of(message);
+    if (!key) return tl::unexpected(std::move(key.error()));
+    const auto segments = static_cast<std::uint32_t>(segments_in(message.size_));
     if (message.ready_ >= end || message.segments_ == segments) return {};
     const std::size_t asked = (end - message.ready_ + kOnWire - 1) / kOnWire;
     const std::uint32_t first = message.segments_;
     const auto count =
         static_cast<std::uint32_t>(std::min<std::size_t>(std::max(asked, state_->together()), segments - first));
+    if (auto done = state_->seal_segments(message, **key, first, count, in, wire); !done) return done;
+    message.segments_ = first + count;
+    const std::size_t sealed = std::min(std::size_t{message.segments_} * kSegment, message.size_);
+    message.ready_ = kLongPrefixSize + sealed + message.segments_ * seal::kTagSize;
+    return {};
+}
+
+// HOT PATH
+Result<void> Party::State::seal_segments(const LongSend& message, const RecordKey& key, std::uint32_t first,
+                                         std::uint32_t count, std::span<const iovec> in, std::uint8_t* wire) {
     for (std::uint32_t i = first; i < first + count; ++i)
         seal::note_nonce(key, 0, message.number_ | (i % kNoted + 1) << kEpochShift, i / kNoted);
     std::atomic<bool> failed{false};
-    state_->workers.run(count, [&](std::size_t piece, std::size_t thread) {
+    workers.run(count, [&](std::size_t piece, std::size_t thread) {
         const auto segment = first + static_cast<std::uint32_t>(piece);
-        const bool is_last = segment + 1 == segments;
+        const bool is_last = segment + 1 == segments_in(message.size_);
         const std::size_t size = is_last ? message.size_ - std::size_t{segment} * kSegment : kSegment;
         const BoundToSegment bound(wire, message.tag_, is_last);
         const Place place = place_of_segment(segment, is_last, message.number_);
@@ -574,17 +636,14 @@ Result<void> Party::seal_long(LongSend& message, std::size_t end, std::span<cons
         key.nonce(place.lane, place.counter, nonce);
         const auto pieces = slice(in, std::size_t{segment} * kSegment, size);
         std::uint8_t* const out = wire + kLongPrefixSize + segment * kOnWire;
-        if (state_->crypto.aead->seal(key.context_of(thread), nonce, bound.span().data(), bound.span().size(),
-                                      pieces.data(), pieces.size(), out, out + size) != CRYPTMPI_OK) {
+        if (crypto.aead->seal(key.context_of(thread), nonce, bound.span().data(), bound.span().size(), pieces.data(),
+                              pieces.size(), out, out + size) != CRYPTMPI_OK) {
             wipe(out, size + seal::kTagSize);
             failed = true;
         }
         return size;
     });
     if (failed) return fail(EIO, "the crypto module failed to seal a message");
-    message.segments_ = first + count;
-    const std::size_t sealed = std::min(std::size_t{message.segments_} * kSegment, message.size_);
-    message.ready_ = kLongPrefixSize + sealed + message.segments_ * seal::kTagSize;
     return {};
 }
 
@@ -787,50 +846,45 @@ Result<Peer*> Party::State::open_segments(const std::uint8_t* prefix, std::uint3
     if (!sender) return sender;
     auto flow = receiving_from(**sender, Kind::segments);
     if (!flow) return tl::unexpected(std::move(flow.error()));
-    const std::uint64_t header = load_little(prefix + kShareSize);
-    const std::uint64_t number = load_little(prefix + kPrefixSize);
-    if ((header & kInSegments) == 0 || number >= kMostMessages)
-        return fail(EBADMSG, "is longer than any that is sealed whole");
-    const auto epoch = static_cast<std::uint32_t>((header & ~kInSegments) >> kEpochShift);
-    const std::size_t first = kLongPrefixSize + done * kOnWire;
-    const std::size_t count = end > first ? (end - first + kOnWire - 1) / kOnWire : 0;
-    // `open` opens a ciphertext, and says whether it did.
-    const auto open_one = [&](std::uint32_t segment, const auto& open) {
-        const std::size_t begin = kLongPrefixSize + segment * kOnWire;
-        const std::size_t size = std::min(kOnWire, end - begin) - seal::kTagSize;
-        const bool is_last = tag && begin + size + seal::kTagSize == end;
-        const BoundToSegment bound(prefix, tag.value_or(0), is_last);
-        const Ciphertext sealed = {place_of_segment(segment, is_last, number), bound.span(), wire + begin, size};
-        return open(sealed, slice(out, std::size_t{segment} * kSegment, size));
-    };
+    const auto begun = read_beginning(prefix);
+    if (!begun) return tl::unexpected(begun.error());
+    const ArrivedSegments come{prefix, begun->number, tag, wire, end, out};
+    const std::uint32_t count = come.count_from(done);
     // The first one of a peer tells which of the job keys it has.
-    const std::size_t first_alone = (*sender)->has_spoken ? 0 : 1;
+    const std::uint32_t first_alone = (*sender)->has_spoken ? 0 : 1;
     if (count != 0 && first_alone != 0) {
-        auto opened = open_one(done, [&](const Ciphertext& sealed, const std::vector<iovec>& places) {
-            return open_from(**sender, **flow, Kind::segments, epoch, sealed, places);
+        auto opened = come.open_one(done, [&](const Ciphertext& sealed, const std::vector<iovec>& places) {
+            return open_from(**sender, **flow, Kind::segments, begun->epoch, sealed, places);
         });
         if (!opened) return tl::unexpected(std::move(opened.error()));
     }
     if (count > first_alone) {
-        auto key = shared_key_of(**flow, epoch);
+        auto key = shared_key_of(**flow, begun->epoch);
         if (!key) return tl::unexpected(std::move(key.error()));
-        std::atomic<int> status{CRYPTMPI_OK};
-        workers.run(count - first_alone, [&](std::size_t piece, std::size_t thread) {
-            const int opened = open_one(done + static_cast<std::uint32_t>(first_alone + piece),
-                                        [&](const Ciphertext& sealed, const std::vector<iovec>& places) {
-                                            return open_with(**key, sealed, places, thread);
-                                        });
-            if (opened != CRYPTMPI_OK) status = opened;
-            return kSegment;
-        });
-        if (auto opened = opened_by(status); !opened) return tl::unexpected(std::move(opened.error()));
+        auto opened = open_together(**key, come, done + first_alone, count - first_alone);
+        if (!opened) return tl::unexpected(std::move(opened.error()));
     }
-    done += static_cast<std::uint32_t>(count);
+    done += count;
     const bool ended = count != 0;
     // Without its last segment a message may be cut off, and its tag is not authentic.
     if (tag && !ended) return fail(EBADMSG, "ends before what has come of it");
     remember(std::move(fresh));
     return last = *sender;
+}
+
+// HOT PATH
+Result<void> Party::State::open_together(const RecordKey& key, const ArrivedSegments& come, std::uint32_t first,
+                                         std::uint32_t count) const {
+    std::atomic<int> status{CRYPTMPI_OK};
+    workers.run(count, [&](std::size_t piece, std::size_t thread) {
+        const int opened = come.open_one(first + static_cast<std::uint32_t>(piece),
+                                         [&](const Ciphertext& sealed, const std::vector<iovec>& places) {
+                                             return open_with(key, sealed, places, thread);
+                                         });
+        if (opened != CRYPTMPI_OK) status = opened;
+        return kSegment;
+    });
+    return opened_by(status);
 }
 
 Result<void> Party::open_long(LongReceive& message, const std::uint8_t* wire, std::size_t come,

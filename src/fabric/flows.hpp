@@ -52,10 +52,14 @@ inline constexpr std::uint64_t kMostMessages = std::uint64_t{1} << 48;  // of on
 inline constexpr std::uint32_t kMostEpochs = 1U << 15;                  // of one flow
 inline constexpr std::uint64_t kMostEarly = 4096;  // how far a number may be ahead of a missing one
 
+/// How many segments a message of `size` bytes goes in.
+constexpr std::size_t segments_in(std::size_t size) {
+    return (size + kSegment - 1) / kSegment;
+}
 /// How long a message of `size` bytes is on the wire where long ones go in segments. No two sizes give the same.
 constexpr std::size_t wire_size_of(std::size_t size) {
     if (size <= kLongestWhole) return size + kOverhead;
-    return kLongPrefixSize + size + (size + kSegment - 1) / kSegment * seal::kTagSize;
+    return kLongPrefixSize + size + segments_in(size) * seal::kTagSize;
 }
 /// Has one of that size on the wire gone in segments?
 constexpr bool is_long(std::size_t wire_size) {

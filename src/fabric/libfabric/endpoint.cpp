@@ -169,22 +169,28 @@ int Endpoint::register_wire(Operation& operation, std::uint64_t access) {
                            &operation.region, nullptr);
 }
 
-// HOT PATH
-ssize_t Endpoint::send(const Outgoing& message) {
+/// Says so where it is none that can be sealed.
+bool Endpoint::may_be_sent(const Outgoing& message) const {
     if ((message.flags & ~kSendFlags) != 0) {
         around().refuse("a send with flags of libfabric's that CryptMPI does not know", "flags in question");
-        return -FI_EOPNOTSUPP;
+        return false;
     }
     // protocol: F12
     if (message.kind == Kind::tagged && message.tag >= note_tag) {
         around().refuse("a message with one of CryptMPI's own tags", "it would be taken for one of ours");
-        return -FI_EOPNOTSUPP;
+        return false;
     }
     const bool has_data = (message.flags & FI_REMOTE_CQ_DATA) != 0;
     if (domain->tells_lengths && has_data && !message.is_head && message.data >> kLengthShift != 0) {
         around().refuse("immediate data of more than 4 bytes", "the provider shows 4 to the program");
-        return -FI_EOPNOTSUPP;
+        return false;
     }
+    return true;
+}
+
+// HOT PATH
+ssize_t Endpoint::send(const Outgoing& message) {
+    if (!may_be_sent(message)) return -FI_EOPNOTSUPP;
     const std::size_t size = total(message.parts);
     if (size > message_size || (message.inject && size > inject_size)) return -FI_EMSGSIZE;
     if (!flush()) return -FI_EAGAIN;
@@ -194,6 +200,11 @@ ssize_t Endpoint::send(const Outgoing& message) {
     const bool wanted =
         !is_ours && !message.inject && !message.is_head && (!selective_sends || (message.flags & FI_COMPLETION) != 0);
     if (goes_in_pieces(message, size, *peer)) return send_in_pieces(message, size, wanted);
+    return send_whole(message, size, *peer, wanted);
+}
+
+// HOT PATH
+ssize_t Endpoint::send_whole(const Outgoing& message, std::size_t size, Peer& peer, bool wanted) {
     Operation& operation = take(Operation::Work::send, message.context, wanted);
     if (const int error = make_wire(operation, size + kOverhead, FI_SEND); error != 0) {
         give_back(operation);
@@ -207,7 +218,7 @@ ssize_t Endpoint::send(const Outgoing& message) {
     operation.flags = message.flags;
     const auto bound = bound_of(message.is_head ? Beside::length : beside(message.flags), message.data);
     const auto sealed =
-        party->seal(*peer, {message.kind, message.tag, bound}, message.parts, size, operation.wire.data());
+        party->seal(peer, {message.kind, message.tag, bound}, message.parts, size, operation.wire.data());
     if (!sealed) end(sealed.error().line);
     // It has its number now: when the provider cannot take it yet, it is ours to hand over, before any other.
     const ssize_t code = message.inject ? inject(operation) : hand_over(operation);

@@ -261,6 +261,8 @@ private:
     const std::uint8_t* wire_of(const Operation& operation, const fi_cq_tagged_entry& entry) const;
     Peer* open_into(Operation& operation, const fi_cq_tagged_entry& entry);
     Peer* open_ours(const Operation& operation, const fi_cq_tagged_entry& entry, std::span<const iovec> into);
+    bool may_be_sent(const Outgoing& message) const;
+    ssize_t send_whole(const Outgoing& message, std::size_t size, Peer& peer, bool wanted);
     bool goes_in_pieces(const Outgoing& message, std::size_t size, const Peer& peer) const;
     ssize_t send_in_pieces(const Outgoing& message, std::size_t size, bool wanted);
     void tell_peeked(Operation& operation, fi_cq_tagged_entry& entry);

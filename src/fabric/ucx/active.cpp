@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/endian.hpp"
 #include "fabric/pieces.hpp"
@@ -43,9 +44,13 @@ engine::Buffer seal(const Endpoint& to, unsigned id, std::span<const iovec> piec
     return wire;
 }
 
-/// Sends all parts of a long message but the last one. `place`: in the end, that one's.
-ucs_status_t send_parts(ucp_ep_h ep, const Endpoint& to, unsigned id, std::span<const iovec> pieces,
-                        std::uint32_t reply, Place& place) {
+/// Sends all parts of a long message but the last one. In the end `place` is that one's, and `pieces` are its bytes.
+ucs_status_t send_parts(ucp_ep_h ep, const Endpoint& to, unsigned id, std::vector<iovec>& pieces, std::uint32_t reply,
+                        Place& place) {
+    {
+        const std::lock_guard guard(to.worker->lock);
+        place.message = to.worker->long_active++;
+    }
     for (; place.whole - place.begin > kPart; place.begin += kPart) {
         std::uint8_t header[kPlaceSize];
         place.write(header);
@@ -58,7 +63,35 @@ ucs_status_t send_parts(ucp_ep_h ep, const Endpoint& to, unsigned id, std::span<
         const ucs_status_t status = send_and_forget(ep, id, std::move(wire), kPlaceSize, reply);
         if (status != UCS_OK) return status;
     }
+    pieces = slice(pieces, place.begin, place.whole - place.begin);
     return UCS_OK;
+}
+
+/// HOT PATH
+/// Seals a plaintext and has UCX send it, with these parameters; a long one goes in parts.
+ucs_status_ptr_t send_sealed(ucp_ep_h ep, const Endpoint& to, unsigned id, std::vector<iovec> pieces,
+                             const ucp_request_param_t& own, std::unique_ptr<Operation> operation) {
+    const InOrder order(*to.worker);
+    Place place{0, 0, total(pieces)};
+    std::uint8_t place_of_last[kPlaceSize];
+    std::span<const std::uint8_t> bound;
+    if (place.whole > kLongestWhole) {
+        const ucs_status_t status = send_parts(ep, to, id, pieces, own.flags & UCP_AM_SEND_FLAG_REPLY, place);
+        if (status != UCS_OK) return UCS_STATUS_PTR(status);
+        place.write(place_of_last);
+        bound = place_of_last;
+    }
+    {
+        const std::lock_guard guard(to.worker->lock);
+        operation->wire = seal(to, id, pieces, place.whole - place.begin, bound);
+    }
+    const std::uint8_t* const at_wire = operation->wire.data();
+    const std::size_t wire_size = operation->wire.size() - bound.size();
+    const std::uint8_t* const header = bound.empty() ? nullptr : at_wire + wire_size;
+    return start(
+        std::move(operation),
+        [&] { return real().ucp_am_send_nbx(ep, id, header, bound.size(), at_wire, wire_size, &own); },
+        [](ucs_status_ptr_t answer) { return answer; });
 }
 
 /// HOT PATH
@@ -67,7 +100,6 @@ ucs_status_ptr_t send(ucp_ep_h ep, const Message& message, const ucp_request_par
     if ((given.op_attr_mask & UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL) != 0) return UCS_STATUS_PTR(UCS_ERR_NO_RESOURCE);
     if (!is_in_host_memory(given) || message.header_size >= kAsksForReply) return UCS_STATUS_PTR(UCS_ERR_UNSUPPORTED);
     const Endpoint endpoint = endpoint_of(ep);
-    Worker& worker = *endpoint.worker;
     const auto data = data_of(message.at, message.count, given, Data::Use::send);
     if (!data->is_known()) return UCS_STATUS_PTR(UCS_ERR_UNSUPPORTED);
     engine::Buffer room;
@@ -77,40 +109,12 @@ ucs_status_ptr_t send(ucp_ep_h ep, const Message& message, const ucp_request_par
     const std::uint32_t trailer = static_cast<std::uint32_t>(message.header_size) | (reply != 0 ? kAsksForReply : 0);
     if (message.header_size != 0) pieces.push_back(piece(message.header, message.header_size));
     pieces.push_back(piece(&trailer, kTrailer));
-    const std::size_t size = data->size() + message.header_size + kTrailer;
-    operation->worker = &worker;
+    operation->worker = endpoint.worker;
     auto own = parameters_of(given, *operation);
     own.cb.send = when_sent;
     own.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
     own.flags = reply | UCP_AM_SEND_FLAG_EAGER;
-    const InOrder order(worker);
-    std::uint8_t place_of_last[kPlaceSize];
-    std::span<const std::uint8_t> bound;
-    std::size_t left = size;
-    if (size > kLongestWhole) {
-        Place place{0, 0, size};
-        {
-            const std::lock_guard guard(worker.lock);
-            place.message = worker.long_active++;
-        }
-        const ucs_status_t status = send_parts(ep, endpoint, message.id, pieces, reply, place);
-        if (status != UCS_OK) return UCS_STATUS_PTR(status);
-        left = size - place.begin;
-        pieces = slice(pieces, place.begin, left);
-        place.write(place_of_last);
-        bound = place_of_last;
-    }
-    {
-        const std::lock_guard guard(worker.lock);
-        operation->wire = seal(endpoint, message.id, pieces, left, bound);
-    }
-    const std::uint8_t* const at_wire = operation->wire.data();
-    const std::size_t wire_size = operation->wire.size() - bound.size();
-    const std::uint8_t* const header = bound.empty() ? nullptr : at_wire + wire_size;
-    return start(
-        std::move(operation),
-        [&] { return real().ucp_am_send_nbx(ep, message.id, header, bound.size(), at_wire, wire_size, &own); },
-        [](ucs_status_ptr_t answer) { return answer; });
+    return send_sealed(ep, endpoint, message.id, std::move(pieces), own, std::move(operation));
 }
 
 std::string named(const Handler& handler, std::size_t size) {
