@@ -109,6 +109,44 @@ int poll_quiet(Process& process, pollfd* fds, nfds_t count) {
     return ready;
 }
 
+namespace {
+
+constexpr std::int64_t kNow = 0;
+
+/// When a call ends that has this timeout. Negative: never.
+std::int64_t end_of(const timespec* timeout) {
+    if (timeout == nullptr) return -1;
+    // A rank that spins asks without a timeout, thousands of times a second: no look at the clock then.
+    if (timeout->tv_sec == 0 && timeout->tv_nsec == 0) return kNow;
+    return now_ns() + timeout->tv_sec * std::int64_t{1'000'000'000} + timeout->tv_nsec;
+}
+
+/// How long the kernel may wait in a call that ends then: not past the next look at handshakes. Negative: for ever.
+std::int64_t longest_wait(std::int64_t until, std::span<const Watched> watched, Ticks& ticks) {
+    const std::int64_t left = until <= kNow ? until : std::max<std::int64_t>(0, until - now_ns());
+    if (std::none_of(watched.begin(), watched.end(), [](const Watched& one) { return one.shaking; })) return left;
+    const std::int64_t tick = ticks.next_ns();
+    return left < 0 ? tick : std::min(left, tick);
+}
+
+int ask_kernel(std::span<pollfd> asked, std::int64_t wait_ns, const sigset_t* mask) {
+    if (wait_ns == 0 && mask == nullptr) return real::poll(asked.data(), asked.size(), 0);
+    const timespec wait{wait_ns / 1'000'000'000, wait_ns % 1'000'000'000};
+    return real::ppoll(asked.data(), asked.size(), wait_ns < 0 ? nullptr : &wait, mask);
+}
+
+/// Tells the caller what was found. Returns how many are ready.
+int tell(std::span<const pollfd> asked, pollfd* fds) {
+    int ready = 0;
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+        fds[i].revents = asked[i].revents;
+        if (fds[i].revents != 0) ++ready;
+    }
+    return ready;
+}
+
+}  // namespace
+
 int wait_ready(Process& process, pollfd* fds, nfds_t count, const timespec* timeout, const sigset_t* mask) {
     // HOT PATH: no allocation for the descriptors of a usual rank.
     std::array<std::byte, 8192> space;
@@ -120,39 +158,20 @@ int wait_ready(Process& process, pollfd* fds, nfds_t count, const timespec* time
         Entry* entry = process.table().find(fds[i].fd);
         if (ours(entry)) watched.push_back({i, entry, false});
     }
-    // A rank that spins asks without a timeout, thousands of times a second: no look at the clock then.
-    const bool spins = timeout != nullptr && timeout->tv_sec == 0 && timeout->tv_nsec == 0;
-    std::int64_t until = -1;
-    if (timeout != nullptr)
-        until = spins ? 0 : now_ns() + timeout->tv_sec * std::int64_t{1'000'000'000} + timeout->tv_nsec;
+    const std::int64_t until = end_of(timeout);
     bool at_once = false;
     Ticks ticks;
     for (;;) {
         if (prepare(fds, asked, watched)) at_once = true;
-        std::int64_t wait_ns = until <= 0 ? until : std::max<std::int64_t>(0, until - now_ns());
-        const bool ticking =
-            std::any_of(watched.begin(), watched.end(), [](const Watched& one) { return one.shaking; });
-        if (ticking) {
-            const std::int64_t tick_ns = ticks.next_ns();
-            if (wait_ns < 0 || wait_ns > tick_ns) wait_ns = tick_ns;
-        }
-        if (at_once) wait_ns = 0;
-        const timespec this_wait{wait_ns / 1'000'000'000, wait_ns % 1'000'000'000};
-        const int n = wait_ns == 0 && mask == nullptr
-                          ? real::poll(asked.data(), count, 0)
-                          : real::ppoll(asked.data(), count, wait_ns < 0 ? nullptr : &this_wait, mask);
+        const std::int64_t wait_ns = longest_wait(until, watched, ticks);
+        const int n = ask_kernel(asked, at_once ? 0 : wait_ns, mask);
         if (n < 0) return n;
         at_once = false;
         for (const Watched& one : watched) {
             if (settle(process, fds[one.index], asked[one.index], one)) at_once = true;
         }
-        int ready = 0;
-        for (nfds_t i = 0; i < count; ++i) {
-            fds[i].revents = asked[i].revents;
-            if (fds[i].revents != 0) ++ready;
-        }
-        if (ready > 0) return ready;
-        if (!at_once && (spins || (until > 0 && now_ns() >= until))) return 0;
+        if (const int ready = tell(asked, fds); ready > 0) return ready;
+        if (!at_once && (until == kNow || (until > kNow && now_ns() >= until))) return 0;
     }
 }
 

@@ -368,6 +368,19 @@ bool peek_records(Process& process, Entry& entry, Pieces& to, std::size_t& got) 
     return true;
 }
 
+/// Notes for the readiness calls whether something is left that can be read without waiting. errno stays.
+void note_what_is_left(Process& process, Entry& entry) {
+    Shared& shared = *entry.shared.load();
+    const int error = errno;
+    if (shared.plain_begin == shared.plain_end && shared.raw_begin == shared.raw_end && !kernel_done(shared) &&
+        !entry.opener->closed()) {
+        shared.readable.store(false, std::memory_order_release);
+    } else {
+        note_readable(process, entry);
+    }
+    errno = error;
+}
+
 /// How what was received is handed out.
 enum class Way { alone, together, peek };
 
@@ -408,14 +421,7 @@ template <Way kWay>
             return -1;
         }
     }
-    const int error = errno;
-    if (shared.plain_begin == shared.plain_end && shared.raw_begin == shared.raw_end && !kernel_done(shared) &&
-        !entry.opener->closed()) {
-        shared.readable.store(false, std::memory_order_release);
-    } else {
-        note_readable(process, entry);
-    }
-    errno = error;
+    note_what_is_left(process, entry);
     return static_cast<ssize_t>(got);
 }
 

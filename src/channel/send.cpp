@@ -14,6 +14,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "base/secret.hpp"
@@ -206,6 +207,32 @@ ssize_t transmit_padded(Process& process, Entry& entry, Pieces& pieces, int how)
     });
 }
 
+/// What became of a batch: how many of its records are sealed; did the kernel take all that was sealed before them, and
+/// if not, errno.
+struct Turn {
+    std::size_t sealed = 0;
+    bool sent = false;
+    int error = 0;
+};
+
+/// Has several threads seal the batch while this one has the kernel take what is sealed. Nothing: the connection broke.
+std::optional<Turn> seal_while_sending(Process& process, Entry& entry, const Batch& batch, int how) {
+    Turn turn;
+    const auto send = [&] {
+        turn.sent = flush(entry, how);
+        turn.error = errno;
+    };
+    const auto sealed = entry.sealer->seal_several(
+        batch.records(), [&](std::size_t count, const auto& work) { process.share_beside(send, count, work); });
+    if (!sealed) {
+        cannot_seal(process, entry, sealed.error());
+        return std::nullopt;
+    }
+    if (*sealed == 0) send();
+    turn.sealed = *sealed;
+    return turn;
+}
+
 /// Several threads' way: the next records are sealed while the kernel takes those before them, in the other half of
 /// what is sealed.
 ssize_t transmit_together(Process& process, Entry& entry, Pieces& pieces, int how) {
@@ -216,33 +243,22 @@ ssize_t transmit_together(Process& process, Entry& entry, Pieces& pieces, int ho
     for (;;) {
         const std::size_t place = shared.out_begin < kBatchCapacity ? kBatchCapacity : 0;
         const Batch batch(pieces, shared.out + place);
-        bool sent = false;
-        int error = 0;
-        const auto send = [&] {
-            sent = flush(entry, how);
-            error = errno;
-        };
-        const auto next = entry.sealer->seal_several(
-            batch.records(), [&](std::size_t count, const auto& work) { process.share_beside(send, count, work); });
-        if (!next) {
-            cannot_seal(process, entry, next.error());
-            return -1;
-        }
-        if (*next == 0) send();
-        const std::size_t size = batch.size_of(*next);
-        const std::size_t end = place + size + *next * seal::kRecordOverhead;
+        const auto turn = seal_while_sending(process, entry, batch, how);
+        if (!turn) return -1;
+        const std::size_t size = batch.size_of(turn->sealed);
+        const std::size_t end = place + size + turn->sealed * seal::kRecordOverhead;
         pieces.skip(size);
-        if (!sent) {
-            if (*next > 0) {
+        if (!turn->sent) {
+            if (turn->sealed > 0) {
                 shared.ahead_begin = static_cast<std::uint32_t>(place);
                 shared.ahead_end = static_cast<std::uint32_t>(end);
             }
-            errno = error;
+            errno = turn->error;
             return stopped(process, entry, done, sealed + size);
         }
         done += sealed;
-        if (pieces.left() == 0 && *next == 0) return static_cast<ssize_t>(done);
-        if (*next > 0) {
+        if (pieces.left() == 0 && turn->sealed == 0) return static_cast<ssize_t>(done);
+        if (turn->sealed > 0) {
             shared.out_begin = static_cast<std::uint32_t>(place);
             shared.out_end = static_cast<std::uint32_t>(end);
             sealed = size;
