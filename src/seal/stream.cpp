@@ -303,11 +303,14 @@ Result<RecordType> StreamOpener::open(const std::uint8_t* record, std::span<cons
     if (type == RecordType::data) [[likely]] {
         return type;
     }
+    if (auto done = act_on(type); !done) return refuse(out, std::move(done.error().line));
+    return type;
+}
+
+Result<void> StreamOpener::act_on(RecordType type) {
     if (type == RecordType::rekey) {
         key_.forget();
-        if (auto done = next_epoch(*crypto_.kex, *state_); !done) {
-            return refuse(out, std::move(done.error().line));
-        }
+        if (auto done = next_epoch(*crypto_.kex, *state_); !done) return done;
         ++counters_.rekeys;
         crypto_.watched.rekey();
     } else if (ends_direction(type)) {
@@ -315,7 +318,7 @@ Result<RecordType> StreamOpener::open(const std::uint8_t* record, std::span<cons
         wipe(state_->secret, kSecretSize);
         key_.forget();
     }
-    return type;
+    return {};
 }
 
 Result<std::size_t> StreamOpener::open_padded(const std::uint8_t* record, std::span<std::uint8_t> out) {

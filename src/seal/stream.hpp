@@ -184,6 +184,8 @@ private:
     std::size_t may_follow(std::span<const ToOpen> records);
     bool open_as(std::uint64_t counter, void* context, const ToOpen& record) const;
     void note_opened(std::size_t size);
+    /// What a record that has opened means for its direction, whatever its bytes are.
+    Result<void> act_on(RecordType type);
     /// Counts those before the first that failed, and refuses that one and all after it.
     Result<void> settle(std::span<const ToOpen> records, std::size_t opened);
     tl::unexpected<Error> does_not_open(std::span<const iovec> out);

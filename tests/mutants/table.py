@@ -59,7 +59,7 @@ MUTANTS = [
         "    if (false) [[unlikely]] {\n        return refuse", "seal_test", "Stream.*"),
     one("the close of a direction is not noted", STREAM,
         "        state_->closed = static_cast<std::uint8_t>(type);\n        wipe(state_->secret, kSecretSize);\n"
-        "        key_.forget();\n    }\n    return type;", "    }\n    return type;", "seal_test", "Stream.*Close*:Stream/*"),
+        "        key_.forget();\n    }\n    return {};", "    }\n    return {};", "seal_test", "Stream.*Close*:Stream/*"),
     one("bytes behind one that did not open stay", STREAM,
         "    for (const ToOpen& record : records.subspan(opened + 1)) wipe_pieces(record.out);\n", "",
         "seal_test", "Several.*Altered*"),
