@@ -1,5 +1,7 @@
 // Stands in for ssh in a launcher, so that the daemon on the other node runs under our library too.
 #include <cstdlib>
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "command/fresh_key.hpp"
@@ -27,13 +29,16 @@ std::string remote_command(const std::string& command, const config::Settings& s
     return line + " -- sh -c " + shell_word(command);
 }
 
-}  // namespace
+/// What a launcher calls ssh with.
+struct Call {
+    Words options;
+    std::string host;
+    std::string account;  // USER@HOST where a user is named, or HOST
+    std::string command;
+};
 
-int agent(const Words& arguments) {
-    const auto environment = config::process_environment();
-    auto settings = config::load(environment);
-    if (!settings) return complain(settings.error().line, kExitRefused);
-
+/// Nothing: it names no host or no command.
+std::optional<Call> read_call(const Words& arguments) {
     std::size_t host = 0;
     std::string user;
     while (host < arguments.size() && arguments[host].starts_with('-')) {
@@ -43,32 +48,47 @@ int agent(const Words& arguments) {
             user = takes_next && host + 1 < arguments.size() ? arguments[host + 1] : option.substr(2);
         host += takes_next ? 2 : 1;
     }
-    if (host + 1 >= arguments.size()) return complain("agent: expected [ssh options] HOST COMMAND...", kExitRefused);
-    const bool names_user = user.empty() || arguments[host].find('@') != std::string::npos;
-    const std::string account = names_user ? arguments[host] : user + "@" + arguments[host];
+    if (host + 1 >= arguments.size()) return std::nullopt;
+    Call call;
+    call.options.assign(arguments.begin(), arguments.begin() + static_cast<std::ptrdiff_t>(host));
+    call.host = arguments[host];
+    const bool names_user = user.empty() || call.host.find('@') != std::string::npos;
+    call.account = names_user ? call.host : user + "@" + call.host;
+    // ssh joins its arguments with spaces for the remote shell, and so do we.
+    for (auto word = host + 1; word < arguments.size(); ++word)
+        call.command += (call.command.empty() ? "" : " ") + arguments[word];
+    return call;
+}
+
+/// The daemon there may write its parts of the report where only its own node sees them.
+Result<void> note_host(const config::Settings& settings, const std::string& account) {
+    const auto key = report_key(settings);
+    if (!key) return tl::unexpected(key.error());
+    return report::note_host(settings.report_file, account, settings.job_id,
+                             [&](std::string_view text) { return key->sign(text); });
+}
+
+}  // namespace
+
+int agent(const Words& arguments) {
+    const auto environment = config::process_environment();
+    auto settings = config::load(environment);
+    if (!settings) return complain(settings.error().line, kExitRefused);
+    auto call = read_call(arguments);
+    if (!call) return complain("agent: expected [ssh options] HOST COMMAND...", kExitRefused);
 
     Words shell = split_words(environment("CRYPTMPI_INTERNAL_AGENT_RSH").value_or("ssh"));
     const KeyRoad road = is_srun(shell) ? KeyRoad::srun : KeyRoad::encrypted;
-    Words options(arguments.begin(), arguments.begin() + static_cast<std::ptrdiff_t>(host));
     if (environment(kLastingKeyVariable)) {
-        for (Words* words : {&shell, &options}) std::erase(*words, "-n");  // of ssh: no input
+        for (Words* words : {&shell, &call->options}) std::erase(*words, "-n");  // of ssh: no input
         if (auto given = key_to_stdin(settings->key_file, road); !given)
             return complain(given.error().line, kExitRefused);
     }
-    // The daemon there may write its parts of the report where only its own node sees them.
     if (environment(config::kReportTokenVariable) && !settings->report_file.empty()) {
-        const auto key = report_key(*settings);
-        if (!key) return complain(key.error().line, kExitRefused);
-        const auto noted = report::note_host(settings->report_file, account, settings->job_id,
-                                             [&](std::string_view text) { return key->sign(text); });
-        if (!noted) return complain(noted.error().line, kExitRefused);
+        if (auto noted = note_host(*settings, call->account); !noted) return complain(noted.error().line, kExitRefused);
     }
-    // ssh joins its arguments with spaces for the remote shell, and so do we.
-    std::string command;
-    for (auto word = host + 1; word < arguments.size(); ++word)
-        command += (command.empty() ? "" : " ") + arguments[word];
     const Words line =
-        remote_line(shell, options, arguments[host], remote_command(command, *settings, environment, road));
+        remote_line(shell, call->options, call->host, remote_command(call->command, *settings, environment, road));
 
     // The remote shell program is none of the job's: its own connection to the node stays as it is.
     const std::string preload = preload_without(environment);

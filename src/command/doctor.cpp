@@ -87,46 +87,65 @@ void look_at_kem(Findings& findings, const config::Settings& settings) {
     if (!kem && settings.hybrid()) findings.problems.push_back(settings.key_exchange_where + ": " + kem.error().line);
 }
 
-/// A cipher's module that is named may do for messages and not for handshakes. `told`: a problem that is known already.
-void look_at_handshakes(Findings& findings, const config::Settings& settings, const std::string& told) {
+/// A cipher's module that is named may do for messages and not for handshakes.
+void look_at_handshakes(Findings& findings, const config::Settings& settings) {
     const auto kex = aead::load_kex(settings.module_folder, settings.module);
     const std::string name = kex ? kex->full_name() : "";
     findings.row("handshakes by", kex ? name : "none");
     findings.json["handshake_module"] = name;
-    if (!kex && kex.error().line != told) findings.problems.push_back(kex.error().line);
+    if (kex) return;
+    auto& problems = findings.problems;
+    const bool known = std::find(problems.begin(), problems.end(), kex.error().line) != problems.end();
+    if (!known) problems.push_back(kex.error().line);
+}
+
+/// Measures how fast a module seals by a cipher. Returns GB/s by size.
+Json look_at_speed(Findings& findings, const aead::Module& module, aead::Suite suite) {
+    constexpr std::array<std::size_t, 3> kSizes = {256, std::size_t{16} << 10U, std::size_t{1} << 20U};
+    constexpr int kRounds = 15;
+    std::string speeds;
+    Json per_size = Json::object();
+    for (const auto size : kSizes) {
+        const auto speed = aead::measure(module, suite, size, aead::is_legacy(suite) ? 1 : kRounds);  // it is slow
+        const double rate = speed ? static_cast<double>(size) / speed->seal_s / 1e9 : 0;
+        std::array<char, 32> number{};
+        std::snprintf(number.data(), number.size(), "%.2f", rate);
+        speeds += (speeds.empty() ? "" : " | ") + std::string(number.data());
+        per_size[std::to_string(size)] = rate;
+    }
+    findings.row(module.full_name(),
+                 std::string(aead::name(suite)) + "  " + speeds + " GB/s at 256 B | 16 KB | 1 MB");
+    return per_size;
+}
+
+/// Returns the chosen module with its version; empty: there is none.
+std::string look_at_choice(Findings& findings, const config::Settings& settings) {
+    const auto chosen = aead::choose(settings.module_folder.string(), settings.module, settings.suite);
+    if (!chosen) {
+        findings.problems.push_back(chosen.error().line);
+        return "";
+    }
+    findings.row("chosen", std::string(chosen->api->name) + " for " + std::string(aead::name(settings.suite)) +
+                               " (module = " + settings.module + ")");
+    findings.json["chosen_module"] = chosen->api->name;
+    return chosen->full_name();
 }
 
 /// Returns the chosen module with its version; empty: there is none.
 std::string look_at_modules(Findings& findings, const config::Settings& settings) {
-    constexpr std::array<std::size_t, 3> kSizes = {256, std::size_t{16} << 10U, std::size_t{1} << 20U};
-    constexpr int kRounds = 15;
     const std::string folder = settings.module_folder.string();
     const auto inventory = aead::inspect(folder);
     Json modules = Json::array();
     findings.heading("Cipher modules in " + folder);
     for (const auto& module : inventory.usable) {
-        Json json = {{"name", module.api->name},
-                     {"version", module.api->version},
-                     {"usable", true},
-                     {"gb_per_s", Json::object()}};
+        Json speeds = Json::object();
         for (const auto suite : aead::kAllSuites) {
-            if (!module.offers(suite)) continue;
-            std::string speeds;
-            Json per_size = Json::object();
-            for (const auto size : kSizes) {
-                const auto speed =
-                    aead::measure(module, suite, size, aead::is_legacy(suite) ? 1 : kRounds);  // it is slow
-                const double rate = speed ? static_cast<double>(size) / speed->seal_s / 1e9 : 0;
-                std::array<char, 32> number{};
-                std::snprintf(number.data(), number.size(), "%.2f", rate);
-                speeds += (speeds.empty() ? "" : " | ") + std::string(number.data());
-                per_size[std::to_string(size)] = rate;
-            }
-            findings.row(module.full_name(),
-                         std::string(aead::name(suite)) + "  " + speeds + " GB/s at 256 B | 16 KB | 1 MB");
-            json["gb_per_s"][std::string(aead::name(suite))] = std::move(per_size);
+            if (module.offers(suite)) speeds[std::string(aead::name(suite))] = look_at_speed(findings, module, suite);
         }
-        modules.push_back(std::move(json));
+        modules.push_back({{"name", module.api->name},
+                           {"version", module.api->version},
+                           {"usable", true},
+                           {"gb_per_s", std::move(speeds)}});
     }
     for (const auto& module : inventory.unusable) {
         findings.row(module.name, "cannot be used: " + module.reason);
@@ -134,16 +153,9 @@ std::string look_at_modules(Findings& findings, const config::Settings& settings
     }
     findings.json["modules"] = std::move(modules);
     look_at_kem(findings, settings);
-    auto chosen = aead::choose(folder, settings.module, settings.suite);
-    look_at_handshakes(findings, settings, chosen ? "" : chosen.error().line);
-    if (chosen) {
-        findings.row("chosen", std::string(chosen->api->name) + " for " + std::string(aead::name(settings.suite)) +
-                                   " (module = " + settings.module + ")");
-        findings.json["chosen_module"] = chosen->api->name;
-        return chosen->full_name();
-    }
-    findings.problems.push_back(chosen.error().line);
-    return "";
+    std::string chosen = look_at_choice(findings, settings);
+    look_at_handshakes(findings, settings);
+    return chosen;
 }
 
 /// Whose plans will jobs take? MPI's part of a profile's fingerprint only a job can check.
