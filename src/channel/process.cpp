@@ -93,13 +93,9 @@ Process::Process(const config::Environment& environment)
       identity_(config::identify(environment)),
       openmp_threads_(config::openmp_threads(environment)),
       report_(identity_.name_on(host_), settings_, table_, finished_, [this] { return report_key(); }) {
-    auto loaded = config::load(environment);
+    auto loaded = config::load_unless_checkpointed(environment);
     if (!loaded) {
         report_.complain(loaded.error().line);
-        real::_exit(kExitRefused);
-    }
-    if (const auto reason = config::refuse_checkpoints(environment); !reason.empty()) {
-        report_.complain(reason);
         real::_exit(kExitRefused);
     }
     settings_ = std::move(*loaded);

@@ -43,13 +43,9 @@ Layer::Layer(Host host)
     const auto& environment = host_.environment;
     identity_ = config::identify(environment);
     name_ = identity_.name_on(host_.name);
-    auto loaded = config::load(environment);
+    auto loaded = config::load_unless_checkpointed(environment);
     if (!loaded) {
         complain(loaded.error().line);
-        _exit(kExitRefused);
-    }
-    if (const auto reason = config::refuse_checkpoints(environment); !reason.empty()) {
-        complain(reason);
         _exit(kExitRefused);
     }
     settings_ = std::move(*loaded);

@@ -2,7 +2,10 @@
 
 #include <link.h>
 
+#include <cerrno>
 #include <cstring>
+#include <string>
+#include <utility>
 
 namespace cryptmpi::config {
 namespace {
@@ -17,8 +20,7 @@ bool is_loaded() {
     return dl_iterate_phdr(look, nullptr) != 0;
 }
 
-}  // namespace
-
+/// Why a process under one of them must not start; empty: there is none that shows.
 std::string refuse_checkpoints(const Environment& environment) {
     const auto found = environment.variables().lower_bound(kVariables);
     const bool named = found != environment.variables().end() && found->first.starts_with(kVariables);
@@ -27,6 +29,15 @@ std::string refuse_checkpoints(const Environment& environment) {
            (named ? "variable " + found->first : std::string("libdmtcp is loaded")) +
            "): restarted from a checkpoint it would seal other data under numbers that were used before; start it "
            "without dmtcp_launch and its variables";
+}
+
+}  // namespace
+
+Result<Settings> load_unless_checkpointed(const Environment& environment) {
+    auto loaded = load(environment);
+    if (!loaded) return loaded;
+    if (auto reason = refuse_checkpoints(environment); !reason.empty()) return fail(EPERM, std::move(reason));
+    return loaded;
 }
 
 }  // namespace cryptmpi::config

@@ -71,13 +71,9 @@ Process::Process() {
     identity_ = config::identify(environment);
     is_rank_ = identity_.rank.has_value();
     name_ = identity_.name_on(host_name());
-    auto loaded = config::load(environment);
+    auto loaded = config::load_unless_checkpointed(environment);
     if (!loaded) {
         complain(loaded.error().line);
-        _exit(kExitRefused);
-    }
-    if (const auto reason = config::refuse_checkpoints(environment); !reason.empty()) {
-        complain(reason);
         _exit(kExitRefused);
     }
     settings_ = std::move(*loaded);
