@@ -203,15 +203,14 @@ int allreduce(const Reduction& what, const UserBuffer& in) {
 int Allreduce(Layer& layer, const void* out, void* in, MPI_Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
     Communicator* communicator = find_sealed(layer, comm);
     const auto native = CRYPTMPI_NATIVE(Allreduce, count, out, in, Count{count}, type, op, comm);
-    if (communicator == nullptr || is_for_mpi(count, type, op)) return native(layer.mpi);
-    ReductionArguments arguments;
-    CRYPTMPI_TRY(make_arguments(layer, out, in, count, type, true, arguments));
-    if (arguments.wrong) return native(layer.mpi);
-    CRYPTMPI_TRY(check_reduction(layer, comm, out, arguments.in, type, op,
-                                 [](const auto& mpi, int* number, int*, int many, MPI_Comm alone) {
-                                     return mpi.Allreduce(number, number, many, MPI_INT, MPI_SUM, alone);
-                                 }));
+    if (communicator == nullptr) return native(layer.mpi);
     const Operator sum{layer, count, type, op};
+    ReductionArguments arguments;
+    const auto ask = [](const auto& mpi, int* number, int*, int many, MPI_Comm alone) {
+        return mpi.Allreduce(number, number, many, MPI_INT, MPI_SUM, alone);
+    };
+    const int code = make_arguments(sum, comm, out, in, true, ask, arguments);
+    if (code != MPI_SUCCESS) return say_what_is_wrong(layer, code, native);
     return allreduce({layer, *communicator, sum, arguments.own, arguments.from}, arguments.in);
 }
 

@@ -99,36 +99,37 @@ int send_init(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, 
     return code;
 }
 
+/// MPI's own procedures for persistent sends.
+using SendInit = decltype(interpose::Native::Send_init) interpose::Native::*;
+
+/// Makes the request that travels by `init`, which is of the user's mode.
+template <class Native>
+int send_init_as(SendInit init, Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, int to, int tag,
+                 MPI_Comm comm, MPI_Request* request, Native native) {
+    const auto make = [&](const auto& mpi, void* wire, const ByteCount& bytes) {
+        return (mpi.*init)(wire, bytes.count(), bytes.type(), to, tag, comm, request);
+    };
+    return send_init(layer, at, count, type, to, tag, comm, request, false, make, native);
+}
+
 }  // namespace
 
 int Send_init(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
               MPI_Request* request) {
-    return send_init(
-        layer, at, count, type, to, tag, comm, request, false,
-        [&](auto& mpi, void* wire, const ByteCount& bytes) {
-            return mpi.Send_init(wire, bytes.count(), bytes.type(), to, tag, comm, request);
-        },
-        CRYPTMPI_NATIVE(Send_init, count, at, Count{count}, type, to, tag, comm, request));
+    return send_init_as(&interpose::Native::Send_init, layer, at, count, type, to, tag, comm, request,
+                        CRYPTMPI_NATIVE(Send_init, count, at, Count{count}, type, to, tag, comm, request));
 }
 
 int Ssend_init(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
                MPI_Request* request) {
-    return send_init(
-        layer, at, count, type, to, tag, comm, request, false,
-        [&](auto& mpi, void* wire, const ByteCount& bytes) {
-            return mpi.Ssend_init(wire, bytes.count(), bytes.type(), to, tag, comm, request);
-        },
-        CRYPTMPI_NATIVE(Ssend_init, count, at, Count{count}, type, to, tag, comm, request));
+    return send_init_as(&interpose::Native::Ssend_init, layer, at, count, type, to, tag, comm, request,
+                        CRYPTMPI_NATIVE(Ssend_init, count, at, Count{count}, type, to, tag, comm, request));
 }
 
 int Rsend_init(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
                MPI_Request* request) {
-    return send_init(
-        layer, at, count, type, to, tag, comm, request, false,
-        [&](auto& mpi, void* wire, const ByteCount& bytes) {
-            return mpi.Rsend_init(wire, bytes.count(), bytes.type(), to, tag, comm, request);
-        },
-        CRYPTMPI_NATIVE(Rsend_init, count, at, Count{count}, type, to, tag, comm, request));
+    return send_init_as(&interpose::Native::Rsend_init, layer, at, count, type, to, tag, comm, request,
+                        CRYPTMPI_NATIVE(Rsend_init, count, at, Count{count}, type, to, tag, comm, request));
 }
 
 int Bsend_init(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm,

@@ -75,16 +75,15 @@ int Reduce(Layer& layer, const void* out, void* in, MPI_Count count, MPI_Datatyp
            MPI_Comm comm) {
     Communicator* communicator = find_sealed(layer, comm, root);
     const auto native = CRYPTMPI_NATIVE(Reduce, count, out, in, Count{count}, type, op, root, comm);
-    if (communicator == nullptr || is_for_mpi(count, type, op)) return native(layer.mpi);
+    if (communicator == nullptr) return native(layer.mpi);
     const bool is_root = communicator->rank() == root;
-    ReductionArguments arguments;
-    CRYPTMPI_TRY(make_arguments(layer, out, in, count, type, is_root, arguments));
-    if (arguments.wrong) return native(layer.mpi);
-    CRYPTMPI_TRY(check_reduction(layer, comm, out, arguments.in, type, op,
-                                 [](const auto& mpi, int* number, int*, int many, MPI_Comm alone) {
-                                     return mpi.Reduce(number, number, many, MPI_INT, MPI_SUM, 0, alone);
-                                 }));
     const Operator sum{layer, count, type, op};
+    ReductionArguments arguments;
+    const auto ask = [](const auto& mpi, int* number, int*, int many, MPI_Comm alone) {
+        return mpi.Reduce(number, number, many, MPI_INT, MPI_SUM, 0, alone);
+    };
+    const int code = make_arguments(sum, comm, out, in, is_root, ask, arguments);
+    if (code != MPI_SUCCESS) return say_what_is_wrong(layer, code, native);
     return reduce({layer, *communicator, sum, arguments.own, arguments.from}, &arguments.in, root);
 }
 

@@ -36,13 +36,15 @@ int Reduction::on_node(int to, const UserBuffer& result) const {
     return layer.pass_on(nodes().own(), communicator.handle(), code);
 }
 
-int make_arguments(Layer& layer, const void* out, void* in, MPI_Count count, MPI_Datatype type, bool has_result,
+int make_arguments(const Operator& op, MPI_Comm comm, const void* out, void* in, bool has_result, Question ask,
                    ReductionArguments& arguments) {
+    Layer& layer = op.layer;
+    if (is_for_mpi(op.count, op.type, op.op)) return kForMpi;
     arguments.from = out == MPI_IN_PLACE ? in : out;
-    CRYPTMPI_TRY(UserBuffer::make(layer.types(), arguments.from, count, type, false, arguments.own));
-    if (has_result) CRYPTMPI_TRY(UserBuffer::make(layer.types(), in, count, type, false, arguments.in));
-    arguments.wrong = arguments.own.is_wrong() || arguments.in.is_wrong();
-    return MPI_SUCCESS;
+    CRYPTMPI_TRY(UserBuffer::make(layer.types(), arguments.from, op.count, op.type, false, arguments.own));
+    if (has_result) CRYPTMPI_TRY(UserBuffer::make(layer.types(), in, op.count, op.type, false, arguments.in));
+    if (arguments.own.is_wrong() || arguments.in.is_wrong()) return kForMpi;
+    return check_reduction(layer, comm, out, arguments.in, op.type, op.op, ask);
 }
 
 int check_reduction(Layer& layer, MPI_Comm comm, const void* out, const UserBuffer& in, MPI_Datatype type, MPI_Op op,

@@ -9,6 +9,7 @@
 #include <mpi.h>
 
 #include "comm/arguments.hpp"
+#include "comm/blocks.hpp"
 #include "comm/collective.hpp"
 #include "comm/partials.hpp"
 #include "engine/buffer_pool.hpp"
@@ -48,10 +49,10 @@ struct ReductionArguments {
     UserBuffer own;
     UserBuffer in;
     const void* from = nullptr;  // where `own` is, as the user said it
-    bool wrong = false;          // MPI says what is
 };
 
-int make_arguments(Layer& layer, const void* out, void* in, MPI_Count count, MPI_Datatype type, bool has_result,
+/// Looked at before anything is sent; the code is one for say_what_is_wrong. `ask` calls MPI's own.
+int make_arguments(const Operator& op, MPI_Comm comm, const void* out, void* in, bool has_result, Question ask,
                    ReductionArguments& arguments);
 
 /// Has MPI to say what is wrong with these?

@@ -54,29 +54,29 @@ int scan(Layer& layer, Communicator& communicator, const UserBuffer& own, const 
 int Scan(Layer& layer, const void* out, void* in, MPI_Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
     Communicator* communicator = find_sealed(layer, comm);
     const auto native = CRYPTMPI_NATIVE(Scan, count, out, in, Count{count}, type, op, comm);
-    if (communicator == nullptr || is_for_mpi(count, type, op)) return native(layer.mpi);
+    if (communicator == nullptr) return native(layer.mpi);
+    const Operator sum{layer, count, type, op};
     ReductionArguments arguments;
-    CRYPTMPI_TRY(make_arguments(layer, out, in, count, type, true, arguments));
-    if (arguments.wrong) return native(layer.mpi);
-    CRYPTMPI_TRY(check_reduction(layer, comm, out, arguments.in, type, op,
-                                 [](const auto& mpi, int* number, int*, int many, MPI_Comm alone) {
-                                     return mpi.Scan(number, number, many, MPI_INT, MPI_SUM, alone);
-                                 }));
-    return scan(layer, *communicator, arguments.own, arguments.in, {layer, count, type, op}, false);
+    const auto ask = [](const auto& mpi, int* number, int*, int many, MPI_Comm alone) {
+        return mpi.Scan(number, number, many, MPI_INT, MPI_SUM, alone);
+    };
+    const int code = make_arguments(sum, comm, out, in, true, ask, arguments);
+    if (code != MPI_SUCCESS) return say_what_is_wrong(layer, code, native);
+    return scan(layer, *communicator, arguments.own, arguments.in, sum, false);
 }
 
 int Exscan(Layer& layer, const void* out, void* in, MPI_Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
     Communicator* communicator = find_sealed(layer, comm);
     const auto native = CRYPTMPI_NATIVE(Exscan, count, out, in, Count{count}, type, op, comm);
-    if (communicator == nullptr || is_for_mpi(count, type, op)) return native(layer.mpi);
+    if (communicator == nullptr) return native(layer.mpi);
+    const Operator sum{layer, count, type, op};
     ReductionArguments arguments;
-    CRYPTMPI_TRY(make_arguments(layer, out, in, count, type, true, arguments));
-    if (arguments.wrong) return native(layer.mpi);
-    CRYPTMPI_TRY(check_reduction(layer, comm, out, arguments.in, type, op,
-                                 [](const auto& mpi, int* number, int*, int many, MPI_Comm alone) {
-                                     return mpi.Exscan(number, number, many, MPI_INT, MPI_SUM, alone);
-                                 }));
-    return scan(layer, *communicator, arguments.own, arguments.in, {layer, count, type, op}, true);
+    const auto ask = [](const auto& mpi, int* number, int*, int many, MPI_Comm alone) {
+        return mpi.Exscan(number, number, many, MPI_INT, MPI_SUM, alone);
+    };
+    const int code = make_arguments(sum, comm, out, in, true, ask, arguments);
+    if (code != MPI_SUCCESS) return say_what_is_wrong(layer, code, native);
+    return scan(layer, *communicator, arguments.own, arguments.in, sum, true);
 }
 
 }  // namespace cryptmpi::comm
