@@ -11,6 +11,12 @@
 
 namespace cryptmpi::test {
 
+inline keys::JobKey& some_key() {
+    static auto& key = *new keys::JobKey;
+    key.bytes[0] = 7;
+    return key;
+}
+
 inline Bytes hmac(const Bytes& key, const Bytes& text) {
     Bytes tag(32);
     const iovec in{const_cast<std::uint8_t*>(text.data()), text.size()};

@@ -20,13 +20,8 @@ using test::expanded;
 using test::joined;
 using test::PlayedPeer;
 using test::random_bytes;
+using test::some_key;
 using test::text;
-
-keys::JobKey& some_key() {
-    static auto& key = *new keys::JobKey;
-    key.bytes[0] = 7;
-    return key;
-}
 
 Job join(std::string_view id = "job", const keys::JobKey& key = some_key(), const seal::Crypto& with = crypto()) {
     auto job = Job::join(with, key, id);

@@ -4,12 +4,12 @@
 #include <rdma/fi_rma.h>
 
 #include <deque>
-#include <stdexcept>
 
 #include "fabric/libfabric/information.hpp"
 #include "fabric/libfabric/objects.hpp"
 #include "fabric/libfabric/tables.hpp"
 #include "fabric/opening.hpp"
+#include "fake_process.hpp"
 #include "fake_provider.hpp"
 #include "heap.hpp"
 #include "seal/support.hpp"
@@ -17,43 +17,12 @@
 namespace cryptmpi::fabric::libfabric {
 namespace {
 
+using test::Attacked;
 using test::Bytes;
-using test::crypto;
 using test::FakeProvider;
+using test::GaveUp;
 using test::random_bytes;
 using test::Wire;
-
-struct Ended : std::runtime_error {
-    using std::runtime_error::runtime_error;
-};
-
-struct GaveUp : std::runtime_error {
-    using std::runtime_error::runtime_error;
-};
-
-struct Around final : Surroundings {
-    Around() {
-        keys::JobKey key;
-        key.bytes[0] = 7;
-        auto joined = Job::join(crypto(), key, "job");
-        EXPECT_TRUE(joined);
-        job_.emplace(std::move(*joined));
-    }
-    Result<const Job*> job() override { return &*job_; }
-    [[noreturn]] void end(const std::string& line) override { throw Ended(line); }
-    [[noreturn]] void give_up(const std::string& line) override { throw GaveUp(line); }
-    void refuse(const std::string& operation, const std::string&) override { refused.push_back(operation); }
-    void say_cut_off(const std::string& message) override { cut_off.push_back(message); }
-    void begin(Party&) override {}
-    void end(const Party& party) override { sent += party.counters().sent[0].messages; }
-    void miss(const std::string& line) override { missed.push_back(line); }
-
-    std::vector<std::string> refused, cut_off, missed;
-    std::uint64_t sent = 0;
-
-private:
-    std::optional<Job> job_;
-};
 
 struct Info {
     Info() {
@@ -172,7 +141,7 @@ protected:
 
     Info given;
     FakeProvider provider;
-    Around around;
+    test::FakeProcess around;
     fid_fabric* fabric = nullptr;
     std::array<End, 2> ends;
 };
@@ -263,7 +232,7 @@ TEST_F(Libfabric, ImmediateDataIsAuthenticated) {
     ASSERT_EQ(received.size(), 1U);
     EXPECT_EQ(received[0].data, 42U);
     provider.deliver(0, [](Wire& wire) { wire.data = 43; });
-    EXPECT_THROW(completions(ends[1]), Ended);
+    EXPECT_THROW(completions(ends[1]), Attacked);
 }
 
 /// A provider that says that it carries 4 bytes of immediate data, and has room for 8 on the wire, as EFA's.
@@ -301,7 +270,7 @@ TEST_P(Attack, EndsTheJob) {
     ASSERT_EQ(receive(0, got, ~std::uint64_t{0}), 0);
     ASSERT_EQ(send(7, random_bytes(200)), 0);
     provider.deliver(0, GetParam());
-    EXPECT_THROW(completions(ends[1]), Ended);
+    EXPECT_THROW(completions(ends[1]), Attacked);
     const bool untouched = got == Bytes(200, 0xAA);
     EXPECT_TRUE(untouched || std::count(got.begin(), got.end(), 0xAA) + std::count(got.begin(), got.end(), 0) == 200);
 }
@@ -327,7 +296,7 @@ TEST_F(Libfabric, AReplayEndsTheJob) {
     provider.deliver();
     EXPECT_EQ(completions(ends[1]).size(), 1U);
     provider.deliver_copy(copy);
-    EXPECT_THROW(completions(ends[1]), Ended);
+    EXPECT_THROW(completions(ends[1]), Attacked);
 }
 
 TEST_F(Libfabric, ADroppedMessageIsMissedByTheNext) {
@@ -337,7 +306,7 @@ TEST_F(Libfabric, ADroppedMessageIsMissedByTheNext) {
     ASSERT_EQ(send(1, random_bytes(10)), 0);
     provider.under_way.pop_front();
     provider.deliver();
-    EXPECT_THROW(completions(ends[1]), Ended);
+    EXPECT_THROW(completions(ends[1]), Attacked);
 }
 
 TEST_F(Libfabric, SwappedMessagesOfALaneEndTheJob) {
@@ -349,7 +318,7 @@ TEST_F(Libfabric, SwappedMessagesOfALaneEndTheJob) {
     ASSERT_EQ(send(1, random_bytes(10)), 0);
     provider.deliver(1);
     provider.deliver(0);
-    EXPECT_THROW(completions(ends[1]), Ended);
+    EXPECT_THROW(completions(ends[1]), Attacked);
 }
 
 TEST_F(Libfabric, MessagesOfOtherTagsComeInAnyOrder) {
@@ -372,7 +341,7 @@ TEST_F(Libfabric, AMessageToSomebodyElseEndsTheJob) {
     ASSERT_EQ(fi_trecv(ends[0].ep, got.data(), got.size(), nullptr, FI_ADDR_UNSPEC, 1, 0, nullptr), 0);
     ASSERT_EQ(send(1, random_bytes(10)), 0);
     provider.deliver(0, [](Wire& wire) { wire.to = 0; });
-    EXPECT_THROW(completions(ends[0]), Ended);
+    EXPECT_THROW(completions(ends[0]), Attacked);
 }
 
 /// The provider here does not look whom a receive is for: as where somebody forges the source of a packet.
@@ -382,7 +351,7 @@ TEST_F(Libfabric, AMessageAtAReceiveForAnotherSenderEndsTheJob) {
     ASSERT_EQ(receive(1, got, 0, 0), 0);
     ASSERT_EQ(fi_tsend(ends[1].ep, plain.data(), plain.size(), nullptr, 1, 1, nullptr), 0);
     provider.deliver();
-    EXPECT_THROW(completions(ends[1]), Ended);
+    EXPECT_THROW(completions(ends[1]), Attacked);
     EXPECT_EQ(got, Bytes(32));
 }
 
@@ -392,7 +361,7 @@ TEST_F(Libfabric, AnUntaggedMessageAtAReceiveForAnotherSenderEndsTheJob) {
     ASSERT_EQ(fi_recv(ends[1].ep, got.data(), got.size(), nullptr, 0, nullptr), 0);
     ASSERT_EQ(fi_send(ends[1].ep, plain.data(), plain.size(), nullptr, 1, nullptr), 0);
     provider.deliver();
-    EXPECT_THROW(completions(ends[1]), Ended);
+    EXPECT_THROW(completions(ends[1]), Attacked);
 }
 
 /// The second has never sent anything to the first, and gets no other's address for it.
@@ -465,7 +434,7 @@ TEST_F(Libfabric, WhatWasMadeLongerOnItsWayDoesNotOpen) {
         ASSERT_EQ(receive(1, got), 0);
         ASSERT_EQ(send(1, random_bytes(10)), 0);
         provider.deliver(0, [&](Wire& wire) { wire.bytes.resize(wire.bytes.size() + more); });
-        EXPECT_THROW(completions(ends[1]), Ended) << more;
+        EXPECT_THROW(completions(ends[1]), Attacked) << more;
         EXPECT_EQ(got, Bytes(10));
     }
 }
@@ -480,7 +449,7 @@ TEST_F(Libfabric, WhatAProviderCutsOffSilentlyMayBeTruncationAndSaysSo) {
     try {
         completions(ends[1]);
         ADD_FAILURE() << "it was opened";
-    } catch (const Ended& ended) {
+    } catch (const Attacked& ended) {
         EXPECT_NE(std::string(ended.what()).find("longer than its receive"), std::string::npos) << ended.what();
     }
     EXPECT_EQ(small, Bytes(30));
@@ -614,7 +583,7 @@ TEST_F(LongMessages, OfWhichAnythingIsAlteredEndTheJob) {
         LongMessages::SetUp();
         ASSERT_EQ(receive(5, got), 0);
         ASSERT_EQ(send(5, plain), 0);
-        EXPECT_THROW(run(change), Ended);
+        EXPECT_THROW(run(change), Attacked);
         provider.under_way.clear();
     };
     tried([](Wire& wire) { wire.data ^= std::uint64_t{1} << 40; });
@@ -639,7 +608,7 @@ TEST_F(LongMessages, AreRefusedByWhoDoesNotKnowOfHeads) {
     ASSERT_EQ(receive(5, got), 0);
     ASSERT_EQ(send(5, plain), 0);
     provider.deliver();
-    EXPECT_THROW(completions(ends[1]), Ended);
+    EXPECT_THROW(completions(ends[1]), Attacked);
     EXPECT_EQ(Bytes(got.begin(), got.begin() + 64), Bytes(64));
 }
 
@@ -740,7 +709,7 @@ TEST_F(Claims, ThatDiscardOpenAllOfIt) {
     EXPECT_EQ(received[0].len, 0U);
 #ifndef __SANITIZE_ADDRESS__  // ends the process where there is not so much memory
     ASSERT_TRUE(find(random_bytes(100), kForged));
-    EXPECT_THROW(ask(none, FI_CLAIM | FI_DISCARD), Ended);
+    EXPECT_THROW(ask(none, FI_CLAIM | FI_DISCARD), Attacked);
 #endif
 }
 
@@ -1095,7 +1064,7 @@ TEST_P(AttackOnMemory, ByAShortWrite) {
     const Bytes before = memory;
     ASSERT_EQ(write(random_bytes(2000), 0), 0);
     provider.deliver(0, GetParam());
-    EXPECT_THROW(completions(ends[1]), Ended);
+    EXPECT_THROW(completions(ends[1]), Attacked);
     EXPECT_EQ(memory, before);
 }
 
@@ -1105,7 +1074,7 @@ TEST_P(AttackOnMemory, ByAPieceOfALongWrite) {
     ASSERT_EQ(write(plain, 0), 0);
     settle_until_a_long_one();
     provider.deliver(0, GetParam());
-    EXPECT_THROW(completions(ends[1]), Ended);
+    EXPECT_THROW(completions(ends[1]), Attacked);
     EXPECT_EQ(memory, before);
 }
 
@@ -1115,14 +1084,14 @@ TEST_P(AttackOnMemory, ByTheEndOfAWrite) {
     provider.deliver();
     completions(ends[1]);
     provider.deliver(0, GetParam());
-    EXPECT_THROW(completions(ends[0]), Ended);
+    EXPECT_THROW(completions(ends[0]), Attacked);
     EXPECT_EQ(fi_cntr_read(counter), 0U);
 }
 
 TEST_P(AttackOnMemory, ByAQuestion) {
     ASSERT_EQ(read(0, 2000), 0);
     provider.deliver(0, GetParam());
-    EXPECT_THROW(completions(ends[1]), Ended);
+    EXPECT_THROW(completions(ends[1]), Attacked);
 }
 
 TEST_P(AttackOnMemory, ByAnAnswer) {
@@ -1130,7 +1099,7 @@ TEST_P(AttackOnMemory, ByAnAnswer) {
     provider.deliver();
     completions(ends[1]);
     provider.deliver(0, GetParam());
-    EXPECT_THROW(completions(ends[0]), Ended);
+    EXPECT_THROW(completions(ends[0]), Attacked);
     EXPECT_EQ(got, Bytes(2000));
 }
 
@@ -1151,7 +1120,7 @@ TEST_F(Memory, AReplayedWriteChangesNothing) {
     settle();
     memory.assign(memory.size(), 1);  // the program's, from now on
     provider.deliver_copy(note);
-    EXPECT_THROW(completions(ends[1]), Ended);
+    EXPECT_THROW(completions(ends[1]), Attacked);
     EXPECT_EQ(memory, Bytes(memory.size(), 1));
 }
 
@@ -1165,7 +1134,7 @@ TEST_F(Memory, AReplayedPieceChangesNothing) {
     const Bytes before = memory;
     // In the place of the one that is due.
     provider.deliver(0, [&](Wire& wire) { wire.bytes = piece.bytes; });
-    EXPECT_THROW(completions(ends[1]), Ended);
+    EXPECT_THROW(completions(ends[1]), Attacked);
     EXPECT_EQ(memory, before);
     // Once more at its own place: nobody waits for it there.
     provider.deliver_copy(piece);
@@ -1181,7 +1150,7 @@ TEST_F(Memory, AReplayedEndEndsTheJob) {
     const Wire done = provider.under_way[0];
     settle();
     provider.deliver_copy(done);
-    EXPECT_THROW(completions(ends[0]), Ended);
+    EXPECT_THROW(completions(ends[0]), Attacked);
     EXPECT_EQ(fi_cntr_read(counter), 1U);
 }
 
@@ -1208,7 +1177,7 @@ TEST_F(Memory, TheProgramsMessagesCannotPassForOurs) {
     EXPECT_EQ(send(kTag + 1, plain), -FI_EOPNOTSUPP);
     ASSERT_EQ(send(kTag - 1, plain), 0);
     provider.deliver(0, [](Wire& wire) { wire.tag = kTag; });
-    EXPECT_THROW(completions(ends[1]), Ended);
+    EXPECT_THROW(completions(ends[1]), Attacked);
 }
 
 // protocol: F12
@@ -1217,7 +1186,7 @@ TEST_F(Memory, OursCannotPassForTheProgramsMessages) {
     ASSERT_EQ(receive(5, into), 0);
     ASSERT_EQ(write(random_bytes(2000), 0), 0);
     provider.deliver(0, [](Wire& wire) { wire.tag = 5; });
-    EXPECT_THROW(completions(ends[1]), Ended);
+    EXPECT_THROW(completions(ends[1]), Attacked);
 }
 
 TEST_F(Memory, WhatCannotBeKeptIsRefused) {

@@ -18,16 +18,11 @@ using test::expanded;
 using test::joined;
 using test::PlayedPeer;
 using test::random_bytes;
+using test::some_key;
 using test::text;
 
 constexpr std::size_t kOnWire = kSegment + seal::kTagSize;
 constexpr std::uint64_t kTag = 0x1112131415161718;
-
-keys::JobKey& some_key() {
-    static auto& key = *new keys::JobKey;
-    key.bytes[0] = 7;
-    return key;
-}
 
 iovec whole(const Bytes& bytes) {
     return {const_cast<std::uint8_t*>(bytes.data()), bytes.size()};

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <deque>
 #include <map>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -14,34 +13,17 @@
 #include "fabric/ucx/ends.hpp"
 #include "fabric/ucx/parts.hpp"
 #include "fabric/ucx/real.hpp"
+#include "fake_process.hpp"
 #include "heap.hpp"
 #include "seal/support.hpp"
 
 namespace cryptmpi::fabric::ucx {
 namespace {
 
+using test::Attacked;
 using test::Bytes;
 
-/// Ending the job is an exception here.
-class FakeProcess final : public Surroundings {
-public:
-    Result<const Job*> job() override {
-        static const keys::JobKey key;
-        static const Job one = std::move(*Job::join(test::crypto(), key, "job"));
-        return &one;
-    }
-    [[noreturn]] void end(const std::string& line) override { throw std::runtime_error(line); }
-    [[noreturn]] void give_up(const std::string& line) override { throw std::runtime_error(line); }
-    void refuse(const std::string& operation, const std::string&) override { refused.push_back(operation); }
-    void say_cut_off(const std::string& message) override { cut_off.push_back(message); }
-    void begin(Party&) override {}
-    void end(const Party&) override {}
-    void miss(const std::string& line) override { missed.push_back(line); }
-
-    std::vector<std::string> refused, cut_off, missed;
-};
-
-FakeProcess process;
+test::FakeProcess process;
 
 struct Message {
     struct FakeWorker* to;
@@ -371,7 +353,7 @@ protected:
     }
     static void expect_refused(const std::deque<Message>& parts, const char* why) {
         active = parts;
-        EXPECT_THROW(deliver_active(), std::runtime_error) << why;
+        EXPECT_THROW(deliver_active(), Attacked) << why;
     }
 
     ucp_worker_h a_ = nullptr, b_ = nullptr;
@@ -395,7 +377,7 @@ TEST_F(Door, FindsEveryFlippedByte) {
         wire.push_back(whole);
         wire.front().bytes[at] ^= 1;
         deliver();
-        EXPECT_THROW(receive(5), std::runtime_error) << at;
+        EXPECT_THROW(receive(5), Attacked) << at;
     }
 }
 
@@ -404,34 +386,34 @@ TEST_F(Door, FindsReplayDropSwapAndAnotherTag) {
     wire.push_back(wire.front());
     deliver();
     EXPECT_EQ(receive(5), "one");
-    EXPECT_THROW(receive(5), std::runtime_error) << "replayed";
+    EXPECT_THROW(receive(5), Attacked) << "replayed";
 
     send(6, "one");
     send(6, "two");
     wire.pop_front();
     deliver();
-    EXPECT_THROW(receive(6), std::runtime_error) << "dropped";
+    EXPECT_THROW(receive(6), Attacked) << "dropped";
 
     send(7, "one");
     send(7, "two");
     std::swap(wire[0], wire[1]);
     deliver();
-    EXPECT_THROW(receive(7), std::runtime_error) << "swapped";
+    EXPECT_THROW(receive(7), Attacked) << "swapped";
 
     send(8, "one");
     wire.front().tag = 9;
     deliver();
-    EXPECT_THROW(receive(9), std::runtime_error) << "under another tag";
+    EXPECT_THROW(receive(9), Attacked) << "under another tag";
 }
 
 TEST_F(Door, FindsShortenedAndForgedMessages) {
     send(5, "one");
     wire.front().bytes.resize(kOverhead - 1);
     deliver();
-    EXPECT_THROW(receive(5), std::runtime_error);
+    EXPECT_THROW(receive(5), Attacked);
     wire.push_back({fake(b_), 6, Bytes(kOverhead + 3, 0x55)});
     deliver();
-    EXPECT_THROW(receive(6), std::runtime_error);
+    EXPECT_THROW(receive(6), Attacked);
 }
 
 // protocol: F16
@@ -442,7 +424,7 @@ TEST_F(Door, LeavesNothingOfAnAlteredMessageInTheBuffer) {
     char text[8];
     std::memset(text, '?', sizeof text);
     const ucp_request_param_t params = {};
-    EXPECT_THROW(ucp_tag_recv_nbx(b_, text, sizeof text, 5, ~ucp_tag_t{0}, &params), std::runtime_error);
+    EXPECT_THROW(ucp_tag_recv_nbx(b_, text, sizeof text, 5, ~ucp_tag_t{0}, &params), Attacked);
     EXPECT_EQ(std::string(text, sizeof text), std::string(8, '\0'));
 }
 
@@ -472,7 +454,7 @@ TEST_F(Door, OpensNoMessageThatWasMadeLongerOnItsWay) {
             send(5, "as long as it");
             wire.back().bytes.resize(wire.back().bytes.size() + more);
             deliver();
-            EXPECT_THROW(receive(5, room), std::runtime_error) << more << " more, " << room;
+            EXPECT_THROW(receive(5, room), Attacked) << more << " more, " << room;
         }
     }
 }
@@ -532,7 +514,7 @@ TEST_F(Door, FindsWhatIsDoneToLongMessages) {
             wire.push_back(whole);
             wire.front().bytes[at] ^= 1;
             deliver();
-            EXPECT_THROW(receive(5, text.size()), std::runtime_error) << at;
+            EXPECT_THROW(receive(5, text.size()), Attacked) << at;
         }
     }
     backwards = false;
@@ -540,13 +522,13 @@ TEST_F(Door, FindsWhatIsDoneToLongMessages) {
         wire.push_back(whole);
         wire.front().bytes.resize(whole.bytes.size() - less);
         deliver();
-        EXPECT_THROW(receive(5, text.size()), std::runtime_error) << less;
+        EXPECT_THROW(receive(5, text.size()), Attacked) << less;
     }
     wire.push_back(whole);
     wire.push_back(whole);
     deliver();
     EXPECT_EQ(receive(5, text.size()), text);
-    EXPECT_THROW(receive(5, text.size()), std::runtime_error) << "replayed";
+    EXPECT_THROW(receive(5, text.size()), Attacked) << "replayed";
 }
 
 TEST_F(Door, TruncatesLongMessagesAsUcxDoes) {
@@ -753,10 +735,10 @@ TEST_F(Door, FindsFlippedReplayedAndMovedActiveMessages) {
     for (std::size_t at = 0; at < whole.bytes.size(); ++at) {
         active.assign(1, whole);
         active.front().bytes[at] ^= 1;
-        EXPECT_THROW(deliver_active(), std::runtime_error) << at;
+        EXPECT_THROW(deliver_active(), Attacked) << at;
     }
     active.assign(2, whole);
-    EXPECT_THROW(deliver_active(), std::runtime_error) << "replayed";
+    EXPECT_THROW(deliver_active(), Attacked) << "replayed";
     EXPECT_EQ(came.size(), 1U);
 }
 
@@ -964,7 +946,7 @@ TEST_F(Door, LetsUcxLookAtNoAddressThatIsAltered) {
     for (std::size_t at = 0; at < address.size(); ++at) {
         if (at >= 4 && at < 8) continue;  // its length: of memory that is not ours
         address[at] ^= 1;
-        EXPECT_THROW(look(), std::runtime_error) << at;
+        EXPECT_THROW(look(), Attacked) << at;
         address[at] ^= 1;
     }
     EXPECT_EQ(attributes.worker_uid, 0U);
@@ -977,7 +959,7 @@ TEST_F(Door, TakesNoAddressThatIsAltered) {
         Bytes altered = address;
         altered[at] ^= 1;
         if (at >= 4 && at < 8) continue;  // its length: of memory that is not ours
-        EXPECT_THROW(connect(a_, altered), std::runtime_error) << at;
+        EXPECT_THROW(connect(a_, altered), Attacked) << at;
     }
 }
 

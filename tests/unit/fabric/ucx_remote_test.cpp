@@ -15,40 +15,17 @@
 #include "fabric/ucx/around.hpp"
 #include "fabric/ucx/blob.hpp"
 #include "fabric/ucx/real.hpp"
+#include "fake_process.hpp"
 #include "seal/support.hpp"
 
 namespace cryptmpi::fabric::ucx {
 namespace {
 
+using test::Attacked;
 using test::Bytes;
+using test::GaveUp;
 
-/// The job ends because of an attack, or of a mistake of MPI's: exceptions here.
-struct Attacked : std::runtime_error {
-    using runtime_error::runtime_error;
-};
-struct GivenUp : std::runtime_error {
-    using runtime_error::runtime_error;
-};
-
-class FakeProcess final : public Surroundings {
-public:
-    Result<const Job*> job() override {
-        static const keys::JobKey key;
-        static const Job one = std::move(*Job::join(test::crypto(), key, "job"));
-        return &one;
-    }
-    [[noreturn]] void end(const std::string& line) override { throw Attacked(line); }
-    [[noreturn]] void give_up(const std::string& line) override { throw GivenUp(line); }
-    void refuse(const std::string& operation, const std::string&) override { refused.push_back(operation); }
-    void say_cut_off(const std::string& message) override { cut_off.push_back(message); }
-    void begin(Party&) override {}
-    void end(const Party&) override {}
-    void miss(const std::string& line) override { missed.push_back(line); }
-
-    std::vector<std::string> refused, cut_off, missed;
-};
-
-FakeProcess process;
+test::FakeProcess process;
 
 struct FakeWorker {
     std::map<unsigned, ucp_am_handler_param_t> handlers;
@@ -481,7 +458,7 @@ TEST_F(RemoteMemory, IsReachedWhereItIsMappedAlone) {
         ucp_put_nbi(to_b_, bytes.data(), size, address, key);
         try {
             deliver();
-        } catch (const GivenUp&) {
+        } catch (const GaveUp&) {
             wire.clear();
             return false;
         }
