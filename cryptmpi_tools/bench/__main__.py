@@ -15,7 +15,7 @@ from cryptmpi_tools.bench.networks import Networks
 from cryptmpi_tools.bench.rows import rows_of
 from cryptmpi_tools.bench.targets import TARGETS
 from cryptmpi_tools.bench.turns import BEGAN, Turns, say
-from cryptmpi_tools.lab.nodes import LabError, acquire_namespaces, end_on_signals
+from cryptmpi_tools.lab.nodes import LabError, acquire_namespaces, end_on_signals, let_root_start_jobs, run_program
 from cryptmpi_tools.lab.sealing import COMMAND, Sealing
 from cryptmpi_tools.lab.stacks import stack
 
@@ -116,7 +116,7 @@ def main():
     options = parse(sys.argv[1:])
     why_not = acquire_namespaces()
     end_on_signals()
-    os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    let_root_start_jobs()
     options.folder.mkdir(parents=True, exist_ok=True)
     with Networks() as networks:
         make_key(options, networks, options.folder)
@@ -138,9 +138,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except LabError as error:
-        sys.exit(f"bench: {error}")
-    except KeyboardInterrupt:
-        sys.exit("bench: interrupted; the nodes are gone")
+    run_program("bench", main)

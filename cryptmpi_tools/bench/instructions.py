@@ -11,10 +11,9 @@ import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
-from cryptmpi_tools.lab.nodes import REPOSITORY, Lab, LabError, acquire_namespaces, end_on_signals
+from cryptmpi_tools.lab.nodes import REPOSITORY, Lab, LabError, acquire_namespaces, end_on_signals, let_root_start_jobs, run_program
 from cryptmpi_tools.lab.sealing import COMMAND, Sealing, alone
 from cryptmpi_tools.lab.stacks import stack
 
@@ -66,7 +65,7 @@ def main():
     options = parser.parse_args()
     why_not = acquire_namespaces()
     end_on_signals()
-    os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    let_root_start_jobs()
     FOLDER.mkdir(parents=True, exist_ok=True)
     program = FOLDER / "hotpath"
     subprocess.run([stack(MPI).mpicc, "-O2", "-o", program, HERE / "hotpath.c"], check=True)
@@ -95,9 +94,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except LabError as error:
-        sys.exit(f"bench-instructions: {error}")
-    except KeyboardInterrupt:
-        sys.exit("bench-instructions: interrupted; the nodes are gone")
+    run_program("bench-instructions", main)

@@ -19,7 +19,7 @@ from cryptmpi_tools.bench import machine
 from cryptmpi_tools.bench.networks import Networks
 from cryptmpi_tools.bench.parts import PLAIN, Part, Variant
 from cryptmpi_tools.bench.programs import FOLDER, Starter
-from cryptmpi_tools.lab.nodes import LabError, acquire_namespaces, end_on_signals
+from cryptmpi_tools.lab.nodes import LabError, acquire_namespaces, end_on_signals, let_root_start_jobs
 from cryptmpi_tools.lab.sealing import COMMAND
 
 NONE = "none"
@@ -127,7 +127,7 @@ def main():
     if why_not:
         raise SystemExit(why_not)
     end_on_signals()
-    os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    let_root_start_jobs()
     options.folder.mkdir(parents=True, exist_ok=True)
     with Networks() as networks:
         rows = rows_of(take(options, networks))

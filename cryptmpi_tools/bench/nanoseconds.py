@@ -7,7 +7,6 @@ receives, and the code's way through the processor's caches, which a part by its
 
 import argparse
 import json
-import os
 import random
 import re
 import subprocess
@@ -19,7 +18,7 @@ from cryptmpi_tools.bench.networks import Networks
 from cryptmpi_tools.bench.parts import PLAIN, Part, sealed
 from cryptmpi_tools.bench.programs import FOLDER, Starter
 from cryptmpi_tools.bench.targets import GCM
-from cryptmpi_tools.lab.nodes import LabError, acquire_namespaces, end_on_signals
+from cryptmpi_tools.lab.nodes import LabError, acquire_namespaces, end_on_signals, let_root_start_jobs, run_program
 from cryptmpi_tools.lab.sealing import COMMAND
 from cryptmpi_tools.lab.stacks import STACKS
 from cryptmpi_tools.model.measurements import lower_quarter
@@ -89,7 +88,7 @@ def main():
     if why_not and options.network != "loopback":
         raise LabError(f"{why_not}; --network loopback does without nodes")
     end_on_signals()
-    os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    let_root_start_jobs()
     FOLDER.mkdir(parents=True, exist_ok=True)
     watch, others = machine.Watch(), [machine.others_running()]
     module, alone = parts_alone(options.cryptmpi, options.cipher, options.size)
@@ -107,9 +106,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except LabError as error:
-        sys.exit(f"bench-nanoseconds: {error}")
-    except KeyboardInterrupt:
-        sys.exit("bench-nanoseconds: interrupted; the nodes are gone")
+    run_program("bench-nanoseconds", main)

@@ -7,7 +7,6 @@ between two starts.
 
 import argparse
 import json
-import os
 import random
 import sys
 from pathlib import Path
@@ -17,7 +16,7 @@ from cryptmpi_tools.bench.networks import Networks
 from cryptmpi_tools.bench.parts import PLAIN, Part, Variant
 from cryptmpi_tools.bench.programs import FOLDER, Starter
 from cryptmpi_tools.bench.targets import GCM
-from cryptmpi_tools.lab.nodes import LabError, acquire_namespaces, end_on_signals
+from cryptmpi_tools.lab.nodes import LabError, acquire_namespaces, end_on_signals, let_root_start_jobs, run_program
 from cryptmpi_tools.lab.sealing import COMMAND
 from cryptmpi_tools.lab.stacks import STACKS
 from cryptmpi_tools.model.table import aligned
@@ -63,7 +62,7 @@ def main():
     if why_not := acquire_namespaces():
         raise LabError(why_not)
     end_on_signals()
-    os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    let_root_start_jobs()
     FOLDER.mkdir(parents=True, exist_ok=True)
     watch, others = machine.Watch(), [machine.others_running()]
     with Networks() as networks:
@@ -80,9 +79,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except LabError as error:
-        sys.exit(f"bench-one-node: {error}")
-    except KeyboardInterrupt:
-        sys.exit("bench-one-node: interrupted; the nodes are gone")
+    run_program("bench-one-node", main)

@@ -29,15 +29,21 @@ def library_of(command):
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
 
 
+def folder_of_parts(folder, options):
+    """Where the parts' samples are kept; empty unless this run goes on from an earlier one."""
+    kept = folder / "parts" / ("full" if options.full else "quick")
+    if not options.resume:
+        shutil.rmtree(kept, ignore_errors=True)
+    kept.mkdir(parents=True, exist_ok=True)
+    return kept
+
+
 class Turns:
     """Takes every part once a turn, plain and sealed in an order drawn anew each time; what fails twice is left out from then on."""
 
     def __init__(self, options, starter, all_parts):
         self.options = options
-        folder = starter.folder / "parts" / ("full" if options.full else "quick")
-        if not options.resume:
-            shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = folder_of_parts(starter.folder, options)
         settings = {"rounds": options.rounds, "library": library_of(options.cryptmpi)}
         self.samples = [Samples(folder, part, settings, options.resume) for part in all_parts]
         self.watch = machine.Watch()

@@ -2,15 +2,13 @@
 
 import argparse
 import json
-import os
 import shutil
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 
 from cryptmpi_tools.conformance.suites import LEFT_OUT, LEFT_OUT_REFUSED, REFUSED, SUITES, refused_only
-from cryptmpi_tools.lab.nodes import REPOSITORY, Lab, LabError, acquire_namespaces, end_on_signals
+from cryptmpi_tools.lab.nodes import REPOSITORY, Lab, acquire_namespaces, end_on_signals, let_root_start_jobs, run_program
 from cryptmpi_tools.lab.sealing import COMMAND, Sealing, alone
 from cryptmpi_tools.lab.stacks import FABRIC, STACKS, STANDARD_ABI, abi_environment
 
@@ -146,7 +144,7 @@ def main():
     if why_not:
         say(f"one loopback instead of two nodes: {why_not}")
     end_on_signals()
-    os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    let_root_start_jobs()
     folder = REPOSITORY / "build" / "conformance" / options.layer
     folder.mkdir(parents=True, exist_ok=True)
 
@@ -187,9 +185,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except LabError as error:
-        sys.exit(f"conformance: {error}")
-    except KeyboardInterrupt:
-        sys.exit("conformance: interrupted; the nodes are gone")
+    run_program("conformance", main)

@@ -3,19 +3,17 @@
 import argparse
 import dataclasses
 import json
-import os
 import secrets
 import shutil
 import statistics
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Callable
 
 from cryptmpi_tools.demo.programs import HERE, hpcc_checks, lammps_thermodynamics
 from cryptmpi_tools.lab import capture
-from cryptmpi_tools.lab.nodes import REPOSITORY, Lab, LabError, acquire_namespaces, end_on_signals
+from cryptmpi_tools.lab.nodes import REPOSITORY, Lab, acquire_namespaces, end_on_signals, let_root_start_jobs, run_program
 from cryptmpi_tools.lab.sealing import COMMAND, Sealing
 from cryptmpi_tools.lab.stacks import Stack, stack
 
@@ -247,7 +245,7 @@ def main():
     if why_not:
         say(f"one loopback instead of two nodes, scope \"all\", node-local shortcuts off: {why_not}")
     end_on_signals()
-    os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    let_root_start_jobs()
 
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
@@ -280,9 +278,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except LabError as error:
-        sys.exit(f"demo: {error}")
-    except KeyboardInterrupt:
-        sys.exit("demo: interrupted; the nodes are gone")
+    run_program("demo", main)

@@ -95,6 +95,21 @@ def end_on_signals():
         signal.signal(number, leave)
 
 
+def let_root_start_jobs():
+    """Open MPI's mpirun starts none as root unless it is told twice that it may."""
+    os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+
+
+def run_program(name, main, *arguments, goes_on=""):
+    """Ends this program with what `main` returns, or in one line with why it did not come to an end."""
+    try:
+        sys.exit(main(*arguments))
+    except LabError as error:
+        sys.exit(f"{name}: {error}")
+    except KeyboardInterrupt:
+        sys.exit(f"{name}: interrupted; the nodes are gone{goes_on}")
+
+
 def _die_with_parent():
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cryptmpi_tools.lab import stacks
-from cryptmpi_tools.lab.nodes import REPOSITORY, Finished, Lab, LabError, acquire_namespaces, end_on_signals, enter
+from cryptmpi_tools.lab.nodes import REPOSITORY, Finished, Lab, LabError, acquire_namespaces, end_on_signals, enter, let_root_start_jobs
 from cryptmpi_tools.lab.sealing import COMMAND, Sealing
 
 BEGAN = time.monotonic()
@@ -347,7 +347,7 @@ def main():
     if why_not:
         raise LabError(f"there can be no nodes: {why_not}")
     end_on_signals()
-    os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    let_root_start_jobs()
     FOLDER.mkdir(parents=True, exist_ok=True)
     say(f"seed {options.seed}, {options.minutes:g} minutes of each layer")
     chance, turns = random.Random(options.seed), []

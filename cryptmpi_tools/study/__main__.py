@@ -11,7 +11,7 @@ from cryptmpi_tools import needs_figures  # noqa: F401
 from cryptmpi_tools.bench import machine, programs
 from cryptmpi_tools.bench.turns import BEGAN, say
 from cryptmpi_tools.conformance.suites import IMB as IMB_FOLDER
-from cryptmpi_tools.lab.nodes import BUILD, LabError, acquire_namespaces, end_on_signals
+from cryptmpi_tools.lab.nodes import BUILD, LabError, acquire_namespaces, end_on_signals, let_root_start_jobs, run_program
 from cryptmpi_tools.lab.sealing import COMMAND, Sealing
 from cryptmpi_tools.lab.stacks import stack
 from cryptmpi_tools.model import command
@@ -193,7 +193,7 @@ def measure(options):
     """All that the options want, as Measured."""
     why_no_namespaces = acquire_namespaces()
     end_on_signals()
-    os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    let_root_start_jobs()
     options.folder.mkdir(parents=True, exist_ok=True)
     with tunnels.TunnelNetworks() as networks:
         Sealing(options.folder / "config", networks.lab("loopback"), options.cryptmpi)  # makes the key before anything is timed
@@ -219,9 +219,4 @@ def main(words):
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except LabError as error:
-        sys.exit(f"study: {error}")
-    except KeyboardInterrupt:
-        sys.exit("study: interrupted; the nodes are gone, and --resume goes on from here")
+    run_program("study", main, sys.argv[1:], goes_on=", and --resume goes on from here")

@@ -5,7 +5,7 @@ import json
 import sys
 from pathlib import Path
 
-from cryptmpi_tools.lab.nodes import LabError
+from cryptmpi_tools.lab.nodes import run_program
 from cryptmpi_tools.model import command
 from cryptmpi_tools.study import __main__ as study
 
@@ -66,9 +66,4 @@ def main(words):
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except LabError as error:
-        sys.exit(f"bench: {error}")
-    except KeyboardInterrupt:
-        sys.exit("bench: interrupted; the nodes are gone, and --resume goes on from here")
+    run_program("bench", main, sys.argv[1:], goes_on=", and --resume goes on from here")

@@ -1,14 +1,13 @@
 """Takes the parts in turn until each series meets the rule of the method, or its time is up, and tells how far it is."""
 
 import random
-import shutil
 import subprocess
 import time
 
 from cryptmpi_tools.bench import machine
 from cryptmpi_tools.bench.parts import PLAIN
 from cryptmpi_tools.bench.samples import Samples
-from cryptmpi_tools.bench.turns import BEGAN, library_of, say
+from cryptmpi_tools.bench.turns import BEGAN, folder_of_parts, library_of, say
 from cryptmpi_tools.lab.nodes import LabError
 from cryptmpi_tools.study.method import RULES, summary
 
@@ -43,10 +42,7 @@ class Taking:
 
     def __init__(self, options, all_parts, programs):
         self.options = options
-        folder = options.folder / "parts" / ("full" if options.full else "quick")
-        if not options.resume:
-            shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = folder_of_parts(options.folder, options)
         settings = {"library": library_of(options.cryptmpi)}
         self.all = [Taken(folder, part, settings, options.resume) for part in all_parts]
         self.problems = []

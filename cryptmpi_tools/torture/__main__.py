@@ -6,15 +6,13 @@ of us: it is counted as not usable. A difference says that one of the two is wro
 
 import argparse
 import json
-import os
 import shutil
 import subprocess
-import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cryptmpi_tools.lab.nodes import REPOSITORY, Lab, LabError, acquire_namespaces, end_on_signals
+from cryptmpi_tools.lab.nodes import REPOSITORY, Lab, LabError, acquire_namespaces, end_on_signals, let_root_start_jobs, run_program
 from cryptmpi_tools.lab.sealing import COMMAND, Sealing, alone
 from cryptmpi_tools.lab.stacks import EVERY, FABRIC, STACKS, abi_environment, stack
 
@@ -306,7 +304,7 @@ def main():
     if why_not:
         say(f"one loopback instead of two nodes: {why_not}")
     end_on_signals()
-    os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    let_root_start_jobs()
     options.folder = options.folder.resolve()
     options.folder.mkdir(parents=True, exist_ok=True)
     seeds = range(options.seed, options.seed + options.count)
@@ -338,9 +336,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except LabError as error:
-        sys.exit(f"torture: {error}")
-    except KeyboardInterrupt:
-        sys.exit("torture: interrupted; the nodes are gone")
+    run_program("torture", main)
