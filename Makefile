@@ -42,7 +42,8 @@ test: build build/python
 	@ctest --preset release --parallel $(AT_A_TIME)
 	@build/python/bin/python -m pytest -q tests/packages/test_install.py
 	@build/python/bin/python -m pytest tests/bench tests/model tests/study tests/tune tests/interop tests/system \
-		--ignore tests/system/test_faults.py -m "not other_mpi and not long" --numprocesses $(AT_A_TIME) --reruns 2 -rsR $(ARGS)
+		--ignore tests/system/test_faults.py -m "not other_mpi and not long" \
+		--numprocesses $(AT_A_TIME) --dist worksteal --reruns 2 -rsR $(ARGS)
 
 # What `make test` leaves out: the cases on all MPIs but one of each ABI and door, and those that take long (tests/system/conftest.py).
 test-rest: build build/python
