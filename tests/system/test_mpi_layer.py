@@ -76,7 +76,7 @@ def test_sealed_job(mpi, settings, build, nodes, tmp_path):
 def test_messages(mpi, ranks, build, nodes, tmp_path):
     program = build(mpi, REPOSITORY / "tests" / "system" / "messages.c")
     cases = cases_of(mpi, CASES if ranks > 2 else CASES + COLLECTIVE)
-    done = run(mpi, nodes, sealing_of(tmp_path, nodes), [str(program), *cases], ranks, timeout=60)
+    done = run(mpi, nodes, sealing_of(tmp_path, nodes), [str(program), *cases], ranks, timeout=60 if ranks == 2 else 240)
     assert ended(mpi, done, "cases right"), done.output
     assert f"messages: {len(cases)} cases right" in done.output
     assert not error_lines(done.output)
