@@ -11,8 +11,8 @@ STEP    ?=
 SUITE   ?=
 FUZZ_SECONDS ?= 60
 SOAK_MINUTES ?= 60
-# Whole jobs at a time: more than half of a job's time is waiting.
-AT_A_TIME ?= $(shell expr 2 '*' $$(nproc))
+# Whole jobs at a time: half of a job's time is waiting.
+AT_A_TIME ?= $(shell expr $$(nproc) '*' 3 / 2)
 
 .DEFAULT_GOAL := build
 .PHONY: deps build demo test test-rest test-slurm test-kubernetes test-containers test-paths adversary soak mutants conformance torture bench bench-quick bench-instructions bench-nanoseconds bench-handshake bench-one-node study deps-study docs proofs lint lint-changed format unit-debug unit-asan fuzz fuzz-coverage fuzz-seeds faults asan tsan install mpis package test-packages

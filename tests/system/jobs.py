@@ -82,7 +82,7 @@ def ended(mpi, done, last_line):
     return done.ok or (mpi.name == "mpich-4.0.2-ucx" and done.timed_out and last_line in done.output)
 
 
-def run(mpi, nodes, sealing, program, ranks=2, timeout=60, report=None, cwd=None, env=None):
+def run(mpi, nodes, sealing, program, ranks=2, timeout=120, report=None, cwd=None, env=None):
     line = mpi.command(nodes, ranks, sealing.exec_line(program, report) if sealing else program)
     environment = {**mpi.env(nodes), **stacks.abi_environment(mpi), **(sealing.env() if sealing else {}), **(env or {})}
     return nodes.run(line, env=environment, timeout=timeout, cwd=cwd)
