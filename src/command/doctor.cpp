@@ -113,8 +113,7 @@ Json look_at_speed(Findings& findings, const aead::Module& module, aead::Suite s
         speeds += (speeds.empty() ? "" : " | ") + std::string(number.data());
         per_size[std::to_string(size)] = rate;
     }
-    findings.row(module.full_name(),
-                 std::string(aead::name(suite)) + "  " + speeds + " GB/s at 256 B | 16 KB | 1 MB");
+    findings.row(module.full_name(), std::string(aead::name(suite)) + "  " + speeds + " GB/s at 256 B | 16 KB | 1 MB");
     return per_size;
 }
 
