@@ -144,6 +144,7 @@ Result<const keys::Local*> Process::local() {
     if (!module) return fail(ENOPKG, module.error().line);
     auto kex = aead::load_kex(settings_.module_folder, settings_.module);
     if (!kex) return fail(ENOPKG, kex.error().line);
+    ModuleNames by = {module->full_name(), kex->full_name(), {}};
     auto ring = keys::KeyRing::read(*kex->api->kex, settings_.key_file, settings_.key_readers(), settings_.key_id);
     if (!ring) return fail(ENOKEY, ring.error().line);
     ring_ = std::move(*ring);
@@ -157,6 +158,7 @@ Result<const keys::Local*> Process::local() {
         auto kem = aead::load_kem(settings_.module_folder);
         if (!kem) return fail(ENOPKG, settings_.key_exchange_where + ": " + kem.error().line);
         local_.kem = kem->kem;
+        by.kem = kem->full_name();
     }
     workers_ = engine::Workers(workers());
     local_.crypto = {module->api->aead, kex->api->kex, settings_.suite, workers_.threads()};
@@ -169,7 +171,7 @@ Result<const keys::Local*> Process::local() {
     local_.check_addresses = settings_.check_addresses;
     const iovec id{settings_.job_id.data(), settings_.job_id.size()};
     if (kex->api->kex->sha256(job_hash_, &id, 1) != CRYPTMPI_OK) return fail(EIO, "SHA-256 failed");
-    report_.tell_of_keys(module->full_name(), kex->full_name(), members_ ? members_->own_name() : "");
+    report_.tell_of_keys(by, members_ ? members_->own_name() : "");
     local_ready_.store(true, std::memory_order_release);
     return &local_;
 }

@@ -61,11 +61,11 @@ void ProcessReport::remove_leftovers() const {
     if (settings_.live) report::Live::remove_leftovers(live_folders());
 }
 
-void ProcessReport::tell_of_keys(const std::string& module, const std::string& handshake_module,
-                                 const std::string& member) {
+void ProcessReport::tell_of_keys(const ModuleNames& by, const std::string& member) {
     const std::lock_guard guard(lock_);
-    part_.module = module;
-    part_.handshake_module = handshake_module;
+    part_.module = by.cipher;
+    part_.handshake_module = by.handshakes;
+    part_.kem_module = by.kem;
     part_.member = member;
     live_.describe(part_);
 }

@@ -22,6 +22,13 @@ namespace cryptmpi::channel {
 
 class Table;
 
+/// The crypto libraries that this process uses, with their versions ("libsodium 1.0.18").
+struct ModuleNames {
+    std::string cipher;
+    std::string handshakes;
+    std::string kem;  // empty: the key exchange has no ML-KEM
+};
+
 class ProcessReport {
 public:
     /// What the part is signed with, when one is written.
@@ -36,7 +43,7 @@ public:
     /// What the program that this process ran before an exec showed.
     void remove_leftovers() const;
     /// The keys and the modules have been loaded. `member`: whose member key it has, empty where none is required.
-    void tell_of_keys(const std::string& module, const std::string& handshake_module, const std::string& member);
+    void tell_of_keys(const ModuleNames& by, const std::string& member);
     /// Where the traffic of sealed connections is counted.
     TrafficCounter counter() { return traffic_; }
 

@@ -56,6 +56,7 @@ Result<void> JobKeys::load(std::uint8_t conduct, report::Part& part) {
         auto kem = aead::load_kem(settings_.module_folder);
         if (!kem) return fail(kem.error().code, settings_.key_exchange_where + ": " + kem.error().line);
         local_.kem = kem->kem;
+        part.kem_module = kem->full_name();
     }
     auto report_key = keys::ReportKey::derive(*local_.crypto.kex, ring_->own());
     if (!report_key) return tl::unexpected(report_key.error());

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/endian.hpp"  // numbers of the protocol are little endian
+#include "base/hex.hpp"
 #include "base/pieces.hpp"
 #include "base/processor.hpp"
 #include "engine/profile.hpp"
@@ -40,12 +41,7 @@ std::string digest_of(const cryptmpi_kex& kex, const std::string& text) {
     std::array<std::uint8_t, 32> hash{};
     const iovec in = piece(text.data(), text.size());
     if (kex.sha256(hash.data(), &in, 1) != CRYPTMPI_OK) return "";
-    std::string digits;
-    for (std::size_t at = 0; at < kShown; ++at) {
-        digits += "0123456789abcdef"[hash[at] >> 4U];
-        digits += "0123456789abcdef"[hash[at] & 15U];
-    }
-    return digits;
+    return hex(std::span(hash).first<kShown>());
 }
 
 /// Open MPI sends up to 64 KB at once, without asking the receiver first.

@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "aead/registry.hpp"
+#include "base/hex.hpp"
 #include "base/own_names.hpp"
 #include "command/job.hpp"
 #include "command/process.hpp"
@@ -123,8 +124,7 @@ Result<Words> sign(Attestation& attestation, const Tools& with) {
         if (!key) return tl::unexpected<Error>(key.error());
         auto signature = key->sign(keys::Purpose::attestation, attestation.signed_bytes());
         if (!signature) return tl::unexpected<Error>(signature.error());
-        attestation.add({name, report::digits_of(key->public_key().data(), key->public_key().size()),
-                         report::digits_of(signature->data(), signature->size())});
+        attestation.add({name, hex(key->public_key()), hex(*signature)});
         names.push_back(name);
         return {};
     };
@@ -175,14 +175,10 @@ int make(const Options& options, const Tools& with) {
 Result<Words> vouchers(const Attestation& attestation, const keys::MemberList& list, const cryptmpi_kex& kex) {
     Words names;
     for (const auto& one : attestation.signatures()) {
-        const auto key = report::bytes_of(one.key, keys::kKeySize);
-        const auto digits = report::bytes_of(one.signature, std::tuple_size_v<keys::Signature>);
-        if (!key || !digits) return fail(EBADMSG, "a signature is malformed");
-        keys::MemberPublicKey open{};
-        keys::Signature signature{};
-        std::copy(key->begin(), key->end(), open.begin());
-        std::copy(digits->begin(), digits->end(), signature.begin());
-        if (!keys::verify(kex, open, keys::Purpose::attestation, attestation.signed_bytes(), signature))
+        const auto key = from_hex<std::tuple_size_v<keys::MemberPublicKey>>(one.key);
+        const auto signature = from_hex<std::tuple_size_v<keys::Signature>>(one.signature);
+        if (!key || !signature) return fail(EBADMSG, "a signature is malformed");
+        if (!keys::verify(kex, *key, keys::Purpose::attestation, attestation.signed_bytes(), *signature))
             return fail(EBADMSG, "the signature of " + one.member + " does not belong to what it says: it was altered");
         if (const auto* member = list.find(open)) names.push_back(member->name);
     }

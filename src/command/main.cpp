@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
-#include <numeric>
 #include <optional>
 #include <string_view>
 #include <utility>
 
+#include "base/nearest.hpp"
 #include "command/process.hpp"
 #include "command/subcommands.hpp"
 #include "command/typed_line.hpp"
@@ -31,20 +31,6 @@ Words cut_program(const CLI::App& sub, Words& arguments) {
     return program;
 }
 
-/// How many letters have to be put in, taken out or changed.
-std::size_t distance(std::string_view one, std::string_view other) {
-    std::vector<std::size_t> row(other.size() + 1);
-    std::iota(row.begin(), row.end(), std::size_t{0});
-    for (std::size_t i = 1; i <= one.size(); ++i) {
-        std::size_t diagonal = std::exchange(row[0], i);
-        for (std::size_t j = 1; j <= other.size(); ++j) {
-            const std::size_t changed = diagonal + (one[i - 1] == other[j - 1] ? 0 : 1);
-            diagonal = std::exchange(row[j], std::min({changed, row[j] + 1, row[j - 1] + 1}));
-        }
-    }
-    return row.back();
-}
-
 /// A line about a first word that is no subcommand, with the one that was meant.
 std::optional<std::string> unknown_subcommand(const CLI::App& app, const Words& arguments) {
     if (arguments.empty() || arguments[0].starts_with('-')) return std::nullopt;
@@ -52,7 +38,7 @@ std::optional<std::string> unknown_subcommand(const CLI::App& app, const Words& 
     std::size_t nearest = 3;
     std::string meant;
     for (const auto* sub : app.get_subcommands([](const CLI::App*) { return true; })) {
-        const std::size_t far = distance(word, sub->get_name());
+        const std::size_t far = edit_distance(word, sub->get_name());
         if (far == 0) return std::nullopt;
         if (far >= nearest || sub->get_group().empty()) continue;
         nearest = far;

@@ -20,6 +20,7 @@
 #include <sstream>
 
 #include "aead/registry.hpp"
+#include "base/hex.hpp"
 #include "command/allocation.hpp"
 #include "command/fresh_key.hpp"
 #include "command/job.hpp"
@@ -82,12 +83,7 @@ Result<std::string> random_name() {
     if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
         return fail(errno, std::string("run: the system gives no random bytes: ") + std::strerror(errno));
     }
-    std::string text;
-    for (const unsigned byte : bytes) {
-        text += "0123456789abcdef"[byte >> 4U];
-        text += "0123456789abcdef"[byte & 15U];
-    }
-    return text;
+    return hex(bytes);
 }
 
 /// Where a job's report goes that nobody asked for.

@@ -16,6 +16,7 @@
 #include <exception>
 #include <fstream>
 
+#include "base/hex.hpp"
 #include "base/nearest.hpp"
 #include "base/printable.hpp"
 #include "config/toml_file.hpp"
@@ -843,7 +844,7 @@ fs::path report_token_file(const fs::path& report_file) {
 
 bool is_report_token(std::string_view token) {
     constexpr std::size_t kDigits = 32;
-    return token.size() == kDigits && token.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+    return token.size() == kDigits && token.find_first_not_of(kHexDigits) == std::string_view::npos;
 }
 
 fs::path local_report_folder(std::string_view token) {

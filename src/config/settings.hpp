@@ -26,7 +26,7 @@ enum class Scope {
 };
 
 enum class Layer {
-    automatic,  // channel where the MPI's transport between nodes is TCP, mpi elsewhere
+    automatic,  // by the transport between nodes: channel for TCP, fabric past it, mpi past UCX and libfabric, too
     channel,    // seals the TCP streams under MPI
     mpi,        // seals MPI's messages above it, on any network
     fabric,     // seals what MPI hands to UCX or libfabric, on any network

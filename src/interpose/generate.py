@@ -2,10 +2,11 @@
 
 usage: generate.py procedures.txt ABI FOLDER HEADER.i [HEADER.i...]
 
-HEADER.i is what `cc -E -P` makes of that ABI's mpi.h; what it lacks, since it is older than the MPI library that a program
-may use, is taken from the headers after it. Into FOLDER go
+HEADER.i is what `cc -E -P` makes of that ABI's mpi.h; what it lacks, since it is older than the MPI library that a
+program may use, is taken from the headers after it. Into FOLDER go
   native.hpp   struct Native: a typed pointer to each procedure
-  native.cpp   resolve(): fills them from the MPI library that the program uses; clear_before_calls(), act_before_waits()
+  native.cpp   resolve(): fills them from the MPI library that the program uses; clear_before_calls(),
+               act_before_waits()
   entries.cpp  the entry of each sealed or refused procedure, and the list that finds them by name
 """
 import pathlib

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/pieces.hpp"
 #include "base/secret_memory.hpp"
 #include "keys/key_transport.hpp"
 #include "keys/tree.hpp"
@@ -41,10 +42,6 @@ Number number(int value) {
     const auto bits = static_cast<std::uint32_t>(value);
     return {static_cast<std::uint8_t>(bits), static_cast<std::uint8_t>(bits >> 8),
             static_cast<std::uint8_t>(bits >> 16), static_cast<std::uint8_t>(bits >> 24)};
-}
-
-iovec piece(const void* at, std::size_t size) {
-    return {const_cast<void*>(at), size};  // iovec has no const form; the modules only read
 }
 
 std::string rank_text(int rank) {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/pieces.hpp"
 #include "base/secret.hpp"
 
 namespace cryptmpi::keys {
@@ -16,7 +17,8 @@ namespace {
 
 constexpr std::size_t kHash = 32;
 constexpr std::size_t kShareAt = kPrefixSize;
-constexpr std::size_t kKemPartAt = kShareAt + 32;  // the payload's place without it
+constexpr std::size_t kShareSize = 32;
+constexpr std::size_t kKemPartAt = kShareAt + kShareSize;  // the payload's place without it
 constexpr char kNoiseName[] = "Noise_NNpsk0_25519_AESGCM_SHA256";
 constexpr char kHybridNoiseName[] = "Noise_NNhfs+psk0_25519+MLKEM768_AESGCM_SHA256";
 static_assert(sizeof(kNoiseName) - 1 == kHash && sizeof(kHybridNoiseName) - 1 > kHash,
@@ -52,10 +54,6 @@ Prefix prefix_of(Role sender, const Local& local, const HandshakeState& state) {
                                                (local.kem != nullptr ? kHybrid : 0))};
     std::copy_n(state.key_id, kKeyIdSize, prefix.begin() + key_id);
     return prefix;
-}
-
-iovec piece(const void* at, std::size_t size) {
-    return {const_cast<void*>(at), size};  // iovec has no const form; the modules only read
 }
 
 Result<void> primitive(int status, const char* name) {
@@ -241,9 +239,9 @@ std::string other_key_exchange(const Local& local) {
 }
 
 // protocol: H4, H7
-/// What can be said of a hello before any cryptography.
-Result<void> check_prefix(const Local& local, const HandshakeState& state, const std::uint8_t* in) {
-    const Prefix expected = prefix_of(other(state.role), local, state);
+/// That it is a hello of this protocol, and the one that is due.
+Result<void> check_form(const Local& local, const HandshakeState& state, const Prefix& expected,
+                        const std::uint8_t* in) {
     const std::string peer(local.peer);
     if (!std::equal(expected.begin() + magic, expected.begin() + version, in + magic)) {
         return fail(EPROTO,
@@ -254,8 +252,7 @@ Result<void> check_prefix(const Local& local, const HandshakeState& state, const
                                 std::to_string(kProtocolVersion) + ": install the same CryptMPI release on every node");
     }
     // protocol: H8
-    const std::uint8_t* const share = in + kShareAt;
-    if (std::equal(share, share + 32, state.ephemeral_public)) {
+    if (std::equal(in + kShareAt, in + kShareAt + kShareSize, state.ephemeral_public)) {
         return fail(EPROTO, peer + " sent our own hello back: something on the way reflects what we send");
     }
     if (in[message] != expected[message]) {
@@ -263,6 +260,12 @@ Result<void> check_prefix(const Local& local, const HandshakeState& state, const
         return fail(EPROTO, peer + " sent hello " + found + " where hello " + std::to_string(expected[message]) +
                                 " was due: both ends take the same role, or something on the way mixes connections up");
     }
+    return {};
+}
+
+/// That the peer's settings are ours, as far as a prefix says them.
+Result<void> check_terms(const Local& local, const Prefix& expected, const std::uint8_t* in) {
+    const std::string peer(local.peer);
     if (in[suite] != expected[suite]) {
         return fail(EPROTO, peer + " seals with " + suite_text(in[suite]) + ", we with " +
                                 std::string(aead::name(local.crypto.suite)) +
@@ -281,11 +284,21 @@ Result<void> check_prefix(const Local& local, const HandshakeState& state, const
                                 ? peer + "'s hello has a reserved byte set: altered on the way"
                                 : other_conduct(peer, in[conduct] & ~unsigned{kMembers | kHybrid}, local.conduct));
     }
+    return {};
+}
+
+/// What can be said of a hello before any cryptography.
+Result<void> check_prefix(const Local& local, const HandshakeState& state, const std::uint8_t* in) {
+    const Prefix expected = prefix_of(other(state.role), local, state);
+    if (auto done = check_form(local, state, expected, in); !done) return done;
+    if (auto done = check_terms(local, expected, in); !done) return done;
+    const std::string peer(local.peer);
     const bool same_key = std::equal(expected.begin() + key_id, expected.end(), in + key_id);
     if (state.role == Role::initiator && !same_key) {
         return fail(EPROTO, peer + " answers under another job key than the one that we named: altered on the way");
     }
-    if (std::all_of(share, share + 32, [](std::uint8_t byte) { return byte == 0; })) {
+    const std::span share(in + kShareAt, kShareSize);
+    if (std::all_of(share.begin(), share.end(), [](std::uint8_t byte) { return byte == 0; })) {
         return fail(EPROTO, peer + "'s key share is all zeros: a forged hello");
     }
     return {};

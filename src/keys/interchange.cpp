@@ -4,6 +4,7 @@
 #include <optional>
 #include <sstream>
 
+#include "base/hex.hpp"
 #include "base/secret.hpp"
 #include "keys/public_list.hpp"
 #include "keys/secret_file.hpp"
@@ -71,13 +72,7 @@ Result<void> RsaPair::write(const std::filesystem::path& file) const {
 }
 
 std::string interchange_line(std::string_view host, const Modulus& modulus) {
-    constexpr std::string_view kDigits = "0123456789abcdef";
-    std::string line = std::string(host) + " " + std::string(kAlgorithm) + " ";
-    for (const std::uint8_t byte : modulus) {
-        line += kDigits[byte >> 4U];
-        line += kDigits[byte & 15U];
-    }
-    return line;
+    return std::string(host) + " " + std::string(kAlgorithm) + " " + hex(modulus);
 }
 
 Result<InterchangeList> InterchangeList::parse(std::string_view text) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/hex.hpp"
 #include "keys/secret_file.hpp"
 #include "seal/key_schedule.hpp"
 
@@ -13,7 +14,6 @@ namespace cryptmpi::keys {
 namespace {
 
 constexpr std::string_view kLead = "cryptmpi-job-key-1 ";
-constexpr char kDigits[] = "0123456789abcdef";
 static_assert(kJobKeySize == kKeySize && kJobKeyLineSize == key_line_size(kLead));
 
 constexpr SecretFile kFile = {"job key file", "cryptmpi keygen", ", and copy it to every node",
@@ -55,12 +55,7 @@ Result<KeyId> id_of(const cryptmpi_kex& kex, const JobKey& key) {
 }
 
 std::string key_id_text(const KeyId& id) {
-    std::string digits;
-    for (const unsigned byte : id) {
-        digits += kDigits[byte >> 4U];
-        digits += kDigits[byte & 15U];
-    }
-    return digits;
+    return hex(id);
 }
 
 Result<std::unique_ptr<JobKey>> draw_job_key(const cryptmpi_kex& kex) {

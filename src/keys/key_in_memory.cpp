@@ -16,13 +16,14 @@
 #include <string_view>
 #include <utility>
 
+#include "base/hex.hpp"
+
 namespace cryptmpi::keys {
 namespace {
 
 namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "cryptmpi-key-";
-constexpr std::string_view kDigits = "0123456789abcdef";
 constexpr std::size_t kNameBytes = 16;
 constexpr int kTries = 100;  // of who meets another one that makes or removes the same file
 constexpr useconds_t kPause_us = 10000;
@@ -88,12 +89,7 @@ bool wipe_if_last(int fd, const fs::path& file) {
 Result<std::string> random_name(const cryptmpi_kex& kex) {
     std::array<std::uint8_t, kNameBytes> bytes{};
     if (kex.random(bytes.data(), bytes.size()) != CRYPTMPI_OK) return fail(EIO, "no random bytes");
-    std::string name(kPrefix);
-    for (const std::uint8_t byte : bytes) {
-        name += kDigits[byte >> 4U];
-        name += kDigits[byte & 15U];
-    }
-    return name;
+    return std::string(kPrefix) + hex(bytes);
 }
 
 /// Writes a file of another name that is locked before it is written, and gives it this one; nobody sees a part of it.
@@ -160,7 +156,7 @@ Result<fs::path> KeyInMemory::new_file(const cryptmpi_kex& kex, const fs::path& 
 bool KeyInMemory::is_file_name(const fs::path& file, const fs::path& folder) {
     const std::string name = file.filename().string();
     return file.parent_path() == folder && name.size() == kPrefix.size() + 2 * kNameBytes &&
-           name.starts_with(kPrefix) && name.find_first_not_of(kDigits, kPrefix.size()) == std::string::npos;
+           name.starts_with(kPrefix) && name.find_first_not_of(kHexDigits, kPrefix.size()) == std::string::npos;
 }
 
 Result<KeyInMemory> KeyInMemory::keep(const fs::path& file, const JobKey& key) {

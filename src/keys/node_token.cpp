@@ -14,6 +14,8 @@
 #include <utility>
 
 #include "base/endian.hpp"
+#include "base/hex.hpp"
+#include "base/pieces.hpp"
 #include "seal/key_schedule.hpp"
 
 namespace cryptmpi::keys {
@@ -21,25 +23,16 @@ namespace {
 
 constexpr std::size_t kNameBytes = 16;
 
-iovec piece(const void* at, std::size_t size) {
-    return {const_cast<void*>(at), size};  // iovec has no const form; the modules only read
-}
-
 Result<std::string> name_of(const cryptmpi_kex& kex, const JobKey& job_key, const std::string& job_id) {
     std::array<std::uint8_t, 32> job{};
-    const iovec in{const_cast<char*>(job_id.data()), job_id.size()};
+    const iovec in = piece(job_id.data(), job_id.size());
     if (kex.sha256(job.data(), &in, 1) != CRYPTMPI_OK) return fail(EIO, "SHA-256 failed");
     const std::string label = "mpi node" + std::string(reinterpret_cast<const char*>(job.data()), job.size());
     std::array<std::uint8_t, kNameBytes> name{};
     if (auto done = seal::expand(kex, job_key.data(), label, name.data(), name.size()); !done) {
         return tl::unexpected(done.error());
     }
-    std::string digits = "cryptmpi-";
-    for (const std::uint8_t byte : name) {
-        digits += "0123456789abcdef"[byte >> 4U];
-        digits += "0123456789abcdef"[byte & 15U];
-    }
-    return digits;
+    return "cryptmpi-" + hex(name);
 }
 
 /// Another one writes it for a moment, no longer.

@@ -3,6 +3,8 @@
 #include <array>
 #include <cerrno>
 
+#include "base/hex.hpp"
+#include "base/pieces.hpp"
 #include "seal/key_schedule.hpp"
 
 namespace cryptmpi::keys {
@@ -20,15 +22,10 @@ Result<ReportKey> ReportKey::derive(const cryptmpi_kex& kex, const JobKey& job_k
 
 Result<std::string> ReportKey::sign(std::string_view text) const {
     std::array<std::uint8_t, 32> tag{};
-    const iovec in{const_cast<char*>(text.data()), text.size()};  // iovec has no const form; the modules only read
+    const iovec in = piece(text.data(), text.size());
     if (kex_->hmac_sha256(tag.data(), key_->data(), kSize, &in, 1) != CRYPTMPI_OK)
         return fail(EIO, "the crypto module's HMAC-SHA-256 failed");
-    std::string digits;
-    for (const unsigned byte : tag) {
-        digits += "0123456789abcdef"[byte >> 4U];
-        digits += "0123456789abcdef"[byte & 15U];
-    }
-    return digits;
+    return hex(tag);
 }
 
 }  // namespace cryptmpi::keys

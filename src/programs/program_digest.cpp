@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/hex.hpp"
+
 namespace cryptmpi::programs {
 
 std::string program_digest(const cryptmpi_kex& kex, int (*open_file)(const char*), int (*close_file)(int)) {
@@ -25,13 +27,7 @@ std::string program_digest(const cryptmpi_kex& kex, int (*open_file)(const char*
     const iovec content{start, size};
     const bool done = kex.sha256(digest, &content, 1) == CRYPTMPI_OK;
     munmap(start, size);
-    std::string digits;
-    for (const unsigned byte : digest) {
-        if (!done) break;
-        digits += "0123456789abcdef"[byte >> 4U];
-        digits += "0123456789abcdef"[byte & 15U];
-    }
-    return digits;
+    return done ? hex(digest) : "";
 }
 
 }  // namespace cryptmpi::programs

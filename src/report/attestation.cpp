@@ -183,27 +183,4 @@ Summary Attestation::summary(const std::vector<std::string>& vouchers) const {
     return summary;
 }
 
-std::optional<std::vector<std::uint8_t>> bytes_of(const std::string& digits, std::size_t size) {
-    if (digits.size() != 2 * size) return std::nullopt;
-    std::vector<std::uint8_t> bytes;
-    for (std::size_t i = 0; i < digits.size(); i += 2) {
-        const auto value = [](char c) {
-            return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-        };
-        const int high = value(digits[i]), low = value(digits[i + 1]);
-        if (high < 0 || low < 0) return std::nullopt;
-        bytes.push_back(static_cast<std::uint8_t>(high << 4 | low));
-    }
-    return bytes;
-}
-
-std::string digits_of(const std::uint8_t* bytes, std::size_t size) {
-    std::string digits;
-    for (std::size_t i = 0; i < size; ++i) {
-        digits += "0123456789abcdef"[bytes[i] >> 4U];
-        digits += "0123456789abcdef"[bytes[i] & 15U];
-    }
-    return digits;
-}
-
 }  // namespace cryptmpi::report

@@ -62,8 +62,4 @@ private:
     nlohmann::ordered_json json_;
 };
 
-/// Hexadecimal digits to bytes of just that many; nullopt for anything else.
-std::optional<std::vector<std::uint8_t>> bytes_of(const std::string& digits, std::size_t size);
-std::string digits_of(const std::uint8_t* bytes, std::size_t size);
-
 }  // namespace cryptmpi::report

@@ -55,9 +55,8 @@ Json to_json(const Unsealed& entry) {
             {"allowed", entry.allowed}};
 }
 
-Json to_json(const Part& part) {
-    Json not_sealed = Json::array();
-    for (const auto& entry : part.not_sealed) not_sealed.push_back(to_json(entry));
+/// Which process it was, and with what it sealed.
+Json identity_to_json(const Part& part) {
     Json profile = {{"file", part.profile.file}, {"digest", part.profile.digest}, {"unused", part.profile.unused}};
     return {{"job_id", part.job_id},
             {"version", CRYPTMPI_VERSION},
@@ -84,6 +83,7 @@ Json to_json(const Part& part) {
             {"suite", part.suite},
             {"module", part.module},
             {"handshake_module", part.handshake_module},
+            {"kem_module", part.kem_module},
             {"padding", part.padding},
             {"key_exchange", part.key_exchange},
             {"scope", part.scope},
@@ -94,8 +94,14 @@ Json to_json(const Part& part) {
             {"processors", part.processors},
             {"mpi", part.mpi},
             {"abi", part.abi},
-            {"profile", std::move(profile)},
-            {"sealed_connections", part.sealed_connections},
+            {"profile", std::move(profile)}};
+}
+
+/// What it sealed, and what it did not.
+Json counts_to_json(const Part& part) {
+    Json not_sealed = Json::array();
+    for (const auto& entry : part.not_sealed) not_sealed.push_back(to_json(entry));
+    return {{"sealed_connections", part.sealed_connections},
             {"sealed_bytes_sent", part.sealed_bytes_sent},
             {"sealed_bytes_received", part.sealed_bytes_received},
             {"padding_bytes_sent", part.padding_bytes_sent},
@@ -113,6 +119,12 @@ Json to_json(const Part& part) {
             {"refused_roads", part.refused_roads},
             {"not_sealed", std::move(not_sealed)},
             {"errors", part.errors}};
+}
+
+Json to_json(const Part& part) {
+    Json json = identity_to_json(part);
+    json.update(counts_to_json(part));
+    return json;
 }
 
 /// Names and lines come from programs and hosts, so they may hold bytes that are not UTF-8.
@@ -481,6 +493,7 @@ Json merged(std::vector<Json> parts, std::vector<std::string> problems, const St
             {"suites", distinct(parts, "suite")},
             {"modules", distinct(parts, "module")},
             {"handshake_modules", distinct(parts, "handshake_module")},
+            {"kem_modules", distinct(parts, "kem_module")},
             {"padding", joined(distinct(parts, "padding"))},
             {"key_exchange", joined(distinct(parts, "key_exchange"))},
             {"scope", joined(distinct(of_the_layer(parts), "scope"))},

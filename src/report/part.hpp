@@ -61,6 +61,7 @@ struct Part {
     std::string suite;                    // "AES-256-GCM"
     std::string module;                   // "ipsec-mb 1.3"
     std::string handshake_module;         // "libsodium 1.0.18": its X25519, Ed25519, HMAC and random bytes
+    std::string kem_module;               // "openssl 3.5.0": its ML-KEM-768; empty: the key exchange has none
     std::string padding;                  // "none", "padme:256": of the sizes of writes to sealed sockets
     std::string key_exchange = "x25519";  // "x25519-mlkem768": handshakes, and the MPI layer's agreement
     std::string scope;

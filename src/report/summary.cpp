@@ -188,6 +188,7 @@ std::vector<Fact> job_facts(const Json& job) {
     add_known("handshakes by",
               job.contains("handshake_modules") ? joined(names_in(job, "handshake_modules")) : "not recorded");
     add_known("key exchange", job.value("key_exchange", ""));
+    add_known("ML-KEM-768 by", joined(names_in(job, "kem_modules")));
     const auto reason = job.value("layer_reason", "");
     add_known("layer", job.value("layer", "") + (reason.empty() ? "" : " (" + reason + ")"));
     add_known("scope", job.value("scope", ""));

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <string>
 
+#include "base/hex.hpp"
 #include "report/attestation.hpp"
 #include "report/live.hpp"
 #include "report/live_reader.hpp"
@@ -124,8 +125,8 @@ void attestation(const std::string& text) {
     const auto parsed = report::Attestation::parse(text);
     if (!parsed) return fuzz::require_one_line(parsed.error().line);
     for (const auto& one : parsed->signatures()) {
-        (void)report::bytes_of(one.key, 32);
-        (void)report::bytes_of(one.signature, 64);
+        (void)from_hex<32>(one.key);
+        (void)from_hex<64>(one.signature);
     }
     const auto summary = parsed->summary({});
     require(!report::is_good(summary.verdict));

@@ -1,4 +1,5 @@
-"""Breaks each promise once, in a copy of the sources, and runs the test that has to see it. One that survives is a promise without a test."""
+"""Breaks each promise once, in a copy of the sources, and runs the test that has to see it. One that survives is a
+promise without a test."""
 
 import argparse
 import os

@@ -1,7 +1,7 @@
 """What is broken, one promise after the other, and the test that has to see it.
 
-Each entry: what is broken; the edits, each a file, the text that is there once, and what takes its place; the test program, or "pytest"; its
-tests."""
+Each entry: what is broken; the edits, each a file, the text that is there once, and what takes its place; the test
+program, or "pytest"; its tests."""
 
 from typing import NamedTuple
 
@@ -143,9 +143,10 @@ MUTANTS = [
         "return good ? CRYPTMPI_OK : CRYPTMPI_OK;",
         "aead_test", "*"),
     # Handshake
-    one("an own share is taken", HANDSHAKE, "    if (std::equal(share, share + 32, state.ephemeral_public)) {", "    if (false) {",
+    one("an own share is taken", HANDSHAKE,
+        "    if (std::equal(in + kShareAt, in + kShareAt + kShareSize, state.ephemeral_public)) {", "    if (false) {",
         "keys_test", "Handshake.OurOwnHelloReflectedIsNamed"),
-    one("a share of zeros is taken", HANDSHAKE, "    if (std::all_of(share, share + 32, [](std::uint8_t byte) { return byte == 0; })) {",
+    one("a share of zeros is taken", HANDSHAKE, "    if (std::all_of(share.begin(), share.end(), [](std::uint8_t byte) { return byte == 0; })) {",
         "    if (false) {", "keys_test", "Handshake.AnAllZeroShareIsNamed"),
     one("a share that gives zeros is taken", HANDSHAKE,
         "    if (local.crypto.kex->x25519_shared(state.shared, state.ephemeral_private, share) != CRYPTMPI_OK) {",

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Writes the names (names.inc) and the tables (tables.inc) of operations from operations.txt: for each operation a function of ours
-(sealed, own), a passing one (local) or a refusing one. The compiler checks that each stands where libfabric's header has it."""
+"""Writes the names (names.inc) and the tables (tables.inc) of operations from operations.txt: for each operation a
+function of ours (sealed, own), a passing one (local) or a refusing one. The compiler checks that each stands where
+libfabric's header has it."""
 
 import sys
 from pathlib import Path

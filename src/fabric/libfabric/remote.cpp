@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "base/endian.hpp"
+#include "base/pieces.hpp"
 #include "fabric/libfabric/objects.hpp"
 
 namespace cryptmpi::fabric::libfabric {
@@ -244,8 +245,7 @@ std::int64_t Remote::say(const Note& note) {
     std::array<std::uint8_t, kNoteSize> header;
     for (std::size_t i = 0; i < std::size(numbers); ++i)
         store_little(numbers[i], header.data() + i * sizeof numbers[0]);
-    const iovec parts[] = {{header.data(), header.size()},
-                           {const_cast<std::uint8_t*>(note.bytes.data()), note.bytes.size()}};
+    const iovec parts[] = {piece(header.data(), header.size()), piece(note.bytes.data(), note.bytes.size())};
     return send(note.peer, endpoint_.note_tag, {parts, note.bytes.empty() ? 1U : 2U});
 }
 

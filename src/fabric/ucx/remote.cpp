@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/endian.hpp"
+#include "base/pieces.hpp"
 #include "fabric/opening.hpp"
 #include "fabric/pieces.hpp"
 #include "fabric/ucx/blob.hpp"
@@ -271,8 +272,8 @@ std::optional<Remote::Outgoing> Remote::next_to_send() {
     const std::uint64_t header[] = {
         static_cast<std::uint64_t>(piece.what), id, piece.key, piece.address, piece.size, way.size()};
     static_assert(sizeof header == kRequestHeader);
-    std::vector<iovec> pieces = {{const_cast<std::uint64_t*>(header), sizeof header}};
-    if (!way.empty()) pieces.push_back({const_cast<std::uint8_t*>(way.data()), way.size()});
+    std::vector<iovec> pieces = {cryptmpi::piece(header, sizeof header)};
+    if (!way.empty()) pieces.push_back(cryptmpi::piece(way.data(), way.size()));
     if (piece.what == What::put) pieces.insert(pieces.end(), piece.local.begin(), piece.local.end());
     if (is_atomic(piece.what)) pieces.push_back({piece.operands.data(), operand_count(piece.what) * kNumber});
     return Outgoing{piece.ep, seal(*piece.peer, kRequest, pieces)};

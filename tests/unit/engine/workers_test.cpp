@@ -107,7 +107,8 @@ TEST(Workers, StartWhenThereIsSomethingToShare) {
 }
 
 TEST(Workers, EndWithoutEverHavingStarted) {
-    const Workers workers = some();
+    { const Workers workers = some(); }
+    EXPECT_EQ(running(), 0U);
 }
 
 TEST(Workers, EndAtOnceAfterACall) {
@@ -313,8 +314,8 @@ TEST(Workers, DoNotHoldUpTheEndOfTheProcess) {
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 7) << status;
 }
 
-/// How many of 30 calls had another thread in them, which made the caller wait; it waits for that one at first, for so
-/// long at most.
+/// Calls 30 times with two pieces of work. Returns in how many of them another thread took one, so that the caller had
+/// to wait 20 ms for it. The caller first waits for the other thread to begin, up to `patience`.
 int late_calls(Workers& workers, std::chrono::milliseconds patience) {
     int late = 0;
     for (int i = 0; i < 30; ++i) {

@@ -566,26 +566,29 @@ TEST_F(ReportTest, TellsWhoWhenWhatAndUnderWhichSettings) {
     EXPECT_NE(*fingerprint(kSign), *fingerprint(signing("wrong")));
 }
 
-TEST_F(ReportTest, TellsTheModulesOfTheCipherAndOfTheHandshakes) {
+TEST_F(ReportTest, TellsTheModulesOfTheCipherOfTheHandshakesAndOfTheirMLKEM) {
     write_launcher();
     write_ranks(3, 4);
     auto part = rank(3, 4);
     part.handshake_module = "openssl 3";
+    part.kem_module = "mlkem-native 1";
     ASSERT_TRUE(write_part(file_, part, kSign));
     ASSERT_TRUE(finish(4));
-    for (const char* row : {"module            openssl 3\n", "handshakes by     libsodium 1, openssl 3\n"})
+    for (const char* row : {"module            openssl 3\n", "handshakes by     libsodium 1, openssl 3\n",
+                            "ML-KEM-768 by     mlkem-native 1\n"})
         EXPECT_NE(summary().find(row), std::string::npos) << row << summary();
     const auto job = nlohmann::json::parse(content());
     EXPECT_EQ(job["modules"], nlohmann::json({"openssl 3"}));
     EXPECT_EQ(job["handshake_modules"], nlohmann::json({"libsodium 1", "openssl 3"}));
     EXPECT_EQ(job["processes"][3]["handshake_module"], "openssl 3");
+    EXPECT_EQ(job["kem_modules"], nlohmann::json({"mlkem-native 1"}));
 }
 
 TEST_F(ReportTest, NothingThatAPartSaysIsMarkupOrAnOrderToTheTerminal) {
     const std::string evil = "<script>alert(1)</script>\"'&\x1b[2J\x1b]0;x\x07\u202e\u009b1mEND\nSEALED: forged";
     auto part = rank(0, 2);
     part.node = part.program = part.job_id = part.suite = part.module = part.layer_reason = part.scope = evil;
-    part.handshake_module = part.program_sha256 = part.clear_packets = evil;
+    part.handshake_module = part.kem_module = part.program_sha256 = part.clear_packets = evil;
     part.errors = part.refused_roads = part.settings = {evil};
     part.not_sealed = {{evil, 1, 1, true}, {evil + "2", 1, 1, false}};
     part.profile = {evil, evil, evil};
