@@ -1,4 +1,5 @@
-# Thin names over CMake's presets and the Python packages. Each target installs what it lacks (scripts/packages.txt), builds, and runs.
+# Thin names over CMake's presets and the Python packages. Each target installs what it lacks (scripts/packages.txt),
+# builds, and runs.
 
 PYTHON  := /usr/bin/python3
 PREFIX  ?= /usr/local
@@ -33,8 +34,9 @@ demo: build
 	@scripts/install-packages test
 	@$(PYTHON) -m cryptmpi_tools.demo $(ARGS)
 
-# Unit tests and the socket suite, then whole jobs between nodes, AT_A_TIME of them, each in nodes of its own. A whole job that fails on a
-# busy machine (an MPI that does not exit, a launcher that gives up) is run again, and shown as rerun.
+# Unit tests and the socket suite, then whole jobs between nodes, AT_A_TIME of them, each in nodes of its own. A whole
+# job that fails on a busy machine (an MPI that does not exit, a launcher that gives up) is run again, and shown as
+# rerun.
 test: build build/python
 	@scripts/install-packages build test model study
 	@scripts/install-mpis || echo "make test: not all of PyPI's MPIs could be installed; the tests of those are skipped"
@@ -43,27 +45,29 @@ test: build build/python
 	@build/python/bin/python -m pytest -q tests/packages/test_install.py
 	@build/python/bin/python -m pytest tests/bench tests/model tests/study tests/tune tests/interop tests/system \
 		--ignore tests/system/test_faults.py -m "not other_mpi and not long" \
-		--numprocesses $(AT_A_TIME) --dist worksteal --reruns 2 -rsR $(ARGS)
+		--numprocesses $(AT_A_TIME) --dist worksteal --reruns 2 --rerun-except Leak -rsR $(ARGS)
 
-# What `make test` leaves out: the cases on all MPIs but one of each ABI and door, and those that take long (tests/system/conftest.py).
+# What `make test` leaves out: the cases on all MPIs but one of each ABI and door, and those that take long
+# (tests/system/conftest.py).
 test-rest: build build/python
 	@scripts/install-packages build test
 	@scripts/install-mpis || echo "make test-rest: not all of PyPI's MPIs could be installed; the tests of those are skipped"
 	@cmake --build --preset release
 	@build/python/bin/python -m pytest tests/system --ignore tests/system/test_faults.py -m "other_mpi or long" \
-		--numprocesses $(AT_A_TIME) --dist loadgroup --reruns 2 -rsR $(ARGS)
+		--numprocesses $(AT_A_TIME) --dist loadgroup --reruns 2 --rerun-except Leak -rsR $(ARGS)
 
 # Jobs under srun and in batch jobs, on a Slurm of two nodes that the tests start and end.
 test-slurm: build build/python
 	@scripts/install-packages build test slurm
-	@build/python/bin/python -m pytest tests/slurm --reruns 2 -rsR $(ARGS)
+	@build/python/bin/python -m pytest tests/slurm --reruns 2 --rerun-except Leak -rsR $(ARGS)
 
 # The job of containers/mpijob.yaml as the MPI Operator starts it, on nodes that stand for its pods.
 test-kubernetes: build build/python
 	@scripts/install-packages build test kubernetes
 	@build/python/bin/python -m pytest tests/kubernetes $(ARGS)
 
-# The image of containers/Containerfile, built and run by Podman as docs/containers.md says (root; DEBIAN_MIRROR as below).
+# The image of containers/Containerfile, built and run by Podman as docs/containers.md says (root; DEBIAN_MIRROR as
+# below).
 test-containers: build/python
 	@scripts/install-packages test containers
 	@build/python/bin/python -m pytest tests/containers $(ARGS)
@@ -73,13 +77,14 @@ test-paths: build build/python
 	@scripts/install-packages build test slurm kubernetes containers
 	@build/python/bin/python -m pytest tests/paths -s $(ARGS)
 
-# An active adversary on the wire of whole jobs: each attack on each operation, every second sample in a quarter of an hour
-# (ARGS=--all: all of them; --full: every byte position, days; --resume goes on). Results: build/adversary/report.json.
+# An active adversary on the wire of whole jobs: each attack on each operation, every second sample in a quarter of an
+# hour (ARGS=--all: all of them; --full: every byte position, days; --resume goes on). Results:
+# build/adversary/report.json.
 adversary: build mpis
 	@$(PYTHON) -m cryptmpi_tools.adversary $(ARGS)
 
-# Eight ranks under each layer for SOAK_MINUTES each, with ranks that are killed, stopped and continued, and links that are slow or cut. Results:
-# build/soak/report.json.
+# Eight ranks under each layer for SOAK_MINUTES each, with ranks that are killed, stopped and continued, and links that
+# are slow or cut. Results: build/soak/report.json.
 soak: build mpis
 	@$(PYTHON) -m cryptmpi_tools.soak --minutes $(SOAK_MINUTES) $(ARGS)
 
@@ -110,7 +115,8 @@ torture: build mpis
 	@$(PYTHON) -m cryptmpi_tools.torture $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) $(if $(STACK),--stack $(STACK)) \
 		$(if $(RANKS),--ranks $(RANKS)) $(if $(STEP),--step $(STEP)) $(ARGS)
 
-# What sealing costs, against the targets, and what messages inside a node cost: in under ten minutes, or all of it, which takes hours (ARGS=--resume goes on where it was stopped).
+# What sealing costs, against the targets, and what messages inside a node cost: in under ten minutes, or all of it,
+# which takes hours (ARGS=--resume goes on where it was stopped).
 bench-quick bench: build mpis
 	@scripts/install-packages model bench
 	@cmake --build --preset release --target cryptmpi-bench-cipher
@@ -136,8 +142,9 @@ bench-handshake: build
 bench-one-node: build mpis
 	@$(PYTHON) -m cryptmpi_tools.bench.one_node $(ARGS)
 
-# The papers' figures, measured again: one page beside theirs, in build/study (ARGS=--full: hours, and --resume goes on where it was stopped).
-# With these, `build/release/bin/cryptmpi study --quick` runs, too; without PyPI's Open MPI it takes Debian's.
+# The papers' figures, measured again: one page beside theirs, in build/study (ARGS=--full: hours, and --resume goes on
+# where it was stopped). With these, `build/release/bin/cryptmpi study --quick` runs, too; without PyPI's Open MPI it
+# takes Debian's.
 deps-study:
 	@scripts/install-packages build test bench study
 
@@ -167,27 +174,19 @@ $(VERIFPAL):
 		{ echo "make proofs: there is no cargo of Rust 1.95 or newer, which builds Verifpal: see https://rustup.rs"; exit 1; }
 	@cargo install --quiet --ignore-rust-version --root build/verifpal --version 1.6.7 verifpal
 
-SOURCES = $(shell git ls-files -co --exclude-standard '*.c' '*.cpp' '*.h' '*.hpp')
-PYTHONS = $(shell git ls-files -co --exclude-standard '*.py') scripts/check-proofs scripts/check-protocol scripts/check-rooms scripts/compile-commands-once scripts/make-docs
-
 lint: build
 	@scripts/install-packages lint
-	@clang-format-14 --dry-run --Werror $(SOURCES)
-	@flake8 $(PYTHONS)
-	@scripts/check-protocol
-	@scripts/check-rooms
-	@scripts/compile-commands-once build/release build/tidy
-	@run-clang-tidy-14 -quiet -p build/tidy >build/clang-tidy.log 2>&1 || { cat build/clang-tidy.log; exit 1; }
-	@echo "lint: $(words $(SOURCES) $(PYTHONS)) files, nothing found"
+	@scripts/lint
 
-# Of the files that the commits of the last four hours and the working tree changed.
+# clang-tidy, which takes long, only of the files that differ from the commit SINCE.
+SINCE ?= HEAD~1
 lint-changed: build
 	@scripts/install-packages lint
-	@scripts/lint-changed
+	@scripts/lint --since $(SINCE)
 
 format:
 	@scripts/install-packages lint
-	@clang-format-14 -i $(SOURCES)
+	@clang-format-14 -i $$(git ls-files -co --exclude-standard '*.c' '*.cpp' '*.h' '*.hpp')
 
 # The unit tests of a debug build, which notes every nonce and dies of one that comes twice; and with ASan and UBSan.
 unit-debug unit-asan:
@@ -203,7 +202,8 @@ fuzz:
 	@cmake --build --preset fuzz --target fuzzers
 	@ctest --preset fuzz --parallel 2
 
-# Which lines of the sources the fuzzers reach: a table. And the corpus' seeds that are recorded conversations, made again.
+# Which lines of the sources the fuzzers reach: a table. And the corpus' seeds that are recorded conversations, made
+# again.
 fuzz-coverage:
 	@scripts/install-packages build test fuzz
 	@scripts/fuzz-coverage
@@ -214,8 +214,9 @@ fuzz-seeds:
 	@cmake --build --preset fuzz --target fuzz_seeds
 	@build/fuzz/bin/fuzz_seeds tests/fuzz/corpus
 
-# The unit tests; every case of the socket suite sealed by a library built with the sanitizer; and messages of every kind and size, attacks
-# on them, and every sealed procedure, under the MPI layer of an MPI of each ABI. (TSan: several threads, and Open MPI only: PyPI's MPICH
+# The unit tests; every case of the socket suite sealed by a library built with the sanitizer; and messages of every
+# kind and size, attacks on them, and every sealed procedure, under the MPI layer of an MPI of each ABI. (TSan: several
+# threads, and Open MPI only: PyPI's MPICH
 # 5.0.2 crashes in its threads as soon as TSan's runtime is preloaded, plain, too.)
 MPI_TESTS = tests/system/test_mpi_layer.py tests/system/test_procedures.py
 asan: ONLY = (test_messages or large_messages or threads or all_of_one_node or many_leaders or every_sealed_procedure and not fortran) \
@@ -230,8 +231,8 @@ asan tsan: build/python
 	@TEST_BUILD=build/$@ ASAN_OPTIONS=detect_leaks=0 build/python/bin/python -m pytest -q tests/system/test_sockets.py
 	@TEST_BUILD=build/$@ build/python/bin/python -m pytest -q -rs $(MPI_TESTS) -k "$(ONLY)"
 
-# Installs no packages: what is built from must be there, and crypto modules whose libraries are not are left out, with a line
-# each. Stripped; DESTDIR is the root of a package's own tree.
+# Installs no packages: what is built from must be there, and crypto modules whose libraries are not are left out, with
+# a line each. Stripped; DESTDIR is the root of a package's own tree.
 install:
 	@cmake --preset release -DCRYPTMPI_TESTS=OFF --log-level=NOTICE
 	@cmake --build --preset release --target product
@@ -244,8 +245,8 @@ package:
 	@packaging/build-wheel build/packages
 	@packaging/build-rpm build/packages
 
-# Each package is installed into a bare root or a fresh environment, and runs a sealed job from there between two nodes (root, for
-# namespaces; DEBIAN_MIRROR: where bare roots come from).
+# Each package is installed into a bare root or a fresh environment, and runs a sealed job from there between two nodes
+# (root, for namespaces; DEBIAN_MIRROR: where bare roots come from).
 test-packages: build/python package
 	@scripts/install-packages test packages
 	@build/python/bin/python -m pytest tests/packages $(ARGS)

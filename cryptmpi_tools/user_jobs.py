@@ -1,4 +1,5 @@
-"""Jobs of two ranks on two nodes, started as a user does: by the installed `cryptmpi run`, with the MPI's own compiler and launcher."""
+"""Jobs of two ranks on two nodes, started as a user does: by the installed `cryptmpi run`, with the MPI's own compiler
+and launcher."""
 
 import contextlib
 import os
@@ -58,7 +59,8 @@ two_hosts.__name__ = "two different nodes A,B"
 
 
 def add_options(parser, name, without_hosts):
-    """Which MPI on which nodes; `line` needs them. `name` is the subcommand's, `without_hosts` what it does where no nodes are named."""
+    """Which MPI on which nodes; `line` needs them. `name` is the subcommand's, `without_hosts` what it does where no
+    nodes are named."""
     parser.add_argument("--hosts", type=two_hosts, metavar="A,B", help=f"the two nodes; default: {without_hosts}")
     parser.add_argument("--mpi", metavar="MPIEXEC", help="the launcher; default: that of the MPI whose mpicc is the first in PATH")
     parser.add_argument("--mpicc", help="the MPI's compiler; default: beside MPIEXEC, or in PATH")
@@ -80,8 +82,8 @@ def line(options):
 
 
 def finish(words, environment, output, timeout, is_whole):
-    """(exit status, output). The status is None where it had to be ended: after the timeout, or when it did not end after its results, which
-    `is_whole` sees in its output."""
+    """(exit status, output). The status is None where it had to be ended: after the timeout, or when it did not end
+    after its results, which `is_whole` sees in its output."""
     began, whole_since = time.monotonic(), None
     with open(output, "wb") as out:
         process = subprocess.Popen([str(word) for word in words], env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)

@@ -1,8 +1,10 @@
-"""An active adversary on the wire of real jobs: attack after attack on every operation of MPI, for each layer and two MPIs each.
+"""An active adversary on the wire of real jobs: attack after attack on every operation of MPI, for each layer and two
+MPIs each.
 
-In every cell a job must end as if nobody were there, or be told an error. It must never take bytes that nobody of the job sent, and never hang:
-a record that is withheld ends in a diagnosis after silence_timeout_s. Under the fabric and the MPI layer he also strikes packets of MPI's own, which
-are in clear there: what MPI makes of that (it ends, crashes, waits) is listed.
+In every cell a job must end as if nobody were there, or be told an error. It must never take bytes that nobody of the
+job sent, and never hang: a record that is withheld ends in a diagnosis after silence_timeout_s. Under the fabric and
+the MPI layer he also strikes packets of MPI's own, which are in clear there: what MPI makes of that (it ends, crashes,
+waits) is listed.
 """
 
 import argparse
@@ -110,7 +112,7 @@ def table(rows):
 
 def parse():
     parser = argparse.ArgumentParser(prog="make adversary", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--all", action="store_true", help="all samples, half an hour; else every second one, a quarter of an hour at most")
+    parser.add_argument("--all", action="store_true", help="all samples, an hour; else every second one, half as long")
     parser.add_argument("--full", action="store_true", help="every byte position: days")
     parser.add_argument("--layer", action="append", choices=["channel", "mpi", "fabric"])
     parser.add_argument("--mpi", action="append", choices=sorted(FRAMING))

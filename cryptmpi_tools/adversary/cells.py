@@ -46,7 +46,8 @@ HELLO_ATTACKS = ["drop", "withhold", "duplicate", "delay", "truncate", "end", "r
                  "random", "zero-share", "unknown-share", "older-version", "newer-version", "weaker-suite", "plain-text"]
 # Header: lowest and highest byte of the length, type; ciphertext: first, second, middle ones, last; tag: first, last.
 RECORD_FLIPS = [0, 2, 3, 4, 5, 1000, -17, -16, -1]
-# Magic, version, message number, suite, reserved byte; first and last byte of the key's id, of the share, of the identity and of the tag.
+# Magic, version, message number, suite, reserved byte; first and last byte of the key's id, of the share, of the
+# identity and of the tag.
 HELLO_FLIPS = [0, 4, 5, 6, 7, 8, PREFIX - 1, PREFIX, PREFIX + SHARE - 1, PREFIX + SHARE, HELLO - TAG - 1, HELLO - TAG, HELLO - 1]
 STRANGERS = ["silent", "random", "hello", "half-hello", "zero-share", "plain-text", "wrong-key", "flood", "spoofed", "spoofed-hello",
              "link-local"]
@@ -76,7 +77,8 @@ def channel(mpi, full):
             yield from _of("channel", mpi, name, [*flips, *HELLO_ATTACKS], ["hello"], toward, connection=connection)
     record_flips = [f"flip:{at}" for at in ([*range(0, 64), *range(-64, 0), *range(64, 3000, 97)] if full else RECORD_FLIPS)]
     for toward in BOTH:
-        # The program that the node is to run, its settings; PMI's and PMIx's exchange of business cards; the end of the job.
+        # The program that the node is to run, its settings; PMI's and PMIx's exchange of business cards; the end of the
+        # job.
         for nth in (0, 2, 4) if not full else range(0, 12):
             all_of_it = nth == 2 or full
             attacks = [*record_flips, *RECORD_ATTACKS] if all_of_it else ["flip:4", "drop", "swap", "withhold", "replay", "other-job"]

@@ -1,6 +1,8 @@
-"""How what passes on a TCP stream is cut into frames: CryptMPI's own records, and the frames of MPI's transports, whose headers are in clear.
+"""How what passes on a TCP stream is cut into frames: CryptMPI's own records, and the frames of MPI's transports, whose
+headers are in clear.
 
-Each framing is a generator of Frames: it gets a function that reads so many bytes of the stream, and one that reads what there is."""
+Each framing is a generator of Frames: it gets a function that reads so many bytes of the stream, and one that reads
+what there is."""
 
 import struct
 from dataclasses import dataclass
@@ -89,7 +91,8 @@ def btl(read, read_any):
 
 
 def uct(read, read_any):
-    """UCX's transport tcp: after eight bytes of its initiator's, active messages; that of a whole tagged message begins with the tag."""
+    """UCX's transport tcp: after eight bytes of its initiator's, active messages; that of a whole tagged message begins
+    with the tag."""
     start = read(5)
     if start == b"\x78\x56\x34\x12\xbe":
         yield Frame("begin", start + read(3), b"")

@@ -35,8 +35,8 @@ PATIENCE = {"silence_timeout_s": 4, "handshake_timeout_s": 6, "agreement_timeout
 class Outcome:
     """How a job ended."""
 
-    # "as plain", "told": by us or the program; "ended": by MPI or the launcher; "MPI waits": for packets of MPI's own that are in clear;
-    # "hang", "undetected"
+    # "as plain", "told": by us or the program; "ended": by MPI or the launcher; "MPI waits": for packets of MPI's own
+    # that are in clear; "hang", "undetected"
     kind: str
     by: str
     seconds: float

@@ -1,4 +1,5 @@
-"""The man in the middle of a job: in a node through which the two others reach each other, he ends their TCP connections and opens his own.
+"""The man in the middle of a job: in a node through which the two others reach each other, he ends their TCP
+connections and opens his own.
 
     man.py PLAN     a file of JSON: {"framing", "begun", "record", "recorded", "strikes": [{...}]}
 
@@ -13,8 +14,8 @@ Each strike is done once, on the frame that it names:
     phase     "start": before both ranks have begun, "run": after that
     connection     its number, where that matters
 
-`record` is a folder for all streams that pass; `recorded` one of an earlier job. What he does not strike passes as it is.
-He knows the formats in framings.py, and no key.
+`record` is a folder for all streams that pass; `recorded` one of an earlier job. What he does not strike passes as it
+is. He knows the formats in framings.py, and no key.
 """
 
 import json
@@ -242,7 +243,8 @@ class Direction:
         return others[0].raw if others else None
 
     def do_splice_size(self, frame, strike):
-        """One of the same direction with another length, that is another tag or round, fitted to this one's envelope."""
+        """One of the same direction with another length, that is another tag or round, fitted to this one's
+        envelope."""
         other = next((one for size, one in self.earlier.items() if size >= 24 and size != len(frame.body) and one.kind == frame.kind), None)
         return frame.with_body(other.body) if other else None
 

@@ -1,9 +1,10 @@
-"""Somebody who owns a node of the network and has no key: he speaks to whatever listens on the nodes of a job while it runs.
+"""Somebody who owns a node of the network and has no key: he speaks to whatever listens on the nodes of a job while it
+runs.
 
     stranger.py HOW PARENT PID:ADDRESS PID:ADDRESS CHANNEL FOLDER
 
-HOW he speaks: see the functions with these names. He looks for listeners as the nodes' kernels know them, which spares him to try all ports.
-"done stranger" says that he has been let into some listener's queue.
+HOW he speaks: see the functions with these names. He looks for listeners as the nodes' kernels know them, which spares
+him to try all ports. "done stranger" says that he has been let into some listener's queue.
 """
 
 import os

@@ -1,1 +1,2 @@
-"""`make bench-quick`, `make bench`: what sealing costs, by interleaved runs; docs/performance.md explains the figures."""
+"""`make bench-quick`, `make bench`: what sealing costs, by interleaved runs; docs/performance.md explains the
+figures."""

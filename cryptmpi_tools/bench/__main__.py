@@ -1,4 +1,5 @@
-"""What sealing costs: benchmarks plain and sealed by each layer in turn, medians against the targets and against the best that could be done."""
+"""What sealing costs: benchmarks plain and sealed by each layer in turn, medians against the targets and against the
+best that could be done."""
 
 import argparse
 import json

@@ -1,4 +1,5 @@
-"""HPCC and LAMMPS as Debian ships them: the time of a whole job, launcher included, and the processor time of its ranks.
+"""HPCC and LAMMPS as Debian ships them: the time of a whole job, launcher included, and the processor time of its
+ranks.
 
 They are the demo's, made longer: until a plain run takes half a minute, which is tried once for each network and MPI.
 """

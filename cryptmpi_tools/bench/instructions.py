@@ -1,8 +1,9 @@
-"""Counts the instructions that each layer adds to a small message, one sent and one received, and to looking for one, under callgrind.
+"""Counts the instructions that each layer adds to a small message, one sent and one received, and to looking for one,
+under callgrind.
 
-Our own code and that of the crypto modules is counted, not MPI's and not the crypto libraries' (these choose their code by the CPU, of which
-callgrind shows an older one). The count repeats, whatever else the machine does. It fails when a kind of call costs more than
-cryptmpi_tools/bench/instructions.json says by over 2 %.
+Our own code and that of the crypto modules is counted, not MPI's and not the crypto libraries' (these choose their code
+by the CPU, of which callgrind shows an older one). The count repeats, whatever else the machine does. It fails when a
+kind of call costs more than cryptmpi_tools/bench/instructions.json says by over 2 %.
 """
 
 import argparse

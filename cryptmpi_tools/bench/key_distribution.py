@@ -1,9 +1,12 @@
-"""What each way of key distribution costs at MPI_Init, under the MPI layer: the agreement, and the papers' two ways, in turn.
+"""What each way of key distribution costs at MPI_Init, under the MPI layer: the agreement, and the papers' two ways, in
+turn.
 
-    python3 -m cryptmpi_tools.bench.key_distribution [--ranks 2 4 8 16] [--turns 7] [--stack openmpi-4.1.4] [--json FILE]
+    python3 -m cryptmpi_tools.bench.key_distribution [--ranks 2 4 8 16] [--turns 7] [--stack openmpi-4.1.4]
+                                                     [--json FILE]
 
-The way "none" is the program under its MPI alone. Two nodes on one machine, half of the ranks on each: where there are more ranks than cores
-they wait for each other, so ratios can be compared, not times. A private key takes a time that varies a lot to be drawn, hence the range.
+The way "none" is the program under its MPI alone. Two nodes on one machine, half of the ranks on each: where there are
+more ranks than cores they wait for each other, so ratios can be compared, not times. A private key takes a time that
+varies a lot to be drawn, hence the range.
 """
 
 import argparse

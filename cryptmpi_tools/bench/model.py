@@ -2,16 +2,19 @@
 
 Units: bytes; microseconds; microseconds a byte. Sources:
 
-- Hockney (1994): a message of m bytes takes alpha + beta m, with other parameters for eager and for rendezvous messages.
-- (k,t)-chopping (CryptMPI, 2020, section IV): a message in k segments, t threads seal each; while one segment travels, the next is sealed
-  and the last one opened. The period of the pipeline is what the slowest of them takes for a segment.
+- Hockney (1994): a message of m bytes takes alpha + beta m, with other parameters for eager and for rendezvous
+  messages.
+- (k,t)-chopping (CryptMPI, 2020, section IV): a message in k segments, t threads seal each; while one segment travels,
+  the next is sealed and the last one opened. The period of the pipeline is what the slowest of them takes for a
+  segment.
 - Its max-rate model of threads, with no loss by more of them: this is a bound.
 
-Ours is in which cores are free. Where both ends are on one machine, and the network is a copy of memory, the copying takes processor time at
-both ends; over a period all of it, sealing and opening included, must fit into the machine's cores. Software may place it as it likes.
+Ours is in which cores are free. Where both ends are on one machine, and the network is a copy of memory, the copying
+takes processor time at both ends; over a period all of it, sealing and opening included, must fit into the machine's
+cores. Software may place it as it likes.
 
-Left out, since good software may have none of it: a message's own overhead, waiting for a receiver, copies of data, another protocol of MPI's
-for segments than for the whole message.
+Left out, since good software may have none of it: a message's own overhead, waiting for a receiver, copies of data,
+another protocol of MPI's for segments than for the whole message.
 """
 
 import bisect
@@ -102,8 +105,8 @@ def _between(sizes, times, size):
 def pipeline(size, k, t, network, cipher, machine):
     """The time of a message in k segments, t threads at each end.
 
-    The first segment is sealed before anything travels, and the last one opened after all has; between them k - 1 periods, and the last
-    segment's own way.
+    The first segment is sealed before anything travels, and the last one opened after all has; between them k - 1
+    periods, and the last segment's own way.
     """
     line = network.protocol(size)
     segment = size / k
@@ -133,14 +136,16 @@ def _numbers_of_segments(size):
 def least_window(plain_us, size, pairs, busy_us, cipher, machine):
     """The time of a message with many in flight, where each of several pairs has one done in `plain_us`.
 
-    Nothing has to wait for anything, so only the cores' time counts: for each message `busy_us` of them plain, at both ends together.
+    Nothing has to wait for anything, so only the cores' time counts: for each message `busy_us` of them plain, at both
+    ends together.
     """
     busy = min(pairs * busy_us, machine.cores * plain_us)
     return max(plain_us, (busy + pairs * cipher.both(size)) / machine.cores)
 
 
 def crossing(operation, size, per_node):
-    """(blocks, bytes of a block) that any software has to send between two nodes of `per_node` ranks: each piece of data once each way."""
+    """(blocks, bytes of a block) that any software has to send between two nodes of `per_node` ranks: each piece of
+    data once each way."""
     return {
         "bcast": (1, size),                      # from the root's node to the other one
         "allgather": (2 * per_node, size),       # each rank's block
@@ -162,6 +167,7 @@ def fit_hockney(points):
 
 
 def fit_network(points):
-    """Eager and rendezvous apart, at the switch between them that fits best; of fewer than six points one line is made."""
+    """Eager and rendezvous apart, at the switch between them that fits best; of fewer than six points one line is
+    made."""
     found, _, _ = hockney.fit_network(points, relative=True)
     return Network(*(Hockney(line.alpha, line.beta) for line in (found.eager, found.rendezvous)), found.switch)

@@ -1,8 +1,9 @@
 """Where the nanoseconds go that the MPI layer adds to a small message: `make bench-nanoseconds`.
 
-The ping-pong between two nodes, plain and sealed in turn, says how many there are; cryptmpi-bench-message times those of our parts that need no
-MPI, each by itself. What MPI takes for the 24 bytes more is the plain ping-pong's difference. The rest is what finds communicators, datatypes and
-receives, and the code's way through the processor's caches, which a part by itself does not see.
+The ping-pong between two nodes, plain and sealed in turn, says how many there are; cryptmpi-bench-message times those
+of our parts that need no MPI, each by itself. What MPI takes for the 24 bytes more is the plain ping-pong's difference.
+The rest is what finds communicators, datatypes and receives, and the code's way through the processor's caches, which a
+part by itself does not see.
 """
 
 import argparse

@@ -4,8 +4,8 @@ import contextlib
 
 from cryptmpi_tools.lab.nodes import Lab
 
-# (rate, burst) as tc's tbf takes them. A burst is what passes at once after a pause, so the smaller it is, the smaller the messages that see
-# the rate; but it has to hold a packet of 64 KB, and what comes due while a timer is late.
+# (rate, burst) as tc's tbf takes them. A burst is what passes at once after a pause, so the smaller it is, the smaller
+# the messages that see the rate; but it has to hold a packet of 64 KB, and what comes due while a timer is late.
 SHAPES = {"veth": (None, None), "veth-10g": ("10gbit", "96kb"), "veth-40g": ("40gbit", "192kb")}
 
 

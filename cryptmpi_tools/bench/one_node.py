@@ -1,8 +1,8 @@
 """What a message between two ranks of one node costs: `make bench-one-node`.
 
-Plain; under the MPI layer, native and sealed (scope = "all"); and, to compare, a message that is not sealed but brings a secret of 16 bytes as a
-piece before the user's data (tokens.c). In turns, in one run; of each the fastest, since nothing but other work on the processor differs
-between two starts.
+Plain; under the MPI layer, native and sealed (scope = "all"); and, to compare, a message that is not sealed but brings
+a secret of 16 bytes as a piece before the user's data (tokens.c). In turns, in one run; of each the fastest, since
+nothing but other work on the processor differs between two starts.
 """
 
 import argparse

@@ -1,12 +1,12 @@
-"""What sizes on the wire tell of a program: who sees nothing but the lengths and directions of sealed records guesses which communication pattern
-ran, and with which problem size.
+"""What sizes on the wire tell of a program: who sees nothing but the lengths and directions of sealed records guesses
+which communication pattern ran, and with which problem size.
 
     python3 -m cryptmpi_tools.bench.padding [--mpi NAME] [--runs N] [--schemes none,padme,...]
 
-Each pattern (patterns.c) runs with each problem size between two nodes, its ranks under the channel layer with the setting `padding`. The guess is
-the nearest of all other runs by their histograms of lengths: exact, in classes, or in classes by
-bytes, whichever is right most often. Printed: how often
-it was right, the chance of a blind guess, and what the padding cost in bytes.
+Each pattern (patterns.c) runs with each problem size between two nodes, its ranks under the channel layer with the
+setting `padding`. The guess is the nearest of all other runs by their histograms of lengths: exact, in classes, or in
+classes by bytes, whichever is right most often. Printed: how often it was right, the chance of a blind guess, and what
+the padding cost in bytes.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """What is measured: the parts of the quick and of the full benchmark.
 
-A part is one program on one network under one MPI, started plain and sealed in turn. The programs and what a start of each gives stand in
-`bench.programs`.
+A part is one program on one network under one MPI, started plain and sealed in turn. The programs and what a start of
+each gives stand in `bench.programs`.
 """
 
 from dataclasses import dataclass, replace
@@ -23,8 +23,8 @@ COLLECTIVES = ("bcast", "allgather", "alltoall", "allreduce")
 CONNECTIONS = 1000
 OPEN_MPI = ("openmpi-4.1.4", "openmpi-5.0.11")  # the MPIs that HPCC and LAMMPS run on as Debian ships them
 
-# The MPI of each layer that the quick benchmark takes for what it does not do on all of them: the first that is installed. Its ranks yield while
-# they wait: some of it has more ranks than a machine may have cores.
+# The MPI of each layer that the quick benchmark takes for what it does not do on all of them: the first that is
+# installed. Its ranks yield while they wait: some of it has more ranks than a machine may have cores.
 ONE = {"channel": OPEN_MPI[::-1], "mpi": OPEN_MPI[::-1], "fabric": ("mpich-5.0.2-ucx", "mpich-5.0.2-ofi")}
 # MPIs that can be told to do without remote memory (bench.programs).
 CAN_DO_BY_MESSAGES = ("mpich-4.0.2-ucx", "mpich-5.0.2-ucx", "mpich-5.0.2-ofi", "mpich-5.0.2-ofi-udp")
@@ -181,9 +181,11 @@ def ones(wanted):
 
 
 def quick(wanted, cores):
-    """Every MPI and all layers by ping-pong, the rest on one MPI a layer with the first cipher; what matters most comes first.
+    """Every MPI and all layers by ping-pong, the rest on one MPI a layer with the first cipher; what matters most comes
+    first.
 
-    The stacks that only the fabric layer is made for take a third of the time: of those it has one, unless others are named.
+    The stacks that only the fabric layer is made for take a third of the time: of those it has one, unless others are
+    named.
     """
     mpis = EVERY if wanted.stacks else (*STACKS, UDP)
     parts = [ping_pong(network, mpi.name, variants_of(layers_on(mpi), wanted.ciphers)) for network in UNSHAPED for mpi in mpis]

@@ -1,4 +1,5 @@
-"""A picture of what sealing adds to the ping-pong: by size, for each network, layer and cipher, with the lowest bound."""
+"""A picture of what sealing adds to the ping-pong: by size, for each network, layer and cipher, with the lowest
+bound."""
 
 from cryptmpi_tools.model.table import readable
 

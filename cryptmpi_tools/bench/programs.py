@@ -1,6 +1,7 @@
 """Starts one of the programs here (*.c) under an MPI, plain or sealed, and reads what it measured.
 
-What a start gives is {"BENCHMARK SIZE": {quantity: value}}; the quantities are "us", "cpu_us" (of all ranks) and "bytes" (of memory).
+What a start gives is {"BENCHMARK SIZE": {quantity: value}}; the quantities are "us", "cpu_us" (of all ranks) and
+"bytes" (of memory).
 """
 
 import re

@@ -1,12 +1,13 @@
-"""The results of every start, kept in a file for each part, so that a benchmark that was stopped can be taken up again."""
+"""The results of every start, kept in a file for each part, so that a benchmark that was stopped can be taken up
+again."""
 
 import dataclasses
 import json
 
 
 class Samples:
-    """`turns` is a list of {variant's name: {"BENCHMARK SIZE": {quantity: value}}}; a variant that failed is missing. `others` counts the processes
-    of others that ran before each start."""
+    """`turns` is a list of {variant's name: {"BENCHMARK SIZE": {quantity: value}}}; a variant that failed is missing.
+    `others` counts the processes of others that ran before each start."""
 
     def __init__(self, folder, part, settings, resume):
         """The settings are what else the results depend on; those of other settings are not taken again."""

@@ -1,4 +1,5 @@
-"""What the bound is made of, besides the plain ping-pong: a cipher's bare speed, and the processor time of a network's copying."""
+"""What the bound is made of, besides the plain ping-pong: a cipher's bare speed, and the processor time of a network's
+copying."""
 
 import json
 import random

@@ -39,7 +39,8 @@ def folder_of_parts(folder, options):
 
 
 class Turns:
-    """Takes every part once a turn, plain and sealed in an order drawn anew each time; what fails twice is left out from then on."""
+    """Takes every part once a turn, plain and sealed in an order drawn anew each time; what fails twice is left out
+    from then on."""
 
     def __init__(self, options, starter, all_parts):
         self.options = options

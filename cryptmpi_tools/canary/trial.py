@@ -1,4 +1,5 @@
-"""A job that sends canaries, once plain and once sealed, each with what its processes handed to the kernel for the other node."""
+"""A job that sends canaries, once plain and once sealed, each with what its processes handed to the kernel for the
+other node."""
 
 import json
 import os

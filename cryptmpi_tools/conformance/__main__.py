@@ -41,7 +41,8 @@ def run_once(lab, mpi, suite, ranks, sealing, place, words=(), enough=None):
 
 
 def run_suite(lab, mpi, suite, ranks, sealing, folder, attempts, words=()):
-    """The results of a run, its coming to an end among them, and its seconds: of the first of `attempts` that ended, or the last."""
+    """The results of a run, its coming to an end among them, and its seconds: of the first of `attempts` that ended, or
+    the last."""
     for attempt in range(1, attempts + 1):
         place = folder / f"attempt-{attempt}"
         done = run_once(lab, mpi, suite, ranks, sealing, place, words)

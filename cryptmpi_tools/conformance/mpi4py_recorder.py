@@ -1,4 +1,5 @@
-"""Runs mpi4py's own test/main.py (first argument) and writes one line a finished test into results.RANK: the outcome and its name.
+"""Runs mpi4py's own test/main.py (first argument) and writes one line a finished test into results.RANK: the outcome
+and its name.
 
 Ranks print into one another's lines, so what they print cannot be counted.
 """

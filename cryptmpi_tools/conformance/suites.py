@@ -1,7 +1,7 @@
 """The suites: which MPIs each runs on, its command, and how its results are read.
 
-Results are {test: value}; a test passed plain if its value is true, and sealed if the value is the plain run's. One that needs a
-procedure that CryptMPI refuses has the value REFUSED.
+Results are {test: value}; a test passed plain if its value is true, and sealed if the value is the plain run's. One
+that needs a procedure that CryptMPI refuses has the value REFUSED.
 """
 
 import functools
@@ -29,7 +29,8 @@ REFUSED = "refused"
 ENDED = "ended"  # the recorder's last line
 OPEN_MPI = ("openmpi-4.1.4", "openmpi-5.0.11")
 MPICH_ABI = ("mpich-4.0.2-ucx", "mpich-5.0.2-ucx", "mpich-5.0.2-ofi", "impi-2021.19-ofi")
-# Intel MPI 2021.19's libmpi_abi, plain, refuses a datatype at mpi4py's import: "MPI_Type_size_c(MPI_DATATYPE_NULL) failed".
+# Intel MPI 2021.19's libmpi_abi, plain, refuses a datatype at mpi4py's import: "MPI_Type_size_c(MPI_DATATYPE_NULL)
+# failed".
 STANDARD_ABI = ("mpich-5.0.2-abi",)
 
 # Tests left out, each with where it is left out and the reason.
@@ -50,8 +51,8 @@ LEFT_OUT = [
      "Open MPI 4.1.4's mtl ofi crashes in MPI_Alltoallw of MPI_BOTTOM, plain too: libfabric 1.17 copies from a null pointer"),
 ]
 
-# Under the MPI layer, tests in which some ranks get the error of a refused procedure, and the others then wait for them for ever: left out
-# of the sealed run, and counted as refused.
+# Under the MPI layer, tests in which some ranks get the error of a refused procedure, and the others then wait for them
+# for ever: left out of the sealed run, and counted as refused.
 LEFT_OUT_REFUSED = {
     "test_comm_inter.TestIntercommCreateFromGroups.testPair":
         "ranks 0 and 1 alone call MPI_Intercomm_create_from_groups, and do not come to the MPI_Allreduce of all ranks behind it",
@@ -59,8 +60,8 @@ LEFT_OUT_REFUSED = {
 
 
 # ScaLAPACK's test programs that are run, and what each reads.
-# They are built with Debian's MPIs; MPICH's Fortran part does not run on other libraries of that ABI, and two of Open MPI's programs do not
-# run on Open MPI 5, since they are linked with its inner libraries of release 4.
+# They are built with Debian's MPIs; MPICH's Fortran part does not run on other libraries of that ABI, and two of Open
+# MPI's programs do not run on Open MPI 5, since they are linked with its inner libraries of release 4.
 SCALAPACK_MPIS = OPEN_MPI + ("mpich-4.0.2-ucx",)
 ON_RELEASE_4 = ("openmpi-4.1.4", "mpich-4.0.2-ucx")
 SCALAPACK = (("xdlu", "LU"), ("xdqr", "QR"), ("xdls", "LS"), ("xdinv", "INV"), ("xdtrd", "TRD"), ("xdsvd", "SVD"), ("xdsep", "SEP"),
@@ -213,8 +214,8 @@ def mpi4py_without(patterns):
 
 
 def mpi4py_environment(mpi):
-    # mpi4py's wheel has an extension for each ABI but the standard one, which has a build of its own; which libmpi an extension finds is
-    # lab.stacks.abi_environment's to say.
+    # mpi4py's wheel has an extension for each ABI but the standard one, which has a build of its own; which libmpi an
+    # extension finds is lab.stacks.abi_environment's to say.
     settings = {**yielding(mpi), "MPI4PY_MPIABI": "mpich" if mpi.family == "hydra" else "openmpi", "PYTHONPATH": MPI4PY / "site"}
     if mpi.name in STANDARD_ABI:
         settings.update(MPI4PY_MPIABI="mpiabi", PYTHONPATH=MPI4PY / "site-standard")

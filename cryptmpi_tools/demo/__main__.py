@@ -1,4 +1,5 @@
-"""Runs each program plain and then sealed while the wire between the nodes is captured, checks everything, and prints the table."""
+"""Runs each program plain and then sealed while the wire between the nodes is captured, checks everything, and prints
+the table."""
 
 import argparse
 import dataclasses
@@ -75,7 +76,8 @@ def programs(canary_file):
         Program("hpcc", debian, 4, ["/usr/bin/hpcc"], [HERE / "hpccinf.txt"], hpcc_problem, lambda folder, output: None, 180, [], None),
         Program("lammps", debian, 4, ["/usr/bin/lmp", "-in", "in.melt"], [HERE / "in.melt"], lammps_problem,
                 lambda folder, output: lammps_thermodynamics(output), 120, [], None),
-        # One rank a node: with more ranks than cores Debian's MPICH now and then does not exit after its last line, plain.
+        # One rank a node: with more ranks than cores Debian's MPICH now and then does not exit after its last line,
+        # plain.
         Program("canary", mpich, 2, [str(FOLDER / "canary"), str(canary_file)], [], canary_problem,
                 lambda folder, output: [line for line in output.splitlines() if line.startswith("canary:")], 60,
                 ["messages"], canary_file.read_bytes()),
@@ -101,7 +103,8 @@ def last_line(output):
 
 
 def try_run(kind, lab, program, make_line, env, folder):
-    """A run whose capture is complete: on a machine that could not write as fast as the program sent, one of the next ones."""
+    """A run whose capture is complete: on a machine that could not write as fast as the program sent, one of the next
+    ones."""
     for attempt in range(1, CAPTURES + 1):
         try:
             run = run_once(lab, program, make_line(folder), env, folder)
@@ -116,7 +119,8 @@ def try_run(kind, lab, program, make_line, env, folder):
 
 
 def try_plain(lab, program, folder):
-    """A plain run; once more if it had no end, as those of some MPIs have none on a busy machine now and then. Both are shown."""
+    """A plain run; once more if it had no end, as those of some MPIs have none on a busy machine now and then. Both are
+    shown."""
     for attempt in ("", "-again"):
         run = try_run("plain", lab, program, lambda _: program.stack.command(lab, program.ranks, program.command), {},
                       folder.with_name(folder.name + attempt))
@@ -208,7 +212,8 @@ def report_problems(job, on_wire):
         yield f"the report has errors: {job['errors'][0]}"
     if totals["failed_opens"]:
         yield f"{totals['failed_opens']} records did not open"
-    # The MPI layer seals the blocks of collective operations for ranks of the own node, too: MPI may send them over another one.
+    # The MPI layer seals the blocks of collective operations for ranks of the own node, too: MPI may send them over
+    # another one.
     most = on_wire if job["layer"] == "channel" else float("inf")
     if not 0 < totals["sealed_bytes_sent"] <= most:
         yield f"the report counts {totals['sealed_bytes_sent']} sealed bytes, the wire had {on_wire}"

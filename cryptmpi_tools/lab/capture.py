@@ -23,7 +23,8 @@ class CaptureLost(LabError):
 class Capture:
     """`with lab.capture(path): ...` writes all that passes node1's port of the switch. Raises if a packet was lost.
 
-    `kernel_mib`: of memory for what arrives while other processes have the cores, or the disk is slow; a quarter of what is free at most.
+    `kernel_mib`: of memory for what arrives while other processes have the cores, or the disk is slow; a quarter of
+    what is free at most.
     """
 
     def __init__(self, lab, path, kernel_mib=512):
@@ -64,7 +65,8 @@ class Capture:
                 raise CaptureLost(f"the capture is not complete: {' '.join(said.split())}")
 
     def _drain(self, patience=120):
-        """Waits until tcpdump has written all that the kernel took for it: it would not read on after SIGINT. False if it cannot."""
+        """Waits until tcpdump has written all that the kernel took for it: it would not read on after SIGINT. False if
+        it cannot."""
         end = time.monotonic() + patience
         before = None
         while time.monotonic() < end:
@@ -173,7 +175,8 @@ def _signed(difference):
 
 
 def segments(path):
-    """(flow, connection number, payload), in order within each direction of each connection. Raises if bytes are missing."""
+    """(flow, connection number, payload), in order within each direction of each connection. Raises if bytes are
+    missing."""
     if Path(path).stat().st_size <= 24:
         return
     directions = {}
@@ -226,10 +229,11 @@ def count(path, needles):
 
 
 def sample(path, amount=8, size=32, least_distinct=16, least_bytes=0):
-    """Windows of the captured payload, spread over its connections: known plaintext to look for in another capture of the same program.
+    """Windows of the captured payload, spread over its connections: known plaintext to look for in another capture of
+    the same program.
 
-    Windows of few distinct bytes (zeros, text rules) are left out: they could be anywhere. So are connections with less than
-    `least_bytes`: a launcher's.
+    Windows of few distinct bytes (zeros, text rules) are left out: they could be anywhere. So are connections with less
+    than `least_bytes`: a launcher's.
     """
     carried = {}  # bytes of each connection
 
@@ -256,7 +260,8 @@ Fragment = namedtuple("Fragment", "name length where")  # where: the stream, the
 
 
 def repeated(path, markers):
-    """Where a part of {name: marker} repeated over and over shows in the capture, as short as one marker, and the bytes looked at.
+    """Where a part of {name: marker} repeated over and over shows in the capture, as short as one marker, and the bytes
+    looked at.
 
     Looks through the TCP streams, segment borders ignored, and whatever else passed, frame by frame.
     """

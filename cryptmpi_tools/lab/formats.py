@@ -1,4 +1,5 @@
-"""What of CryptMPI's format on the wire is in clear (docs/protocol.md), for those who take streams apart or forge them."""
+"""What of CryptMPI's format on the wire is in clear (docs/protocol.md), for those who take streams apart or forge
+them."""
 
 VERSION = 2
 KEY_ID = 8

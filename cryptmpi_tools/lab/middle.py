@@ -121,8 +121,9 @@ def both_ways(near, number, directions, own_address):
 
 
 def between(directions, own_address=False):
-    """For ever between the ends of all connections that are led to us: `directions(near, far, number)` gives two functions, which pass on what comes
-    from the initiator and from the responder of the connection with that number until it ends."""
+    """For ever between the ends of all connections that are led to us: `directions(near, far, number)` gives two
+    functions, which pass on what comes from the initiator and from the responder of the connection with that number
+    until it ends."""
     listener = socket.socket()
     listener.setsockopt(socket.SOL_IP, IP_TRANSPARENT, 1)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

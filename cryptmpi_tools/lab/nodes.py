@@ -1,7 +1,8 @@
 """Nodes made of Linux namespaces, joined by a switch; or, where namespaces cannot be had, the loopback interface.
 
-A node is a process that holds a network, UTS, IPC and mount namespace; the switch is one more, with a bridge in it and a veth to each
-node. Nothing is made in the machine's own network namespace: labs never meet, and all of it is gone when the holders are.
+A node is a process that holds a network, UTS, IPC and mount namespace; the switch is one more, with a bridge in it and
+a veth to each node. Nothing is made in the machine's own network namespace: labs never meet, and all of it is gone when
+the holders are.
 """
 
 import atexit
@@ -72,8 +73,8 @@ def _can(*unshare):
 def acquire_namespaces():
     """Makes sure that this process may make namespaces. Returns None, or in one line why it may not.
 
-    A user who is not root makes a user namespace of their own, if the system lets them: the program is started again there. The user id
-    stays: tcpdump, as root, would try to change users, which such a namespace does not allow.
+    A user who is not root makes a user namespace of their own, if the system lets them: the program is started again
+    there. The user id stays: tcpdump, as root, would try to change users, which such a namespace does not allow.
     """
     missing = _missing_tools()
     if missing:
@@ -115,7 +116,8 @@ def _die_with_parent():
 
 
 class Lab:
-    """`with Lab() as lab: lab.run([...])`. Nodes are called node1, node2, ...; a command runs in node1 unless told otherwise.
+    """`with Lab() as lab: lab.run([...])`. Nodes are called node1, node2, ...; a command runs in node1 unless told
+    otherwise.
 
     With a rate (as tc takes it) that is all that each node can send.
     """
@@ -160,7 +162,8 @@ class Lab:
             self._in(self.switch, f"ip link add port{number} mtu {mtu} type veth peer name eth0 mtu {mtu} netns {pid}"
                                   f" && ip link set port{number} master br0 up")
             self._in(pid, f"ip addr add {address}/24 dev eth0 && ip link set eth0 up && ip link set lo up")
-            # As Linux itself would have it: BBR, which some machines set, paces a network of one machine down to a third of its speed.
+            # As Linux itself would have it: BBR, which some machines set, paces a network of one machine down to a
+            # third of its speed.
             self._in(pid, f"ip route change 10.77.0.0/24 dev eth0 proto kernel scope link src {address} congctl {CONGESTION_CONTROL}"
                           f" || ! grep -qw {CONGESTION_CONTROL} /proc/sys/net/ipv4/tcp_available_congestion_control")
             if rate:
@@ -207,8 +210,8 @@ class Lab:
         return subprocess.Popen(command, env=environment, cwd=cwd, start_new_session=True, **popen)
 
     def run(self, argv, node=0, env=None, timeout=120, cwd=None, log=None, enough=None):
-        """Runs to the end, the timeout, or about a second after `enough(output)`; then nothing of it is left. The output goes to `log` as it comes,
-        if one is given."""
+        """Runs to the end, the timeout, or about a second after `enough(output)`; then nothing of it is left. The
+        output goes to `log` as it comes, if one is given."""
         path = Path(log) if log else self._folder / "output"
         began = time.monotonic()
         timed_out = False

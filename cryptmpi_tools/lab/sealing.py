@@ -22,7 +22,8 @@ def alone(layer):
 
 
 class Sealing:
-    """Makes a key in `folder`; then `exec_line` and `run_line` give the command lines of sealed runs, `env` what they need around them."""
+    """Makes a key in `folder`; then `exec_line` and `run_line` give the command lines of sealed runs, `env` what they
+    need around them."""
 
     def __init__(self, folder, lab, command=COMMAND, settings=None):
         self.command = Path(command).resolve()

@@ -1,11 +1,12 @@
 """Slurm from Debian's packages on the nodes of a lab: slurmctld on the first, and munged and slurmd on each.
 
 What was learnt about nodes that are namespaces of one machine:
-- Each needs its own /run, /etc/slurm, spool and logs: tmpfs in its mount namespace. Daemons of one machine else meet by their files.
+- Each needs its own /run, /etc/slurm, spool and logs: tmpfs in its mount namespace. Daemons of one machine else meet
+  by their files.
 - slurmd asks which cgroups there are, and ends where /sys/fs/cgroup is empty, even if it is told to use none.
 - PMIx servers of two nodes meet in /tmp, unless PMIxCliTmpDirBase says otherwise.
-- The daemons carry no mark of the lab: `Lab.run` ends all marked processes when its command has ended. What they start for a job inherits
-  the mark from the environment of srun or sbatch.
+- The daemons carry no mark of the lab: `Lab.run` ends all marked processes when its command has ended. What they
+  start for a job inherits the mark from the environment of srun or sbatch.
 """
 
 import os

@@ -3,11 +3,12 @@
 What was learnt about starting them over nodes that are namespaces:
 - Hydra (MPICH, Intel MPI) forks on the node it runs on and calls `-launcher-exec SCRIPT` for the others.
 - UCX finds shared memory across namespaces of one machine unless UCX_TLS=tcp,self.
-- libfabric picks its provider by itself, shared memory among them; FI_PROVIDER=tcp settles it. Which netmod PyPI's mpich loads is
-  MPIR_CVAR_CH4_NETMOD.
+- libfabric picks its provider by itself, shared memory among them; FI_PROVIDER=tcp settles it. Which netmod PyPI's
+  mpich loads is MPIR_CVAR_CH4_NETMOD.
 - Open MPI must be told the interfaces by network, for btl and oob: by default it may offer addresses that lead nowhere.
   Ranks that spin on fewer cores than ranks need mpi_yield_when_idle (HPCC: 2 s with, 35 s without).
-- Open MPI binds ranks to cores, counting from the first on each node: ours share their cores, so that both of two ranks would be on one.
+- Open MPI binds ranks to cores, counting from the first on each node: ours share their cores, so that both of two
+  ranks would be on one.
 - Open MPI 5 with --map-by :oversubscribe alone puts all ranks on the first node: `ppr` says how many go where.
 - Debian's MPICH 4 with more ranks than cores now and then prints its result and does not exit: each run has a timeout.
 """
@@ -122,7 +123,8 @@ def _pml(*words):
     return (*words, "--mca", "mpi_yield_when_idle", "1")
 
 
-# Where MPI hands its messages to UCX or to libfabric, on what these offer over sockets. `UDP` has no TCP between ranks at all.
+# Where MPI hands its messages to UCX or to libfabric, on what these offer over sockets. `UDP` has no TCP between ranks
+# at all.
 UDP = _by(STACKS[2], "ofi-udp", "libfabric udp;ofi_rxd", {"FI_PROVIDER": "udp;ofi_rxd"})
 # Open MPI takes UCX for networks of its list only, which tcp is not on, unless it is told to take any.
 ANY_UCX = {"UCX_TLS": "tcp,self", "OMPI_MCA_opal_common_ucx_tls": "any", "OMPI_MCA_opal_common_ucx_devices": "any"}
@@ -155,8 +157,8 @@ def abi_environment(mpi):
     own = mpi.prefix / "lib"
     if mpi.family == "openmpi5":
         return {"LD_LIBRARY_PATH": str(own)}
-    # Debian's MPICH calls the library libmpich.so.12, everybody else's libmpi.so.12. A library loaded by the other name finds those it
-    # needs only where it is told to look: PyPI's has them in lib/mpich.
+    # Debian's MPICH calls the library libmpich.so.12, everybody else's libmpi.so.12. A library loaded by the other name
+    # finds those it needs only where it is told to look: PyPI's has them in lib/mpich.
     names = mpi.prefix / "abi"
     names.mkdir(parents=True, exist_ok=True)
     library, other = ("/usr/lib/x86_64-linux-gnu/libmpich.so.12", "libmpi.so.12") if mpi.name.startswith("mpich-4") else \

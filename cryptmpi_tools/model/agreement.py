@@ -1,4 +1,5 @@
-"""Key agreement when MPI starts: ours along a binomial tree (docs/protocol.md), and C20's by RSA (C20 IV, key distribution)."""
+"""Key agreement when MPI starts: ours along a binomial tree (docs/protocol.md), and C20's by RSA (C20 IV, key
+distribution)."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,7 +15,8 @@ RSA_KEY, RSA_BLOCK = 270, 256  # bytes of a public key of 2048 bits, encoded, an
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds of what a rank computes. No measurement of this package gives them: assumptions that the caller prints."""
+    """Seconds of what a rank computes. No measurement of this package gives them: assumptions that the caller
+    prints."""
 
     x25519: float = 50e-6        # a scalar multiplication
     rsa_generate: float = 80e-3  # a key of 2048 bits
@@ -40,7 +42,8 @@ class Agreement:
 
 
 def children(ranks):
-    """Sizes of the subtrees below a rank whose own has `ranks` ranks, the smallest distance first (docs/protocol.md)."""
+    """Sizes of the subtrees below a rank whose own has `ranks` ranks, the smallest distance first
+    (docs/protocol.md)."""
     return [min(step, ranks - step) for step in (1 << bit for bit in range((ranks - 1).bit_length()))]
 
 
@@ -50,9 +53,11 @@ def on_wire(plain):
 
 
 def _down(ranks, busy, travel, after=0.0):
-    """Seconds until the last rank has heard from the root: a rank tells its children one after the other, the largest subtree first.
+    """Seconds until the last rank has heard from the root: a rank tells its children one after the other, the largest
+    subtree first.
 
-    `busy`: of the sender for each child; `travel`: from then to the child; `after`: what a child does before it goes on.
+    `busy`: of the sender for each child; `travel`: from then to the child; `after`: what a child does before it goes
+    on.
     """
     @lru_cache(maxsize=None)
     def reach(size):
@@ -76,12 +81,14 @@ def _up(ranks, plain_of, network, cipher):
 
 
 def tree(ranks, network, cipher, costs=Costs()):
-    """The Agreement of `ranks` ranks, one a node. The passes follow each other; a rank that gets ahead in the next one is not counted."""
+    """The Agreement of `ranks` ranks, one a node. The passes follow each other; a rank that gets ahead in the next one
+    is not counted."""
     table = ENTRY * ranks
     line = network.line(on_wire(table))
     sealing = cipher.time(SECRET + TERMS) + cipher.time(table)
     edges = len(children(ranks))
-    # hello 1: a share of one's own, sent at once. hello 2: the parent's share and what both make; the child makes it, too.
+    # hello 1: a share of one's own, sent at once. hello 2: the parent's share and what both make; the child makes it,
+    # too.
     join = costs.x25519 + network.time(HELLO) + _down(ranks, 2 * costs.x25519, network.time(HELLO), costs.x25519)
     spread = _down(ranks, sealing + line.beta * on_wire(table), network.time(on_wire(SECRET + TERMS)) + line.alpha, sealing)
     go = _down(ranks, cipher.time(0), network.time(on_wire(0)), cipher.time(0))
@@ -90,7 +97,8 @@ def tree(ranks, network, cipher, costs=Costs()):
 
 
 def rsa(ranks, network, costs=Costs()):
-    """Seconds of C20's distribution: all generate keys, MPI_Gather of the public ones, the root encrypts for each, MPI_Scatter, all decrypt.
+    """Seconds of C20's distribution: all generate keys, MPI_Gather of the public ones, the root encrypts for each,
+    MPI_Scatter, all decrypt.
 
     Gather and Scatter by binomial trees: log2(p) alpha, and (p - 1) blocks pass the root's link (Thakur05).
     """

@@ -22,9 +22,11 @@ class Plan:
 
 
 def time(size, k, t, network, cipher):
-    """Seconds of a message of `size` bytes: 2 T_enc(s, t) + (k - 1) max(T_enc(s, t), beta s) + T_comm(s), s = size / k (C20 IV).
+    """Seconds of a message of `size` bytes: 2 T_enc(s, t) + (k - 1) max(T_enc(s, t), beta s) + T_comm(s), s = size / k
+    (C20 IV).
 
-    The protocol (eager or rendezvous) is the whole message's. `cipher`: Levels of one direction, encrypting as fast as decrypting.
+    The protocol (eager or rendezvous) is the whole message's. `cipher`: Levels of one direction, encrypting as fast as
+    decrypting.
     """
     chunk = size / k
     line = network.line(size)
@@ -33,7 +35,8 @@ def time(size, k, t, network, cipher):
 
 
 def best(size, network, cipher, most_threads=1):
-    """The Plan of the least time, with k in powers of two, at most 64 and no chunk below 64 KB, and t up to `most_threads`.
+    """The Plan of the least time, with k in powers of two, at most 64 and no chunk below 64 KB, and t up to
+    `most_threads`.
 
     Of plans that take as long, the one with fewer chunks, then with fewer threads.
     """
@@ -55,7 +58,8 @@ def chosen_threads(size, table, available, communicating=COMMUNICATING_THREADS):
 def chosen_chunks(size, outstanding=0):
     """k = max(1, m / 512 KB) rounded down; 1 where more than 64 sends of the rank would be on their way (C20 IV).
 
-    `outstanding`: sends on their way already. The 8th message of 8 chunks brings C20's 64; the one after it goes in one piece (C20 V).
+    `outstanding`: sends on their way already. The 8th message of 8 chunks brings C20's 64; the one after it goes in one
+    piece (C20 V).
     """
     return 1 if outstanding >= MOST_OUTSTANDING else max(1, size // CHUNK)
 

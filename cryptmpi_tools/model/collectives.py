@@ -1,7 +1,8 @@
-"""Collective operations of p ranks, plain and encrypted, from the cost of a message. Thakur05 (sections 4 and 5), N20 5.1.
+"""Collective operations of p ranks, plain and encrypted, from the cost of a message. Thakur05 (sections 4 and 5), N20
+5.1.
 
-Each algorithm is a list of steps that follow each other: (how often, bytes of the message). One rank a node: every message is encrypted.
-Reduction's arithmetic is left out, plain and encrypted.
+Each algorithm is a list of steps that follow each other: (how often, bytes of the message). One rank a node: every
+message is encrypted. Reduction's arithmetic is left out, plain and encrypted.
 """
 
 from dataclasses import dataclass
@@ -58,7 +59,8 @@ def alltoall(size, ranks):
 
 
 def allreduce(size, ranks):
-    """A reduction of `size` bytes whose result all ranks have (Thakur05, 4.5: recursive doubling, Rabenseifner's algorithm)."""
+    """A reduction of `size` bytes whose result all ranks have (Thakur05, 4.5: recursive doubling, Rabenseifner's
+    algorithm)."""
     halves = _halves(size, ranks)
     return {"recursive doubling": [(_doublings(ranks), size)], "reduce-scatter, allgather": halves + halves[::-1]}
 
@@ -100,7 +102,8 @@ def of_alltoall(size, ranks, network, cipher):
 
 
 def of_allreduce(size, ranks, network, cipher):
-    """End to end it is what the MPI layer does: partial results, sealed at each step up a binomial tree, then a Bcast."""
+    """End to end it is what the MPI layer does: partial results, sealed at each step up a binomial tree, then a
+    Bcast."""
     name, steps = _fastest(allreduce(size, ranks), network)
     up = hops_time([(_doublings(ranks), size + EXPANSION)], network, cipher)
     return Collective(name, steps_time(steps, network), hops_time(steps, network, cipher), up + of_bcast(size, ranks, network, cipher).end_to_end)

@@ -33,7 +33,8 @@ NAMES = ("model", "network", "mpi", "layer", "cipher", "module")
 
 
 def compared(known, found, threads=1):
-    """[{model, network, mpi, layer, cipher, module, size, threads, pairs, measured_s, predicted_s, error}] of all that both have.
+    """[{model, network, mpi, layer, cipher, module, size, threads, pairs, measured_s, predicted_s, error}] of all that
+    both have.
 
     `pairs` is None where messages were sent one at a time.
     """
@@ -68,7 +69,8 @@ def _of_pairs(known, found):
 
 
 def _sealed(known, sealed, key):
-    """((network, MPI, layer, cipher, module), Levels, [(place, s)]) of what was sealed on a network, for each module that has the cipher."""
+    """((network, MPI, layer, cipher, module), Levels, [(place, s)]) of what was sealed on a network, for each module
+    that has the cipher."""
     for (*place, layer, name), times in sealed.items():
         for (cipher_name, module), cipher in known.ciphers.items():
             if tuple(place) == key and cipher_name == name:
@@ -82,7 +84,8 @@ def _of_ciphers(known, found):
 
 
 def summed(rows):
-    """For each model and what it was of: n, the median and the worst |error|, the size of the worst, and the median error with its sign."""
+    """For each model and what it was of: n, the median and the worst |error|, the size of the worst, and the median
+    error with its sign."""
     groups = {}
     for row in rows:
         groups.setdefault(tuple(row[name] for name in NAMES), []).append(row)

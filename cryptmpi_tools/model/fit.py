@@ -66,7 +66,8 @@ def _network_entry(key, points, switch, relative):
 
 
 def _pairs_entry(key, points, switch, relative):
-    """alpha + beta p m (N20 6.2): a line over the bytes of all p pairs; the protocol goes by the size of one message."""
+    """alpha + beta p m (N20 6.2): a line over the bytes of all p pairs; the protocol goes by the size of one
+    message."""
     eager = [(size * pairs, time) for (size, pairs), time in points.items() if switch and size < switch]
     rendezvous = [(size * pairs, time) for (size, pairs), time in points.items() if not switch or size >= switch]
     if not eager or not rendezvous:

@@ -22,7 +22,8 @@ class Hockney:
 
 @dataclass(frozen=True)
 class Network:
-    """A plain network under one MPI, which sends small messages eagerly and others by rendezvous (N20 table IX, C20 table I)."""
+    """A plain network under one MPI, which sends small messages eagerly and others by rendezvous (N20 table IX, C20
+    table I)."""
 
     eager: Hockney
     rendezvous: Hockney
@@ -44,8 +45,8 @@ def one_line(alpha, beta):
 def fit(points, relative=False, one_byte=None):
     """(Hockney, Fit) of [(bytes, s)] by least squares.
 
-    Where that gives a negative alpha, alpha is the time of a one-byte message, and beta is fitted with it (N20 6.1, footnote 3).
-    `one_byte` is that time; without it, the time of the smallest message of the points.
+    Where that gives a negative alpha, alpha is the time of a one-byte message, and beta is fitted with it (N20 6.1,
+    footnote 3). `one_byte` is that time; without it, the time of the smallest message of the points.
     """
     points = sorted(points)
     sizes, times = zip(*points)
@@ -58,8 +59,9 @@ def fit(points, relative=False, one_byte=None):
 def fit_network(points, switch=None, relative=False):
     """(Network, Fit of eager, Fit of rendezvous) of a plain ping-pong [(bytes, s)].
 
-    `switch` is MPI's eager limit (bytes), which the papers take from the library. Without it, the switch is where both lines fit best,
-    and of fewer than six points one line is made. Raises ValueError where a side of `switch` has fewer than two points.
+    `switch` is MPI's eager limit (bytes), which the papers take from the library. Without it, the switch is where both
+    lines fit best, and of fewer than six points one line is made. Raises ValueError where a side of `switch` has fewer
+    than two points.
     """
     points = sorted(points)
     smallest = points[0][1]

@@ -41,8 +41,9 @@ def _judged(values, covariance, free, predicted, times):
 def line(sizes, times, relative=False, alpha=None):
     """alpha + beta size through times (s) of sizes (bytes); with `alpha` given, beta alone.
 
-    Least squares of the residuals, as the papers do (C20 IV, N20 6.1), or with `relative` of the residuals over the times, which gives
-    every size the same say. No beta below 0: where that would fit best, alpha is the (weighted) mean. Raises ValueError without two points.
+    Least squares of the residuals, as the papers do (C20 IV, N20 6.1), or with `relative` of the residuals over the
+    times, which gives every size the same say. No beta below 0: where that would fit best, alpha is the (weighted)
+    mean. Raises ValueError without two points.
     """
     import numpy
 
@@ -78,7 +79,8 @@ def _solve(columns, free, target, weights):
 
 
 def curve(function, start, points, times, relative=False):
-    """Values of function(values, points) >= 0 that fit times (s) best, from `start`; the papers' lsqnonlin (C20 IV, N20 6.2).
+    """Values of function(values, points) >= 0 that fit times (s) best, from `start`; the papers' lsqnonlin (C20 IV, N20
+    6.2).
 
     Raises ValueError where there are fewer points than values, or where no minimum is found.
     """

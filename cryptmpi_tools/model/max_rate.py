@@ -1,4 +1,5 @@
-"""The max-rate model of threads that encrypt: alpha + m / (A + B (t - 1)). C20 IV and table II, N20 6.2 and table XII (after Gropp 2016)."""
+"""The max-rate model of threads that encrypt: alpha + m / (A + B (t - 1)). C20 IV and table II, N20 6.2 and table XII
+(after Gropp 2016)."""
 
 import math
 from dataclasses import dataclass
@@ -10,7 +11,8 @@ PARAMETERS = ("alpha", "a", "b")
 
 @dataclass(frozen=True)
 class MaxRate:
-    """Of one range of sizes: overhead alpha (s), rate A of the first thread and B of each further one (bytes a second)."""
+    """Of one range of sizes: overhead alpha (s), rate A of the first thread and B of each further one (bytes a
+    second)."""
 
     alpha: float
     a: float
@@ -26,9 +28,11 @@ class MaxRate:
 
 @dataclass(frozen=True)
 class Levels:
-    """A MaxRate for each range of sizes, ascending: [(name, below, MaxRate)], `below` in bytes and infinite for the last.
+    """A MaxRate for each range of sizes, ascending: [(name, below, MaxRate)], `below` in bytes and infinite for the
+    last.
 
-    The ranges are those of the caches: small fits L1, moderate L2 (C20 IV: 32 KB and 1 MB; N20 6.2 has 256 B and 32 KB).
+    The ranges are those of the caches: small fits L1, moderate L2 (C20 IV: 32 KB and 1 MB; N20 6.2 has 256 B and 32
+    KB).
     """
 
     levels: tuple
@@ -53,7 +57,8 @@ def constant(rate, alpha=0.0):
 def fit(points, relative=False):
     """(MaxRate, Fit) of [(bytes, threads, s)], nonlinear least squares as in C20 IV.
 
-    With one number of threads B cannot be told: it is taken to be A, that is, threads do not slow each other, and has no interval.
+    With one number of threads B cannot be told: it is taken to be A, that is, threads do not slow each other, and has
+    no interval.
     """
     import numpy
 

@@ -52,7 +52,8 @@ def read(paths):
 
 
 def _read_report(report, found):
-    """build/bench/report.json, as docs/performance.md describes it: ping-pong and pairs, plain and sealed, and each cipher's speed."""
+    """build/bench/report.json, as docs/performance.md describes it: ping-pong and pairs, plain and sealed, and each
+    cipher's speed."""
     found.busy |= bool(report.get("machine", {}).get("busy"))
     for row in report["rows"]:
         network = (row["network"], row["mpi"] or "")

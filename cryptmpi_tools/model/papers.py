@@ -56,7 +56,8 @@ def noleland(data):
     network = {name: hockney.Hockney(*(value * US for value in data["C20"]["table I"][name])) for name in ("eager", "rendezvous")}
     levels = [(name, below, max_rate.MaxRate(alpha * US, a / US, b / US))
               for name, below in (*data["C20"]["levels"].items(), ("large", math.inf)) for alpha, a, b in [data["C20"]["table II"][name]]]
-    # The paper does not print the library's eager limit; its large messages, of 64 KB and more, are the ones that it predicts.
+    # The paper does not print the library's eager limit; its large messages, of 64 KB and more, are the ones that it
+    # predicts.
     return hockney.Network(network["eager"], network["rendezvous"], 64 * KB), max_rate.Levels(tuple(levels))
 
 
@@ -92,7 +93,8 @@ def c20_explained(data):
 
 
 def _from_rounded(share):
-    """By how much 1 + 1 / share changes with the last of the two digits of `share`, and half a unit for cutting it off."""
+    """By how much 1 + 1 / share changes with the last of the two digits of `share`, and half a unit for cutting it
+    off."""
     return 1 / share - 1 / (share + 0.01) + 0.005
 
 
@@ -179,7 +181,8 @@ def _of_rounded_entries(plain, overhead):
 
 
 def n20_explained(data):
-    """How many times as slow the paper expects ping-pong to be, and overheads of its tables I and V (5.1, 5.2; as printed in N19)."""
+    """How many times as slow the paper expects ping-pong to be, and overheads of its tables I and V (5.1, 5.2; as
+    printed in N19)."""
     of = data["N20"]["MB/s"]
     cipher = of["encryption-decryption"]
 
@@ -204,7 +207,8 @@ def n20_explained(data):
 
 
 def n20_collectives(data):
-    """Bcast and Alltoall of 64 ranks on 8 nodes: what is added is the encryption of the blocks (5.1, tables II and III)."""
+    """Bcast and Alltoall of 64 ranks on 8 nodes: what is added is the encryption of the blocks (5.1, tables II and
+    III)."""
     bcast, alltoall = data["N20"]["us"]["bcast ethernet"], data["N20"]["us"]["alltoall ethernet"]
     cipher = data["N20"]["MB/s"]["encryption-decryption"]
 
@@ -233,7 +237,8 @@ def n20_collectives(data):
 
 
 def n20_sums(data):
-    """Overhead of the NAS benchmarks from summed times, never as a mean of ratios (5.1, footnote 2; tables IV and VIII)."""
+    """Overhead of the NAS benchmarks from summed times, never as a mean of ratios (5.1, footnote 2; tables IV and
+    VIII)."""
     for network, quoted in (("ethernet", {"BoringSSL": 12.75, "Libsodium": 19.25, "CryptoPP": 30.33}),
                             ("infiniband", {"BoringSSL": 17.93, "Libsodium": 24.27, "CryptoPP": 29.41})):
         table = data["N20"]["NAS, s"][network]
@@ -274,7 +279,8 @@ def n20_predicted(data):
 
 
 def _n20_large(of, alphas, cipher, row):
-    """The enhanced Hockney model at 2 MB, where the printed alphas and the rates at 2 MB give the betas that our copy lacks."""
+    """The enhanced Hockney model at 2 MB, where the printed alphas and the rates at 2 MB give the betas that our copy
+    lacks."""
     for network, library, key, quoted in (("ethernet", "BoringSSL", "BoringSSL 2097152", 78.3),
                                           ("infiniband", "BoringSSL", "BoringSSL 2097152 MVAPICH", 215.2)):
         alpha, alpha_cipher = alphas["table IX"][network]["rendezvous"], alphas["table X"][library]

@@ -51,7 +51,8 @@ def read(path):
 
 
 def of(content):
-    """Parameters from what such a file holds. Raises KeyError, TypeError, AttributeError or ValueError where it is not whole."""
+    """Parameters from what such a file holds. Raises KeyError, TypeError, AttributeError or ValueError where it is not
+    whole."""
     return Parameters({_network_of(entry): _network(entry) for entry in content["networks"]},
                       {_network_of(entry): _network(entry) for entry in content["pairs"]},
                       {(entry["cipher"], entry["module"]): _cipher(entry) for entry in content["ciphers"]})

@@ -1,4 +1,5 @@
-"""`cryptmpi model plan`: what encryption would cost an application, from what its ranks send and how long it runs plain."""
+"""`cryptmpi model plan`: what encryption would cost an application, from what its ranks send and how long it runs
+plain."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,8 +53,8 @@ def run(options):
 def from_report(path):
     """([Traffic] of the ranks, the most ranks of a node, what the report does not tell), from a job report.
 
-    Under the MPI layer a report has the messages of each process by size; under the channel layer only bytes and records, of which each counts as
-    a message of the mean size of its rank's. Raises ModelError.
+    Under the MPI layer a report has the messages of each process by size; under the channel layer only bytes and
+    records, of which each counts as a message of the mean size of its rank's. Raises ModelError.
     """
     report = command.read_json(path)
     try:
@@ -82,10 +83,11 @@ def _messages_of(part, way):
 
 
 def planned(traffic, of, seconds=None):
-    """Seconds and shares that encryption adds, for the busiest node: nothing hidden, and (k,t)-chopping of large messages (C20 IV).
+    """Seconds and shares that encryption adds, for the busiest node: nothing hidden, and (k,t)-chopping of large
+    messages (C20 IV).
 
-    A message costs its sender half and its receiver half of what it adds to a ping-pong. Ranks that have a core each work at the same time;
-    those of a node that has fewer cores share them.
+    A message costs its sender half and its receiver half of what it adds to a ping-pong. Ranks that have a core each
+    work at the same time; those of a node that has fewer cores share them.
     """
     plain, direct, chopped = (_busiest(traffic, of, cost) for cost in (_plain, _direct, _chopped))
     base = seconds or plain

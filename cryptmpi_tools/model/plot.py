@@ -9,7 +9,8 @@ STYLES = ("-", "--", ":", "-.")
 
 
 def draw(path, panels, x_label, y_label, logarithmic=True, bytes_on_x=True):
-    """Writes a PNG. `panels`: [(title, [(label, [(x, y)])])]. Raises ModelError without matplotlib, or where nothing can be written."""
+    """Writes a PNG. `panels`: [(title, [(label, [(x, y)])])]. Raises ModelError without matplotlib, or where nothing
+    can be written."""
     try:
         import matplotlib
     except ImportError as error:

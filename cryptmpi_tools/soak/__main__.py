@@ -1,8 +1,10 @@
-"""Jobs of eight ranks under each layer for a long time, with ranks that are killed, stopped and continued, and with links that are slow or cut.
+"""Jobs of eight ranks under each layer for a long time, with ranks that are killed, stopped and continued, and with
+links that are slow or cut.
 
-Half of a layer's minutes is one long job, whose memory must not grow; the rest are short jobs, each of which is disturbed in one way. Ranks
-that are left after a disturbance must come to their end, with a line that says why; a job whose disturbance was none to it must do all its
-work. Afterwards nothing of a job may be left: no process, no file in shared memory, in the folders of runs and settings, no namespace.
+Half of a layer's minutes is one long job, whose memory must not grow; the rest are short jobs, each of which is
+disturbed in one way. Ranks that are left after a disturbance must come to their end, with a line that says why; a job
+whose disturbance was none to it must do all its work. Afterwards nothing of a job may be left: no process, no file in
+shared memory, in the folders of runs and settings, no namespace.
 """
 
 import argparse
@@ -28,7 +30,8 @@ SOURCE = Path(__file__).resolve().parent / "mixed.c"
 RANKS = 8
 # What carries each layer's jobs; ranks of the first two yield while they wait.
 MPIS = {"channel": "openmpi-4.1.4", "fabric": "openmpi-4.1.4-pml-ucx", "mpi": "mpich-5.0.2-ofi"}
-# A connection on which nothing opens for so long counts as cut off; twice that, and what comes after it, is what a job may take to end.
+# A connection on which nothing opens for so long counts as cut off; twice that, and what comes after it, is what a job
+# may take to end.
 SILENCE_S = 8
 # Of the long job, in which one moment without a link may follow another: TCP waits twice as long after each try.
 LONG_SILENCE_S = 30
@@ -239,7 +242,8 @@ def play(site, turn, seconds, chance, disturber_class):
     for path in (folder / "output.txt", folder / "report.json", *folder.glob("rank-*")):
         path.unlink(missing_ok=True)
     left = site.traces(sealing.config) - before
-    # A daemon that ends after the launcher, as one that was cut off from it, writes its part of the report too late: nothing secret.
+    # A daemon that ends after the launcher, as one that was cut off from it, writes its part of the report too late:
+    # nothing secret.
     parts = folder / "report.json.parts"
     late = {path for path in left if Path(path) == parts or (Path(path).parent == parts and path.endswith(".json"))}
     turn.late_parts = len(late - {str(parts)})

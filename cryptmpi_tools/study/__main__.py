@@ -102,7 +102,8 @@ def chosen_parts(options, setting, why_no_namespaces):
 
 
 def take(options, networks, setting, chosen, crypto):
-    """The Taking, with everything measured, and {(network, MPI): plans that tuning found}. What it uses lasts as long as the networks."""
+    """The Taking, with everything measured, and {(network, MPI): plans that tuning found}. What it uses lasts as long
+    as the networks."""
     starter = programs.Starter(networks, options.folder, options.cryptmpi, 0, options.timeout)
     tuned = profiles.Profiles(starter, options.folder, options.full, options.resume)
     other = outside.Outside(starter, options)
@@ -140,7 +141,8 @@ def make_study(options, measured):
 
 
 def place_of(figure):
-    """By paper; in it figures by number, then the tables, then what has no number; ours that has its place beside one follows it."""
+    """By paper; in it figures by number, then the tables, then what has no number; ours that has its place beside one
+    follows it."""
     number = figure["figure"]
     paper = ("N20", "C20", "E12", None).index(figure["paper"])
     if (figure["paper"], number) in figures.BESIDE:

@@ -1,4 +1,5 @@
-"""A figure as a PNG: a panel for each value of one column, a line for each of another; bars where the x axis has names."""
+"""A figure as a PNG: a panel for each value of one column, a line for each of another; bars where the x axis has
+names."""
 
 import io
 import math

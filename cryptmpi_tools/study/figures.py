@@ -1,6 +1,8 @@
-"""The papers' figures and tables, each with the rows of ours that stand beside it, how they are drawn, and what they show.
+"""The papers' figures and tables, each with the rows of ours that stand beside it, how they are drawn, and what they
+show.
 
-The papers' machines were clusters; here nodes are network namespaces of one machine. What stands for a network of theirs is the veth of its rate.
+The papers' machines were clusters; here nodes are network namespaces of one machine. What stands for a network of
+theirs is the veth of its rate.
 """
 
 import json
@@ -61,7 +63,8 @@ def both(*choosers):
 
 
 def with_throughput(rows):
-    """MB/s of 10^6 bytes, tags and nonces not counted; of pairs and flows, of all of them together, and how many they are."""
+    """MB/s of 10^6 bytes, tags and nonces not counted; of pairs and flows, of all of them together, and how many they
+    are."""
     made = []
     for row in rows:
         together = (row["ranks"] or 2) // 2 if row["experiment"] in ("pairs", "flows") else 1
@@ -193,7 +196,8 @@ def printed(paper, figure):
 
 
 def ours_of(quote, rows):
-    """Our number beside one that a paper prints, in its unit; None where there is none. The quote says which row and column it is."""
+    """Our number beside one that a paper prints, in its unit; None where there is none. The quote says which row and
+    column it is."""
     wanted = dict(quote.get("ours", {}))
     column = wanted.pop("column", None)
     row = next((row for row in rows if column and all(row.get(name) == value for name, value in wanted.items())), {})
@@ -203,14 +207,16 @@ def ours_of(quote, rows):
 
 
 def varying(drawing, rows):
-    """(row) -> the words that tell it from rows of other networks, MPIs or numbers of ranks, as far as there are several among the rows."""
+    """(row) -> the words that tell it from rows of other networks, MPIs or numbers of ranks, as far as there are
+    several among the rows."""
     own = {drawing.panel, drawing.x, drawing.line} | ({"ranks"} if drawing.x == "pairs" else set())
     columns = [column for column in ("network", "mpi", "ranks") if column not in own and len({row.get(column) for row in rows}) > 1]
     return lambda row: [f"{row[column]} ranks" if column == "ranks" else str(row[column]) for column in columns if row.get(column) is not None]
 
 
 def own_table(drawing, rows):
-    """A line for each way and a column for each place of the x axis, as the papers' tables are; None where rows would share a cell."""
+    """A line for each way and a column for each place of the x axis, as the papers' tables are; None where rows would
+    share a cell."""
     more = varying(drawing, rows)
 
     def line_of(row):

@@ -1,8 +1,10 @@
-"""The study in one table, and our plans in another, as Markdown, from the study.json of a folder (default: build/study):
+"""The study in one table, and our plans in another, as Markdown, from the study.json of a folder (default:
+build/study):
 
     python3 -m cryptmpi_tools.study.headline [FOLDER]
 
-Each line is one case of an experiment: its plain time, and how many times as long each way took; with the command that measures it again.
+Each line is one case of an experiment: its plain time, and how many times as long each way took; with the command that
+measures it again.
 """
 
 import json

@@ -1,7 +1,8 @@
 """How often a measurement is repeated, and what is said of it.
 
-The rule is that of Naser et al. (2019, section V; 2020, section 5, "benchmark methodology"): at least 20 times (5 for encryption alone), up to
-100 times until the standard deviation is within 5 % of the mean; if it still is not, on until the 99 % confidence interval is within 5 % of it.
+The rule is that of Naser et al. (2019, section V; 2020, section 5, "benchmark methodology"): at least 20 times (5 for
+encryption alone), up to 100 times until the standard deviation is within 5 % of the mean; if it still is not, on until
+the 99 % confidence interval is within 5 % of it.
 """
 
 import math
@@ -46,7 +47,8 @@ def summary(values, rule=RULES["mpi"]):
 
 
 def spread(series, mean, confidence):
-    """(standard deviation, half of the confidence interval by Student's t), both over the mean; infinite for one value or a mean of zero."""
+    """(standard deviation, half of the confidence interval by Student's t), both over the mean; infinite for one value
+    or a mean of zero."""
     if series.size < 2:
         return math.inf, math.inf
     deviation = float(series.std(ddof=1))
@@ -73,7 +75,8 @@ def ratio(values, base):
 
 
 def ratio_interval(values, base, confidence=0.99, seed=1):
-    """(low, high) of the ratio of the medians by the percentile bootstrap, drawn with a fixed seed: the same data give the same interval."""
+    """(low, high) of the ratio of the medians by the percentile bootstrap, drawn with a fixed seed: the same data give
+    the same interval."""
     draw = numpy.random.default_rng(seed)
     above, below = (numpy.median(draw.choice(numpy.asarray(side, dtype=float), (RESAMPLES, len(side))), axis=1) for side in (values, base))
     usable = below > 0
@@ -85,9 +88,11 @@ def ratio_interval(values, base, confidence=0.99, seed=1):
 
 
 def overhead_of_sums(plain, other):
-    """(%, names) by which the summed times of `other` exceed those of `plain`, both {name: seconds}, over the names in both.
+    """(%, names) by which the summed times of `other` exceed those of `plain`, both {name: seconds}, over the names in
+    both.
 
-    A mean of the programs' ratios would say nothing (Fleming and Wallace 1986, as the papers cite). ValueError where they share no name.
+    A mean of the programs' ratios would say nothing (Fleming and Wallace 1986, as the papers cite). ValueError where
+    they share no name.
     """
     names = sorted(set(plain) & set(other))
     if not names or sum(plain[name] for name in names) <= 0:

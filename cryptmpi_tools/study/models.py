@@ -1,6 +1,7 @@
 """The models' figures: what `cryptmpi model` predicts from this run's measurements, against what this run measured.
 
-The models are the package `model`; the study hands it measurements as files and reads its JSON. Where it is missing, the figures say so.
+The models are the package `model`; the study hands it measurements as files and reads its JSON. Where it is missing,
+the figures say so.
 """
 
 import importlib.util
@@ -157,7 +158,8 @@ def modules(rows):
 
 
 def _ciphers(rows):
-    """Of each cipher its fastest module, and the naive construction's. Several threads only seal; opening takes as long, as the papers assume."""
+    """Of each cipher its fastest module, and the naive construction's. Several threads only seal; opening takes as
+    long, as the papers assume."""
     for cipher, fastest in modules(rows).items():
         for module in dict.fromkeys([fastest, *([NAIVE_MODULE] if cipher == GCM else [])]):
             points = [{"size": row["size"], "seal_us": row["seal_us"], "open_us": row["open_us"]} for row in rows

@@ -1,4 +1,5 @@
-"""Other people's benchmarks and applications, driven where they are installed: how each is found and started, its results read and checked."""
+"""Other people's benchmarks and applications, driven where they are installed: how each is found and started, its
+results read and checked."""
 
 import re
 import subprocess
@@ -54,7 +55,8 @@ def read_osu(output):
 
 
 def read_imb(output):
-    """t[usec], or t_avg[usec] where there are three, of each section and size; an operation on no bytes sends nothing that could be sealed."""
+    """t[usec], or t_avg[usec] where there are three, of each section and size; an operation on no bytes sends nothing
+    that could be sealed."""
     results = {}
     for section in re.split(r"^# Benchmarking ", output, flags=re.M)[1:]:
         name = section.split()[0].lower()
@@ -180,7 +182,8 @@ def _applications(_options, setting, networks):
 
 
 def planned_parts(setting, networks):
-    """(parts, [why one is missing]): HPCC and LAMMPS with a rank and a core on each node, so that their times are not those of waiting for a core."""
+    """(parts, [why one is missing]): HPCC and LAMMPS with a rank and a core on each node, so that their times are not
+    those of waiting for a core."""
     if setting.cores < 2:
         return [], [f"{', '.join(name.upper() for name in APPLICATIONS)}, predicted: two ranks need a core each, and there is one"]
     found, missing = [], []
@@ -208,7 +211,8 @@ class Outside:
 
 
 class WholeJobs:
-    """HPCC and LAMMPS, as the benchmark runs and checks them. `planning` is for those whose overhead is predicted, too."""
+    """HPCC and LAMMPS, as the benchmark runs and checks them. `planning` is for those whose overhead is predicted,
+    too."""
 
     def __init__(self, starter, folder, planning):
         self._applications = Applications(starter, folder)

@@ -49,7 +49,7 @@ def head(study):
             f"{escape(facts['cpu'])}, {facts['cores']} cores ({escape(', '.join(facts['flags']))}), {facts['memory_gib']} GiB, Linux "
             f"{escape(facts['kernel'])}; {escape(facts['cryptmpi'])}, commit {escape(facts['commit'])}; "
             f"{escape(', '.join(study['mpis'].values()))}; {escape(', '.join(study['modules']))}.</p>{busy}"
-            f"<p>Every way of running a program is started in turn, in an order drawn anew each time: plain; sealed by either layer; under the "
+            f"<p>Every way of running a program is started in turn, in an order drawn anew each time: plain; sealed by each layer; under the "
             f"papers' naive construction (a random nonce, the whole message sealed, then sent); and, where it says so, under each plan of ours, and "
             f"plain through a tunnel. {escape(tuned(study))}Messages: {escape(study['method']['mpi'])}. Encryption alone: "
             f"{escape(study['method']['crypto'])}. Figures are medians, overheads are "

@@ -1,5 +1,5 @@
-"""What is measured: the parts of the quick and of the full study. A part is one program on one network under one MPI, started in each of its ways
-in turn; the figures find it by its experiment."""
+"""What is measured: the parts of the quick and of the full study. A part is one program on one network under one MPI,
+started in each of its ways in turn; the figures find it by its experiment."""
 
 from dataclasses import dataclass
 
@@ -167,7 +167,8 @@ def transfers(setting, network, sizes):
 
 
 def flows(setting, network):
-    """1 to 4 flows of 1 MB, and the tunnels beside them; IPsec, which is slow, with the fewest and the most in the quick study."""
+    """1 to 4 flows of 1 MB, and the tunnels beside them; IPsec, which is slow, with the fewest and the most in the
+    quick study."""
     return [pairs(setting, network, count, (1 * MB,), (WIREGUARD, IPSEC) if setting.full or count in (1, 4) else (WIREGUARD,), "flows")
             for count in (1, 2, 3, 4)]
 
@@ -175,7 +176,8 @@ def flows(setting, network):
 def threads_of_plans(setting):
     """How many threads of a rank seal under each of our plans, where it has segments.
 
-    Threaded: two, or on larger machines a rank's share. Tuned, by threads = "auto": all of the machine, which either node takes for its own, but two.
+    Threaded: two, or on larger machines a rank's share. Tuned, by threads = "auto": all of the machine, which either
+    node takes for its own, but two.
     """
     return {DIRECT.name: 1, PIPELINED.name: 1, THREADED.name: min(max(setting.cores // 2, 2), MOST_THREADS),
             TUNED.name: min(max(setting.cores - 2, 1), MOST_THREADS)}

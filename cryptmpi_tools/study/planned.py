@@ -1,4 +1,5 @@
-"""HPCC and LAMMPS with one rank on each of two nodes: what `cryptmpi model plan` predicts that sealing adds, beside what it added.
+"""HPCC and LAMMPS with one rank on each of two nodes: what `cryptmpi model plan` predicts that sealing adds, beside
+what it added.
 
 It predicts from a sealed job's report, and from parameters fitted to this run's ping-pong and ciphers.
 """
@@ -29,7 +30,8 @@ COLUMNS = ["application", "network", "layer", "plain, s", "measured, %", "99 % i
 
 
 def part(name, setting, network):
-    """The quick study takes the work of the demo, and the MPI layer only: under the other, reports have no sizes of messages."""
+    """The quick study takes the work of the demo, and the MPI layer only: under the other, reports have no sizes of
+    messages."""
     ways = (PLAIN, *(LAYERS if setting.full else LAYERS[:1]))
     return Part(name, network, ways, setting.mpi, NODES, 1, ((name, 0),), experiment=EXPERIMENT, repeats=1, options=(name,),
                 most_seconds=0 if setting.full else QUICK_SECONDS)
@@ -78,7 +80,8 @@ class Planning:
 
 
 def built(rows, folder, cores=None):
-    """The figure, as figures.built gives them; `rows`: all of the study's. `cores` of the machine, which the nodes share."""
+    """The figure, as figures.built gives them; `rows`: all of the study's. `cores` of the machine, which the nodes
+    share."""
     cases, why = compared([row for row in rows if row["experiment"] == EXPERIMENT], rows, folder, cores or machine.cores())
     shown = [row for case in cases for row in drawn(case)]
     figure = {"paper": None, "figure": FIGURE, "title": TITLE, "about": ABOUT, "rows": shown, "text": said(cases, why) if cases else "Not measured.",
@@ -89,7 +92,8 @@ def built(rows, folder, cores=None):
 
 
 def compared(mine, rows, folder, cores):
-    """([{row, plain, plan}], why there are no predictions): each sealed row, the plain one, and what `model plan` says (None: nothing)."""
+    """([{row, plain, plan}], why there are no predictions): each sealed row, the plain one, and what `model plan` says
+    (None: nothing)."""
     plain = {(row["benchmark"], row["network"]): row for row in mine if row["way"] == PLAIN.name}
     pairs = [(row, plain.get((row["benchmark"], row["network"]))) for row in mine if row["way"] != PLAIN.name]
     pairs = [(row, base) for row, base in pairs if base]

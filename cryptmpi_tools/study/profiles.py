@@ -1,5 +1,5 @@
-"""The profiles of the ways that are plans of ours: what `cryptmpi tune` finds between the nodes of a network, and one that seals as much of a
-message at once as a profile can say. And in words, how each plan cuts a message."""
+"""The profiles of the ways that are plans of ours: what `cryptmpi tune` finds between the nodes of a network, and one
+that seals as much of a message at once as a profile can say. And in words, how each plan cuts a message."""
 
 import json
 import shlex
@@ -19,7 +19,8 @@ from cryptmpi_tools.tune.error import TuneError
 
 QUICK_TIMEOUT, FULL_TIMEOUT = 120, 3600  # seconds for `cryptmpi tune`
 KINDS = {TUNED.name: "", DIRECT.name: "-direct"}  # that have a file, and what its name ends with
-# Messages up to 256 KB go whole, and of longer ones all but 2 KB in pieces of 1 MB, of which MPI has one at a time: a profile can say no more.
+# Messages up to 256 KB go whole, and of longer ones all but 2 KB in pieces of 1 MB, of which MPI has one at a time: a
+# profile can say no more.
 AS_WHOLE_AS_CAN_BE = plans.Plans(plans.MOST_WHOLE, (plans.Row(None, plans.Plan(1 * KB, 1 * MB, 1)),))
 CHUNK, LEAST_SEGMENT = 512 * KB, 64 * KB  # of several threads (src/engine/plan.hpp)
 
@@ -113,7 +114,8 @@ def refuse_unused(output):
 
 
 def described(rows, tuned, threads):
-    """The rows, those of our plans with how they cut the message. `tuned`: {(network, MPI): Plans}; `threads`: {way: how many seal}."""
+    """The rows, those of our plans with how they cut the message. `tuned`: {(network, MPI): Plans}; `threads`: {way:
+    how many seal}."""
     return [{**row, "plan": cut(row, tuned, threads[row["way"]])} if row["way"] in threads else row for row in rows]
 
 

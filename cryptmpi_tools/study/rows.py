@@ -15,7 +15,8 @@ def rows_of(taken):
 
 
 def row_of(taken, way, key):
-    """Times in microseconds. `added_pct` compares medians; `ratio_interval` is its 99 % interval, as a ratio to plain."""
+    """Times in microseconds. `added_pct` compares medians; `ratio_interval` is its 99 % interval, as a ratio to
+    plain."""
     part = taken.part
     benchmark, size = key.rsplit(" ", 1)
     series = taken.series(way, key)

@@ -127,7 +127,8 @@ def plans(rows):
 
 
 def fastest_plans(rows):
-    """How often each plan is the fastest, and how often that says something: its interval does not meet the next one's."""
+    """How often each plan is the fastest, and how often that says something: its interval does not meet the next
+    one's."""
     wins, clear = {}, 0
     for case in dict.fromkeys(map(case_of, rows)):
         mine = sorted(unlike([row for row in rows if case_of(row) == case and row["way"] in OF_OURS]), key=lambda row: row["us"])

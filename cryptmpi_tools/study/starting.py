@@ -1,7 +1,8 @@
 """Starts a part's program in one of its ways, and reads its repeats.
 
-What a start gives is {"BENCHMARK SIZE": {quantity: [a value for each repeat]}}; the quantities are "us", "cpu_us" (of all ranks) and what a program
-adds: "seal_us" and "open_us" of ciphers, "computing_us" and "communicating_us" of stencils and n-body.
+What a start gives is {"BENCHMARK SIZE": {quantity: [a value for each repeat]}}; the quantities are "us", "cpu_us" (of
+all ranks) and what a program adds: "seal_us" and "open_us" of ciphers, "computing_us" and "communicating_us" of
+stencils and n-body.
 """
 
 import json
@@ -21,7 +22,8 @@ SHARES = ("computing_us", "communicating_us")
 
 
 class Programs:
-    """The C programs here and in bench/ under an MPI. `starter` is a bench.programs.Starter; `profiles`, for our plans, study.profiles.Profiles."""
+    """The C programs here and in bench/ under an MPI. `starter` is a bench.programs.Starter; `profiles`, for our plans,
+    study.profiles.Profiles."""
 
     def __init__(self, starter, folder, profiles=None):
         self.starter = starter
@@ -74,7 +76,8 @@ class Programs:
 
 
 class Stencils(Programs):
-    """First finds, plain, how many matrix products make the wanted share of computing; kept beside the results, for --resume."""
+    """First finds, plain, how many matrix products make the wanted share of computing; kept beside the results, for
+    --resume."""
 
     def __init__(self, starter, folder):
         super().__init__(starter, folder)

@@ -1,4 +1,5 @@
-"""Takes the parts in turn until each series meets the rule of the method, or its time is up, and tells how far it is."""
+"""Takes the parts in turn until each series meets the rule of the method, or its time is up, and tells how far it
+is."""
 
 import random
 import subprocess

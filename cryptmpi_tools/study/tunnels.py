@@ -1,7 +1,8 @@
-"""Encryption below MPI: tunnels between the nodes of a lab, under programs that know nothing of them (CryptMPI 2020, figure 1, took IPsec).
+"""Encryption below MPI: tunnels between the nodes of a lab, under programs that know nothing of them (CryptMPI 2020,
+figure 1, took IPsec).
 
-The addresses that programs know move from the veth into the tunnel, and the veth gets others: every byte that the nodes send each other goes
-through it, and neither the programs nor their launchers are told anything else.
+The addresses that programs know move from the veth into the tunnel, and the veth gets others: every byte that the nodes
+send each other goes through it, and neither the programs nor their launchers are told anything else.
 """
 
 import base64
@@ -102,7 +103,8 @@ class WireGuard(contextlib.ExitStack):
 
 
 class Ipsec(contextlib.ExitStack):
-    """IPsec between two nodes: strongSwan, whose ESP (AES-256-GCM, in UDP) is its own, in user space over TUN (kernel-libipsec), until it is closed.
+    """IPsec between two nodes: strongSwan, whose ESP (AES-256-GCM, in UDP) is its own, in user space over TUN
+    (kernel-libipsec), until it is closed.
 
     LabError where it does not come up. The TUN interface keeps its 1,400 bytes: this ESP loses larger packets.
     """

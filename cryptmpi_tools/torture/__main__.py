@@ -1,7 +1,8 @@
 """Plays random MPI programs plain and sealed across two nodes: what they observe must be the same.
 
-A program is made from its seed, for one MPI and number of ranks. One whose plain run fails, or differs from a second plain run, says nothing
-of us: it is counted as not usable. A difference says that one of the two is wrong, and most often that is us.
+A program is made from its seed, for one MPI and number of ranks. One whose plain run fails, or differs from a second
+plain run, says nothing of us: it is counted as not usable. A difference says that one of the two is wrong, and most
+often that is us.
 """
 
 import argparse
@@ -155,7 +156,8 @@ class Torturer:
         return self.players[key]
 
     def start(self, way, seeds, sealed, place, least_s):
-        """One job that plays `seeds`. Its logs are in `place`. Its limit is for a machine that does little else, or `least_s` where that is more."""
+        """One job that plays `seeds`. Its logs are in `place`. Its limit is for a machine that does little else, or
+        `least_s` where that is more."""
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)
         in_threads = WITHOUT_IN_THREADS.get(way.mpi.base, {}) if way.mode == THREADS else {}

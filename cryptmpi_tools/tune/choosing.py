@@ -19,7 +19,8 @@ def alike(one, other, size):
 
 
 def ranked(sizes, predict, default=Plan()):
-    """Plans for messages of these sizes, the most promising first: of those that cut the largest alike only the best, without the default one."""
+    """Plans for messages of these sizes, the most promising first: of those that cut the largest alike only the best,
+    without the default one."""
     found = []
     for plan in sorted(plans.every(), key=lambda plan: (sum(predict(size, plan) / predict(size, default) for size in sizes), plan.segment)):
         if not any(alike(plan, better, max(sizes)) for better in [*found, default]):
@@ -42,7 +43,8 @@ def candidates(count, predict):
 
 
 def is_better(times, default_times):
-    """Is the first better by more than chance? Both are of the same turns; it has to be better in the one half of the turns and in the other."""
+    """Is the first better by more than chance? Both are of the same turns; it has to be better in the one half of the
+    turns and in the other."""
     if lower_quarter(times) > (1 - LEAST_GAIN) * lower_quarter(default_times):
         return False
     halves = [slice(0, None, 2), slice(1, None, 2)] if len(times) > 1 else [slice(None)]

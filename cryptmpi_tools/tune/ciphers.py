@@ -1,4 +1,5 @@
-"""How fast the cipher of a job is alone, by size and threads: what the installed tools measure (bench/cipher.cpp, threads.cpp)."""
+"""How fast the cipher of a job is alone, by size and threads: what the installed tools measure (bench/cipher.cpp,
+threads.cpp)."""
 
 import os
 import re

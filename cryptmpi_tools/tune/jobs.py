@@ -1,4 +1,5 @@
-"""Starts a ping-pong between two ranks by the installed `cryptmpi run`, plain or sealed with given plans, and reads what it measured."""
+"""Starts a ping-pong between two ranks by the installed `cryptmpi run`, plain or sealed with given plans, and reads
+what it measured."""
 
 import json
 import os

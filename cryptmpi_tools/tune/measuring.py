@@ -1,4 +1,5 @@
-"""Measures, fits, tries the most promising plans, keeps the best, and measures those once more: the content of a profile."""
+"""Measures, fits, tries the most promising plans, keeps the best, and measures those once more: the content of a
+profile."""
 
 import random
 import sys
@@ -50,7 +51,8 @@ class Progress:
 def in_turns(ways, turns, sizes, progress, seen=lambda: None):
     """[{bytes: [s of each turn]}] of each of `ways`, which are functions of sizes; None for one that failed twice.
 
-    A turn has every way once, in an order that is drawn anew: what the machine does for a while, it does to all of them. The first has to succeed.
+    A turn has every way once, in an order that is drawn anew: what the machine does for a while, it does to all of
+    them. The first has to succeed.
     """
     order, taken = random.Random(SEED), [{size: [] for size in sizes} for _ in ways]
     for turn in range(turns):

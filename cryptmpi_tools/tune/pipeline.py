@@ -1,11 +1,13 @@
-"""What a sealed message takes: the network and the cipher of the papers' models, in the pipeline that a plan makes of them.
+"""What a sealed message takes: the network and the cipher of the papers' models, in the pipeline that a plan makes of
+them.
 
-A message that goes whole costs what N20's enhanced Hockney model says, and a constant: network(m) + 2 c T_enc(m) + message. In segments it is
-C20's (k,t)-chopping with segments that are not all alike, and with what that model has no term for: only so many segments are with MPI at a
-time; each of them costs both ends some time of MPI's and of ours (`segment`); and an end that copies bytes to or from the network, as TCP's
-do, cannot seal or open meanwhile (`busy`, the share of beta that each end's processor is kept by). c (`slower`) is how much longer the cipher
-takes in a job than alone. C20 lets a segment travel as a part of the whole message, by its alpha and beta; but to MPI it is a message of its
-own size: `as_whole` says where between the two it is, 1 for the first.
+A message that goes whole costs what N20's enhanced Hockney model says, and a constant: network(m) + 2 c T_enc(m) +
+message. In segments it is C20's (k,t)-chopping with segments that are not all alike, and with what that model has no
+term for: only so many segments are with MPI at a time; each of them costs both ends some time of MPI's and of ours
+(`segment`); and an end that copies bytes to or from the network, as TCP's do, cannot seal or open meanwhile (`busy`,
+the share of beta that each end's processor is kept by). c (`slower`) is how much longer the cipher takes in a job than
+alone. C20 lets a segment travel as a part of the whole message, by its alpha and beta; but to MPI it is a message of
+its own size: `as_whole` says where between the two it is, 1 for the first.
 """
 
 from dataclasses import asdict, dataclass

@@ -20,7 +20,8 @@ def _divided_up(number, by):
 
 @dataclass(frozen=True)
 class Plan:
-    """Of messages that go in segments: the first and about the last, the most between them, and how many are with MPI at a time."""
+    """Of messages that go in segments: the first and about the last, the most between them, and how many are with MPI
+    at a time."""
 
     edge: int = 60 * KB
     segment: int = 256 * KB
@@ -76,7 +77,8 @@ def plans_of(content):
 
 
 def joined(rows, largest_whole):
-    """Plans of [(up_to, Plan)], of which neighbours that are alike become one; rows for what goes whole are left out."""
+    """Plans of [(up_to, Plan)], of which neighbours that are alike become one; rows for what goes whole are left
+    out."""
     kept = []
     for up_to, plan in rows:
         if up_to is not None and up_to <= largest_whole:

@@ -1,4 +1,5 @@
-"""The profile: what the library reads (format, fingerprint, plan, reductions), and what it was made from (docs/tuning.md)."""
+"""The profile: what the library reads (format, fingerprint, plan, reductions), and what it was made from
+(docs/tuning.md)."""
 
 import os
 from dataclasses import dataclass

@@ -1,4 +1,5 @@
-"""What the messages of a reduction cost, and which algorithm that makes the best: src/engine/collectives.hpp, seen from here."""
+"""What the messages of a reduction cost, and which algorithm that makes the best: src/engine/collectives.hpp, seen from
+here."""
 
 import statistics
 import time
@@ -30,8 +31,8 @@ class ReductionCosts:
 
 
 def costs_of(system, costs, combine_s):
-    """ReductionCosts by the models of a profile (pipeline.System, pipeline.Costs): the line through what messages that go whole take, with the
-    least relative errors. `combine_s`: seconds that adding up a byte takes."""
+    """ReductionCosts by the models of a profile (pipeline.System, pipeline.Costs): the line through what messages that
+    go whole take, with the least relative errors. `combine_s`: seconds that adding up a byte takes."""
     import numpy
 
     times = numpy.array([system.time(size, None, costs) for size in SIZES])
@@ -72,7 +73,8 @@ def allreduce_way(costs, size, nodes):
 
 
 def ways(costs, nodes):
-    """[(most bytes, way)] of Allreduce by size, ascending; None in the last. Between powers of 2 as at the greater one."""
+    """[(most bytes, way)] of Allreduce by size, ascending; None in the last. Between powers of 2 as at the greater
+    one."""
     found = []
     for size in (2 ** power for power in range(3, LARGEST.bit_length())):
         way = allreduce_way(costs, size, nodes)

@@ -1,5 +1,5 @@
-"""Spack's recipe (Spack 1.0 and newer), for the folder `packages/cryptmpi` of a repository of your own: `spack dev-build cryptmpi@0.9.0` then
-builds this source."""
+"""Spack's recipe (Spack 1.0 and newer), for the folder `packages/cryptmpi` of a repository of your own: `spack
+dev-build cryptmpi@0.9.0` then builds this source."""
 
 from spack.package import depends_on, join_path, license, variant, version
 from spack_repo.builtin.build_systems.cmake import CMakePackage, generator

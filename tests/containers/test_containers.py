@@ -1,7 +1,8 @@
-"""The image of containers/Containerfile, built and run by Podman as docs/containers.md says, word for word: one container on each of two nodes.
+"""The image of containers/Containerfile, built and run by Podman as docs/containers.md says, word for word: one
+container on each of two nodes.
 
-Each node has images and containers of its own, as on two machines; the built image is shared. No registry is asked: `debian:12` is what
-debootstrap makes."""
+Each node has images and containers of its own, as on two machines; the built image is shared. No registry is asked:
+`debian:12` is what debootstrap makes."""
 
 import json
 import os
@@ -272,7 +273,8 @@ def sections(text):
 
 
 def test_what_apptainer_would_do(nodes, job):
-    """There is no Apptainer here: its file's image is made, and its sections' commands are run in it, as a user whom the host chose."""
+    """There is no Apptainer here: its file's image is made, and its sections' commands are run in it, as a user whom
+    the host chose."""
     head, parts = sections((REPOSITORY / "containers" / "cryptmpi.def").read_text())
     [save] = re.findall(r"podman save .*", head)
     source = re.search(r"^From: (\S+)$", head, flags=re.MULTILINE)[1]

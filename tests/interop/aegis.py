@@ -1,4 +1,5 @@
-"""The AEGIS ciphers as draft-irtf-cfrg-aegis-aead describes them, with tags of 128 bits. Slow, and not in constant time: a second opinion."""
+"""The AEGIS ciphers as draft-irtf-cfrg-aegis-aead describes them, with tags of 128 bits. Slow, and not in constant
+time: a second opinion."""
 
 import hmac
 

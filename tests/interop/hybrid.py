@@ -10,8 +10,9 @@ KEY, CIPHERTEXT = 1184, 1088
 
 
 def add_ml_kem(connection, role, key=None, spoil=lambda ciphertext: ciphertext):
-    """Lets a Noise connection of NAME put what ML-KEM needs in front of its payloads, and take the peer's. After members.prove, if both are needed.
-    `key`: what is sent as the encapsulation key; `spoil`: makes another ciphertext."""
+    """Lets a Noise connection of NAME put what ML-KEM needs in front of its payloads, and take the peer's. After
+    members.prove, if both are needed. `key`: what is sent as the encapsulation key; `spoil`: makes another
+    ciphertext."""
     symmetric = connection.noise_protocol.handshake_state.symmetric_state
     seal_payload, unseal_payload = symmetric.encrypt_and_hash, symmetric.decrypt_and_hash
     own_key, private_key = ML_KEM_768.keygen()

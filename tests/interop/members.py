@@ -28,8 +28,8 @@ class Member:
 
 
 def prove(connection, role, own, listed, signer=None):
-    """Lets a Noise connection end its payloads with the proof that it is `own`, and take the peer's if it is one of `listed`. `signer`: who signs
-    instead."""
+    """Lets a Noise connection end its payloads with the proof that it is `own`, and take the peer's if it is one of
+    `listed`. `signer`: who signs instead."""
     symmetric = connection.noise_protocol.handshake_state.symmetric_state
     seal, unseal = symmetric.encrypt_and_hash, symmetric.decrypt_and_hash
     number = INITIATOR if role == "initiator" else RESPONDER

@@ -1,4 +1,5 @@
-"""The channel library in a process of its own against a peer in Python over TCP: what it does with what no peer of its own kind would send."""
+"""The channel library in a process of its own against a peer in Python over TCP: what it does with what no peer of its
+own kind would send."""
 
 import hashlib
 import os
@@ -47,7 +48,8 @@ class Connection:
     """Our process in one role, and Python in the other."""
 
     def __init__(self, role, folder, ours=None, theirs=None, hybrid=False, **more):
-        """`ours`, `theirs`: the members (test_protocol.Members) where our process, or Python, requires them. `hybrid`: Python uses ML-KEM."""
+        """`ours`, `theirs`: the members (test_protocol.Members) where our process, or Python, requires them. `hybrid`:
+        Python uses ML-KEM."""
         key = folder / "job.key"
         key.touch(mode=0o600)
         key.write_text(f"cryptmpi-job-key-1 {JOB_KEY.hex()}\n")

@@ -1,4 +1,5 @@
-"""scripts/check-proofs, with something in Verifpal's place that prints as it does: what fails though it should hold, and what has no verdict."""
+"""scripts/check-proofs, with something in Verifpal's place that prints as it does: what fails though it should hold,
+and what has no verdict."""
 
 import subprocess
 import sys

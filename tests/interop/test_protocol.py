@@ -1,4 +1,5 @@
-"""The protocol as docs/protocol.md has it, on Python's noiseprotocol and cryptography, against our own code in both roles."""
+"""The protocol as docs/protocol.md has it, on Python's noiseprotocol and cryptography, against our own code in both
+roles."""
 
 import hashlib
 import hmac

@@ -108,7 +108,8 @@ def test_nothing_that_carries_a_buffer_between_processes_is_local_by_mistake():
 
 
 def test_every_procedure_that_has_a_form_without_waiting_waits():
-    """MPI_Xyz, where there is an MPI_Ixyz; and of every procedure, the form with large counts does what the other does."""
+    """MPI_Xyz, where there is an MPI_Ixyz; and of every procedure, the form with large counts does what the other
+    does."""
     rows = {row.name: row for row in TABLE}
     blocking = {name for name in rows if name.startswith("MPI_") and f"MPI_I{name[4].lower()}{name[5:]}" in rows}
     assert {"MPI_Recv", "MPI_Allreduce_c", "MPI_Neighbor_alltoallw"} <= blocking and len(blocking) >= 60

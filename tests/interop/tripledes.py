@@ -1,4 +1,5 @@
-"""The suite 3DES-CBC-HMAC-SHA-256 as docs/protocol.md has it; of its ciphers only single blocks of 3DES are cryptography's.
+"""The suite 3DES-CBC-HMAC-SHA-256 as docs/protocol.md has it; of its ciphers only single blocks of 3DES are
+cryptography's.
 
 Run as a program it prints the vectors of tests/data/legacy, which are its own.
 """

@@ -1,5 +1,6 @@
-"""The MPI Operator's way, with the job of containers/mpijob.yaml: a launcher that reads the operator's hostfile and reaches two workers by ssh, as
-an ordinary user without capabilities, the key in a Secret that its group may read. The pods are nodes of a lab, each with folders of its own."""
+"""The MPI Operator's way, with the job of containers/mpijob.yaml: a launcher that reads the operator's hostfile and
+reaches two workers by ssh, as an ordinary user without capabilities, the key in a Secret that its group may read. The
+pods are nodes of a lab, each with folders of its own."""
 
 import json
 import os
@@ -37,7 +38,8 @@ int main(int argc, char** argv) {
     return 0;
 }
 """
-# What the operator and its images bring: a user, a key for ssh in each pod, hosts that are taken unseen, a port above 1024.
+# What the operator and its images bring: a user, a key for ssh in each pod, hosts that are taken unseen, a port above
+# 1024.
 POD = f"""set -e
 mount -t tmpfs tmpfs /mnt
 cp /etc/hosts /mnt/hosts

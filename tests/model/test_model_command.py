@@ -1,4 +1,5 @@
-"""`cryptmpi model` from the build tree and installed: the package is found beside the command, and nothing else is run."""
+"""`cryptmpi model` from the build tree and installed: the package is found beside the command, and nothing else is
+run."""
 
 import json
 import os

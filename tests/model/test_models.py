@@ -24,7 +24,8 @@ def approx(value, rel=1e-9):
 
 
 def test_line_and_its_intervals_are_those_of_a_textbook():
-    """Anscombe's first data set, whose regression every statistics program gives: 3.0001 + 0.5001 x, standard errors 1.1247 and 0.1179."""
+    """Anscombe's first data set, whose regression every statistics program gives: 3.0001 + 0.5001 x, standard errors
+    1.1247 and 0.1179."""
     x = [10, 8, 13, 9, 11, 14, 6, 4, 12, 7, 5]
     y = [8.04, 6.95, 7.58, 8.81, 8.33, 9.96, 7.24, 4.26, 10.84, 4.82, 5.68]
     fit = least_squares.line(x, y)
@@ -127,7 +128,8 @@ def test_one_chunk_of_one_thread_is_the_enhanced_hockney_model(size):
 
 
 def test_chopping_of_a_slow_network_leaves_one_chunk_to_be_encrypted():
-    """C20 IV: T_comm(m) + 2 T_enc(s, t) where the network is slower; (k + 1) T_enc(s, t) + T_comm(s) where encryption is."""
+    """C20 IV: T_comm(m) + 2 T_enc(s, t) where the network is slower; (k + 1) T_enc(s, t) + T_comm(s) where encryption
+    is."""
     size, k, t = 4 * MB, 8, 2
     slow, fast = hockney.one_line(5e-6, 1e-8), hockney.one_line(5e-6, 1e-12)
     one = CIPHER.time(size / k, t)
@@ -211,7 +213,8 @@ def test_the_agreements_tree_has_every_rank_once(ranks):
 
 
 def test_agreement_of_two_is_its_messages():
-    """Without computing and with an alpha alone: the two hellos, the child's table, the secret and the table, a confirmation, go."""
+    """Without computing and with an alpha alone: the two hellos, the child's table, the secret and the table, a
+    confirmation, go."""
     alpha = 1e-6
     found = agreement.tree(2, hockney.one_line(alpha, 0.0), max_rate.constant(1e30), agreement.Costs(x25519=0.0))
     assert [found.join, found.gather, found.spread, found.confirm, found.go] == [approx(n * alpha) for n in (2, 1, 2, 1, 1)]

@@ -1,4 +1,5 @@
-"""fit, predict, error, plan and scale from files: what made the measurements is found, and every bad input gives one line."""
+"""fit, predict, error, plan and scale from files: what made the measurements is found, and every bad input gives one
+line."""
 
 import json
 
@@ -23,7 +24,8 @@ def us(seconds):
 
 
 def bench_report(path, busy=False):
-    """As `make bench` writes it: a network and a cipher whose models are known, sealed messages 10 % slower than the enhanced Hockney model."""
+    """As `make bench` writes it: a network and a cipher whose models are known, sealed messages 10 % slower than the
+    enhanced Hockney model."""
     def row(benchmark, size, plain, sealed, ranks=2):
         return {"layer": "mpi", "mpi": "openmpi", "network": "veth", "benchmark": benchmark, "size": size, "ranks": ranks, "cipher": "AES-256-GCM",
                 "plain_us": us(plain), "sealed_us": us(sealed)}

@@ -1,4 +1,5 @@
-"""Root folders of a Debian that has the packages it must have and nothing else; and jobs in such a root, on the nodes of a lab."""
+"""Root folders of a Debian that has the packages it must have and nothing else; and jobs in such a root, on the nodes
+of a lab."""
 
 import os
 import secrets
@@ -53,7 +54,8 @@ def inside(root, *line):
 
 
 def install(root, *packages):
-    """With what these packages depend on, and without what they recommend. A package that is a file is copied into the root."""
+    """With what these packages depend on, and without what they recommend. A package that is a file is copied into the
+    root."""
     words = []
     for package in packages:
         if isinstance(package, Path):
@@ -102,7 +104,8 @@ class InRoot:
 
 
 def check_sealed_job(lab, folder, canary, start):
-    """start(): a job of two ranks, its report in folder/report.json. Nothing of the canary is on the wire between the nodes."""
+    """start(): a job of two ranks, its report in folder/report.json. Nothing of the canary is on the wire between the
+    nodes."""
     with lab.capture(folder / "sealed.pcap"):
         done = start()
     assert done.ok, done.output

@@ -1,4 +1,5 @@
-"""`make install`: into an empty folder, on a machine whose apt-get must not be called, and then moved to another place."""
+"""`make install`: into an empty folder, on a machine whose apt-get must not be called, and then moved to another
+place."""
 
 import gzip
 import json

@@ -1,4 +1,5 @@
-"""REBUILD=yes: the same source gives the same packages, byte by byte, in another folder and without a compiler cache."""
+"""REBUILD=yes: the same source gives the same packages, byte by byte, in another folder and without a compiler
+cache."""
 
 import os
 import subprocess

@@ -1,4 +1,5 @@
-"""The RPM, as it is built on Debian: rpmlint, what is in it, what it requires, and a sealed job in a bare root that rpm installed it into."""
+"""The RPM, as it is built on Debian: rpmlint, what is in it, what it requires, and a sealed job in a bare root that rpm
+installed it into."""
 
 import gzip
 import shutil

@@ -1,4 +1,5 @@
-"""A newcomer's five ways to a first sealed job: the lines of the pages, each timed. -s shows the table of docs/index.md.
+"""A newcomer's five ways to a first sealed job: the lines of the pages, each timed. -s shows the table of
+docs/index.md.
 
 What is not there is stood in for: kubectl and the MPI Operator by what tests/kubernetes does in their place."""
 

@@ -1,4 +1,5 @@
-"""Jobs on a Slurm of two nodes that these tests start and end: by srun, and by cryptmpi run in a batch job, as docs/slurm.md says it."""
+"""Jobs on a Slurm of two nodes that these tests start and end: by srun, and by cryptmpi run in a batch job, as
+docs/slurm.md says it."""
 
 import json
 import re
@@ -14,7 +15,8 @@ from cryptmpi_tools.lab.nodes import Lab
 from cryptmpi_tools.lab.sealing import Sealing
 from cryptmpi_tools.lab.slurm import Slurm
 
-# Debian's, which speaks PMI-2. Over UCX it now and then does not end its ranks in MPI_Finalize, plain, too, and the more ranks the more often: two.
+# Debian's, which speaks PMI-2. Over UCX it now and then does not end its ranks in MPI_Finalize, plain, too, and the
+# more ranks the more often: two.
 MPICH = stacks.stack("mpich-4.0.2-ucx")
 MPICH5 = stacks.stack("mpich-5.0.2-ofi")
 OPENMPI4 = stacks.stack("openmpi-4.1.4")

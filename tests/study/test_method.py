@@ -103,7 +103,8 @@ def test_sums_over_the_programs_that_both_ran():
 def test_the_papers_own_overheads_of_nas_are_those_of_sums():
     """N20, section 5: 12.75, 19.25 and 30.33 % on Ethernet, and 17.93, 24.27 and 29.41 % on InfiniBand.
 
-    The rows of tables IV and VIII give them back within two hundredths: they are printed rounded, and their sums are (BoringSSL's on Ethernet is
+    The rows of tables IV and VIII give them back within two hundredths: they are printed rounded, and their sums are
+    (BoringSSL's on Ethernet is
     99.80 s of the rows, and 99.81 s in the text).
     """
     quoted = {"table IV": {"BoringSSL": 12.75, "Libsodium": 19.25, "CryptoPP": 30.33},

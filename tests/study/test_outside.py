@@ -1,4 +1,5 @@
-"""Results of other people's benchmarks: read where they are right, refused where they say themselves that they are not."""
+"""Results of other people's benchmarks: read where they are right, refused where they say themselves that they are
+not."""
 
 import pytest
 

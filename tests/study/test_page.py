@@ -1,4 +1,5 @@
-"""From repeats to the page, on made-up repeats of every part: each figure has rows, a paragraph and a picture, and a browser shows it."""
+"""From repeats to the page, on made-up repeats of every part: each figure has rows, a paragraph and a picture, and a
+browser shows it."""
 
 import base64
 import html

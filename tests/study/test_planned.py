@@ -1,4 +1,5 @@
-"""HPCC's and LAMMPS's predicted overhead beside the measured one: from made-up rows and a made-up report, and what is said where one is missing."""
+"""HPCC's and LAMMPS's predicted overhead beside the measured one: from made-up rows and a made-up report, and what is
+said where one is missing."""
 
 import json
 from types import SimpleNamespace

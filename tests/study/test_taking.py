@@ -1,4 +1,5 @@
-"""When the study is content with a part, what it leaves out, and that it goes on where it was stopped; on programs that only make numbers up."""
+"""When the study is content with a part, what it leaves out, and that it goes on where it was stopped; on programs that
+only make numbers up."""
 
 import random
 from dataclasses import replace

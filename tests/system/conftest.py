@@ -1,4 +1,5 @@
-"""What the system tests share: the build under test, a job key, how a process is sealed, nodes, and what processes say."""
+"""What the system tests share: the build under test, a job key, how a process is sealed, nodes, and what processes
+say."""
 
 import json
 import os
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-BUILD = Path(os.environ.get("TEST_BUILD", REPOSITORY / "build" / "release"))
+BUILD = Path(os.environ.get("TEST_BUILD", REPOSITORY / "build" / "release")).resolve()
 CHANNEL = BUILD / "lib" / "cryptmpi" / "libcryptmpi-channel.so"
 SOCKETS = BUILD / "bin" / "cryptmpi-test-sockets"
 
@@ -35,6 +36,23 @@ def _runtime():
 RUNTIME = _runtime()
 # ASan's runtime has to come first. (TSan's has to come after the library, or it would not see our locks.)
 PRELOAD = " ".join([*(path for path in RUNTIME if "libasan" in path), str(CHANNEL)])
+
+
+class Leak(AssertionError):
+    """Plaintext on the wire, or bytes that nobody sent and a rank took for good: such a test is not run again, since
+    what shows once in three runs shows."""
+
+
+def expect_unseen(times, said=""):
+    """`times`: so often were bytes of the program's found on the wire."""
+    if times:
+        raise Leak(f"{times} times on the wire: {said}")
+
+
+def expect_not_fooled(output):
+    """Programs that compare what they got with what was sent say FOOLED."""
+    if "FOOLED" in output:
+        raise Leak(output)
 
 
 @dataclass
@@ -70,8 +88,8 @@ class Sealing:
 # What would seal or set anything for the processes that the tests start.
 for _name in [name for name in os.environ if name == "LD_PRELOAD" or name.startswith("CRYPTMPI_")]:
     del os.environ[_name]
-# There are more ranks than cores here: those of MPICH that wait leave theirs, too, as Open MPI's are told to (cryptmpi_tools/lab/stacks.py).
-# Collective operations of four on two cores then take 20 s of processor time, not 53.
+# There are more ranks than cores here: those of MPICH that wait leave theirs, too, as Open MPI's are told to
+# (cryptmpi_tools/lab/stacks.py). Collective operations of four on two cores then take 20 s of processor time, not 53.
 os.environ["MPIR_CVAR_ENABLE_HEAVY_YIELD"] = "1"
 
 
@@ -141,7 +159,8 @@ FIRST = {"mpich-5.0.2-ofi", "openmpi-4.1.4", "mpich-5.0.2-ucx", "openmpi-4.1.4-p
 
 
 def pytest_collection_modifyitems(items):
-    """Marks `other_mpi` the cases of a test on MPIs that are none of FIRST, where the same test has cases on some of FIRST."""
+    """Marks `other_mpi` the cases of a test on MPIs that are none of FIRST, where the same test has cases on some of
+    FIRST."""
     of_first = {item.function for item in items if _stack_of(item) in FIRST}
     for item in items:
         name = _stack_of(item)

@@ -1,9 +1,10 @@
-"""A man in the middle of datagrams: passes on those from one node to another, which its own kernel drops, and attacks one of them.
+"""A man in the middle of datagrams: passes on those from one node to another, which its own kernel drops, and attacks
+one of them.
 
     datagrams.py --attack none|flip|drop|replay|truncate --from ADDRESS --to ADDRESS [--smallest BYTES] [--datagram N]
 
-The attack is done once, on the N-th datagram whose payload has at least --smallest bytes; "done" on standard output says that it was.
-Every datagram goes on with a checksum of 0, which is none: what he altered is not lost for that.
+The attack is done once, on the N-th datagram whose payload has at least --smallest bytes; "done" on standard output
+says that it was. Every datagram goes on with a checksum of 0, which is none: what he altered is not lost for that.
 """
 
 import argparse

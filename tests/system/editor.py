@@ -1,9 +1,10 @@
-"""A man in the middle who knows MPI's and the launchers' own protocols: runs in a node through which two others reach each other, ends their
-TCP connections and opens his own, and edits what passes in clear.
+"""A man in the middle who knows MPI's and the launchers' own protocols: runs in a node through which two others reach
+each other, ends their TCP connections and opens his own, and edits what passes in clear.
 
     editor.py --replace FROM TO          bytes for bytes, in hexadecimal digits, wherever they are
-    editor.py --forge-ob1 TAG FROM TO    Open MPI's messages (pml ob1 over btl tcp) with this tag from rank FROM: they pass, and behind each
-                                         come others that seem to be rank TO's, with every sequence number that may be due
+    editor.py --forge-ob1 TAG FROM TO    Open MPI's messages (pml ob1 over btl tcp) with this tag from rank FROM: they
+                                         pass, and behind each come others that seem to be rank TO's, with every
+                                         sequence number that may be due
 
 "done" on standard output says that he has done it.
 """

@@ -32,18 +32,19 @@ def build(tmp_path_factory):
     return compiled
 
 
-# MPI and the programs are not instrumented: the sanitizer's runtime has to be preloaded, and what only they do is none of its business.
-# `cryptmpi exec` puts our library before it.
+# MPI and the programs are not instrumented: the sanitizer's runtime has to be preloaded, and what only they do is none
+# of its business. `cryptmpi exec` puts our library before it.
 SANITIZER = ["env", f"LD_PRELOAD={RUNTIME[0]}", "ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0",
              "TSAN_OPTIONS=ignore_noninstrumented_modules=1"] if RUNTIME else []
 
 
 def command_under_test():
-    """The build under test with the library that lets a test put something between us and MPI (CRYPTMPI_INTERNAL_BELOW), beside all others."""
+    """The build under test with the library that lets a test put something between us and MPI
+    (CRYPTMPI_INTERNAL_BELOW), beside all others."""
     tested = BUILD / "tested"
     library = tested / "libcryptmpi-mpi.so"
-    if not library.exists():  # a build from before there were two
-        return BUILD / "bin" / "cryptmpi"
+    if not library.exists():
+        pytest.fail(f"{library} is not built")
     command = tested / "bin" / "cryptmpi"
     (tested / "lib" / "cryptmpi").mkdir(parents=True, exist_ok=True)
     command.parent.mkdir(exist_ok=True)

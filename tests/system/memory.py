@@ -66,7 +66,8 @@ def all_memory(pid):
 def random_words(memory):
     """Those words of secret memory that no program has by chance: no counts, no text, no addresses.
 
-    Nonces, with the counter of a cipher's blocks before or behind them, are left out: they are no secrets, and stand on stacks.
+    Nonces, with the counter of a cipher's blocks before or behind them, are left out: they are no secrets, and stand on
+    stacks.
     """
     blocks = (memory[at:at + 2 * WORD] for at in range(0, len(memory), 2 * WORD))
     words = (word for block in blocks if block[1:4] != bytes(3) != block[-4:-1] for word in (block[:WORD], block[WORD:]))

@@ -1,11 +1,13 @@
-"""A man in the middle: runs in a node through which two others reach each other, ends their TCP connections and opens his own.
+"""A man in the middle: runs in a node through which two others reach each other, ends their TCP connections and opens
+his own.
 
-    mitm.py --attack NAME [--toward initiator|responder] [--record N] [--smallest BYTES] [--own-address] [--replace FROM:TO]
+    mitm.py --attack NAME [--toward initiator|responder] [--record N] [--smallest BYTES] [--own-address]
+            [--replace FROM:TO]
 
-He knows the wire format (src/keys/handshake.hpp, src/seal/constants.hpp) and no key. To each side he looks like the other one, address
-and port included, unless --own-address. What is not sealed passes as it is, but that each FROM in it becomes TO (both in hexadecimal
-digits, as long as each other). Each attack is done once, on the N-th data record of at least
---smallest bytes that goes that way; "done" on standard output says that it was.
+He knows the wire format (src/keys/handshake.hpp, src/seal/constants.hpp) and no key. To each side he looks like the
+other one, address and port included, unless --own-address. What is not sealed passes as it is, but that each FROM in it
+becomes TO (both in hexadecimal digits, as long as each other). Each attack is done once, on the N-th data record of at
+least --smallest bytes that goes that way; "done" on standard output says that it was.
 """
 
 import argparse
@@ -139,7 +141,8 @@ class Direction:
             self.target.sendall(record)
         self.last = record or self.last
 
-    # Each gets how far the record is from the one to attack, its index, and the record; it gives what passes instead, or None.
+    # Each gets how far the record is from the one to attack, its index, and the record; it gives what passes instead,
+    # or None.
 
     def do_flip(self, distance, index, record):
         if distance == 0:

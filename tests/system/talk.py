@@ -3,8 +3,8 @@
     talk.py server ADDRESS PORT [SIZE [IDLE BUSY [CHUNKS]]]    prints "listening", then what it saw, as JSON
     talk.py client ADDRESS PORT [SIZE [IDLE BUSY [CHUNKS]]]
 
-The client sends CHUNKS chunks of SIZE bytes and closes its direction; the server answers each with a short one and closes after the end. The
-client waits IDLE seconds after each chunk, the server BUSY seconds before each read.
+The client sends CHUNKS chunks of SIZE bytes and closes its direction; the server answers each with a short one and
+closes after the end. The client waits IDLE seconds after each chunk, the server BUSY seconds before each read.
 """
 
 import errno

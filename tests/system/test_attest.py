@@ -1,4 +1,5 @@
-"""`cryptmpi attest`: signed on one node, verified on another one by the signer's public key alone; no field of it can be changed."""
+"""`cryptmpi attest`: signed on one node, verified on another one by the signer's public key alone; no field of it can
+be changed."""
 
 import copy
 import json

@@ -1,4 +1,5 @@
-"""Workers under the channel layer: whole jobs across two nodes, whose records several threads seal and open together."""
+"""Workers under the channel layer: whole jobs across two nodes, whose records several threads seal and open
+together."""
 
 import re
 import secrets
@@ -14,7 +15,8 @@ MPIS = pytest.mark.parametrize("name", ["openmpi-4.1.4", "openmpi-5.0.11", "mpic
 CHANNEL = {"layer": "channel"}
 
 
-# However many cores there are, and with none that is idle: which records others seal or open is chance, that they do some is not.
+# However many cores there are, and with none that is idle: which records others seal or open is chance, that they do
+# some is not.
 @pytest.mark.parametrize("threads, shared", [(4, True), (1, False)])
 @MPIS
 def test_records_are_shared(name, threads, shared, build, nodes, tmp_path):

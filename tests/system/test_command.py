@@ -12,13 +12,11 @@ import time
 from pathlib import Path
 
 import pytest
+from conftest import BUILD
+from conftest import CHANNEL as LIBRARY
 
-BUILD = Path(os.environ.get("CRYPTMPI_BUILD", Path(__file__).parents[2] / "build" / "release")).resolve()
 COMMAND = BUILD / "bin" / "cryptmpi"
-LIBRARY = BUILD / "lib" / "cryptmpi" / "libcryptmpi-channel.so"
 NOT_SEALED, REFUSED, NOT_EXECUTABLE, NOT_FOUND = 123, 125, 126, 127
-
-pytestmark = pytest.mark.skipif(not COMMAND.exists(), reason=f"{COMMAND} is not built")
 
 
 @pytest.fixture
@@ -482,8 +480,8 @@ def test_key_on_a_network_file_system(home, launcher, command, magic, name):
 
 
 def test_under_a_fresh_key_only_reports_are_at_stake(home, launcher):
-    """The user's own key on a network file system; the job's data have another. Here the memory that this one is in says that it is NFS, too:
-    that would be named by who looks at it."""
+    """The user's own key on a network file system; the job's data have another. Here the memory that this one is in
+    says that it is NFS, too: that would be named by who looks at it."""
     warned = on_network(home, launcher, "run", "6969", CRYPTMPI_JOB_KEY="fresh")
     lines = [line for line in warned.stderr.splitlines() if str(key_file(home)) in line]
     assert len(lines) == 1 and "(NFS)" in lines[0] and "forge reports" in lines[0] and "not read this job" in lines[0], warned.stderr

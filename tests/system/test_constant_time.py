@@ -1,5 +1,5 @@
-"""No branch and no index of our own code depends on a secret: the comparison of tags, the reading and writing of key lines, the legacy module's
-partial blocks. In the style of "ctgrind": memcheck takes the secrets to be undefined."""
+"""No branch and no index of our own code depends on a secret: the comparison of tags, the reading and writing of key
+lines, the legacy module's partial blocks. In the style of "ctgrind": memcheck takes the secrets to be undefined."""
 
 import subprocess
 
@@ -40,6 +40,7 @@ def test_nothing_in_the_legacy_module_depends_on_a_secret(size):
 
 
 def test_nothing_in_ml_kem_depends_on_a_secret():
-    """The module mlkem-native as our compiler has built it: a key, an encapsulation, a decapsulation, an implicit rejection."""
+    """The module mlkem-native as our compiler has built it: a key, an encapsulation, a decapsulation, an implicit
+    rejection."""
     done = memcheck(program=PROGRAM.with_name("constant_time_kem"))
     assert done.returncode == 0 and "kem: right" in done.stdout, done

@@ -1,5 +1,5 @@
-"""Whoever owns the network between the nodes, and has no key, neither chooses what a node runs nor speaks to MPI: he edits the packets of
-launchers and of MPI itself, in jobs under the MPI layer."""
+"""Whoever owns the network between the nodes, and has no key, neither chooses what a node runs nor speaks to MPI: he
+edits the packets of launchers and of MPI itself, in jobs under the MPI layer."""
 
 import shlex
 import struct
@@ -66,8 +66,8 @@ def test_he_does_not_choose_what_a_node_runs(name, build, middle, tmp_path):
 
 
 def forging(mpi, source=1):
-    """How he makes a message of rank 2 one of rank 1, and from whom it is received. MPICH keeps ranks of the own node and of others apart but
-    where it receives from any."""
+    """How he makes a message of rank 2 one of rank 1, and from whom it is received. MPICH keeps ranks of the own node
+    and of others apart but where it receives from any."""
     if mpi.family != "hydra":
         return ["--forge-ob1", str(TAG), "2", str(source)], [] if source == 1 else ["any"]
     if mpi.transport.startswith("UCX"):  # its tag is made of MPI's, the sender's rank and the communicator
@@ -109,7 +109,8 @@ def test_he_does_not_speak_as_the_receiver_itself_or_as_nobody(name, source, bui
 
 
 def test_roads_around_tcp_are_open_to_ranks_where_another_network_carries_mpi(build, middle, tmp_path):
-    """UDP, which stands for all that is not TCP. Strangers can speak to MPI there, so nothing is taken unsealed; the launcher has no such road."""
+    """UDP, which stands for all that is not TCP. Strangers can speak to MPI there, so nothing is taken unsealed; the
+    launcher has no such road."""
     mpi = stacks.stack("mpich-5.0.2-ofi")
     program = build(mpi, REPOSITORY / "tests" / "system" / "forged.c")
     sealing = sealing_of(tmp_path, middle, layer="mpi")

@@ -35,7 +35,8 @@ def public_key(private):
 
 
 class Dumped:
-    """A job of two ranks, and what stood in rank 0's memory when its output had `enough`; `find` finds the process in the output."""
+    """A job of two ranks, and what stood in rank 0's memory when its output had `enough`; `find` finds the process in
+    the output."""
 
     def __init__(self, mpi, nodes, sealing, program, tmp_path, find=r"dumped: rank 0 is process (\d+)", enough="rank 1 is process", shared=False):
         self.marker = secrets.token_bytes(32)
@@ -66,12 +67,14 @@ class Dumped:
         assert self.job_key not in self.core and self.job_key_in_hex not in self.core
 
     def epochs(self, memory, nonce_size):
-        """The secrets in it that rank 0 has a key of (docs/protocol.md): a receiver has that of each epoch which goes on, a sender has none."""
+        """The secrets in it that rank 0 has a key of (docs/protocol.md): a receiver has that of each epoch which goes
+        on, a sender has none."""
         blocks = {memory[at:at + 32] for at in range(0, len(memory), BLOCK)}
         return {block for block in blocks if len(set(block)) > 8 and expand(block, b"nonce")[:nonce_size] in self.all}
 
     def check_words(self, nonces=b""):
-        """Nothing of what stands in secret memory, not even eight bytes of it, is anywhere else; but for these nonces' fixed parts."""
+        """Nothing of what stands in secret memory, not even eight bytes of it, is anywhere else; but for these nonces'
+        fixed parts."""
         words = random_words(self.secret) - random_words(nonces)
         assert len(words) >= 16 and found_words(words, b"odd" + self.secret) == words
         assert not found_words(words, self.core)

@@ -1,5 +1,5 @@
-"""Datagrams that come in: a stranger on the wire, who sends from whatever address he likes to a kernel that takes them all, reaches no socket of a
-sealed process; neighbours on the node do."""
+"""Datagrams that come in: a stranger on the wire, who sends from whatever address he likes to a kernel that takes them
+all, reaches no socket of a sealed process; neighbours on the node do."""
 
 import json
 import sys

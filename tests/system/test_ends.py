@@ -1,4 +1,5 @@
-"""An error of one rank ends the whole job, on all nodes, unless the program has another error handler than MPI's own."""
+"""An error of one rank ends the whole job, on all nodes, unless the program has another error handler than MPI's
+own."""
 
 import pytest
 from conftest import REPOSITORY, error_lines

@@ -67,7 +67,8 @@ def test_other_job(nodes, sealing):
 
 @pytest.mark.parametrize("sealed", ["client", "server"])
 def test_plain_peer(nodes, sealing, sealed):
-    """The peer that runs without us speaks, or waits for us to speak: it never gets a plain byte from the sealed end, nor the other way."""
+    """The peer that runs without us speaks, or waits for us to speak: it never gets a plain byte from the sealed end,
+    nor the other way."""
     environment = sealing.environment(handshake_timeout_s=3)
     server, client = ({}, environment) if sealed == "client" else (environment, {})
     ends = talk(nodes, server, client)
@@ -190,7 +191,8 @@ def test_bad_key_file(sealing, problem):
 
 
 def test_road_opened_before_us(sealing):
-    """A device that carries messages around TCP, opened where we could not see it: the job stops at its first connection, and says why."""
+    """A device that carries messages around TCP, opened where we could not see it: the job stops at its first
+    connection, and says why."""
     # /dev as a job with an InfiniBand adapter sees it.
     dev = ("mount -t tmpfs none /dev && mkdir /dev/infiniband && : >/dev/infiniband/uverbs0 && mknod -m 666 /dev/null c 1 3 && "
            'exec env "$0" "$@" 9</dev/infiniband/uverbs0')
@@ -215,7 +217,8 @@ int inside(void)
 
 
 def test_ring_of_a_liburing_inside(sealing, tmp_path):
-    """Where it is a part of a library, no call of ours takes the place of its own: the job stops at its first connection."""
+    """Where it is a part of a library, no call of ours takes the place of its own: the job stops at its first
+    connection."""
     library = tmp_path / "inside.so"
     subprocess.run(["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", library, "-Wl,-Bstatic,--exclude-libs,ALL,-Bsymbolic",
                     "-luring", "-Wl,-Bdynamic"],
@@ -248,7 +251,8 @@ with socket.create_server(("127.0.0.1", 0)) as listener:
 
 # protocol: H1
 def test_replayed_connection(sealing):
-    """All that a client once sent, sent again by somebody without the keys. The addresses would give it away; they are not looked at here."""
+    """All that a client once sent, sent again by somebody without the keys. The addresses would give it away; they are
+    not looked at here."""
     environment = {**os.environ, **sealing.environment(scope="all", check_addresses="false")}
     with subprocess.Popen([sys.executable, "-c", SERVE_TWICE], env=environment, text=True, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE) as server, socket.create_server(("127.0.0.1", 0)) as proxy:
@@ -308,7 +312,8 @@ except OSError as error:
 
 
 def _cut(near, far, after):
-    """Lets so many bytes of the handshake through, by turns, then ends both connections as if the other end had closed them."""
+    """Lets so many bytes of the handshake through, by turns, then ends both connections as if the other end had closed
+    them."""
     for source, target, size in ((near, far, 200), (far, near, 200), (near, far, 20)):
         size = min(size, after)
         after -= size
@@ -325,7 +330,8 @@ def _cut(near, far, after):
 @pytest.mark.parametrize("client", ["reads", "writes", "leaves"])
 @pytest.mark.parametrize("server", ["reads", "leaves"])
 def test_handshake_that_is_cut_off(after, client, server, sealing):
-    """By somebody on the way. Who wrote or reads gets an error, never an end; who does neither has lost nothing, and is not bothered."""
+    """By somebody on the way. Who wrote or reads gets an error, never an end; who does neither has lost nothing, and is
+    not bothered."""
     report = sealing.report_file()
     environment = {**os.environ, **sealing.environment(report, scope="all", check_addresses="false")}
     pipes = {"env": environment, "text": True, "stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}

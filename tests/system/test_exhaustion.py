@@ -1,5 +1,5 @@
-"""A stranger on another node who opens a hundred thousand connections and says nothing on them, or not enough: whoever listens keeps little for him,
-and a friend is heard all the same."""
+"""A stranger on another node who opens a hundred thousand connections and says nothing on them, or not enough: whoever
+listens keeps little for him, and a friend is heard all the same."""
 
 import contextlib
 import errno

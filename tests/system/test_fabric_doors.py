@@ -1,4 +1,5 @@
-"""The roads between nodes under the fabric layer: its doors are open for what it seals, and everything else is closed or sealed."""
+"""The roads between nodes under the fabric layer: its doors are open for what it seals, and everything else is closed
+or sealed."""
 
 import json
 import subprocess

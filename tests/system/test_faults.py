@@ -1,4 +1,5 @@
-"""Calls of MPI and of the crypto module that fail, each of them once: the job ends, no plaintext leaves, and no memory is used again that MPI has."""
+"""Calls of MPI and of the crypto module that fail, each of them once: the job ends, no plaintext leaves, and no memory
+is used again that MPI has."""
 
 import os
 import re
@@ -13,13 +14,15 @@ from cryptmpi_tools.lab import stacks
 
 SYSTEM = REPOSITORY / "tests" / "system"
 MODULES = command_under_test().parents[1] / "lib" / "cryptmpi"
-# FAULTS=all makes each call fail, not some of those that are made often; FAULTS=0:Wait:20,1:open:127 those of these ranks and numbers.
+# FAULTS=all makes each call fail, not some of those that are made often; FAULTS=0:Wait:20,1:open:127 those of these
+# ranks and numbers.
 MPIS = pytest.mark.parametrize("name", ["mpich-5.0.2-ofi", "openmpi-4.1.4"])
 CALLS = ["Isend", "Issend", "Irecv", "Send", "Ssend", "Recv", "Wait", "Test", "Waitall", "Testall", "Waitany", "Testany", "Ibcast", "Bcast", "Imrecv",
          "Mrecv", "Send_init", "Start", "Request_get_status", "seal", "open"]
 ASKED = os.environ.get("FAULTS", "")
 MOST = 400 if ASKED == "all" else 6
-# Played always: with Open MPI 4.1.4 they ended in a hang (a failure before a wait was forgotten) and in a crash (a request was cancelled twice).
+# Played always: with Open MPI 4.1.4 they ended in a hang (a failure before a wait was forgotten) and in a crash (a
+# request was cancelled twice).
 FOUND = [(0, "Issend", 32), (1, "Issend", 33), (0, "Wait", 20)]
 
 

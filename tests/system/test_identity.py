@@ -1,4 +1,5 @@
-"""Which process and which node a rank is: a forked child, one that is restored from a checkpoint, one whose kernel only looks like another's."""
+"""Which process and which node a rank is: a forked child, one that is restored from a checkpoint, one whose kernel only
+looks like another's."""
 
 import json
 
@@ -50,8 +51,8 @@ NODE_OF_ITS_OWN = 'exec unshare --mount sh -c \'mount -t tmpfs tmpfs /dev/shm &&
 @pytest.mark.parametrize("copied", [False, True], ids=["one kernel", "as if copied"])
 @BOTH
 def test_nodes_that_look_alike(name, copied, build, nodes, tmp_path):
-    """Virtual machines that were copied while they ran have one boot id and one number of their network namespace, but no memory in common: here
-    two ranks of one machine that share no memory."""
+    """Virtual machines that were copied while they ran have one boot id and one number of their network namespace, but
+    no memory in common: here two ranks of one machine that share no memory."""
     mpi = stacks.stack(name)
     program = build(mpi, REPOSITORY / "tests" / "system" / "members.c")
     report = tmp_path / "report.json"

@@ -1,4 +1,5 @@
-"""What counts as inside the node, and so may be native: strangers who say that they are there, and neighbours who are."""
+"""What counts as inside the node, and so may be native: strangers who say that they are there, and neighbours who
+are."""
 
 import os
 import platform
@@ -102,7 +103,8 @@ def lab(two_networks):
 
 @pytest.fixture(scope="module")
 def two_networks():
-    """The victim is node1, the stranger node2. The victim's kernel is told to take whatever comes, and the stranger's to send it."""
+    """The victim is node1, the stranger node2. The victim's kernel is told to take whatever comes, and the stranger's
+    to send it."""
     reason = acquire_namespaces() if os.geteuid() == 0 else "only root can make nodes in these tests"
     if reason is not None:
         pytest.skip(reason)
@@ -228,7 +230,8 @@ NEIGHBOURS = {
 @pytest.mark.parametrize("device", ["", "lo"])
 @pytest.mark.parametrize("how", ["close", "reset"])
 def test_neighbours_are_native(name, device, how, lab, sealing):
-    """Also when one of them has closed before he was heard; not when he has reset it, since whose he was nobody knows then."""
+    """Also when one of them has closed before he was heard; not when he has reset it, since whose he was nobody knows
+    then."""
     target, address = NEIGHBOURS[name]
     if device and name in ("link-local", "ipv6", "from-another-own-address"):
         pytest.skip("not to be reached by way of lo, plain")
@@ -239,7 +242,8 @@ def test_neighbours_are_native(name, device, how, lab, sealing):
     victim = listen(lab, environment, address if address in ("::", "::1", "127.0.0.1") else "0.0.0.0")
     seen = connect(lab, 0, source, target, "hello", how, device, env=environment)
     assert seen == ("connected", ""), seen
-    # What can be from this node only, and is of an unknown user, is left out; the kernel of this lab takes 127/8 from everywhere.
+    # What can be from this node only, and is of an unknown user, is left out; the kernel of this lab takes 127/8 from
+    # everywhere.
     left_out = name == "loopback-ipv6" if gone else not NAMES_OWNERS
     if left_out:
         assert connect(lab, 0, source, target, "again", "stay", device, env=environment) == ("connected", "")
@@ -280,7 +284,8 @@ def test_another_user_of_the_node(how, lab, sealing):
     time.sleep(0.3)
     assert connect(lab, 0, "", "127.0.0.1", "hello", "stay", env=environment) == ("connected", "")
     got, said = read_by(victim)
-    # He is refused as a stranger is where the kernel names him, and where it takes 127/8 from everywhere. Else he is left out, and the next is heard.
+    # He is refused as a stranger is where the kernel names him, and where it takes 127/8 from everywhere. Else he is
+    # left out, and the next is heard.
     left_out = how == "close" or (how == "linger" and not NAMES_OWNERS)
     assert got == "hello" if left_out else got.startswith("E"), (got, said)
     assert ("had been closed before it was accepted" in said) == left_out, said

@@ -27,6 +27,7 @@ def test_the_report_names_the_key_exchange(layer, name, cluster, canary):  # noq
     report = json.loads(file.read_text())
     assert report["complete"] and report["key_exchange"] == HYBRID, report
     assert all(part["key_exchange"] == HYBRID for part in report["processes"])
+    assert report["kem_modules"] and all(name.startswith(("mlkem-native ", "openssl ")) for name in report["kem_modules"]), report["kem_modules"]
     checked = cluster.check(file)
     assert checked.returncode == 0 and HYBRID in checked.stdout, checked.stdout
 
@@ -45,7 +46,8 @@ def command(folder, *words, **settings):
 
 
 def modules_without_ml_kem(folder):
-    """As of an installation from whose modules somebody has taken mlkem-native, on a system whose OpenSSL has no ML-KEM."""
+    """As of an installation from whose modules somebody has taken mlkem-native, on a system whose OpenSSL has no
+    ML-KEM."""
     found = folder / "modules"
     found.mkdir()
     for path in (BUILD / "lib" / "cryptmpi").iterdir():

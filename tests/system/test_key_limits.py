@@ -1,5 +1,5 @@
-"""Keys that are used up, or old, in the middle of every kind of operation, with messages on their way: the limits are lowered so that jobs reach
-them (rekeys.c)."""
+"""Keys that are used up, or old, in the middle of every kind of operation, with messages on their way: the limits are
+lowered so that jobs reach them (rekeys.c)."""
 
 import json
 
@@ -20,7 +20,8 @@ JOBS = [
     ("channel", "mpich-5.0.2-ofi", RECORDS, 0),
     ("channel", "openmpi-4.1.4", BYTES, 0),
     ("channel", "openmpi-4.1.4", None, 0.001),
-    # MPICH 4.0.2 and 5.0.2 over UCX now and then do not come out of MPI_Finalize on a busy machine, plain too, and then report nothing.
+    # MPICH 4.0.2 and 5.0.2 over UCX now and then do not come out of MPI_Finalize on a busy machine, plain too, and then
+    # report nothing.
     ("fabric", "openmpi-5.0.11-pml-ucx", RECORDS, 0),
     ("fabric", "openmpi-4.1.4-pml-ucx", BYTES, 0),
     ("fabric", "mpich-5.0.2-ofi", BYTES, 0),
@@ -49,7 +50,8 @@ def test_every_operation_goes_on_past_its_keys(layer, name, limits, rekey_s, bui
     operations = OPERATIONS - (layer == "mpi")  # which refuses non-blocking collective operations
     assert done.output.count(" done") == operations and "rekeys: all is right" in done.output, done.output
     assert not error_lines(done.output), done.output
-    # How many keys bytes and time use up depends on the way that an MPI takes, and on the machine; records, on the program alone.
+    # How many keys bytes and time use up depends on the way that an MPI takes, and on the machine; records, on the
+    # program alone.
     assert rekeys >= (4 * operations if limits == RECORDS else 4), rekeys
 
 

@@ -1,5 +1,5 @@
-"""Lines behind `cryptmpi run` as people type them for their MPI's own mpiexec: each starts a job on two nodes that ends SEALED, or is refused in
-one line."""
+"""Lines behind `cryptmpi run` as people type them for their MPI's own mpiexec: each starts a job on two nodes that ends
+SEALED, or is refused in one line."""
 
 import re
 import shlex
@@ -21,8 +21,8 @@ OF_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
 class Shell:
-    """Somebody's folder on the first node, with the program ./p. What stands in for ssh is named, for Open MPI puts its own folder before
-    others in PATH."""
+    """Somebody's folder on the first node, with the program ./p. What stands in for ssh is named, for Open MPI puts its
+    own folder before others in PATH."""
 
     def __init__(self, nodes, folder, build):  # noqa: F811
         self.cluster, self.build = Cluster(nodes, folder), build

@@ -1,10 +1,11 @@
-"""What MPI's own packets carry besides: the program's memory is full of markers, and no part of one may show between the nodes."""
+"""What MPI's own packets carry besides: the program's memory is full of markers, and no part of one may show between
+the nodes."""
 
 import math
 import secrets
 
 import pytest
-from conftest import REPOSITORY
+from conftest import REPOSITORY, Leak
 from jobs import ALONE, build, ended, run, sealing_of  # noqa: F401
 
 from cryptmpi_tools.lab import stacks
@@ -14,13 +15,6 @@ PLACES = ["heap", "stack", "thread", "sent", "packed", "inside"]  # as in leaks.
 SIZE = 4
 # A chance that any test of a long life sees.
 NEVER = 1e-6
-
-
-class Leak(AssertionError):
-    """Not tried again: what shows once in three runs is a leak."""
-
-
-FINDS = pytest.mark.flaky(reruns=2, rerun_except=["Leak"])
 
 
 def new_marker():
@@ -69,20 +63,17 @@ def expect_nothing(found, total):
 EACH = pytest.mark.parametrize("mpi", [*stacks.STACKS, stacks.CH3], ids=lambda mpi: mpi.name)
 
 
-@FINDS
 @EACH
 def test_no_memory_shows(mpi, build, nodes, tmp_path):  # noqa: F811
     expect_nothing(*job(mpi, build, nodes, tmp_path, 2))
 
 
-@FINDS
 @pytest.mark.parametrize("name", ["mpich-5.0.2-ofi", "openmpi-5.0.11", "mpich-3.4.3-ch3"])
 def test_no_memory_shows_of_messages_inside_a_node(name, build, nodes, tmp_path):  # noqa: F811
     """Four ranks, two a node: plaintext goes through MPI's own buffers, too."""
     expect_nothing(*job(stacks.stack(name), build, nodes, tmp_path, 4))
 
 
-@FINDS
 @EACH
 def test_no_memory_shows_at_an_abort(mpi, build, nodes, tmp_path):  # noqa: F811
     expect_nothing(*job(mpi, build, nodes, tmp_path, 2, "abort"))

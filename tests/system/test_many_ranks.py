@@ -26,7 +26,8 @@ def test_alltoall(mpi, ranks, layer, nodes, tmp_path, build):  # noqa: F811
     environment = {**mpi.env(nodes), **stacks.abi_environment(mpi), **sealing.env()}
     right = f"{ranks} ranks: right"
     if mpi.name == "mpich-4.0.2-ucx":
-        # Debian's MPICH 4.0.2 over UCX prints its result and does not exit with so many ranks, plain too: its result counts.
+        # Debian's MPICH 4.0.2 over UCX prints its result and does not exit with so many ranks, plain too: its result
+        # counts.
         done = nodes.run(line, env=environment, timeout=240, cwd=tmp_path, enough=lambda output: right in output)
         assert right in done.output, done.output
         assert error_lines(done.output) == []

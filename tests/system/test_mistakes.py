@@ -27,8 +27,8 @@ def test_mistakes_are_told_as_plain(name, mistake, build, nodes, tmp_path):  # n
     assert "altered" not in sealed.output, sealed.output
 
 
-# MPICH's ranks take more than was expected, over what they have yet to send themselves: no such block can be told from an altered one, and what
-# is said of it names both.
+# MPICH's ranks take more than was expected, over what they have yet to send themselves: no such block can be told from
+# an altered one, and what is said of it names both.
 MIXED = {("mpich-5.0.2-ofi", "Allgather")}
 
 

@@ -1,4 +1,5 @@
-"""A man in the middle between two nodes: whatever he does is noticed, nothing altered is delivered, and nothing hangs."""
+"""A man in the middle between two nodes: whatever he does is noticed, nothing altered is delivered, and nothing
+hangs."""
 
 import subprocess
 import sys
@@ -39,7 +40,8 @@ def check_unaltered(ends):
 
 
 def check_detected(lab, ends, toward, parts):
-    """The end that the attack went to got an error, not an end, and said why; the other one did not get everything as if all were well."""
+    """The end that the attack went to got an error, not an end, and said why; the other one did not get everything as
+    if all were well."""
     check_unaltered(ends)
     victim = 0 if toward == "initiator" else 1
     seen, said = ends[victim]
@@ -255,7 +257,8 @@ def test_forged_hello(middle, sealing, attack, toward):
     assert all(seen["connect_error"] or seen["read_error"] for seen, _ in ends), ends
 
 
-# Where ML-KEM is used, too: the bit that says so, the first and the last bytes of what ML-KEM adds and of its tag, and what is behind them.
+# Where ML-KEM is used, too: the bit that says so, the first and the last bytes of what ML-KEM adds and of its tag, and
+# what is behind them.
 HYBRID_BYTES = [7, 48, 1135, 1136, 1151, 1152, 1231, 1232, 1300]
 HYBRID = "x25519-mlkem768"
 
@@ -291,7 +294,8 @@ def test_ends_that_exchange_keys_in_different_ways(two_nodes, sealing, hybrid):
 
 
 def test_relay_with_its_own_address(middle, sealing):
-    """He alters nothing, but the ends see each other at other addresses than they are: refused, unless check_addresses is off."""
+    """He alters nothing, but the ends see each other at other addresses than they are: refused, unless check_addresses
+    is off."""
     environment = sealing.environment(handshake_timeout_s=3)
     with Man(middle, "none", "--own-address"):
         ends = talk(middle, environment, environment)

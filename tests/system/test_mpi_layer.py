@@ -1,4 +1,5 @@
-"""The MPI layer: whole jobs under each MPI across two nodes, messages as others got them wrong, and jobs that must not start."""
+"""The MPI layer: whole jobs under each MPI across two nodes, messages as others got them wrong, and jobs that must not
+start."""
 
 import os
 import re
@@ -8,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import BUILD, REPOSITORY, error_lines
+from conftest import BUILD, REPOSITORY, error_lines, expect_not_fooled, expect_unseen
 from jobs import ALL, ALONE, build, ended, run, sealing_of  # noqa: F401
 
 from cryptmpi_tools.lab import stacks
@@ -28,7 +29,8 @@ WRONG = {
     "mpich-5.0.2-ucx": {"wildcards", "large_probed"},
     # Intel MPI 2021.19's standard ABI ends the job where errors are to be returned
     "impi-2021.19-abi": {"other_sizes", "large_truncated", "whole_truncated"},
-    # Open MPI 4.1.4 and 5.0.11 over btl tcp write all of a message of 64 KiB or more, past the end of a buffer that is too small for it
+    # Open MPI 4.1.4 and 5.0.11 over btl tcp write all of a message of 64 KiB or more, past the end of a buffer that is
+    # too small for it
     "openmpi-4.1.4": {"whole_truncated"},
     "openmpi-5.0.11": {"whole_truncated"},
 }
@@ -57,7 +59,7 @@ def test_sealed_job(mpi, settings, build, nodes, tmp_path):
     with nodes.capture(tmp_path / "sealed.pcap"):
         sealed = nodes.run(line, env={**mpi.env(nodes), **stacks.abi_environment(mpi), **sealing.env()}, timeout=180, cwd=tmp_path)
     assert ended(mpi, sealed, "all as sent"), sealed.output
-    assert count(tmp_path / "sealed.pcap", [canary])[0][canary] == 0
+    expect_unseen(count(tmp_path / "sealed.pcap", [canary])[0][canary])
     facts = sealing.report(tmp_path / "report.json")
     assert facts["layer"] == "mpi" and facts["layer_reason"] == "asked for by --layer or the setting layer"
     assert facts["complete"] and not facts["errors"], facts
@@ -117,7 +119,8 @@ def test_large_messages_with_workers(name, ranks, build, nodes, tmp_path):
     check_large_messages(stacks.stack(name), ranks, WORKERS, build, nodes, tmp_path)
 
 
-# Of tests/system/layouts.c: types whose parts we find ourselves, those that only MPI packs, and those made with large counts, which MPI-4 has.
+# Of tests/system/layouts.c: types whose parts we find ourselves, those that only MPI packs, and those made with large
+# counts, which MPI-4 has.
 IN_PARTS = ["vector", "tiny_blocks", "backwards", "block_in_c", "block_in_fortran", "indexed", "indexed_by_bytes", "indexed_blocks",
             "indexed_blocks_by_bytes", "structure", "resized", "interleaved", "nest", "one_stretch"]
 WHOLE = ["many_indexed", "distributed", "pairs", "replaced"]
@@ -200,7 +203,8 @@ def test_workers(name, before, settings, workers, build, nodes, tmp_path):
     assert done.output.count(f"messages: a rank with {workers} workers") == 2, done.output
 
 
-# T0 - T1: eight hardware threads of a node, shared by its ranks, without two, or one more than OpenMP has. A program of several threads may use all.
+# T0 - T1: eight hardware threads of a node, shared by its ranks, without two, or one more than OpenMP has. A program of
+# several threads may use all.
 @pytest.mark.parametrize("ranks, variables, case, workers", [
     (2, [], "workers", 5),
     (4, [], "workers", 1),
@@ -234,7 +238,10 @@ def test_sealed_to_the_end(name, build, nodes, tmp_path):
         with nodes.capture(wire):
             done = run(mpi, nodes, sealing, program)
         assert done.ok, done.output
-        assert bool(count(wire, [words])[0][words]) == seen
+        if seen:
+            assert count(wire, [words])[0][words] > 0
+        else:
+            expect_unseen(count(wire, [words])[0][words])
 
 
 # What takes a way of its own where int does not count the bytes; each on one of the ABIs.
@@ -290,8 +297,8 @@ def test_error_handlers_that_throw(mpi, build, nodes, tmp_path):
 
 
 def of_many_ranks(names, all_ranks, quick):
-    """Cases of a test of whole jobs with more ranks than cores. tests/unit/comm runs each number of ranks from 2 to 9 over an MPI that is made
-    up: `make test` takes the `quick` ones, and test-rest all others."""
+    """Cases of a test of whole jobs with more ranks than cores. tests/unit/comm runs each number of ranks from 2 to 9
+    over an MPI that is made up: `make test` takes the `quick` ones, and test-rest all others."""
     return pytest.mark.parametrize("name, ranks", [
         pytest.param(name, ranks, marks=() if (name, ranks) in quick else pytest.mark.long) for name in names for ranks in all_ranks])
 
@@ -362,7 +369,10 @@ def test_communicators_of_groups(mpi, build, nodes, tmp_path):
         with nodes.capture(wire):
             done = run(mpi, nodes, sealing, job, 4, timeout=120)
         assert ended(mpi, done, "all as sent") and not error_lines(done.output), done.output
-        assert bool(count(wire, [canary])[0][canary]) == (sealing is None)
+        if sealing is None:
+            assert count(wire, [canary])[0][canary] > 0
+        else:
+            expect_unseen(count(wire, [canary])[0][canary])
 
 
 @ALL
@@ -377,7 +387,8 @@ def test_communicators_that_outlive_the_world(mpi, build, nodes, tmp_path):
             done = run(mpi, nodes, sealing, job)
         seen[sealing is None] = count(wire, [canary])[0][canary], done
     assert seen[True][0] and seen[True][1].output.count("groups: passed") == 2, seen[True]
-    assert not seen[False][0] and not seen[False][1].ok and "groups: passed" not in seen[False][1].output, seen[False]
+    expect_unseen(seen[False][0], seen[False][1].output)
+    assert not seen[False][1].ok and "groups: passed" not in seen[False][1].output, seen[False]
     assert any("after MPI_Finalize" in line for line in error_lines(seen[False][1].output)), seen[False]
 
 
@@ -467,7 +478,8 @@ def test_other_cipher_on_one_rank(ciphers, build, nodes, tmp_path):
 @pytest.mark.parametrize("rank", [0, 2, 3])
 @pytest.mark.parametrize("name", ["openmpi-4.1.4", "mpich-5.0.2-ofi"])
 def test_rank_without_us(name, rank, build, nodes, tmp_path):
-    """Its neighbours wait for it as long as agreement_timeout_s says, not handshake_timeout_s, and the first to give up names it."""
+    """Its neighbours wait for it as long as agreement_timeout_s says, not handshake_timeout_s, and the first to give up
+    names it."""
     mpi = stacks.stack(name)
     program = build(mpi, REPOSITORY / "tests" / "system" / "messages.c")
     sealing = sealing_of(tmp_path, nodes, agreement_timeout_s=2, handshake_timeout_s=600, **ALONE)
@@ -509,7 +521,8 @@ void *cryptmpi_below(const char *name, void *(*find)(const char *)) {
 @pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize("name", ["openmpi-4.1.4", "mpich-5.0.2-ofi"])
 def test_other_layer_on_one_rank(name, rank, build, nodes, tmp_path):
-    """As when exec decides on each node by itself, and the nodes differ. libfabric's ranks do not come back from MPI_Init then."""
+    """As when exec decides on each node by itself, and the nodes differ. libfabric's ranks do not come back from
+    MPI_Init then."""
     mpi = stacks.stack(name)
     program = build(mpi, REPOSITORY / "tests" / "system" / "messages.c")
     sealing = sealing_of(tmp_path, nodes, agreement_timeout_s=2, handshake_timeout_s=5, abort_after_s=3)
@@ -603,7 +616,8 @@ def test_hostile_layer_that_does_nothing(way, build, hostile, nodes, tmp_path):
 ])
 def test_attack(attack, way, build, hostile, nodes, tmp_path):
     done = attacked(attack, way, build, hostile, nodes, tmp_path)
-    assert not done.timed_out and "FOOLED" not in done.output and "all as sent" not in done.output, done.output
+    expect_not_fooled(done.output)
+    assert not done.timed_out and "all as sent" not in done.output, done.output
     found = [line for line in done.output.splitlines() if "attacked: detected at 1" in line]
     assert found and all("nothing left" in line for line in found), done.output
     if attack != "extend far":
@@ -613,8 +627,8 @@ def test_attack(attack, way, build, hostile, nodes, tmp_path):
     assert any("rank 0" in line for line in lines), lines
 
 
-# Who is told of what was changed on its way from rank 0 to the other node, that of ranks 2 and 3, in the collective operations of
-# attacked_nodes.c.
+# Who is told of what was changed on its way from rank 0 to the other node, that of ranks 2 and 3, in the collective
+# operations of attacked_nodes.c.
 TOLD = {
     **{f"Bcast{gaps} from {root} of {size}": {2, 3} for gaps in ("", " with gaps") for root in (0, 1) for size in (1000, 100000, 1000000)},
     "Alltoall of 1000": {2},

@@ -1,4 +1,5 @@
-"""Two messages of one lane swapped, while a receive is posted for each and the program waits for the later one first."""
+"""Two messages of one lane swapped, while a receive is posted for each and the program waits for the later one
+first."""
 
 import pytest
 from conftest import REPOSITORY, error_lines
@@ -6,8 +7,8 @@ from jobs import build, sealing_of  # noqa: F401
 
 from cryptmpi_tools.lab import stacks
 
-# A receive that takes messages of one lane only is known to hold the first message when the second one comes; of others that is only known when
-# they end.
+# A receive that takes messages of one lane only is known to hold the first message when the second one comes; of others
+# that is only known when they end.
 HOWS = {"named": "told", "any source": "told late", "any tag": "told late", "any of both": "told late", "persistent": "told", "cancelled": "told",
         "cancelled any tag": "told late", "mprobe": "told", "improbe any tag": "told", "thread": "told", "thread any source": "told late"}
 

@@ -1,4 +1,5 @@
-"""Every procedure that the table calls sealed, each with a canary of its own: on the wire plain, not on the wire sealed, and all results right."""
+"""Every procedure that the table calls sealed, each with a canary of its own: on the wire plain, not on the wire
+sealed, and all results right."""
 
 import hashlib
 import re
@@ -22,7 +23,8 @@ from table import read_table  # noqa: E402
 SEALED = [row.name for row in read_table(INTERPOSE / "procedures.txt") if row.group == "sealed"]
 # What it moves does not leave the node.
 WITHIN_A_NODE = {"MPI_Comm_split_type": "makes communicators of one node each, by the only type of the standard that two nodes have"}
-# What an MPI gets wrong plain, too: MPICH 5.0.2 over UCX may hang in receives and probes of MPI_ANY_SOURCE, and makes such ones itself.
+# What an MPI gets wrong plain, too: MPICH 5.0.2 over UCX may hang in receives and probes of MPI_ANY_SOURCE, and makes
+# such ones itself.
 WRONG = {"mpich-5.0.2-ucx": {"MPI_Dist_graph_create"}}
 
 # In no mpi_f08 of the MPIs whose Fortran is tested here.
@@ -72,7 +74,8 @@ def procedures_of(done, what):
 
 @pytest.fixture(scope="module")
 def build_fortran(tmp_path_factory):
-    """procedures.F90 for one binding of an MPI, or of another MPI of the same ABI; and the environment that it runs in."""
+    """procedures.F90 for one binding of an MPI, or of another MPI of the same ABI; and the environment that it runs
+    in."""
     built = {}
     # Debian's MPICH has another name for its Fortran library, too.
     names = tmp_path_factory.mktemp("names")
@@ -102,7 +105,8 @@ def build_fortran(tmp_path_factory):
 
 
 def check_canaries(mpi, nodes, tmp_path, program, canaries, expected, more, env=None):
-    """Runs the program plain and sealed: the names that it exercised, all of whose canaries were seen plain and none sealed."""
+    """Runs the program plain and sealed: the names that it exercised, all of whose canaries were seen plain and none
+    sealed."""
     job = [str(program), canaries.write(tmp_path / "canaries.txt"), *more]
     with nodes.capture(tmp_path / "plain.pcap"):
         plain = run(mpi, nodes, None, job, timeout=40, env=env)

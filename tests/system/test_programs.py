@@ -10,7 +10,7 @@ import time
 
 import pytest
 import wire
-from conftest import error_lines, needs
+from conftest import error_lines, expect_unseen, needs
 from cryptmpi_tools.lab import capture
 
 PIPES = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
@@ -73,7 +73,8 @@ def test_web_server(nodes, sealing, served, tmp_path):
         assert b"Directory listing" in fetch(nodes, environment, address, "")
     needles = [(served / "middle").read_bytes()[1000:1032], b"HTTP/1"]
     found, total = capture.count(tmp_path / "wire.pcap", needles)
-    assert found == dict.fromkeys(needles, 0) and total > 300_000
+    expect_unseen(sum(found.values()))
+    assert total > 300_000
     for data in capture.streams(tmp_path / "wire.pcap").values():
         wire.parse_stream(data)
 

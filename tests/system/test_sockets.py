@@ -346,7 +346,8 @@ print(b"secret" in heard)
 
 @pytest.mark.parametrize("how", ["fork", "exec"])
 def test_a_socket_that_another_process_connects(how, nodes, sealing):
-    """They share it from before it had a connection. Only who connected it has what seals it: nothing of the other one goes out, or comes in."""
+    """They share it from before it had a connection. Only who connected it has what seals it: nothing of the other one
+    goes out, or comes in."""
     address = nodes.nodes[1].address
     noted = {}
     for way, env in (("plain", {}), ("sealed", sealing.environment())):
@@ -445,7 +446,8 @@ print(one.recv(100), flush=True)
 
 
 def test_libc_sends_no_udp_to_another_node_by_itself(nodes, sealing):
-    """Its streams and its asynchronous output write by calls of their own; so did `echo secret >/dev/udp/HOST/PORT` of bash."""
+    """Its streams and its asynchronous output write by calls of their own; so did `echo secret >/dev/udp/HOST/PORT` of
+    bash."""
     address = nodes.nodes[1].address
     heard = nodes.start([sys.executable, "-c", HEAR, address], node=1, stdout=subprocess.PIPE)
     assert heard.stdout.readline() == b"ready\n"
@@ -509,7 +511,8 @@ else:
 @pytest.mark.parametrize("how, said", [("deepbind", "-1"), ("namespace", "not loaded"),
                                        *((how, "-1") for how in ("lookup", "next", "version", "default"))])
 def test_no_library_is_led_past_us(how, said, nodes, sealing, tmp_path):
-    """By its flags (RTLD_DEEPBIND, Julia's own way), by a namespace with a C library of its own, by what dlsym and dlvsym find in libc."""
+    """By its flags (RTLD_DEEPBIND, Julia's own way), by a namespace with a C library of its own, by what dlsym and
+    dlvsym find in libc."""
     (tmp_path / "plugin.c").write_text(PLUGIN)
     plugin = tmp_path / "plugin.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", plugin, tmp_path / "plugin.c"], check=True)

@@ -1,5 +1,6 @@
-"""The study's programs: under the papers' naive construction they give results, and where a byte of what they receive is wrong, they do not. Its
-tunnels carry what the nodes send each other. And `python -m cryptmpi_tools.study`, as short as it goes."""
+"""The study's programs: under the papers' naive construction they give results, and where a byte of what they receive
+is wrong, they do not. Its tunnels carry what the nodes send each other. And `python -m cryptmpi_tools.study`, as short
+as it goes."""
 
 import json
 import subprocess

@@ -28,7 +28,8 @@ class Spliced:
         self.below = build(self.mpi, REPOSITORY / "tests" / "system" / "splicing.c", "-shared", "-fPIC")
 
     def run(self, attack):
-        """What it printed, and what its ranks said of errors: Hydra may lose what a rank says just before it ends the job."""
+        """What it printed, and what its ranks said of errors: Hydra may lose what a rank says just before it ends the
+        job."""
         said = self.folder / "said"
         sealing = sealing_of(self.folder, self.nodes, layer="mpi", scope="all")
         ranks = ["env", f"SPLICING={attack}", f"CRYPTMPI_INTERNAL_BELOW={self.below}", "sh", "-c", f'exec "$@" 2>> {said}', "sh",

@@ -42,6 +42,13 @@ class Job:
         self.process.wait(PATIENCE)
         return self.process.returncode, self.log.read_text()
 
+    def wait_until_begun(self):
+        """Until every rank has heard from all others."""
+        until = time.monotonic() + PATIENCE
+        while self.log.read_text().count("live: begun") < 4 and time.monotonic() < until:
+            time.sleep(0.1)
+        assert self.log.read_text().count("live: begun") == 4 and self.process.poll() is None, self.log.read_text()
+
 
 def look(nodes, node, *options):
     """One document of `cryptmpi top` in a node."""
@@ -57,7 +64,8 @@ def ranks_of(document, layer):
 
 
 def running(nodes, job, layer):
-    """What top shows of the ranks of each node once all of them have sealed something: [{rank: process}, {rank: process}]."""
+    """What top shows of the ranks of each node once all of them have sealed something: [{rank: process}, {rank:
+    process}]."""
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
         assert job.process.poll() is None, job.log.read_text()
@@ -159,8 +167,7 @@ def test_the_next_job_removes_pages_of_killed_ranks_and_no_others(nodes, tmp_pat
 @pytest.mark.parametrize("layer, name", [("channel", "openmpi-4.1.4"), ("mpi", "openmpi-4.1.4"), ("fabric", "mpich-5.0.2-ucx")])
 def test_a_job_may_be_hidden(nodes, tmp_path, build, layer, name):  # noqa: F811
     job = started(nodes, tmp_path, build, layer, name, live="false")
-    time.sleep(3)
-    assert job.process.poll() is None, job.log.read_text()
+    job.wait_until_begun()
     for node in (0, 1):
         assert look(nodes, node)["processes"] == [] and pages(nodes, node) == []
     status, said = job.end()
@@ -171,7 +178,7 @@ def test_a_folder_of_somebody_else_costs_the_page_and_nothing_more(nodes, tmp_pa
     nodes.run(["sh", "-c", f"rm -rf {FOLDER}; mkdir -m 700 {FOLDER}; chown 54321 {FOLDER}"], node=0)
     try:
         job = started(nodes, tmp_path, build, "channel", "openmpi-4.1.4")
-        time.sleep(3)
+        job.wait_until_begun()
         assert look(nodes, 0)["processes"] == [] and pages(nodes, 0) == []
         status, said = job.end()
         assert status == 0 and "live: done" in said and not [line for line in error_lines(said) if "top" in line], said

@@ -1,4 +1,5 @@
-"""`cryptmpi tune` between two nodes: its profile is one that jobs then use, and name; a spoiled one, or one of another machine, costs a line."""
+"""`cryptmpi tune` between two nodes: its profile is one that jobs then use, and name; a spoiled one, or one of another
+machine, costs a line."""
 
 import json
 import os
@@ -50,7 +51,8 @@ def tuned(two_nodes, tmp_path_factory):
 
 
 def job(nodes, tmp_path, build, **settings):
-    """(what it printed, the MPI layer's parts of its ranks) of a ping-pong of sealed messages, whose bytes are looked at."""
+    """(what it printed, the MPI layer's parts of its ranks) of a ping-pong of sealed messages, whose bytes are looked
+    at."""
     report = tmp_path / f"job-{len(list(tmp_path.glob('job-*')))}.json"
     done = run(MPI, nodes, sealing_of(tmp_path, nodes, **settings), [build(MPI, PINGPONG), *CASES], report=report)
     assert done.ok and done.output.count("result ping-pong") == 4, done.output
@@ -131,7 +133,8 @@ def test_jobs_cut_messages_as_the_profile_says(tuned, nodes, tmp_path, build):
 
 
 def test_reductions_go_as_rank_0s_profile_says(tuned, nodes, tmp_path, build):
-    """By costs of which one allows few messages only, and the other little adding up: whatever the other rank's profile says."""
+    """By costs of which one allows few messages only, and the other little adding up: whatever the other rank's profile
+    says."""
     path, _ = tuned
     content, counted = json.loads(path.read_text()), {}
     costs = {"messages": {"message_ns": 10 ** 8, "kib_ns": 0, "combine_kib_ns": 0},

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 import wire
-from conftest import error_lines
+from conftest import error_lines, expect_unseen
 from cryptmpi_tools.lab import capture
 from talking import talk
 from talk import CANARY, CHUNKS
@@ -33,7 +33,7 @@ def test_a_sealed_talk_is_hellos_and_records(nodes, sealing, tmp_path):
     report = sealing.report_file()
     captured_talk(nodes, tmp_path / "wire.pcap", sealing.environment(report))
     found, _ = capture.count(tmp_path / "wire.pcap", [CANARY, CANARY[:12]])
-    assert found == {CANARY: 0, CANARY[:12]: 0}
+    expect_unseen(sum(found.values()))
     streams = capture.streams(tmp_path / "wire.pcap")
     assert len(streams) == 2
     counts = sorted((wire.parse_stream(data) for data in streams.values()), key=lambda c: c["bytes"])

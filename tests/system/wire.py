@@ -12,7 +12,8 @@ class NotRecords(AssertionError):
 
 
 def parse_stream(data):
-    """One direction from its first byte to its last: a hello, then whole records. Counts by type; ["bytes"] is the plaintext's length."""
+    """One direction from its first byte to its last: a hello, then whole records. Counts by type; ["bytes"] is the
+    plaintext's length."""
     if len(data) < HELLO or data[:4] != b"CMPI":
         raise NotRecords(f"no hello at the start: {data[:16]!r}")
     found = Counter()

@@ -1,4 +1,5 @@
-"""The costs of reductions come from the fitted model, and choose as the library does (tests/unit/engine/collectives_test.cpp)."""
+"""The costs of reductions come from the fitted model, and choose as the library does
+(tests/unit/engine/collectives_test.cpp)."""
 
 import sys
 from pathlib import Path

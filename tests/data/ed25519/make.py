@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Writes edges.json: Ed25519 keys and signatures at the edges of RFC 8032, of which libraries think differently ("Taming the many EdDSAs",
-Chalkias, Garillot, Nikolaenko, 2020, section 5), over texts as CryptMPI signs them.
+"""Writes edges.json: Ed25519 keys and signatures at the edges of RFC 8032, of which libraries think differently
+("Taming the many EdDSAs", Chalkias, Garillot, Nikolaenko, 2020, section 5), over texts as CryptMPI signs them.
 
     tests/data/ed25519/make.py >tests/data/ed25519/edges.json
 """
@@ -46,7 +46,8 @@ def encoded(point):
 
 
 def order_eight():
-    """A point of order 8: what is left of a point of the curve when it is multiplied by the order of the large group."""
+    """A point of order 8: what is left of a point of the curve when it is multiplied by the order of the large
+    group."""
     y = 2
     while True:
         if x_of(y) is not None:
