@@ -44,10 +44,6 @@ class Levels:
         """Seconds in which `threads` threads encrypt `size` bytes together."""
         return self.level(size).time(size, threads) if size > 0 else self.levels[0][2].alpha
 
-    def scaled(self, factor):
-        """The same cipher `factor` times as slow: 2 for encrypting and decrypting, which take as long (C20 IV)."""
-        return Levels(tuple((name, below, MaxRate(rate.alpha * factor, rate.a / factor, rate.b / factor)) for name, below, rate in self.levels))
-
 
 def constant(rate, alpha=0.0):
     """A cipher of one speed (bytes a second) at all sizes, whose threads do not slow each other."""

@@ -1,10 +1,12 @@
 #include "base/own_names.hpp"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <climits>
 #include <cstddef>
+#include <fstream>
 
 namespace cryptmpi {
 
@@ -12,6 +14,14 @@ std::string host_name() {
     char name[HOST_NAME_MAX + 1] = {};
     gethostname(name, HOST_NAME_MAX);
     return name;
+}
+
+std::string kernel_and_network() {
+    std::string text;
+    std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), text);
+    struct stat network {};
+    if (stat("/proc/self/ns/net", &network) == 0) text += " " + std::to_string(network.st_ino);
+    return text;
 }
 
 std::string program_name() {

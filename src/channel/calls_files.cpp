@@ -143,6 +143,23 @@ int unless_lost(int from, int made) {
     return made;
 }
 
+/// `call` makes `to` another descriptor of what `from` is.
+template <class Call>
+int duplicate_onto(int from, int to, const Call& call) {
+    if (from == to || known(from) == known(to)) return call();
+    if (is_own(to)) {
+        errno = EBUSY;
+        return -1;
+    }
+    if (!Table::holds(to)) return lost();
+    if (real::fcntl(from, F_GETFD, nullptr) >= 0) closing(to);
+    if (known(from) != nullptr && Process::made()->is_me()) Process::made()->table().reserve(to);
+    const int made = call();
+    if (made < 0 || known(from) == nullptr) closed(to);  // else it is given its entry while it still counts as ended
+    duplicated(from, made, true);
+    return made;
+}
+
 }  // namespace
 
 CRYPTMPI_CALL int close(int fd) {
@@ -184,33 +201,11 @@ CRYPTMPI_CALL int dup(int fd) {
 }
 
 CRYPTMPI_CALL int dup2(int from, int to) {
-    if (from == to || known(from) == known(to)) {
-        return real::dup2(from, to);
-    }
-    if (is_own(to)) {
-        errno = EBUSY;
-        return -1;
-    }
-    if (!Table::holds(to)) return lost();
-    if (real::fcntl(from, F_GETFD, nullptr) >= 0) closing(to);
-    const int made = real::dup2(from, to);
-    closed(to);
-    duplicated(from, made, true);
-    return made;
+    return duplicate_onto(from, to, [&] { return real::dup2(from, to); });
 }
 
 CRYPTMPI_CALL int dup3(int from, int to, int flags) {
-    if (from == to || known(from) == known(to)) return real::dup3(from, to, flags);
-    if (is_own(to)) {
-        errno = EBUSY;
-        return -1;
-    }
-    if (!Table::holds(to)) return lost();
-    if (real::fcntl(from, F_GETFD, nullptr) >= 0) closing(to);
-    const int made = real::dup3(from, to, flags);
-    closed(to);
-    duplicated(from, made, true);
-    return made;
+    return duplicate_onto(from, to, [&] { return real::dup3(from, to, flags); });
 }
 
 CRYPTMPI_CALL int fcntl(int fd, int command, ...) {

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,16 +11,13 @@
 #include <string_view>
 
 #include "channel/process.hpp"
+#include "config/internal_variables.hpp"
 #include "programs/coverable.hpp"
 
 namespace cryptmpi::channel {
 namespace {
 
 constexpr std::string_view kPreload = "LD_PRELOAD=";
-// A job that is sealed is not switched off by one of its processes for those that it starts.
-constexpr std::string_view kEnabled = "CRYPTMPI_ENABLED=";
-constexpr std::string_view kArena = "CRYPTMPI_INTERNAL_ARENA";
-constexpr std::string_view kRole = "CRYPTMPI_INTERNAL_ROLE";  // cryptmpi exec takes a launcher's from its ranks
 
 std::string own_file() {
     Dl_info here{};
@@ -91,8 +89,10 @@ Covering::Covering(const config::Settings& settings, const config::Environment& 
         if (name.starts_with("libcryptmpi-") && entry != libraries_.front()) libraries_.emplace_back(entry);
     }
     for (const auto& [name, value] : environment.variables()) {
-        if (name.starts_with("CRYPTMPI_") && name != kArena && name != kRole) variables_.push_back(name + "=" + value);
+        if (name.starts_with("CRYPTMPI_") && name != config::kArenaVariable && name != config::kRoleVariable)
+            variables_.push_back(name + "=" + value);
     }
+    if (!environment(config::kCoveredVariable)) variables_.push_back(std::string(config::kCoveredVariable) + "=yes");
     if (!environment("CRYPTMPI_KEY_FILE")) places_.push_back("CRYPTMPI_KEY_FILE=" + settings.key_file.string());
     const auto file = config::settings_file(environment);
     if (!environment("CRYPTMPI_CONFIG") && file && access(file->c_str(), F_OK) == 0)
@@ -107,6 +107,22 @@ bool Covering::allows(const std::string& file) const {
                        [&](const auto& allowed) { return is_same_file(allowed.c_str(), file.c_str()); });
 }
 
+/// What makes the loader leave our libraries out of any program, which it does without an error.
+std::string Covering::why_not_loaded() const {
+    if (getuid() != geteuid() || getgid() != getegid())
+        return "this process has another effective user or group than its real one, so the loader would take no "
+               "library of ours; make both the same first";
+    for (const std::string& library : libraries_) {
+        if (access(library.c_str(), R_OK) != 0)
+            return library +
+                   " is not to be seen from where it would run (another root); make that folder visible there";
+        struct statvfs mount {};
+        if (statvfs(library.c_str(), &mount) == 0 && (mount.f_flag & ST_NOEXEC) != 0)
+            return library + " lies where nothing may be run (noexec); mount that folder without it";
+    }
+    return {};
+}
+
 bool Covering::may_start(Process& process, const std::string& file) const {
     const auto refusal = programs::judge(file, {});
     if (refusal && allows(file)) {
@@ -117,12 +133,9 @@ bool Covering::may_start(Process& process, const std::string& file) const {
     if (refusal) {
         line = refusal->line + ". Not started; if it talks to no other node, name it in allow_programs";
     } else {
-        const auto hidden = std::find_if(libraries_.begin(), libraries_.end(),
-                                         [](const std::string& library) { return access(library.c_str(), R_OK) != 0; });
-        if (hidden == libraries_.end()) return true;
-        line = "program " + file + ": " + *hidden +
-               " is not to be seen from where it would run (another root), so its traffic would go out in clear; make "
-               "that folder visible there";
+        const std::string why = why_not_loaded();
+        if (why.empty()) return true;
+        line = "program " + file + ": " + why + ", so its traffic would go out in clear";
     }
     const int code = refusal ? refusal->code : EACCES;
     // What the kernel would not start either is the program's own affair.
@@ -179,7 +192,7 @@ void Covering::fill(char* const* environment, const char* without, const char* m
         return std::strncmp(entry, name.data(), name.size()) == 0;
     };
     for (char* const* one = environment; one != nullptr && *one != nullptr; ++one) {
-        const bool ours = starts_with(*one, kPreload) || starts_with(*one, kEnabled) || starts_with(*one, without);
+        const bool ours = starts_with(*one, kPreload) || starts_with(*one, without);
         if (!ours) list[count++] = *one;
     }
     list[count] = nullptr;

@@ -35,6 +35,7 @@ public:
     bool is_whole(char* const* environment) const;
 
 private:
+    std::string why_not_loaded() const;
     void compose_preload(const char* given, char* text) const;
 
     const config::Settings& settings_;

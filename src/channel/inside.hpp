@@ -1,9 +1,9 @@
 // Whether a connection stays inside this node. What is inside may be native, so nothing that can be written on the wire
 // decides it, least of all the peer's address alone:
 //
-//   - both ends have addresses of this node; a link-local one only on its own interface, since every network has its
-//   own
-//     fe80::/10 and its neighbours choose their addresses there;
+//   - both ends have addresses of this node; a link-local one only
+//     on its own interface, since every network has its own fe80::/10,
+//     and its neighbours choose their addresses there;
 //   - and the kernel itself says that it holds both ends: a socket whose local and remote address and port are ours
 //     swapped lives in the network namespace of our own. Nobody on the wire can make one. Spoofed own addresses, own
 //     addresses of other interfaces and namespaces, policy routing, address translation and load balancing by an own

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "channel/inside.hpp"
+#include "config/internal_variables.hpp"
 
 namespace cryptmpi::channel {
 
@@ -37,7 +38,7 @@ std::optional<Address> endpoint_in(std::string_view text) {
 
 Policy::Policy(const config::Settings& settings, const config::Environment& environment) : settings_(settings) {
     // A launcher that runs under the library too seals its connections; one that does not is met inside the node only.
-    if (environment("CRYPTMPI_INTERNAL_SEALED_LAUNCHER")) return;
+    if (environment(config::kSealedLauncherVariable)) return;
     for (const char* name : {"PMIX_SERVER_URI41", "PMIX_SERVER_URI4", "PMIX_SERVER_URI3", "PMIX_SERVER_URI21",
                              "PMIX_SERVER_URI2", "PMI_PORT"}) {
         const auto value = environment(name);

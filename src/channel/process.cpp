@@ -23,6 +23,7 @@
 #include "channel/epoll.hpp"
 #include "channel/real.hpp"
 #include "config/checkpoint.hpp"
+#include "config/internal_variables.hpp"
 #include "config/other_process.hpp"
 #include "engine/node_ranks.hpp"
 #include "engine/rank_threads.hpp"
@@ -287,7 +288,7 @@ void Process::adopt_inherited() {
 
 /// Returns what the process before this one said of its arena: the descriptor, and the slots that it counted us in.
 std::string Process::adopt_arena() {
-    const char* inherited = std::getenv("CRYPTMPI_INTERNAL_ARENA");
+    const char* inherited = std::getenv(config::kArenaVariable);
     if (inherited == nullptr) return "";
     const std::string given = inherited;
     const int fd = std::atoi(inherited);
@@ -297,7 +298,7 @@ std::string Process::adopt_arena() {
     const std::string link = "/proc/self/fd/" + std::to_string(fd);
     const bool there = fstat(fd, &information) == 0 && readlink(link.c_str(), path, sizeof path - 1) > 0 &&
                        std::strstr(path, "memfd:cryptmpi") != nullptr;
-    unsetenv("CRYPTMPI_INTERNAL_ARENA");
+    unsetenv(config::kArenaVariable);
     if (there) {
         real::fcntl(fd, F_SETFD, reinterpret_cast<void*>(static_cast<long>(FD_CLOEXEC)));
         if (auto adopted = arena_.adopt(fd); !adopted) report_.complain(adopted.error().line);

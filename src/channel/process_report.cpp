@@ -116,6 +116,11 @@ void ProcessReport::tell_of_abort() {
     report_early();
 }
 
+void ProcessReport::tell_of_spawned(int ranks) {
+    const std::lock_guard guard(lock_);
+    part_.spawned += ranks;
+}
+
 void ProcessReport::count_native() {
     const std::lock_guard guard(lock_);
     ++part_.native_connections;
@@ -203,6 +208,7 @@ void ProcessReport::after_fork_in_child(bool mpi) {
     part_.sealed_bytes_sent = part_.sealed_bytes_received = 0;
     part_.sealed_records_sent = part_.sealed_records_received = 0;
     part_.rekeys = part_.failed_opens = part_.refused_handshakes = 0;
+    part_.spawned = 0;
     records_by_workers_.store(0);
     part_.errors.clear();
     part_.refused_roads.clear();

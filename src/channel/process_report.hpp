@@ -58,6 +58,8 @@ public:
     void tell_of_refused(const std::string& road, const std::string& line);
     /// The program calls MPI_Abort, after which it may be killed at any time.
     void tell_of_abort();
+    /// The program has started so many ranks by MPI_Comm_spawn: each of them has to report.
+    void tell_of_spawned(int ranks);
 
     void count_native();
     /// `allowed`: a setting of the user's says that it may be.

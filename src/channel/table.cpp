@@ -81,6 +81,12 @@ Entry* Table::remove(int fd) {
     return nullptr;
 }
 
+void Table::reserve(int fd) {
+    if (!holds(fd)) return;
+    Entry* expected = nullptr;
+    slots_[fd].compare_exchange_strong(expected, &closing_);
+}
+
 void Table::forget(int fd) {
     if (!holds(fd)) return;
     Entry* expected = &closing_;

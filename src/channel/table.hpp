@@ -108,6 +108,9 @@ public:
     /// Takes the descriptor out; until `forget` it counts as ended, so that no racing call takes it for a native one.
     /// Returns the entry when this was its last descriptor: the caller ends it and calls recycle.
     Entry* remove(int fd);
+    /// A sealed connection is about to get this number, which was of no interest: until it has it, the number counts as
+    /// ended, so that no racing call writes to the connection in clear.
+    void reserve(int fd);
     /// The kernel has closed the descriptor, or it is a new one.
     void forget(int fd);
     void recycle(Entry* entry);

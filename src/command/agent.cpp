@@ -9,6 +9,7 @@
 #include "command/process.hpp"
 #include "command/remote_shell.hpp"
 #include "command/subcommands.hpp"
+#include "config/internal_variables.hpp"
 #include "report/part.hpp"
 
 namespace cryptmpi::command {
@@ -20,10 +21,11 @@ constexpr std::string_view kOptionsWithValue = "BbcDEeFIiJLlmOopQRSWw";  // of s
 std::string remote_command(const std::string& command, const config::Settings& settings,
                            const config::Environment& environment, KeyRoad road) {
     std::string line = shell_word(own_file().string()) + " exec --role launcher --job " + shell_word(settings.job_id);
-    if (environment(kLastingKeyVariable)) line += road == KeyRoad::srun ? " --wrapped-key-on-stdin" : " --key-on-stdin";
+    if (environment(config::kLastingKeyVariable))
+        line += road == KeyRoad::srun ? " --wrapped-key-on-stdin" : " --key-on-stdin";
     constexpr std::string_view kPrefix = "CRYPTMPI_";
     for (const auto& [name, value] : environment.variables()) {
-        if (!name.starts_with(kPrefix) || name == "CRYPTMPI_INTERNAL_ROLE") continue;
+        if (!name.starts_with(kPrefix) || name == config::kRoleVariable) continue;
         line += " --set " + shell_word(name.substr(kPrefix.size()) + "=" + value);
     }
     return line + " -- sh -c " + shell_word(command);
@@ -77,9 +79,9 @@ int agent(const Words& arguments) {
     auto call = read_call(arguments);
     if (!call) return complain("agent: expected [ssh options] HOST COMMAND...", kExitRefused);
 
-    Words shell = split_words(environment("CRYPTMPI_INTERNAL_AGENT_RSH").value_or("ssh"));
+    Words shell = split_words(environment(config::kAgentShellVariable).value_or("ssh"));
     const KeyRoad road = is_srun(shell) ? KeyRoad::srun : KeyRoad::encrypted;
-    if (environment(kLastingKeyVariable)) {
+    if (environment(config::kLastingKeyVariable)) {
         for (Words* words : {&shell, &call->options}) std::erase(*words, "-n");  // of ssh: no input
         if (auto given = key_to_stdin(settings->key_file, road); !given)
             return complain(given.error().line, kExitRefused);

@@ -180,7 +180,7 @@ Result<Words> vouchers(const Attestation& attestation, const keys::MemberList& l
         if (!key || !signature) return fail(EBADMSG, "a signature is malformed");
         if (!keys::verify(kex, *key, keys::Purpose::attestation, attestation.signed_bytes(), *signature))
             return fail(EBADMSG, "the signature of " + one.member + " does not belong to what it says: it was altered");
-        if (const auto* member = list.find(open)) names.push_back(member->name);
+        if (const auto* member = list.find(*key)) names.push_back(member->name);
     }
     return names;
 }

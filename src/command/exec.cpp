@@ -12,6 +12,8 @@
 #include "command/program.hpp"
 #include "command/reports.hpp"
 #include "command/subcommands.hpp"
+#include "config/internal_variables.hpp"
+#include "config/other_process.hpp"
 #include "report/live_reader.hpp"
 
 namespace cryptmpi::command {
@@ -30,27 +32,27 @@ struct Options {
 
 /// Once a job: its ranks start here, whichever launcher and layer they have. A rank's own children are not told again.
 void warn_of_cipher(const config::Settings& settings, const config::Environment& environment) {
-    constexpr const char* kWarned = "CRYPTMPI_INTERNAL_WARNED_OF_CIPHER";
     const std::string warning = config::cipher_warning(settings, config::identify(environment));
-    if (warning.empty() || environment(kWarned)) return;
+    if (warning.empty() || environment(config::kWarnedOfCipherVariable)) return;
     complain(warning, 0);
-    set_variable(kWarned, "1");
+    set_variable(config::kWarnedOfCipherVariable, "1");
 }
 
 /// Once a job of several nodes whose launcher was started by hand.
 void warn_of_launcher(const Options& options, const config::Environment& environment) {
-    constexpr const char* kWarned = "CRYPTMPI_INTERNAL_WARNED_OF_LAUNCHER";
     const auto process = config::identify(environment);
     const bool several_nodes = process.ranks && process.node_ranks && *process.node_ranks < *process.ranks;
-    if (!options.role.empty() || environment(kSealedLauncherVariable) || environment(kWarned)) return;
-    if (process.rank != 0 || !several_nodes) return;
+    if (!options.role.empty() || environment(config::kSealedLauncherVariable) ||
+        environment(config::kWarnedOfLauncherVariable))
+        return;
+    if (process.rank != 0 || (!several_nodes && config::has_launcher_above())) return;
     complain(process.slurm_step
                  ? "note: srun's own connections are in clear: command lines, environment, standard input and output "
                    "(docs/slurm.md)"
                  : "note: the launcher's own connections are in clear, because it was started by hand: whoever owns "
                    "the network can make a node start another program as this user; cryptmpi run seals them, too",
              0);
-    set_variable(kWarned, "1");
+    set_variable(config::kWarnedOfLauncherVariable, "1");
 }
 
 /// libfabric's tcp provider reads no more from a peer of whom it holds 64 messages that nobody has asked for: the one
@@ -63,7 +65,7 @@ void hold_more_messages(config::Layer layer, const config::Environment& environm
 /// A launcher that starts its daemons by another way than our agent leaves them without the job's fresh key.
 Result<void> check_key_reached(const config::Settings& settings, const config::Environment& environment) {
     std::error_code ignored;
-    if (!environment(kLastingKeyVariable) || std::filesystem::exists(settings.key_file, ignored)) return {};
+    if (!environment(config::kLastingKeyVariable) || std::filesystem::exists(settings.key_file, ignored)) return {};
     return fail(ENOENT, "the job's fresh key (" + settings.key_file.string() +
                             ") is not in this node's memory: the job has ended, the launcher came here by another way "
                             "than cryptmpi run's remote shell, or this is a container without the node's /dev/shm; "
@@ -115,7 +117,7 @@ Result<void> check_job(const Options& options, const config::Settings& settings,
     if (auto checked = check_key_and_module(settings); !checked) return checked;
     if (auto prepared = prepare_local_report(settings, environment); !prepared) return prepared;
     const bool first = config::identify(environment).rank.value_or(0) == 0 && options.role.empty();
-    const bool speaks = first && !environment(kSealedLauncherVariable);  // cryptmpi run has spoken
+    const bool speaks = first && !environment(config::kSealedLauncherVariable);  // cryptmpi run has spoken
     return check_key_storage(settings, KeyUse::protects_jobs, speaks);
 }
 
@@ -140,9 +142,9 @@ void prepare_environment(const Options& options, const config::Settings& setting
     if (!settings.job_id.empty()) set_variable("CRYPTMPI_JOB_ID", settings.job_id);
     // A launcher's children inherit its role; a rank that is started by exec is none.
     if (options.role.empty()) {
-        unsetenv("CRYPTMPI_INTERNAL_ROLE");
+        unsetenv(config::kRoleVariable);
     } else {
-        set_variable("CRYPTMPI_INTERNAL_ROLE", options.role);
+        set_variable(config::kRoleVariable, options.role);
     }
 }
 

@@ -13,9 +13,6 @@
 
 namespace cryptmpi::command {
 
-/// Set in a job that has a fresh key: the user's own key file, with which the report is signed.
-inline constexpr const char* kLastingKeyVariable = "CRYPTMPI_INTERNAL_LASTING_KEY";
-
 /// Draws a key into this node's memory, and leads this process and what it starts to it. What earlier jobs of this user
 /// left is removed first.
 struct FreshKey {

@@ -10,6 +10,7 @@
 #include "aead/registry.hpp"
 #include "command/elf.hpp"
 #include "command/networks.hpp"
+#include "config/internal_variables.hpp"
 #include "interpose/allow.hpp"
 #include "keys/key_ring.hpp"
 
@@ -132,7 +133,7 @@ void pass_on(const LayerChoice& choice) {
     const std::string layer(config::name_of(choice.layer));
     set_variable("CRYPTMPI_LAYER", layer);
     set_variable("CRYPTMPI_NETWORK", std::string(config::name_of(choice.network)));
-    set_variable(kReasonVariable, layer + ": " + choice.reason);
+    set_variable(config::kReasonVariable, layer + ": " + choice.reason);
 }
 
 std::string text(const LayerChoice& choice) {

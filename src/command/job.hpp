@@ -27,8 +27,6 @@ struct LayerEvidence {
 LayerChoice choose_layer(const config::Settings& settings, const config::Environment& environment,
                          const LayerEvidence& evidence);
 
-inline constexpr const char* kReasonVariable = "CRYPTMPI_INTERNAL_LAYER_REASON";
-inline constexpr const char* kSealedLauncherVariable = "CRYPTMPI_INTERNAL_SEALED_LAUNCHER";
 /// Gives what this process starts the layer, what carries MPI, and the reason for its report.
 void pass_on(const LayerChoice& choice);
 

@@ -17,6 +17,8 @@
 #include <cstring>
 #include <sstream>
 
+#include "base/printable.hpp"
+
 namespace cryptmpi::command {
 
 namespace fs = std::filesystem;
@@ -109,7 +111,8 @@ std::optional<std::string> finish(Running& one) {
 }  // namespace
 
 int complain(const std::string& line, int status) {
-    std::fprintf(stderr, "cryptmpi: %s\n", line.c_str());
+    // A line may quote a file or a host that anybody has written or named.
+    std::fprintf(stderr, "cryptmpi: %s\n", printable(line).c_str());
     return status;
 }
 

@@ -16,6 +16,7 @@
 #include "command/job.hpp"
 #include "command/process.hpp"
 #include "command/remote_shell.hpp"
+#include "config/internal_variables.hpp"
 #include "keys/job_key.hpp"
 #include "keys/key_in_memory.hpp"
 #include "keys/report_key.hpp"

@@ -34,6 +34,7 @@
 #include "command/subcommands.hpp"
 #include "command/typed_line.hpp"
 #include "command/wrappers.hpp"
+#include "config/internal_variables.hpp"
 #include "keys/key_ring.hpp"
 #include "report/live_reader.hpp"
 #include "report/part.hpp"
@@ -44,12 +45,9 @@ namespace {
 namespace fs = std::filesystem;
 
 // Of the internal variables, those that concern each process of the job.
-constexpr std::array<std::string_view, 6> kForAll = {kReasonVariable,
-                                                     kLastingKeyVariable,
-                                                     kSealedLauncherVariable,
-                                                     config::kReportTokenVariable,
-                                                     config::kSettingsGivenVariable,
-                                                     config::kKeyIdVariable};
+constexpr std::array<std::string_view, 6> kForAll = {config::kReasonVariable,         config::kLastingKeyVariable,
+                                                     config::kSealedLauncherVariable, config::kReportTokenVariable,
+                                                     config::kSettingsGivenVariable,  config::kKeyIdVariable};
 
 struct Options {
     std::string program_for_help;
@@ -455,10 +453,10 @@ Result<void> JobRun::read_settings() {
     if (!settings) return tl::unexpected<Error>(settings.error());
     settings_ = std::move(*settings);
     // Within a job that has a fresh key the setting key_file is that one's.
-    lasting_key_ = environment_(kLastingKeyVariable);
+    lasting_key_ = environment_(config::kLastingKeyVariable);
     if (lasting_key_) settings_->key_file = *lasting_key_;
     is_fresh_ = settings_->fresh_key() || (lasting_key_ && settings_->job_key == config::JobKeyFrom::automatic);
-    unsetenv(kLastingKeyVariable);
+    unsetenv(config::kLastingKeyVariable);
     unsetenv(config::kKeyIdVariable);  // of the job that this one is started in
     settings_->key_id.clear();
     return {};
@@ -549,7 +547,7 @@ Result<void> JobRun::take_key() {
         auto drawn = draw_fresh_key(*settings_);
         if (!drawn) return tl::unexpected<Error>(drawn.error());
         fresh_key_.emplace(std::move(*drawn));
-        set_variable(kLastingKeyVariable, settings_->key_file.string());
+        set_variable(config::kLastingKeyVariable, settings_->key_file.string());
     } else if (auto pinned = pin_key(*settings_); !pinned) {
         return pinned;
     }
@@ -573,9 +571,9 @@ void JobRun::tell_processes() {
     pass_on(*choice_);  // chosen once for all nodes
     // Whoever could edit what the launcher says would choose the program that a node starts: whatever seals MPI's data,
     // its sockets are sealed.
-    set_variable("CRYPTMPI_INTERNAL_ROLE", "launcher");
-    set_variable(kSealedLauncherVariable, "1");  // its ranks reach it under scope "all", too
-    set_variable("CRYPTMPI_INTERNAL_AGENT_RSH", rsh_);
+    set_variable(config::kRoleVariable, "launcher");
+    set_variable(config::kSealedLauncherVariable, "1");  // its ranks reach it under scope "all", too
+    set_variable(config::kAgentShellVariable, rsh_);
     set_variable("LD_PRELOAD", preload_of_launcher(*settings_, choice_->layer, environment_));
     launch_.agent = agent_file(*settings_).string();
     const config::Environment now = config::process_environment();

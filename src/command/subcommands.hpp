@@ -1,4 +1,4 @@
-// Each subcommand is a file of this name; `status` becomes the command's exit status.
+// A subcommand for users is a file of its name, those in Python are in python_command.cpp. `status`: of the command.
 #pragma once
 
 #include <string>

@@ -19,6 +19,7 @@
 #include "base/hex.hpp"
 #include "base/nearest.hpp"
 #include "base/printable.hpp"
+#include "config/internal_variables.hpp"
 #include "config/toml_file.hpp"
 
 namespace cryptmpi::config {
@@ -613,6 +614,7 @@ Result<Settings> load_unguarded(const Environment& environment) {
     if (settings.module_folder.empty()) settings.module_folder = default_module_folder();
     if (!settings.profile_named) settings.profile = config_folder(environment) / "profile.json";
     if (settings.job_id.empty()) settings.job_id = default_job_id(environment);
+    if (environment(kCoveredVariable)) settings.enabled = true;
     settings.key_id = environment(kKeyIdVariable).value_or("");
     settings.report_file = report_place(settings.report_file, environment);
     return settings;
@@ -852,7 +854,7 @@ fs::path local_report_folder(std::string_view token) {
 }
 
 bool is_of_launcher(const Environment& environment) {
-    return environment("CRYPTMPI_INTERNAL_ROLE") == "launcher";
+    return environment(kRoleVariable) == "launcher";
 }
 
 Process identify(const Environment& environment) {
@@ -976,7 +978,7 @@ std::string_view name_of(Network network) {
 }
 
 std::string layer_reason(const Environment& environment, std::string_view layer) {
-    const auto told = environment("CRYPTMPI_INTERNAL_LAYER_REASON");
+    const auto told = environment(kReasonVariable);
     const std::string lead = std::string(layer) + ": ";
     return told && told->starts_with(lead) ? told->substr(lead.size()) : "";
 }

@@ -16,6 +16,7 @@
 #include "base/key_readers.hpp"
 #include "base/padding.hpp"
 #include "base/result.hpp"
+#include "config/internal_variables.hpp"
 
 namespace cryptmpi::config {
 
@@ -194,27 +195,15 @@ Environment process_environment();
 /// $XDG_CONFIG_HOME/cryptmpi or ~/.config/cryptmpi (the password database's home if HOME is unset).
 std::filesystem::path config_folder(const Environment& environment);
 
-/// Set in a job of cryptmpi run, whose settings are all in variables: a node's own settings file says nothing there.
-inline constexpr const char* kSettingsGivenVariable = "CRYPTMPI_INTERNAL_SETTINGS_GIVEN";
 /// The settings file that a process with this environment reads, which may be missing; nullopt: none.
 std::optional<std::filesystem::path> settings_file(const Environment& environment);
-
-/// In a job of cryptmpi run that has no key of its own: the id of the key in the key file that it began with, which all
-/// its processes use, whatever is put first in the file while it runs.
-inline constexpr const char* kKeyIdVariable = "CRYPTMPI_INTERNAL_KEY_ID";
-
-/// "RECORDS,BYTES": lower limits of every key than its suite's. The same on all processes of a job.
-inline constexpr const char* kKeyLimitsVariable = "CRYPTMPI_INTERNAL_KEY_LIMITS";
 
 /// Reads CRYPTMPI_CONFIG or <config folder>/config.toml (which may be missing), then CRYPTMPI_*. Unknown keys, unknown
 /// values and unknown CRYPTMPI_* variables (but for the internal CRYPTMPI_INTERNAL_*) are errors of one line:
 /// file:line, what, and what is allowed. So is a legacy cipher that allow_legacy_cipher does not allow.
 Result<Settings> load(const Environment& environment);
 
-/// How a process knows whether it sees the report's folder that cryptmpi run made: by random bytes in a file there,
-/// which cryptmpi run tells everybody in this variable.
-inline constexpr const char* kReportTokenVariable = "CRYPTMPI_INTERNAL_REPORT_TOKEN";
-/// That file, beside the parts.
+/// The file with the bytes of kReportTokenVariable, beside the parts.
 std::filesystem::path report_token_file(const std::filesystem::path& report_file);
 /// Where parts wait on a node that does not see the folder. Made by cryptmpi exec.
 std::filesystem::path local_report_folder(std::string_view token);

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <string>
+#include <tuple>
 
 #include "base/printable.hpp"
 
@@ -15,9 +17,18 @@ using Json = nlohmann::ordered_json;
 /// Ranks that one start of a launcher, or one spawn, has made.
 struct Group {
     int expected = 0;
+    bool is_known = false;  // how many there are, by the launcher, not by who has reported
     std::set<int> counted;
 
-    bool is_whole() const { return expected > 0 && static_cast<int>(counted.size()) == expected; }
+    bool is_whole() const { return is_known && expected > 0 && static_cast<int>(counted.size()) == expected; }
+};
+
+/// The ranks that were spawned: some MPIs do not say by which MPI_Comm_spawn, so that their numbers meet.
+struct Spawned {
+    int started = 0;                                                // by what those say that called it
+    std::set<std::tuple<std::string, std::string, int>> processes;  // that counted: node, kernel, process
+
+    int missing() const { return std::max(0, started - static_cast<int>(processes.size())); }
 };
 
 std::string exception_text(const Json& entry) {
@@ -68,6 +79,19 @@ std::string incomplete_line(const Json& job) {
         return line + "; " + why + (status == 0 ? "." : "; the job ended with status " + std::to_string(status) + ".");
     }
     if (status != 0) return line + "; the job ended with status " + std::to_string(status) + ".";
+    if (const int spawned = job.value("spawned_missing", 0); spawned > 0)
+        return line + "; " + std::to_string(spawned) +
+               " rank(s) that MPI_Comm_spawn started did not report: what they sent is not known. Start the job by "
+               "cryptmpi run, whose launcher starts them under CryptMPI.";
+    if (const auto half = job.value("half_told", std::set<int>{}); !half.empty()) {
+        std::string ranks;
+        for (const int rank : half) ranks += " " + std::to_string(rank);
+        return line + "; rank(s)" + ranks + " reported what their messages were, and not what their sockets did.";
+    }
+    if (!job.value("ranks_known", true) && job.value("ranks_reported", 0) > 0)
+        return line +
+               "; the launcher does not say how many there are, and those that did not report may have sent "
+               "anything. Start the job by cryptmpi run, or by a launcher that sets PMI_SIZE.";
     line += "; what the others sent is not known. They did not initialise MPI under CryptMPI";
     if (job.at("processes").empty() || job.at("nodes").size() < 2) {
         line += ", or the report's folder is none that all nodes share";
@@ -90,17 +114,43 @@ bool counts_as_rank(const Json& part) {
            part.value("ended", false);
 }
 
+/// Ranks of a layer above the sockets whose channel library has not told what it saw: its part may be gone by itself.
+std::set<int> half_told(const std::vector<Json>& parts) {
+    using Key = std::tuple<std::string, std::string, int>;
+    const auto key = [](const Json& part) {
+        return Key(part.value("node", ""), part.value("kernel", ""), part.value("pid", 0));
+    };
+    std::set<Key> told;
+    for (const auto& part : parts) {
+        if (part.value("library", "") == "channel") told.insert(key(part));
+    }
+    std::set<int> ranks;
+    for (const auto& part : parts) {
+        if (counts_as_rank(part) && part.value("seals_sockets", false) && !told.contains(key(part)))
+            ranks.insert(part.value("rank", -1));
+    }
+    return ranks;
+}
+
 RankCount count_ranks(const std::vector<Json>& parts, int started) {
     std::map<std::string, Group> groups;
-    groups[""].expected = std::max(started, 0);
+    Spawned spawned;
+    groups[""] = {std::max(started, 0), started > 0, {}};
     for (const auto& part : parts) {
         const int rank = part.value("rank", -1);
         if (rank < 0) continue;
-        Group& group = groups[part.value("group", "")];
+        spawned.started += part.value("spawned", 0);
+        const auto name = part.value("group", "");
+        Group& group = groups[name];
         group.expected = std::max({group.expected, part.value("ranks", -1), rank + 1});
-        if (counts_as_rank(part)) group.counted.insert(rank);
+        group.is_known = group.is_known || part.value("ranks", -1) > 0;
+        if (!counts_as_rank(part)) continue;
+        group.counted.insert(rank);
+        if (!name.empty())
+            spawned.processes.emplace(part.value("node", ""), part.value("kernel", ""), part.value("pid", 0));
     }
-    RankCount count{0, 0, true};
+    RankCount count{0, 0, false, spawned.missing(), half_told(parts), groups[""].is_known};
+    count.all = count.spawned_missing == 0 && count.half_told.empty();
     for (const auto& [name, group] : groups) {
         count.expected += group.expected;
         count.counted += static_cast<int>(group.counted.size());

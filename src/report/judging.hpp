@@ -3,6 +3,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,9 @@ struct RankCount {
     int expected = -1;  // -1: nobody knows
     int counted = 0;
     bool all = false;
+    int spawned_missing = 0;  // ranks that MPI_Comm_spawn started, by what its callers say
+    std::set<int> half_told;  // ranks that told of their messages and not of their sockets
+    bool is_known = false;    // how many the launcher started, by what it says
 };
 
 /// `started`: what the launcher's side says; -1: nothing. Ranks that a job spawns later are groups of their own, each

@@ -4,6 +4,7 @@
 
 #include "aead/suite.hpp"
 #include "base/own_names.hpp"
+#include "config/other_process.hpp"
 
 namespace cryptmpi::report {
 
@@ -12,9 +13,12 @@ void tell_process(Part& part, const config::Environment& environment, const conf
     part.job_id = settings.job_id;
     part.layer_reason = config::layer_reason(environment, part.layer);
     part.node = node;
+    part.kernel = kernel_and_network();
     part.pid = getpid();
     part.role = process.role;
     part.slurm_step = process.slurm_step;
+    part.launcher_here = process.rank && config::has_launcher_above();
+    part.seals_sockets = settings.seal_sockets;
     part.program = program_name();
     part.user = geteuid();
     part.settings = settings.given_lines();

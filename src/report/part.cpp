@@ -67,12 +67,16 @@ Json identity_to_json(const Part& part) {
             {"layer_reason", part.layer_reason},
             {"library", part.library.empty() ? part.layer : part.library},
             {"node", part.node},
+            {"kernel", part.kernel},
             {"pid", part.pid},
             {"role", part.role},
             {"rank", part.rank},
             {"ranks", part.ranks},
             {"group", part.group},
             {"slurm_step", part.slurm_step},
+            {"launcher_here", part.launcher_here},
+            {"seals_sockets", part.seals_sockets},
+            {"spawned", part.spawned},
             {"mpi_initialized", part.mpi_initialized},
             {"mpi_finalized", part.mpi_finalized},
             {"mpi_aborted", part.mpi_aborted},
@@ -163,8 +167,6 @@ Result<std::string> fingerprint_text(const Sign& sign) {
     return tag;
 }
 
-// protocol: P2
-/// What is verified is what was parsed, written again: nothing that a parser may overlook goes unsigned.
 /// Takes as long for tags that differ early as for those that differ late, or somebody could find one byte by byte.
 bool is_same_tag(std::string_view a, std::string_view b) {
     if (a.size() != b.size()) return false;
@@ -173,6 +175,8 @@ bool is_same_tag(std::string_view a, std::string_view b) {
     return difference == 0;
 }
 
+// protocol: P2
+/// What is verified is what was parsed, written again: nothing that a parser may overlook goes unsigned.
 bool is_signed(std::string_view kind, Json json, const Sign& sign) {
     const std::string claimed = json.value(kSignature, "");
     json.erase(kSignature);
@@ -387,11 +391,14 @@ void add_reason(Json& not_sealed, const std::string& reason) {
 /// The connections of a launcher that was not started by us, and MPI's own packets where no socket of ours carries
 /// them.
 void add_what_is_left(Json& not_sealed, const std::vector<Json>& parts) {
-    if (distinct(parts, "node").size() < 2) return;
-    const bool ours =
-        std::any_of(parts.begin(), parts.end(), [](const Json& part) { return part.value("role", "") == "launcher"; });
-    const bool by_srun =
-        std::any_of(parts.begin(), parts.end(), [](const Json& part) { return part.value("slurm_step", false); });
+    const auto any = [&](const auto& condition) { return std::any_of(parts.begin(), parts.end(), condition); };
+    const bool several_nodes = distinct(parts, "node").size() > 1 || distinct(parts, "kernel").size() > 1;
+    const bool ours = any([](const Json& part) { return part.value("role", "") == "launcher"; });
+    // Ranks of one node may have been started from another one, which has no part.
+    const bool from_elsewhere =
+        any([](const Json& part) { return part.value("rank", -1) >= 0 && !part.value("launcher_here", false); });
+    if (!several_nodes && (ours || !from_elsewhere)) return;
+    const bool by_srun = any([](const Json& part) { return part.value("slurm_step", false); });
     if (by_srun) {
         add_reason(not_sealed, ours
                                    ? "srun, which reached other nodes for the launcher: the command lines and the "
@@ -400,14 +407,14 @@ void add_what_is_left(Json& not_sealed, const std::vector<Json>& parts) {
                                      "and does not encrypt, and standard input and output, for which it does neither");
     }
     // A launcher that was started by hand in a step of srun's has connections of its own, which Slurm knows nothing of.
-    const bool by_launcher = std::any_of(parts.begin(), parts.end(), [](const Json& part) {
-        return part.value("rank", -1) >= 0 && !part.value("slurm_step", false);
-    });
+    const bool by_launcher =
+        any([](const Json& part) { return part.value("rank", -1) >= 0 && !part.value("slurm_step", false); });
     if (!ours && (by_launcher || !by_srun)) {
         add_reason(not_sealed,
                    "the launcher's own connections: whoever owns the network can make a node start another program as "
                    "this user (cryptmpi run would have sealed them)");
     }
+    if (!several_nodes) return;
     for (const auto& why : distinct(parts, "clear_packets")) {
         add_reason(not_sealed, "MPI's own packets (ranks, tags, sizes; the program's data in them is sealed): " + why);
     }
@@ -452,11 +459,36 @@ Json totals_of(const std::vector<Json>& parts) {
     return totals;
 }
 
+/// Of those that a launcher has started: ranks that were spawned have numbers of their own.
+std::string ranks_told_twice(const std::vector<Json>& parts) {
+    std::map<int, int> times;
+    for (const auto& part : parts) {
+        if (counts_as_rank(part) && part.value("group", "").empty()) ++times[part.value("rank", -1)];
+    }
+    std::string text;
+    for (const auto& [rank, count] : times) {
+        if (count > 1) text += " " + std::to_string(rank);
+    }
+    return text;
+}
+
 /// Parts that cannot be of one job.
 void find_contradictions(const std::vector<Json>& parts, std::vector<std::string>& problems) {
     const auto jobs = distinct(parts, "job_id");
     if (jobs.size() > 1)
         problems.push_back("parts of " + std::to_string(jobs.size()) + " jobs share this report file: " + joined(jobs));
+    const auto nameless = std::count_if(parts.begin(), parts.end(), [](const Json& part) {
+        return counts_as_rank(part) && part.value("job_id", "").empty();
+    });
+    if (nameless > 0 && !jobs.empty())
+        problems.push_back("parts of ranks of job " + jobs.front() +
+                           " and of ranks of a job without an id share this "
+                           "report file");
+    // Of jobs without an id nothing else tells parts of two from each other.
+    if (const auto twice = ranks_told_twice(parts); nameless > 0 && !twice.empty())
+        problems.push_back("rank(s)" + twice +
+                           " reported more than once, so parts of an earlier job are among these: "
+                           "remove the report's folder before a job, or give each a CRYPTMPI_JOB_ID");
     const auto layers = distinct(parts, "layer");
     if (layers.size() > 1) {
         problems.push_back("the job's processes ran under different layers (" + joined(layers) +
@@ -490,6 +522,9 @@ Json merged(std::vector<Json> parts, std::vector<std::string> problems, const St
             {"unfetched", started.unfetched},
             {"ranks", count.expected},
             {"ranks_reported", count.counted},
+            {"ranks_known", count.is_known},
+            {"spawned_missing", count.spawned_missing},
+            {"half_told", count.half_told},
             {"suites", distinct(parts, "suite")},
             {"modules", distinct(parts, "module")},
             {"handshake_modules", distinct(parts, "handshake_module")},
@@ -715,6 +750,19 @@ Result<void> add_raw_part(const fs::path& report_file, const std::string& name, 
     });
 }
 
+namespace {
+
+/// What a rank that was killed wrote when its job had been merged is that job's.
+bool has_parts_of_another(const fs::path& report_file, const std::string& job_id) {
+    const auto parts = raw_parts(report_file);
+    return std::any_of(parts.begin(), parts.end(), [&](const auto& part) {
+        const Json json = Json::parse(part.second, nullptr, false);
+        return job_id.empty() || !json.is_object() || json.value("job_id", "") != job_id;
+    });
+}
+
+}  // namespace
+
 Result<Reading> Reading::of(const fs::path& report_file, const Sign& sign) {
     return of(report_file, sign ? std::vector{sign} : std::vector<Sign>());
 }
@@ -726,6 +774,10 @@ Result<Reading> Reading::of(const fs::path& report_file, const std::vector<Sign>
             fs::exists(report_file, ignored) || !fs::is_directory(parts_folder(report_file), ignored);
         auto job = merged_already ? read_json(report_file) : merge(report_file, {}, signers);
         if (!job) return tl::unexpected<Error>(job.error());
+        if (merged_already && has_parts_of_another(report_file, job->value("job_id", "")))
+            return fail(EEXIST, "report " + report_file.string() + " is of one job, and " +
+                                    parts_folder(report_file).string() +
+                                    " has parts of another one: remove the one that is not meant");
         if (!job->contains("totals") || !job->contains("processes"))
             return fail(EINVAL, report_file.string() + " is not a job's report of CryptMPI");
         Reading reading;

@@ -43,12 +43,16 @@ struct Part {
     std::string layer_reason;  // why this one; empty: nobody chose
     std::string library;       // "channel", "mpi": which of the two wrote this part; under the MPI layer both may
     std::string node;          // host name
+    std::string kernel;        // of the node: its boot's id and the network namespace; nodes may share a name
     int pid = 0;
     std::string role;  // "rank", "launcher", "process"
     int rank = -1;     // -1: none
     int ranks = -1;
     std::string group;             // of ranks that the job has spawned; empty: those that its launcher started
     bool slurm_step = false;       // srun has started it; no launcher inside the step has
+    bool launcher_here = false;    // mpiexec or its like runs on this node, so that its way to this rank is no network
+    bool seals_sockets = false;    // the channel library is in the process, and writes a part of its own
+    int spawned = 0;               // ranks that this one, as root of MPI_Comm_spawn, has started
     bool mpi_initialized = false;  // in this very process, under us: else it is no rank, whatever its environment says
     bool mpi_finalized = true;     // false: MPI was initialised, and the process ended without MPI_Finalize
     bool mpi_aborted = false;      // the program called MPI_Abort

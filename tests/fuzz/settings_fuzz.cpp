@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "config/internal_variables.hpp"
 #include "config/settings.hpp"
 #include "scratch.hpp"
 

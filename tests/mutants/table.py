@@ -16,7 +16,7 @@ class Mutant(NamedTuple):
 STREAM, MESSAGE, SEGMENTS, ARRIVALS = ("src/seal/stream.cpp", "src/seal/message.cpp", "src/seal/segments.cpp", "src/seal/arrivals.hpp")
 SCHEDULE, HANDSHAKE, AGREEMENT = "src/seal/key_schedule.hpp", "src/keys/handshake.cpp", "src/keys/agreement.cpp"
 TRANSPORT = "src/keys/key_transport.cpp"
-FLOWS, WINDOW, JOB_KEY, SECRETS = "src/fabric/flows.cpp", "src/fabric/window.hpp", "src/keys/secret_file.cpp", "src/keys/flow_secrets.cpp"
+FLOWS, WINDOW, SECRET_FILE, SECRETS = "src/fabric/flows.cpp", "src/fabric/window.hpp", "src/keys/secret_file.cpp", "src/keys/flow_secrets.cpp"
 REMOTE, PARTS = "src/fabric/ucx/remote.cpp", "src/fabric/ucx/parts.cpp"
 JUDGING, PART, POLICY, INSIDE = "src/report/judging.cpp", "src/report/part.cpp", "src/channel/policy.cpp", "src/channel/inside.cpp"
 RECEIVE, SHAKING, PULSE = "src/channel/receive.cpp", "src/channel/handshaking.cpp", "src/channel/pulse.cpp"
@@ -465,11 +465,11 @@ MUTANTS = [
         "    if (access == Access::read && !region.may_be_read) return nullptr;",
         "fabric_ucx_test", "RemoteMemory.IsReachedWhereItIsMappedAlone"),
     # Who is trusted with what
-    one("a key file of another user is read", JOB_KEY, "    if (found.st_uid != ::geteuid() && found.st_uid != 0) {", "    if (false) {",
+    one("a key file of another user is read", SECRET_FILE, "    if (found.st_uid != ::geteuid() && found.st_uid != 0) {", "    if (false) {",
         "keys_test", "JobKeyFile.SomebodyElses"),
-    one("a key file that is open to others is read", JOB_KEY, "    if ((found.st_mode & 077) != 0 && !(", "    if (false && !(",
+    one("a key file that is open to others is read", SECRET_FILE, "    if ((found.st_mode & 077) != 0 && !(", "    if (false && !(",
         "keys_test", "JobKeyFile.OpenToOthers"),
-    one("a key file's access control list is not looked at", JOB_KEY, "(found.st_mode & kForbidden) == 0 && !has_list &&",
+    one("a key file's access control list is not looked at", SECRET_FILE, "(found.st_mode & kForbidden) == 0 && !has_list &&",
         "(found.st_mode & kForbidden) == 0 && (has_list || !has_list) &&",
         "keys_test", "JobKeyFile.OfRootsWithAListOfReadersIsOpenToThem"),
     one("a connection stays inside by its addresses alone", INSIDE, "    Ends ends = both_ends(kernel, end, all);",
@@ -508,6 +508,24 @@ MUTANTS = [
         "report_test", "ReportTest.WrappersAreNoRanks"),
     one("a rank that was killed counts", JUDGING, "           part.value(\"ended\", false);", "           true;", "report_test",
         "ReportTest.WhoCalledAbortAndWasKilledIsNamedAndDoesNotCount"),
+    one("an old report hides the parts of a later job", PART, "        if (merged_already && has_parts_of_another", "        if (false && has_parts_of_another",
+        "report_test", "ReportTest.PartsBeside*"),
+    one("a launcher on another node is not named", PART, "if (!several_nodes && (ours || !from_elsewhere)) return;",
+        "if (!several_nodes) return;", "report_test", "ReportTest.ALauncherOnAnotherNode*"),
+    one("nodes of one name count as one", PART, ' || distinct(parts, "kernel").size() > 1;', ";",
+        "report_test", "ReportTest.NodesOfOneName*"),
+    one("parts without a job's id fit any job", PART, "    if (nameless > 0 && !jobs.empty())", "    if (false)",
+        "report_test", "ReportTest.RanksOfAJobWithout*"),
+    one("a rank may report twice", PART, "nameless > 0 && !twice.empty())", "false)", "report_test", "ReportTest.WithoutAJobsId*"),
+    one("who has the highest number is taken for the last rank", JUDGING, "return is_known && expected > 0 &&", "return expected > 0 &&",
+        "report_test", "ReportTest.ANumberOfRanks*"),
+    one("spawned ranks need not report", JUDGING, "count.all = count.spawned_missing == 0 &&", "count.all = true &&",
+        "report_test", "ReportTest.EachRankThatWasSpawned*"),
+    one("a rank's part about its sockets may be gone", JUDGING, "count.spawned_missing == 0 && count.half_told.empty();",
+        "count.spawned_missing == 0;", "report_test", "ReportTest.ARankTellsOfItsSockets*"),
+    one("a process switches off those that it starts", "src/config/settings.cpp",
+        "    if (environment(kCoveredVariable)) settings.enabled = true;", "    if (false) settings.enabled = true;",
+        "config_test", "*WhatASealedProcessStartsIsSealed*"),
     one("a part's signature is not compared", PART, "    return tag && is_same_tag(*tag, claimed);",
         "    return tag && is_same_tag(*tag, *tag);", "report_test",
         "ReportTest.PartsOfAnotherKeyAreNotBelieved:ReportTest.AnAlteredReportIsAFailure"),

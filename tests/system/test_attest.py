@@ -53,7 +53,7 @@ def signer(two_nodes, tmp_path):
     return Signer(two_nodes, tmp_path)
 
 
-def job(signer, build, *more):  # noqa: F811
+def job(signer, build, *more):
     """The report of a small sealed job."""
     program = build(MPI, REPOSITORY / "tests" / "system" / "subsets.c")
     report = signer.folder / "report.json"
@@ -106,6 +106,12 @@ def test_with_a_canary_it_holds_elsewhere_and_no_field_can_be_changed(signer, bu
         # The signer's own name for itself is shown by nobody: the list's is.
         assert done.ok == (path == ("signatures", 0, "member")), (path, done.output)
         assert done.returncode in (0, NOT_SEALED)
+
+    forged = copy.deepcopy(whole)
+    forged["signatures"][0] |= {"member": "\x1b[2J\x1b[H\nSEALED: all traffic", "signature": "0" * 128}
+    file.write_text(json.dumps(forged))
+    done = signer.verify(file)
+    assert done.returncode == NOT_SEALED and "\x1b" not in done.output and "\nSEALED" not in done.output, done.output
 
 
 def test_whom_nobody_lists_is_not_believed(signer, build):

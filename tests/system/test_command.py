@@ -431,12 +431,20 @@ def test_launcher_is_sealed_in_any_case(home, launcher, layer):
 @pytest.mark.parametrize("names", [("PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"),
                                    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE")])
 def test_launcher_started_by_hand_is_named_once(home, names):
-    def said(rank, ranks, of_node, **more):
+    launcher = home / "mpiexec"  # whose processes are its children, as those of one that runs on this node
+    launcher.write_text('#!/bin/sh\n"$@"\nexit $?\n')
+    launcher.chmod(0o755)
+
+    def said(rank, ranks, of_node, below=(launcher,), **more):
         variables = dict(zip(names, (str(rank), str(ranks), str(of_node))))
-        return cryptmpi(home, "exec", COMMAND, "exec", "true", check=True, **variables, **more).stderr
+        line = [*below, COMMAND, "exec", COMMAND, "exec", "true"]
+        done = subprocess.run(line, env=environment(home, **variables, **more), text=True, capture_output=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        return done.stderr
 
     line = said(0, 4, 2)
     assert line.count("\n") == 1 and "launcher's own connections are in clear" in line and "cryptmpi run" in line
+    assert said(0, 2, 2, below=()) == line, "it runs on another node"
     assert said(1, 4, 2) == said(0, 2, 2) == said(0, 4, 2, CRYPTMPI_INTERNAL_SEALED_LAUNCHER="1") == ""
 
 

@@ -83,7 +83,7 @@ class Dumped:
 EACH = pytest.mark.parametrize("name", ["openmpi-4.1.4", "mpich-4.0.2-ucx", "mpich-5.0.2-ofi"])
 
 
-def program_of(build, name, tmp_path):  # noqa: F811
+def program_of(build, name, tmp_path):
     return [str(build(stacks.stack(name), REPOSITORY / "tests" / "system" / "dumped.c")), str(tmp_path / "marker")]
 
 
@@ -105,22 +105,22 @@ def sealing_with(module, tmp_path, nodes, **settings):
 
 @MODULES
 @EACH
-def test_core_of_a_rank(name, module, build, nodes, tmp_path):  # noqa: F811
+def test_core_of_a_rank(name, module, build, nodes, tmp_path):
     check_core_of_a_rank(name, module, build, nodes, tmp_path)
 
 
 @pytest.mark.parametrize("module", ["boringssl", "cryptopp", "legacy", "libsodium", "mbedtls"])
-def test_core_of_a_rank_with_another_module(module, build, nodes, tmp_path):  # noqa: F811
+def test_core_of_a_rank_with_another_module(module, build, nodes, tmp_path):
     check_core_of_a_rank("openmpi-4.1.4", module, build, nodes, tmp_path)
 
 
 # A key whose other contexts are not made yet is kept; where contexts are on a heap, so is that key.
 @pytest.mark.parametrize("module", ["aegis", "ipsec-mb"])
-def test_core_of_a_rank_with_workers(module, build, nodes, tmp_path):  # noqa: F811
+def test_core_of_a_rank_with_workers(module, build, nodes, tmp_path):
     check_core_of_a_rank("openmpi-4.1.4", module, build, nodes, tmp_path, threads=4)
 
 
-def check_core_of_a_rank(name, module, build, nodes, tmp_path, **settings):  # noqa: F811
+def check_core_of_a_rank(name, module, build, nodes, tmp_path, **settings):
     sealing = sealing_with(module, tmp_path, nodes, **settings)
     dumped = Dumped(stacks.stack(name), nodes, sealing, sealing.exec_line(program_of(build, name, tmp_path)), tmp_path)
     nonce_size = NONCE_SIZES.get(module, 12)
@@ -143,7 +143,7 @@ def check_core_of_a_rank(name, module, build, nodes, tmp_path, **settings):  # n
 
 
 @MODULES
-def test_core_of_a_rank_that_waits_for_another(module, build, nodes, tmp_path):  # noqa: F811
+def test_core_of_a_rank_that_waits_for_another(module, build, nodes, tmp_path):
     """In the agreement every rank has the job key, and its ephemeral keys."""
     mpi = stacks.stack("openmpi-4.1.4")
     program = program_of(build, mpi.name, tmp_path)
@@ -158,7 +158,7 @@ def test_core_of_a_rank_that_waits_for_another(module, build, nodes, tmp_path): 
 # A connection keeps its keys for the contexts that other threads make.
 @pytest.mark.parametrize("settings", [{}, {"threads": 4}], ids=["alone", "with_workers"])
 @EACH
-def test_core_of_a_rank_under_the_channel_layer(name, settings, build, nodes, tmp_path):  # noqa: F811
+def test_core_of_a_rank_under_the_channel_layer(name, settings, build, nodes, tmp_path):
     sealing = sealing_with("ipsec-mb", tmp_path, nodes, layer="channel", **settings)
     dumped = Dumped(stacks.stack(name), nodes, sealing, sealing.exec_line(program_of(build, name, tmp_path)), tmp_path, shared=True)
     dumped.check_words()

@@ -25,7 +25,7 @@ ALTERED = {"message": "flip body", "segment": "flip in a segment", "block": "fli
 
 @pytest.mark.parametrize("error", ERRORS)
 @MPIS
-def test_error_ends_the_job(name, error, build, nodes, tmp_path):  # noqa: F811
+def test_error_ends_the_job(name, error, build, nodes, tmp_path):
     mpi = stacks.stack(name)
     program = build(mpi, REPOSITORY / "tests" / "system" / "ends.c")
     hostile = build(mpi, REPOSITORY / "tests" / "system" / "hostile.c", "-shared", "-fPIC")

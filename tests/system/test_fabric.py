@@ -33,14 +33,14 @@ def count_canaries(nodes, path, job):
     return found[CANARY]
 
 
-def test_a_plain_job_shows_the_canary(nodes, tmp_path, build):  # noqa: F811
+def test_a_plain_job_shows_the_canary(nodes, tmp_path, build):
     """Else the test below could not fail."""
     program = build(NEWEST, PROGRAM)
     assert count_canaries(nodes, tmp_path / "wire.pcap", lambda: run(NEWEST, nodes, None, [program, "talk"])) > 1000
 
 
 @ALL
-def test_nothing_of_the_program_is_on_the_wire(nodes, tmp_path, build, mpi):  # noqa: F811
+def test_nothing_of_the_program_is_on_the_wire(nodes, tmp_path, build, mpi):
     """The sockets are not sealed below: what is gone, the fabric layer has sealed."""
     sealing = sealing_of(tmp_path, nodes, seal_sockets="false", network="any")
     program = build(mpi, PROGRAM)
@@ -50,14 +50,14 @@ def test_nothing_of_the_program_is_on_the_wire(nodes, tmp_path, build, mpi):  # 
 
 @ALL
 @pytest.mark.parametrize("case", CASES)
-def test_results_are_right(nodes, tmp_path, build, mpi, case):  # noqa: F811
+def test_results_are_right(nodes, tmp_path, build, mpi, case):
     done = run(mpi, nodes, sealing_of(tmp_path, nodes), [build(mpi, PROGRAM), case])
     assert done.ok and f"{case} ok" in done.output, done.output
     assert not error_lines(done.output), done.output
 
 
 @ALL
-def test_several_threads_seal_and_open_long_messages(nodes, tmp_path, build, mpi):  # noqa: F811
+def test_several_threads_seal_and_open_long_messages(nodes, tmp_path, build, mpi):
     cases = ["talk", "mixed", "datatypes"]
     done = run(mpi, nodes, sealing_of(tmp_path, nodes, threads=4), [build(mpi, PROGRAM), *cases])
     assert done.ok and all(f"{case} ok" in done.output for case in cases), done.output
@@ -69,7 +69,7 @@ WINDOWS = ["counters", "exclusion", "ring", "requests", "dynamic"]
 
 @pytest.mark.parametrize("mpi", OPEN_MPI, ids=lambda mpi: mpi.name)
 @pytest.mark.parametrize("case", WINDOWS)
-def test_one_sided_operations_are_messages_of_ours(nodes, tmp_path, build, mpi, case):  # noqa: F811
+def test_one_sided_operations_are_messages_of_ours(nodes, tmp_path, build, mpi, case):
     """Open MPI's osc ucx knows put, get and atomic operations of UCX alone."""
     program = build(mpi, HERE / "fabric_windows.c")
     plain = run(mpi, nodes, None, [program, case], ranks=4)
@@ -80,7 +80,7 @@ def test_one_sided_operations_are_messages_of_ours(nodes, tmp_path, build, mpi, 
 
 
 @pytest.mark.parametrize("mpi", OPEN_MPI, ids=lambda mpi: mpi.name)
-def test_nothing_that_is_put_or_got_is_on_the_wire(nodes, tmp_path, build, mpi):  # noqa: F811
+def test_nothing_that_is_put_or_got_is_on_the_wire(nodes, tmp_path, build, mpi):
     program = build(mpi, HERE / "fabric_onesided.c")
     canary = secrets.token_bytes(32)
     (tmp_path / "canary.bin").write_bytes(canary)
@@ -127,7 +127,7 @@ int main(int argc, char** argv) {
 """
 
 
-def test_a_spawned_rank_is_under_the_layer(nodes, tmp_path, build):  # noqa: F811
+def test_a_spawned_rank_is_under_the_layer(nodes, tmp_path, build):
     """The launcher's processes start it, past `cryptmpi exec`."""
     (tmp_path / "spawning.c").write_text(SPAWNING)
     sealing = sealing_of(tmp_path, nodes)
@@ -139,7 +139,7 @@ def run_job(nodes, sealing, mpi, program, report):
     return nodes.run(sealing.run_line(mpi, nodes, 2, program, report), env={**mpi.env(nodes), **sealing.env()}, timeout=60)
 
 
-def test_the_verdict_of_a_job(nodes, tmp_path, build):  # noqa: F811
+def test_the_verdict_of_a_job(nodes, tmp_path, build):
     sealing = sealing_of(tmp_path, nodes)
     report = tmp_path / "report.json"
     done = run_job(nodes, sealing, NEWEST, [build(NEWEST, PROGRAM), "talk"], report)
@@ -149,7 +149,7 @@ def test_the_verdict_of_a_job(nodes, tmp_path, build):  # noqa: F811
     assert told["totals"]["sealed_bytes_sent"] > 10_000_000
 
 
-def test_a_job_past_the_door_is_not_called_sealed(nodes, tmp_path, build):  # noqa: F811
+def test_a_job_past_the_door_is_not_called_sealed(nodes, tmp_path, build):
     """Open MPI over btl tcp uses neither UCX nor libfabric, and its roads are open."""
     mpi = stacks.stack("openmpi-4.1.4")
     sealing = sealing_of(tmp_path, nodes, network="any", seal_sockets="false")

@@ -29,7 +29,7 @@ def run_job(mpi, nodes, sealing, program, report):
 
 
 @ROADS
-def test_a_job_is_sealed_and_nothing_of_it_an_exception(mpi, nodes, tmp_path, build):  # noqa: F811
+def test_a_job_is_sealed_and_nothing_of_it_an_exception(mpi, nodes, tmp_path, build):
     sealing, report, wire = sealing_of(tmp_path, nodes), tmp_path / "report.json", tmp_path / "wire.pcap"
     program = build(mpi, TALK)
     with nodes.capture(wire):
@@ -39,7 +39,7 @@ def test_a_job_is_sealed_and_nothing_of_it_an_exception(mpi, nodes, tmp_path, bu
     assert json.loads(report.read_text())["layer"] == "fabric"
 
 
-def sealed_bytes(mpi, nodes, tmp_path, build, **settings):  # noqa: F811
+def sealed_bytes(mpi, nodes, tmp_path, build, **settings):
     """Of messages, and of sockets below them."""
     report = tmp_path / f"{len(settings)}.json"
     done = run_job(mpi, nodes, sealing_of(tmp_path, nodes, **settings), [build(mpi, TALK), "talk"], report)
@@ -48,7 +48,7 @@ def sealed_bytes(mpi, nodes, tmp_path, build, **settings):  # noqa: F811
     return told["totals"]["sealed_bytes_sent"], told["sockets"]["sealed_bytes_sent"]
 
 
-def test_what_is_sealed_is_not_sealed_again(nodes, tmp_path, build):  # noqa: F811
+def test_what_is_sealed_is_not_sealed_again(nodes, tmp_path, build):
     """Unless it is asked for: where TCP alone is open, the sockets of libfabric are streams like all others."""
     messages, sockets = sealed_bytes(LIBFABRIC, nodes, tmp_path, build)
     assert sockets < messages / 100  # what the launcher and MPI's start say
@@ -56,7 +56,7 @@ def test_what_is_sealed_is_not_sealed_again(nodes, tmp_path, build):  # noqa: F8
     assert sockets > messages
 
 
-def test_what_ucx_sends_over_tcp_is_sealed_again(nodes, tmp_path, build):  # noqa: F811
+def test_what_ucx_sends_over_tcp_is_sealed_again(nodes, tmp_path, build):
     messages, sockets = sealed_bytes(UCX, nodes, tmp_path, build)
     assert sockets > messages
 
@@ -81,7 +81,7 @@ for port in ports:
 """
 
 
-def test_a_stranger_at_ucxs_port_writes_no_memory(nodes, tmp_path, build):  # noqa: F811
+def test_a_stranger_at_ucxs_port_writes_no_memory(nodes, tmp_path, build):
     """UCX's transport tcp writes wherever a packet says, whoever has connected to it."""
     program = [build(UCX, HERE / "fabric_port.c"), tmp_path]
     stranger = nodes.start([sys.executable, "-c", STRANGER, tmp_path, nodes.nodes[1].address])

@@ -50,7 +50,7 @@ def run(mpi, nodes, key, program, ranks=2, below=None, timeout=90, **more):
 
 
 @EVERY
-def test_nothing_of_the_program_is_on_the_wire(mpi, build, nodes, key, tmp_path):  # noqa: F811
+def test_nothing_of_the_program_is_on_the_wire(mpi, build, nodes, key, tmp_path):
     program = build(mpi, REPOSITORY / "cryptmpi_tools" / "demo" / "canary.c")
     canary = secrets.token_bytes(32)
     (tmp_path / "canary.bin").write_bytes(canary)
@@ -69,7 +69,7 @@ def test_nothing_of_the_program_is_on_the_wire(mpi, build, nodes, key, tmp_path)
 
 
 @EVERY
-def test_messages(mpi, build, nodes, key):  # noqa: F811
+def test_messages(mpi, build, nodes, key):
     cases = CASES + (TRUNCATION if mpi in (TCP, INTEL) else [])
     done = run(mpi, nodes, key, [build(mpi, SOURCES / "messages.c"), *cases])
     assert done.ok and f"{len(cases)} cases right" in done.output, done.output
@@ -93,14 +93,14 @@ ATTACKS = {
 
 
 @HYDRA
-def test_a_library_beneath_that_does_nothing(mpi, build, nodes, key, below):  # noqa: F811
+def test_a_library_beneath_that_does_nothing(mpi, build, nodes, key, below):
     done = run(mpi, nodes, key, [build(mpi, SOURCES / "fabric_talk.c")], below=below, BELOW="none")
     assert done.ok and "all as sent" in done.output and "three messages went by" in done.output, done.output
 
 
 @HYDRA
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_an_attack_beneath_ends_the_job(attack, mpi, build, nodes, key, below):  # noqa: F811
+def test_an_attack_beneath_ends_the_job(attack, mpi, build, nodes, key, below):
     done = run(mpi, nodes, key, [build(mpi, SOURCES / "fabric_talk.c")], below=below, BELOW=attack)
     assert not done.ok and not done.timed_out, done.output
     assert ATTACKS[attack] in done.output, done.output
@@ -109,7 +109,7 @@ def test_an_attack_beneath_ends_the_job(attack, mpi, build, nodes, key, below): 
 
 @needs("nft")
 @pytest.mark.parametrize("attack", ["none", "flip", "drop", "replay", "truncate"])
-def test_attacks_on_datagrams_of_rxd(attack, middle, build, key):  # noqa: F811
+def test_attacks_on_datagrams_of_rxd(attack, middle, build, key):
     """What rxd repairs (a loss, a copy) arrives as sent; whatever else he does ends the job."""
     one, two, _ = middle.nodes
     line = [sys.executable, SOURCES / "datagrams.py", "--attack", attack, "--from", one.address, "--to", two.address]
@@ -131,7 +131,7 @@ def test_attacks_on_datagrams_of_rxd(attack, middle, build, key):  # noqa: F811
         assert not done.ok and ("does not open" in done.output or "Message truncated" in done.output), done.output
 
 
-def test_a_rank_without_the_job_key_gets_nothing(build, nodes, key, tmp_path):  # noqa: F811
+def test_a_rank_without_the_job_key_gets_nothing(build, nodes, key, tmp_path):
     other = tmp_path / "other.key"
     other.touch(mode=0o600)
     other.write_text(f"cryptmpi-job-key-1 {secrets.token_hex(32)}\n")
@@ -146,7 +146,7 @@ def test_a_rank_without_the_job_key_gets_nothing(build, nodes, key, tmp_path):  
 
 # Not over udp;ofi_rxd: with so much under way libfabric 2.5.1 sends packets again without end now and then, plain too.
 @pytest.mark.parametrize("mpi", [TCP, INTEL], ids=lambda mpi: mpi.name)
-def test_many_one_sided_operations_under_way(mpi, build, nodes, key, tmp_path):  # noqa: F811
+def test_many_one_sided_operations_under_way(mpi, build, nodes, key, tmp_path):
     """Of more than 16 KB: where MPICH makes them of its own messages, it takes the pieces of all for those of one, and
     crashes."""
     program = build(mpi, SOURCES / "fabric_onesided.c")
@@ -165,7 +165,7 @@ def test_many_one_sided_operations_under_way(mpi, build, nodes, key, tmp_path): 
 
 
 @EVERY
-def test_run_seals_the_job_and_says_so(mpi, build, nodes, tmp_path):  # noqa: F811
+def test_run_seals_the_job_and_says_so(mpi, build, nodes, tmp_path):
     program = build(mpi, SOURCES / "messages.c")
     sealing = sealing_of(tmp_path, nodes, layer="fabric")
     line = sealing.run_line(mpi, nodes, 2, [str(program), "tags_out_of_order", "reductions"], tmp_path / "report.json")

@@ -39,7 +39,7 @@ def modules(tmp_path_factory):
 
 
 class Job:
-    def __init__(self, mpi, build, modules, nodes, tmp_path):  # noqa: F811
+    def __init__(self, mpi, build, modules, nodes, tmp_path):
         self.mpi, self.nodes = mpi, nodes
         self.canary = secrets.token_hex(32)
         self.program = [build(mpi, SYSTEM / "faulted.c"), self.canary]
@@ -67,7 +67,7 @@ def points(made):
 
 
 @MPIS
-def test_calls_that_fail(name, build, modules, nodes, tmp_path):  # noqa: F811
+def test_calls_that_fail(name, build, modules, nodes, tmp_path):
     job = Job(stacks.stack(name), build, modules, nodes, tmp_path)
     clean = job.run()
     assert clean.ok and clean.output.count("no error") == 2 and "WRONG" not in clean.output, clean.output

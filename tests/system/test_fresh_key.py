@@ -108,7 +108,7 @@ def cluster(nodes, tmp_path):
 
 
 @pytest.fixture
-def canary(tmp_path, build):  # noqa: F811
+def canary(tmp_path, build):
     (tmp_path / "canary.bin").write_bytes(secrets.token_bytes(32))
 
     def program(mpi):
@@ -261,7 +261,7 @@ def test_a_job_that_is_ended_leaves_no_key(mpi, cluster, canary):
 
 
 @MPIS
-def test_a_job_that_aborts_leaves_no_key(mpi, cluster, tmp_path, build):  # noqa: F811
+def test_a_job_that_aborts_leaves_no_key(mpi, cluster, tmp_path, build):
     source = tmp_path / "aborting.c"
     source.write_text("#include <mpi.h>\nint main(int c, char** v) { int r; MPI_Init(&c, &v); MPI_Comm_rank(MPI_COMM_WORLD, &r);\n"
                       "if (r == 1) MPI_Abort(MPI_COMM_WORLD, 7); MPI_Barrier(MPI_COMM_WORLD); MPI_Finalize(); }\n")
@@ -445,7 +445,7 @@ int main(int argc, char** argv) {
 
 
 @MPIS
-def test_spawned_ranks_have_the_key_too(mpi, cluster, tmp_path, build):  # noqa: F811
+def test_spawned_ranks_have_the_key_too(mpi, cluster, tmp_path, build):
     (tmp_path / "spawning.c").write_text(SPAWNING)
     done = cluster.run(mpi, [build(mpi, tmp_path / "spawning.c")], ranks=1, hosts="node1:1,node2:1", more=["--layer", "channel"])
     assert done.returncode == 0 and "child got 17" in done.output, done.output

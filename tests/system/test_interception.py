@@ -71,7 +71,7 @@ def whisper(nodes, tmp_path):
     return Whisper(nodes, tmp_path)
 
 
-def library_of(build, mpi, source, folder, name, *options):  # noqa: F811
+def library_of(build, mpi, source, folder, name, *options):
     """A shared library called `name`, in a folder of its own."""
     built = build(mpi, SOURCES / source, *SHARED, *options)
     folder.mkdir(exist_ok=True)
@@ -80,7 +80,7 @@ def library_of(build, mpi, source, folder, name, *options):  # noqa: F811
 
 
 @BOTH
-def test_plain(name, build, whisper):  # noqa: F811
+def test_plain(name, build, whisper):
     """That what follows is sealed would mean nothing if this were not seen."""
     mpi = stacks.stack(name)
     done, seen = whisper.run(mpi, [build(mpi, SOURCES / "whisper.c")], sealed=False)
@@ -92,7 +92,7 @@ def test_plain(name, build, whisper):  # noqa: F811
 @pytest.mark.parametrize("way", ["by PMPI", "by the next"])
 @pytest.mark.parametrize("how", ["preloaded", "linked", "in the program"])
 @BOTH
-def test_tool(name, how, way, build, whisper, tmp_path):  # noqa: F811
+def test_tool(name, how, way, build, whisper, tmp_path):
     mpi = stacks.stack(name)
     options = ("-DNEXT",) if way == "by the next" else ()
     env = {}
@@ -112,7 +112,7 @@ def test_tool(name, how, way, build, whisper, tmp_path):  # noqa: F811
 
 @pytest.mark.parametrize("how", ["local", "deepbind"])
 @BOTH
-def test_plugin(name, how, build, whisper, tmp_path):  # noqa: F811
+def test_plugin(name, how, build, whisper, tmp_path):
     mpi = stacks.stack(name)
     plugin = library_of(build, mpi, "whisper.c", tmp_path / "plugin", "libwhisper.so", "-DPLUGIN")
     opened = tmp_path / "opened"
@@ -120,7 +120,7 @@ def test_plugin(name, how, build, whisper, tmp_path):  # noqa: F811
     whisper.expect_sealed(mpi, [opened, how, plugin])
 
 
-def test_our_own_modules_are_bound_deeply(build, whisper, tmp_path):  # noqa: F811
+def test_our_own_modules_are_bound_deeply(build, whisper, tmp_path):
     """The program has functions of the same names as the crypto library's."""
     mpi = stacks.stack(OPEN_MPI)
     (tmp_path / "clash.c").write_text("#include <stdlib.h>\nvoid EVP_CIPHER_CTX_new(void) { abort(); } void EVP_EncryptUpdate(void) { abort(); }")
@@ -130,13 +130,13 @@ def test_our_own_modules_are_bound_deeply(build, whisper, tmp_path):  # noqa: F8
 
 @pytest.mark.parametrize("options", [("-Wl,-z,now",), ("-Wl,-z,lazy",), ("-no-pie", "-fno-pic")], ids=" ".join)
 @BOTH
-def test_ways_of_linking(name, options, build, whisper):  # noqa: F811
+def test_ways_of_linking(name, options, build, whisper):
     mpi = stacks.stack(name)
     whisper.expect_sealed(mpi, [build(mpi, SOURCES / "whisper.c", *options)])
 
 
 @BOTH
-def test_mpi_that_the_user_preloads(name, build, whisper):  # noqa: F811
+def test_mpi_that_the_user_preloads(name, build, whisper):
     """As users of Python do; by `cryptmpi exec` ours comes before it."""
     mpi = stacks.stack(name)
     whisper.expect_sealed(mpi, [build(mpi, SOURCES / "whisper.c")], {"LD_PRELOAD": LIBRARIES[name]})
@@ -145,21 +145,21 @@ def test_mpi_that_the_user_preloads(name, build, whisper):  # noqa: F811
 # Ways around us that end the process
 
 @BOTH
-def test_mpi_before_us(name, build, whisper):  # noqa: F811
+def test_mpi_before_us(name, build, whisper):
     mpi = stacks.stack(name)
     program = build(mpi, SOURCES / "whisper.c")
     done = whisper.alone(program, env={"LD_PRELOAD": f"{LIBRARIES[name]} {LAYER}"}, sealed=False)
     expect_refused(done, LIBRARIES[name], "is found before", "LD_PRELOAD")
 
 
-def test_plugin_in_a_namespace(build, whisper, tmp_path):  # noqa: F811
+def test_plugin_in_a_namespace(build, whisper, tmp_path):
     plugin = library_of(build, stacks.stack(OPEN_MPI), "whisper.c", tmp_path / "plugin", "libwhisper.so", "-DPLUGIN")
     opened = tmp_path / "opened"
     subprocess.run(["cc", "-o", opened, SOURCES / "opened.c"], check=True)
     expect_refused(whisper.alone(opened, "namespace", plugin), "libmpi.so.40", "namespace of its own", str(plugin), "dlopen")
 
 
-def test_two_mpis(build, whisper):  # noqa: F811
+def test_two_mpis(build, whisper):
     done = whisper.alone(build(stacks.stack(MPICH), SOURCES / "whisper.c"), env={"LD_PRELOAD": LIBRARIES[OPEN_MPI]})
     expect_refused(done, "two MPI libraries", *LIBRARIES.values())
 

@@ -134,7 +134,7 @@ def test_ranks_whose_ways_differ(mpi, ours, theirs, nodes, keys, tmp_path):
 
 @MPIS
 @BY_WAY
-def test_a_wrapped_key_that_was_altered(mpi, way, build, nodes, keys, tmp_path):  # noqa: F811
+def test_a_wrapped_key_that_was_altered(mpi, way, build, nodes, keys, tmp_path):
     program = build(mpi, HERE / "messages.c")
     below = build(mpi, HERE / "key_rewritten.c", "-shared", "-fPIC")
     settings = {name: str(value) for name, value in settings_of(way, keys, tmp_path).items()}

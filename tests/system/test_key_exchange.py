@@ -19,7 +19,7 @@ JOBS = pytest.mark.parametrize("layer, name", [("channel", "openmpi-4.1.4"), ("c
 
 # protocol: H19, A25
 @JOBS
-def test_the_report_names_the_key_exchange(layer, name, cluster, canary):  # noqa: F811
+def test_the_report_names_the_key_exchange(layer, name, cluster, canary):
     mpi = stacks.stack(name)
     done = cluster.run(mpi, canary(mpi), more=["--layer", layer], key_exchange=HYBRID)
     assert done.returncode == 0, done.output
@@ -32,7 +32,7 @@ def test_the_report_names_the_key_exchange(layer, name, cluster, canary):  # noq
     assert checked.returncode == 0 and HYBRID in checked.stdout, checked.stdout
 
 
-def test_the_fabric_layer_refuses(cluster, canary):  # noqa: F811
+def test_the_fabric_layer_refuses(cluster, canary):
     mpi = stacks.stack("mpich-5.0.2-ucx")
     done = cluster.run(mpi, canary(mpi), more=["--layer", "fabric"], key_exchange=HYBRID)
     assert done.returncode != 0

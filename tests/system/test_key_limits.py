@@ -28,7 +28,7 @@ JOBS = [
 ]
 
 
-def job_under(layer, limits, rekey_s, mpi, build, nodes, tmp_path):  # noqa: F811
+def job_under(layer, limits, rekey_s, mpi, build, nodes, tmp_path):
     command = COMMAND if layer == "fabric" else command_under_test()
     sealing = SealingUnderTest(tmp_path / "config", nodes, command, {"layer": layer, "handshake_timeout_s": 20, "rekey_s": rekey_s})
     report = tmp_path / "report.json"
@@ -44,7 +44,7 @@ def job_under(layer, limits, rekey_s, mpi, build, nodes, tmp_path):  # noqa: F81
 
 
 @pytest.mark.parametrize("layer, name, limits, rekey_s", JOBS, ids=lambda value: str(value))
-def test_every_operation_goes_on_past_its_keys(layer, name, limits, rekey_s, build, nodes, tmp_path):  # noqa: F811
+def test_every_operation_goes_on_past_its_keys(layer, name, limits, rekey_s, build, nodes, tmp_path):
     mpi = stacks.stack(name)
     done, rekeys = job_under(layer, limits, rekey_s, mpi, build, nodes, tmp_path)
     operations = OPERATIONS - (layer == "mpi")  # which refuses non-blocking collective operations
@@ -55,6 +55,6 @@ def test_every_operation_goes_on_past_its_keys(layer, name, limits, rekey_s, bui
     assert rekeys >= (4 * operations if limits == RECORDS else 4), rekeys
 
 
-def test_without_lowered_limits_no_key_is_used_up(build, nodes, tmp_path):  # noqa: F811
+def test_without_lowered_limits_no_key_is_used_up(build, nodes, tmp_path):
     done, rekeys = job_under("mpi", None, 0, stacks.stack("openmpi-4.1.4"), build, nodes, tmp_path)
     assert "rekeys: all is right" in done.output and rekeys == 0, (done.output, rekeys)

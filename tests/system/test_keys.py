@@ -129,7 +129,7 @@ def cluster(nodes, tmp_path):
 
 
 @pytest.mark.parametrize("layer, mpi", LAYERS, ids=[layer for layer, _ in LAYERS])
-def test_a_job_goes_on_while_its_key_is_changed_and_revoked(layer, mpi, cluster, tmp_path, build):  # noqa: F811
+def test_a_job_goes_on_while_its_key_is_changed_and_revoked(layer, mpi, cluster, tmp_path, build):
     mpi = stacks.stack(mpi)
     program, shared, home = build(mpi, HERE / "rotating.c"), tmp_path / "shared.key", cluster.homes[0]
     files = {"key_file": shared}

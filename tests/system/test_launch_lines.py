@@ -24,7 +24,7 @@ class Shell:
     """Somebody's folder on the first node, with the program ./p. What stands in for ssh is named, for Open MPI puts its
     own folder before others in PATH."""
 
-    def __init__(self, nodes, folder, build):  # noqa: F811
+    def __init__(self, nodes, folder, build):
         self.cluster, self.build = Cluster(nodes, folder), build
         self.folder = folder / "work"
         self.folder.mkdir()
@@ -59,7 +59,7 @@ class Shell:
 
 
 @pytest.fixture
-def shell(nodes, tmp_path, build):  # noqa: F811
+def shell(nodes, tmp_path, build):
     made = Shell(nodes, tmp_path, build)
     made.write("hosts", "node1\nnode2\n")
     made.write("slots", "# of Open MPI\nnode1 slots=1 max_slots=2\nnode2 slots=1\n")

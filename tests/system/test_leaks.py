@@ -36,7 +36,7 @@ def most_by_chance(expected):
     return most
 
 
-def job(mpi, build, nodes, tmp_path, ranks, *how, sealed=True, **settings):  # noqa: F811
+def job(mpi, build, nodes, tmp_path, ranks, *how, sealed=True, **settings):
     """What shows of the memory of a job, and how many bytes passed."""
     program = build(mpi, REPOSITORY / "tests" / "system" / "leaks.c")
     markers = {place: new_marker() for place in PLACES}
@@ -64,28 +64,28 @@ EACH = pytest.mark.parametrize("mpi", [*stacks.STACKS, stacks.CH3], ids=lambda m
 
 
 @EACH
-def test_no_memory_shows(mpi, build, nodes, tmp_path):  # noqa: F811
+def test_no_memory_shows(mpi, build, nodes, tmp_path):
     expect_nothing(*job(mpi, build, nodes, tmp_path, 2))
 
 
 @pytest.mark.parametrize("name", ["mpich-5.0.2-ofi", "openmpi-5.0.11", "mpich-3.4.3-ch3"])
-def test_no_memory_shows_of_messages_inside_a_node(name, build, nodes, tmp_path):  # noqa: F811
+def test_no_memory_shows_of_messages_inside_a_node(name, build, nodes, tmp_path):
     """Four ranks, two a node: plaintext goes through MPI's own buffers, too."""
     expect_nothing(*job(stacks.stack(name), build, nodes, tmp_path, 4))
 
 
 @EACH
-def test_no_memory_shows_at_an_abort(mpi, build, nodes, tmp_path):  # noqa: F811
+def test_no_memory_shows_at_an_abort(mpi, build, nodes, tmp_path):
     expect_nothing(*job(mpi, build, nodes, tmp_path, 2, "abort"))
 
 
-def test_plain_memory_shows(build, nodes, tmp_path):  # noqa: F811
+def test_plain_memory_shows(build, nodes, tmp_path):
     """Else the tests above could not fail."""
     found, _ = job(stacks.stack("openmpi-4.1.4"), build, nodes, tmp_path, 2, sealed=False)
     assert {"sent", "packed"} <= {fragment.name for fragment in found if fragment.length > 2 * SIZE}
 
 
-def test_a_hole_shows(build, nodes, tmp_path):  # noqa: F811
+def test_a_hole_shows(build, nodes, tmp_path):
     """Four bytes of a structure that were never written, which a refused procedure that is allowed sends in clear."""
     found, total = job(stacks.stack("openmpi-4.1.4"), build, nodes, tmp_path, 2, "hole", allow="MPI_Ibcast")
     with pytest.raises(Leak, match="4 bytes of heap"):

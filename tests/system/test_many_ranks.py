@@ -17,7 +17,7 @@ SEALED = "cryptmpi: SEALED: all traffic between the nodes was encrypted and auth
 @pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize(("mpi", "ranks"), [(mpi, ranks) for mpi in stacks.STACKS for ranks in RANKS.get(mpi.name, (64,))],
                          ids=lambda value: getattr(value, "name", value))
-def test_alltoall(mpi, ranks, layer, nodes, tmp_path, build):  # noqa: F811
+def test_alltoall(mpi, ranks, layer, nodes, tmp_path, build):
     program = build(mpi, REPOSITORY / "tests" / "system" / "many.c")
     sealing = Sealing(tmp_path / "config", nodes, BUILD / "bin" / "cryptmpi", {"layer": layer})
     report = tmp_path / "report.json"

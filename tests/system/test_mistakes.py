@@ -18,7 +18,7 @@ def told(done):
 
 @pytest.mark.parametrize("mistake", ["null", "operation", "alias", "own", "part"])
 @MPIS
-def test_mistakes_are_told_as_plain(name, mistake, build, nodes, tmp_path):  # noqa: F811
+def test_mistakes_are_told_as_plain(name, mistake, build, nodes, tmp_path):
     mpi = stacks.stack(name)
     job = [build(mpi, SOURCE), mistake]
     plain, sealed = (run(mpi, nodes, sealing, job, timeout=30) for sealing in (None, sealing_of(tmp_path, nodes)))
@@ -36,7 +36,7 @@ MIXED = {("mpich-5.0.2-ofi", "Allgather")}
 @pytest.mark.parametrize("counts", [(3, 4), (4, 3), (100, 90), (90, 100)], ids=lambda counts: "-".join(map(str, counts)))
 @pytest.mark.parametrize("operation", ["Bcast", "Gather", "Scatter", "Allgather", "Alltoall", "Alltoallv", "Reduce", "Allreduce", "Scan"])
 @MPIS
-def test_ranks_that_disagree_in_a_size(name, operation, counts, build, nodes, tmp_path):  # noqa: F811
+def test_ranks_that_disagree_in_a_size(name, operation, counts, build, nodes, tmp_path):
     mpi = stacks.stack(name)
     report = tmp_path / "report.json"
     sealing = sealing_of(tmp_path, nodes)

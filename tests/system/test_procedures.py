@@ -127,7 +127,7 @@ def check_canaries(mpi, nodes, tmp_path, program, canaries, expected, more, env=
 # protocol: M4
 @pytest.mark.every_mpi
 @ALL
-def test_every_sealed_procedure(mpi, build, header, nodes, tmp_path):  # noqa: F811
+def test_every_sealed_procedure(mpi, build, header, nodes, tmp_path):
     program = build(mpi, REPOSITORY / "tests" / "system" / "procedures.c", f"-I{header}", "-ldl")
     wrong = WRONG.get(mpi.name, set())
     check_canaries(mpi, nodes, tmp_path, program, Canaries(SEALED), set(SEALED) - wrong, wrong)

@@ -39,19 +39,19 @@ class Site:
     def take_key_from(self, node):
         self.cluster.within(self.cluster.lab.nodes[node], "rm", self.folders[node] / "member.key")
 
-    def run(self, layer, name, canary):  # noqa: F811
+    def run(self, layer, name, canary):
         mpi = stacks.stack(name)
         return self.cluster.run(mpi, canary(mpi), more=["--layer", layer], require_members="true")
 
 
 @pytest.fixture
-def site(cluster):  # noqa: F811
+def site(cluster):
     return Site(cluster)
 
 
 # protocol: H15
 @JOBS
-def test_the_report_names_the_members(layer, name, site, canary):  # noqa: F811
+def test_the_report_names_the_members(layer, name, site, canary):
     done = site.run(layer, name, canary)
     assert done.returncode == 0, done.output
     (file,) = site.cluster.reports()
@@ -65,7 +65,7 @@ def test_the_report_names_the_members(layer, name, site, canary):  # noqa: F811
 
 # protocol: H17
 @JOBS
-def test_a_member_that_was_taken_out_of_the_list_is_refused(layer, name, site, canary):  # noqa: F811
+def test_a_member_that_was_taken_out_of_the_list_is_refused(layer, name, site, canary):
     """It has the job's key, as every process of the job."""
     site.list_on(0, site.lines[0])
     done = site.run(layer, name, canary)
@@ -76,7 +76,7 @@ def test_a_member_that_was_taken_out_of_the_list_is_refused(layer, name, site, c
 
 
 @JOBS
-def test_a_node_without_its_key_says_so(layer, name, site, canary):  # noqa: F811
+def test_a_node_without_its_key_says_so(layer, name, site, canary):
     site.take_key_from(1)
     done = site.run(layer, name, canary)
     assert done.returncode != 0, done.output
@@ -84,7 +84,7 @@ def test_a_node_without_its_key_says_so(layer, name, site, canary):  # noqa: F81
     assert any("require_members is on" in line and missing in line for line in error_lines(done.output)), done.output
 
 
-def test_the_fabric_layer_refuses(site, canary):  # noqa: F811
+def test_the_fabric_layer_refuses(site, canary):
     """Before the job starts, and not each rank by itself."""
     done = site.run("fabric", "mpich-5.0.2-ucx", canary)
     assert done.returncode != 0
@@ -93,7 +93,7 @@ def test_the_fabric_layer_refuses(site, canary):  # noqa: F811
 
 
 @pytest.mark.parametrize("name", ["openmpi-4.1.4"])
-def test_by_rsa_oaep_a_member_that_is_not_listed_is_told_as_such(name, site, canary):  # noqa: F811
+def test_by_rsa_oaep_a_member_that_is_not_listed_is_told_as_such(name, site, canary):
     """And not as a wrapped key that somebody has altered."""
     site.list_on(0, site.lines[0])
     mpi = stacks.stack(name)

@@ -12,7 +12,7 @@ MPIS = ["openmpi-4.1.4", "mpich-5.0.2-ofi"]
 
 @pytest.mark.parametrize("scope", ["all", "between-nodes"])
 @pytest.mark.parametrize("name", MPIS)
-def test_collective_operations_of_some_ranks(name, scope, build, nodes, tmp_path):  # noqa: F811
+def test_collective_operations_of_some_ranks(name, scope, build, nodes, tmp_path):
     mpi = stacks.stack(name)
     program = build(mpi, REPOSITORY / "tests" / "system" / "subsets.c")
     done = run(mpi, nodes, sealing_of(tmp_path, nodes, layer="mpi", scope=scope), [str(program)], ranks=5, timeout=120)
@@ -22,7 +22,7 @@ def test_collective_operations_of_some_ranks(name, scope, build, nodes, tmp_path
 class Spliced:
     """spliced.c, whose ranks 0 and 1 have two communicators, with splicing.c below it."""
 
-    def __init__(self, name, build, nodes, tmp_path):  # noqa: F811
+    def __init__(self, name, build, nodes, tmp_path):
         self.mpi, self.nodes, self.folder = stacks.stack(name), nodes, tmp_path
         self.program = build(self.mpi, REPOSITORY / "tests" / "system" / "spliced.c")
         self.below = build(self.mpi, REPOSITORY / "tests" / "system" / "splicing.c", "-shared", "-fPIC")
@@ -42,7 +42,7 @@ class Spliced:
 
 
 @pytest.fixture(params=MPIS)
-def spliced(request, build, nodes, tmp_path):  # noqa: F811
+def spliced(request, build, nodes, tmp_path):
     return Spliced(request.param, build, nodes, tmp_path)
 
 

@@ -94,13 +94,13 @@ def sealing_of(tmp_path, nodes, layer, **settings):
     return SealingUnderTest(tmp_path / "config", nodes, COMMAND, {"layer": layer, "scope": "all", "handshake_timeout_s": 20, **settings})
 
 
-def started(nodes, tmp_path, build, layer, name, **settings):  # noqa: F811
+def started(nodes, tmp_path, build, layer, name, **settings):
     mpi = stacks.stack(name)
     return Job(nodes, mpi, sealing_of(tmp_path, nodes, layer, **settings), build(mpi, PROGRAM), tmp_path)
 
 
 @LAYERS
-def test_ranks_are_shown_while_they_run(nodes, tmp_path, build, layer, name):  # noqa: F811
+def test_ranks_are_shown_while_they_run(nodes, tmp_path, build, layer, name):
     job = started(nodes, tmp_path, build, layer, name)
     first = running(nodes, job, layer)
     assert sorted([*first[0], *first[1]]) == [0, 1, 2, 3] and all(len(shown) == 2 for shown in first), first
@@ -128,7 +128,7 @@ def test_ranks_are_shown_while_they_run(nodes, tmp_path, build, layer, name):  #
 
 
 @pytest.mark.parametrize("layer, name", [("channel", "openmpi-4.1.4"), ("mpi", "openmpi-4.1.4"), ("fabric", "mpich-5.0.2-ucx")])
-def test_a_killed_rank_is_not_shown(nodes, tmp_path, build, layer, name):  # noqa: F811
+def test_a_killed_rank_is_not_shown(nodes, tmp_path, build, layer, name):
     job = started(nodes, tmp_path, build, layer, name)
     victim = running(nodes, job, layer)[1].popitem()[1]
     os.kill(victim["pid"], signal.SIGKILL)
@@ -140,7 +140,7 @@ def test_a_killed_rank_is_not_shown(nodes, tmp_path, build, layer, name):  # noq
     assert not any(page.startswith(f"{victim['pid']}.") for page in pages(nodes, 1)), "it is removed"
 
 
-def test_the_next_job_removes_pages_of_killed_ranks_and_no_others(nodes, tmp_path, build):  # noqa: F811
+def test_the_next_job_removes_pages_of_killed_ranks_and_no_others(nodes, tmp_path, build):
     job = started(nodes, tmp_path, build, "channel", "openmpi-4.1.4")
     victims = [shown.popitem()[1]["pid"] for shown in running(nodes, job, "channel")]
     for victim in victims:
@@ -165,7 +165,7 @@ def test_the_next_job_removes_pages_of_killed_ranks_and_no_others(nodes, tmp_pat
 
 
 @pytest.mark.parametrize("layer, name", [("channel", "openmpi-4.1.4"), ("mpi", "openmpi-4.1.4"), ("fabric", "mpich-5.0.2-ucx")])
-def test_a_job_may_be_hidden(nodes, tmp_path, build, layer, name):  # noqa: F811
+def test_a_job_may_be_hidden(nodes, tmp_path, build, layer, name):
     job = started(nodes, tmp_path, build, layer, name, live="false")
     job.wait_until_begun()
     for node in (0, 1):
@@ -174,7 +174,7 @@ def test_a_job_may_be_hidden(nodes, tmp_path, build, layer, name):  # noqa: F811
     assert status == 0 and "live: done" in said, said
 
 
-def test_a_folder_of_somebody_else_costs_the_page_and_nothing_more(nodes, tmp_path, build):  # noqa: F811
+def test_a_folder_of_somebody_else_costs_the_page_and_nothing_more(nodes, tmp_path, build):
     nodes.run(["sh", "-c", f"rm -rf {FOLDER}; mkdir -m 700 {FOLDER}; chown 54321 {FOLDER}"], node=0)
     try:
         job = started(nodes, tmp_path, build, "channel", "openmpi-4.1.4")
@@ -186,7 +186,7 @@ def test_a_folder_of_somebody_else_costs_the_page_and_nothing_more(nodes, tmp_pa
         nodes.run(["rm", "-rf", FOLDER], node=0)
 
 
-def test_table_and_numbers_for_prometheus(nodes, tmp_path, build):  # noqa: F811
+def test_table_and_numbers_for_prometheus(nodes, tmp_path, build):
     job = started(nodes, tmp_path, build, "channel", "openmpi-4.1.4")
     running(nodes, job, "channel")
     file = tmp_path / "cryptmpi.prom"

@@ -3,6 +3,7 @@ us fails the job."""
 
 import contextlib
 import json
+import os
 import re
 import secrets
 import shutil
@@ -362,6 +363,34 @@ int pidfd_spawn(int* pidfd, const char* path, const posix_spawn_file_actions_t* 
 
 def by_shell(command, options=""):
     return ["sh", "-c", f"{options}{' '.join(command)}; exit $?"]
+
+
+SWITCHED_OFF = {
+    "a variable": "os.environ['CRYPTMPI_ENABLED'] = 'no'",
+    "a file": "os.environ['CRYPTMPI_CONFIG'] = {off!r}",
+    "another home": "os.environ['HOME'] = os.path.dirname({off!r}); os.environ['XDG_CONFIG_HOME'] = os.environ['HOME']",
+}
+
+
+@pytest.mark.parametrize("started", ["system", "subprocess"])
+@pytest.mark.parametrize("how", SWITCHED_OFF)
+def test_a_process_cannot_switch_off_those_that_it_starts(sender, tmp_path, how, started):
+    off = tmp_path / "off"
+    (off / "cryptmpi").mkdir(parents=True)
+    for file in (off / "off.toml", off / "cryptmpi" / "config.toml"):
+        file.write_text("enabled = false\n")
+    command = sender.command["dynamic"]
+    start = {"system": f"os.system({' '.join(command)!r})", "subprocess": f"import subprocess; subprocess.run({command})"}[started]
+    done, seen = sender([sys.executable, "-c", f"import os; {SWITCHED_OFF[how].format(off=str(off / 'off.toml'))}; {start}"])
+    expect_unseen(seen, done.output)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user for a while")
+@pytest.mark.parametrize("ids", ["os.seteuid(1000)", "os.setegid(1000)"])
+def test_a_child_whose_ids_differ_is_not_started(sender, ids):
+    """The loader takes no preloaded library there."""
+    done, _ = sender([sys.executable, "-c", f"import os, subprocess; {ids}; subprocess.run(['/bin/echo', 'STARTED'])"])
+    assert "STARTED" not in done.output and "another effective user or group" in done.output, done.output
 
 
 @pytest.mark.parametrize("how", ["sh", "env -i", "python", "python spawn", "system", "popen", "script", "fexecve", "execveat",

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "config/internal_variables.hpp"
 #include "config/other_process.hpp"
 
 namespace cryptmpi::config {
@@ -269,6 +270,13 @@ TEST_F(SettingsTest, VariableBeatsFile) {
     EXPECT_EQ(settings->suite, aead::Suite::aes_256_gcm);
     EXPECT_EQ(settings->plaintext_peers.size(), 2U);
     EXPECT_EQ(settings->abort_after, std::chrono::seconds(3));
+}
+
+TEST_F(SettingsTest, WhatASealedProcessStartsIsSealed) {
+    write("enabled = false\n");
+    EXPECT_FALSE(load_with({})->enabled);
+    EXPECT_TRUE(load_with({{kCoveredVariable, "yes"}})->enabled);
+    EXPECT_TRUE(load_with({{kCoveredVariable, ""}, {"CRYPTMPI_ENABLED", "no"}})->enabled);
 }
 
 TEST_F(SettingsTest, ThreadsAreANumberOrLeftToUs) {

@@ -37,6 +37,7 @@ protected:
         part.node = number < 2 ? "node1" : "node2";
         part.pid = 100 + number;
         part.role = "rank";
+        part.launcher_here = true;
         part.mpi_initialized = true;
         part.rank = number;
         part.ranks = of;
@@ -106,6 +107,104 @@ TEST_F(ReportTest, LauncherThatWasNotOursIsAnException) {
     write_ranks(4, 4);
     EXPECT_TRUE(verdict().starts_with("SEALED WITH EXCEPTIONS")) << verdict();
     EXPECT_NE(summary().find("the launcher's own connections"), std::string::npos);
+}
+
+TEST_F(ReportTest, ALauncherOnAnotherNodeIsAnExceptionThoughAllRanksAreOnOne) {
+    for (int i = 0; i < 2; ++i) {
+        auto part = rank(i, 2);
+        part.sealed_connections = 0;
+        part.launcher_here = i == 0;
+        ASSERT_TRUE(write_part(file_, part, kSign));
+    }
+    EXPECT_TRUE(verdict().starts_with("SEALED WITH EXCEPTIONS: the launcher's own connections")) << verdict();
+}
+
+TEST_F(ReportTest, NodesOfOneNameAreSeveral) {
+    for (int i = 0; i < 2; ++i) {
+        auto part = rank(i, 2);
+        part.kernel = "boot " + std::to_string(i);
+        part.clear_packets = "network = any";
+        ASSERT_TRUE(write_part(file_, part, kSign));
+    }
+    EXPECT_NE(verdict().find("the launcher's own connections"), std::string::npos) << verdict();
+    EXPECT_NE(verdict().find("MPI's own packets"), std::string::npos) << verdict();
+}
+
+TEST_F(ReportTest, PartsBesideAReportAreNotHiddenByIt) {
+    write_launcher();
+    write_ranks(4, 4);
+    ASSERT_TRUE(finish(4));
+    ASSERT_TRUE(verdict().starts_with("SEALED:")) << verdict();
+    ASSERT_TRUE(write_part(file_, rank(0, 4), kSign));
+    EXPECT_TRUE(verdict().starts_with("SEALED:")) << "that came late: " << verdict();
+    auto later = rank(0, 4);
+    later.job_id = "later";
+    later.failed_opens = 1;
+    later.pid = 7;
+    ASSERT_TRUE(write_part(file_, later, kSign));
+    const auto reading = Reading::of(file_, kSign);
+    ASSERT_FALSE(reading);
+    EXPECT_NE(reading.error().line.find("has parts of another one"), std::string::npos) << reading.error().line;
+}
+
+TEST_F(ReportTest, RanksOfAJobWithoutAnIdAreNoneOfOneThatHasOne) {
+    write_ranks(3, 4);
+    auto old = rank(3, 4);
+    old.job_id.clear();
+    ASSERT_TRUE(write_part(file_, old, kSign));
+    EXPECT_TRUE(verdict().starts_with("FAILED")) << verdict();
+    EXPECT_NE(summary().find("of ranks of a job without an id"), std::string::npos) << summary();
+}
+
+TEST_F(ReportTest, WithoutAJobsIdARankReportsOnce) {
+    for (int i = 0; i < 3; ++i) {
+        auto part = rank(i % 2, 2);
+        part.pid += i;
+        part.job_id.clear();
+        ASSERT_TRUE(write_part(file_, part, kSign));
+    }
+    EXPECT_TRUE(verdict().starts_with("FAILED")) << verdict();
+    EXPECT_NE(summary().find("rank(s) 0 reported more than once"), std::string::npos) << summary();
+}
+
+TEST_F(ReportTest, ANumberOfRanksThatNobodyKnowsIsIncomplete) {
+    write_ranks(2, -1);
+    EXPECT_TRUE(verdict().starts_with("INCOMPLETE")) << verdict();
+    EXPECT_NE(verdict().find("the launcher does not say how many there are"), std::string::npos) << verdict();
+}
+
+/// MPICH says of none by which call it was spawned.
+TEST_F(ReportTest, EachRankThatWasSpawnedHasToReport) {
+    write_launcher();
+    auto parent = rank(0, 1);
+    parent.spawned = 4;
+    ASSERT_TRUE(write_part(file_, parent, kSign));
+    const auto write_child = [&](int number, int pid) {
+        auto child = rank(number, 2);
+        child.group = "spawned";
+        child.pid = pid;
+        ASSERT_TRUE(write_part(file_, child, kSign));
+    };
+    for (int i = 0; i < 3; ++i) write_child(i % 2, 200 + i);
+    EXPECT_TRUE(verdict().starts_with("INCOMPLETE")) << verdict();
+    EXPECT_NE(verdict().find("1 rank(s) that MPI_Comm_spawn started did not report"), std::string::npos) << verdict();
+    write_child(1, 203);
+    EXPECT_TRUE(verdict().starts_with("SEALED:")) << verdict();
+}
+
+TEST_F(ReportTest, ARankTellsOfItsSocketsToo) {
+    write_launcher("mpi");
+    for (int i = 0; i < 2; ++i) {
+        auto part = rank(i, 2);
+        part.layer = part.library = "mpi";
+        part.seals_sockets = true;
+        ASSERT_TRUE(write_part(file_, part, kSign));
+        part.library = "channel";
+        if (i == 1) continue;
+        ASSERT_TRUE(write_part(file_, part, kSign));
+    }
+    EXPECT_TRUE(verdict().starts_with("INCOMPLETE")) << verdict();
+    EXPECT_NE(verdict().find("rank(s) 1 reported what their messages were"), std::string::npos) << verdict();
 }
 
 TEST_F(ReportTest, SrunIsAnExceptionThatIsNamed) {
