@@ -76,6 +76,14 @@ std::uint64_t count_of(const std::atomic<std::uint64_t>& count) {
 
 enum class Page { good, being_written, of_other_version, none };
 
+/// By itself: the kernel copies the bytes of a page in whatever order, so that a page's own may be younger than its
+/// texts.
+std::optional<std::uint64_t> sequence_of(int file) {
+    std::uint64_t sequence = 0;
+    const ssize_t got = pread(file, &sequence, sizeof sequence, offsetof(LivePage, sequence));
+    return got == static_cast<ssize_t>(sizeof sequence) ? std::optional(sequence) : std::nullopt;
+}
+
 /// By copying: who maps somebody else's file is ended when that is cut short.
 Page read_page(int file, uid_t user, LivePage& page) {
     struct stat information {};
@@ -86,11 +94,11 @@ Page read_page(int file, uid_t user, LivePage& page) {
     if (pread(file, &page, kHead, 0) != static_cast<ssize_t>(kHead) || page.magic != kLiveMagic) return Page::none;
     if (page.version != kLiveVersion || page.size != sizeof page) return Page::of_other_version;
     for (int i = 0; i < kTries; ++i) {
+        const auto before = sequence_of(file);
         if (pread(file, &page, sizeof page, 0) != static_cast<ssize_t>(sizeof page)) return Page::none;
-        std::uint64_t after = 0;
-        if (pread(file, &after, sizeof after, offsetof(LivePage, sequence)) != static_cast<ssize_t>(sizeof after))
-            return Page::none;
-        const bool whole = page.sequence.load(std::memory_order_relaxed) == after && after % 2 == 0;
+        const auto after = sequence_of(file);
+        if (!before || !after) return Page::none;
+        const bool whole = *before == *after && *after % 2 == 0;
         // It may say something else by now.
         const bool ours = page.magic == kLiveMagic && page.version == kLiveVersion && page.size == sizeof page;
         if (whole) return ours ? Page::good : Page::none;
