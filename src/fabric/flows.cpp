@@ -285,6 +285,8 @@ struct Party::State {
 
     /// Whose message it is; not authenticated until it has opened. `fresh` is a peer that is not known yet.
     Result<Peer*> sender_of(const std::uint8_t* wire, std::unique_ptr<Peer>& fresh);
+    /// The same of what will not be opened; null: it is of nobody whom we know.
+    Peer* known_sender_of(const std::uint8_t* wire, std::size_t wire_size) const;
     void remember(std::unique_ptr<Peer> fresh) {
         if (!fresh) return;
         ++counters.peers;
@@ -665,6 +667,14 @@ Result<Peer*> Party::State::sender_of(const std::uint8_t* wire, std::unique_ptr<
     return fresh.get();
 }
 
+Peer* Party::State::known_sender_of(const std::uint8_t* wire, std::size_t wire_size) const {
+    if (wire_size < kShareSize) return nullptr;
+    Share its_share;
+    std::memcpy(its_share.data(), wire, kShareSize);
+    const auto known = peers.find(its_share);
+    return known == peers.end() ? nullptr : known->second.get();
+}
+
 Result<RecordKey*> Party::State::key_of(Receiving& flow, std::uint32_t epoch) const {
     auto& epochs = flow.epochs;
     if (epochs[0].key && epochs[0].number == epoch) [[likely]] {
@@ -939,15 +949,13 @@ Result<void> Party::cut_off(Posted& posted, std::uint64_t tag) {
 }
 
 Result<void> Party::cut_off(Posted& posted, std::uint64_t tag, const std::uint8_t* wire, std::size_t wire_size) {
+    // The share is not authentic: it may say which of the known peers it was, and makes nobody one.
+    Peer* const from = state_->known_sender_of(wire, wire_size);
+    if (from == nullptr || !posted.wanted().takes(from, tag)) return cut_off(posted, tag);
     posted.withdraw();
-    if (wire_size < kShareSize) return fail(EBADMSG, "is shorter than any sealed one");
-    Share share;
-    std::memcpy(share.data(), wire, kShareSize);
-    auto peer = meet(share);
-    if (!peer) return tl::unexpected(std::move(peer.error()));
-    auto flow = state_->receiving_from(**peer, Kind::tagged);
+    auto flow = state_->receiving_from(*from, Kind::tagged);
     if (!flow) return tl::unexpected(std::move(flow.error()));
-    state_->lane_of(**flow, *peer, tag).cut_off(posted.place());
+    state_->lane_of(**flow, from, tag).cut_off(posted.place());
     return {};
 }
 

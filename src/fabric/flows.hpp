@@ -207,7 +207,8 @@ public:
     /// A tagged message was cut off at `posted`, which was too small: nothing of it can be authentic, and whose it was
     /// may not be known.
     Result<void> cut_off(Posted& posted, std::uint64_t tag);
-    /// The same where the prefix of the message came, which says whose it was.
+    /// The same where the prefix of the message came. Whose it was that says, if it is a peer's whom we know: nobody
+    /// becomes one by what has not opened.
     Result<void> cut_off(Posted& posted, std::uint64_t tag, const std::uint8_t* wire, std::size_t wire_size);
 
     /// A tagged message of more than kLongestWhole bytes takes its numbers, as by `seal`. Its prefix goes to `wire`,

@@ -145,6 +145,7 @@ TEST_F(Rotation, AMessageThatWasCutOffBeforeSaysNothingOfThePeersKey) {
     const Bytes cut = before.end.seal_tagged(after.end, 5, random_bytes(100));
     Posted posted;
     after.end.party->post(posted, End::exactly(5));
+    ASSERT_TRUE(after.end.party->meet(before.end.party->share()));
     ASSERT_TRUE(after.end.party->cut_off(posted, 5, cut.data(), cut.size()));
     EXPECT_EQ(after.end.open({Kind::active, 1}, before.end.seal(after.end, {Kind::active, 1}, {7})).plain, Bytes{7});
     EXPECT_EQ(after.end.open_tagged(5, before.end.seal_tagged(after.end, 5, {8})).plain, Bytes{8});
@@ -673,6 +674,36 @@ TEST(Flows, TheFirstMessageOfALaneMayBeCutOff) {
     EXPECT_TRUE(b.party->cut_off(small, 9));
     EXPECT_EQ(b.open_tagged(9, a.seal_tagged(b, 9, {1})).error, 0);
     EXPECT_EQ(b.open_tagged(9, first).error, EBADMSG);
+}
+
+/// Who lengthens a packet on its way may write any share into it.
+TEST(Flows, WhatWasCutOffMakesNobodyAPeer) {
+    for (const Share& forged : {Share{}, End().party->share()}) {  // of low order, and a stranger's
+        const End a;
+        const End b;
+        Posted small;
+        b.party->post(small, End::exactly(9));
+        Bytes first = a.seal_tagged(b, 9, {0});
+        std::copy(forged.begin(), forged.end(), first.begin());
+        EXPECT_TRUE(b.party->cut_off(small, 9, first.data(), first.size()));
+        EXPECT_EQ(b.party->counters().peers, 0U);
+        EXPECT_EQ(b.open_tagged(9, a.seal_tagged(b, 9, {1})).plain, Bytes{1}) << "its sender's lane goes on";
+    }
+}
+
+TEST(Flows, WhatWasCutOffAtAReceiveForOneIsNotAnothers) {
+    const End a;
+    const End b;
+    const End c;
+    Posted from_a;
+    b.party->post(from_a, {9, ~std::uint64_t{0}, b.party->meet(a.party->share()).value(), true});
+    ASSERT_TRUE(b.party->meet(c.party->share()));
+    Bytes first = a.seal_tagged(b, 9, {0});
+    std::copy(c.party->share().begin(), c.party->share().end(), first.begin());
+    EXPECT_TRUE(b.party->cut_off(from_a, 9, first.data(), first.size()));
+    EXPECT_EQ(b.open_tagged(9, a.seal_tagged(b, 9, {1})).plain, Bytes{1});
+    (void)c.seal_tagged(b, 9, {2});
+    EXPECT_EQ(b.open_tagged(9, c.seal_tagged(b, 9, {3})).error, EBADMSG);
 }
 
 TEST(Flows, SendersAndTagsAreLanesOfTheirOwn) {

@@ -428,6 +428,24 @@ TEST_F(Libfabric, WhatAProviderCutsOffIsSaid) {
     EXPECT_EQ(around.cut_off.size(), 1U);
 }
 
+TEST_F(Libfabric, WhatAProviderCutsOffMakesNobodyAPeer) {
+    const Bytes plain = random_bytes(10);
+    Bytes small(4);
+    Bytes next(10);
+    ASSERT_EQ(receive(1, small), 0);
+    ASSERT_EQ(receive(1, next), 0);
+    ASSERT_EQ(send(1, random_bytes(4)), 0);
+    ASSERT_EQ(send(1, plain), 0);
+    provider.deliver(0, [](Wire& wire) {
+        wire.bytes.resize(5000);
+        std::fill_n(wire.bytes.begin(), kShareSize, std::uint8_t{1});
+    });
+    provider.deliver_all();
+    EXPECT_EQ(completions(ends[1]).size(), 2U);
+    EXPECT_EQ(next, plain);
+    EXPECT_EQ(static_cast<Endpoint*>(ends[1].ep)->party->counters().peers, 1U);
+}
+
 TEST_F(Libfabric, WhatWasMadeLongerOnItsWayDoesNotOpen) {
     for (const std::size_t more : {1, 20, 100}) {
         Bytes got(10);
