@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <optional>
 #include <string_view>
 
@@ -15,6 +16,8 @@ namespace cryptmpi::fabric {
 namespace {
 
 using loader::LoadedObject;
+
+enum class Road : std::uint8_t { ucx, libfabric };
 
 /// What the parts of UCX and libfabric's providers define. Other libraries may have one of these inside, and send by it
 /// past our doors: their names differ.
@@ -65,13 +68,12 @@ Function* for_ucx(const char* name, const void* caller) {
 }  // namespace
 }  // namespace cryptmpi::fabric
 
-/// Asked by the channel library in the same process. Who uses libfabric, and never came through its door, is not sealed
-/// by it: then its sockets are like all others. Those of UCX always are: its transport tcp writes to whatever address a
-/// packet says, whoever has connected and sent it.
+/// Asked by the channel library in the same process. Who uses libfabric, and got nothing through its door, is not
+/// sealed by it: then its sockets are like all others. Those of UCX always are: its transport tcp writes to whatever
+/// address a packet says, whoever has connected and sent it.
 extern "C" [[gnu::visibility("default")]] int cryptmpi_fabric_carries(const void* caller) {
-    using cryptmpi::fabric::Opening;
-    using cryptmpi::fabric::Road;
-    return cryptmpi::fabric::road_of(caller) == Road::libfabric && Opening::has_been(Road::libfabric) ? 1 : 0;
+    using namespace cryptmpi::fabric;
+    return Opening::may_carry() && road_of(caller) == Road::libfabric ? 1 : 0;
 }
 
 using cryptmpi::fabric::for_ucx;

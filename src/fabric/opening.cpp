@@ -1,29 +1,30 @@
 #include "fabric/opening.hpp"
 
-#include <array>
 #include <atomic>
-#include <cstddef>
 
 namespace {
 
 thread_local int depth = 0;
-std::array<std::atomic<bool>, 2> opened = {};
+std::atomic<bool> given_fabric = false;
 
 }  // namespace
 
 namespace cryptmpi::fabric {
 
-Opening::Opening(Road road) {
+Opening::Opening() {
     ++depth;
-    opened[static_cast<std::size_t>(road)].store(true, std::memory_order_relaxed);
 }
 
 Opening::~Opening() {
     --depth;
 }
 
-bool Opening::has_been(Road road) {
-    return opened[static_cast<std::size_t>(road)].load(std::memory_order_relaxed);
+void Opening::has_given_fabric() {
+    given_fabric.store(true, std::memory_order_relaxed);
+}
+
+bool Opening::may_carry() {
+    return depth != 0 || given_fabric.load(std::memory_order_relaxed);
 }
 
 }  // namespace cryptmpi::fabric

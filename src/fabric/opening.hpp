@@ -1,21 +1,19 @@
 // While MPI opens a network through one of our doors, what UCX, libfabric and the libraries below them open is for it.
 #pragma once
 
-#include <cstdint>
-
 namespace cryptmpi::fabric {
-
-enum class Road : std::uint8_t { ucx, libfabric };
 
 class Opening {
 public:
-    explicit Opening(Road road);
+    Opening();
     ~Opening();
     Opening(const Opening&) = delete;
     Opening& operator=(const Opening&) = delete;
 
-    /// Was there one of this road in this process?
-    static bool has_been(Road road);
+    /// The program has got a fabric of libfabric's, wrapped: from now on libfabric's sockets may carry what is sealed.
+    static void has_given_fabric();
+    /// Has it, or is this thread getting one?
+    static bool may_carry();
 };
 
 }  // namespace cryptmpi::fabric

@@ -129,3 +129,77 @@ def test_past_the_doors_everything_is_closed(nodes, tmp_path, past_the_doors):
 def test_other_layers_have_no_doors(nodes, tmp_path, past_the_doors, layer):
     lines, output = lines_of(nodes, past_the_doors, sealing_of(tmp_path, nodes, layer=layer, network="tcp"))
     assert f"device of libfabric: {REFUSED}" in lines and "datagram: Operation not permitted" in lines, output
+
+
+# Another user of libfabric in the process, in a library that stands behind the fabric layer's in the loader's order.
+BEHIND = """
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+static void say(const char* what, void* found) {
+    Dl_info in = {0};
+    dladdr(found, &in);
+    printf("%s: %s\\n", what, in.dli_fname == NULL ? "nowhere" : strrchr(in.dli_fname, '/') + 1);
+}
+void look(void) {
+    say("next", dlsym(RTLD_NEXT, "fi_fabric"));
+    say("next of a version", dlvsym(RTLD_NEXT, "fi_getinfo", "FABRIC_1.3"));
+}
+"""
+USER = "void look(void); int main(void) { look(); return 0; }"
+
+
+def compiled(folder, name, text, *options):
+    (folder / f"{name}.c").write_text(text)
+    gcc = ["gcc", "-O1", "-fPIC", "-D_GNU_SOURCE", "-Wl,-z,now", "-Wl,--no-as-needed", f"-L{folder}", f"-Wl,-rpath,{folder}"]
+    subprocess.run([*gcc, "-o", folder / name, folder / f"{name}.c", *options], check=True)
+    return folder / name
+
+
+def test_who_stands_behind_the_door_finds_it_as_the_next_one(nodes, tmp_path):
+    compiled(tmp_path, "libbehind.so", BEHIND, "-shared", "-lfabric", "-ldl")
+    user = compiled(tmp_path, "user", USER, "-lbehind")
+    sealing = sealing_of(tmp_path, nodes)
+    done = nodes.run(sealing.exec_line([user]), env=sealing.env(), timeout=30)
+    lines = {f"{way}: libcryptmpi-fabric.so" for way in ["next", "next of a version"]}
+    assert done.ok and lines <= set(done.output.splitlines()), done.output
+
+
+# A libfabric with a function of a version that the door does not have.
+NEWER = """
+#include <stddef.h>
+int fi_getinfo(void) { return -61; }
+void* fi_dupinfo(void* info) { return info; }
+void fi_freeinfo(void* info) { (void)info; }
+int fi_param_define(void) { return 0; }
+int fi_fabric(void) { return 0; }
+"""
+VERSIONS = """
+FABRIC_1.9 { global: fi_getinfo; fi_dupinfo; fi_freeinfo; fi_param_define; local: *; };
+FABRIC_9.9 { global: fi_fabric; } FABRIC_1.9;
+"""
+NEWER_USER = """
+#include <stddef.h>
+#include <stdio.h>
+int fi_getinfo(unsigned, const char*, const char*, unsigned long, const void*, void**);
+int fi_fabric(void*, void**, void*);
+int main(void) {
+    void* found = NULL;
+    printf("getinfo: %d\\n", fi_getinfo(0x1000e, NULL, NULL, 0, NULL, &found));
+    fflush(stdout);
+    printf("fabric: %d\\n", fi_fabric(NULL, NULL, NULL));
+    return 0;
+}
+"""
+
+
+def test_a_version_that_the_door_does_not_have_is_not_called_past_it(nodes, tmp_path):
+    (tmp_path / "versions").write_text(VERSIONS)
+    library = compiled(tmp_path, "libfabric.so.1", NEWER, "-shared", "-Wl,-soname,libfabric.so.1",
+                       f"-Wl,--version-script={tmp_path / 'versions'}")
+    user = compiled(tmp_path, "user", NEWER_USER, library)
+    assert "fabric: 0\n" in nodes.run([user], env={}, timeout=30).output
+    sealing = sealing_of(tmp_path, nodes)
+    done = nodes.run(sealing.exec_line([user]), env=sealing.env(), timeout=30)
+    assert "getinfo: -61\n" in done.output and "fabric: " not in done.output.replace("cryptmpi-fabric: ", ""), done.output
+    assert not done.ok and "install a newer CryptMPI" in done.output, done.output

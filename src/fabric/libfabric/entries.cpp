@@ -19,6 +19,7 @@
 #include "fabric/libfabric/objects.hpp"
 #include "fabric/opening.hpp"
 #include "fabric/process.hpp"
+#include "loader/loaded.hpp"
 
 namespace cryptmpi::fabric::libfabric {
 namespace {
@@ -51,19 +52,16 @@ void expect_one() {
         surroundings_of_process().give_up("this process has loaded two different libfabric.so.1; let it have one");
 }
 
-/// The function that would have been called without us: of a libfabric that is loaded for all, or for its caller alone.
-void* look_up(const char* name, const char* version) {
-    void* found = real_dlvsym(RTLD_NEXT, name, version);
-    if (found == nullptr) {
-        void* const library = dlopen(kLibrary, RTLD_LAZY | RTLD_NOLOAD);
-        if (library != nullptr) found = real_dlvsym(library, name, version);
-    }
-    return found;
+/// That of libfabric itself.
+void* look_up_in_library(const char* name, const char* version) {
+    void* const library = dlopen(kLibrary, RTLD_LAZY | RTLD_NOLOAD);
+    if (library == nullptr) return nullptr;
+    return version == nullptr ? real_dlsym(library, name) : real_dlvsym(library, name, version);
 }
 
 template <class Function>
 Function real(const char* name, const char* version) {
-    void* const found = look_up(name, version);
+    void* const found = function_without_us(name, version);
     if (found == nullptr) {
         surroundings_of_process().give_up("no " + std::string(name) + " of version " + version +
                                           " in this process's libfabric");
@@ -169,10 +167,11 @@ int get_info(const Version& version, std::uint32_t api, const char* node, const 
         return version.get_info(api, node, service, flags, hints, answers);
     }
     expect_one();
+    take_calls();
     fi_info* const wishes = hints != nullptr ? version.duplicate(hints) : nullptr;
     if (hints != nullptr && wishes == nullptr) return -FI_ENOMEM;
     if (wishes != nullptr) adapt_hints(*wishes);
-    const Opening opening(Road::libfabric);
+    const Opening opening;
     const int code = version.get_info(api, node, service, flags, wishes, answers);
     if (wishes != nullptr) version.release(wishes);
     if (code != 0 || (flags & FI_PROV_ATTR_ONLY) != 0) return code;
@@ -182,8 +181,11 @@ int get_info(const Version& version, std::uint32_t api, const char* node, const 
 
 int make_fabric(MakeFabric make, fi_fabric_attr* attributes, fid_fabric** made, void* context, const void* caller) {
     const bool inside = is_inside(caller);
-    if (!inside) attributes->fabric = nullptr;
-    const Opening opening(Road::libfabric);
+    if (!inside) {
+        take_calls();
+        attributes->fabric = nullptr;
+    }
+    const Opening opening;
     fid_fabric* fabric = nullptr;
     const int code = make(attributes, &fabric, context);
     if (code != 0) return code;
@@ -238,8 +240,9 @@ CRYPTMPI_EXPORT int cryptmpi_fi_fabric2(fi_info* info, fid_fabric** made, std::u
     if (is_inside(__builtin_return_address(0))) {
         return make(info, made, flags, context);
     }
+    take_calls();
     info->fabric_attr->fabric = nullptr;
-    const cryptmpi::fabric::Opening opening(cryptmpi::fabric::Road::libfabric);
+    const cryptmpi::fabric::Opening opening;
     fid_fabric* fabric = nullptr;
     const int code = make(info, &fabric, flags, context);
     const char* const provider = info->fabric_attr->prov_name;
@@ -260,14 +263,17 @@ CRYPTMPI_EXPORT int cryptmpi_fi_open(std::uint32_t api, const char* name, void* 
 __asm__(".symver cryptmpi_fi_open,fi_open@@FABRIC_1.5");
 
 namespace cryptmpi::fabric::libfabric {
+namespace {
 
-void* entry_for(const char* name, void* found) {
-    struct Entry {
-        const char* name;
-        const char* version;
-        void* ours;
-    };
-    static const Entry entries[] = {
+struct Entry {
+    const char* name;
+    const char* version;
+    void* ours;
+};
+constexpr std::size_t kEntries = 12;
+
+const std::array<Entry, kEntries>& entries() {
+    static const std::array<Entry, kEntries> all = {{
         {"fi_getinfo", "FABRIC_1.0", reinterpret_cast<void*>(&cryptmpi_fi_getinfo_1_0)},
         {"fi_getinfo", "FABRIC_1.1", reinterpret_cast<void*>(&cryptmpi_fi_getinfo_1_1)},
         {"fi_getinfo", "FABRIC_1.2", reinterpret_cast<void*>(&cryptmpi_fi_getinfo_1_2)},
@@ -280,20 +286,73 @@ void* entry_for(const char* name, void* found) {
         {"fi_fabric", "FABRIC_1.1", reinterpret_cast<void*>(&cryptmpi_fi_fabric_1_1)},
         {"fi_fabric2", "FABRIC_1.8", reinterpret_cast<void*>(&cryptmpi_fi_fabric2)},
         {"fi_open", "FABRIC_1.5", reinterpret_cast<void*>(&cryptmpi_fi_open)},
-    };
-    bool is_ours = false;
-    for (const Entry& entry : entries) {
-        if (std::strcmp(entry.name, name) != 0) continue;
-        is_ours = true;
-        if (found == entry.ours) return found;
-        // Which of its versions was found tells the layout that the caller knows.
-        if (found == look_up(name, entry.version)) return entry.ours;
+    }};
+    return all;
+}
+
+bool is_taken(std::string_view name) {
+    return std::any_of(entries().begin(), entries().end(), [&](const Entry& entry) { return entry.name == name; });
+}
+
+/// Ours of the version that was found, which tells the layout that the caller knows; null: we have none of that.
+void* ours_for(std::string_view name, const void* found) {
+    const auto one = std::find_if(entries().begin(), entries().end(), [&](const Entry& entry) {
+        return entry.name == name && (found == entry.ours || found == function_without_us(entry.name, entry.version) ||
+                                      found == look_up_in_library(entry.name, entry.version));
+    });
+    return one == entries().end() ? nullptr : one->ours;
+}
+
+[[gnu::used]] void call_of_unknown() {
+    surroundings_of_process().give_up(
+        "a program calls libfabric by a version of its functions that CryptMPI does not know; install a newer "
+        "CryptMPI");
+}
+
+using loader::LoadedObject;
+
+/// Its providers, too, and who has its functions himself, to stand before it.
+bool is_of_libfabric(const LoadedObject& object) {
+    return object.exported("fi_getinfo") != nullptr || object.exported("fi_prov_ini") != nullptr;
+}
+
+bool is_the_library(const LoadedObject& object) {
+    return object.exported("fi_fabric") != nullptr && object.exported("fi_param_define") != nullptr;
+}
+
+}  // namespace
+
+void* function_without_us(const char* name, const char* version) {
+    void* const next = version == nullptr ? real_dlsym(RTLD_NEXT, name) : real_dlvsym(RTLD_NEXT, name, version);
+    return next != nullptr ? next : look_up_in_library(name, version);
+}
+
+void take_calls() {
+    static std::mutex lock;
+    const std::lock_guard guard(lock);
+    const auto objects = LoadedObject::all();
+    const auto library = std::find_if(objects.begin(), objects.end(), is_the_library);
+    if (library == objects.end()) return;
+    for (const auto& object : objects) {
+        if (is_of_libfabric(object)) continue;
+        object.bind([&](const loader::Reference& reference) -> void* {
+            void* const as_it_is = *reference.place;
+            // What is not bound yet finds us by itself.
+            if (reference.own != nullptr || !is_taken(reference.name) || !library->holds(as_it_is)) return as_it_is;
+            void* const ours = ours_for(reference.name, as_it_is);
+            return ours != nullptr ? ours : reinterpret_cast<void*>(&call_of_unknown);
+        });
     }
-    if (is_ours) {
+}
+
+void* entry_for(const char* name, void* found) {
+    if (!is_taken(name)) return nullptr;
+    void* const ours = ours_for(name, found);
+    if (ours == nullptr) {
         surroundings_of_process().give_up("a program asks dlsym for " + std::string(name) +
                                           " of a version of libfabric that CryptMPI does not know");
     }
-    return nullptr;
+    return ours;
 }
 
 }  // namespace cryptmpi::fabric::libfabric

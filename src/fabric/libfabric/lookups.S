@@ -15,6 +15,7 @@
         subq    $16, %rsp
         .cfi_adjust_cfa_offset 16
         movq    %rsp, %rcx
+        movq    40(%rsp), %r8           // who calls
         call    \find
         movq    (%rsp), %r11
         addq    $16, %rsp
@@ -45,6 +46,7 @@
         stp     x0, x1, [sp, #16]
         str     x2, [sp, #32]
         add     x3, sp, #40
+        mov     x4, x30                 // who calls
         bl      \find
         ldr     x16, [sp, #40]
         cbz     x16, 1f

@@ -277,7 +277,7 @@ int set_flags(Endpoint& endpoint, const std::uint64_t* flags) {
 }
 
 int enable(Endpoint& endpoint) {
-    const Opening opening(Road::libfabric);
+    const Opening opening;
     const int code = endpoint.real->fid.ops->control(&endpoint.real->fid, FI_ENABLE, nullptr);
     if (code != 0) return code;
     const std::lock_guard hold(endpoint.domain->lock);
@@ -325,7 +325,7 @@ int domain(fid_fabric* shown, fi_info* info, fid_domain** made, void* context) {
     fid_domain* real = nullptr;
     {
         const AsGiven given(*info);
-        const Opening opening(Road::libfabric);
+        const Opening opening;
         const int code = fabric.real->ops->domain(fabric.real, info, &real, context);
         if (code != 0) return code;
     }
@@ -389,7 +389,7 @@ int av_open(fid_domain* shown, fi_av_attr* attributes, fid_av** made, void* cont
         return -FI_ENOSYS;
     }
     fid_av* real = nullptr;
-    const Opening opening(Road::libfabric);
+    const Opening opening;
     const int code = domain.real->ops->av_open(domain.real, attributes, &real, context);
     if (code != 0) return code;
     auto* const addresses = new AddressVector;
@@ -411,7 +411,7 @@ int cq_open(fid_domain* shown, fi_cq_attr* attributes, fid_cq** made, void* cont
     // Ours needs tag, data and lengths of every message; a newer caller's attributes are larger than we know: changed
     // in place.
     const fi_cq_format format = std::exchange(attributes->format, FI_CQ_FORMAT_TAGGED);
-    const Opening opening(Road::libfabric);
+    const Opening opening;
     const int code = domain.real->ops->cq_open(domain.real, attributes, &real, context);
     attributes->format = format;
     if (code != 0) return code;
@@ -439,7 +439,7 @@ int endpoint(fid_domain* shown, fi_info* info, fid_ep** made, void* context) {
     fid_ep* real = nullptr;
     {
         const AsGiven given(*info);
-        const Opening opening(Road::libfabric);
+        const Opening opening;
         const int code = domain.real->ops->endpoint(domain.real, info, &real, context);
         if (code != 0) return code;
     }
@@ -477,7 +477,7 @@ int cntr_open(fid_domain* shown, fi_cntr_attr* attributes, fid_cntr** made, void
     auto& domain = mine<Domain>(shown);
     if (attributes->wait_set != nullptr || attributes->flags != 0) return -FI_ENOSYS;
     fid_cntr* real = nullptr;
-    const Opening opening(Road::libfabric);
+    const Opening opening;
     const int code = domain.real->ops->cntr_open(domain.real, attributes, &real, context);
     if (code != 0) return code;
     auto* const counter = new Counter;
@@ -992,6 +992,7 @@ bool is_ours(const fid* object) {
 
 fid_fabric* show(fid_fabric* real, Surroundings& around, void* context, const char* provider, bool keeps_data) {
     surroundings = &around;
+    Opening::has_given_fabric();
     auto* const fabric = new Fabric;
     fabric->real = real;
     fabric->around = &around;

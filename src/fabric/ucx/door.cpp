@@ -144,7 +144,7 @@ ENTRY ucs_status_t ucp_init_version(unsigned major, unsigned minor, const ucp_pa
     if ((features & kRemoteMemory) != 0) lent->features = (features & ~kRemoteMemory) | UCP_FEATURE_AM;
     // Over TCP, UCX asks for the bytes of a long message in parts of that length. Its own 8 KB quadruple the time.
     setenv("UCX_TCP_TX_SEG_SIZE", "64k", 0);
-    const cryptmpi::fabric::Opening opening(cryptmpi::fabric::Road::ucx);
+    const cryptmpi::fabric::Opening opening;
     const ucs_status_t status = real().ucp_init_version(major, minor, lent, config, context);
     if ((features & kRemoteMemory) != 0) lent->features = features;
     if (status == UCS_OK) Ends::get().note(*context, {remote_memory, RequestKind::of(*params)});
@@ -157,7 +157,7 @@ ENTRY ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_par
     if (!job) around().end(job.error().line);
     auto party = cryptmpi::fabric::Party::make(**job);
     if (!party) around().end(party.error().line);
-    const cryptmpi::fabric::Opening opening(cryptmpi::fabric::Road::ucx);
+    const cryptmpi::fabric::Opening opening;
     const ucs_status_t status = real().ucp_worker_create(context, params, handle);
     if (status != UCS_OK) return status;
     auto worker = std::make_unique<Worker>(Ends::get().pool());
@@ -243,7 +243,7 @@ ENTRY ucs_status_t ucp_ep_create(ucp_worker_h handle, const ucp_ep_params_t* par
     auto* const lent = const_cast<ucp_ep_params_t*>(params);
     const ucp_address_t* const given = params->address;
     lent->address = reinterpret_cast<const ucp_address_t*>(blob->address.data());
-    const cryptmpi::fabric::Opening opening(cryptmpi::fabric::Road::ucx);
+    const cryptmpi::fabric::Opening opening;
     const ucs_status_t status = real().ucp_ep_create(handle, lent, ep);
     lent->address = given;
     if (status == UCS_OK) Ends::get().add(*ep, {&worker, peer});

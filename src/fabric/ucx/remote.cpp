@@ -319,7 +319,7 @@ ucp_ep_h Remote::way_to(Peer* peer, std::span<const std::uint8_t> told) {
     params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
     params.address = reinterpret_cast<const ucp_address_t*>(address.data());
     ucp_ep_h made = nullptr;
-    const Opening opening(Road::ucx);
+    const Opening opening;
     const ucs_status_t status = real().ucp_ep_create(worker_.handle, &params, &made);
     if (status != UCS_OK)
         around().give_up("UCX makes no endpoint to a peer that asks for memory: status " + std::to_string(status));
