@@ -214,6 +214,7 @@ ssize_t Endpoint::send_whole(const Outgoing& message, std::size_t size, Peer& pe
     operation.is_head = message.is_head;
     operation.tag = message.tag;
     operation.to = message.to;
+    operation.to_peer = &peer;
     operation.data = message.data;
     operation.flags = message.flags;
     const auto bound = bound_of(message.is_head ? Beside::length : beside(message.flags), message.data);
@@ -601,7 +602,7 @@ bool Endpoint::complete(Operation& operation, fi_cq_tagged_entry& entry, fi_addr
     switch (operation.work) {
         case Operation::Work::send:
             if (operation.kind == Kind::active) {
-                remote.sent(operation.data);
+                remote.sent(operation.to_peer, operation.data);
             } else if (!operation.is_head) {
                 count(FI_SEND);
             }

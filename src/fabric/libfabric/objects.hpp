@@ -164,6 +164,7 @@ struct Operation {
     Kind kind = Kind::tagged;
     std::uint64_t tag = 0;
     fi_addr_t to = FI_ADDR_UNSPEC;
+    const Peer* to_peer = nullptr;
     std::uint64_t data = 0;
     std::uint64_t flags = 0;
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 #include <iterator>
+#include <utility>
 
 #include "base/endian.hpp"
 #include "base/pieces.hpp"
@@ -14,11 +15,19 @@
 namespace cryptmpi::fabric::libfabric {
 namespace {
 
-// How many messages of ours may wait in the provider; how many later ones may overtake one there, which is less than
-// what a flow allows; and how many notes may wait for the provider before the program has to.
-constexpr std::size_t kMostUnderWay = 64;
+/// How many there may be of one peer, and of all together; of each there may always be one.
+struct Limit {
+    std::size_t of_one;
+    std::size_t of_all;
+    bool lets_in(std::size_t one, std::size_t all) const { return one == 0 || (one < of_one && all < of_all); }
+};
+// Messages of ours that wait in the provider; how many later ones may overtake one there, which is less than what a
+// flow allows; and notes that wait for the provider before the program has to, or what they ask for.
+constexpr Limit kUnderWay = {64, 1024};
 constexpr std::uint64_t kMostOvertaking = kMostEarly / 4;
-constexpr std::size_t kMostNotes = 1024;
+constexpr Limit kNotes = {512, 4096};
+// Pieces of all peers that are asked for: of others there is one then, and short.
+constexpr std::size_t kMostPieces = 64;
 // Of a long message: nothing travels while the first piece is sealed, and while the last one is opened.
 constexpr std::size_t kShortPiece = std::size_t{64} << 10;
 
@@ -32,7 +41,7 @@ std::uint64_t Remote::next_id() {
 
 std::int64_t Remote::read(const Wish& wish) {
     if (endpoint_.peer_of(wish.peer) == nullptr) return -FI_EINVAL;
-    if (transfers_.size() >= kMostNotes) return -FI_EAGAIN;
+    if (!kNotes.lets_in(side_of(wish.peer).transfers, transfers_.size())) return -FI_EAGAIN;
     const std::size_t size = total(wish.parts);
     if (size == 0) {
         endpoint_.tell(FI_READ, wish.context, wish.wanted);
@@ -52,7 +61,7 @@ std::int64_t Remote::read(const Wish& wish) {
 
 std::int64_t Remote::write(const Wish& wish) {
     if (endpoint_.peer_of(wish.peer) == nullptr) return -FI_EINVAL;
-    if (notes_.size() >= kMostNotes) return -FI_EAGAIN;
+    if (!kNotes.lets_in(side_of(wish.peer).notes.size(), waiting_)) return -FI_EAGAIN;
     const std::size_t size = total(wish.parts);
     if (size == 0) {
         endpoint_.tell(FI_WRITE, wish.context, wish.wanted);
@@ -70,7 +79,7 @@ std::int64_t Remote::write(const Wish& wish) {
         write.parts.assign(wish.parts.begin(), wish.parts.end());
     }
     writes_.emplace(note.id, std::move(write));
-    notes_.push_back(std::move(note));
+    will_say(std::move(note));
     go_on();
     return 0;
 }
@@ -95,7 +104,7 @@ void Remote::fetch(std::uint64_t peer, std::uint64_t id, std::size_t size, std::
 }
 
 void Remote::drop(std::uint64_t peer, std::uint64_t id) {
-    notes_.push_back({peer, What::done, id, 0, 0, 1});
+    will_say({peer, What::done, id, 0, 0, 1});
     go_on();
 }
 
@@ -110,7 +119,7 @@ void Remote::take_note(const Peer* peer, std::span<const std::uint8_t> note) {
     switch (one.what) {
         case What::read:
         case What::fetch:
-            questions_.push_back(std::move(one));
+            take_question(std::move(one));
             break;
         case What::write:
             take_write(one);
@@ -139,9 +148,9 @@ void Remote::take_write(const Note& note) {
     if (!is_whole && !note.bytes.empty()) endpoint_.end("a short write has another length than it says");
     if (is_whole) {
         const bool done = put(note.key, note.address, note.bytes);
-        notes_.push_back({note.peer, What::done, note.id, 0, 0, done ? 1U : 0U});
+        will_say({note.peer, What::done, note.id, 0, 0, done ? 1U : 0U});
     } else if (endpoint_.domain->region_of(note.key, note.address, note.size, FI_REMOTE_WRITE) == nullptr) {
-        notes_.push_back({note.peer, What::done, note.id, 0, 0, 0});
+        will_say({note.peer, What::done, note.id, 0, 0, 0});
     } else {
         begin({.peer = note.peer,
                .what = What::fetch,
@@ -171,33 +180,62 @@ void Remote::take_done(const Note& note) {
     endpoint_.tell(ended.is_message ? FI_SEND : FI_WRITE, ended.context, ended.wanted);
 }
 
-void Remote::begin(Transfer transfer) {
-    const std::uint64_t id = next_id();
-    transfers_.emplace(id, std::move(transfer));
-    asking_.push_back(id);
+Remote::Side& Remote::side_of(std::uint64_t peer) {
+    return sides_[endpoint_.peer_of(peer)];
 }
 
-std::size_t Remote::next_piece(const Transfer& transfer) const {
-    const std::size_t most = std::min(kLongestPiece, endpoint_.message_size - kPieceHeader);
+void Remote::touch(Side& side) {
+    if (!std::exchange(side.is_busy, true)) busy_.push_back(&side);
+}
+
+void Remote::will_say(Note note) {
+    Side& side = side_of(note.peer);
+    side.notes.push_back(std::move(note));
+    ++waiting_;
+    touch(side);
+}
+
+void Remote::take_question(Note question) {
+    Side& side = side_of(question.peer);
+    side.questions.push_back(std::move(question));
+    ++waiting_;
+    touch(side);
+}
+
+void Remote::begin(Transfer transfer) {
+    const std::uint64_t id = next_id();
+    Side& side = side_of(transfer.peer);
+    transfers_.emplace(id, std::move(transfer)).first->second.side = &side;
+    ++side.transfers;
+    side.asking.push_back(id);
+    touch(side);
+}
+
+std::size_t Remote::next_piece(const Transfer& transfer, bool is_short) const {
+    const std::size_t longest = is_short ? kShortPiece : kLongestPiece;
+    const std::size_t most = std::min(longest, endpoint_.message_size - kPieceHeader);
     const std::size_t left = transfer.size - transfer.asked;
     if (transfer.receive == nullptr || most <= kShortPiece) return std::min(most, left);
     if (transfer.asked == 0 || left <= kShortPiece) return std::min(kShortPiece, left);
     return std::min(most, left - std::min(kShortPiece, left / 2));
 }
 
-void Remote::ask_for_pieces() {
-    while (!asking_.empty() && pieces_ < endpoint_.domain->fabric->most_pieces) {
-        Transfer& transfer = transfers_.at(asking_.front());
-        const std::size_t size = next_piece(transfer);
+bool Remote::ask_for_pieces(Side& side) {
+    const Limit limit = {endpoint_.domain->fabric->most_pieces, kMostPieces};
+    while (!side.asking.empty() && limit.lets_in(side.pieces, pieces_)) {
+        Transfer& transfer = transfers_.at(side.asking.front());
+        const std::size_t size = next_piece(transfer, pieces_ >= kMostPieces);
         const std::uint64_t id = next_id();
-        const auto code = endpoint_.expect_piece(asking_.front(), transfer.asked, size, id);
-        if (code == -FI_EAGAIN) return;
+        const auto code = endpoint_.expect_piece(side.asking.front(), transfer.asked, size, id);
+        if (code == -FI_EAGAIN) return false;
         if (code != 0) endpoint_.end("a receive for memory cannot be posted: " + text_of(code));
-        notes_.push_back({transfer.peer, transfer.what, id, transfer.key, transfer.address + transfer.asked, size});
+        will_say({transfer.peer, transfer.what, id, transfer.key, transfer.address + transfer.asked, size});
+        ++side.pieces;
         ++pieces_;
         transfer.asked += size;
-        if (transfer.asked == transfer.size) asking_.pop_front();
+        if (transfer.asked == transfer.size) side.asking.pop_front();
     }
+    return true;
 }
 
 std::vector<iovec> Remote::room_for(std::uint64_t transfer, std::size_t at, std::size_t size,
@@ -210,6 +248,7 @@ std::vector<iovec> Remote::room_for(std::uint64_t transfer, std::size_t at, std:
 void Remote::take_piece(std::uint64_t transfer, std::size_t at, std::span<const std::uint8_t> scratch) {
     Transfer& one = transfers_.at(transfer);
     --pieces_;
+    --one.side->pieces;
     one.come += scratch.size();
     if (one.what == What::fetch && one.receive == nullptr && !put(one.own_key, one.own_address + at, scratch))
         one.is_open = false;
@@ -220,37 +259,45 @@ void Remote::take_piece(std::uint64_t transfer, std::size_t at, std::span<const 
 void Remote::end(std::uint64_t transfer) {
     const Transfer one = std::move(transfers_.at(transfer));
     transfers_.erase(transfer);
+    --one.side->transfers;
     if (one.what == What::read) {
         endpoint_.tell(FI_READ, one.context, one.wanted);
     } else {
-        notes_.push_back({one.peer, What::done, one.key, 0, 0, one.is_open ? 1U : 0U});
+        will_say({one.peer, What::done, one.key, 0, 0, one.is_open ? 1U : 0U});
         if (one.receive != nullptr) endpoint_.end_fetching(*one.receive);
     }
 }
 
-bool Remote::may_say() const {
-    return under_way_.size() < kMostUnderWay &&
-           (under_way_.empty() || last_number_ - *under_way_.begin() < kMostOvertaking);
+bool Remote::may_say(const Side& side) const {
+    const auto& under_way = side.under_way;
+    return kUnderWay.lets_in(under_way.size(), under_way_) &&
+           (under_way.empty() || side.last_number - *under_way.begin() < kMostOvertaking);
 }
 
-std::int64_t Remote::send(std::uint64_t peer, std::uint64_t tag, std::span<const iovec> parts) {
-    const std::uint64_t number = last_number_ + 1;
+std::int64_t Remote::send(Side& side, std::uint64_t peer, std::uint64_t tag, std::span<const iovec> parts) {
+    const std::uint64_t number = side.last_number + 1;
     const auto code = endpoint_.send({Kind::active, parts, peer, tag, number, 0, nullptr, false});
-    if (code == 0) under_way_.insert(last_number_ = number);
-    return code;
+    if (code != 0) return code;
+    side.under_way.insert(side.last_number = number);
+    ++under_way_;
+    return 0;
 }
 
-std::int64_t Remote::say(const Note& note) {
+void Remote::sent(const Peer* peer, std::uint64_t number) {
+    under_way_ -= sides_[peer].under_way.erase(number);
+}
+
+std::int64_t Remote::say(Side& side, const Note& note) {
     const std::uint64_t numbers[] = {static_cast<std::uint64_t>(note.what), note.id, note.key, note.address, note.size};
     std::array<std::uint8_t, kNoteSize> header;
     for (std::size_t i = 0; i < std::size(numbers); ++i)
         store_little(numbers[i], header.data() + i * sizeof numbers[0]);
     const iovec parts[] = {piece(header.data(), header.size()), piece(note.bytes.data(), note.bytes.size())};
-    return send(note.peer, endpoint_.note_tag, {parts, note.bytes.empty() ? 1U : 2U});
+    return send(side, note.peer, endpoint_.note_tag, {parts, note.bytes.empty() ? 1U : 2U});
 }
 
 /// The region is looked for when the answer is due, since the program may have closed it after the question came.
-std::int64_t Remote::answer(const Note& question) {
+std::int64_t Remote::answer(Side& side, const Note& question) {
     std::array<std::uint8_t, kPieceHeader> header = {};
     std::vector<iovec> parts = {{header.data(), header.size()}};
     if (question.what == What::read) {
@@ -266,23 +313,38 @@ std::int64_t Remote::answer(const Note& question) {
         parts.insert(parts.end(), cut.begin(), cut.end());
     }
     header[0] = parts.size() > 1 ? 1 : 0;
-    return send(question.peer, endpoint_.piece_tag(question.id), parts);
+    return send(side, question.peer, endpoint_.piece_tag(question.id), parts);
 }
 
 template <class Say>
-void Remote::go_on(std::deque<Note>& notes, Say say) {
-    while (!notes.empty() && may_say()) {
+bool Remote::go_on(Side& side, std::deque<Note>& notes, Say say) {
+    while (!notes.empty() && may_say(side)) {
         const auto code = say(notes.front());
-        if (code == -FI_EAGAIN) return;
+        if (code == -FI_EAGAIN) return false;
         if (code != 0) endpoint_.end("a message about a peer's memory fails: " + text_of(code));
         notes.pop_front();
+        --waiting_;
     }
+    return true;
 }
 
+bool Remote::go_on(Side& side) {
+    return go_on(side, side.questions, [&](const Note& one) { return answer(side, one); }) && ask_for_pieces(side) &&
+           go_on(side, side.notes, [&](const Note& one) { return say(side, one); });
+}
+
+/// Each of those that wait gets its turn once.
 void Remote::go_on() {
-    go_on(questions_, [this](const Note& one) { return answer(one); });
-    ask_for_pieces();
-    go_on(notes_, [this](const Note& one) { return say(one); });
+    for (std::size_t left = busy_.size(); left != 0; --left) {
+        Side& side = *busy_.front();
+        if (!go_on(side)) return;
+        busy_.pop_front();
+        if (side.has_work()) {
+            busy_.push_back(&side);
+        } else {
+            side.is_busy = false;
+        }
+    }
 }
 
 }  // namespace cryptmpi::fabric::libfabric

@@ -88,9 +88,9 @@ public:
     /// It has opened.
     void take_piece(std::uint64_t transfer, std::size_t at, std::span<const std::uint8_t> scratch);
 
-    /// The provider has sent the message of ours that has this number.
-    void sent(std::uint64_t number) { under_way_.erase(number); }
-    bool has_to_say() const { return !notes_.empty() || !questions_.empty(); }
+    /// The provider has sent the message of ours to this peer that has this number.
+    void sent(const Peer* peer, std::uint64_t number);
+    bool has_to_say() const { return waiting_ != 0; }
     /// Says as much as the provider takes now.
     void go_on();
 
@@ -113,13 +113,28 @@ private:
         bool wanted;
         bool is_message = false;
     };
+    /// What there is with one peer. One that makes no progress holds up what is its own, and no other's.
+    struct Side {
+        std::deque<Note> notes;             // to be said
+        std::deque<Note> questions;         // of the peer, to be answered
+        std::deque<std::uint64_t> asking;   // transfers of which not all pieces are asked for
+        std::size_t transfers = 0;          // that have not ended
+        std::size_t pieces = 0;             // asked for, and not there
+        std::uint64_t last_number = 0;      // of the messages of ours
+        std::set<std::uint64_t> under_way;  // those that the provider has
+        bool is_busy = false;               // it is in busy_, as long as it has work
+
+        bool has_work() const { return !notes.empty() || !questions.empty() || !asking.empty(); }
+    };
+
     /// What comes in pieces: a read of the program's, or a peer's long write.
     struct Transfer {
-        std::uint64_t peer;
+        std::uint64_t peer;     // its address
         What what;              // of the notes that ask for it
         std::uint64_t key;      // of the peer's memory, or its write
         std::uint64_t address;  // in that
         std::size_t size;
+        Side* side = nullptr;
         std::size_t asked = 0;
         std::size_t come = 0;
         // of a read
@@ -134,7 +149,13 @@ private:
         bool is_open = true;
     };
 
-    std::size_t next_piece(const Transfer& transfer) const;
+    std::size_t next_piece(const Transfer& transfer, bool is_short) const;
+    /// Of whom has this address.
+    Side& side_of(std::uint64_t peer);
+    /// It has work.
+    void touch(Side& side);
+    void will_say(Note note);
+    void take_question(Note question);
     void begin(Transfer transfer);
     void end(std::uint64_t transfer);
     void take_write(const Note& note);
@@ -142,24 +163,26 @@ private:
     void take_done(const Note& note);
     bool put(std::uint64_t key, std::uint64_t address, std::span<const std::uint8_t> bytes);
     std::uint64_t next_id();
-    bool may_say() const;
-    std::int64_t send(std::uint64_t peer, std::uint64_t tag, std::span<const iovec> parts);
-    std::int64_t say(const Note& note);
-    std::int64_t answer(const Note& question);
-    void ask_for_pieces();
+    bool may_say(const Side& side) const;
+    std::int64_t send(Side& side, std::uint64_t peer, std::uint64_t tag, std::span<const iovec> parts);
+    std::int64_t say(Side& side, const Note& note);
+    std::int64_t answer(Side& side, const Note& question);
+    // False: the provider takes nothing more now.
+    bool ask_for_pieces(Side& side);
     template <class Say>
-    void go_on(std::deque<Note>& notes, Say say);
+    bool go_on(Side& side, std::deque<Note>& notes, Say say);
+    bool go_on(Side& side);
 
     Endpoint& endpoint_;
     std::uint64_t last_id_ = 0;
-    std::uint64_t last_number_ = 0;      // of the messages of ours
-    std::set<std::uint64_t> under_way_;  // those that the provider has
-    std::deque<Note> notes_;             // to be said
-    std::deque<Note> questions_;         // of peers, to be answered
+    std::unordered_map<const Peer*, Side> sides_;
+    std::deque<Side*> busy_;  // of which there is something to do
     std::unordered_map<std::uint64_t, Write> writes_;
     std::unordered_map<std::uint64_t, Transfer> transfers_;
-    std::deque<std::uint64_t> asking_;  // transfers of which not all pieces are asked for
-    std::size_t pieces_ = 0;            // asked for, and not there
+    // Of all sides together.
+    std::size_t waiting_ = 0;  // notes and questions
+    std::size_t pieces_ = 0;
+    std::size_t under_way_ = 0;
 };
 
 }  // namespace cryptmpi::fabric::libfabric

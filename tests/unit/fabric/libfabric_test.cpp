@@ -50,13 +50,14 @@ struct Info {
     fi_fabric_attr fabric = {};
 };
 
-/// The program: two endpoints, which know each other as address 0 (the first) and 1.
+/// The program: two endpoints, which know each other as address 0 (the first) and 1; or more.
 class Libfabric : public testing::Test {
 protected:
     struct End {
         fid_domain* domain = nullptr;
         fid_ep* ep = nullptr;
         fid_cq* cq = nullptr;
+        fid_cq* sends = nullptr;  // where it has two queues
         fid_av* av = nullptr;
     };
 
@@ -68,6 +69,7 @@ protected:
             close(end.ep);
             close(end.av);
             close(end.cq);
+            close(end.sends);
             close(end.domain);
         }
         close(fabric);
@@ -81,19 +83,7 @@ protected:
     void open(int mr_mode) {
         given.domain.mr_mode = mr_mode;
         fabric = show(&provider.fabric, around, nullptr, given.provider.c_str(), given.keeps_data);
-        for (End& end : ends) {
-            ASSERT_EQ(fi_domain(fabric, &given.info, &end.domain, nullptr), 0);
-            ASSERT_EQ(fi_endpoint(end.domain, &given.info, &end.ep, nullptr), 0);
-            fi_cq_attr queue = {};
-            queue.format = FI_CQ_FORMAT_TAGGED;
-            ASSERT_EQ(fi_cq_open(end.domain, &queue, &end.cq, nullptr), 0);
-            EXPECT_EQ(queue.format, FI_CQ_FORMAT_TAGGED);
-            fi_av_attr addresses = {};
-            ASSERT_EQ(fi_av_open(end.domain, &addresses, &end.av, nullptr), 0);
-            ASSERT_EQ(fi_ep_bind(end.ep, &end.cq->fid, FI_SEND | FI_RECV), 0);
-            ASSERT_EQ(fi_ep_bind(end.ep, &end.av->fid, 0), 0);
-            ASSERT_EQ(fi_enable(end.ep), 0);
-        }
+        for (End& end : ends) open(end);
         Bytes names;
         for (End& end : ends) {
             Bytes name(64);
@@ -102,19 +92,40 @@ protected:
             EXPECT_EQ(size, FakeProvider::kNameSize + kShareSize);
             names.insert(names.end(), name.begin(), name.begin() + static_cast<std::ptrdiff_t>(size));
         }
-        for (End& end : ends) ASSERT_EQ(fi_av_insert(end.av, names.data(), 2, nullptr, 0, nullptr), 2);
+        const auto count = static_cast<int>(ends.size());
+        for (End& end : ends) ASSERT_EQ(fi_av_insert(end.av, names.data(), ends.size(), nullptr, 0, nullptr), count);
+    }
+    void open(End& end) {
+        ASSERT_EQ(fi_domain(fabric, &given.info, &end.domain, nullptr), 0);
+        ASSERT_EQ(fi_endpoint(end.domain, &given.info, &end.ep, nullptr), 0);
+        fi_cq_attr queue = {};
+        queue.format = FI_CQ_FORMAT_TAGGED;
+        ASSERT_EQ(fi_cq_open(end.domain, &queue, &end.cq, nullptr), 0);
+        EXPECT_EQ(queue.format, FI_CQ_FORMAT_TAGGED);
+        if (has_two_queues) {
+            ASSERT_EQ(fi_cq_open(end.domain, &queue, &end.sends, nullptr), 0);
+        }
+        fi_av_attr addresses = {};
+        ASSERT_EQ(fi_av_open(end.domain, &addresses, &end.av, nullptr), 0);
+        ASSERT_EQ(fi_ep_bind(end.ep, &end.cq->fid, has_two_queues ? FI_RECV : FI_SEND | FI_RECV), 0);
+        if (has_two_queues) {
+            ASSERT_EQ(fi_ep_bind(end.ep, &end.sends->fid, FI_SEND), 0);
+        }
+        ASSERT_EQ(fi_ep_bind(end.ep, &end.av->fid, 0), 0);
+        ASSERT_EQ(fi_enable(end.ep), 0);
     }
 
     /// Everything that the program is told, in order; errors as entries with err.
-    std::vector<fi_cq_err_entry> completions(End& end) {
+    std::vector<fi_cq_err_entry> completions(End& end) { return completions(end.cq); }
+    static std::vector<fi_cq_err_entry> completions(fid_cq* queue) {
         std::vector<fi_cq_err_entry> all;
         for (;;) {
             fi_cq_err_entry entry = {};
             fi_cq_tagged_entry one = {};
-            const ssize_t got = fi_cq_read(end.cq, &one, 1);
+            const ssize_t got = fi_cq_read(queue, &one, 1);
             if (got == -FI_EAGAIN) return all;
             if (got == -FI_EAVAIL) {
-                EXPECT_EQ(fi_cq_readerr(end.cq, &entry, 0), 1);
+                EXPECT_EQ(fi_cq_readerr(queue, &entry, 0), 1);
             } else {
                 EXPECT_EQ(got, 1);
                 entry.op_context = one.op_context;
@@ -143,7 +154,8 @@ protected:
     FakeProvider provider;
     test::FakeProcess around;
     fid_fabric* fabric = nullptr;
-    std::array<End, 2> ends;
+    bool has_two_queues = false;
+    std::vector<End> ends = std::vector<End>(2);
 };
 
 TEST_F(Libfabric, ATaggedMessageArrivesAndIsSealedOnItsWay) {
@@ -1244,6 +1256,61 @@ TEST_F(SmallMessages, HoldAllThatIsReadAndWritten) {
     ASSERT_EQ(write(middle, 5), 0);
     expect_told_once(settle(), FI_RMA | FI_WRITE);
     EXPECT_EQ(part_of_memory(5, 12'000), middle);
+}
+
+/// Another peer, which makes no progress.
+class Standstill : public Memory {
+protected:
+    static constexpr std::size_t kStill = 2;
+    Standstill() { ends.resize(3); }
+    /// Lets the two others go on until nothing between them is under way.
+    void settle_without_it() {
+        for (int round = 0; round < 100; ++round) {
+            for (std::size_t i = 0; i < provider.under_way.size();) {
+                if (provider.under_way[i].to == kStill) {
+                    ++i;
+                } else {
+                    provider.deliver(i);
+                }
+            }
+            completions(ends[1]);
+            for (const auto& one : completions(ends[0])) told.push_back(one);
+        }
+    }
+    std::vector<fi_cq_err_entry> told;
+};
+
+TEST_F(Standstill, HoldsUpNoReadOfAnothers) {
+    Bytes never(kLong);
+    for (int i = 0; i < 3; ++i) {
+        ASSERT_EQ(fi_read(ends[0].ep, never.data(), never.size(), nullptr, kStill, 0, kKey, nullptr), 0);
+    }
+    ASSERT_EQ(read(7, kLong), 0);
+    settle_without_it();
+    expect_told_once(told, FI_RMA | FI_READ);
+    EXPECT_EQ(got, part_of_memory(7, kLong));
+}
+
+TEST_F(Standstill, HoldsUpNoWriteToAnother) {
+    const Bytes plain = random_bytes(kLong);
+    for (int i = 0; i < 1000; ++i) {
+        const ssize_t code = fi_write(ends[0].ep, plain.data(), 8, nullptr, kStill, 0, kKey, nullptr);
+        ASSERT_TRUE(code == 0 || code == -FI_EAGAIN);
+    }
+    completions(ends[0]);
+    ASSERT_EQ(write(plain, 13), 0);
+    settle_without_it();
+    expect_told_once(told, FI_RMA | FI_WRITE);
+    EXPECT_EQ(part_of_memory(13, kLong), plain);
+}
+
+TEST_F(Standstill, GetsNoMoreThanItsShare) {
+    Bytes never(kLong);
+    for (int i = 0; i < 3; ++i) {
+        ASSERT_EQ(fi_read(ends[0].ep, never.data(), never.size(), nullptr, kStill, 0, kKey, nullptr), 0);
+    }
+    settle_without_it();
+    EXPECT_EQ(provider.under_way.size(), 2U) << "two pieces are asked for";
 }
 
 /// A provider that loses what is one of two long messages.
