@@ -28,10 +28,12 @@ constexpr std::size_t kNumber = sizeof(std::uint64_t);
 constexpr std::size_t kRequestHeader = 6 * kNumber;
 constexpr std::size_t kAnswerHeader = 2 * kNumber;
 constexpr std::size_t kLongestPiece = std::size_t{256} << 10;
-// How many requests may be after the oldest that has no answer, which is less than what a flow allows; and how many
-// bytes may be under way, since UCX keeps what it cannot send.
+// Of an endpoint: how many requests may be after the oldest that has no answer, which is less than what a flow allows;
+// and how many bytes may be under way, since UCX keeps what it cannot send. Of all together there are no more than
+// kMostOfAll bytes, but for one request of each.
 constexpr std::uint64_t kMostAhead = kMostEarly / 4;
 constexpr std::size_t kMostBytes = std::size_t{16} << 20;
+constexpr std::size_t kMostOfAll = std::size_t{64} << 20;
 // So little is read from a region at once, as other threads may write there.
 constexpr std::size_t kShort = 256;
 
@@ -169,21 +171,24 @@ bool Remote::begin(const Wish& wish, const std::shared_ptr<Request>& request) {
     std::uint64_t last = 0;
     {
         const std::lock_guard guard(lock_);
+        Line& line = lines_[wish.ep];
         for (std::size_t done = 0; done < wish.size;) {
             const std::size_t size = std::min(wish.size - done, kLongestPiece);
             const std::uint64_t id = ++last_;
             pieces_.emplace(id, Piece{wish.ep, peer, wish.what, wish.key, wish.address + done, size,
-                                      slice(wish.local, done, size), wish.operands, fence_, request});
-            at_endpoint_[wish.ep].insert(id);
-            waiting_.push_back(id);
+                                      slice(wish.local, done, size), wish.operands, line.begun++, fence_, request});
+            line.ids.insert(id);
+            line.waiting.push_back(id);
             if (request) ++request->parts;
             done += size;
         }
         last = last_;
+        if (line.ids.empty()) lines_.erase(wish.ep);
     }
-    send_what_may_be();
+    send_what_may_be(wish.ep);
     const std::lock_guard guard(lock_);
-    return waiting_.empty() || waiting_.front() > last;
+    const auto line = lines_.find(wish.ep);
+    return line == lines_.end() || line->second.waiting.empty() || line->second.waiting.front() > last;
 }
 
 bool Remote::flush(ucp_ep_h ep, const std::shared_ptr<Request>& request) {
@@ -211,32 +216,38 @@ void Remote::drop(ucp_ep_h ep) {
         for (auto& [peer, way] : ways_) {
             if (way.ep == ep) way.ep = nullptr;
         }
-        const auto ids = at_endpoint_.find(ep);
-        if (ids == at_endpoint_.end()) return;
-        for (const std::uint64_t id : std::set(ids->second)) {
-            std::erase(waiting_, id);
+        const auto line = lines_.find(ep);
+        if (line == lines_.end()) return;
+        line->second.waiting.clear();
+        for (const std::uint64_t id : std::set(line->second.ids)) {
             const auto piece = pieces_.find(id);
             if (piece->second.is_sent) dropped_.emplace(id, piece->second.peer);
             end(piece, over);
         }
     }
     for (const auto& request : over) Requests::get().end(request, UCS_ERR_CANCELED);
-    send_what_may_be();
+    send_what_may_be(ep);
 }
 
 /// Under the lock.
 bool Remote::has_ended(const Flush& flush) const {
     if (flush.ep == nullptr) return pieces_.empty() || pieces_.begin()->first > flush.up_to;
-    const auto ids = at_endpoint_.find(flush.ep);
-    return ids == at_endpoint_.end() || *ids->second.begin() > flush.up_to;
+    const auto line = lines_.find(flush.ep);
+    return line == lines_.end() || *line->second.ids.begin() > flush.up_to;
 }
 
 /// Under the lock. Adds to `over` what is over with it.
 void Remote::end(std::map<std::uint64_t, Piece>::iterator piece, Over& over) {
-    const auto ids = at_endpoint_.find(piece->second.ep);
-    ids->second.erase(piece->first);
-    if (ids->second.empty()) at_endpoint_.erase(ids);
-    if (piece->second.is_sent) sent_bytes_ -= piece->second.size;
+    const auto line = lines_.find(piece->second.ep);
+    if (piece->second.is_sent) {
+        sent_bytes_ -= piece->second.size;
+        line->second.sent_bytes -= piece->second.size;
+    }
+    line->second.ids.erase(piece->first);
+    if (line->second.ids.empty()) {
+        crowded_out_.erase(line->first);
+        lines_.erase(line);
+    }
     auto request = std::move(piece->second.request);
     pieces_.erase(piece);
     if (request && --request->parts == 0) over.push_back(std::move(request));
@@ -256,16 +267,29 @@ engine::Buffer Remote::seal(Peer& peer, const Envelope& envelope, std::span<cons
     return wire;
 }
 
-std::optional<Remote::Outgoing> Remote::next_to_send() {
+/// Under the lock.
+bool Remote::has_room(Line& line, ucp_ep_h ep, std::size_t size) {
+    crowded_out_.erase(ep);
+    if (line.sent_bytes == 0) return true;
+    if (line.sent_bytes + size > kMostBytes) return false;
+    const bool fits = sent_bytes_ + size <= kMostOfAll;
+    if (!fits) crowded_out_.insert(ep);
+    return fits;
+}
+
+std::optional<Remote::Outgoing> Remote::next_to_send(ucp_ep_h ep) {
     const std::lock_guard guard(lock_);
-    if (waiting_.empty()) return std::nullopt;
-    const std::uint64_t id = waiting_.front();
+    const auto found = lines_.find(ep);
+    if (found == lines_.end() || found->second.waiting.empty()) return std::nullopt;
+    Line& line = found->second;
+    const std::uint64_t id = line.waiting.front();
+    const std::uint64_t oldest = *line.ids.begin();
     Piece& piece = pieces_.at(id);
-    const std::uint64_t oldest = pieces_.begin()->first;
-    if (oldest <= piece.fence || id - oldest > kMostAhead) return std::nullopt;
-    if (sent_bytes_ != 0 && sent_bytes_ + piece.size > kMostBytes) return std::nullopt;
-    waiting_.pop_front();
+    if (oldest <= piece.fence || piece.place - pieces_.at(oldest).place > kMostAhead) return std::nullopt;
+    if (!has_room(line, ep, piece.size)) return std::nullopt;
+    line.waiting.pop_front();
     piece.is_sent = true;
+    line.sent_bytes += piece.size;
     sent_bytes_ += piece.size;
 
     const auto way = answered_.contains(piece.peer) ? std::span<const std::uint8_t>{} : own_way_;
@@ -279,8 +303,21 @@ std::optional<Remote::Outgoing> Remote::next_to_send() {
     return Outgoing{piece.ep, seal(*piece.peer, kRequest, pieces)};
 }
 
-void Remote::send_what_may_be() {
-    while (auto next = next_to_send()) send(next->ep, kRequests, std::move(next->wire));
+bool Remote::send_next(ucp_ep_h ep) {
+    auto next = next_to_send(ep);
+    if (next) send(next->ep, kRequests, std::move(next->wire));
+    return next.has_value();
+}
+
+std::optional<ucp_ep_h> Remote::next_crowded_out() {
+    const std::lock_guard guard(lock_);
+    return crowded_out_.empty() ? std::nullopt : std::optional(*crowded_out_.begin());
+}
+
+void Remote::send_what_may_be(ucp_ep_h ep) {
+    while (send_next(ep)) {
+    }
+    for (auto other = next_crowded_out(); other && send_next(*other);) other = next_crowded_out();
 }
 
 // protocol: F10
@@ -366,6 +403,7 @@ engine::Buffer Remote::answer(Peer& peer, std::span<const std::uint64_t> request
 void Remote::take_answer(const std::uint8_t* wire, std::size_t wire_size) {
     const Opened opened = open(worker_, kAnswer, wire, wire_size, kAnswerHeader, "an answer about memory");
     Over over;
+    ucp_ep_h ep = nullptr;
     {
         const std::lock_guard guard(lock_);
         const std::uint64_t id = opened.number(0);
@@ -388,10 +426,11 @@ void Remote::take_answer(const std::uint8_t* wire, std::size_t wire_size) {
             from += place.iov_len;
         }
         answered_.insert(opened.from);
+        ep = piece.ep;
         end(found, over);
     }
     for (const auto& request : over) Requests::get().end(request, UCS_OK);
-    send_what_may_be();
+    send_what_may_be(ep);
 }
 
 }  // namespace cryptmpi::fabric::ucx

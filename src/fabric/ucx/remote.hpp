@@ -96,7 +96,7 @@ public:
     bool begin(const Wish& wish, const std::shared_ptr<Request>& request);
     /// `request` is over when what was begun before has ended, at this endpoint, or (null) at all. False: it is over.
     bool flush(ucp_ep_h ep, const std::shared_ptr<Request>& request);
-    /// What is begun from now on is sent when all before has ended.
+    /// What is begun from now on is sent when all before has ended that was begun at the same endpoint.
     void fence();
     /// Has something not ended that was begun at this endpoint, or (null) at any?
     bool is_under_way(ucp_ep_h ep) const;
@@ -118,7 +118,8 @@ private:
         std::size_t size;
         std::vector<iovec> local;
         std::array<std::uint64_t, 2> operands;
-        std::uint64_t fence;  // sent after all with ids up to this have ended
+        std::uint64_t place;  // among those of its endpoint
+        std::uint64_t fence;  // sent after all of its endpoint with ids up to this have ended
         std::shared_ptr<Request> request;
         bool is_sent = false;
     };
@@ -132,9 +133,20 @@ private:
         engine::Buffer wire;
     };
     using Over = std::vector<std::shared_ptr<Request>>;
+    /// What was begun at an endpoint and has not ended. A peer that makes no progress holds up no other's.
+    struct Line {
+        std::set<std::uint64_t> ids;
+        std::deque<std::uint64_t> waiting;  // of these, those that are not sent
+        std::size_t sent_bytes = 0;         // of the others
+        std::uint64_t begun = 0;
+    };
 
-    void send_what_may_be();
-    std::optional<Outgoing> next_to_send();
+    /// Of this endpoint, and then of those that waited for the bytes of others.
+    void send_what_may_be(ucp_ep_h ep);
+    bool send_next(ucp_ep_h ep);
+    std::optional<Outgoing> next_to_send(ucp_ep_h ep);
+    std::optional<ucp_ep_h> next_crowded_out();
+    bool has_room(Line& line, ucp_ep_h ep, std::size_t size);
     bool has_ended(const Flush& flush) const;
     void end(std::map<std::uint64_t, Piece>::iterator piece, Over& over);
     engine::Buffer seal(Peer& peer, const Envelope& envelope, std::span<const iovec> pieces) const;
@@ -147,9 +159,9 @@ private:
     std::uint64_t last_ = 0;                 // id
     std::uint64_t fence_ = 0;                // what came last before the fence
     std::map<std::uint64_t, Piece> pieces_;  // that have not ended, by id
-    std::unordered_map<ucp_ep_h, std::set<std::uint64_t>> at_endpoint_;
-    std::deque<std::uint64_t> waiting_;                       // that are not sent
-    std::size_t sent_bytes_ = 0;                              // of those that are, and have not ended
+    std::unordered_map<ucp_ep_h, Line> lines_;
+    std::set<ucp_ep_h> crowded_out_;                          // those that wait for the bytes of others
+    std::size_t sent_bytes_ = 0;                              // of all lines
     std::unordered_map<std::uint64_t, const Peer*> dropped_;  // sent, and of an endpoint that was closed by force
     std::vector<Flush> flushes_;
     std::vector<std::uint8_t> own_way_;         // UCX's address of the worker

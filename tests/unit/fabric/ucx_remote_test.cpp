@@ -43,6 +43,7 @@ struct Message {
 };
 
 std::deque<Message> wire;
+
 std::deque<FakeEndpoint> endpoints;
 std::uint64_t asked_features = 0;
 
@@ -410,6 +411,81 @@ TEST_F(RemoteMemory, IsNotReachedAfterAFenceBeforeAllIsAnswered) {
     EXPECT_EQ(wire.size(), 1U) << "the second put";
     deliver();
     EXPECT_EQ(number(0), 2U);
+}
+
+/// A reaches C, and B makes no progress.
+class Standstill : public RemoteMemory {
+protected:
+    void SetUp() override {
+        RemoteMemory::SetUp();
+        c_ = make_worker(kOsc);
+        to_c_ = connect(a_, c_);
+    }
+    void TearDown() override {
+        wire.clear();
+        ucp_worker_destroy(c_);
+        RemoteMemory::TearDown();
+    }
+    /// Delivers what is not from A to B.
+    void deliver_without_b() {
+        const auto* const still = reinterpret_cast<FakeEndpoint*>(to_b_);
+        const auto moves = [&](const Message& one) { return one.by != still; };
+        for (auto one = std::find_if(wire.begin(), wire.end(), moves); one != wire.end();
+             one = std::find_if(wire.begin(), wire.end(), moves)) {
+            std::rotate(wire.begin(), one, std::next(one));
+            deliver_first();
+        }
+    }
+
+    ucp_worker_h c_ = nullptr;
+    ucp_ep_h to_c_ = nullptr;
+};
+
+TEST_F(Standstill, HoldsUpNobodyElseByItsBytes) {
+    const std::vector<std::uint8_t> much(memory_.size(), 7);
+    for (int round = 0; round < 8; ++round) ucp_put_nbi(to_b_, much.data(), much.size(), at(0), key_);
+    const std::uint64_t value = 5;
+    EXPECT_EQ(ucp_put_nbi(to_c_, &value, sizeof value, at(8), key_), UCS_OK);
+    deliver_without_b();
+    EXPECT_EQ(number(8), value);
+    EXPECT_EQ(ucp_ep_flush_nb(to_c_, 0, count), nullptr);
+}
+
+TEST_F(Standstill, HoldsUpNobodyElseByItsRequests) {
+    for (int i = 0; i < 3000; ++i) ucp_atomic_post(to_b_, UCP_ATOMIC_POST_OP_ADD, 1, 8, at(0), key_);
+    for (int i = 0; i < 3000; ++i) {
+        ucp_atomic_post(to_c_, UCP_ATOMIC_POST_OP_ADD, 1, 8, at(8), key_);
+        deliver_without_b();
+    }
+    EXPECT_EQ(number(8), 3000U);
+    EXPECT_EQ(number(0), 0U);
+    deliver();
+    EXPECT_EQ(number(0), 3000U);
+}
+
+TEST_F(Standstill, IsWaitedForByAFenceAtItsEndpointAlone) {
+    const std::uint64_t value = 5;
+    ucp_put_nbi(to_b_, &value, sizeof value, at(0), key_);
+    ASSERT_EQ(ucp_worker_fence(a_), UCS_OK);
+    EXPECT_EQ(ucp_put_nbi(to_c_, &value, sizeof value, at(8), key_), UCS_OK);
+    EXPECT_EQ(ucp_put_nbi(to_b_, &value, sizeof value, at(16), key_), UCS_INPROGRESS);
+    deliver_without_b();
+    EXPECT_EQ(number(8), value);
+    EXPECT_EQ(number(16), 0U);
+    deliver();
+    EXPECT_EQ(number(16), value);
+}
+
+TEST_F(Standstill, OfManyKeepsWithinTheMemoryOfAll) {
+    const std::vector<std::uint8_t> much(std::size_t{20} << 20, 7);
+    std::vector<ucp_ep_h> others;
+    for (int i = 0; i < 8; ++i) others.push_back(connect(a_, b_));
+    for (ucp_ep_h const other : others) ucp_put_nbi(other, much.data(), much.size(), at(0), key_);
+    std::size_t under_way = 0;
+    for (const Message& one : wire) under_way += one.bytes.size();
+    EXPECT_LT(under_way, std::size_t{67} << 20);
+    EXPECT_GT(under_way, std::size_t{60} << 20);
+    wire.clear();
 }
 
 TEST_F(RemoteMemory, TellsNobodyOfARequestThatWasFreedBefore) {
