@@ -28,21 +28,24 @@ auto take_from(Map& map, Handle handle) {
 }  // namespace
 
 void Worker::add(Operation& operation) {
+    const std::lock_guard guard(operations_lock_);
     operation.before = nullptr;
-    operation.after = first;
-    if (first != nullptr) first->before = &operation;
-    first = &operation;
+    operation.after = first_;
+    if (first_ != nullptr) first_->before = &operation;
+    first_ = &operation;
 }
 
 void Worker::remove(Operation& operation) {
+    const std::lock_guard guard(operations_lock_);
     if (operation.before != nullptr) operation.before->after = operation.after;
     if (operation.after != nullptr) operation.after->before = operation.before;
-    if (first == &operation) first = operation.after;
+    if (first_ == &operation) first_ = operation.after;
     operation.before = operation.after = nullptr;
 }
 
 Operation* Worker::find(const void* request) const {
-    for (Operation* at = first; at != nullptr; at = at->after) {
+    const std::lock_guard guard(operations_lock_);
+    for (Operation* at = first_; at != nullptr; at = at->after) {
         if (at->request == request) return at;
     }
     return nullptr;

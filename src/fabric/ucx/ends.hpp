@@ -79,9 +79,8 @@ struct Worker {
     bool several_threads = false;
     std::unique_ptr<Remote> remote;  // where the program asked for remote memory, and not for active messages
     RequestKind requests;
-    std::mutex lock;   // of the party and the operations
+    std::mutex lock;   // of the party
     std::mutex order;  // with several threads: numbers are given in the order in which UCX gets the calls
-    Operation* first = nullptr;
     std::vector<std::unique_ptr<Handler>> handlers;
     std::uint64_t long_active = 0;  // so many long active messages were sent
     Gathering gathering;            // those that come
@@ -89,9 +88,14 @@ struct Worker {
 
     explicit Worker(engine::BufferPool& pool) : gathering(pool) {}
 
+    /// Its operations, where one thread uses it; those of other workers look for a request at each.
     void add(Operation& operation);
     void remove(Operation& operation);
     Operation* find(const void* request) const;
+
+private:
+    mutable std::mutex operations_lock_;
+    Operation* first_ = nullptr;
 };
 
 struct Endpoint {

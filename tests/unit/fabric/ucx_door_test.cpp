@@ -6,6 +6,7 @@
 #include <deque>
 #include <map>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "fabric/ucx/around.hpp"
@@ -359,6 +360,25 @@ protected:
     ucp_worker_h a_ = nullptr, b_ = nullptr;
     ucp_ep_h to_b_ = nullptr;
 };
+
+/// Each thread has a worker of its own, and looks for the request that it frees at all of them.
+TEST(Workers, AreLookedThroughWhileTheirThreadsUseThem) {
+    constexpr int kRounds = 200'000;
+    Worker worker(Ends::get().pool());
+    const int theirs = 0;
+    std::thread other([&] {
+        for (int i = 0; i < kRounds; ++i) EXPECT_EQ(worker.find(&theirs), nullptr);
+    });
+    for (int i = 0; i < kRounds; ++i) {
+        const auto first = std::make_unique<Operation>();
+        const auto second = std::make_unique<Operation>();
+        worker.add(*first);
+        worker.add(*second);
+        worker.remove(*first);
+        worker.remove(*second);
+    }
+    other.join();
+}
 
 TEST_F(Door, CarriesTaggedMessagesAndHidesThem) {
     send(5, "a secret");
