@@ -347,6 +347,7 @@ struct Party::State {
         const Peer* from;  // null: from anybody
     };
     std::unordered_map<std::uint64_t, std::vector<CutOff>> cut_offs;  // by tag
+    std::uint64_t cut_off_of_anybody = 0;                             // so many untagged messages
     Counters counters;
     TrafficCounter watched;
 };
@@ -467,6 +468,7 @@ Result<Receiving*> Party::State::receiving_from(Peer& peer, Kind kind) const {
     if (!secret) return tl::unexpected(std::move(secret.error()));
     flow = std::make_unique<Receiving>();
     flow->secret = std::move(*secret);
+    if (kind == Kind::message) flow->window.excuse(cut_off_of_anybody);
     return flow.get();
 }
 
@@ -956,6 +958,22 @@ Result<void> Party::cut_off(Posted& posted, std::uint64_t tag, const std::uint8_
     auto flow = state_->receiving_from(*from, Kind::tagged);
     if (!flow) return tl::unexpected(std::move(flow.error()));
     state_->lane_of(**flow, from, tag).cut_off(posted.place());
+    return {};
+}
+
+Result<void> Party::cut_off(const std::uint8_t* wire, std::size_t wire_size) {
+    Peer* const from = state_->known_sender_of(wire, wire_size);
+    if (from != nullptr) {
+        auto flow = state_->receiving_from(*from, Kind::message);
+        if (!flow) return tl::unexpected(std::move(flow.error()));
+        (*flow)->window.excuse();
+        return {};
+    }
+    ++state_->cut_off_of_anybody;
+    for (const auto& [share, peer] : state_->peers) {
+        auto& flow = peer->receiving[place_of(Kind::message)];
+        if (flow) flow->window.excuse();
+    }
     return {};
 }
 

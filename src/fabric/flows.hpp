@@ -210,6 +210,8 @@ public:
     /// The same where the prefix of the message came. Whose it was that says, if it is a peer's whom we know: nobody
     /// becomes one by what has not opened.
     Result<void> cut_off(Posted& posted, std::uint64_t tag, const std::uint8_t* wire, std::size_t wire_size);
+    /// A message of Kind::message was cut off: its flow does not miss it.
+    Result<void> cut_off(const std::uint8_t* wire, std::size_t wire_size);
 
     /// A tagged message of more than kLongestWhole bytes takes its numbers, as by `seal`. Its prefix goes to `wire`,
     /// which has room for wire_size_of(size) bytes, and all of its segments later.

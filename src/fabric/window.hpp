@@ -20,20 +20,33 @@ public:
             return Verdict::fits;
         }
         if (number < next_) return Verdict::repeated;
+        for (; number - next_ > most_early_ && excused_ != 0; --excused_) pass();
         if (number - next_ > most_early_) return Verdict::lost;
         if (!early_.insert(number).second) return Verdict::repeated;
+        pass_those_that_came();
+        return Verdict::fits;
+    }
+
+    /// So many of those that do not come were cut off, and are not missed; which ones, nobody knows.
+    void excuse(std::uint64_t count = 1) { excused_ += count; }
+
+    /// Have later ones come, and this one not?
+    bool misses_one() const { return !early_.empty() && *early_.rbegin() + 1 - next_ - early_.size() > excused_; }
+
+private:
+    void pass_those_that_came() {
         while (!early_.empty() && *early_.begin() == next_) {
             early_.erase(early_.begin());
             ++next_;
         }
-        return Verdict::fits;
+    }
+    void pass() {
+        ++next_;
+        pass_those_that_came();
     }
 
-    /// Have later ones come, and this one not?
-    bool misses_one() const { return !early_.empty(); }
-
-private:
     std::uint64_t most_early_;
+    std::uint64_t excused_ = 0;
     std::uint64_t next_ = 0;  // all smaller ones have come
     std::set<std::uint64_t> early_;
 };

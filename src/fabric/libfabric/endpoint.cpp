@@ -678,17 +678,22 @@ void Endpoint::deliver_one_of_several(Operation& operation, fi_cq_tagged_entry& 
     if ((entry.flags & FI_MULTI_RECV) != 0) give_back(operation);
 }
 
+/// The flow of a message that was cut off does not miss it. Of whom it is stands at its beginning, if anything came:
+/// some providers do not say how much they wrote, and of one among several nobody knows where it lies.
+void Endpoint::excuse(Operation& operation, std::uint64_t tag) {
+    const bool is_untagged = operation.work == Operation::Work::message || operation.work == Operation::Work::several;
+    if (!is_untagged && operation.work != Operation::Work::tagged) return;
+    const bool several = operation.work == Operation::Work::several;
+    const std::uint8_t* const wire = operation.wire.data();
+    const std::size_t size = several ? 0 : operation.wire_size;
+    const auto cut = is_untagged ? party->cut_off(wire, size) : party->cut_off(operation.posted, tag, wire, size);
+    if (!cut) end("a message that was cut off " + cut.error().line);
+}
+
 /// An error of the provider's, which the program gets: cut off, cancelled, not found, or worse.
 bool Endpoint::fail(Operation& operation, fi_cq_err_entry& entry) {
     entry.op_context = operation.context;
-    if (operation.work == Operation::Work::tagged && entry.err == FI_ETRUNC) {
-        // Some providers do not say how much they wrote; of whom it is stands at the beginning, if anything came.
-        const std::uint8_t* const wire = operation.wire.data();
-        const bool came = std::any_of(wire, wire + kShareSize, [](std::uint8_t byte) { return byte != 0; });
-        const auto cut = came ? party->cut_off(operation.posted, entry.tag, wire, operation.wire_size)
-                              : party->cut_off(operation.posted, entry.tag);
-        if (!cut) end("a message that was cut off " + cut.error().line);
-    }
+    if (entry.err == FI_ETRUNC) excuse(operation, entry.tag);
     if (operation.is_ours()) {
         if (entry.err != FI_ECANCELED) end("a message about memory goes wrong: " + text_of(-entry.err));
         give_back(operation);

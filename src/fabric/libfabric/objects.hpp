@@ -272,6 +272,7 @@ private:
     bool is_head(const fi_cq_tagged_entry& entry) const;
     void take_head(Operation& operation, const fi_cq_tagged_entry& entry);
     void tell_cut_off(const Operation& operation, const fi_cq_tagged_entry& entry, std::size_t size);
+    void excuse(Operation& operation, std::uint64_t tag);
     std::size_t wire_for(Operation::Work work, std::size_t size) const;
     void take_note(Operation& operation, const fi_cq_tagged_entry& entry);
     void take_piece(Operation& operation, const fi_cq_tagged_entry& entry);

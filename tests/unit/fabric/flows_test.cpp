@@ -706,6 +706,28 @@ TEST(Flows, WhatWasCutOffAtAReceiveForOneIsNotAnothers) {
     EXPECT_EQ(b.open_tagged(9, c.seal_tagged(b, 9, {3})).error, EBADMSG);
 }
 
+TEST(Flows, ACountedMessageThatWasCutOffIsNotMissed) {
+    const End a;
+    const End b;
+    const auto send = [&] { return a.seal(b, {Kind::message}, {1}); };
+    const Bytes cut = send();
+    EXPECT_TRUE(b.party->cut_off(cut.data(), cut.size())) << "of nobody who is known";
+    EXPECT_EQ(b.party->counters().peers, 0U);
+    EXPECT_EQ(b.open({Kind::message}, send()).error, 0);
+    EXPECT_TRUE(b.party->expect_none_missing());
+    const Bytes second = send();
+    EXPECT_TRUE(b.party->cut_off(second.data(), second.size()));
+    EXPECT_EQ(b.open({Kind::message}, send()).error, 0);
+    EXPECT_TRUE(b.party->expect_none_missing());
+    EXPECT_TRUE(b.party->cut_off(nullptr, 0)) << "of anybody";
+    (void)send();
+    EXPECT_EQ(b.open({Kind::message}, send()).error, 0);
+    EXPECT_TRUE(b.party->expect_none_missing());
+    (void)send();
+    EXPECT_EQ(b.open({Kind::message}, send()).error, 0);
+    EXPECT_FALSE(b.party->expect_none_missing()) << "that one was lost";
+}
+
 TEST(Flows, SendersAndTagsAreLanesOfTheirOwn) {
     const End a;
     const End b;

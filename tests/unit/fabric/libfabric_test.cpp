@@ -458,6 +458,24 @@ TEST_F(Libfabric, WhatAProviderCutsOffMakesNobodyAPeer) {
     EXPECT_EQ(static_cast<Endpoint*>(ends[1].ep)->party->counters().peers, 1U);
 }
 
+TEST_F(Libfabric, AnUntaggedMessageThatAProviderCutsOffIsNotMissed) {
+    const Bytes plain = random_bytes(10);
+    Bytes small(4);
+    Bytes next(10);
+    ASSERT_EQ(fi_recv(ends[1].ep, small.data(), small.size(), nullptr, FI_ADDR_UNSPEC, nullptr), 0);
+    ASSERT_EQ(fi_recv(ends[1].ep, next.data(), next.size(), nullptr, FI_ADDR_UNSPEC, nullptr), 0);
+    for (const Bytes& bytes : {random_bytes(1000), plain}) {
+        ASSERT_EQ(fi_send(ends[0].ep, bytes.data(), bytes.size(), nullptr, 1, nullptr), 0);
+    }
+    provider.deliver_all();
+    const auto received = completions(ends[1]);
+    ASSERT_EQ(received.size(), 2U);
+    EXPECT_EQ(received[0].err + received[1].err, FI_ETRUNC);
+    EXPECT_EQ(next, plain);
+    EXPECT_EQ(around.cut_off.size(), 1U);
+    EXPECT_TRUE(static_cast<Endpoint*>(ends[1].ep)->party->expect_none_missing());
+}
+
 TEST_F(Libfabric, WhatWasMadeLongerOnItsWayDoesNotOpen) {
     for (const std::size_t more : {1, 20, 100}) {
         Bytes got(10);

@@ -33,6 +33,18 @@ TEST(Window, MissesOneThatTooManyHaveOvertaken) {
     EXPECT_EQ(window.take(9), Verdict::fits);
 }
 
+TEST(Window, DoesNotMissWhatWasCutOff) {
+    Window window(8);
+    window.excuse();
+    EXPECT_EQ(window.take(1), Verdict::fits);
+    EXPECT_FALSE(window.misses_one());
+    for (std::uint64_t number = 2; number <= 20; ++number) EXPECT_EQ(window.take(number), Verdict::fits) << number;
+    EXPECT_EQ(window.take(0), Verdict::repeated);
+    EXPECT_EQ(window.take(22), Verdict::fits);
+    EXPECT_TRUE(window.misses_one()) << "another one";
+    EXPECT_EQ(window.take(30), Verdict::lost);
+}
+
 TEST(Window, DoesNotOverflowAtTheLargestNumber) {
     Window window(8);
     EXPECT_EQ(window.take(~std::uint64_t{0}), Verdict::lost);
