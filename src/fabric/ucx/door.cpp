@@ -176,8 +176,9 @@ ENTRY ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_par
 }
 
 ENTRY void ucp_worker_destroy(ucp_worker_h handle) {
-    real().ucp_worker_destroy(handle);  // completes what is still on its way
+    // Before: as soon as UCX has destroyed it, another thread may get a new one of the same address.
     const auto worker = Ends::get().take(handle);
+    real().ucp_worker_destroy(handle);  // completes what is still on its way
     if (!worker) return;
     // protocol: F21
     if (!worker->gathering.is_empty())

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <map>
 #include <string>
 #include <thread>
@@ -58,6 +59,7 @@ struct Later {
     void* data = nullptr;
 };
 Later* later = nullptr;  // where a receive is to be so
+std::function<void(ucp_worker_h)> on_destroy;
 
 FakeWorker* fake(ucp_worker_h handle) {
     return reinterpret_cast<FakeWorker*>(handle);
@@ -155,7 +157,10 @@ Real fakes() {
         *out = reinterpret_cast<ucp_worker_h>(new FakeWorker);
         return UCS_OK;
     };
-    real.ucp_worker_destroy = [](ucp_worker_h handle) { delete fake(handle); };
+    real.ucp_worker_destroy = [](ucp_worker_h handle) {
+        if (on_destroy) on_destroy(handle);
+        delete fake(handle);
+    };
     real.ucp_worker_get_address = [](ucp_worker_h handle, ucp_address_t** address, size_t* size) {
         auto* const at = new FakeWorker*(fake(handle));
         *address = reinterpret_cast<ucp_address_t*>(at);
@@ -360,6 +365,18 @@ protected:
     ucp_worker_h a_ = nullptr, b_ = nullptr;
     ucp_ep_h to_b_ = nullptr;
 };
+
+/// UCX may give its address to a new one at once.
+TEST_F(Door, ForgetsAWorkerBeforeUcxDestroysIt) {
+    int asked = 0;
+    on_destroy = [&](ucp_worker_h handle) {
+        EXPECT_EQ(Ends::get().find(handle), nullptr);
+        ++asked;
+    };
+    ucp_worker_destroy(std::exchange(b_, nullptr));
+    on_destroy = nullptr;
+    EXPECT_EQ(asked, 1);
+}
 
 /// Each thread has a worker of its own, and looks for the request that it frees at all of them.
 TEST(Workers, AreLookedThroughWhileTheirThreadsUseThem) {
