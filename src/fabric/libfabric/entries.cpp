@@ -149,7 +149,7 @@ fi_info* adapted(fi_info* answers, const Version& version, const fi_info* hints)
     while (*place != nullptr) {
         fi_info* const answer = *place;
         if (unusable(*answer) == nullptr) {
-            adapt_answer(*answer, asks_for_memory(hints));
+            adapt_answer(*answer, memory_wish(hints) == MemoryWish::can_be_kept);
             partly_shown().note(answer->fabric_attr->prov_name, keep_data_for_lengths(*answer, hints));
             place = &answer->next;
             continue;
@@ -168,6 +168,7 @@ int get_info(const Version& version, std::uint32_t api, const char* node, const 
     }
     expect_one();
     take_calls();
+    if (memory_wish(hints) == MemoryWish::cannot_be_kept) return -FI_ENODATA;
     fi_info* const wishes = hints != nullptr ? version.duplicate(hints) : nullptr;
     if (hints != nullptr && wishes == nullptr) return -FI_ENOMEM;
     if (wishes != nullptr) adapt_hints(*wishes);

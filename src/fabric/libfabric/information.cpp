@@ -54,13 +54,15 @@ void add(std::size_t& size) {
 
 }  // namespace
 
-bool asks_for_memory(const fi_info* hints) {
-    if (hints == nullptr) return true;
-    const bool asks = hints->caps == 0 || (hints->caps & FI_RMA) != 0;
+MemoryWish memory_wish(const fi_info* hints) {
+    if (hints == nullptr) return MemoryWish::can_be_kept;
+    const bool must_have = (hints->caps & FI_RMA) != 0;
+    if (!must_have && hints->caps != 0) return MemoryWish::none;
     const bool fenced = (hints->caps & FI_FENCE) != 0;
     const bool ordered = hints->tx_attr != nullptr && (hints->tx_attr->msg_order & ~(kOrder | kOrderOfAtomics)) != 0;
     const bool in_background = hints->domain_attr != nullptr && hints->domain_attr->data_progress == FI_PROGRESS_AUTO;
-    return asks && !fenced && !ordered && !in_background;
+    if (!fenced && !ordered && !in_background) return MemoryWish::can_be_kept;
+    return must_have ? MemoryWish::cannot_be_kept : MemoryWish::none;
 }
 
 bool can_serve_memory(const fi_info& shown) {

@@ -17,8 +17,10 @@ inline constexpr std::uint64_t kShownCapabilities = FI_MSG | FI_TAGGED | FI_SEND
 
 inline constexpr std::uint64_t kMemoryCapabilities = FI_RMA | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
 
-/// Does the program want to read and write memory, in a way that we can? No hints: it wants to see all there is.
-bool asks_for_memory(const fi_info* hints);
+/// Does the program want to read and write memory, and in a way that we can? What must be ordered, wait for a fence, or
+/// go on without the peer, we cannot: then there is no answer. No hints: it wants to see all there is.
+enum class MemoryWish : std::uint8_t { none, can_be_kept, cannot_be_kept };
+MemoryWish memory_wish(const fi_info* hints);
 /// Has an endpoint of this tagged messages, and large enough? As the program sees it.
 bool can_serve_memory(const fi_info& shown);
 /// Wishes, in a copy of the program's: nothing that the provider is not to do, and our overhead on top of its sizes.

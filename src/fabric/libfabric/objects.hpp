@@ -212,6 +212,7 @@ struct Endpoint : Object<fid_ep> {
     std::size_t inject_size = 0;  // of the program's bytes
     std::size_t message_size = 0;
     bool serves_memory = false;  // it has tagged messages, by which reads and writes go
+    bool has_memory = false;     // the program was shown that it can read and write
     std::uint64_t note_tag = libfabric::note_tag(0);
     std::vector<Counter*> counters;
     Remote remote{*this};

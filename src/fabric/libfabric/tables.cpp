@@ -455,6 +455,7 @@ int endpoint(fid_domain* shown, fi_info* info, fid_ep** made, void* context) {
     made_here->atomic = table<fi_ops_atomic>();
     made_here->collective = table<fi_ops_collective>();
     made_here->serves_memory = can_serve_memory(*info);
+    made_here->has_memory = ((info->caps | info->tx_attr->caps) & FI_RMA) != 0;
     made_here->note_tag = note_tag(info->ep_attr->mem_tag_format);
     made_here->directed = ((info->caps | info->rx_attr->caps) & FI_DIRECTED_RECV) != 0;
     made_here->send_flags = info->tx_attr->op_flags;
@@ -789,10 +790,10 @@ ssize_t carry(fid_ep* ep, Carry operation, const fi_msg_rma& message, std::uint6
     constexpr std::uint64_t kCarried =
         FI_COMPLETION | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MORE | FI_INJECT;
     auto& endpoint = mine<Endpoint>(ep);
-    if (message.rma_iov_count != 1 || (flags & ~kCarried) != 0 || !endpoint.serves_memory) {
+    if (message.rma_iov_count != 1 || (flags & ~kCarried) != 0 || !endpoint.serves_memory || !endpoint.has_memory) {
         surroundings->refuse(
             "a read or write of several regions, with immediate data or a fence, or of an endpoint "
-            "without FI_TAGGED",
+            "without FI_TAGGED or FI_RMA",
             "it is not carried");
         return -FI_EOPNOTSUPP;
     }

@@ -1331,6 +1331,22 @@ TEST_F(Standstill, GetsNoMoreThanItsShare) {
     EXPECT_EQ(provider.under_way.size(), 2U) << "two pieces are asked for";
 }
 
+/// Who was shown no memory, as it asked for none, or for an order.
+class NotShown : public Memory {
+protected:
+    NotShown() {
+        for (std::uint64_t* const caps : {&given.info.caps, &given.tx.caps, &given.rx.caps}) {
+            *caps &= ~kMemoryCapabilities;
+        }
+    }
+};
+
+TEST_F(NotShown, IsNeitherReadNorWritten) {
+    EXPECT_EQ(read(0, 8), -FI_EOPNOTSUPP);
+    EXPECT_EQ(write(random_bytes(8), 0), -FI_EOPNOTSUPP);
+    EXPECT_TRUE(provider.under_way.empty());
+}
+
 /// A provider that loses what is one of two long messages.
 class OverRxd : public Memory {
 protected:
@@ -1499,26 +1515,28 @@ TEST_F(Libfabric, OnlyWhatASealedEndpointDoesIsShown) {
 }
 
 TEST(Information, MemoryIsShownToWhomItCanBeKept) {
-    EXPECT_TRUE(asks_for_memory(nullptr));
+    EXPECT_EQ(memory_wish(nullptr), MemoryWish::can_be_kept);
     fi_info hints = {};
     fi_tx_attr tx = {};
     fi_domain_attr domain = {};
     hints.tx_attr = &tx;
     hints.domain_attr = &domain;
-    EXPECT_TRUE(asks_for_memory(&hints));
+    EXPECT_EQ(memory_wish(&hints), MemoryWish::can_be_kept);
+    tx.msg_order = FI_ORDER_RAW;
+    EXPECT_EQ(memory_wish(&hints), MemoryWish::none);
     hints.caps = FI_TAGGED;
-    EXPECT_FALSE(asks_for_memory(&hints));
+    EXPECT_EQ(memory_wish(&hints), MemoryWish::none);
     hints.caps = FI_TAGGED | FI_RMA;
     tx.msg_order = FI_ORDER_SAS | FI_ORDER_ATOMIC_RAW;
-    EXPECT_TRUE(asks_for_memory(&hints));
+    EXPECT_EQ(memory_wish(&hints), MemoryWish::can_be_kept);
     tx.msg_order = FI_ORDER_SAS | FI_ORDER_RAW;
-    EXPECT_FALSE(asks_for_memory(&hints));
+    EXPECT_EQ(memory_wish(&hints), MemoryWish::cannot_be_kept);
     tx.msg_order = 0;
     domain.data_progress = FI_PROGRESS_AUTO;
-    EXPECT_FALSE(asks_for_memory(&hints));
+    EXPECT_EQ(memory_wish(&hints), MemoryWish::cannot_be_kept);
     domain.data_progress = FI_PROGRESS_MANUAL;
     hints.caps |= FI_FENCE;
-    EXPECT_FALSE(asks_for_memory(&hints));
+    EXPECT_EQ(memory_wish(&hints), MemoryWish::cannot_be_kept);
 }
 
 TEST_F(Libfabric, ANameCarriesTheShareAndHasItAgainWhenLookedUp) {
