@@ -60,7 +60,7 @@ ucs_status_t send_parts(ucp_ep_h ep, const Endpoint& to, unsigned id, std::vecto
             const std::lock_guard guard(to.worker->lock);
             wire = seal(to, id, part, kPart, header);
         }
-        const ucs_status_t status = send_and_forget(ep, id, std::move(wire), kPlaceSize, reply);
+        const ucs_status_t status = send_and_forget(ep, id, std::move(wire), nullptr, kPlaceSize, reply);
         if (status != UCS_OK) return status;
     }
     pieces = slice(pieces, place.begin, place.whole - place.begin);

@@ -66,10 +66,12 @@ private:
     std::unique_lock<std::mutex> guard_;
 };
 
-/// Sends an active message of our own, which nobody waits for. UCX's header, if any, is in the last bytes of `wire`,
-/// which lives until UCX has sent it.
-ucs_status_t send_and_forget(ucp_ep_h ep, unsigned handler, engine::Buffer wire, std::size_t header_size = 0,
-                             std::uint32_t flags = 0);
+/// What to do where UCX takes a message, and then cannot send it.
+using WhenItFails = void (*)(ucs_status_t);
+/// Sends an active message of our own, whose end nobody waits for. UCX's header, if any, is in the last bytes of
+/// `wire`, which lives until UCX has sent it.
+ucs_status_t send_and_forget(ucp_ep_h ep, unsigned handler, engine::Buffer wire, WhenItFails when_it_fails,
+                             std::size_t header_size = 0, std::uint32_t flags = 0);
 
 void call_back_sent(Operation& operation, void* request, ucs_status_t status);
 

@@ -73,10 +73,20 @@ std::uint64_t change(std::uint8_t* at, std::size_t size, What what, std::uint64_
                   static_cast<std::uint32_t>(other));
 }
 
+void give_up_sending(ucs_status_t status) {
+    around().give_up("UCX cannot send a message about a peer's memory: status " + std::to_string(status));
+}
+
+/// A flush would wait for the answer for ever. Where an endpoint was closed by force, or with its worker, nobody waits.
+void request_fails(ucs_status_t status) {
+    if (status != UCS_ERR_CANCELED) give_up_sending(status);
+}
+
+/// Whether an answer came, its peer knows: at the end of a job it may have gone with it.
 void send(ucp_ep_h ep, unsigned handler, engine::Buffer wire) {
-    const ucs_status_t status = send_and_forget(ep, handler, std::move(wire));
-    if (status != UCS_OK)
-        around().give_up("UCX cannot send a message about a peer's memory: status " + std::to_string(status));
+    const WhenItFails when_it_fails = handler == kRequests ? request_fails : nullptr;
+    const ucs_status_t status = send_and_forget(ep, handler, std::move(wire), when_it_fails);
+    if (status != UCS_OK) give_up_sending(status);
 }
 
 ucs_status_t request_came(void* argument, const void*, std::size_t header_size, void* wire, std::size_t wire_size,

@@ -44,6 +44,13 @@ struct Message {
 
 std::deque<Message> wire;
 
+/// Sends that UCX has taken, and not made, where a test asks for that.
+struct Taken {
+    ucp_send_nbx_callback_t callback;
+    void* data;
+};
+std::vector<Taken> taken;
+bool takes_its_time = false;
 std::deque<FakeEndpoint> endpoints;
 std::uint64_t asked_features = 0;
 
@@ -115,9 +122,14 @@ Real fakes() {
                               const ucp_request_param_t* params) {
         // UCX would send a pointer, in clear, and believe what comes back.
         EXPECT_EQ(params->flags & UCP_AM_SEND_FLAG_REPLY, 0U);
+        if (takes_its_time) {
+            taken.push_back({params->cb.send, params->user_data});
+            return static_cast<ucs_status_ptr_t>(&taken);
+        }
         wire.push_back({reinterpret_cast<FakeEndpoint*>(ep), id, copy(at, size)});
         return static_cast<ucs_status_ptr_t>(nullptr);
     };
+    real.ucp_request_free = [](void*) {};
     return real;
 }
 
@@ -486,6 +498,18 @@ TEST_F(Standstill, OfManyKeepsWithinTheMemoryOfAll) {
     EXPECT_LT(under_way, std::size_t{67} << 20);
     EXPECT_GT(under_way, std::size_t{60} << 20);
     wire.clear();
+}
+
+/// UCX has taken it, and nobody will ever answer.
+TEST_F(RemoteMemory, IsGivenUpWhereUcxCannotSendARequestAfterAll) {
+    const std::uint64_t value = 5;
+    takes_its_time = true;
+    ucp_put_nbi(to_b_, &value, sizeof value, at(0), key_);
+    takes_its_time = false;
+    ASSERT_EQ(taken.size(), 1U);
+    const auto [callback, data] = taken.front();
+    taken.clear();
+    EXPECT_THROW(callback(&taken, UCS_ERR_CONNECTION_RESET, data), GaveUp);
 }
 
 TEST_F(RemoteMemory, TellsNobodyOfARequestThatWasFreedBefore) {
