@@ -22,6 +22,8 @@ constexpr std::uint64_t kReceiveFlags =
 constexpr std::size_t kAlignment = 8;
 // What an endpoint that is closed still owes, it tries to hand over so many times.
 constexpr int kLastTries = 100'000;
+// Of completions.
+constexpr std::size_t kBatch = 64;
 // How many notes of peers may come before we look.
 constexpr std::size_t kListening = 4;
 // How much longer than its receive a message may be for the provider to have room: memory that it has to know costs
@@ -733,12 +735,17 @@ const Region* Domain::region_of(std::uint64_t key, std::uint64_t address, std::s
 
 // HOT PATH
 ssize_t Queue::make_progress(std::size_t most) {
-    constexpr std::size_t kBatch = 64;
     for (Endpoint* endpoint : endpoints) {
+        if (Queue* const other = endpoint->other_than(*this)) other->take(kBatch);
         if (!endpoint->flush()) continue;
         endpoint->listen();
         endpoint->remote.go_on();
     }
+    return take(most);
+}
+
+// HOT PATH
+ssize_t Queue::take(std::size_t most) {
     std::array<fi_cq_tagged_entry, kBatch> came;
     const ssize_t got = real->ops->read(real, came.data(), std::clamp<std::size_t>(most, 1, kBatch));
     if (got == -FI_EAVAIL) return take_failure();

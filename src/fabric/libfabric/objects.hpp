@@ -126,10 +126,12 @@ struct Queue : Object<fid_cq> {
     std::deque<fi_cq_err_entry> failed;  // after those
 
     /// HOT PATH. Opens up to `most` of what the provider has completed, and says what waits to be said. What the
-    /// provider's queue says: how many it gave, or why none.
+    /// provider's queue says: how many it gave, or why none. What comes to the other queue of an endpoint may be for
+    /// us: it is opened, too, and waits there for its reader.
     ssize_t make_progress(std::size_t most);
 
 private:
+    ssize_t take(std::size_t most);
     ssize_t take_failure();
 };
 
@@ -225,6 +227,12 @@ struct Endpoint : Object<fid_ep> {
     bool flush();
     /// Has it something to hand over that the provider did not take?
     bool owes() const { return owed_ != nullptr || remote.has_to_say(); }
+    /// Null: it has one queue.
+    Queue* other_than(const Queue& queue) const {
+        return sent == received ? nullptr : sent == &queue ? received : sent;
+    }
+    /// Does it wait for what no queue but that for receives will tell of?
+    bool waits_at_both() const { return sent != received && remote.has_begun(); }
     /// A completion of `operation`, in the provider's terms, becomes the program's. False: the program gets none.
     bool complete(Operation& operation, fi_cq_tagged_entry& entry, fi_addr_t& from);
     bool fail(Operation& operation, fi_cq_err_entry& entry);

@@ -91,6 +91,8 @@ public:
     /// The provider has sent the message of ours to this peer that has this number.
     void sent(const Peer* peer, std::uint64_t number);
     bool has_to_say() const { return waiting_ != 0; }
+    /// Has something not ended that the program or a peer began?
+    bool has_begun() const { return !writes_.empty() || !transfers_.empty(); }
     /// Says as much as the provider takes now.
     void go_on();
 

@@ -365,7 +365,7 @@ bool has_news(fid* object) {
     const std::lock_guard hold(queue.domain->lock);
     return !queue.ready.empty() || !queue.failed.empty() ||
            std::any_of(queue.endpoints.begin(), queue.endpoints.end(),
-                       [](const Endpoint* endpoint) { return endpoint->owes(); });
+                       [](const Endpoint* endpoint) { return endpoint->owes() || endpoint->waits_at_both(); });
 }
 
 int trywait(fid_fabric* shown, fid** objects, int count) {

@@ -1,5 +1,5 @@
 // A provider of libfabric in one process: endpoints that reach each other by name, and a test that decides what becomes
-// of each message on its way. It has one queue for each endpoint, and completes everything at once.
+// of each message on its way. It has one queue for each endpoint, or two, and completes everything at once.
 #pragma once
 
 #include <rdma/fabric.h>
@@ -87,7 +87,8 @@ struct FakeEndpoint : fid_ep {
         fi_ops_cq cq_ops = {};
         std::deque<fi_cq_tagged_entry> done;
         std::deque<fi_cq_err_entry> failed;
-    } queue;
+    } queue, sends;         // the second that is opened is for sends
+    Queue* sent = nullptr;  // where they complete
     struct Addresses : fid_av {
         fi_ops_av av_ops = {};
         std::vector<std::size_t> places;
@@ -121,7 +122,7 @@ inline ssize_t FakeEndpoint::send(Wire wire, void* context, bool completes) {
     if (provider->send_error != 0) return -provider->send_error;
     provider->on_send(wire);
     provider->under_way.push_back(std::move(wire));
-    if (completes) queue.done.push_back({context, FI_SEND, 0, nullptr, 0, 0});
+    if (completes) sent->done.push_back({context, FI_SEND, 0, nullptr, 0, 0});
     return 0;
 }
 
@@ -323,7 +324,9 @@ inline FakeProvider::FakeProvider() {
     domain_ops.cq_open = [](fid_domain* from, fi_cq_attr* attributes, fid_cq** made, void*) {
         auto& provider = *static_cast<FakeProvider*>(from->fid.context);
         if (attributes->format != FI_CQ_FORMAT_TAGGED) return -FI_ENOSYS;
-        auto& queue = provider.endpoints.back()->queue;
+        FakeEndpoint& ep = *provider.endpoints.back();
+        auto& queue = ep.sent == nullptr ? ep.queue : ep.sends;
+        ep.sent = &queue;
         static_cast<fid_cq&>(queue).fid = {FI_CLASS_CQ, nullptr, &provider.base};
         queue.ops = &queue.cq_ops;
         queue.cq_ops.size = sizeof queue.cq_ops;

@@ -1331,6 +1331,36 @@ TEST_F(Standstill, GetsNoMoreThanItsShare) {
     EXPECT_EQ(provider.under_way.size(), 2U) << "two pieces are asked for";
 }
 
+/// An endpoint that tells of sends at another queue than of receives.
+class TwoQueues : public Memory {
+protected:
+    TwoQueues() { has_two_queues = true; }
+};
+
+TEST_F(TwoQueues, OfWhichOneIsReadMakeProgressAndKeepWhatIsTheOthers) {
+    const Bytes plain = random_bytes(10);
+    Bytes into(10);
+    ASSERT_EQ(fi_trecv(ends[0].ep, into.data(), into.size(), nullptr, FI_ADDR_UNSPEC, 1, 0, &into), 0);
+    ASSERT_EQ(fi_tsend(ends[1].ep, plain.data(), plain.size(), nullptr, 0, 1, nullptr), 0);
+    const Bytes written = random_bytes(kLong);
+    ASSERT_EQ(write(written, 0), 0);
+    fid* waits[] = {&ends[0].sends->fid};
+    EXPECT_EQ(fi_trywait(fabric, waits, 1), -FI_EAGAIN) << "its end comes to the other";
+    std::vector<fi_cq_err_entry> told;
+    for (int round = 0; round < 100; ++round) {
+        provider.deliver_all();
+        completions(ends[1].sends);
+        for (const auto& one : completions(ends[0].sends)) told.push_back(one);
+    }
+    expect_told_once(told, FI_RMA | FI_WRITE);
+    EXPECT_EQ(part_of_memory(0, kLong), written);
+    const auto received = completions(ends[0]);
+    ASSERT_EQ(received.size(), 1U);
+    EXPECT_EQ(received[0].op_context, &into);
+    EXPECT_EQ(into, plain);
+    EXPECT_EQ(fi_trywait(fabric, waits, 1), 0);
+}
+
 /// Who was shown no memory, as it asked for none, or for an order.
 class NotShown : public Memory {
 protected:
