@@ -10,6 +10,7 @@
 #include <rdma/fi_tagged.h>
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <deque>
@@ -124,6 +125,7 @@ struct Queue : Object<fid_cq> {
     std::deque<Completion> ready;  // for the program, in the order in which it gets them
 
     std::deque<fi_cq_err_entry> failed;  // after those
+    std::atomic<bool> is_signalled = false;
 
     /// HOT PATH. Opens up to `most` of what the provider has completed, and says what waits to be said. What the
     /// provider's queue says: how many it gave, or why none. What comes to the other queue of an endpoint may be for

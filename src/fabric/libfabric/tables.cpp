@@ -915,12 +915,19 @@ ssize_t readerr(fid_cq* shown, fi_cq_err_entry* entry, std::uint64_t) {
     return 1;
 }
 
+/// Who waits at the provider's descriptor is woken by it; who waits in sreadfrom, or will next, is woken here.
+int signal(fid_cq* shown) {
+    mine<Queue>(shown).is_signalled.store(true);
+    return Passed<&::fi_ops_cq::signal>::call(shown);
+}
+
 /// Waits by looking: the provider's own wait would end at completions that the program does not get.
 ssize_t sreadfrom(fid_cq* shown, void* entries, std::size_t count, fi_addr_t* sources, const void*, int timeout) {
     const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout);
     for (;;) {
         const ssize_t got = readfrom(shown, entries, count, sources);
-        if (got != -FI_EAGAIN || (timeout >= 0 && std::chrono::steady_clock::now() >= until)) return got;
+        if (got != -FI_EAGAIN || mine<Queue>(shown).is_signalled.exchange(false)) return got;
+        if (timeout >= 0 && std::chrono::steady_clock::now() >= until) return got;
         std::this_thread::sleep_for(kPause);
     }
 }

@@ -340,6 +340,7 @@ inline FakeProvider::FakeProvider() {
             }
             return given == 0 ? -FI_EAGAIN : static_cast<ssize_t>(given);
         };
+        queue.cq_ops.signal = [](fid_cq*) { return 0; };
         queue.cq_ops.readerr = [](fid_cq* from_queue, fi_cq_err_entry* out, std::uint64_t) -> ssize_t {
             auto& self = *static_cast<FakeEndpoint::Queue*>(from_queue);
             if (self.failed.empty()) return -FI_EAGAIN;

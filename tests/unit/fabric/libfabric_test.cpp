@@ -3,6 +3,7 @@
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_rma.h>
 
+#include <chrono>
 #include <deque>
 
 #include "fabric/libfabric/information.hpp"
@@ -1359,6 +1360,15 @@ TEST_F(TwoQueues, OfWhichOneIsReadMakeProgressAndKeepWhatIsTheOthers) {
     EXPECT_EQ(received[0].op_context, &into);
     EXPECT_EQ(into, plain);
     EXPECT_EQ(fi_trywait(fabric, waits, 1), 0);
+}
+
+TEST_F(Libfabric, WhoWaitsAtAQueueIsWokenByASignal) {
+    fi_cq_tagged_entry entry = {};
+    ASSERT_EQ(fi_cq_signal(ends[0].cq), 0);
+    const auto begun = std::chrono::steady_clock::now();
+    EXPECT_EQ(fi_cq_sread(ends[0].cq, &entry, 1, nullptr, 30'000), -FI_EAGAIN);
+    EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(20));
+    EXPECT_EQ(fi_cq_sread(ends[0].cq, &entry, 1, nullptr, 0), -FI_EAGAIN);
 }
 
 /// Who was shown no memory, as it asked for none, or for an order.
