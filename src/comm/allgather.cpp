@@ -186,11 +186,11 @@ int Allgather(Layer& layer, const void* out, MPI_Count out_count, MPI_Datatype o
     if (communicator == nullptr) return native(layer.mpi);
     UserBuffer own;
     std::vector<UserBuffer> blocks;
-    if (const int code = make_own(layer, out, out_count, out_type, own); code != MPI_SUCCESS) {
-        return say_what_is_wrong(layer, code, native);
+    if (const int code = make_own(layer, comm, out, out_count, out_type, true, own); code != MPI_SUCCESS) {
+        return code;
     }
-    const int code = make_equal_blocks(layer, communicator->size(), in, in_count, in_type, blocks);
-    if (code != MPI_SUCCESS) return say_what_is_wrong(layer, code, native);
+    const int code = make_equal_blocks(layer, comm, communicator->size(), in, in_count, in_type, blocks);
+    if (code != MPI_SUCCESS) return code;
     if (out_count == in_count && out_type == in_type) {
         const auto ask = [](const auto& mpi, int* number, int*, int many, MPI_Comm alone) {
             return mpi.Allgather(number, many, MPI_INT, number, many, MPI_INT, alone);
@@ -217,13 +217,15 @@ int Allgatherv(Layer& layer, const void* out, MPI_Count out_count, MPI_Datatype 
     };
     Communicator* communicator = find_sealed(layer, comm);
     if (communicator == nullptr) return native(layer.mpi);
+    // As Open MPI tells it; others crash.
+    if (counts == nullptr || places == nullptr) return raise_on_comm(layer, comm, MPI_ERR_BUFFER);
     UserBuffer own;
     std::vector<UserBuffer> blocks;
-    if (const int code = make_own(layer, out, out_count, out_type, own); code != MPI_SUCCESS) {
-        return say_what_is_wrong(layer, code, native);
+    if (const int code = make_own(layer, comm, out, out_count, out_type, true, own); code != MPI_SUCCESS) {
+        return code;
     }
-    const int code = make_v_blocks(layer, communicator->size(), in, counts, places, in_type, blocks);
-    if (code != MPI_SUCCESS) return say_what_is_wrong(layer, code, native);
+    const int code = make_v_blocks(layer, comm, communicator->size(), in, counts, places, in_type, blocks);
+    if (code != MPI_SUCCESS) return code;
     return allgather(layer, *communicator, own, out == MPI_IN_PLACE, blocks, false);
 }
 

@@ -210,7 +210,7 @@ int Allreduce(Layer& layer, const void* out, void* in, MPI_Count count, MPI_Data
         return mpi.Allreduce(number, number, many, MPI_INT, MPI_SUM, alone);
     };
     const int code = make_arguments(sum, comm, out, in, true, ask, arguments);
-    if (code != MPI_SUCCESS) return say_what_is_wrong(layer, code, native);
+    if (code != MPI_SUCCESS) return code;
     return allreduce({layer, *communicator, sum, arguments.own, arguments.from}, arguments.in);
 }
 

@@ -60,8 +60,8 @@ public:
         for (std::size_t i = 0; i < from.size(); ++i) {
             const std::size_t size = from[i].size();
             code = first_of(code, from[i].pack(at));
-            code = first_of(code, UserBuffer::make(layer.types(), at, static_cast<MPI_Count>(size), MPI_BYTE, false,
-                                                   out.blocks_[i]));
+            code = first_of(code, UserBuffer::make(layer.types(), MPI_COMM_SELF, at, static_cast<MPI_Count>(size),
+                                                   MPI_BYTE, false, out.blocks_[i]));
             at += size;
         }
         return code;
@@ -114,11 +114,11 @@ int alltoall(Layer& layer, Communicator& communicator, const BothWays& blocks, b
 
 /// Types and displacements in bytes, by rank.
 template <class C, class D>
-int make_w_blocks(Layer& layer, int ranks, void* at, const C* counts, const D* places, const MPI_Datatype* types,
-                  std::vector<UserBuffer>& blocks) {
-    if (counts == nullptr || places == nullptr || types == nullptr) return kForMpi;
+int make_w_blocks(Layer& layer, MPI_Comm comm, int ranks, void* at, const C* counts, const D* places,
+                  const MPI_Datatype* types, std::vector<UserBuffer>& blocks) {
+    if (counts == nullptr || places == nullptr || types == nullptr) return raise_on_comm(layer, comm, MPI_ERR_ARG);
     return make_blocks(
-        layer, ranks, at, [&](int i) { return static_cast<MPI_Count>(counts[i]); },
+        layer, comm, ranks, at, [&](int i) { return static_cast<MPI_Count>(counts[i]); },
         [&](int i) { return static_cast<MPI_Aint>(places[i]); }, [&](int i) { return types[i]; }, blocks);
 }
 
@@ -133,12 +133,10 @@ int Alltoall(Layer& layer, const void* out, MPI_Count out_count, MPI_Datatype ou
     const int ranks = communicator->size();
     BothWays blocks;
     const auto make_out = [&](auto& of) {
-        return make_equal_blocks(layer, ranks, const_cast<void*>(out), out_count, out_type, of);
+        return make_equal_blocks(layer, comm, ranks, const_cast<void*>(out), out_count, out_type, of);
     };
-    const auto make_in = [&](auto& of) { return make_equal_blocks(layer, ranks, in, in_count, in_type, of); };
-    if (const int code = make_both_ways(out, make_out, make_in, blocks); code != MPI_SUCCESS) {
-        return say_what_is_wrong(layer, code, native);
-    }
+    const auto make_in = [&](auto& of) { return make_equal_blocks(layer, comm, ranks, in, in_count, in_type, of); };
+    if (const int code = make_both_ways(out, make_out, make_in, blocks); code != MPI_SUCCESS) return code;
     if (out_count == in_count && out_type == in_type) {
         const auto ask = [](const auto& mpi, int* number, int*, int many, MPI_Comm alone) {
             return mpi.Alltoall(number, many, MPI_INT, number, many, MPI_INT, alone);
@@ -166,11 +164,13 @@ int Alltoallv(Layer& layer, const void* out, const C* out_counts, const D* out_p
     const int ranks = communicator->size();
     BothWays blocks;
     const auto make_out = [&](auto& of) {
-        return make_v_blocks(layer, ranks, const_cast<void*>(out), out_counts, out_places, out_type, of);
+        return make_v_blocks(layer, comm, ranks, const_cast<void*>(out), out_counts, out_places, out_type, of);
     };
-    const auto make_in = [&](auto& of) { return make_v_blocks(layer, ranks, in, in_counts, in_places, in_type, of); };
+    const auto make_in = [&](auto& of) {
+        return make_v_blocks(layer, comm, ranks, in, in_counts, in_places, in_type, of);
+    };
     const int code = make_both_ways(out, make_out, make_in, blocks);
-    return code != MPI_SUCCESS ? say_what_is_wrong(layer, code, native) : alltoall(layer, *communicator, blocks, false);
+    return code != MPI_SUCCESS ? code : alltoall(layer, *communicator, blocks, false);
 }
 
 template <class C, class D>
@@ -188,11 +188,13 @@ int Alltoallw(Layer& layer, const void* out, const C* out_counts, const D* out_p
     const int ranks = communicator->size();
     BothWays blocks;
     const auto make_out = [&](auto& of) {
-        return make_w_blocks(layer, ranks, const_cast<void*>(out), out_counts, out_places, out_types, of);
+        return make_w_blocks(layer, comm, ranks, const_cast<void*>(out), out_counts, out_places, out_types, of);
     };
-    const auto make_in = [&](auto& of) { return make_w_blocks(layer, ranks, in, in_counts, in_places, in_types, of); };
+    const auto make_in = [&](auto& of) {
+        return make_w_blocks(layer, comm, ranks, in, in_counts, in_places, in_types, of);
+    };
     const int code = make_both_ways(out, make_out, make_in, blocks);
-    return code != MPI_SUCCESS ? say_what_is_wrong(layer, code, native) : alltoall(layer, *communicator, blocks, false);
+    return code != MPI_SUCCESS ? code : alltoall(layer, *communicator, blocks, false);
 }
 
 template int Alltoallv(Layer&, const void*, const int*, const int*, MPI_Datatype, void*, const int*, const int*,

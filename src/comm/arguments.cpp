@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "comm/native_call.hpp"
+
 namespace cryptmpi::comm {
 namespace {
 
@@ -56,10 +58,32 @@ bool is_predefined(MPI_Op op) {
 
 }  // namespace
 
+int say_what_is_wrong(Layer& layer, MPI_Comm comm, const void* at, MPI_Count count, MPI_Datatype type) {
+    const int code = CRYPTMPI_NATIVE(Send, count, at, Count{count}, type, MPI_PROC_NULL, 0, layer.quiet())(layer.mpi);
+    if (code != MPI_SUCCESS) return raise_class_on_comm(layer, comm, code);
+    if (count == 0) return MPI_SUCCESS;
+    if (count < 0) return raise_on_comm(layer, comm, MPI_ERR_COUNT);
+    return raise_on_comm(layer, comm, type == MPI_DATATYPE_NULL ? MPI_ERR_TYPE : MPI_ERR_BUFFER);
+}
+
+int refuse_tag(Layer& layer, MPI_Comm comm) {
+    return raise_on_comm(layer, comm, MPI_ERR_TAG);
+}
+
+int refuse_in_place(Layer& layer, MPI_Comm comm) {
+#ifdef OPEN_MPI
+    return raise_on_comm(layer, comm, MPI_ERR_ARG);
+#else
+    return raise_on_comm(layer, comm, MPI_ERR_BUFFER);
+#endif
+}
+
 int check_operation(Layer& layer, MPI_Comm comm, MPI_Datatype type, MPI_Op op) {
     // What MPI took once it takes again: only predefined types go with predefined operations, and these stay.
     auto& [lock, taken, answers] = layer.answers();
+    if (op == MPI_OP_NULL) return raise_on_comm(layer, comm, MPI_ERR_OP);
     if (!is_predefined(op)) return MPI_SUCCESS;
+    if (type == MPI_DATATYPE_NULL) return raise_on_comm(layer, comm, MPI_ERR_OP);  // MPICH 5 would crash
     {
         const std::lock_guard hold(lock);
         if (taken.contains({type, op})) return MPI_SUCCESS;

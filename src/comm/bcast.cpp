@@ -103,8 +103,8 @@ int Bcast(Layer& layer, void* at, MPI_Count count, MPI_Datatype type, int root, 
     const auto native = CRYPTMPI_NATIVE(Bcast, count, at, Count{count}, type, root, comm);
     if (communicator == nullptr) return native(layer.mpi);
     UserBuffer buffer;
-    if (const int code = make_buffer(layer, at, count, type, buffer); code != MPI_SUCCESS) {
-        return say_what_is_wrong(layer, code, native);
+    if (const int code = make_own(layer, comm, at, count, type, false, buffer); code != MPI_SUCCESS) {
+        return code;
     }
     return broadcast(layer, *communicator, buffer, root);
 }

@@ -53,29 +53,19 @@ bool has_any(const Blocks& blocks) {
     return std::any_of(blocks.begin(), blocks.end(), [](const UserBuffer* block) { return block != nullptr; });
 }
 
-int make_buffer(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, UserBuffer& out) {
-    if (count < 0 || type == MPI_DATATYPE_NULL) return kForMpi;
-    const int code = UserBuffer::make(layer.types(), at, count, type, false, out);
-    return code == MPI_SUCCESS && out.is_wrong() ? kForMpi : code;
+int make_own(Layer& layer, MPI_Comm comm, const void* at, MPI_Count count, MPI_Datatype type, bool may_be_in_place,
+             UserBuffer& own) {
+    if (at != MPI_IN_PLACE) return make_buffer(layer, comm, at, count, type, false, own);
+    return may_be_in_place ? MPI_SUCCESS : refuse_in_place(layer, comm);
 }
 
-int make_own(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, UserBuffer& own) {
-    return at == MPI_IN_PLACE ? MPI_SUCCESS : make_buffer(layer, at, count, type, own);
-}
-
-MPI_Aint extent_of(Layer& layer, MPI_Datatype type) {
-    MPI_Aint lower = 0;
-    MPI_Aint extent = 0;
-    layer.mpi.Type_get_extent(type, &lower, &extent);
-    return extent;
-}
-
-int make_equal_blocks(Layer& layer, int ranks, void* at, MPI_Count count, MPI_Datatype type,
+int make_equal_blocks(Layer& layer, MPI_Comm comm, int ranks, void* at, MPI_Count count, MPI_Datatype type,
                       std::vector<UserBuffer>& blocks) {
-    if (type == MPI_DATATYPE_NULL) return kForMpi;
-    const MPI_Aint step = extent_of(layer, type) * static_cast<MPI_Aint>(count);
+    Shape shape;
+    if (const int code = layer.types().find(type, comm, shape); code != MPI_SUCCESS) return code;
+    const MPI_Aint step = shape.extent * static_cast<MPI_Aint>(count);
     return make_blocks(
-        layer, ranks, at, [&](int) { return count; }, [&](int i) { return i * step; }, [&](int) { return type; },
+        layer, comm, ranks, at, [&](int) { return count; }, [&](int i) { return i * step; }, [&](int) { return type; },
         blocks);
 }
 

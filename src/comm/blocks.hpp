@@ -3,7 +3,8 @@
 //
 // Each of them takes these steps:
 //  1. It asks find_sealed for the communicator. Where there is none to seal for, MPI does it all.
-//  2. The program's arguments become buffers (make_buffer and its kin). What is wrong with them, MPI says itself.
+//  2. The program's arguments become buffers (make_own, make_blocks). What is wrong with them is told here
+//  (arguments.hpp).
 //  3. begin_call takes the numbers that the blocks are sealed with.
 //  4. Each block is sealed once: for one rank, or for all.
 //  5. The sealed blocks travel by MPI's own operation, or in steps of ours (exchange.hpp). What is too large for MPI's
@@ -57,48 +58,45 @@ Blocks alone_with_root(const Communicator& communicator, const UserBuffer& block
 Blocks no_blocks(const Communicator& communicator);
 bool has_any(const Blocks& blocks);
 
-/// Not MPI's: the program's arguments are such that MPI has to say what is wrong with them.
-constexpr int kForMpi = -1;
+// What is wrong with the program's arguments has been raised on `comm` when one of these returns an error.
 
-/// The code of making the buffers that a procedure works on, which is not good; `native` calls MPI's own.
-template <class Native>
-int say_what_is_wrong(Layer& layer, int code, Native native) {
-    return code == kForMpi ? native(layer.mpi) : code;
-}
-
-int make_buffer(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, UserBuffer& out);
-/// This rank's part of what is sent. Not looked at where the root sends in place.
-int make_own(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, UserBuffer& own);
+/// This rank's part of what is sent or comes, which is not looked at where it is `in_place`, if that is allowed.
+int make_own(Layer& layer, MPI_Comm comm, const void* at, MPI_Count count, MPI_Datatype type, bool may_be_in_place,
+             UserBuffer& own);
 
 /// The blocks of a buffer: `count(i)` elements at `place(i)` bytes, for each rank.
 template <class CountOf, class PlaceOf, class TypeOf>
-int make_blocks(Layer& layer, int ranks, void* at, CountOf count, PlaceOf place, TypeOf type,
+int make_blocks(Layer& layer, MPI_Comm comm, int ranks, void* at, CountOf count, PlaceOf place, TypeOf type,
                 std::vector<UserBuffer>& blocks) {
+    if (at == MPI_IN_PLACE) return refuse_in_place(layer, comm);
     blocks.resize(static_cast<std::size_t>(ranks));
     for (int i = 0; i < ranks; ++i) {
-        const int code = make_buffer(layer, static_cast<std::uint8_t*>(at) + place(i), count(i), type(i),
-                                     blocks[static_cast<std::size_t>(i)]);
+        UserBuffer& block = blocks[static_cast<std::size_t>(i)];
+        const auto make = [&](void* from) { return make_buffer(layer, comm, from, count(i), type(i), false, block); };
+        // A place in no memory looks like memory.
+        if (at == nullptr) {
+            if (const int code = make(at); code != MPI_SUCCESS) return code;
+        }
+        const int code = make(static_cast<std::uint8_t*>(at) + place(i));
         if (code != MPI_SUCCESS) return code;
     }
     return MPI_SUCCESS;
 }
 
 /// Equal blocks, one after the other.
-int make_equal_blocks(Layer& layer, int ranks, void* at, MPI_Count count, MPI_Datatype type,
+int make_equal_blocks(Layer& layer, MPI_Comm comm, int ranks, void* at, MPI_Count count, MPI_Datatype type,
                       std::vector<UserBuffer>& blocks);
-
-/// In bytes, as MPI steps from element to element.
-MPI_Aint extent_of(Layer& layer, MPI_Datatype type);
 
 /// Blocks by counts and displacements in elements.
 template <class C, class D>
-int make_v_blocks(Layer& layer, int ranks, void* at, const C* counts, const D* places, MPI_Datatype type,
+int make_v_blocks(Layer& layer, MPI_Comm comm, int ranks, void* at, const C* counts, const D* places, MPI_Datatype type,
                   std::vector<UserBuffer>& blocks) {
-    if (counts == nullptr || places == nullptr || type == MPI_DATATYPE_NULL) return kForMpi;
-    const MPI_Aint extent = extent_of(layer, type);
+    if (counts == nullptr || places == nullptr) return raise_on_comm(layer, comm, MPI_ERR_ARG);
+    Shape shape;
+    if (const int code = layer.types().find(type, comm, shape); code != MPI_SUCCESS) return code;
     return make_blocks(
-        layer, ranks, at, [&](int i) { return static_cast<MPI_Count>(counts[i]); },
-        [&](int i) { return static_cast<MPI_Aint>(places[i]) * extent; }, [&](int) { return type; }, blocks);
+        layer, comm, ranks, at, [&](int i) { return static_cast<MPI_Count>(counts[i]); },
+        [&](int i) { return static_cast<MPI_Aint>(places[i]) * shape.extent; }, [&](int) { return type; }, blocks);
 }
 
 }  // namespace cryptmpi::comm

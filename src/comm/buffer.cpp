@@ -8,9 +8,12 @@
 
 namespace cryptmpi::comm {
 
-int UserBuffer::make(Types& types, const void* at, MPI_Count count, MPI_Datatype type, bool keep, UserBuffer& out) {
+int UserBuffer::make(Types& types, MPI_Comm comm, const void* at, MPI_Count count, MPI_Datatype type, bool keep,
+                     UserBuffer& out) {
     Shape shape;
-    if (const int code = types.find(type, shape); code != MPI_SUCCESS) return code;
+    if (count != 0) [[likely]] {
+        if (const int code = types.find(type, comm, shape); code != MPI_SUCCESS) return code;
+    }
     out.mpi_ = &types.mpi;
     out.at_ = static_cast<std::uint8_t*>(const_cast<void*>(at));
     out.count_ = count;

@@ -37,11 +37,13 @@ public:
         if (owns_type_) mpi_->Type_free(&type_);
     }
 
-    /// Returns MPI's error code for a bad type; MPI's error handler has then been called.
-    static int make(Types& types, const void* at, MPI_Count count, MPI_Datatype type, bool keep, UserBuffer& out);
+    /// Of no elements, the type is not looked at. Returns MPI's error code for a bad type; the error handler of `comm`
+    /// has then been called.
+    static int make(Types& types, MPI_Comm comm, const void* at, MPI_Count count, MPI_Datatype type, bool keep,
+                    UserBuffer& out);
 
-    /// No memory, or no number of elements: MPI says what is wrong with it.
-    bool is_wrong() const { return count_ < 0 || (at_ == nullptr && contiguous_ && size_ != 0); }
+    /// No memory: MPI says what is wrong with it.
+    bool is_wrong() const { return at_ == nullptr && contiguous_ && size_ != 0; }
     std::size_t size() const { return size_; }  // bytes of data
     MPI_Count count() const { return count_; }
     /// The bytes themselves where they lie without gaps; null for those that must be packed.

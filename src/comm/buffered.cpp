@@ -33,14 +33,14 @@ template <class After, class Native>
 int bsend(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm, After after,
           Native native) {
     const auto guard = layer.guard();
-    Communicator* communicator = find_sealed(layer, comm, to, tag, count, type);
+    Communicator* communicator = find_sealed_to(layer, comm, to);
     if (communicator == nullptr) {
         return native(layer.mpi);
     }
     UserBuffer buffer;
-    if (const int code = UserBuffer::make(layer.types(), at, count, type, false, buffer); code != MPI_SUCCESS)
+    if (const int code = make_message(layer, comm, at, count, type, tag, false, buffer); code != MPI_SUCCESS) {
         return code;
-    if (buffer.is_wrong()) return native(layer.mpi);
+    }
     const int code = start_buffered(layer, *communicator, buffer, to, tag);
     return code != MPI_SUCCESS ? code : after(layer.mpi);
 }

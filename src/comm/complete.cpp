@@ -16,10 +16,7 @@ namespace cryptmpi::comm {
 namespace {
 
 int call_handler(Layer& layer, const Operation& operation, int code) {
-    const MPI_Comm handle = operation.communicator ? operation.communicator->handle() : MPI_COMM_WORLD;
-    // The user may have freed it while the operation was on its way.
-    const bool lives = !operation.communicator || layer.share(handle) == operation.communicator;
-    return raise_on_comm(layer, lives ? handle : MPI_COMM_WORLD, code);
+    return raise_on_comm(layer, layer.living(operation.communicator), code);
 }
 
 bool is_truncation(Layer& layer, int code) {

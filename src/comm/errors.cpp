@@ -63,6 +63,12 @@ int raise_on_comm(const Layer& layer, MPI_Comm comm, int code) {
     return raise_on_comm(layer, comm, code, code);
 }
 
+int raise_class_on_comm(const Layer& layer, MPI_Comm comm, int code) {
+    int error_class = code;
+    layer.mpi.Error_class(code, &error_class);
+    return raise_on_comm(layer, comm, error_class);
+}
+
 int raise_in_status(const Layer& layer, int first) {
     return raise_on_comm(layer, MPI_COMM_WORLD, MPI_ERR_IN_STATUS, first);
 }

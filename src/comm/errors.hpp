@@ -13,6 +13,8 @@ class Layer;
 /// Each returns `code`, if the handler returns. A line is printed for a code of MPI's own whose handler ends the job;
 /// of codes of ours it has been.
 int raise_on_comm(const Layer& layer, MPI_Comm comm, int code);
+/// The class of an error that MPI told us of a call of ours, whose name is nothing to the program.
+int raise_class_on_comm(const Layer& layer, MPI_Comm comm, int code);
 int raise_on_win(const Layer& layer, MPI_Win win, int code);
 int raise_on_file(const Layer& layer, MPI_File file, int code);
 /// Of a call that names none of these: through MPI_COMM_WORLD's, while there is one.

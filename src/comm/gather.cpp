@@ -63,12 +63,13 @@ int Gather(Layer& layer, const void* out, MPI_Count out_count, MPI_Datatype out_
     if (communicator == nullptr) return native(layer.mpi);
     UserBuffer own;
     std::vector<UserBuffer> blocks;
-    if (const int code = make_own(layer, out, out_count, out_type, own); code != MPI_SUCCESS) {
-        return say_what_is_wrong(layer, code, native);
+    if (const int code = make_own(layer, comm, out, out_count, out_type, communicator->rank() == root, own);
+        code != MPI_SUCCESS) {
+        return code;
     }
     if (communicator->rank() == root) {
-        const int code = make_equal_blocks(layer, communicator->size(), in, in_count, in_type, blocks);
-        if (code != MPI_SUCCESS) return say_what_is_wrong(layer, code, native);
+        const int code = make_equal_blocks(layer, comm, communicator->size(), in, in_count, in_type, blocks);
+        if (code != MPI_SUCCESS) return code;
     }
     if (communicator->rank() == root && out_count == in_count && out_type == in_type) {
         const auto ask = [](const auto& mpi, int* number, int*, int many, MPI_Comm alone) {
@@ -97,12 +98,13 @@ int Gatherv(Layer& layer, const void* out, MPI_Count out_count, MPI_Datatype out
     if (communicator == nullptr) return native(layer.mpi);
     UserBuffer own;
     std::vector<UserBuffer> blocks;
-    if (const int code = make_own(layer, out, out_count, out_type, own); code != MPI_SUCCESS) {
-        return say_what_is_wrong(layer, code, native);
+    if (const int code = make_own(layer, comm, out, out_count, out_type, communicator->rank() == root, own);
+        code != MPI_SUCCESS) {
+        return code;
     }
     if (communicator->rank() == root) {
-        const int code = make_v_blocks(layer, communicator->size(), in, counts, places, in_type, blocks);
-        if (code != MPI_SUCCESS) return say_what_is_wrong(layer, code, native);
+        const int code = make_v_blocks(layer, comm, communicator->size(), in, counts, places, in_type, blocks);
+        if (code != MPI_SUCCESS) return code;
     }
     return gather(layer, *communicator, own, out == MPI_IN_PLACE, blocks, root, false);
 }

@@ -36,7 +36,7 @@ bool repeats(std::vector<int> ranks) {
 Layer::Layer(Host host)
     : mpi(host.mpi),
       host_(std::move(host)),
-      types_(mpi),
+      types_(mpi, *this),
       pool_(kPoolMost),
       left_with_mpi_(mpi),
       transport_{mpi, tuned_.plans, pool_, workers_, traffic_, left_with_mpi_, MPI_COMM_NULL} {

@@ -79,6 +79,11 @@ public:
         return look_up(handle);
     }
     std::shared_ptr<Communicator> share(MPI_Comm handle);
+    /// Whose errors are those of an operation on it: the user may have freed it while the operation was on its way.
+    MPI_Comm living(const std::shared_ptr<Communicator>& communicator) {
+        if (!communicator || share(communicator->handle()) != communicator) return MPI_COMM_WORLD;
+        return communicator->handle();
+    }
     bool is_intercommunicator(MPI_Comm handle) const {
         int inter = 0;
         return mpi.Comm_test_inter(handle, &inter) == MPI_SUCCESS && inter != 0;
@@ -101,6 +106,8 @@ public:
     /// Of the members of MPI_COMM_WORLD in their order: for messages of collective operations; null while nothing of
     /// the job leaves the node.
     MPI_Comm own_traffic() const { return own_traffic_; }
+    /// Whose errors are for us: what MPI is asked there, the program does not hear of.
+    MPI_Comm quiet() const { return own_traffic_; }
     SharedCommunicators& shared_communicators() { return shared_communicators_; }
 
     /// What large messages travel by; its communicator is null while nothing of the job leaves the node.

@@ -30,7 +30,7 @@ MPI_Count Operator::piece() const {
 
 int Operator::part(const UserBuffer& of, Range range, UserBuffer& out) const {
     auto* const at = static_cast<std::uint8_t*>(of.address()) + extent() * static_cast<MPI_Aint>(range.begin);
-    return UserBuffer::make(layer.types(), at, range.count, type, false, out);
+    return UserBuffer::make(layer.types(), MPI_COMM_SELF, at, range.count, type, false, out);
 }
 
 int Operator::combine(const UserBuffer& left, const UserBuffer& right) const {

@@ -80,14 +80,12 @@ template <class Make, class Native>
 int send_init(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
               MPI_Request* request, bool buffered, Make make, Native native) {
     const auto guard = layer.guard();
-    Communicator* communicator = find_sealed(layer, comm, to, tag, count, type);
-    if (communicator == nullptr) {
-        return native(layer.mpi);
-    }
+    Communicator* communicator = find_sealed_to(layer, comm, to);
+    if (communicator == nullptr || request == nullptr) return native(layer.mpi);  // nothing is sent before its start
     UserBuffer buffer;
-    if (const int code = UserBuffer::make(layer.types(), at, count, type, true, buffer); code != MPI_SUCCESS)
+    if (const int code = make_message(layer, comm, at, count, type, tag, true, buffer); code != MPI_SUCCESS) {
         return code;
-    if (buffer.is_wrong() || request == nullptr) return native(layer.mpi);
+    }
     // Of a buffered send, the user's request is done at once.
     const bool is_large = !buffered && layer.transport().plans.in_segments(buffer.size());
     auto operation = prepare(layer, Operation::Kind::send, comm, std::move(buffer), to, tag, is_large);
@@ -148,15 +146,11 @@ int Recv_init(Layer& layer, void* at, MPI_Count count, MPI_Datatype type, int fr
               MPI_Request* request) {
     const auto guard = layer.guard();
     Communicator* communicator = layer.find(comm);
-    if (communicator == nullptr || !may_be_sealed(*communicator, from) || count < 0 || type == MPI_DATATYPE_NULL) {
+    if (communicator == nullptr || !may_be_sealed(*communicator, from) || request == nullptr) {
         return CRYPTMPI_NATIVE(Recv_init, count, at, Count{count}, type, from, tag, comm, request)(layer.mpi);
     }
     UserBuffer buffer;
-    if (const int code = UserBuffer::make(layer.types(), at, count, type, true, buffer); code != MPI_SUCCESS)
-        return code;
-    if (buffer.is_wrong() || request == nullptr) {
-        return CRYPTMPI_NATIVE(Recv_init, count, at, Count{count}, type, from, tag, comm, request)(layer.mpi);
-    }
+    if (const int code = make_buffer(layer, comm, at, count, type, true, buffer); code != MPI_SUCCESS) return code;
     const bool may_be_large = engine::Plan::may_be_in_segments(buffer.size());
     auto operation = prepare(layer, Operation::Kind::receive, comm, std::move(buffer), from, tag, may_be_large);
     operation->wire = layer.buffer(receive_room(from, operation->user.size()));

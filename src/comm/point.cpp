@@ -52,10 +52,10 @@ int seal_message(Layer& layer, Communicator& communicator, const UserBuffer& buf
     return MPI_SUCCESS;
 }
 
-Communicator* find_sealed(Layer& layer, MPI_Comm comm, int to, int tag, MPI_Count count, MPI_Datatype type) {
+Communicator* find_sealed_to(Layer& layer, MPI_Comm comm, int to) {
     Communicator* communicator = layer.find(comm);
     const bool sealed = communicator != nullptr && communicator->has(to) && communicator->sealed(to);
-    return sealed && tag >= 0 && count >= 0 && type != MPI_DATATYPE_NULL ? communicator : nullptr;
+    return sealed ? communicator : nullptr;
 }
 
 int announce_message(Layer& layer, Communicator& communicator, const UserBuffer& buffer, int to, int tag,
@@ -247,17 +247,14 @@ template <class Native>
 int send(Layer& layer, Mode mode, const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
          Native native) {
     auto guard = layer.guard();
-    Communicator* communicator = find_sealed(layer, comm, to, tag, count, type);
+    Communicator* communicator = find_sealed_to(layer, comm, to);
     if (communicator == nullptr) {
         if (guard) guard.unlock();
         return native(layer.mpi);
     }
     UserBuffer buffer;
-    if (const int code = UserBuffer::make(layer.types(), at, count, type, false, buffer); code != MPI_SUCCESS)
+    if (const int code = make_message(layer, comm, at, count, type, tag, false, buffer); code != MPI_SUCCESS) {
         return code;
-    if (buffer.is_wrong()) [[unlikely]] {
-        if (guard) guard.unlock();
-        return native(layer.mpi);
     }
     if (!layer.threads() && layer.transport().plans.in_segments(buffer.size())) {
         return send_large(layer, mode, *communicator, buffer, to, tag);
@@ -281,14 +278,14 @@ template <class Native>
 int isend(Layer& layer, Mode mode, const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
           MPI_Request* request, Native native) {
     const auto guard = layer.guard();
-    Communicator* communicator = find_sealed(layer, comm, to, tag, count, type);
-    if (communicator == nullptr || request == nullptr) {
-        return native(layer.mpi);
-    }
+    Communicator* communicator = find_sealed_to(layer, comm, to);
+    if (communicator == nullptr) return native(layer.mpi);
+    // To nobody: an MPI that does not look would send before it finds no request.
+    if (request == nullptr) return layer.mpi.Isend(nullptr, 0, MPI_BYTE, MPI_PROC_NULL, tag, comm, request);
     UserBuffer buffer;
-    if (const int code = UserBuffer::make(layer.types(), at, count, type, false, buffer); code != MPI_SUCCESS)
+    if (const int code = make_message(layer, comm, at, count, type, tag, false, buffer); code != MPI_SUCCESS) {
         return code;
-    if (buffer.is_wrong()) return native(layer.mpi);
+    }
     return start_send(layer, mode, *communicator, buffer, to, tag, request);
 }
 
@@ -331,17 +328,12 @@ int Recv(Layer& layer, void* at, MPI_Count count, MPI_Datatype type, int from, i
          MPI_Status* status) {
     auto guard = layer.guard();
     Communicator* communicator = layer.find(comm);
-    if (communicator == nullptr || !may_be_sealed(*communicator, from) || count < 0 || type == MPI_DATATYPE_NULL) {
+    if (communicator == nullptr || !may_be_sealed(*communicator, from)) {
         if (guard) guard.unlock();
         return CRYPTMPI_NATIVE(Recv, count, at, Count{count}, type, from, tag, comm, status)(layer.mpi);
     }
     UserBuffer buffer;
-    if (const int code = UserBuffer::make(layer.types(), at, count, type, false, buffer); code != MPI_SUCCESS)
-        return code;
-    if (buffer.is_wrong()) [[unlikely]] {
-        if (guard) guard.unlock();
-        return CRYPTMPI_NATIVE(Recv, count, at, Count{count}, type, from, tag, comm, status)(layer.mpi);
-    }
+    if (const int code = make_buffer(layer, comm, at, count, type, false, buffer); code != MPI_SUCCESS) return code;
     if (layer.threads() || !layer.requests().unfinished.empty() || !communicator->held().empty()) {
         MPI_Request request = MPI_REQUEST_NULL;
         const int code = start_receive(layer, *communicator, std::move(buffer), from, tag, &request);
@@ -365,16 +357,11 @@ int Irecv(Layer& layer, void* at, MPI_Count count, MPI_Datatype type, int from, 
           MPI_Request* request) {
     const auto guard = layer.guard();
     Communicator* communicator = layer.find(comm);
-    if (communicator == nullptr || !may_be_sealed(*communicator, from) || count < 0 || type == MPI_DATATYPE_NULL ||
-        request == nullptr) {
+    if (communicator == nullptr || !may_be_sealed(*communicator, from) || request == nullptr) {
         return CRYPTMPI_NATIVE(Irecv, count, at, Count{count}, type, from, tag, comm, request)(layer.mpi);
     }
     UserBuffer buffer;
-    if (const int code = UserBuffer::make(layer.types(), at, count, type, true, buffer); code != MPI_SUCCESS)
-        return code;
-    if (buffer.is_wrong()) {
-        return CRYPTMPI_NATIVE(Irecv, count, at, Count{count}, type, from, tag, comm, request)(layer.mpi);
-    }
+    if (const int code = make_buffer(layer, comm, at, count, type, true, buffer); code != MPI_SUCCESS) return code;
     return start_receive(layer, *communicator, std::move(buffer), from, tag, request);
 }
 
@@ -428,19 +415,13 @@ int Sendrecv_replace(Layer& layer, void* at, MPI_Count count, MPI_Datatype type,
                      int in_tag, MPI_Comm comm, MPI_Status* status) {
     auto guard = layer.guard();
     Communicator* communicator = layer.find(comm);
-    if (communicator == nullptr || count < 0 || type == MPI_DATATYPE_NULL) {
+    if (communicator == nullptr) {
         if (guard) guard.unlock();
         return CRYPTMPI_NATIVE(Sendrecv_replace, count, at, Count{count}, type, to, out_tag, from, in_tag, comm,
                                status)(layer.mpi);
     }
     UserBuffer buffer;
-    if (const int code = UserBuffer::make(layer.types(), at, count, type, false, buffer); code != MPI_SUCCESS)
-        return code;
-    if (buffer.is_wrong()) {
-        if (guard) guard.unlock();
-        return CRYPTMPI_NATIVE(Sendrecv_replace, count, at, Count{count}, type, to, out_tag, from, in_tag, comm,
-                               status)(layer.mpi);
-    }
+    if (const int code = make_buffer(layer, comm, at, count, type, false, buffer); code != MPI_SUCCESS) return code;
     const auto copy = layer.buffer(buffer.size());
     if (const int code = buffer.pack(copy.data()); code != MPI_SUCCESS) return code;
     const ByteCount bytes(layer.mpi, copy.size());

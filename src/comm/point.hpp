@@ -4,6 +4,7 @@
 
 #include <mpi.h>
 
+#include "comm/arguments.hpp"
 #include "comm/layer.hpp"
 
 namespace cryptmpi::comm {
@@ -16,8 +17,8 @@ int native_send(const interpose::Native& mpi, Mode mode, const ByteCount& bytes,
 int native_isend(const interpose::Native& mpi, Mode mode, const ByteCount& bytes, const void* at, int to, int tag,
                  MPI_Comm comm, MPI_Request* request);
 
-/// The communicator, if a message to `to` is sealed. Null: MPI does it, or says what is wrong with the arguments.
-Communicator* find_sealed(Layer& layer, MPI_Comm comm, int to, int tag, MPI_Count count, MPI_Datatype type);
+/// The communicator, if a message to `to` is sealed. Null: MPI does it, or says that there is nobody of that rank.
+Communicator* find_sealed_to(Layer& layer, MPI_Comm comm, int to);
 
 /// Starts sending a sealed message. The user's buffer is free when this returns.
 int start_send(Layer& layer, Mode mode, Communicator& communicator, const UserBuffer& buffer, int to, int tag,

@@ -236,12 +236,8 @@ int Mrecv(Layer& layer, void* at, MPI_Count count, MPI_Datatype type, MPI_Messag
         return CRYPTMPI_NATIVE(Mrecv, count, at, Count{count}, type, message, status)(layer.mpi);
     }
     UserBuffer buffer;
-    if (const int code = UserBuffer::make(layer.types(), at, count, type, false, buffer); code != MPI_SUCCESS)
-        return code;
-    if (buffer.is_wrong()) {
-        if (guard) guard.unlock();
-        return CRYPTMPI_NATIVE(Mrecv, count, at, Count{count}, type, message, status)(layer.mpi);
-    }
+    const MPI_Comm comm = layer.living(layer.matched().at(*message).communicator);
+    if (const int code = make_buffer(layer, comm, at, count, type, false, buffer); code != MPI_SUCCESS) return code;
     auto matched = std::move(layer.matched().extract(*message).mapped());
     const auto operation = receive_matched(layer, matched, std::move(buffer));
     MPI_Status own = {};
@@ -259,15 +255,12 @@ int Mrecv(Layer& layer, void* at, MPI_Count count, MPI_Datatype type, MPI_Messag
 
 int Imrecv(Layer& layer, void* at, MPI_Count count, MPI_Datatype type, MPI_Message* message, MPI_Request* request) {
     const auto guard = layer.guard();
-    if (message == nullptr || !layer.matched().contains(*message)) {
+    if (message == nullptr || request == nullptr || !layer.matched().contains(*message)) {
         return CRYPTMPI_NATIVE(Imrecv, count, at, Count{count}, type, message, request)(layer.mpi);
     }
     UserBuffer buffer;
-    if (const int code = UserBuffer::make(layer.types(), at, count, type, true, buffer); code != MPI_SUCCESS)
-        return code;
-    if (buffer.is_wrong() || request == nullptr) {
-        return CRYPTMPI_NATIVE(Imrecv, count, at, Count{count}, type, message, request)(layer.mpi);
-    }
+    const MPI_Comm comm = layer.living(layer.matched().at(*message).communicator);
+    if (const int code = make_buffer(layer, comm, at, count, type, true, buffer); code != MPI_SUCCESS) return code;
     auto matched = std::move(layer.matched().extract(*message).mapped());
     auto operation = receive_matched(layer, matched, std::move(buffer));
     if (matched.held) {

@@ -83,7 +83,7 @@ int Reduce(Layer& layer, const void* out, void* in, MPI_Count count, MPI_Datatyp
         return mpi.Reduce(number, number, many, MPI_INT, MPI_SUM, 0, alone);
     };
     const int code = make_arguments(sum, comm, out, in, is_root, ask, arguments);
-    if (code != MPI_SUCCESS) return say_what_is_wrong(layer, code, native);
+    if (code != MPI_SUCCESS) return code;
     return reduce({layer, *communicator, sum, arguments.own, arguments.from}, &arguments.in, root);
 }
 

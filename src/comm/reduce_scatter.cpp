@@ -162,22 +162,21 @@ bool parts_pay(const Reduction& what) {
                                            static_cast<std::uint32_t>(what.nodes().all_leaders().size()));
 }
 
-template <class Native>
 int reduce_scatter(Layer& layer, Communicator& communicator, const void* out, void* in,
-                   const std::vector<MPI_Count>& counts, MPI_Datatype type, MPI_Op op, bool uniform, Native native) {
-    if (std::any_of(counts.begin(), counts.end(), [](MPI_Count count) { return count < 0; })) return native(layer.mpi);
+                   const std::vector<MPI_Count>& counts, MPI_Datatype type, MPI_Op op, bool uniform) {
+    const MPI_Comm comm = communicator.handle();
+    const MPI_Count least = *std::min_element(counts.begin(), counts.end());
+    if (least < 0) return say_what_is_wrong(layer, comm, out, least, type);
+    CRYPTMPI_TRY(check_operation(layer, comm, type, op));
     const MPI_Count total = std::accumulate(counts.begin(), counts.end(), MPI_Count{0});
     const void* const from = out == MPI_IN_PLACE ? in : out;
     UserBuffer own;
     UserBuffer mine;
-    CRYPTMPI_TRY(UserBuffer::make(layer.types(), from, total, type, false, own));
-    CRYPTMPI_TRY(
-        UserBuffer::make(layer.types(), in, counts[static_cast<std::size_t>(communicator.rank())], type, false, mine));
-    if (own.is_wrong() || mine.is_wrong()) return native(layer.mpi);
-    CRYPTMPI_TRY(check_reduction(layer, communicator.handle(), out, mine, type, op,
-                                 [](const auto& mpi, int* number, int*, int many, MPI_Comm alone) {
-                                     return mpi.Reduce_scatter_block(number, number, many, MPI_INT, MPI_SUM, alone);
-                                 }));
+    CRYPTMPI_TRY(make_own(layer, comm, from, total, type, false, own));
+    CRYPTMPI_TRY(make_own(layer, comm, in, counts[static_cast<std::size_t>(communicator.rank())], type, false, mine));
+    CRYPTMPI_TRY(check_alias(layer, comm, out, mine, [](const auto& mpi, int* number, int*, int many, MPI_Comm alone) {
+        return mpi.Reduce_scatter_block(number, number, many, MPI_INT, MPI_SUM, alone);
+    }));
     const Operator sum{layer, total, type, op};
     const Reduction what{layer, communicator, sum, own, from};
     return parts_pay(what) ? reduce_scatter_by_parts(what, counts, mine)
@@ -190,9 +189,9 @@ int Reduce_scatter_block(Layer& layer, const void* out, void* in, MPI_Count coun
                          MPI_Comm comm) {
     Communicator* communicator = find_sealed(layer, comm);
     const auto native = CRYPTMPI_NATIVE(Reduce_scatter_block, count, out, in, Count{count}, type, op, comm);
-    if (communicator == nullptr || is_for_mpi(count, type, op)) return native(layer.mpi);
+    if (communicator == nullptr) return native(layer.mpi);
     const std::vector<MPI_Count> counts(static_cast<std::size_t>(communicator->size()), count);
-    return reduce_scatter(layer, *communicator, out, in, counts, type, op, true, native);
+    return reduce_scatter(layer, *communicator, out, in, counts, type, op, true);
 }
 
 template <class C>
@@ -206,9 +205,10 @@ int Reduce_scatter(Layer& layer, const void* out, void* in, const C* counts, MPI
             return mpi.Reduce_scatter_c(out, in, counts, type, op, comm);
         }
     };
-    if (communicator == nullptr || counts == nullptr || is_for_mpi(0, type, op)) return native(layer.mpi);
+    if (communicator == nullptr) return native(layer.mpi);
+    if (counts == nullptr) return raise_on_comm(layer, comm, MPI_ERR_COUNT);  // as Open MPI tells it; others crash
     const std::vector<MPI_Count> of_ranks(counts, counts + communicator->size());
-    return reduce_scatter(layer, *communicator, out, in, of_ranks, type, op, false, native);
+    return reduce_scatter(layer, *communicator, out, in, of_ranks, type, op, false);
 }
 
 template int Reduce_scatter(Layer&, const void*, void*, const int*, MPI_Datatype, MPI_Op, MPI_Comm);

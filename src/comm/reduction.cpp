@@ -21,7 +21,8 @@ int Vector::make(Layer& layer, MPI_Count count, MPI_Datatype type, Vector& out) 
     // User operations see whole elements: what lies between the data is set, too.
     std::memset(out.memory_.data(), 0, out.memory_.size());
     const MPI_Aint before = extent < 0 ? -extent * static_cast<MPI_Aint>(count - 1) : 0;
-    return UserBuffer::make(layer.types(), out.memory_.data() + before - true_lower, count, type, false, out.view_);
+    return UserBuffer::make(layer.types(), MPI_COMM_SELF, out.memory_.data() + before - true_lower, count, type, false,
+                            out.view_);
 }
 
 bool Reduction::commutes() const {
@@ -39,18 +40,13 @@ int Reduction::on_node(int to, const UserBuffer& result) const {
 int make_arguments(const Operator& op, MPI_Comm comm, const void* out, void* in, bool has_result, Question ask,
                    ReductionArguments& arguments) {
     Layer& layer = op.layer;
-    if (is_for_mpi(op.count, op.type, op.op)) return kForMpi;
-    arguments.from = out == MPI_IN_PLACE ? in : out;
-    CRYPTMPI_TRY(UserBuffer::make(layer.types(), arguments.from, op.count, op.type, false, arguments.own));
-    if (has_result) CRYPTMPI_TRY(UserBuffer::make(layer.types(), in, op.count, op.type, false, arguments.in));
-    if (arguments.own.is_wrong() || arguments.in.is_wrong()) return kForMpi;
-    return check_reduction(layer, comm, out, arguments.in, op.type, op.op, ask);
-}
-
-int check_reduction(Layer& layer, MPI_Comm comm, const void* out, const UserBuffer& in, MPI_Datatype type, MPI_Op op,
-                    Question ask) {
-    CRYPTMPI_TRY(check_operation(layer, comm, type, op));
-    return check_alias(layer, comm, out, in, ask);
+    CRYPTMPI_TRY(check_operation(layer, comm, op.type, op.op));
+    const bool in_place = out == MPI_IN_PLACE;
+    if (in_place && !has_result) return refuse_in_place(layer, comm);
+    arguments.from = in_place ? in : out;
+    CRYPTMPI_TRY(make_own(layer, comm, arguments.from, op.count, op.type, false, arguments.own));
+    if (has_result) CRYPTMPI_TRY(make_own(layer, comm, in, op.count, op.type, false, arguments.in));
+    return check_alias(layer, comm, out, arguments.in, ask);
 }
 
 }  // namespace cryptmpi::comm

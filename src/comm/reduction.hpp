@@ -51,17 +51,8 @@ struct ReductionArguments {
     const void* from = nullptr;  // where `own` is, as the user said it
 };
 
-/// Looked at before anything is sent; the code is one for say_what_is_wrong. `ask` calls MPI's own.
+/// Looked at before anything is sent; what is wrong has been raised on `comm`. `ask` calls MPI's own.
 int make_arguments(const Operator& op, MPI_Comm comm, const void* out, void* in, bool has_result, Question ask,
                    ReductionArguments& arguments);
-
-/// Has MPI to say what is wrong with these?
-inline bool is_for_mpi(MPI_Count count, MPI_Datatype type, MPI_Op op) {
-    return count < 0 || type == MPI_DATATYPE_NULL || op == MPI_OP_NULL;
-}
-
-/// What all reductions may be told of their arguments before anything is sent. `ask` calls MPI's own.
-int check_reduction(Layer& layer, MPI_Comm comm, const void* out, const UserBuffer& in, MPI_Datatype type, MPI_Op op,
-                    Question ask);
 
 }  // namespace cryptmpi::comm

@@ -61,7 +61,7 @@ int Scan(Layer& layer, const void* out, void* in, MPI_Count count, MPI_Datatype 
         return mpi.Scan(number, number, many, MPI_INT, MPI_SUM, alone);
     };
     const int code = make_arguments(sum, comm, out, in, true, ask, arguments);
-    if (code != MPI_SUCCESS) return say_what_is_wrong(layer, code, native);
+    if (code != MPI_SUCCESS) return code;
     return scan(layer, *communicator, arguments.own, arguments.in, sum, false);
 }
 
@@ -74,8 +74,9 @@ int Exscan(Layer& layer, const void* out, void* in, MPI_Count count, MPI_Datatyp
     const auto ask = [](const auto& mpi, int* number, int*, int many, MPI_Comm alone) {
         return mpi.Exscan(number, number, many, MPI_INT, MPI_SUM, alone);
     };
-    const int code = make_arguments(sum, comm, out, in, true, ask, arguments);
-    if (code != MPI_SUCCESS) return say_what_is_wrong(layer, code, native);
+    const bool has_result = communicator->rank() != 0 || in != nullptr;  // rank 0 gets nothing
+    const int code = make_arguments(sum, comm, out, in, has_result, ask, arguments);
+    if (code != MPI_SUCCESS) return code;
     return scan(layer, *communicator, arguments.own, arguments.in, sum, true);
 }
 

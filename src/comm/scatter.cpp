@@ -74,13 +74,14 @@ int Scatter(Layer& layer, const void* out, MPI_Count out_count, MPI_Datatype out
     if (communicator == nullptr) return native(layer.mpi);
     UserBuffer own;
     std::vector<UserBuffer> blocks;
-    if (const int code = make_own(layer, in, in_count, in_type, own); code != MPI_SUCCESS) {
-        return say_what_is_wrong(layer, code, native);
+    if (const int code = make_own(layer, comm, in, in_count, in_type, communicator->rank() == root, own);
+        code != MPI_SUCCESS) {
+        return code;
     }
     if (communicator->rank() == root) {
         const int code =
-            make_equal_blocks(layer, communicator->size(), const_cast<void*>(out), out_count, out_type, blocks);
-        if (code != MPI_SUCCESS) return say_what_is_wrong(layer, code, native);
+            make_equal_blocks(layer, comm, communicator->size(), const_cast<void*>(out), out_count, out_type, blocks);
+        if (code != MPI_SUCCESS) return code;
     }
     if (communicator->rank() == root && out_count == in_count && out_type == in_type) {
         const auto ask = [](const auto& mpi, int* number, int*, int many, MPI_Comm alone) {
@@ -109,13 +110,14 @@ int Scatterv(Layer& layer, const void* out, const C* counts, const D* places, MP
     if (communicator == nullptr) return native(layer.mpi);
     UserBuffer own;
     std::vector<UserBuffer> blocks;
-    if (const int code = make_own(layer, in, in_count, in_type, own); code != MPI_SUCCESS) {
-        return say_what_is_wrong(layer, code, native);
+    if (const int code = make_own(layer, comm, in, in_count, in_type, communicator->rank() == root, own);
+        code != MPI_SUCCESS) {
+        return code;
     }
     if (communicator->rank() == root) {
         const int code =
-            make_v_blocks(layer, communicator->size(), const_cast<void*>(out), counts, places, out_type, blocks);
-        if (code != MPI_SUCCESS) return say_what_is_wrong(layer, code, native);
+            make_v_blocks(layer, comm, communicator->size(), const_cast<void*>(out), counts, places, out_type, blocks);
+        if (code != MPI_SUCCESS) return code;
     }
     return scatter(layer, *communicator, blocks, in == MPI_IN_PLACE ? nullptr : &own, root, false);
 }

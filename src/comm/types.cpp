@@ -3,6 +3,8 @@
 #include <cstring>
 #include <memory>
 
+#include "comm/layer.hpp"
+
 namespace cryptmpi::comm {
 namespace {
 
@@ -77,7 +79,12 @@ bool Envelope::is_derived() const {
     }
 }
 
-int Types::ask(MPI_Datatype type, Shape& shape) const {
+int Types::ask(MPI_Datatype type, MPI_Comm comm, Shape& shape) const {
+    // A message to nobody, of which MPI looks at the arguments only. Of a type that is not committed the other
+    // procedures say nothing.
+    const std::uint8_t nothing = 0;
+    const int asked = mpi.Send(&nothing, 1, type, MPI_PROC_NULL, 0, layer_.quiet());
+    if (asked != MPI_SUCCESS) return raise_class_on_comm(layer_, comm, asked);
     MPI_Count size = 0;
     if (const int code = mpi.Type_size_x(type, &size); code != MPI_SUCCESS) return code;
     Envelope envelope;
@@ -93,7 +100,7 @@ int Types::ask(MPI_Datatype type, Shape& shape) const {
     return MPI_SUCCESS;
 }
 
-int Types::look_up(MPI_Datatype type, Shape& shape) {
+int Types::look_up(MPI_Datatype type, MPI_Comm comm, Shape& shape) {
     {
         const std::lock_guard hold(lock_);
         if (const auto known = known_.find(type); known != known_.end()) {
@@ -103,7 +110,7 @@ int Types::look_up(MPI_Datatype type, Shape& shape) {
         }
     }
     // Not under the lock: MPI may call an error handler of the user's.
-    if (const int code = ask(type, shape); code != MPI_SUCCESS) return code;
+    if (const int code = ask(type, comm, shape); code != MPI_SUCCESS) return code;
     const std::lock_guard hold(lock_);
     recent_[place(type)] = {type, &(known_[type] = shape)};
     return MPI_SUCCESS;

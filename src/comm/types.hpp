@@ -13,6 +13,8 @@
 
 namespace cryptmpi::comm {
 
+class Layer;
+
 /// What MPI says of a datatype.
 struct Shape {
     std::size_t size = 0;  // bytes of data in one element
@@ -39,7 +41,7 @@ int get_envelope(const interpose::Native& mpi, MPI_Datatype type, Envelope& enve
 /// The shapes of the datatypes that are in use, so that MPI is not asked again for each message.
 class Types {
 public:
-    explicit Types(const interpose::Native& native) : mpi(native) {}
+    Types(const interpose::Native& native, const Layer& layer) : mpi(native), layer_(layer) {}
     Types(const Types&) = delete;
     Types& operator=(const Types&) = delete;
 
@@ -48,12 +50,13 @@ public:
     /// From now on, several threads ask.
     void share() { shared_ = true; }
 
-    /// Returns MPI's error code for a bad datatype; MPI's error handler has then been called.
-    int find(MPI_Datatype type, Shape& shape) {
-        if (shared_) return look_up(type, shape);
+    /// Returns MPI's error code for a datatype that no message can have, as one that is not committed; the error
+    /// handler of `comm` has then been called.
+    int find(MPI_Datatype type, MPI_Comm comm, Shape& shape) {
+        if (shared_) return look_up(type, comm, shape);
         const Recent& recent = recent_[place(type)];
         if (recent.shape == nullptr || recent.type != type) [[unlikely]] {
-            return look_up(type, shape);
+            return look_up(type, comm, shape);
         }
         shape = *recent.shape;
         return MPI_SUCCESS;
@@ -68,8 +71,8 @@ private:
         constexpr std::uint64_t kGolden = 0x9E3779B97F4A7C15;
         return static_cast<std::size_t>((std::uint64_t)type * kGolden >> (64 - kPlacesLog));  // an int, or a pointer
     }
-    int look_up(MPI_Datatype type, Shape& shape);
-    int ask(MPI_Datatype type, Shape& shape) const;
+    int look_up(MPI_Datatype type, MPI_Comm comm, Shape& shape);
+    int ask(MPI_Datatype type, MPI_Comm comm, Shape& shape) const;
 
     struct Recent {
         MPI_Datatype type;
@@ -77,6 +80,7 @@ private:
     };
     std::array<Recent, std::size_t{1} << kPlacesLog> recent_;
     std::unordered_map<MPI_Datatype, Shape> known_;
+    const Layer& layer_;
     bool shared_ = false;
     std::mutex lock_;
 };

@@ -363,6 +363,8 @@ MUTANTS = [
         "    if (layer.mpi.Request_get_status(*request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || done == 0) {",
         "    if (layer.mpi.Request_get_status(*request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) {",
         "comm_test", "PointToPoint.*"),
+    one("a block without elements needs a type", "src/comm/buffer.cpp", "    if (count != 0) [[likely]] {\n", "    {\n",
+        "comm_test", "Mistakes.AnEmpty*"),
     one("a matching probe tells the size on the wire", "src/comm/probe.cpp",
         "matched.posted);\n    show_user_size(layer, communicator, status);\n", "matched.posted);\n",
         "comm_test", "PointToPoint.AProbeTellsTheUsersSizeAndTheReceiveGetsThatMessage"),

@@ -5,6 +5,8 @@
  *     mistakes operation    reductions of a type that the operation is not for
  *     mistakes alias        what is sent and what comes are in one place
  *     mistakes own          a rank's own block is larger than the room for it
+ *     mistakes types        datatypes that are none, or not committed, or without memory
+ *     mistakes places       MPI_IN_PLACE where it must not be
  *     mistakes part         a message that is a part of an element
  *     mistakes sizes CASE   ranks that disagree in the size of a block
  */
@@ -130,6 +132,54 @@ static void own(void) {
     TELL_ANEW(MPI_Alltoallv(out, to, places, MPI_INT, in, counts, places, MPI_INT, comm));
 }
 
+static void types(void) {
+    MPI_Datatype gaps, uncommitted, of_ranks[MOST];
+    MPI_Request request;
+    int counts[MOST], at[MOST];
+    const int other = 1 - rank;
+    MPI_Type_vector(2, 1, 2, MPI_INT, &gaps);
+    MPI_Type_commit(&gaps);
+    MPI_Type_vector(2, 1, 2, MPI_INT, &uncommitted);
+    for (int i = 0; i < ranks; i++) {
+        counts[i] = i == rank ? 0 : 1;
+        of_ranks[i] = i == rank ? MPI_DATATYPE_NULL : MPI_INT;
+        at[i] = 0;
+    }
+    TELL_ANEW(MPI_Alltoallw(out, counts, at, of_ranks, in, counts, at, of_ranks, comm));
+    renew();
+    TELL(MPI_Send(out, 0, MPI_DATATYPE_NULL, other, 1, comm));
+#ifndef OPEN_MPI /* which wants a type */
+    TELL(MPI_Recv(in, 0, MPI_DATATYPE_NULL, other, 1, comm, MPI_STATUS_IGNORE));
+#endif
+    TELL(MPI_Send(NULL, 1, gaps, other, 1, comm));
+    TELL(MPI_Recv(NULL, 1, gaps, other, 1, comm, MPI_STATUS_IGNORE));
+    TELL(MPI_Send(out, 1, uncommitted, other, 1, comm));
+    TELL(MPI_Isend(out, 1, uncommitted, other, 1, comm, &request));
+    TELL(MPI_Recv(in, 1, uncommitted, other, 1, comm, MPI_STATUS_IGNORE));
+    TELL_ANEW(MPI_Bcast(out, 1, uncommitted, 0, comm));
+    TELL_ANEW(MPI_Allgather(out, 0, MPI_DATATYPE_NULL, in, 0, MPI_DATATYPE_NULL, comm));
+#ifdef OPEN_MPI /* others crash */
+    TELL_ANEW(MPI_Allreduce(out, in, 1, MPI_DATATYPE_NULL, MPI_SUM, comm));
+#endif
+    TELL(MPI_Startall(-1, &request));
+}
+
+static void places(void) {
+    TELL_ANEW(MPI_Allgather(out, 1, MPI_INT, MPI_IN_PLACE, 1, MPI_INT, comm));
+    TELL_ANEW(MPI_Scan(out, MPI_IN_PLACE, 1, MPI_INT, MPI_SUM, comm));
+    TELL_ANEW(MPI_Reduce_scatter_block(out, MPI_IN_PLACE, 1, MPI_INT, MPI_SUM, comm));
+    renew();
+    if (rank == 0) TELL(MPI_Gather(out, 1, MPI_INT, MPI_IN_PLACE, 1, MPI_INT, 0, comm));
+    if (rank == 0) TELL(MPI_Scatter(MPI_IN_PLACE, 1, MPI_INT, in, 1, MPI_INT, 0, comm));
+#ifdef OPEN_MPI /* others crash */
+    TELL_ANEW(MPI_Bcast(MPI_IN_PLACE, 1, MPI_INT, 0, comm));
+    renew();
+    if (rank != 0) TELL(MPI_Gather(MPI_IN_PLACE, 1, MPI_INT, in, 1, MPI_INT, 0, comm));
+    if (rank != 0) TELL(MPI_Scatter(out, 1, MPI_INT, MPI_IN_PLACE, 1, MPI_INT, 0, comm));
+    if (rank != 0) TELL(MPI_Reduce(MPI_IN_PLACE, in, 1, MPI_INT, MPI_SUM, 0, comm));
+#endif
+}
+
 static void part(void) {
     MPI_Datatype four, gaps;
     MPI_Type_contiguous(4, MPI_INT, &four);
@@ -192,6 +242,8 @@ int main(int argc, char** argv) {
     if (strcmp(what, "operation") == 0) operation();
     if (strcmp(what, "alias") == 0) alias();
     if (strcmp(what, "own") == 0) own();
+    if (strcmp(what, "types") == 0) types();
+    if (strcmp(what, "places") == 0) places();
     if (strcmp(what, "part") == 0) part();
     if (argc > 4) {
         root_says = atoi(argv[3]);

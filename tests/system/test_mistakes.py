@@ -16,7 +16,7 @@ def told(done):
     return sorted(line for line in done.output.splitlines() if line.startswith("mistakes: "))
 
 
-@pytest.mark.parametrize("mistake", ["null", "operation", "alias", "own", "part"])
+@pytest.mark.parametrize("mistake", ["null", "operation", "alias", "own", "types", "places", "part"])
 @MPIS
 def test_mistakes_are_told_as_plain(name, mistake, build, nodes, tmp_path):
     mpi = stacks.stack(name)

@@ -73,6 +73,7 @@ struct Type {
     MPI_Aint lower = 0;
     MPI_Aint extent = 0;
     int combiner = MPI_COMBINER_NAMED;
+    bool committed = false;
     std::vector<int> integers = {};
     std::vector<MPI_Aint> addresses = {};
     std::vector<MPI_Datatype> types = {};
@@ -84,6 +85,17 @@ struct Type {
         std::size_t sum = 0;
         for (const Piece& piece : pieces) sum += piece.size;
         return sum;
+    }
+    /// From the first byte of data to the end of the last one.
+    std::pair<MPI_Aint, MPI_Aint> ends() const {
+        MPI_Aint least = 0;
+        MPI_Aint most = 0;
+        for (std::size_t i = 0; i < pieces.size(); ++i) {
+            const MPI_Aint end = pieces[i].offset + static_cast<MPI_Aint>(pieces[i].size);
+            least = i == 0 ? pieces[i].offset : std::min<MPI_Aint>(least, pieces[i].offset);
+            most = i == 0 ? end : std::max(most, end);
+        }
+        return {least, most};
     }
 };
 
@@ -545,6 +557,7 @@ std::shared_ptr<Type> named(std::size_t size) {
     auto type = std::make_shared<Type>();
     type->pieces = {{0, size}};
     type->extent = static_cast<MPI_Aint>(size);
+    type->committed = true;
     return type;
 }
 
@@ -571,6 +584,15 @@ std::shared_ptr<Type> find_type(MPI_Datatype type) {
     if (const std::size_t size = size_of_named(type); size != 0) return named(size);
     const auto found = me().types.find(type);
     return found == me().types.end() ? nullptr : found->second;
+}
+
+/// What MPI says of the elements of a message, whoever it is for. Of none it asks for no type.
+int look_at(const void* at, MPI_Count count, MPI_Datatype type) {
+    if (count < 0) return MPI_ERR_COUNT;
+    if (count == 0) return MPI_SUCCESS;
+    const auto found = find_type(type);
+    if (!found || !found->committed) return MPI_ERR_TYPE;
+    return at == nullptr && found->size() != 0 && found->ends().first == 0 ? MPI_ERR_BUFFER : MPI_SUCCESS;
 }
 
 /// Of `count` elements of a type at an address.
@@ -621,7 +643,7 @@ RequestPointer new_send(const void* at, MPI_Count count, MPI_Datatype type, int 
     request->mode = mode;
     request->at = const_cast<void*>(at);
     request->count = count;
-    request->type = find_type(type);
+    request->type = count == 0 ? named(1) : find_type(type);
     request->context = find(comm)->group->context();
     request->peer = to;
     request->tag = tag;
@@ -1165,6 +1187,9 @@ struct Calls {
     static int isend(int mode, const void* at, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
                      MPI_Request* handle) {
         if (find(comm) == nullptr) return raise(comm, MPI_ERR_COMM);
+        if (const int code = look_at(at, count, type); code != MPI_SUCCESS) return raise(comm, code);
+        if (tag < 0) return raise(comm, MPI_ERR_TAG);
+        if (handle == nullptr) return raise(comm, MPI_ERR_ARG);
         const auto request = new_send(at, count, type, to, tag, comm, mode);
         begin(request);
         *handle = add_request(request);
@@ -1184,6 +1209,8 @@ struct Calls {
     }
     static int send(int mode, const void* at, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm) {
         if (find(comm) == nullptr) return raise(comm, MPI_ERR_COMM);
+        if (const int code = look_at(at, count, type); code != MPI_SUCCESS) return raise(comm, code);
+        if (tag < 0) return raise(comm, MPI_ERR_TAG);
         const auto request = new_send(at, count, type, to, tag, comm, mode);
         begin(request);
         world().wait([&] { return request->done; });
@@ -1533,14 +1560,7 @@ struct Calls {
     static int Type_get_true_extent(MPI_Datatype type, MPI_Aint* lower, MPI_Aint* extent) {
         const auto found = find_type(type);
         if (!found) return raise(MPI_COMM_WORLD, MPI_ERR_TYPE);
-        MPI_Aint least = 0;
-        MPI_Aint most = 0;
-        for (std::size_t i = 0; i < found->pieces.size(); ++i) {
-            const auto& piece = found->pieces[i];
-            const MPI_Aint end = piece.offset + static_cast<MPI_Aint>(piece.size);
-            least = i == 0 ? piece.offset : std::min<MPI_Aint>(least, piece.offset);
-            most = i == 0 ? end : std::max(most, end);
-        }
+        const auto [least, most] = found->ends();
         *lower = least;
         *extent = most - least;
         return MPI_SUCCESS;
@@ -1565,7 +1585,10 @@ struct Calls {
         }
         return MPI_SUCCESS;
     }
-    static int Type_commit(MPI_Datatype*) { return MPI_SUCCESS; }
+    static int Type_commit(MPI_Datatype* type) {
+        if (const auto found = me().types.find(*type); found != me().types.end()) found->second->committed = true;
+        return MPI_SUCCESS;
+    }
     static int Type_free(MPI_Datatype* type) {
         me().types.erase(*type);
         *type = MPI_DATATYPE_NULL;

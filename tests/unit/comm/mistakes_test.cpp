@@ -1,0 +1,255 @@
+// What programs do wrong, or only just right, over a fake MPI: the error comes to the communicator of the call, nothing
+// goes in clear, and nobody waits for a rank that went another way.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <functional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "comm/calls.hpp"
+#include "fake_mpi.hpp"
+
+namespace cryptmpi::comm {
+namespace {
+
+using fake::Clear;
+using fake::Ending;
+using fake::Job;
+using fake::Rank;
+
+using Bytes = std::vector<std::uint8_t>;
+
+/// Whose error handler was called last on this rank.
+thread_local MPI_Comm told = MPI_COMM_NULL;
+void tell(MPI_Comm* comm, int*, ...) {
+    told = *comm;
+}
+
+/// A communicator like MPI_COMM_WORLD, whose errors are noted.
+MPI_Comm make_comm(const Rank& rank) {
+    MPI_Comm made = MPI_COMM_NULL;
+    EXPECT_EQ(Comm_dup(rank.layer, MPI_COMM_WORLD, &made), MPI_SUCCESS);
+    MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+    rank.mpi.Comm_create_errhandler(tell, &handler);
+    rank.mpi.Comm_set_errhandler(made, handler);
+    return made;
+}
+
+struct Mistake {
+    std::string what;
+    int code;
+    std::function<int(MPI_Comm)> call;
+};
+
+void expect_told(const std::vector<Mistake>& mistakes, MPI_Comm comm) {
+    for (const Mistake& mistake : mistakes) {
+        told = MPI_COMM_NULL;
+        EXPECT_EQ(mistake.call(comm), mistake.code) << mistake.what;
+        EXPECT_EQ(told, comm) << mistake.what;
+    }
+}
+
+/// Two of each four bytes.
+MPI_Datatype gaps(const Rank& rank, bool committed) {
+    MPI_Datatype type = MPI_DATATYPE_NULL;
+    rank.mpi.Type_vector(8, 2, 4, MPI_BYTE, &type);
+    if (committed) rank.mpi.Type_commit(&type);
+    return type;
+}
+
+TEST(Mistakes, AnEmptyBlockOfAlltoallwNeedsNoType) {
+    for (const bool in_place : {false, true}) {
+        Job job(3);
+        const Ending ending = job.run([&](Rank& rank) {
+            // Rank 2 and the others have nothing for each other.
+            const auto size_for = [&](int peer) { return (peer == 2) == (rank.number == 2) ? 2000 : 0; };
+            Bytes out(6000);
+            Bytes in(6000);
+            std::array<int, 3> counts{};
+            std::array<int, 3> places{0, 2000, 4000};
+            std::array<MPI_Datatype, 3> types{};
+            for (int i = 0; i < 3; ++i) {
+                const auto at = static_cast<std::size_t>(i);
+                counts[at] = size_for(i);
+                types[at] = counts[at] == 0 ? MPI_DATATYPE_NULL : MPI_BYTE;
+                const Bytes block = Clear(static_cast<std::size_t>(counts[at]), 16 * rank.number + i).bytes();
+                std::copy(block.begin(), block.end(), (in_place ? in : out).begin() + places[at]);
+            }
+            EXPECT_EQ(Alltoallw(rank.layer, in_place ? MPI_IN_PLACE : out.data(), counts.data(), places.data(),
+                                types.data(), in.data(), counts.data(), places.data(), types.data(), MPI_COMM_WORLD),
+                      MPI_SUCCESS);
+            for (int i = 0; i < 3; ++i) {
+                const auto size = static_cast<std::size_t>(size_for(i));
+                const Bytes came(in.begin() + places[static_cast<std::size_t>(i)],
+                                 in.begin() + places[static_cast<std::size_t>(i)] + size_for(i));
+                EXPECT_EQ(came, Clear(size, 16 * i + rank.number).bytes());
+            }
+        });
+        EXPECT_TRUE(ending.went_well()) << ending.told();
+    }
+}
+
+TEST(Mistakes, AnEmptyMessageNeedsNoType) {
+    Job job(2);
+    const Ending ending = job.run([](Rank& rank) {
+        MPI_Datatype const kNone = MPI_DATATYPE_NULL;
+        MPI_Request request = MPI_REQUEST_NULL;
+        Bytes memory(1000);
+        if (rank.number == 1) {
+            for (int tag = 1; tag <= 4; ++tag) {
+                MPI_Status status;
+                EXPECT_EQ(Recv(rank.layer, nullptr, 0, tag % 2 == 0 ? kNone : MPI_INT, 0, tag, MPI_COMM_WORLD, &status),
+                          MPI_SUCCESS);
+                EXPECT_EQ(status.MPI_TAG, tag);
+            }
+            return;
+        }
+        EXPECT_EQ(Send(rank.layer, nullptr, 0, kNone, 1, 1, MPI_COMM_WORLD), MPI_SUCCESS);
+        EXPECT_EQ(Isend(rank.layer, nullptr, 0, kNone, 1, 2, MPI_COMM_WORLD, &request), MPI_SUCCESS);
+        EXPECT_EQ(Wait(rank.layer, &request, MPI_STATUS_IGNORE), MPI_SUCCESS);
+        EXPECT_EQ(Send_init(rank.layer, nullptr, 0, kNone, 1, 3, MPI_COMM_WORLD, &request), MPI_SUCCESS);
+        EXPECT_EQ(Start(rank.layer, &request), MPI_SUCCESS);
+        EXPECT_EQ(Wait(rank.layer, &request, MPI_STATUS_IGNORE), MPI_SUCCESS);
+        EXPECT_EQ(Request_free(rank.layer, &request), MPI_SUCCESS);
+        Buffer_attach(rank.layer, memory.data(), 1000);
+        EXPECT_EQ(Bsend(rank.layer, nullptr, 0, kNone, 1, 4, MPI_COMM_WORLD), MPI_SUCCESS);
+    });
+    EXPECT_TRUE(ending.went_well()) << ending.told();
+}
+
+/// Each call with these elements, of which nothing is sent.
+std::vector<Mistake> with(Layer& layer, void* at, MPI_Count count, MPI_Datatype type, int peer, int code) {
+    static thread_local MPI_Request request;
+    static thread_local Bytes in;
+    in.resize(1000);
+    const auto mistake = [&](const char* what, std::function<int(MPI_Comm)> call) {
+        return Mistake{what, code, std::move(call)};
+    };
+    return {
+        mistake("Send", [=, &layer](MPI_Comm comm) { return Send(layer, at, count, type, peer, 1, comm); }),
+        mistake("Isend", [=, &layer](MPI_Comm comm) { return Isend(layer, at, count, type, peer, 1, comm, &request); }),
+        mistake("Bsend", [=, &layer](MPI_Comm comm) { return Bsend(layer, at, count, type, peer, 1, comm); }),
+        mistake("Send_init",
+                [=, &layer](MPI_Comm comm) { return Send_init(layer, at, count, type, peer, 1, comm, &request); }),
+        mistake("Recv",
+                [=, &layer](MPI_Comm comm) { return Recv(layer, at, count, type, peer, 1, comm, MPI_STATUS_IGNORE); }),
+        mistake("Irecv", [=, &layer](MPI_Comm comm) { return Irecv(layer, at, count, type, peer, 1, comm, &request); }),
+        mistake("Recv_init",
+                [=, &layer](MPI_Comm comm) { return Recv_init(layer, at, count, type, peer, 1, comm, &request); }),
+        mistake("Sendrecv_replace",
+                [=, &layer](MPI_Comm comm) {
+                    return Sendrecv_replace(layer, at, count, type, peer, 1, peer, 1, comm, MPI_STATUS_IGNORE);
+                }),
+        mistake("Bcast", [=, &layer](MPI_Comm comm) { return Bcast(layer, at, count, type, 0, comm); }),
+        mistake(
+            "Gather",
+            [=, &layer](MPI_Comm comm) { return Gather(layer, at, count, type, in.data(), 10, MPI_BYTE, 0, comm); }),
+        mistake("Alltoall",
+                [=, &layer](MPI_Comm comm) { return Alltoall(layer, at, count, type, in.data(), 10, MPI_BYTE, comm); }),
+    };
+}
+
+TEST(Mistakes, DataWithoutMemoryATypeOrANumberAreToldToTheCallsCommunicator) {
+    Job job(2);
+    const Ending ending = job.run([](Rank& rank) {
+        Bytes memory(1000);
+        MPI_Datatype uncommitted = gaps(rank, false);
+        MPI_Comm comm = make_comm(rank);
+        const int peer = 1 - rank.number;
+        expect_told(with(rank.layer, nullptr, 1, MPI_INT, peer, MPI_ERR_BUFFER), comm);
+        expect_told(with(rank.layer, memory.data(), 2, uncommitted, peer, MPI_ERR_TYPE), comm);
+        expect_told(with(rank.layer, memory.data(), 2, MPI_DATATYPE_NULL, peer, MPI_ERR_TYPE), comm);
+        expect_told(with(rank.layer, memory.data(), -1, MPI_INT, peer, MPI_ERR_COUNT), comm);
+        rank.mpi.Type_free(&uncommitted);
+        Comm_free(rank.layer, &comm);
+    });
+    EXPECT_TRUE(ending.went_well()) << ending.told();
+}
+
+TEST(Mistakes, TagsBelow0AndMissingPlacesForRequestsAreTold) {
+    Job job(2);
+    const Ending ending = job.run([](Rank& rank) {
+        MPI_Comm comm = make_comm(rank);
+        const int peer = 1 - rank.number;
+        int number = 1;
+        MPI_Request request = MPI_REQUEST_NULL;
+        Layer& layer = rank.layer;
+        expect_told({{"Send", MPI_ERR_TAG, [&](MPI_Comm on) { return Send(layer, &number, 1, MPI_INT, peer, -5, on); }},
+                     {"Isend", MPI_ERR_TAG,
+                      [&](MPI_Comm on) { return Isend(layer, &number, 1, MPI_INT, peer, -5, on, &request); }},
+                     {"Isend", MPI_ERR_ARG,
+                      [&](MPI_Comm on) { return Isend(layer, &number, 1, MPI_INT, peer, 1, on, nullptr); }}},
+                    comm);
+        Comm_free(rank.layer, &comm);
+    });
+    EXPECT_TRUE(ending.went_well()) << ending.told();
+}
+
+/// MPI_IN_PLACE as what comes, or as what a rank that is not the root sends.
+std::vector<Mistake> in_wrong_places(Layer& layer, int me, void* at) {
+    const auto told_of = [](const char* what, std::function<int(MPI_Comm)> call) {
+        return Mistake{what, MPI_ERR_BUFFER, std::move(call)};
+    };
+    void* const here = MPI_IN_PLACE;
+    std::vector<Mistake> all{
+        told_of("Bcast", [=, &layer](MPI_Comm on) { return Bcast(layer, here, 1, MPI_INT, 0, on); }),
+        told_of("Allgather",
+                [=, &layer](MPI_Comm on) { return Allgather(layer, at, 1, MPI_INT, here, 1, MPI_INT, on); }),
+        told_of("Alltoall", [=, &layer](MPI_Comm on) { return Alltoall(layer, at, 1, MPI_INT, here, 1, MPI_INT, on); }),
+        told_of("Allreduce", [=, &layer](MPI_Comm on) { return Allreduce(layer, at, here, 1, MPI_INT, MPI_SUM, on); }),
+        told_of("Allreduce of both",
+                [=, &layer](MPI_Comm on) { return Allreduce(layer, here, here, 1, MPI_INT, MPI_SUM, on); }),
+        told_of("Scan", [=, &layer](MPI_Comm on) { return Scan(layer, at, here, 1, MPI_INT, MPI_SUM, on); }),
+        told_of("Reduce_scatter_block",
+                [=, &layer](MPI_Comm on) { return Reduce_scatter_block(layer, at, here, 1, MPI_INT, MPI_SUM, on); }),
+    };
+    if (me == 0) {
+        all.push_back(told_of("Reduce at the root", [=, &layer](MPI_Comm on) {
+            return Reduce(layer, at, here, 1, MPI_INT, MPI_SUM, 0, on);
+        }));
+        all.push_back(told_of("Gather at the root", [=, &layer](MPI_Comm on) {
+            return Gather(layer, at, 1, MPI_INT, here, 1, MPI_INT, 0, on);
+        }));
+        all.push_back(told_of("Scatter at the root", [=, &layer](MPI_Comm on) {
+            return Scatter(layer, here, 1, MPI_INT, at, 1, MPI_INT, 0, on);
+        }));
+        return all;
+    }
+    all.push_back(
+        told_of("Reduce", [=, &layer](MPI_Comm on) { return Reduce(layer, here, at, 1, MPI_INT, MPI_SUM, 0, on); }));
+    all.push_back(
+        told_of("Gather", [=, &layer](MPI_Comm on) { return Gather(layer, here, 1, MPI_INT, at, 1, MPI_INT, 0, on); }));
+    all.push_back(told_of(
+        "Scatter", [=, &layer](MPI_Comm on) { return Scatter(layer, at, 1, MPI_INT, here, 1, MPI_INT, 0, on); }));
+    return all;
+}
+
+TEST(Mistakes, InPlaceWhereItMustNotBeIsTold) {
+    Job job(2);
+    const Ending ending = job.run([](Rank& rank) {
+        std::array<int, 8> numbers{};
+        MPI_Comm comm = make_comm(rank);
+        expect_told(in_wrong_places(rank.layer, rank.number, numbers.data()), comm);
+        Comm_free(rank.layer, &comm);
+    });
+    EXPECT_TRUE(ending.went_well()) << ending.told();
+}
+
+TEST(Mistakes, RanksThatGetNothingOfAnExscanNeedNoMemory) {
+    Job job(2);
+    const Ending ending = job.run([](Rank& rank) {
+        const int mine = 7;
+        int before = 0;
+        EXPECT_EQ(Exscan(rank.layer, &mine, rank.number == 0 ? nullptr : &before, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD),
+                  MPI_SUCCESS);
+        EXPECT_EQ(before, rank.number == 0 ? 0 : 7);
+    });
+    EXPECT_TRUE(ending.went_well()) << ending.told();
+}
+
+}  // namespace
+}  // namespace cryptmpi::comm
