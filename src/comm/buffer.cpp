@@ -24,7 +24,12 @@ int UserBuffer::make(Types& types, MPI_Comm comm, const void* at, MPI_Count coun
 }
 
 int UserBuffer::prepare_packing(bool keep) {
-    if (at_ == nullptr && count_ <= INT_MAX) return leave_bottom();
+    if (at_ == nullptr) {
+        MPI_Aint lower = 0;
+        MPI_Aint extent = 0;
+        if (const int code = mpi_->Type_get_true_extent(type_, &lower, &extent); code != MPI_SUCCESS) return code;
+        return lower == 0 ? MPI_SUCCESS : leave_bottom();  // nobody's data begin at the address 0: is_wrong()
+    }
     if (!keep) return MPI_SUCCESS;
     const int code = mpi_->Type_dup(type_, &type_);
     owns_type_ = code == MPI_SUCCESS;
@@ -33,13 +38,12 @@ int UserBuffer::prepare_packing(bool keep) {
 
 int UserBuffer::leave_bottom() {
     constexpr MPI_Aint kAnywhere = 4096;
-    int length = static_cast<int>(count_);
+    int length = 1;  // element by element, the moved type has the extent of the other
     MPI_Aint place = -kAnywhere;
     MPI_Datatype moved = MPI_DATATYPE_NULL;
     if (const int code = mpi_->Type_create_hindexed(1, &length, &place, type_, &moved); code != MPI_SUCCESS)
         return code;
     at_ = reinterpret_cast<std::uint8_t*>(kAnywhere);
-    count_ = 1;
     type_ = moved;
     owns_type_ = true;
     return mpi_->Type_commit(&type_);

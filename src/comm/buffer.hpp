@@ -42,8 +42,8 @@ public:
     static int make(Types& types, MPI_Comm comm, const void* at, MPI_Count count, MPI_Datatype type, bool keep,
                     UserBuffer& out);
 
-    /// No memory: MPI says what is wrong with it.
-    bool is_wrong() const { return at_ == nullptr && contiguous_ && size_ != 0; }
+    /// Data without memory: MPI_BOTTOM with absolute addresses has some.
+    bool is_wrong() const { return at_ == nullptr && size_ != 0; }
     std::size_t size() const { return size_; }  // bytes of data
     MPI_Count count() const { return count_; }
     /// The bytes themselves where they lie without gaps; null for those that must be packed.

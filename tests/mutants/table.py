@@ -365,6 +365,8 @@ MUTANTS = [
         "comm_test", "PointToPoint.*"),
     one("a block without elements needs a type", "src/comm/buffer.cpp", "    if (count != 0) [[likely]] {\n", "    {\n",
         "comm_test", "Mistakes.AnEmpty*"),
+    one("data without memory go to MPI", "src/comm/buffer.hpp", "return at_ == nullptr && size_ != 0;", "return at_ == nullptr && count_ < 0;",
+        "comm_test", "Mistakes.DataWithoutMemory*"),
     one("a matching probe tells the size on the wire", "src/comm/probe.cpp",
         "matched.posted);\n    show_user_size(layer, communicator, status);\n", "matched.posted);\n",
         "comm_test", "PointToPoint.AProbeTellsTheUsersSizeAndTheReceiveGetsThatMessage"),

@@ -157,13 +157,16 @@ TEST(Mistakes, DataWithoutMemoryATypeOrANumberAreToldToTheCallsCommunicator) {
     Job job(2);
     const Ending ending = job.run([](Rank& rank) {
         Bytes memory(1000);
+        MPI_Datatype usable = gaps(rank, true);
         MPI_Datatype uncommitted = gaps(rank, false);
         MPI_Comm comm = make_comm(rank);
         const int peer = 1 - rank.number;
         expect_told(with(rank.layer, nullptr, 1, MPI_INT, peer, MPI_ERR_BUFFER), comm);
+        expect_told(with(rank.layer, nullptr, 2, usable, peer, MPI_ERR_BUFFER), comm);
         expect_told(with(rank.layer, memory.data(), 2, uncommitted, peer, MPI_ERR_TYPE), comm);
         expect_told(with(rank.layer, memory.data(), 2, MPI_DATATYPE_NULL, peer, MPI_ERR_TYPE), comm);
         expect_told(with(rank.layer, memory.data(), -1, MPI_INT, peer, MPI_ERR_COUNT), comm);
+        rank.mpi.Type_free(&usable);
         rank.mpi.Type_free(&uncommitted);
         Comm_free(rank.layer, &comm);
     });
@@ -185,6 +188,28 @@ TEST(Mistakes, TagsBelow0AndMissingPlacesForRequestsAreTold) {
                       [&](MPI_Comm on) { return Isend(layer, &number, 1, MPI_INT, peer, 1, on, nullptr); }}},
                     comm);
         Comm_free(rank.layer, &comm);
+    });
+    EXPECT_TRUE(ending.went_well()) << ending.told();
+}
+
+TEST(Mistakes, AbsoluteAddressesAreNoMissingMemory) {
+    Job job(2);
+    const Ending ending = job.run([](Rank& rank) {
+        Clear data(3000);
+        Bytes memory(3000);
+        if (rank.number == 0) memory = data.bytes();
+        const int length = 1500;
+        const auto place = reinterpret_cast<MPI_Aint>(memory.data());
+        MPI_Datatype half = MPI_DATATYPE_NULL;
+        rank.mpi.Type_create_hindexed(1, &length, &place, MPI_BYTE, &half);
+        rank.mpi.Type_commit(&half);
+        if (rank.number == 0) {
+            EXPECT_EQ(Send(rank.layer, MPI_BOTTOM, 2, half, 1, 1, MPI_COMM_WORLD), MPI_SUCCESS);
+        } else {
+            EXPECT_EQ(Recv(rank.layer, MPI_BOTTOM, 2, half, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE), MPI_SUCCESS);
+            EXPECT_EQ(memory, data.bytes());
+        }
+        Type_free(rank.layer, &half);
     });
     EXPECT_TRUE(ending.went_well()) << ending.told();
 }
