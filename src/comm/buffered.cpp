@@ -1,4 +1,5 @@
 // Buffered sends. What is sealed waits in memory of ours; the buffer that the user attached says how much may wait.
+#include <limits>
 #include <type_traits>
 
 #include "comm/calls.hpp"
@@ -51,6 +52,15 @@ void drain(Layer& layer) {
     collect_orphans(layer, true);
 }
 
+/// MPI takes the memory itself, as much as it needs.
+bool is_automatic([[maybe_unused]] const void* at) {
+#ifdef MPI_BUFFER_AUTOMATIC
+    return at == MPI_BUFFER_AUTOMATIC;
+#else
+    return false;
+#endif
+}
+
 }  // namespace
 
 int Bsend(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm) {
@@ -71,7 +81,9 @@ int Ibsend(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, int
 int Buffer_attach(Layer& layer, void* at, MPI_Count size) {
     const auto guard = layer.guard();
     const int code = CRYPTMPI_NATIVE(Buffer_attach, size, at, Count{size})(layer.mpi);
-    if (code == MPI_SUCCESS) layer.requests().attached = static_cast<std::size_t>(size);
+    if (code != MPI_SUCCESS) return code;
+    layer.requests().attached =
+        is_automatic(at) ? std::numeric_limits<std::size_t>::max() : static_cast<std::size_t>(size);
     return code;
 }
 

@@ -276,5 +276,26 @@ TEST(Mistakes, RanksThatGetNothingOfAnExscanNeedNoMemory) {
     EXPECT_TRUE(ending.went_well()) << ending.told();
 }
 
+TEST(Mistakes, AnAutomaticBufferHasRoomForEachBufferedSend) {
+    const Clear data(6000);
+    Job job(2);
+    const Ending ending = job.run([&](Rank& rank) {
+        if (rank.number == 1) {
+            Bytes into(6000);
+            EXPECT_EQ(Recv(rank.layer, into.data(), 6000, MPI_BYTE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE),
+                      MPI_SUCCESS);
+            EXPECT_EQ(into, data.bytes());
+            return;
+        }
+        EXPECT_EQ(Buffer_attach(rank.layer, MPI_BUFFER_AUTOMATIC, 0), MPI_SUCCESS);
+        EXPECT_EQ(Bsend(rank.layer, data.bytes().data(), 6000, MPI_BYTE, 1, 1, MPI_COMM_WORLD), MPI_SUCCESS);
+        void* at = nullptr;
+        int size = 0;
+        EXPECT_EQ(Buffer_detach(rank.layer, &at, &size), MPI_SUCCESS);
+        EXPECT_EQ(Bsend(rank.layer, data.bytes().data(), 6000, MPI_BYTE, 1, 1, MPI_COMM_WORLD), MPI_ERR_BUFFER);
+    });
+    EXPECT_TRUE(ending.went_well()) << ending.told();
+}
+
 }  // namespace
 }  // namespace cryptmpi::comm
