@@ -714,6 +714,12 @@ int Request_free(Layer& layer, MPI_Request* request) {
         const auto gone = layer.requests().take(*request);
         return layer.mpi.Request_free(request);
     }
+    // What comes to a receive is opened while other calls wait or test, as MPI brings it then.
+    if (operation->kind == Operation::Kind::receive && operation->completion == Operation::Completion::with_mpi &&
+        !operation->is_finished()) {
+        operation->completion = Operation::Completion::after_mpi;
+        layer.requests().unfinished.push_back({*request, operation});
+    }
     layer.requests().orphans.push_back(*request);
     *request = MPI_REQUEST_NULL;
     collect_orphans(layer, false);

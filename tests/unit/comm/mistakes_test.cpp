@@ -297,5 +297,33 @@ TEST(Mistakes, AnAutomaticBufferHasRoomForEachBufferedSend) {
     EXPECT_TRUE(ending.went_well()) << ending.told();
 }
 
+TEST(Mistakes, WhatComesToAReceiveThatWasFreedIsOpenedAsOtherCallsWait) {
+    const Clear data(3000);
+    Job job(2);
+    const Ending ending = job.run([&](Rank& rank) {
+        const auto send = [&](int tag) {
+            EXPECT_EQ(Send(rank.layer, data.bytes().data(), 3000, MPI_BYTE, 1, tag, MPI_COMM_WORLD), MPI_SUCCESS);
+        };
+        if (rank.number == 0) {
+            send(1);
+            send(2);
+            return;
+        }
+        Bytes freed(3000);
+        Bytes into(3000);
+        MPI_Request request = MPI_REQUEST_NULL;
+        EXPECT_EQ(Irecv(rank.layer, freed.data(), 3000, MPI_BYTE, 0, 1, MPI_COMM_WORLD, &request), MPI_SUCCESS);
+        EXPECT_EQ(Request_free(rank.layer, &request), MPI_SUCCESS);
+        EXPECT_EQ(request, MPI_REQUEST_NULL);
+        EXPECT_EQ(Recv(rank.layer, into.data(), 3000, MPI_BYTE, 0, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE), MPI_SUCCESS);
+        for (int i = 0; i < 1000 && freed != data.bytes(); ++i) {
+            int found = 0;
+            Iprobe(rank.layer, 0, 3, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
+        }
+        EXPECT_EQ(freed, data.bytes());
+    });
+    EXPECT_TRUE(ending.went_well()) << ending.told();
+}
+
 }  // namespace
 }  // namespace cryptmpi::comm
