@@ -67,7 +67,8 @@ int start_receive(Layer& layer, MPI_Request* request, Operation& operation) {
 }
 
 int start(Layer& layer, MPI_Request* request, Operation& operation) {
-    if (operation.is_active()) return layer.mpi.Start(request);  // which says that it must not be
+    // MPI's own request may be inactive then, or be taken once more, with what was sealed for the first start.
+    if (operation.is_active()) return raise_on_world(layer, MPI_ERR_REQUEST);
     const int code = operation.kind == Operation::Kind::send ? start_send(layer, request, operation)
                                                              : start_receive(layer, request, operation);
     if (code != MPI_SUCCESS) return code;
@@ -167,7 +168,7 @@ int Start(Layer& layer, MPI_Request* request) {
 }
 
 int Startall(Layer& layer, int count, MPI_Request* requests) {
-    if (requests == nullptr) return layer.mpi.Startall(count, requests);
+    if (requests == nullptr || count < 0) return layer.mpi.Startall(count, requests);
     for (int i = 0; i < count; ++i) {
         if (const int code = Start(layer, &requests[i]); code != MPI_SUCCESS) return code;
     }

@@ -325,5 +325,29 @@ TEST(Mistakes, WhatComesToAReceiveThatWasFreedIsOpenedAsOtherCallsWait) {
     EXPECT_TRUE(ending.went_well()) << ending.told();
 }
 
+TEST(Mistakes, AnActiveRequestIsNotStarted) {
+    Job job(2);
+    const Ending ending = job.run([](Rank& rank) {
+        const Clear data(100);
+        Bytes memory(1000);
+        Bytes into(100);
+        MPI_Request request = MPI_REQUEST_NULL;
+        if (rank.number == 0) {
+            Buffer_attach(rank.layer, memory.data(), 1000);
+            Bsend_init(rank.layer, data.bytes().data(), 100, MPI_BYTE, 1, 1, MPI_COMM_WORLD, &request);
+        } else {
+            Recv_init(rank.layer, into.data(), 100, MPI_BYTE, 0, 1, MPI_COMM_WORLD, &request);
+        }
+        EXPECT_EQ(Start(rank.layer, &request), MPI_SUCCESS);
+        EXPECT_EQ(Start(rank.layer, &request), MPI_ERR_REQUEST);
+        EXPECT_EQ(Wait(rank.layer, &request, MPI_STATUS_IGNORE), MPI_SUCCESS);
+        EXPECT_EQ(Request_free(rank.layer, &request), MPI_SUCCESS);
+        if (rank.number == 1) {
+            EXPECT_EQ(into, data.bytes());
+        }
+    });
+    EXPECT_TRUE(ending.went_well()) << ending.told();
+}
+
 }  // namespace
 }  // namespace cryptmpi::comm
