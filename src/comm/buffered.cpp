@@ -46,10 +46,14 @@ int bsend(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, int 
     return code != MPI_SUCCESS ? code : after(layer.mpi);
 }
 
-/// Nothing of ours is left in the user's buffer.
+/// Waits until nothing of ours is left in the user's buffer. Other threads go on meanwhile.
 void drain(Layer& layer) {
-    const auto guard = layer.guard();
-    collect_orphans(layer, true);
+    repeat(layer, [&](int& done) {
+        const auto guard = layer.guard();
+        collect_orphans(layer, false);
+        done = layer.requests().buffered == 0 ? 1 : 0;
+        return MPI_SUCCESS;
+    });
 }
 
 /// MPI takes the memory itself, as much as it needs.
@@ -99,6 +103,7 @@ int detach(Layer& layer, void* at, Size* size) {
             return mpi.Buffer_detach_c(at, size);
         }
     }(layer.mpi);
+    const auto guard = layer.guard();
     if (code == MPI_SUCCESS) layer.requests().attached = 0;
     return code;
 }

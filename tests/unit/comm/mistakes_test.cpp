@@ -349,5 +349,44 @@ TEST(Mistakes, AnActiveRequestIsNotStarted) {
     EXPECT_TRUE(ending.went_well()) << ending.told();
 }
 
+TEST(Mistakes, OtherThreadsGoOnWhileABufferIsDetached) {
+    fake::Options options;
+    options.thread_level = MPI_THREAD_MULTIPLE;
+    options.longest = std::chrono::milliseconds(3000);
+    std::atomic<bool> detaches = false;
+    std::atomic<bool> went_on = false;
+    Job job(2, options);
+    const Ending ending = job.run([&](Rank& rank) {
+        const Clear data(6000);
+        Bytes memory(20000);
+        if (rank.number == 1) {
+            while (!went_on) {  // each call gives the turn to the other rank, until the job is stuck
+                int found = 0;
+                Iprobe(rank.layer, 0, 9, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
+            }
+            Recv(rank.layer, memory.data(), 6000, MPI_BYTE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            return;
+        }
+        Buffer_attach(rank.layer, memory.data(), 20000);
+        EXPECT_EQ(Bsend(rank.layer, data.bytes().data(), 6000, MPI_BYTE, 1, 1, MPI_COMM_WORLD), MPI_SUCCESS);
+        std::thread other([&] {
+            while (!detaches) std::this_thread::yield();
+            const auto guard = rank.layer.guard();
+            went_on = true;
+        });
+        void* at = nullptr;
+        int size = 0;
+        detaches = true;
+        try {
+            EXPECT_EQ(Buffer_detach(rank.layer, &at, &size), MPI_SUCCESS);
+        } catch (...) {
+            other.join();
+            throw;
+        }
+        other.join();
+    });
+    EXPECT_TRUE(ending.went_well()) << ending.told();
+}
+
 }  // namespace
 }  // namespace cryptmpi::comm
