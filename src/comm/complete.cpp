@@ -95,6 +95,17 @@ Handles handles_of(int count, const MPI_Request* requests) {
     return handles;
 }
 
+/// The first error among requests that ended together, and whose error handler hears of it.
+struct Failure {
+    int code = MPI_SUCCESS;
+    MPI_Comm comm = MPI_COMM_WORLD;
+
+    bool is_one() const { return code != MPI_SUCCESS; }
+    void note(Layer& layer, const Operation& operation, int with) {
+        if (!is_one()) *this = {with, layer.living(operation.communicator)};
+    }
+};
+
 /// The requests of one call that are ours, out of the table while MPI works on them: another thread may get their
 /// handles as soon as MPI gives them back.
 class Taken {
@@ -110,8 +121,8 @@ public:
     bool none() const { return ours_.empty(); }
 
     /// MPI completed all of them. Returns the first error, each of which is in its status.
-    int settle_all(const MPI_Request* requests, MPI_Status* statuses, bool in_status) {
-        int first = MPI_SUCCESS;
+    Failure settle_all(const MPI_Request* requests, MPI_Status* statuses, bool in_status) {
+        Failure first;
         for (One& one : ours_) {
             MPI_Status& status = statuses[one.index];
             const int native = in_status ? status.MPI_ERROR : MPI_SUCCESS;
@@ -121,7 +132,7 @@ public:
             }
             const int code = settle(layer_, *one.operation, status, native);
             if (code != MPI_SUCCESS) {
-                if (first == MPI_SUCCESS) first = code;
+                first.note(layer_, *one.operation, code);
                 status.MPI_ERROR = code;
                 failed_.push_back(one.index);
             }
@@ -204,12 +215,12 @@ int conclude_several(Layer& layer, Taken& taken, int count, const MPI_Request* r
         taken.put_all_back();
         return code;
     }
-    const int first = taken.settle_all(requests, statuses, in_status);
-    if (first == MPI_SUCCESS || in_status) return code;
+    const Failure first = taken.settle_all(requests, statuses, in_status);
+    if (!first.is_one() || in_status) return code;
     for (int i = 0; i < count; ++i) {
         if (!taken.has_failed(i)) statuses[i].MPI_ERROR = MPI_SUCCESS;
     }
-    return raise_in_status(layer, first);
+    return raise_in_status(layer, first.comm, first.code);
 }
 
 /// A request ended, or MPI could not say so: `handle` before, `now` after MPI looked at it.
@@ -540,7 +551,7 @@ namespace {
 int conclude_some(Layer& layer, const Handles& handles, const MPI_Request* requests, int done, const int* indices,
                   MPI_Status* statuses, int code) {
     if (done == MPI_UNDEFINED || (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS)) return code;
-    int first = MPI_SUCCESS;
+    Failure first;
     for (int i = 0; i < done; ++i) {
         const MPI_Request handle = handles[static_cast<std::size_t>(indices[i])];
         MPI_Status& status = statuses[i];
@@ -549,17 +560,15 @@ int conclude_some(Layer& layer, const Handles& handles, const MPI_Request* reque
         if (is_active(found) && !is_kept(layer, requests[indices[i]], *found, result)) {
             auto operation = layer.requests().take(handle);
             result = settle(layer, *operation, status, result);
+            if (result != MPI_SUCCESS && code == MPI_SUCCESS) {
+                if (!first.is_one()) std::for_each_n(statuses, done, [](auto& one) { one.MPI_ERROR = MPI_SUCCESS; });
+                first.note(layer, *operation, result);
+            }
             put_back(layer, handle, std::move(operation));
         }
-        if (result == MPI_SUCCESS) continue;
-        if (first == MPI_SUCCESS && code == MPI_SUCCESS) {
-            for (int k = 0; k < done; ++k) statuses[k].MPI_ERROR = MPI_SUCCESS;
-        }
-        if (first == MPI_SUCCESS) first = result;
-        status.MPI_ERROR = result;
+        if (result != MPI_SUCCESS) status.MPI_ERROR = result;
     }
-    if (first == MPI_SUCCESS || code == MPI_ERR_IN_STATUS) return code;
-    return raise_in_status(layer, first);
+    return first.is_one() ? raise_in_status(layer, first.comm, first.code) : code;
 }
 
 }  // namespace

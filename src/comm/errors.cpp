@@ -69,8 +69,8 @@ int raise_class_on_comm(const Layer& layer, MPI_Comm comm, int code) {
     return raise_on_comm(layer, comm, error_class);
 }
 
-int raise_in_status(const Layer& layer, int first) {
-    return raise_on_comm(layer, MPI_COMM_WORLD, MPI_ERR_IN_STATUS, first);
+int raise_in_status(const Layer& layer, MPI_Comm comm, int first) {
+    return raise_on_comm(layer, comm, MPI_ERR_IN_STATUS, first);
 }
 
 int raise_on_win(const Layer& layer, MPI_Win win, int code) {

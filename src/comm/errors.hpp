@@ -19,8 +19,8 @@ int raise_on_win(const Layer& layer, MPI_Win win, int code);
 int raise_on_file(const Layer& layer, MPI_File file, int code);
 /// Of a call that names none of these: through MPI_COMM_WORLD's, while there is one.
 int raise_on_world(const Layer& layer, int code);
-/// Of several requests, one of which at least has failed with an error that the caller found: `first`. Returns
-/// MPI_ERR_IN_STATUS.
-int raise_in_status(const Layer& layer, int first);
+/// Of several requests, one of which at least has failed with an error that the caller found: `first`, of an operation
+/// on `comm`. Returns MPI_ERR_IN_STATUS.
+int raise_in_status(const Layer& layer, MPI_Comm comm, int first);
 
 }  // namespace cryptmpi::comm

@@ -388,5 +388,32 @@ TEST(Mistakes, OtherThreadsGoOnWhileABufferIsDetached) {
     EXPECT_TRUE(ending.went_well()) << ending.told();
 }
 
+TEST(Mistakes, SeveralRequestsTellTheCommunicatorOfTheFirstThatFailed) {
+    for (const bool some : {false, true}) {
+        Job job(2);
+        const Ending ending = job.run([&](Rank& rank) {
+            MPI_Comm comm = make_comm(rank);
+            const Clear data(100);
+            if (rank.number == 0) {
+                EXPECT_EQ(Send(rank.layer, data.bytes().data(), 100, MPI_BYTE, 1, 1, comm), MPI_SUCCESS);
+            } else {
+                Bytes small(40);
+                std::array<MPI_Request, 1> requests{};
+                std::array<MPI_Status, 1> statuses{};
+                std::array<int, 1> indices{};
+                int done = 0;
+                Irecv(rank.layer, small.data(), 40, MPI_BYTE, 0, 1, comm, requests.data());
+                const int code = some ? Waitsome(rank.layer, 1, requests.data(), &done, indices.data(), statuses.data())
+                                      : Waitall(rank.layer, 1, requests.data(), statuses.data());
+                EXPECT_EQ(code, MPI_ERR_IN_STATUS);
+                EXPECT_EQ(statuses[0].MPI_ERROR, MPI_ERR_TRUNCATE);
+                EXPECT_EQ(told, comm);
+            }
+            Comm_free(rank.layer, &comm);
+        });
+        EXPECT_TRUE(ending.went_well()) << ending.told();
+    }
+}
+
 }  // namespace
 }  // namespace cryptmpi::comm
