@@ -84,17 +84,18 @@ int check_operation(Layer& layer, MPI_Comm comm, MPI_Datatype type, MPI_Op op) {
     if (op == MPI_OP_NULL) return raise_on_comm(layer, comm, MPI_ERR_OP);
     if (!is_predefined(op)) return MPI_SUCCESS;
     if (type == MPI_DATATYPE_NULL) return raise_on_comm(layer, comm, MPI_ERR_OP);  // MPICH 5 would crash
-    {
+    const int asked = [&]() -> int {
+        // One thread at a time has an Alone, which gives MPI_COMM_SELF another error handler for a moment.
         const std::lock_guard hold(lock);
         if (taken.contains({type, op})) return MPI_SUCCESS;
-    }
-    const Alone alone(layer.mpi);
-    if (alone.comm() == MPI_COMM_NULL) return MPI_SUCCESS;
-    const int code = layer.mpi.Allreduce(nullptr, nullptr, 0, type, op, alone.comm());
-    if (code != MPI_SUCCESS) return raise_on_comm(layer, comm, code);
-    const std::lock_guard hold(lock);
-    taken.emplace(type, op);
-    return MPI_SUCCESS;
+        const Alone alone(layer.mpi);
+        if (alone.comm() == MPI_COMM_NULL) return MPI_SUCCESS;
+        const int code = layer.mpi.Allreduce(nullptr, nullptr, 0, type, op, alone.comm());
+        if (code == MPI_SUCCESS) taken.emplace(type, op);
+        return code;
+    }();
+    // Not under the lock: MPI may call an error handler of the user's.
+    return asked == MPI_SUCCESS ? MPI_SUCCESS : raise_on_comm(layer, comm, asked);
 }
 
 int answer_to(Layer& layer, Question ask, int count) {
