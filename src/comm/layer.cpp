@@ -156,6 +156,7 @@ void Layer::begin(int thread_level) {
     part.rank = world_rank_;
     part.ranks = world_size_;
     part.group = identity_.group;
+    if (!identity_.rank && world_size_ == 1) part.launcher_here = true;  // no launcher has started it
     part.mpi_initialized = true;
     seal::claim_keys();
     wipe_secret_memory_in_children();

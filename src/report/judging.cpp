@@ -114,6 +114,8 @@ bool counts_as_rank(const Json& part) {
            part.value("ended", false);
 }
 
+namespace {
+
 /// Ranks of a layer above the sockets whose channel library has not told what it saw: its part may be gone by itself.
 std::set<int> half_told(const std::vector<Json>& parts) {
     using Key = std::tuple<std::string, std::string, int>;
@@ -131,6 +133,8 @@ std::set<int> half_told(const std::vector<Json>& parts) {
     }
     return ranks;
 }
+
+}  // namespace
 
 RankCount count_ranks(const std::vector<Json>& parts, int started) {
     std::map<std::string, Group> groups;

@@ -365,6 +365,42 @@ def by_shell(command, options=""):
     return ["sh", "-c", f"{options}{' '.join(command)}; exit $?"]
 
 
+SPAWNING = """
+#include <mpi.h>
+#include <stddef.h>
+int main(int argc, char** argv) {
+    MPI_Init(&argc, &argv);
+    MPI_Comm parent, child;
+    MPI_Comm_get_parent(&parent);
+    if (parent == MPI_COMM_NULL) {
+        MPI_Comm_spawn(argv[0], MPI_ARGV_NULL, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &child, MPI_ERRCODES_IGNORE);
+        MPI_Barrier(child);
+        MPI_Comm_disconnect(&child);
+    } else {
+        MPI_Barrier(parent);
+        MPI_Comm_disconnect(&parent);
+    }
+    MPI_Finalize();
+    return 0;
+}
+"""
+
+
+@MPIS
+def test_spawned_ranks_that_run_without_us_are_missed(mpi, nodes, tmp_path):
+    """By a launcher that was started by hand, which starts them past us; all on one node, where nothing is sealed."""
+    job = Job(mpi, nodes, tmp_path)
+    (tmp_path / "spawning.c").write_text(SPAWNING)
+    program = [str(job.compiled(tmp_path / "spawning.c"))]
+    options = ["--oversubscribe"] if mpi.family.startswith("openmpi") else []
+    line = [mpi.mpiexec, *mpi.launcher_options(nodes), *options, "-n", "1", *job.sealing.exec_line(program, job.report_file)]
+    environment = {**mpi.env(nodes), **stacks.abi_environment(mpi), **job.sealing.env()}
+    done = nodes.run([str(word) for word in line], env=environment, timeout=60, cwd=tmp_path)
+    assert done.ok, done.output
+    checked = job.report("--check")
+    assert checked.returncode == NOT_SEALED and "2 rank(s) that MPI_Comm_spawn started did not report" in checked.stdout, checked
+
+
 SWITCHED_OFF = {
     "a variable": "os.environ['CRYPTMPI_ENABLED'] = 'no'",
     "a file": "os.environ['CRYPTMPI_CONFIG'] = {off!r}",
