@@ -57,10 +57,10 @@ bool has_launcher_above() {
     constexpr int kMostAncestors = 64;
     pid_t process = getppid();
     for (int i = 0; i < kMostAncestors && process > 1; ++i) {
-        const auto [name, parent] = ancestor(process);
-        const auto begins = [&](std::string_view launcher) { return std::string_view(name).starts_with(launcher); };
+        const Ancestor at = ancestor(process);
+        const auto begins = [&](std::string_view launcher) { return at.name.starts_with(launcher); };
         if (std::any_of(kLaunchers.begin(), kLaunchers.end(), begins)) return true;
-        process = parent;
+        process = at.parent;
     }
     return false;
 }
