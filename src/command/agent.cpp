@@ -10,7 +10,7 @@
 #include "command/remote_shell.hpp"
 #include "command/subcommands.hpp"
 #include "config/internal_variables.hpp"
-#include "report/part.hpp"
+#include "report/noted_hosts.hpp"
 
 namespace cryptmpi::command {
 namespace {

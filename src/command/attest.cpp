@@ -21,7 +21,9 @@
 #include "command/subcommands.hpp"
 #include "keys/member_key.hpp"
 #include "report/attestation.hpp"
+#include "report/job_report.hpp"
 #include "report/part.hpp"
+#include "report/whole_file.hpp"
 
 namespace cryptmpi::command {
 namespace {

@@ -24,7 +24,7 @@
 #include "keys/interchange.hpp"
 #include "keys/job_key.hpp"
 #include "keys/membership.hpp"
-#include "report/part.hpp"
+#include "report/signature.hpp"
 
 namespace cryptmpi::command {
 namespace {

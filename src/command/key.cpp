@@ -16,7 +16,7 @@
 #include "command/subcommands.hpp"
 #include "keys/job_key.hpp"
 #include "keys/report_key.hpp"
-#include "report/part.hpp"
+#include "report/signature.hpp"
 
 namespace cryptmpi::command {
 namespace {

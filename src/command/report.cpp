@@ -10,7 +10,7 @@
 #include "command/process.hpp"
 #include "command/reports.hpp"
 #include "command/subcommands.hpp"
-#include "report/part.hpp"
+#include "report/job_report.hpp"
 
 namespace cryptmpi::command {
 namespace {

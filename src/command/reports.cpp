@@ -20,6 +20,8 @@
 #include "keys/job_key.hpp"
 #include "keys/key_in_memory.hpp"
 #include "keys/report_key.hpp"
+#include "report/noted_hosts.hpp"
+#include "report/parts_folder.hpp"
 
 namespace cryptmpi::command {
 namespace {

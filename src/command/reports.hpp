@@ -10,7 +10,8 @@
 #include "base/result.hpp"
 #include "command/subcommands.hpp"
 #include "config/settings.hpp"
-#include "report/part.hpp"
+#include "report/job_report.hpp"
+#include "report/signature.hpp"
 
 namespace cryptmpi::command {
 

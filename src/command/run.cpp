@@ -36,8 +36,9 @@
 #include "command/wrappers.hpp"
 #include "config/internal_variables.hpp"
 #include "keys/key_ring.hpp"
+#include "report/job_report.hpp"
 #include "report/live_reader.hpp"
-#include "report/part.hpp"
+#include "report/parts_folder.hpp"
 
 namespace cryptmpi::command {
 namespace {

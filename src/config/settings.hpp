@@ -3,85 +3,24 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
-#include <functional>
-#include <map>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "aead/suite.hpp"
 #include "base/key_readers.hpp"
 #include "base/padding.hpp"
 #include "base/result.hpp"
+#include "config/choices.hpp"
+#include "config/environment.hpp"
 #include "config/internal_variables.hpp"
+#include "config/job_process.hpp"
+#include "config/places.hpp"
+#include "config/plaintext_peer.hpp"
 
 namespace cryptmpi::config {
-
-enum class Scope {
-    automatic,      // between_nodes, but in the MPI layer all where a stranger could reach MPI
-    between_nodes,  // a node's own connections (loopback, its own addresses) stay native
-    all,            // loopback is sealed too; UNIX sockets never are
-};
-
-enum class Layer {
-    automatic,  // by the transport between nodes: channel for TCP, fabric past it, mpi past UCX and libfabric, too
-    channel,    // seals the TCP streams under MPI
-    mpi,        // seals MPI's messages above it, on any network
-    fabric,     // seals what MPI hands to UCX or libfabric, on any network
-};
-/// As the setting has it.
-std::string_view name_of(Layer layer);
-
-/// What carries MPI between nodes, under the layers above sockets. The channel layer knows TCP only.
-enum class Network {
-    automatic,  // by the layer, and under the MPI layer by what the MPI is told and what the node has
-    tcp,        // every other road is closed
-    fabric,     // what UCX and libfabric open for the fabric layer is open, every other road is closed
-    any,        // other roads are open, and MPI's own packets on them go in clear
-};
-/// As the setting has it.
-std::string_view name_of(Network network);
-
-/// What a job that cryptmpi run starts has as its key.
-enum class JobKeyFrom {
-    automatic,  // file where key_file is set, else fresh
-    fresh,      // drawn for this job, carried to the nodes by the remote shell
-    file,       // the key file, which every node has
-};
-
-/// How the ranks come to the secret of the MPI layer.
-enum class KeyDistribution {
-    agreement,    // among those that hold the job key; against active attackers, too
-    rsa_oaep,     // as C20 has it: keys wrapped for public keys that nobody vouches for. Passive attackers only
-    interchange,  // as E12 has it: keys wrapped for public keys of the nodes from a file. Passive attackers only
-};
-/// As the setting has it.
-std::string_view name_of(KeyDistribution way);
-
-/// How two sides come to the fresh secret of a handshake.
-enum class KeyExchange {
-    x25519,
-    x25519_mlkem768,  // and ML-KEM-768 beside it: who records now and has a quantum computer later reads nothing
-};
-/// As the setting has it.
-std::string_view name_of(KeyExchange exchange);
-
-/// What is done where the key file is on a file system that may carry it over the network in clear.
-enum class KeyOnNetwork { warn, refuse, allow };
-
-/// One entry of plaintext_peers: "10.0.0.7", "10.0.0.0/24", "[fd00::]/64", each with an optional ":port".
-struct PlaintextPeer {
-    std::uint8_t address[16];  // IPv4 as IPv4-mapped
-    int prefix_bits;           // of 128
-    std::optional<std::uint16_t> port;
-    std::string text;  // as the user wrote it
-
-    bool matches(const std::uint8_t (&peer)[16], std::uint16_t peer_port) const;
-};
-Result<PlaintextPeer> parse_plaintext_peer(std::string_view text);
 
 /// A setting that the file or a variable gave, as the variable that gives the same in any process: lists joined, paths
 /// whole but for "~/". No value: no variable can say it.
@@ -176,69 +115,10 @@ struct Settings {
     bool loopback_sealed() const { return scope == Scope::all && (!seals_above_sockets() || seal_sockets); }
 };
 
-/// Environment variables by name, listable so that a misspelt setting is noticed. Tests make their own.
-class Environment {
-public:
-    Environment() = default;
-    explicit Environment(std::map<std::string, std::string, std::less<>> variables)
-        : variables_(std::move(variables)) {}
-
-    /// nullopt when the variable is not set.
-    std::optional<std::string> operator()(std::string_view name) const;
-    const std::map<std::string, std::string, std::less<>>& variables() const { return variables_; }
-
-private:
-    std::map<std::string, std::string, std::less<>> variables_;
-};
-Environment process_environment();
-
-/// $XDG_CONFIG_HOME/cryptmpi or ~/.config/cryptmpi (the password database's home if HOME is unset).
-std::filesystem::path config_folder(const Environment& environment);
-
-/// The settings file that a process with this environment reads, which may be missing; nullopt: none.
-std::optional<std::filesystem::path> settings_file(const Environment& environment);
-
 /// Reads CRYPTMPI_CONFIG or <config folder>/config.toml (which may be missing), then CRYPTMPI_*. Unknown keys, unknown
 /// values and unknown CRYPTMPI_* variables (but for the internal CRYPTMPI_INTERNAL_*) are errors of one line:
 /// file:line, what, and what is allowed. So is a legacy cipher that allow_legacy_cipher does not allow.
 Result<Settings> load(const Environment& environment);
-
-/// The file with the bytes of kReportTokenVariable, beside the parts.
-std::filesystem::path report_token_file(const std::filesystem::path& report_file);
-/// Where parts wait on a node that does not see the folder. Made by cryptmpi exec.
-std::filesystem::path local_report_folder(std::string_view token);
-bool is_report_token(std::string_view token);
-
-/// Which process of the job this is, from the launcher's environment.
-struct Process {
-    // PMIX_RANK, OMPI_COMM_WORLD_RANK, PMI_RANK; by a batch system alone SLURM_PROCID, FLUX_TASK_RANK,
-    // JSM_NAMESPACE_RANK (LSF's jsrun)
-    std::optional<int> rank;
-    // OMPI_COMM_WORLD_SIZE, PMI_SIZE; of a rank that the batch system started itself SLURM_STEP_NUM_TASKS,
-    // FLUX_JOB_SIZE, JSM_NAMESPACE_SIZE
-    std::optional<int> ranks;
-    std::string role;  // "rank", "launcher" (CRYPTMPI_INTERNAL_ROLE), "process"
-    // Ranks of its node: OMPI_COMM_WORLD_LOCAL_SIZE, MPI_LOCALNRANKS, JSM_NAMESPACE_LOCAL_SIZE,
-    // SLURM_STEP_TASKS_PER_NODE
-    std::optional<int> node_ranks = {};
-    // Which of the job's groups of ranks it belongs to: empty for those that the launcher started, else those of one
-    // MPI_Comm_spawn (by PMIX_NAMESPACE), or of all of them (PMI_SPAWNED).
-    std::string group = {};
-    // srun has started it (SLURM_STEP_ID), or a process of the step that is no rank. Of a launcher that somebody has
-    // started by hand in a step, the ranks are not srun's.
-    bool slurm_step = false;
-
-    /// Whom its lines come from: "rank 3 on node1", or its machine.
-    std::string name_on(const std::string& host) const {
-        return rank ? "rank " + std::to_string(*rank) + " on " + host : host;
-    }
-};
-Process identify(const Environment& environment);
-/// A launcher that cryptmpi run started, its daemons, and what these start before a rank is one.
-bool is_of_launcher(const Environment& environment);
-
-/// OMP_NUM_THREADS, a number for each level of nesting, multiplied. 0: it says nothing.
-std::size_t openmp_threads(const Environment& environment);
 
 /// Padding is of what goes through sealed sockets. Error: some of the job's data would go past them, which nothing
 /// pads.
@@ -249,9 +129,5 @@ Result<void> check_key_exchange(const Settings& settings);
 
 /// What is to be said once a job of its cipher, by this process; empty: nothing, or another process says it.
 std::string cipher_warning(const Settings& settings, const Process& process);
-
-/// Why this process runs under `layer` ("channel", "mpi", "fabric"), as cryptmpi run or exec said in
-/// CRYPTMPI_INTERNAL_LAYER_REASON; empty when they did not choose it.
-std::string layer_reason(const Environment& environment, std::string_view layer);
 
 }  // namespace cryptmpi::config

@@ -2,7 +2,7 @@
 // process came to its end: wrappers have a rank in their environment, too, and seal nothing.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <set>
 #include <string>
 #include <vector>

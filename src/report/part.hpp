@@ -1,20 +1,17 @@
-// What one process says of its traffic, and a whole job's report made of such parts.
+// What one process says of its traffic: its part of the job's report.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
-#include <map>
-#include <mutex>
+#include <nlohmann/json_fwd.hpp>
 #include <set>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/result.hpp"
+#include "report/parts_folder.hpp"
+#include "report/signature.hpp"
 #include "report/sizes.hpp"
-#include "report/verdict.hpp"
 
 namespace cryptmpi::report {
 
@@ -25,6 +22,7 @@ struct Unsealed {
     std::uint64_t bytes = 0;
     bool allowed = false;  // by a setting of the user's
 };
+nlohmann::ordered_json json_of(const Unsealed& entry);
 
 /// A profile that cryptmpi tune wrote, and that this process found.
 struct TunedBy {
@@ -97,86 +95,8 @@ struct Part {
     std::vector<std::string> errors;  // the lines that were printed
 };
 
-/// A tag of the text that only who holds the job key can make (keys::ReportKey).
-using Sign = std::function<Result<std::string>(std::string_view text)>;
-
-/// 32 hexadecimal digits by which people tell keys apart. They tell nothing of the key.
-Result<std::string> fingerprint(const Sign& sign);
-
 /// Writes `<report_file>.parts/<node>.<pid>.<library>.<image>.json`, signed, atomically. Never throws; an error is one
 /// line.
 Result<void> write_part(const std::filesystem::path& report_file, const Part& part, const Sign& sign);
-
-/// In the place of what has this name: others, where they may write, leave links that lead where they like. Error: one
-/// line.
-Result<void> write_file(const std::filesystem::path& file, const std::string& text);
-
-/// Makes the folder of the parts, and tries to write there. Error: one line.
-Result<void> prepare_parts(const std::filesystem::path& report_file);
-
-/// Puts a job's token beside its parts (config::report_token_file), and whether the job has a key of its own: then they
-/// cannot be checked later. Error: one line.
-Result<void> mark_parts(const std::filesystem::path& report_file, const std::string& token, bool fresh_key);
-
-/// What the side that started a job knows of it, whatever the parts say.
-struct Started {
-    std::string job_id;          // empty: not known
-    int ranks = -1;              // -1: not known
-    int status = 0;              // the launcher's, once it has ended
-    std::string unfetched = {};  // which nodes' parts could not be had, and why
-};
-
-/// A job's report is its parts' sums, per rank and per node lists, and what is missing ("2 of 4 ranks reported"), as
-/// JSON text. A part that is not signed with the job key is an error of the job.
-///
-/// Merges the parts of a job that somebody started, also where none came, into a report_file, and removes them. Parts
-/// are signed under the job's key; the report under one that is still there when somebody checks it.
-Result<Verdict> finish_job(const std::filesystem::path& report_file, const Started& started, const Sign& sign_of_parts,
-                           const Sign& sign_of_report);
-
-/// The nodes of the parts that are there and signed.
-std::vector<std::string> nodes_of_parts(const std::filesystem::path& report_file, const Started& started,
-                                        const Sign& sign);
-
-/// Notes beside the parts that the job has a daemon on this host; and all that were noted by somebody of the job, since
-/// a remote shell is given their names.
-Result<void> note_host(const std::filesystem::path& report_file, const std::string& host, const std::string& job_id,
-                       const Sign& sign);
-std::set<std::string> noted_hosts(const std::filesystem::path& report_file, const std::string& job_id,
-                                  const Sign& sign);
-
-/// The files of parts and of notes in the folder of a report, by name, and their text.
-std::map<std::string, std::string> raw_parts(const std::filesystem::path& report_file);
-/// Puts one beside the others. Error: no name of a part, or it cannot be written.
-Result<void> add_raw_part(const std::filesystem::path& report_file, const std::string& name, const std::string& text);
-
-/// Of a merged file, whose signature must be good, or of a report_file whose parts are not merged yet. Without `sign`
-/// (nobody has the job key) signatures are not looked at, which the verdict says.
-class Reading {
-public:
-    static Result<Reading> of(const std::filesystem::path& report_file, const Sign& sign);
-    /// The same, signed by any of these; none: it cannot be verified.
-    static Result<Reading> of(const std::filesystem::path& report_file, const std::vector<Sign>& signers);
-
-    const Verdict& verdict() const { return verdict_; }
-    /// Its signature, or those of its parts, were looked at; a merged report's is good.
-    bool verified() const { return verified_; }
-    /// The verdict and what it rests on, readable.
-    const std::string& summary() const { return summary_; }
-    /// The same as one page, which needs nothing else to be shown or printed.
-    const std::string& html() const { return html_; }
-    /// Its numbers for Prometheus.
-    const std::string& metrics() const { return metrics_; }
-    /// The whole report.
-    const std::string& json() const { return json_; }
-
-private:
-    Verdict verdict_;
-    bool verified_ = false;
-    std::string summary_;
-    std::string html_;
-    std::string metrics_;
-    std::string json_;
-};
 
 }  // namespace cryptmpi::report

@@ -2,7 +2,7 @@
 // expected, then who, when, where and how much.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 

@@ -11,9 +11,10 @@
 
 #include "base/hex.hpp"
 #include "report/attestation.hpp"
+#include "report/job_report.hpp"
 #include "report/live.hpp"
 #include "report/live_reader.hpp"
-#include "report/part.hpp"
+#include "report/noted_hosts.hpp"
 #include "scratch.hpp"
 
 using namespace cryptmpi;

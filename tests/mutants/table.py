@@ -18,7 +18,8 @@ SCHEDULE, HANDSHAKE, AGREEMENT = "src/seal/key_schedule.hpp", "src/keys/handshak
 TRANSPORT = "src/keys/key_transport.cpp"
 FLOWS, WINDOW, SECRET_FILE, SECRETS = "src/fabric/flows.cpp", "src/fabric/window.hpp", "src/keys/secret_file.cpp", "src/keys/flow_secrets.cpp"
 REMOTE, PARTS = "src/fabric/ucx/remote.cpp", "src/fabric/ucx/parts.cpp"
-JUDGING, PART, POLICY, INSIDE = "src/report/judging.cpp", "src/report/part.cpp", "src/channel/policy.cpp", "src/channel/inside.cpp"
+JUDGING, MERGING, JOB_REPORT = "src/report/judging.cpp", "src/report/merging.cpp", "src/report/job_report.cpp"
+POLICY, INSIDE = "src/channel/policy.cpp", "src/channel/inside.cpp"
 RECEIVE, SHAKING, PULSE = "src/channel/receive.cpp", "src/channel/handshaking.cpp", "src/channel/pulse.cpp"
 SEND, EPOLL, READINESS, SOCKETS = "src/channel/send.cpp", "src/channel/epoll.cpp", "src/channel/readiness.cpp", "src/channel/calls_socket.cpp"
 
@@ -137,7 +138,7 @@ MUTANTS = [
         "           std::find(std::begin(kSmallOrders), std::end(kSmallOrders), y) == std::end(kSmallOrders);", "           true;",
         "keys_test", "*Ed25519Edges*"),
     one("S is as large as one likes", "src/keys/ed25519_forms.cpp", " && is_below(s, kGroupOrder);", ";", "keys_test", "Ed25519Forms.SIsBelow*"),
-    one("a report does not say who made the handshakes", PART, '            {"handshake_module", part.handshake_module},\n', "",
+    one("a report does not say who made the handshakes", "src/report/part.cpp", '            {"handshake_module", part.handshake_module},\n', "",
         "report_test", "ReportTest.TellsTheModules*"),
     one("AEGIS takes every tag", "src/aead/modules/aegis.cpp", "return good ? CRYPTMPI_OK : CRYPTMPI_FORGED;",
         "return good ? CRYPTMPI_OK : CRYPTMPI_OK;",
@@ -504,7 +505,7 @@ MUTANTS = [
     one("records that did not open are no failure", JUDGING, "failed != 0) {\n        const auto& errors",
         "false && failed != 0) {\n        const auto& errors",
         "report_test", "ReportTest.FailedOpenIsAFailure"),
-    one("what was cut off is not in the report", PART, '"failed_opens", "cut_off", "refused', '"failed_opens", "refused',
+    one("what was cut off is not in the report", MERGING, '"failed_opens", "cut_off", "refused', '"failed_opens", "refused',
         "report_test", "ReportTest.SaysWhatWasCutOffAndThatIsNoAlarm"),
     one("what went in clear is no exception", JUDGING, "        if (!left_the_node(entry)) continue;", "        continue;", "report_test",
         "ReportTest.TrafficInClearIsAnException"),
@@ -513,16 +514,16 @@ MUTANTS = [
         "report_test", "ReportTest.WrappersAreNoRanks"),
     one("a rank that was killed counts", JUDGING, "           part.value(\"ended\", false);", "           true;", "report_test",
         "ReportTest.WhoCalledAbortAndWasKilledIsNamedAndDoesNotCount"),
-    one("an old report hides the parts of a later job", PART,
+    one("an old report hides the parts of a later job", JOB_REPORT,
         "        if (merged_already && has_parts_of_another", "        if (false && has_parts_of_another",
         "report_test", "ReportTest.PartsBeside*"),
-    one("a launcher on another node is not named", PART, "if (!several_nodes && (ours || !from_elsewhere)) return;",
+    one("a launcher on another node is not named", MERGING, "if (!several_nodes && (ours || !from_elsewhere)) return;",
         "if (!several_nodes && (ours || !from_elsewhere || true)) return;", "report_test", "ReportTest.ALauncherOnAnotherNode*"),
-    one("nodes of one name count as one", PART, ' || distinct(parts, "kernel").size() > 1;', ";",
+    one("nodes of one name count as one", MERGING, ' || distinct(parts, "kernel").size() > 1;', ";",
         "report_test", "ReportTest.NodesOfOneName*"),
-    one("parts without a job's id fit any job", PART, "    if (nameless > 0 && !jobs.empty())", "    if (false)",
+    one("parts without a job's id fit any job", MERGING, "    if (nameless > 0 && !jobs.empty())", "    if (false)",
         "report_test", "ReportTest.RanksOfAJobWithout*"),
-    one("a rank may report twice", PART, "nameless > 0 && !twice.empty())", "false)", "report_test", "ReportTest.WithoutAJobsId*"),
+    one("a rank may report twice", MERGING, "nameless > 0 && !twice.empty())", "false)", "report_test", "ReportTest.WithoutAJobsId*"),
     one("who has the highest number is taken for the last rank", JUDGING, "return is_known && expected > 0 &&", "return expected > 0 &&",
         "report_test", "ReportTest.ANumberOfRanks*"),
     one("spawned ranks need not report", JUDGING, "count.all = count.spawned_missing == 0 &&", "count.all = true &&",
@@ -532,7 +533,7 @@ MUTANTS = [
     one("a process switches off those that it starts", "src/config/settings.cpp",
         "    if (environment(kCoveredVariable)) settings.enabled = true;", "    if (false) settings.enabled = true;",
         "config_test", "*WhatASealedProcessStartsIsSealed*"),
-    one("a part's signature is not compared", PART, "    return tag && is_same_tag(*tag, claimed);",
+    one("a part's signature is not compared", "src/report/signature.cpp", "    return tag && is_same_tag(*tag, claimed);",
         "    return tag && is_same_tag(*tag, *tag);", "report_test",
         "ReportTest.PartsOfAnotherKeyAreNotBelieved:ReportTest.AnAlteredReportIsAFailure"),
     # The channel library, over a fake kernel

@@ -1,0 +1,27 @@
+#include "report/json_file.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+namespace cryptmpi::report {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+Result<Json> read_json(const fs::path& file) {
+    errno = 0;
+    std::ifstream stream(file, std::ios::binary);
+    const std::string text{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+    if (!stream) {
+        const int code = errno != 0 ? errno : EIO;
+        return fail(code, "cannot read report " + file.string() + ": " + std::strerror(code));
+    }
+    Json json = Json::parse(text, nullptr, false);
+    if (!json.is_object()) return fail(EINVAL, file.string() + " is not a report of CryptMPI: no JSON object in it");
+    return json;
+}
+
+}  // namespace cryptmpi::report

@@ -1,0 +1,89 @@
+#include "report/parts_folder.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <fstream>
+#include <iterator>
+#include <string_view>
+
+#include "config/places.hpp"
+#include "report/guarded.hpp"
+#include "report/whole_file.hpp"
+
+namespace cryptmpi::report {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::string_view kFreshKeyMark = "fresh key";
+
+bool is_part_or_note(const fs::path& file) {
+    return file.extension() == ".json" || file.extension() == kNote;
+}
+
+}  // namespace
+
+fs::path parts_folder(const fs::path& report_file) {
+    return report_file.string() + ".parts";
+}
+
+Result<void> prepare_parts(const fs::path& report_file) {
+    return guarded(report_file, [&]() -> Result<void> {
+        const fs::path folder = parts_folder(report_file);
+        std::error_code error;
+        fs::create_directories(folder, error);
+        if (error) return fail(error.value(), "cannot make report folder " + folder.string() + ": " + error.message());
+        if (auto ours = check_own_folder(folder); !ours) return ours;
+        if (fs::is_directory(report_file, error))
+            return fail(EISDIR, "report " + report_file.string() + " is a folder");
+        // Beside the report and among its parts: both are written by name and renamed.
+        for (const fs::path& trial : {folder / "trial", fs::path(report_file.string() + ".trial")}) {
+            if (auto written = write_file(trial, ""); !written) return written;
+            fs::remove(trial, error);
+        }
+        return {};
+    });
+}
+
+Result<void> mark_parts(const fs::path& report_file, const std::string& token, bool fresh_key) {
+    return guarded(report_file, [&] {
+        return write_file(config::report_token_file(report_file),
+                          token + "\n" + std::string(fresh_key ? kFreshKeyMark : "") + "\n");
+    });
+}
+
+bool has_fresh_key(const fs::path& report_file) {
+    std::ifstream stream(config::report_token_file(report_file));
+    for (std::string line; std::getline(stream, line);) {
+        if (line == kFreshKeyMark) return true;
+    }
+    return false;
+}
+
+std::map<std::string, std::string> raw_parts(const fs::path& report_file) {
+    std::map<std::string, std::string> parts;
+    std::error_code error;
+    for (fs::directory_iterator entry(parts_folder(report_file), error), end; !error && entry != end;
+         entry.increment(error)) {
+        if (!is_part_or_note(entry->path())) continue;
+        std::ifstream stream(entry->path(), std::ios::binary);
+        parts[entry->path().filename().string()] = {std::istreambuf_iterator<char>(stream),
+                                                    std::istreambuf_iterator<char>()};
+    }
+    return parts;
+}
+
+Result<void> add_raw_part(const fs::path& report_file, const std::string& name, const std::string& text) {
+    return guarded(report_file, [&]() -> Result<void> {
+        constexpr std::size_t kLongest = 255;
+        const fs::path file = parts_folder(report_file) / name;
+        const bool plain = name.find('/') == std::string::npos && !name.starts_with('.') && name.size() < kLongest &&
+                           is_part_or_note(file);
+        if (!plain) return fail(EINVAL, "\"" + name + "\" is no name of a report's part");
+        return write_file(file, text);
+    });
+}
+
+}  // namespace cryptmpi::report

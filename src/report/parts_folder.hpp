@@ -1,0 +1,32 @@
+// The folder in which the parts of a job's report wait until they are merged.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "base/result.hpp"
+
+namespace cryptmpi::report {
+
+std::filesystem::path parts_folder(const std::filesystem::path& report_file);
+
+/// What a note of a host (noted_hosts.hpp) is called by.
+inline constexpr const char* kNote = ".host";
+
+/// Makes the folder of the parts, and tries to write there. Error: one line.
+Result<void> prepare_parts(const std::filesystem::path& report_file);
+
+/// Puts a job's token beside its parts (config::report_token_file), and whether the job has a key of its own: then they
+/// cannot be checked later. Error: one line.
+Result<void> mark_parts(const std::filesystem::path& report_file, const std::string& token, bool fresh_key);
+
+/// Did this job have a key of its own? Cryptmpi run wrote so beside the parts.
+bool has_fresh_key(const std::filesystem::path& report_file);
+
+/// The files of parts and of notes in the folder of a report, by name, and their text.
+std::map<std::string, std::string> raw_parts(const std::filesystem::path& report_file);
+/// Puts one beside the others. Error: no name of a part, or it cannot be written.
+Result<void> add_raw_part(const std::filesystem::path& report_file, const std::string& name, const std::string& text);
+
+}  // namespace cryptmpi::report

@@ -1,0 +1,61 @@
+#include "report/whole_file.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <string_view>
+
+namespace cryptmpi::report {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// A file that was not there, nor a link by its name: in a folder where others may write, that leads where they like.
+int open_fresh(const std::string& name) {
+    ::unlink(name.c_str());  // of a process with this number that was killed
+    return ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+}
+
+bool write_all(int fd, std::string_view text) {
+    while (!text.empty()) {
+        const ssize_t part = ::write(fd, text.data(), text.size());
+        if (part < 0 && errno == EINTR) continue;
+        if (part <= 0) return false;
+        text.remove_prefix(static_cast<std::size_t>(part));
+    }
+    return true;
+}
+
+}  // namespace
+
+Result<void> write_file(const fs::path& file, const std::string& text) {
+    const std::string temporary = file.string() + "." + std::to_string(getpid()) + ".new";
+    errno = 0;
+    const int fd = open_fresh(temporary);
+    bool written = fd >= 0 && write_all(fd, text);
+    written = fd >= 0 && ::close(fd) == 0 && written;
+    if (!written || std::rename(temporary.c_str(), file.c_str()) != 0) {
+        const int code = errno != 0 ? errno : EIO;
+        if (fd >= 0) std::remove(temporary.c_str());
+        return fail(code, "cannot write " + file.string() + ": " + std::strerror(code));
+    }
+    return {};
+}
+
+Result<void> check_own_folder(const fs::path& folder) {
+    struct stat found = {};
+    if (::lstat(folder.c_str(), &found) != 0)
+        return fail(errno, "report folder " + folder.string() + ": " + std::strerror(errno));
+    if (!S_ISDIR(found.st_mode)) return fail(ENOTDIR, "report folder " + folder.string() + " is no folder");
+    if (found.st_uid == ::geteuid()) return {};
+    return fail(EPERM, "report folder " + folder.string() + " belongs to user " + std::to_string(found.st_uid) +
+                           ", who could change what is written there: name another place for the report");
+}
+
+}  // namespace cryptmpi::report

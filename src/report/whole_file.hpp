@@ -1,0 +1,18 @@
+// Files that nobody reads half written, and that lie where nobody else put a link or made the folder.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "base/result.hpp"
+
+namespace cryptmpi::report {
+
+/// In the place of what has this name: others, where they may write, leave links that lead where they like. Beside it
+/// and renamed, so that a reader never sees half of it. Error: one line.
+Result<void> write_file(const std::filesystem::path& file, const std::string& text);
+
+/// Is this a folder of this user's? Somebody else may have made it first, where all may write. Error: one line.
+Result<void> check_own_folder(const std::filesystem::path& folder);
+
+}  // namespace cryptmpi::report

@@ -1,0 +1,224 @@
+#include "report/job_report.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "report/noted_hosts.hpp"
+#include "report/parts_folder.hpp"
+#include "report/whole_file.hpp"
+#include "report_fixture.hpp"
+
+namespace cryptmpi::report {
+namespace {
+
+TEST_F(ReportTest, PartsBesideAReportAreNotHiddenByIt) {
+    write_launcher();
+    write_ranks(4, 4);
+    ASSERT_TRUE(finish(4));
+    ASSERT_TRUE(verdict().starts_with("SEALED:")) << verdict();
+    ASSERT_TRUE(write_part(file_, rank(0, 4), kSign));
+    EXPECT_TRUE(verdict().starts_with("SEALED:")) << "that came late: " << verdict();
+    auto later = rank(0, 4);
+    later.job_id = "later";
+    later.failed_opens = 1;
+    later.pid = 7;
+    ASSERT_TRUE(write_part(file_, later, kSign));
+    const auto reading = Reading::of(file_, kSign);
+    ASSERT_FALSE(reading);
+    EXPECT_NE(reading.error().line.find("has parts of another one"), std::string::npos) << reading.error().line;
+}
+
+TEST_F(ReportTest, RanksOfAJobWithoutAnIdAreNoneOfOneThatHasOne) {
+    write_ranks(3, 4);
+    auto old = rank(3, 4);
+    old.job_id.clear();
+    ASSERT_TRUE(write_part(file_, old, kSign));
+    EXPECT_TRUE(verdict().starts_with("FAILED")) << verdict();
+    EXPECT_NE(summary().find("of ranks of a job without an id"), std::string::npos) << summary();
+}
+
+TEST_F(ReportTest, WithoutAJobsIdARankReportsOnce) {
+    for (int i = 0; i < 3; ++i) {
+        auto part = rank(i % 2, 2);
+        part.pid += i;
+        part.job_id.clear();
+        ASSERT_TRUE(write_part(file_, part, kSign));
+    }
+    EXPECT_TRUE(verdict().starts_with("FAILED")) << verdict();
+    EXPECT_NE(summary().find("rank(s) 0 reported more than once"), std::string::npos) << summary();
+}
+
+TEST_F(ReportTest, PartsOfAnotherKeyAreNotBelieved) {
+    write_launcher();
+    write_ranks(3, 4);
+    ASSERT_TRUE(write_part(file_, rank(3, 4), signing("wrong")));
+    EXPECT_TRUE(verdict().starts_with("FAILED")) << verdict();
+    EXPECT_NE(summary().find("not signed with this job key"), std::string::npos) << summary();
+    EXPECT_TRUE(verdict({}).starts_with("NOT VERIFIED")) << verdict({});
+}
+
+// protocol: P2
+TEST_F(ReportTest, AnAlteredReportIsAFailure) {
+    write_launcher();
+    write_ranks(4, 4);
+    EXPECT_EQ(finished(4).outcome, Outcome::sealed);
+    const std::string before = content();
+    std::string text = before;
+    text.replace(text.find("\"node\": \"node1\""), 15, "\"node\": \"node7\"");
+    std::ofstream(file_) << text;
+    EXPECT_TRUE(verdict().starts_with("FAILED: the report is not signed")) << verdict();
+    EXPECT_NE(summary().find("ALARM             FAILED: the report is not signed"), std::string::npos) << summary();
+    std::ofstream(file_) << before;
+    EXPECT_TRUE(verdict().starts_with("SEALED:")) << verdict();
+    EXPECT_TRUE(verdict(signing("wrong")).starts_with("FAILED")) << verdict(signing("wrong"));
+}
+
+// protocol: P4
+TEST_F(ReportTest, PartsOfAnEarlierJobAreAProblem) {
+    write_launcher();
+    write_ranks(4, 4);
+    auto part = rank(0, 4);
+    part.job_id.clear();
+    part.pid = 1000;
+    ASSERT_TRUE(write_part(file_, part, kSign));
+    EXPECT_TRUE(finished(4).line.starts_with("FAILED"));
+    EXPECT_NE(summary().find("is of another job"), std::string::npos) << summary();
+    ASSERT_TRUE(finish_job(file_, {"another", 4, 0}, kSign, kSign));
+    EXPECT_TRUE(verdict().starts_with("INCOMPLETE: 0 of 4")) << verdict();
+}
+
+TEST_F(ReportTest, AFolderThatCannotBeWrittenIsSeenBefore) {
+    EXPECT_TRUE(prepare_parts(file_));
+    EXPECT_TRUE(fs::is_empty(file_.string() + ".parts"));
+    fs::create_directory(file_);
+    EXPECT_FALSE(prepare_parts(file_));
+    EXPECT_FALSE(prepare_parts("/proc/nowhere/job.json"));
+}
+
+TEST_F(ReportTest, TwoJobsInOneFileAreAProblem) {
+    write_ranks(3, 4);
+    auto part = rank(3, 4);
+    part.job_id = "another";
+    ASSERT_TRUE(write_part(file_, part, kSign));
+    EXPECT_TRUE(verdict().starts_with("FAILED")) << verdict();
+}
+
+TEST_F(ReportTest, BrokenPartIsNamed) {
+    write_ranks(4, 4);
+    std::ofstream(file_.string() + ".parts/node9.1.json") << "{";
+    EXPECT_TRUE(verdict().starts_with("FAILED")) << verdict();
+    EXPECT_NE(summary().find("node9.1.json"), std::string::npos);
+}
+
+TEST_F(ReportTest, ErrorsAreOneLine) {
+    EXPECT_NE(verdict().find("job.json"), std::string::npos) << verdict();
+    EXPECT_FALSE(finish());
+    std::ofstream(file_) << "[]";
+    EXPECT_NE(verdict().find("is not a report"), std::string::npos) << verdict();
+    std::ofstream(file_) << R"({"totals": 3, "processes": []})";
+    EXPECT_FALSE(Reading::of(file_, kSign));
+    const auto unwritable = write_part("/proc/nowhere/job.json", rank(0, 1), kSign);
+    ASSERT_FALSE(unwritable);
+    EXPECT_NE(unwritable.error().line.find("/proc/nowhere"), std::string::npos);
+}
+
+TEST_F(ReportTest, NamesThatAreNotUtf8AreKept) {
+    auto part = rank(0, 1);
+    part.program = "./\xff";
+    ASSERT_TRUE(write_part(file_, part, kSign));
+    EXPECT_TRUE(finish());
+}
+
+// protocol: P3
+TEST_F(ReportTest, HostsAreThoseThatSomebodyOfTheJobNoted) {
+    ASSERT_TRUE(note_host(file_, "node1", "job", kSign));
+    ASSERT_TRUE(note_host(file_, "-oProxyCommand=x", "job", kSign));
+    ASSERT_TRUE(note_host(file_, "node2", "another", kSign));
+    ASSERT_TRUE(note_host(file_, "node3", "job", [](auto) -> Result<std::string> { return "forged"; }));
+    std::ofstream(file_.string() + ".parts/node4.host") << "{\"host\": \"node4\", \"job_id\": \"job\"}";
+    std::ofstream(file_.string() + ".parts/node5.host") << "[";
+    EXPECT_EQ(noted_hosts(file_, "job", kSign), std::set<std::string>{"node1"});
+}
+
+TEST_F(ReportTest, FetchedPartsGoNowhereElse) {
+    ASSERT_TRUE(prepare_parts(file_));
+    EXPECT_TRUE(add_raw_part(file_, "node2.1.channel.1.json", "{}"));
+    for (const char* name : {"../x.json", "/tmp/x.json", ".x.json", "token", "x"})
+        EXPECT_FALSE(add_raw_part(file_, name, "{}")) << name;
+    EXPECT_EQ(raw_parts(file_), (std::map<std::string, std::string>{{"node2.1.channel.1.json", "{}"}}));
+}
+
+TEST_F(ReportTest, PartsThatCouldNotBeFetchedMakeTheJobIncomplete) {
+    write_ranks(2, 2);
+    const auto verdict = finish_job(file_, {"job", 2, 0, "no way to node7"}, kSign, kSign);
+    ASSERT_TRUE(verdict);
+    EXPECT_EQ(verdict->outcome, Outcome::incomplete);
+    EXPECT_NE(verdict->line.find("no way to node7"), std::string::npos) << verdict->line;
+}
+
+TEST_F(ReportTest, TheReportIsSignedUnderAnotherKeyThanItsParts) {
+    const Sign lasting = [](std::string_view text) -> Result<std::string> {
+        return "lasting" + std::to_string(text.size());
+    };
+    write_ranks(2, 2);
+    const auto made = finish_job(file_, {"job", 2, 0}, kSign, lasting);
+    ASSERT_TRUE(made);
+    EXPECT_EQ(made->outcome, Outcome::sealed) << made->line;
+    EXPECT_TRUE(verdict(lasting).starts_with("SEALED")) << verdict(lasting);
+    EXPECT_TRUE(verdict(kSign).starts_with("FAILED")) << verdict(kSign);
+}
+
+TEST_F(ReportTest, PartsOfAKeyThatIsGoneSaySo) {
+    write_ranks(2, 2);
+    ASSERT_TRUE(mark_parts(file_, "0123", true));
+    const Sign another = [](auto) -> Result<std::string> { return "another"; };
+    const auto reading = Reading::of(file_, another);
+    ASSERT_TRUE(reading);
+    EXPECT_EQ(reading->verdict().outcome, Outcome::failed);
+    EXPECT_NE(reading->summary().find("cannot be checked any more"), std::string::npos) << reading->summary();
+}
+
+TEST_F(ReportTest, LinksThatOthersLeaveAreNotFollowed) {
+    const fs::path precious = folder_ / "precious";
+    std::ofstream(precious) << "precious";
+    const std::string number = "." + std::to_string(getpid()) + ".new";
+    fs::create_directories(file_.string() + ".parts");
+    for (const std::string& name : {file_.string() + number, file_.string() + ".parts/node2.host" + number,
+                                    file_.string() + ".parts/trial" + number, file_.string() + ".trial" + number,
+                                    file_.string() + ".parts/token", file_.string() + ".attestation"}) {
+        fs::create_symlink(precious, name);
+    }
+    ASSERT_TRUE(write_file(file_.string() + ".attestation", "text"));
+    ASSERT_TRUE(prepare_parts(file_));
+    ASSERT_TRUE(mark_parts(file_, "0123", true));
+    ASSERT_TRUE(note_host(file_, "node2", "job", kSign));
+    write_launcher();
+    write_ranks(4, 4);
+    ASSERT_TRUE(finish(4));
+    EXPECT_TRUE(verdict().starts_with("SEALED:")) << verdict();
+    EXPECT_FALSE(fs::is_symlink(file_));
+    std::string text;
+    std::ifstream(precious) >> text;
+    EXPECT_EQ(text, "precious");
+}
+
+TEST_F(ReportTest, AFolderThatSomebodyElseMadeFirstIsRefused) {
+    const fs::path parts = file_.string() + ".parts";
+    fs::create_directories(folder_ / "elsewhere");
+    fs::create_directory_symlink(folder_ / "elsewhere", parts);
+    EXPECT_FALSE(prepare_parts(file_));
+    fs::remove(parts);
+    fs::create_directories(parts);
+    EXPECT_TRUE(prepare_parts(file_));
+    if (geteuid() != 0) GTEST_SKIP() << "only root can make another user's folder";
+    constexpr uid_t kOther = 12345;
+    ASSERT_EQ(chown(parts.c_str(), kOther, 0), 0);
+    const auto prepared = prepare_parts(file_);
+    ASSERT_FALSE(prepared);
+    EXPECT_NE(prepared.error().line.find("belongs to user 12345"), std::string::npos) << prepared.error().line;
+}
+
+}  // namespace
+}  // namespace cryptmpi::report
