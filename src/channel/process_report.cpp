@@ -4,11 +4,8 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
-#include <filesystem>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "aead/registry.hpp"
 #include "base/say_line.hpp"
@@ -21,10 +18,6 @@
 namespace cryptmpi::channel {
 
 namespace {
-
-std::vector<std::filesystem::path> live_folders() {
-    return report::live_folders(std::getenv("XDG_RUNTIME_DIR"), geteuid());
-}
 
 int open_to_read(const char* file) {
     return real::open(file, O_RDONLY | O_CLOEXEC, 0);
@@ -58,7 +51,7 @@ void ProcessReport::begin(const config::Environment& environment, const config::
 }
 
 void ProcessReport::remove_leftovers() const {
-    if (settings_.live) report::Live::remove_leftovers(live_folders());
+    if (settings_.live) report::Live::remove_leftovers(report::own_live_folders());
 }
 
 void ProcessReport::tell_of_keys(const ModuleNames& by, const std::string& member) {
@@ -285,7 +278,7 @@ void ProcessReport::show(Show when) {
     // Before the settings are read there is nothing to show, and a child of vfork is not us.
     if (!begun_ || !settings_.enabled || !settings_.live || finishing_.load() || getpid() != part_.pid) return;
     // Whether somebody can look at it is nothing that a job depends on.
-    if (when == Show::from_now_on) (void)live_.publish(live_folders(), part_);
+    if (when == Show::from_now_on) (void)live_.publish(report::own_live_folders(), part_);
     std::uint64_t unsealed = 0;
     for (const auto& [why, one] : unsealed_) unsealed += one.connections;
     live_.tell(part_, unsealed);

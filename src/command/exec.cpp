@@ -14,6 +14,7 @@
 #include "command/subcommands.hpp"
 #include "config/internal_variables.hpp"
 #include "config/other_process.hpp"
+#include "report/live.hpp"
 #include "report/live_reader.hpp"
 
 namespace cryptmpi::command {
@@ -168,7 +169,7 @@ int exec(const Options& options, const Words& program) {
     if (!file) return complain(file.error().line, file.error().status);
     const auto choice = layer_for(*file, *settings, environment);
     if (!choice) return refuse(choice.error());
-    if (settings->live) report::remove_stale_pages(std::getenv("XDG_RUNTIME_DIR"));
+    if (settings->live) report::remove_stale_pages(report::own_runtime_folder());
 
     prepare_environment(options, *settings, environment, *choice);
     warn_of_cipher(*settings, config::process_environment());

@@ -37,6 +37,7 @@
 #include "config/internal_variables.hpp"
 #include "keys/key_ring.hpp"
 #include "report/job_report.hpp"
+#include "report/live.hpp"
 #include "report/live_reader.hpp"
 #include "report/parts_folder.hpp"
 
@@ -531,7 +532,7 @@ Result<void> JobRun::name_job() {
 }
 
 Result<void> JobRun::prepare_report() {
-    if (settings_->live) report::remove_stale_pages(std::getenv("XDG_RUNTIME_DIR"));
+    if (settings_->live) report::remove_stale_pages(report::own_runtime_folder());
     is_report_asked_ = !options_.report.empty() || !settings_->report_file.empty();
     report_file_ = !options_.report.empty() ? fs::absolute(options_.report)
                    : is_report_asked_       ? settings_->report_file

@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -20,6 +19,7 @@
 
 #include "command/process.hpp"
 #include "command/subcommands.hpp"
+#include "report/live.hpp"
 #include "report/live_reader.hpp"
 #include "report/live_view.hpp"
 #include "report/part.hpp"
@@ -44,7 +44,7 @@ void note_end(int) {
 
 LiveLook look() {
     LiveLook now;
-    now.found = report::read_live(report::folders_to_read(std::getenv("XDG_RUNTIME_DIR"), geteuid()));
+    now.found = report::read_live(report::folders_to_read(report::own_runtime_folder(), geteuid()));
     now.when = std::chrono::steady_clock::now();
     now.time = report::seconds_now();
     return now;

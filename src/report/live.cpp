@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -85,6 +86,14 @@ std::vector<fs::path> live_folders(const char* runtime_folder, uid_t user) {
     if (runtime_folder != nullptr && *runtime_folder == '/') folders.push_back(fs::path(runtime_folder) / "cryptmpi");
     folders.emplace_back("/dev/shm/cryptmpi-" + std::to_string(user));
     return folders;
+}
+
+std::vector<fs::path> own_live_folders() {
+    return live_folders(own_runtime_folder(), geteuid());
+}
+
+const char* own_runtime_folder() {
+    return std::getenv("XDG_RUNTIME_DIR");
 }
 
 int open_live_folder(const fs::path& folder, uid_t user, Make make) {

@@ -89,6 +89,10 @@ static_assert(sizeof(LivePage) <= 4096);
 
 /// Where a user's pages lie: $XDG_RUNTIME_DIR/cryptmpi, where that folder is, else /dev/shm/cryptmpi-UID.
 std::vector<std::filesystem::path> live_folders(const char* runtime_folder, uid_t user);
+/// This user's.
+std::vector<std::filesystem::path> own_live_folders();
+/// $XDG_RUNTIME_DIR of this process; null: it has none.
+const char* own_runtime_folder();
 
 /// A descriptor of such a folder, if it is a folder in memory, and `user`'s alone; -1 with errno.
 enum class Make { no, yes };
