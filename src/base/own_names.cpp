@@ -16,12 +16,21 @@ std::string host_name() {
     return name;
 }
 
-std::string kernel_and_network() {
+std::string boot_id() {
     std::string text;
     std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), text);
-    struct stat network {};
-    if (stat("/proc/self/ns/net", &network) == 0) text += " " + std::to_string(network.st_ino);
     return text;
+}
+
+std::optional<OwnNetwork> own_network() {
+    struct stat network {};
+    if (stat("/proc/self/ns/net", &network) != 0) return std::nullopt;
+    return OwnNetwork{network.st_dev, network.st_ino};
+}
+
+std::string kernel_and_network() {
+    const auto network = own_network();
+    return boot_id() + (network ? " " + std::to_string(network->inode) : "");
 }
 
 std::string program_name() {

@@ -9,12 +9,12 @@
 
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <iterator>
 #include <utility>
 
 #include "base/endian.hpp"
 #include "base/hex.hpp"
+#include "base/own_names.hpp"
 #include "base/pieces.hpp"
 #include "seal/key_schedule.hpp"
 
@@ -109,14 +109,9 @@ NodeToken::~NodeToken() {
 }
 
 Surroundings Surroundings::of_this_process(const std::string& host) {
-    Surroundings found;
-    std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), found.boot_id);
-    struct stat network = {};
-    if (found.boot_id.empty() || stat("/proc/self/ns/net", &network) != 0) {
-        found.boot_id += host + std::to_string(getpid());
-    }
-    found.network_device = network.st_dev;
-    found.network_inode = network.st_ino;
+    const auto network = own_network();
+    Surroundings found{cryptmpi::boot_id(), network ? network->device : 0, network ? network->inode : 0};
+    if (found.boot_id.empty() || !network) found.boot_id += host + std::to_string(getpid());
     return found;
 }
 
