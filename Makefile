@@ -43,7 +43,7 @@ test: build build/python
 	@cmake --build --preset release
 	@ctest --preset release --parallel $(AT_A_TIME)
 	@build/python/bin/python -m pytest -q tests/packages/test_install.py
-	@build/python/bin/python -m pytest tests/bench tests/model tests/study tests/tune tests/interop tests/system \
+	@build/python/bin/python -m pytest tests/bench tests/model tests/scripts tests/study tests/tune tests/interop tests/system \
 		--ignore tests/system/test_faults.py -m "not other_mpi and not long" \
 		--numprocesses $(AT_A_TIME) --dist worksteal --reruns 2 --rerun-except Leak -rsR $(ARGS)
 

@@ -3,11 +3,11 @@ and what has no verdict."""
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from test_protocol import REPOSITORY
 
-SCRIPT = REPOSITORY / "scripts" / "check-proofs"
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "check-proofs"
 MODEL = "attacker[active]\nqueries[\n\tconfidentiality? plain\n\tauthentication? Sender -> Receiver: message\n]\n"
 TWO_HOLD = """ Verifpal * Verification completed for 'a.vp' at 05:44:21 PM in 671ms.
 

@@ -2,11 +2,11 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from test_protocol import REPOSITORY
 
-SCRIPT = REPOSITORY / "scripts" / "check-protocol"
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "check-protocol"
 PAGE = "# Protocol\n\nA side refuses what does not open. [H1]\nIt must wipe its state. [H2]\n\n## Why it holds\n\nNobody must guess.\n"
 CODE = "// protocol: H1\nint open();\n    // protocol: H2\n    wipe();\n"
 TEST = "// What fails without it.\n// protocol: H1\nTEST(Hello, IsRefused) {}\n"
