@@ -10,9 +10,8 @@ import re
 import shutil
 from pathlib import Path
 
-from cryptmpi_tools.demo.programs import HERE as DEMO
-from cryptmpi_tools.demo.programs import hpcc_checks, lammps_thermodynamics
 from cryptmpi_tools.lab.nodes import LabError
+from cryptmpi_tools.lab.programs import HPCC_INPUT, LAMMPS_INPUT, hpcc_checks, lammps_thermodynamics
 
 LEAST_S = 30
 MOST_S = 900
@@ -20,7 +19,7 @@ MOST_S = 900
 
 def hpcc_input(scale, ranks=4):
     """Most of HPCC's time grows with the memory it works on: the square of N. The ranks make a grid."""
-    text = re.sub(r"^700 ", f"{round(700 * math.sqrt(scale))} ", (DEMO / "hpccinf.txt").read_text(), flags=re.M)
+    text = re.sub(r"^700 ", f"{round(700 * math.sqrt(scale))} ", HPCC_INPUT.read_text(), flags=re.M)
     low = max(divisor for divisor in range(1, math.isqrt(ranks) + 1) if ranks % divisor == 0)
     for name, count in (("P", low), ("Q", ranks // low)):
         text = re.sub(rf"^\d+( +{name}s)$", rf"{count}\1", text, flags=re.M)
@@ -28,7 +27,7 @@ def hpcc_input(scale, ranks=4):
 
 
 def lammps_input(scale, _ranks=4):
-    return re.sub(r"^run +1000$", f"run {round(1000 * scale)}", (DEMO / "in.melt").read_text(), flags=re.M)
+    return re.sub(r"^run +1000$", f"run {round(1000 * scale)}", LAMMPS_INPUT.read_text(), flags=re.M)
 
 
 def hpcc_right(folder, _output):

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Callable
 
-from cryptmpi_tools.demo.programs import HERE as DEMO
-from cryptmpi_tools.demo.programs import hpcc_checks, lammps_thermodynamics
 from cryptmpi_tools.lab.nodes import REPOSITORY
+from cryptmpi_tools.lab.programs import HPCC_INPUT, LAMMPS_INPUT, hpcc_checks, lammps_thermodynamics
 from cryptmpi_tools.lab.stacks import MPIS
 
 HERE = Path(__file__).resolve().parent
@@ -255,8 +254,8 @@ def imb_alone(test):
 
 
 SUITES = [
-    Suite("hpcc", OPEN_MPI, (4,), 300, lambda mpi, ranks: ["/usr/bin/hpcc"], read_hpcc, (DEMO / "hpccinf.txt",)),
-    Suite("lammps", OPEN_MPI, (4,), 200, lambda mpi, ranks: ["/usr/bin/lmp", "-in", "in.melt"], read_lammps, (DEMO / "in.melt",)),
+    Suite("hpcc", OPEN_MPI, (4,), 300, lambda mpi, ranks: ["/usr/bin/hpcc"], read_hpcc, (HPCC_INPUT,)),
+    Suite("lammps", OPEN_MPI, (4,), 200, lambda mpi, ranks: ["/usr/bin/lmp", "-in", "in.melt"], read_lammps, (LAMMPS_INPUT,)),
     Suite("gromacs", OPEN_MPI, (4,), 200, gromacs, read_gromacs),
     # Its Fortran part is of Open MPI 4: plain it does not start on Open MPI 5.
     Suite("quantum-espresso", ("openmpi-4.1.4",), (4,), 100, silicon, read_silicon, (HERE / "silicon.in",)),

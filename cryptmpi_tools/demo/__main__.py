@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 from typing import Callable
 
-from cryptmpi_tools.demo.programs import HERE, hpcc_checks, lammps_thermodynamics
 from cryptmpi_tools.lab import capture
 from cryptmpi_tools.lab.nodes import REPOSITORY, Lab, acquire_namespaces, end_on_signals, let_root_start_jobs, run_program
+from cryptmpi_tools.lab.programs import CANARY, HPCC_INPUT, LAMMPS_INPUT, hpcc_checks, lammps_thermodynamics
 from cryptmpi_tools.lab.sealing import COMMAND, Sealing
 from cryptmpi_tools.lab.stacks import Stack, stack
 
@@ -73,8 +73,8 @@ def programs(canary_file):
     debian = stack("openmpi-4.1.4")
     mpich = stack("mpich-4.0.2-ucx")
     return [
-        Program("hpcc", debian, 4, ["/usr/bin/hpcc"], [HERE / "hpccinf.txt"], hpcc_problem, lambda folder, output: None, 180, [], None),
-        Program("lammps", debian, 4, ["/usr/bin/lmp", "-in", "in.melt"], [HERE / "in.melt"], lammps_problem,
+        Program("hpcc", debian, 4, ["/usr/bin/hpcc"], [HPCC_INPUT], hpcc_problem, lambda folder, output: None, 180, [], None),
+        Program("lammps", debian, 4, ["/usr/bin/lmp", "-in", "in.melt"], [LAMMPS_INPUT], lammps_problem,
                 lambda folder, output: lammps_thermodynamics(output), 120, [], None),
         # One rank a node: with more ranks than cores Debian's MPICH now and then does not exit after its last line,
         # plain.
@@ -257,7 +257,7 @@ def main():
     canary_file = FOLDER / "canary.bin"
     canary_file.write_bytes(secrets.token_bytes(32))
     mpich = stack("mpich-4.0.2-ucx")
-    subprocess.run([mpich.mpicc, "-O1", "-o", FOLDER / "canary", HERE / "canary.c"], check=True, capture_output=True)
+    subprocess.run([mpich.mpicc, "-O1", "-o", FOLDER / "canary", CANARY], check=True, capture_output=True)
 
     rows, problems = [], []
     with Lab(isolated=why_not is None) as lab:

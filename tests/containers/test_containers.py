@@ -25,6 +25,7 @@ from roots import BARE, OPENMPI, PACKAGES, bare_root, run  # noqa: E402
 
 from cryptmpi_tools.lab import capture  # noqa: E402
 from cryptmpi_tools.lab.nodes import Lab, acquire_namespaces, enter  # noqa: E402
+from cryptmpi_tools.lab.programs import CANARY  # noqa: E402
 
 PAGE = (REPOSITORY / "docs" / "containers.md").read_text()
 LINES = re.findall(r"^```sh\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
@@ -181,7 +182,7 @@ class Folder:
         self.path = path
         path.mkdir()
         path.chmod(0o755)
-        run(OPENMPI.mpicc, "-O1", "-o", path / "program", REPOSITORY / "cryptmpi_tools" / "demo" / "canary.c")
+        run(OPENMPI.mpicc, "-O1", "-o", path / "program", CANARY)
         self.canary = secrets.token_bytes(32)
         (path / "canary.bin").write_bytes(self.canary)
 

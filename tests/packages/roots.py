@@ -13,6 +13,7 @@ sys.path[:0] = [str(REPOSITORY)]
 
 from cryptmpi_tools.lab.capture import count  # noqa: E402
 from cryptmpi_tools.lab.nodes import enter  # noqa: E402
+from cryptmpi_tools.lab.programs import CANARY  # noqa: E402
 from cryptmpi_tools.lab.sealing import Sealing  # noqa: E402
 from cryptmpi_tools.lab.stacks import stack  # noqa: E402
 
@@ -67,8 +68,8 @@ def install(root, *packages):
 
 
 def built_canary(folder):
-    """cryptmpi_tools/demo/canary.c by this machine's Open MPI, and the bytes that it sends."""
-    run(OPENMPI.mpicc, "-O1", "-o", folder / "canary", REPOSITORY / "cryptmpi_tools" / "demo" / "canary.c")
+    """cryptmpi_tools/lab/canary.c by this machine's Open MPI, and the bytes that it sends."""
+    run(OPENMPI.mpicc, "-O1", "-o", folder / "canary", CANARY)
     canary = secrets.token_bytes(32)
     (folder / "canary.bin").write_bytes(canary)
     return canary

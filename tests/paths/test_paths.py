@@ -18,6 +18,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(REPOSITORY)]
 
 from cryptmpi_tools.lab.nodes import Lab, acquire_namespaces, enter  # noqa: E402
+from cryptmpi_tools.lab.programs import CANARY  # noqa: E402
 from cryptmpi_tools.lab.slurm import Slurm, missing  # noqa: E402
 from cryptmpi_tools.lab.stacks import stack  # noqa: E402
 
@@ -79,7 +80,7 @@ class Shell:
 
     def __init__(self, lab, path):
         self.lab, self.path = lab, path
-        subprocess.run([OPENMPI.mpicc, "-o", path / "program", REPOSITORY / "cryptmpi_tools" / "demo" / "canary.c"], check=True)
+        subprocess.run([OPENMPI.mpicc, "-o", path / "program", CANARY], check=True)
         (path / "canary.bin").write_bytes(os.urandom(32))
         self.environment = {**AS_ROOT, "PATH": f"{BIN}:{os.environ['PATH']}", "XDG_CONFIG_HOME": str(path / "config")}
 

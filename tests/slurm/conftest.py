@@ -15,6 +15,7 @@ PAGE = REPOSITORY / "docs" / "slurm.md"
 sys.path.insert(0, str(REPOSITORY))
 
 from cryptmpi_tools.lab.nodes import Lab, acquire_namespaces  # noqa: E402
+from cryptmpi_tools.lab.programs import CANARY  # noqa: E402
 from cryptmpi_tools.lab.slurm import Slurm, missing  # noqa: E402
 
 # What would seal or set anything for the processes that the tests start, or name another Slurm.
@@ -49,10 +50,10 @@ def nodes(two_nodes, _slurm):
 
 @pytest.fixture(scope="session")
 def program(tmp_path_factory):
-    """cryptmpi_tools/demo/canary.c or another source, by an MPI's own compiler."""
+    """cryptmpi_tools/lab/canary.c or another source, by an MPI's own compiler."""
     built = {}
 
-    def compiled(mpi, source=REPOSITORY / "cryptmpi_tools" / "demo" / "canary.c"):
+    def compiled(mpi, source=CANARY):
         if (mpi.name, source) not in built:
             if not mpi.present() or mpi.mpicc is None or not mpi.mpicc.exists():
                 pytest.skip(f"{mpi.title} is not installed (make mpis)")

@@ -10,6 +10,7 @@ from conftest import REPOSITORY, error_lines
 from jobs import build, ended, run, sealing_of  # noqa: F401
 
 from cryptmpi_tools.lab import stacks
+from cryptmpi_tools.lab.programs import CANARY
 
 MPIS = pytest.mark.parametrize("name", ["openmpi-4.1.4", "openmpi-5.0.11", "mpich-5.0.2-ofi", "impi-2021.19-ofi"])
 CHANNEL = {"layer": "channel"}
@@ -21,7 +22,7 @@ CHANNEL = {"layer": "channel"}
 @MPIS
 def test_records_are_shared(name, threads, shared, build, nodes, tmp_path):
     mpi = stacks.stack(name)
-    program = build(mpi, REPOSITORY / "cryptmpi_tools" / "demo" / "canary.c")
+    program = build(mpi, CANARY)
     (tmp_path / "canary.bin").write_bytes(secrets.token_bytes(32))
     sealing = sealing_of(tmp_path, nodes, **CHANNEL, threads=threads)
     line = sealing.run_line(mpi, nodes, 2, [str(program), str(tmp_path / "canary.bin"), "messages"], tmp_path / "report.json")

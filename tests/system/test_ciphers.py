@@ -13,6 +13,7 @@ from jobs import ALONE, build, run, sealing_of  # noqa: F401
 
 from cryptmpi_tools.lab import stacks
 from cryptmpi_tools.lab.capture import count
+from cryptmpi_tools.lab.programs import CANARY
 
 # Of each kind of nonce and key one: 12 and 16 bytes, 16 and 16, 32 and 32. What all others test is AES-256-GCM.
 CIPHERS = {"AES-128-GCM": ("ipsec-mb", "openssl"), "AEGIS-128L": ("aegis",), "AEGIS-128X4": ("aegis",), "AEGIS-256": ("aegis",)}
@@ -32,7 +33,7 @@ def skip_without(module):
 
 def check_job(build, nodes, tmp_path, cipher, modules, **settings):
     mpi = stacks.stack("openmpi-4.1.4")
-    program = build(mpi, REPOSITORY / "cryptmpi_tools" / "demo" / "canary.c")
+    program = build(mpi, CANARY)
     canary = secrets.token_bytes(32)
     (tmp_path / "canary.bin").write_bytes(canary)
     sealing = sealing_of(tmp_path, nodes, cipher=cipher.lower(), **ALONE, **settings)

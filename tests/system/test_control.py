@@ -12,6 +12,7 @@ from conftest import BUILD, REPOSITORY, error_lines, needs
 from jobs import SealingUnderTest, build  # noqa: F401
 
 from cryptmpi_tools.lab import stacks
+from cryptmpi_tools.lab.programs import CANARY
 
 EDITOR = Path(__file__).with_name("editor.py")
 TAG = 23123  # of tests/system/forged.c
@@ -52,7 +53,7 @@ def sealing_of(tmp_path, lab, **settings):
 @pytest.mark.parametrize("name", NAMES)
 def test_he_does_not_choose_what_a_node_runs(name, build, middle, tmp_path):
     mpi = stacks.stack(name)
-    build(mpi, REPOSITORY / "cryptmpi_tools" / "demo" / "canary.c")  # skips where the MPI is not installed
+    build(mpi, CANARY)  # skips where the MPI is not installed
     for word in ("good", "evil"):
         script = tmp_path / f"{word}-program"
         script.write_text(f"#!/bin/sh\necho {word} > {tmp_path}/$(hostname).{word}\n")

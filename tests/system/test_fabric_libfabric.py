@@ -13,6 +13,7 @@ from jobs import build, sealing_of  # noqa: F401
 from test_mitm import Man
 
 from cryptmpi_tools.lab import stacks
+from cryptmpi_tools.lab.programs import CANARY
 
 LIBRARY = BUILD / "lib" / "cryptmpi" / "libcryptmpi-fabric.so"
 SOURCES = REPOSITORY / "tests" / "system"
@@ -51,7 +52,7 @@ def run(mpi, nodes, key, program, ranks=2, below=None, timeout=90, **more):
 
 @EVERY
 def test_nothing_of_the_program_is_on_the_wire(mpi, build, nodes, key, tmp_path):
-    program = build(mpi, REPOSITORY / "cryptmpi_tools" / "demo" / "canary.c")
+    program = build(mpi, CANARY)
     canary = secrets.token_bytes(32)
     (tmp_path / "canary.bin").write_bytes(canary)
     job = [program, tmp_path / "canary.bin", "messages"]

@@ -13,12 +13,13 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import BUILD, REPOSITORY, expect_unseen
+from conftest import BUILD, expect_unseen
 from jobs import build  # noqa: F401
 
 from cryptmpi_tools.lab import stacks
 from cryptmpi_tools.lab.capture import count
 from cryptmpi_tools.lab.nodes import enter
+from cryptmpi_tools.lab.programs import CANARY
 
 COMMAND = BUILD / "bin" / "cryptmpi"
 HERE = Path(__file__).parent
@@ -112,7 +113,7 @@ def canary(tmp_path, build):
     (tmp_path / "canary.bin").write_bytes(secrets.token_bytes(32))
 
     def program(mpi):
-        return [str(build(mpi, REPOSITORY / "cryptmpi_tools" / "demo" / "canary.c")), str(tmp_path / "canary.bin"), "messages"]
+        return [str(build(mpi, CANARY)), str(tmp_path / "canary.bin"), "messages"]
 
     return program
 

@@ -14,6 +14,7 @@ from jobs import ALL, ALONE, build, ended, run, sealing_of  # noqa: F401
 
 from cryptmpi_tools.lab import stacks
 from cryptmpi_tools.lab.capture import count
+from cryptmpi_tools.lab.programs import CANARY
 
 COLLECTIVE = ["reductions", "broadcasts", "alltoalls", "allgathers"]
 CASES = ["many_requests", "tags_out_of_order", "wildcards", "other_sizes", "vectors", "split", "cancel", "from_nobody", "named_once",
@@ -44,7 +45,7 @@ def cases_of(mpi, cases=CASES):
 @pytest.mark.parametrize("settings", [pytest.param({}, marks=pytest.mark.every_mpi), ALONE], ids=["sealed-sockets", "alone"])
 @ALL
 def test_sealed_job(mpi, settings, build, nodes, tmp_path):
-    program = build(mpi, REPOSITORY / "cryptmpi_tools" / "demo" / "canary.c")
+    program = build(mpi, CANARY)
     canary = secrets.token_bytes(32)
     (tmp_path / "canary.bin").write_bytes(canary)
     job = [str(program), str(tmp_path / "canary.bin"), "messages"]

@@ -5,21 +5,22 @@ import secrets
 import subprocess
 
 import pytest
-from conftest import BUILD, REPOSITORY, expect_unseen
+from conftest import BUILD, expect_unseen
 
 from cryptmpi_tools.lab import stacks
 from cryptmpi_tools.lab.capture import count
 from cryptmpi_tools.lab.nodes import Lab
+from cryptmpi_tools.lab.programs import CANARY
 from cryptmpi_tools.lab.sealing import Sealing
 
 
 def built(mpi, folder):
-    """cryptmpi_tools/demo/canary.c, by the MPI's own compiler, or by that of another MPI of the same ABI."""
+    """cryptmpi_tools/lab/canary.c, by the MPI's own compiler, or by that of another MPI of the same ABI."""
     compiler = mpi.mpicc or stacks.stack(mpi.built_with).mpicc
     if not mpi.present() or not compiler.exists():
         pytest.skip(f"{mpi.title} is not installed (make mpis)")
     program = folder / "canary"
-    done = subprocess.run([compiler, "-O1", "-o", program, REPOSITORY / "cryptmpi_tools" / "demo" / "canary.c"], capture_output=True, text=True)
+    done = subprocess.run([compiler, "-O1", "-o", program, CANARY], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return program
 

@@ -15,6 +15,7 @@ from conftest import BUILD, REPOSITORY, expect_unseen, needs
 
 from cryptmpi_tools.lab import stacks
 from cryptmpi_tools.lab.capture import count
+from cryptmpi_tools.lab.programs import CANARY
 from cryptmpi_tools.lab.sealing import Sealing
 
 COMMAND = BUILD / "bin" / "cryptmpi"
@@ -35,7 +36,7 @@ class Job:
         self.report_file = folder / "report.json"
         self.canary = secrets.token_bytes(32)
         (folder / "canary.bin").write_bytes(self.canary)
-        self.program = [str(self.compiled(REPOSITORY / "cryptmpi_tools" / "demo" / "canary.c")), str(folder / "canary.bin"), "messages"]
+        self.program = [str(self.compiled(CANARY)), str(folder / "canary.bin"), "messages"]
 
     def compiled(self, source, *options):
         program = self.folder / source.stem

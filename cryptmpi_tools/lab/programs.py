@@ -1,9 +1,12 @@
-"""The programs of the demo and the conformance runs that have results of their own to check."""
+"""Programs that are run in a lab, what they read, and what they say of their own results."""
 
 import re
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+CANARY = HERE / "canary.c"  # sends a pattern by many kinds of call, and checks what arrives
+HPCC_INPUT = HERE / "hpccinf.txt"
+LAMMPS_INPUT = HERE / "in.melt"
 
 
 def hpcc_checks(folder):
