@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cryptmpi_tools import needs_figures  # noqa: F401
+from cryptmpi_tools import literature
 from cryptmpi_tools.bench import machine, programs
 from cryptmpi_tools.bench.turns import BEGAN, say
 from cryptmpi_tools.conformance.suites import IMB as IMB_FOLDER
@@ -132,7 +133,7 @@ def make_study(options, measured):
     mpis = {name: stack(name).title for name in dict.fromkeys(row["mpi"] for row in found) if name}
     settings = {name: getattr(options, name) for name in ("full", "resume", "minutes", "part_seconds", "seed", "nas_class")}
     method = {**{name: rows.rule_text(name) for name in ("mpi", "crypto")}, "repeats": REPEATS_NOTE[options.full]}
-    study = {"figures": sorted(built, key=place_of), "papers": figures.PAPERS["papers"],
+    study = {"figures": sorted(built, key=place_of), "papers": literature.TITLES,
              "machine": {**machine.facts(options.cryptmpi), **taking.load()}, "mpis": mpis,
              "modules": [f"module {name} {version}" for name, version, _ in measured.modules], "profiles": profiles.facts(measured.tuned),
              "settings": settings, "method": method, "not_measured": measured.missing + taking.problems,

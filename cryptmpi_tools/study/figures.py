@@ -5,15 +5,12 @@ The papers' machines were clusters; here nodes are network namespaces of one mac
 theirs is the veth of its rate.
 """
 
-import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Callable
 
+from cryptmpi_tools import literature
 from cryptmpi_tools.study import saying
 from cryptmpi_tools.study.parts import BARE, ETHERNET, INFINIBAND, KB, MB, REDUCTIONS
-
-PAPERS = json.loads((Path(__file__).resolve().parent / "papers.json").read_text())
 
 
 @dataclass(frozen=True)
@@ -31,7 +28,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Figure:
-    paper: str   # key of PAPERS; "": ours alone
+    paper: str   # key of literature.TITLES; "": ours alone
     figure: str  # "3", "table II"
     title: str
     rows: Callable       # (all rows) -> the figure's
@@ -189,12 +186,6 @@ FIGURES = [
 ]
 
 
-def printed(paper, figure):
-    """(tables, quotes): what the paper prints of this figure itself."""
-    mine = [[entry for entry in PAPERS[kind] if (entry["paper"], entry["figure"]) == (paper, figure)] for kind in ("tables", "quoted")]
-    return tuple(mine)
-
-
 def ours_of(quote, rows):
     """Our number beside one that a paper prints, in its unit; None where there is none. The quote says which row and
     column it is."""
@@ -235,7 +226,7 @@ def own_table(drawing, rows):
 def built(figure, rows):
     """The figure as study.json has it, without its picture. Without rows it says what is missing."""
     chosen = figure.rows(rows)
-    tables, quotes = printed(figure.paper, figure.figure)
+    tables, quotes = literature.of_figure(figure.paper, figure.figure)
     quotes = [{**quote, "ours": ours_of(quote, chosen)} for quote in quotes]
     shown = figure.table or (figure.drawing if figure.figure.startswith("table") else None)
     table = {"table": own_table(shown, chosen)} if chosen and shown else {}

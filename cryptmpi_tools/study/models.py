@@ -9,8 +9,9 @@ import json
 import subprocess
 import sys
 
+from cryptmpi_tools import literature
 from cryptmpi_tools.lab.nodes import REPOSITORY
-from cryptmpi_tools.study.figures import Drawing, printed
+from cryptmpi_tools.study.figures import Drawing
 from cryptmpi_tools.study.parts import ETHERNET, GCM, INFINIBAND, NAIVE, PLAIN
 from cryptmpi_tools.study.saying import readable, signed
 
@@ -45,7 +46,7 @@ def built(rows, folder):
 
 def figure_of(paper, number, title, models, network, layers, compared, why):
     mine = [row for row in compared if row["model"] in models and network in (None, row["network"]) and (not layers or row["layer"] in layers)]
-    tables, quotes = printed(paper, number)
+    tables, quotes = literature.of_figure(paper, number)
     text = said(mine) if mine else why or "Not measured in this run: the models need ping-pong, pairs, and ciphers alone."
     return {"paper": paper, "figure": number, "title": title, "about": ABOUT[paper], "rows": [line for row in mine for line in drawn(row)],
             "text": text, "paper_tables": tables, "paper_quotes": quotes, "drawing": SHOWN}

@@ -76,7 +76,7 @@ def test_reasons_say_what_holds():
 def test_the_rule_of_c20_is_not_the_least_of_its_own_model():
     """The printed parameters want all threads and finer chunks from 64 KB on; C20's rule has fewer, and says that
     experience confirms it."""
-    network, cipher = papers.noleland(papers.printed())
+    network, cipher = papers.noleland()
     for size, slower in ((64 << 10, 1.38), (512 << 10, 1.35), (4 << 20, 1.06)):
         ruled = chopping.time(size, *chopping.chosen(size, chopping.NOLELAND, 32), network, cipher)
         assert ruled / chopping.best(size, network, cipher, 8).seconds == pytest.approx(slower, abs=0.01)

@@ -1,16 +1,12 @@
 """The method on synthetic series: when it is content, what it says of a series, and the papers' sums."""
 
-import json
 import math
-from pathlib import Path
 
 import numpy
 import pytest
 
-from cryptmpi_tools.study import method
+from cryptmpi_tools import literature
 from cryptmpi_tools.study.method import RULES, Rule, overhead_of_sums, ratio, ratio_interval, summary
-
-PAPERS = json.loads((Path(method.__file__).parent / "papers.json").read_text())
 
 
 def normal(count, deviation, seed=3):
@@ -110,7 +106,6 @@ def test_the_papers_own_overheads_of_nas_are_those_of_sums():
     quoted = {"table IV": {"BoringSSL": 12.75, "Libsodium": 19.25, "CryptoPP": 30.33},
               "table VIII": {"BoringSSL": 17.93, "Libsodium": 24.27, "CryptoPP": 29.41}}
     for name, overheads in quoted.items():
-        table = next(table for table in PAPERS["tables"] if (table["paper"], table["figure"]) == ("N20", name))
-        times = {row[0]: dict(zip(table["columns"][1:], row[1:])) for row in table["rows"]}
+        times = literature.table("N20", name)
         for library, printed in overheads.items():
             assert overhead_of_sums(times["Unencrypted"], times[library])[0] == pytest.approx(printed, abs=0.02), (name, library)

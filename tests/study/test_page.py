@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import pytest
 
+from cryptmpi_tools import literature
 from cryptmpi_tools.study import __main__ as main
 from cryptmpi_tools.study import drawing, figures, models, page, parts, profiles, rows
 from cryptmpi_tools.study.parts import BARE, ETHERNET, INFINIBAND, IPSEC, WIREGUARD, Part, Setting, ways_of
@@ -60,7 +61,7 @@ def study(found):
     machine = {"cpu": "a processor", "cores": 2, "flags": ["aes"], "memory_gib": 8, "kernel": "6", "cryptmpi": "cryptmpi 0", "commit": "0",
                "busy": True, "load_at_start": 1, "load_at_end": 1, "busy_cores_at_start": 1, "others_running": 1, "stolen_pct": 0}
     method = {**{name: rows.rule_text(name) for name in ("mpi", "crypto")}, "repeats": ""}
-    content = {"figures": sorted(built, key=main.place_of), "papers": figures.PAPERS["papers"], "machine": machine,
+    content = {"figures": sorted(built, key=main.place_of), "papers": literature.TITLES, "machine": machine,
                "mpis": {"openmpi-4.1.4": "An MPI"}, "modules": ["module openssl 3"], "profiles": profiles.facts(TUNED),
                "settings": {"full": False}, "method": method, "not_measured": ["<something> that was not"], "seconds": 60}
     return content, pictures
@@ -147,7 +148,7 @@ def test_numbers_that_the_papers_print_have_ours_beside_them(study):
     assert beside["N20", "2", "CryptoPP, 2 MB"] is None
     # Every quote that names a row of ours finds one, where the quick study has such sizes, loads and pairs.
     lacking = {key for key, ours in beside.items() if ours is None}
-    named = {(quote["paper"], quote["figure"], quote["what"]) for quote in figures.PAPERS["quoted"] if "ours" in quote}
+    named = {(quote["paper"], quote["figure"], quote["what"]) for quote in literature.PRINTED["quoted"] if "ours" in quote}
     assert all("8 pairs" in what or "% computing" in what for _, _, what in lacking & named), lacking & named
 
 
