@@ -23,6 +23,8 @@ sys.path[:0] = [str(REPOSITORY), str(Path(__file__).parent)]
 from cryptmpi_tools.lab import stacks  # noqa: E402
 from cryptmpi_tools.lab.middle import lead_through_third  # noqa: E402
 from cryptmpi_tools.lab.nodes import Lab, acquire_namespaces  # noqa: E402
+from cryptmpi_tools.lab.programs import CANARY  # noqa: E402
+from two_networks import two_networks as made_two_networks  # noqa: E402
 
 
 def _runtime():
@@ -113,10 +115,14 @@ def three_nodes():
     yield from _nodes(3)
 
 
-def _nodes(count):
+def _need_nodes():
     reason = acquire_namespaces() if os.geteuid() == 0 else "only root can make nodes in these tests"
     if reason is not None:
         pytest.skip(reason)
+
+
+def _nodes(count):
+    _need_nodes()
     with Lab(nodes=count) as lab:
         yield lab
 
@@ -134,6 +140,61 @@ def middle(three_nodes):
     lead_through_third(lab)
     yield lab
     lab.end_processes()
+
+
+@pytest.fixture(scope="session")
+def build(tmp_path_factory):
+    """Compiles a C file with an MPI's own compiler, or that of another MPI of the same ABI; once."""
+    built = {}
+
+    def compiled(mpi, source, *options):
+        compiler = mpi.mpicc or stacks.stack(mpi.built_with).mpicc
+        if not mpi.present() or not compiler.exists():
+            pytest.skip(f"{mpi.title} is not installed (make mpis)")
+        if (compiler, source, options) not in built:
+            program = tmp_path_factory.mktemp("program") / source.stem
+            line = [compiler, "-O1", "-pthread", "-o", program, source, *options]
+            done = subprocess.run(line, capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+            built[compiler, source, options] = program
+        return built[compiler, source, options]
+
+    return compiled
+
+
+@pytest.fixture
+def cluster(nodes, tmp_path):
+    """Two nodes that share no home."""
+    from cluster import Cluster  # which imports this file
+
+    made = Cluster(nodes, tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def canary(tmp_path, build):
+    """The line that runs the program of that name, by an MPI's own compiler."""
+    (tmp_path / "canary.bin").write_bytes(secrets.token_bytes(32))
+
+    def program(mpi):
+        return [str(build(mpi, CANARY)), str(tmp_path / "canary.bin"), "messages"]
+
+    return program
+
+
+@pytest.fixture(scope="module")
+def two_networks():
+    """two_networks.py has who is on them."""
+    _need_nodes()
+    with made_two_networks() as lab:
+        yield lab
+
+
+@pytest.fixture
+def lab(two_networks):
+    yield two_networks
+    two_networks.end_processes()
 
 
 def needs(*programs):

@@ -1,35 +1,14 @@
 """Whole jobs under the MPI layer, one rank on each node unless told otherwise."""
 
 import fcntl
-import subprocess
 
 import pytest
 from conftest import BUILD, RUNTIME
 
 from cryptmpi_tools.lab import stacks
-from cryptmpi_tools.lab.sealing import ALONE, Sealing  # noqa: F401
+from cryptmpi_tools.lab.sealing import Sealing
 
 ALL = pytest.mark.parametrize("mpi", [*stacks.STACKS, *stacks.STANDARD_ABI], ids=lambda mpi: mpi.name)
-
-
-@pytest.fixture(scope="session")
-def build(tmp_path_factory):
-    """Compiles a C file with an MPI's own compiler, or that of another MPI of the same ABI; once."""
-    built = {}
-
-    def compiled(mpi, source, *options):
-        compiler = mpi.mpicc or stacks.stack(mpi.built_with).mpicc
-        if not mpi.present() or not compiler.exists():
-            pytest.skip(f"{mpi.title} is not installed (make mpis)")
-        if (compiler, source, options) not in built:
-            program = tmp_path_factory.mktemp("program") / source.stem
-            line = [compiler, "-O1", "-pthread", "-o", program, source, *options]
-            done = subprocess.run(line, capture_output=True, text=True)
-            assert done.returncode == 0, done.stderr
-            built[compiler, source, options] = program
-        return built[compiler, source, options]
-
-    return compiled
 
 
 # MPI and the programs are not instrumented: the sanitizer's runtime has to be preloaded, and what only they do is none

@@ -7,7 +7,7 @@ import stat
 
 import pytest
 from conftest import BUILD
-from jobs import build, run, sealing_of  # noqa: F401
+from jobs import sealing_of
 from test_canary import OF_ROOT
 
 from cryptmpi_tools.lab import stacks

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from conftest import BUILD
-from jobs import run, sealing_of  # noqa: F401
+from jobs import sealing_of
 
 from cryptmpi_tools.lab import stacks
 

@@ -9,11 +9,12 @@ import subprocess
 
 import pytest
 from conftest import BUILD, REPOSITORY, error_lines, expect_unseen
-from jobs import ALONE, build, run, sealing_of  # noqa: F401
+from jobs import run, sealing_of
 
 from cryptmpi_tools.lab import stacks
 from cryptmpi_tools.lab.capture import count
 from cryptmpi_tools.lab.programs import CANARY
+from cryptmpi_tools.lab.sealing import ALONE
 
 # Of each kind of nonce and key one: 12 and 16 bytes, 16 and 16, 32 and 32. What all others test is AES-256-GCM.
 CIPHERS = {"AES-128-GCM": ("ipsec-mb", "openssl"), "AEGIS-128L": ("aegis",), "AEGIS-128X4": ("aegis",), "AEGIS-256": ("aegis",)}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import BUILD, REPOSITORY, error_lines, needs
-from jobs import SealingUnderTest, build  # noqa: F401
+from jobs import SealingUnderTest
 
 from cryptmpi_tools.lab import stacks
 from cryptmpi_tools.lab.programs import CANARY

@@ -11,11 +11,12 @@ import pytest
 from conftest import BUILD, REPOSITORY
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from jobs import ALONE, build, sealing_of  # noqa: F401
+from jobs import sealing_of
 from memory import all_memory, dump, found_words, memory_file, random_words, secret_memory
 from test_mpi_layer import with_one_different
 
 from cryptmpi_tools.lab import stacks
+from cryptmpi_tools.lab.sealing import ALONE
 
 BLOCK = 64  # secret memory is given out in multiples of that
 NONCE_SIZES = {"aegis": 32}  # bytes of a nonce's base, where it is not 12

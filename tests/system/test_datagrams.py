@@ -6,8 +6,7 @@ import sys
 
 import pytest
 from conftest import BUILD, error_lines
-from jobs import build  # noqa: F401
-from test_inside import LOCAL, OTHER, OWN, lab, start, two_networks, within  # noqa: F401
+from two_networks import LOCAL, OTHER, OWN, start, within
 
 from cryptmpi_tools.lab import stacks
 from cryptmpi_tools.lab.sealing import Sealing

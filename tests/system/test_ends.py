@@ -3,7 +3,7 @@ own."""
 
 import pytest
 from conftest import REPOSITORY, error_lines
-from jobs import build, sealing_of  # noqa: F401
+from jobs import sealing_of
 
 from cryptmpi_tools.lab import stacks
 

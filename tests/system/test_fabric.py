@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from conftest import error_lines, expect_unseen
-from jobs import SealingUnderTest, build, run  # noqa: F401
+from jobs import SealingUnderTest, run
 from cryptmpi_tools.lab import capture, stacks
 from cryptmpi_tools.lab.sealing import COMMAND
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from jobs import SealingUnderTest, build  # noqa: F401
+from jobs import SealingUnderTest
 from cryptmpi_tools.lab import stacks
 from cryptmpi_tools.lab.sealing import COMMAND
 

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 from conftest import BUILD, REPOSITORY, expect_unseen, needs
-from jobs import build, sealing_of  # noqa: F401
+from jobs import sealing_of
 from test_mitm import Man
 
 from cryptmpi_tools.lab import stacks

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 from conftest import REPOSITORY
-from jobs import build, sealing_of, command_under_test  # noqa: F401
+from jobs import sealing_of, command_under_test
 
 from cryptmpi_tools.lab import stacks
 

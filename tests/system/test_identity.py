@@ -5,7 +5,7 @@ import json
 
 import pytest
 from conftest import REPOSITORY, error_lines
-from jobs import build, run, sealing_of  # noqa: F401
+from jobs import run, sealing_of
 
 from cryptmpi_tools.lab import stacks
 

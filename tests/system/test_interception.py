@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 from conftest import BUILD, REPOSITORY, error_lines, expect_unseen
-from jobs import ALONE, build, ended, run, sealing_of  # noqa: F401
+from jobs import ended, run, sealing_of
 
 from cryptmpi_tools.lab import stacks
 from cryptmpi_tools.lab.capture import count
+from cryptmpi_tools.lab.sealing import ALONE
 
 SOURCES = REPOSITORY / "tests" / "system"
 MPICH = "mpich-4.0.2-ucx"

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 from conftest import BUILD, expect_unseen
-from jobs import ALONE, build, sealing_of  # noqa: F401
+from jobs import sealing_of
 from test_verdict import MPIS, Job
 
 from cryptmpi_tools.lab import stacks
+from cryptmpi_tools.lab.sealing import ALONE
 
 COMMAND = BUILD / "bin" / "cryptmpi"
 HERE = Path(__file__).parent

@@ -6,8 +6,6 @@ import subprocess
 
 import pytest
 from conftest import BUILD, error_lines
-from jobs import build  # noqa: F401
-from test_fresh_key import Cluster, canary, cluster  # noqa: F401
 
 from cryptmpi_tools.lab import stacks
 

@@ -5,7 +5,7 @@ import json
 
 import pytest
 from conftest import REPOSITORY, error_lines
-from jobs import SealingUnderTest, build, command_under_test  # noqa: F401
+from jobs import SealingUnderTest, command_under_test
 from cryptmpi_tools.lab import stacks
 from cryptmpi_tools.lab.sealing import COMMAND
 

@@ -7,9 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from cluster import await_that
 from conftest import BUILD
-from jobs import build  # noqa: F401
-from test_fresh_key import Cluster, await_that
 
 from cryptmpi_tools.lab import stacks
 
@@ -119,13 +118,6 @@ def test_what_cannot_be_installed_is_said(home, shell, tmp_path):
     shell.write_text(shell.read_text().replace("exec env", "exec < /dev/null env"))
     assert "pass its input on" in cryptmpi(home, "key", "install", "--rsh", shell, "node1", status=1).stderr
     assert "no node's name" in cryptmpi(home, "key", "install", "--rsh", shell, "--", "-oProxyCommand=x", status=1).stderr
-
-
-@pytest.fixture
-def cluster(nodes, tmp_path):
-    made = Cluster(nodes, tmp_path)
-    yield made
-    made.close()
 
 
 @pytest.mark.parametrize("layer, mpi", LAYERS, ids=[layer for layer, _ in LAYERS])

@@ -3,11 +3,11 @@ SEALED, or is refused in one line."""
 
 import re
 import shlex
+from pathlib import Path
 
 import pytest
+from cluster import Cluster
 from conftest import BUILD, error_lines
-from jobs import build  # noqa: F401
-from test_fresh_key import HERE, Cluster
 
 from cryptmpi_tools.lab import stacks
 
@@ -39,7 +39,7 @@ class Shell:
     def run(self, mpi, line, rsh=True, **variables):
         """`line` stands behind `cryptmpi run`."""
         (self.folder / "p").unlink(missing_ok=True)
-        (self.folder / "p").symlink_to(self.build(mpi, HERE / "launched.c"))
+        (self.folder / "p").symlink_to(self.build(mpi, Path(__file__).with_name("launched.c")))
         parameters = {f"OMPI_MCA_{name}": value for name, value in PARAMETERS.items()} if mpi.family != "hydra" else {}
         env = {**self.cluster.env(mpi), **parameters, **OF_ROOT, **variables}
         words = shlex.split(line.replace("MPIEXEC", str(mpi.mpiexec)))

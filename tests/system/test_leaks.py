@@ -6,10 +6,11 @@ import secrets
 
 import pytest
 from conftest import REPOSITORY, Leak
-from jobs import ALONE, build, ended, run, sealing_of  # noqa: F401
+from jobs import ended, run, sealing_of
 
 from cryptmpi_tools.lab import stacks
 from cryptmpi_tools.lab.capture import repeated
+from cryptmpi_tools.lab.sealing import ALONE
 
 PLACES = ["heap", "stack", "thread", "sent", "packed", "inside"]  # as in leaks.c
 SIZE = 4

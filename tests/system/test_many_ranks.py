@@ -2,7 +2,6 @@
 
 import pytest
 from conftest import BUILD, REPOSITORY, error_lines
-from jobs import build  # noqa: F401
 
 from cryptmpi_tools.lab import stacks
 from cryptmpi_tools.lab.sealing import Sealing

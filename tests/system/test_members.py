@@ -6,7 +6,7 @@ import struct
 
 import pytest
 from conftest import BUILD, REPOSITORY, error_lines, expect_not_fooled, expect_unseen, needs
-from jobs import build, sealing_of  # noqa: F401
+from jobs import sealing_of
 from test_mitm import Man
 
 from cryptmpi_tools.lab import stacks

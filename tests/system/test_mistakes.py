@@ -4,7 +4,7 @@ import re
 
 import pytest
 from conftest import REPOSITORY, error_lines
-from jobs import build, ended, run, sealing_of  # noqa: F401
+from jobs import ended, run, sealing_of
 
 from cryptmpi_tools.lab import stacks
 

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 from conftest import BUILD, REPOSITORY, error_lines, expect_not_fooled, expect_unseen
-from jobs import ALL, ALONE, build, ended, run, sealing_of  # noqa: F401
+from jobs import ALL, ended, run, sealing_of
 
 from cryptmpi_tools.lab import stacks
 from cryptmpi_tools.lab.capture import count
 from cryptmpi_tools.lab.programs import CANARY
+from cryptmpi_tools.lab.sealing import ALONE
 
 COLLECTIVE = ["reductions", "broadcasts", "alltoalls", "allgathers"]
 CASES = ["many_requests", "tags_out_of_order", "wildcards", "other_sizes", "vectors", "split", "cancel", "from_nobody", "named_once",

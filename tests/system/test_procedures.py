@@ -10,10 +10,11 @@ import sys
 
 import pytest
 from conftest import REPOSITORY, error_lines
-from jobs import ALL, ALONE, build, ended, run, sealing_of  # noqa: F401
+from jobs import ALL, ended, run, sealing_of
 
 from cryptmpi_tools.lab import stacks
 from cryptmpi_tools.lab.capture import count
+from cryptmpi_tools.lab.sealing import ALONE
 
 INTERPOSE = REPOSITORY / "src" / "interpose"
 sys.path.insert(0, str(INTERPOSE))

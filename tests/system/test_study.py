@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from conftest import BUILD, REPOSITORY, needs
-from jobs import build  # noqa: F401
 
 from cryptmpi_tools.bench.parts import OPEN_MPI
 from cryptmpi_tools.bench.programs import is_whole

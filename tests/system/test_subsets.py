@@ -2,7 +2,7 @@
 
 import pytest
 from conftest import REPOSITORY
-from jobs import build, run, sealing_of  # noqa: F401
+from jobs import run, sealing_of
 
 from cryptmpi_tools.lab import stacks
 

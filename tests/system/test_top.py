@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import error_lines
-from jobs import SealingUnderTest, build  # noqa: F401
+from jobs import SealingUnderTest
 
 from cryptmpi_tools.lab import stacks
 from cryptmpi_tools.lab.sealing import COMMAND

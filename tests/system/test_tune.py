@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import BUILD, error_lines
-from jobs import build, run, sealing_of  # noqa: F401
+from jobs import run, sealing_of
 
 from cryptmpi_tools.lab import stacks
 from cryptmpi_tools.lab.nodes import REPOSITORY
