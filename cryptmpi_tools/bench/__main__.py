@@ -1,5 +1,6 @@
 """What sealing costs: benchmarks plain and sealed by each layer in turn, medians against the targets and against the
-best that could be done."""
+best that could be done. `cryptmpi bench NAME` is another: one benchmark of the papers' study, from an installed
+copy."""
 
 import argparse
 import json

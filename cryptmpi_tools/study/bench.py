@@ -1,4 +1,5 @@
-"""Measures what is named, plain and encrypted in turn, as the study does, and prints the medians."""
+"""Measures what is named, plain and encrypted in turn, as the study does, and prints the medians. `make bench` of the
+source tree is another: it holds each layer against the targets of docs/performance.md."""
 
 import argparse
 import json
