@@ -160,12 +160,6 @@ def least_work(operation, size, per_node, cipher):
     return blocks * cipher.both(bytes_each)
 
 
-def fit_hockney(points):
-    """Least squares of relative errors through [(bytes, us)], with the papers' rule for a negative alpha."""
-    line, _ = hockney.fit(points, relative=True)
-    return Hockney(line.alpha, line.beta)
-
-
 def fit_network(points):
     """Eager and rendezvous apart, at the switch between them that fits best; of fewer than six points one line is
     made."""

@@ -1,19 +1,13 @@
 """The enhanced Hockney model of an encrypted ping-pong: encrypt, send, decrypt, one after the other. N20 6.1, equation
 (1)."""
 
-from cryptmpi_tools.model.hockney import Hockney, Network
+from cryptmpi_tools.model.hockney import Hockney
 
 
 def combined(line, cipher):
     """Hockney of an encrypted message, from that of the plain one and of encrypting and decrypting (N20 6.1: both
     parameters add up)."""
     return Hockney(line.alpha + cipher.alpha, line.beta + cipher.beta)
-
-
-def encrypted_network(network, cipher):
-    """The enhanced Hockney model of both protocols; `cipher` is a Hockney of encrypting and decrypting a message (N20
-    table X)."""
-    return Network(combined(network.eager, cipher), combined(network.rendezvous, cipher), network.switch)
 
 
 def time(size, network, cipher, expansion=0):

@@ -120,7 +120,7 @@ def test_fit_of_few_points_is_one_line():
 
 
 def test_fit_has_no_negative_parameters():
-    steep = model.fit_hockney([(1000, 1.0), (2000, 4.0), (4000, 9.0)])
+    steep = model.fit_network([(1000, 1.0), (2000, 4.0), (4000, 9.0)]).eager
     assert steep.alpha_us == 1.0 and steep.beta_us > 0
-    falling = model.fit_hockney([(1, 6.0), (16, 5.0), (256, 4.0)])
+    falling = model.fit_network([(1, 6.0), (16, 5.0), (256, 4.0)]).eager
     assert falling.beta_us == 0 and 4 < falling.alpha_us < 6

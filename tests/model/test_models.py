@@ -123,7 +123,7 @@ def test_one_chunk_of_one_thread_is_the_enhanced_hockney_model(size):
     assert direct == approx(NETWORK.time(size) + 2 * CIPHER.time(size))
     assert chopping.time(size, 1, 1, NETWORK, CIPHER) == approx(direct)
     line = Hockney(2e-7, 1e-9)
-    both = enhanced.encrypted_network(NETWORK, line)
+    both = enhanced.combined(NETWORK.line(size), line)
     assert both.time(size) == approx(NETWORK.time(size) + line.time(size))
 
 
