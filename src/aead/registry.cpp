@@ -12,6 +12,8 @@
 #include <memory>
 #include <mutex>
 
+#include "base/joined.hpp"
+
 namespace cryptmpi::aead {
 
 namespace fs = std::filesystem;
@@ -94,12 +96,6 @@ Result<Module> load_once(const std::string& folder, const std::string& name) {
     auto found = all.by_path.find(path);
     if (found == all.by_path.end()) found = all.by_path.emplace(path, load_file(path, name)).first;
     return found->second;
-}
-
-std::string joined(const std::vector<std::string>& names) {
-    std::string text;
-    for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-    return text;
 }
 
 std::vector<std::string> offered_by(const Module& module) {

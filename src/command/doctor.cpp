@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "aead/registry.hpp"
+#include "base/joined.hpp"
 #include "base/processor.hpp"
 #include "command/coverage.hpp"
 #include "command/elf.hpp"
@@ -407,11 +408,10 @@ void look_at_settings(Findings& findings, const config::Settings& settings, cons
 
 void look_at_system(Findings& findings) {
     const auto networks = networks_around_tcp();
-    std::string list;
-    for (const auto& network : networks) list += (list.empty() ? "" : ", ") + network;
     const auto seccomp = field("/proc/self/status", "Seccomp");
     findings.heading("System");
-    findings.row("networks beside TCP", list.empty() ? "none" : list + " (closed to jobs under the channel layer)");
+    findings.row("networks beside TCP",
+                 networks.empty() ? "none" : joined(networks) + " (closed to jobs under the channel layer)");
     findings.row("seccomp", seccomp == "0" || seccomp.empty() ? "none" : "a filter is active (mode " + seccomp + ")");
     findings.json["system"] = {{"networks", networks}, {"seccomp", seccomp}};
 }

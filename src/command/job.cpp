@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "aead/registry.hpp"
+#include "base/joined.hpp"
 #include "command/elf.hpp"
 #include "command/networks.hpp"
 #include "config/internal_variables.hpp"
@@ -49,12 +50,6 @@ bool is_mpi_library(const std::string& entry) {
     if (entry.find('/') != std::string::npos) return defines_it(entry);
     const auto files = cached_objects(entry);
     return std::any_of(files.begin(), files.end(), defines_it);
-}
-
-std::string joined(const std::vector<std::string>& entries) {
-    std::string text;
-    for (const auto& entry : entries) text += (text.empty() ? "" : ":") + entry;
-    return text;
 }
 
 Result<void> check_library(const config::Settings& settings, config::Layer layer) {
@@ -207,7 +202,7 @@ Result<void> check_allow(const config::Settings& settings, const std::optional<M
 }
 
 std::string preload_without(const config::Environment& environment) {
-    return joined(preloaded_by_user(environment));
+    return joined(preloaded_by_user(environment), ":");
 }
 
 std::string preload_of_launcher(const config::Settings& settings, config::Layer layer,
@@ -216,7 +211,7 @@ std::string preload_of_launcher(const config::Settings& settings, config::Layer 
     // A rank that MPI_Comm_spawn asks for is started by the launcher's processes, past `exec`.
     if (layer == config::Layer::fabric) all.insert(all.begin(), library_file(settings, layer).string());
     all.insert(all.begin(), library_file(settings, config::Layer::channel).string());
-    return joined(all);
+    return joined(all, ":");
 }
 
 std::string preload_of_rank(const config::Settings& settings, config::Layer layer,
@@ -230,7 +225,7 @@ std::string preload_of_rank(const config::Settings& settings, config::Layer laye
     if (layer == config::Layer::channel || settings.seal_sockets) {
         all.insert(all.begin(), library_file(settings, config::Layer::channel).string());
     }
-    return joined(all);
+    return joined(all, ":");
 }
 
 void add_layer_option(CLI::App& subcommand, std::string& layer) {

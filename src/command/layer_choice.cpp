@@ -7,6 +7,8 @@
 #include <sstream>
 #include <utility>
 
+#include "base/joined.hpp"
+
 namespace cryptmpi::command {
 namespace {
 
@@ -157,12 +159,6 @@ Said said_to(std::optional<Mpi> mpi, const Parameters& parameters) {
     if (mpi == Mpi::intel) return said_to_intel(parameters);
     if (mpi == Mpi::open_mpi) return said_to_open_mpi(parameters);
     return either(said_to_open_mpi(parameters), either(said_to_intel(parameters), said_to_mpich(parameters)));
-}
-
-std::string joined(const std::vector<std::string>& names) {
-    std::string text;
-    for (const auto& one : names) text += (text.empty() ? "" : ", ") + one;
-    return text;
 }
 
 /// Hydra's and Open MPI's options that set a variable, and what makes the variable's name of the word that follows.

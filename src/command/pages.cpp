@@ -9,6 +9,7 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "base/joined.hpp"
 #include "command/launch_line.hpp"
 #include "command/subcommands.hpp"
 
@@ -61,12 +62,6 @@ Words names_of(const CLI::Option& option) {
     for (const auto& name : option.get_snames()) names.push_back("-" + name);
     for (const auto& name : option.get_lnames()) names.push_back("--" + name);
     return names;
-}
-
-std::string joined(const Words& words, const std::string& between) {
-    std::string text;
-    for (const auto& word : words) text.append(text.empty() ? "" : between).append(word);
-    return text;
 }
 
 // --- The manual ---

@@ -5,6 +5,7 @@
 #include <ctime>
 #include <set>
 
+#include "base/joined.hpp"
 #include "report/judging.hpp"
 
 namespace cryptmpi::report {
@@ -165,8 +166,7 @@ Summary Attestation::summary(const std::vector<std::string>& vouchers) const {
     Summary summary = summary_of(job, verdict, verified && !vouchers.empty());
     summary.title = "attestation of a job";
     const auto& by = statement.at("by");
-    std::string names;
-    for (const auto& name : vouchers) names += (names.empty() ? "" : ", ") + name;
+    const std::string names = joined(vouchers);
     summary.added.push_back({"The attestation",
                              {{"made", time_text(statement, "made")},
                               {"by", text_in(by, "user") + " on " + text_in(by, "host")},

@@ -12,6 +12,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/joined.hpp"
 #include "report/judging.hpp"
 #include "report/part.hpp"
 
@@ -25,12 +26,6 @@ constexpr std::array kSealed = {"sealed_connections",      "sealed_bytes_sent", 
                                 "sealed_records_received", "records_by_workers"};
 constexpr std::array kEvents = {"native_connections", "rekeys", "failed_opens", "cut_off", "refused_handshakes"};
 constexpr std::array kSizes = {"sizes_sent", "sizes_received"};
-
-std::string joined(const std::vector<std::string>& names, const char* separator = ", ") {
-    std::string text;
-    for (const auto& name : names) text += (text.empty() ? "" : separator) + name;
-    return text;
-}
 
 /// What the parts say under `key`, each value once, sorted; empty ones left out.
 std::vector<std::string> distinct(const std::vector<Json>& parts, const char* key) {

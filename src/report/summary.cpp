@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/joined.hpp"
 #include "base/printable.hpp"
 #include "report/html.hpp"
 #include "report/judging.hpp"
@@ -19,12 +20,6 @@ namespace cryptmpi::report {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string joined(const std::vector<std::string>& names, const char* separator = ", ") {
-    std::string text;
-    for (const auto& name : names) text += (text.empty() ? "" : separator) + name;
-    return text;
-}
 
 std::vector<std::string> names_in(const Json& job, const char* key) {
     return job.value(key, std::vector<std::string>{});
