@@ -347,7 +347,7 @@ struct Party::State {
         const Peer* from;  // null: from anybody
     };
     std::unordered_map<std::uint64_t, std::vector<CutOff>> cut_offs;  // by tag
-    std::uint64_t cut_off_of_anybody = 0;                             // so many untagged messages
+    std::uint64_t cut_off_of_anybody = 0;  // so many untagged messages, that are not missed of whomever they were
     Counters counters;
     TrafficCounter watched;
 };
@@ -468,7 +468,6 @@ Result<Receiving*> Party::State::receiving_from(Peer& peer, Kind kind) const {
     if (!secret) return tl::unexpected(std::move(secret.error()));
     flow = std::make_unique<Receiving>();
     flow->secret = std::move(*secret);
-    if (kind == Kind::message) flow->window.excuse(cut_off_of_anybody);
     return flow.get();
 }
 
@@ -970,10 +969,6 @@ Result<void> Party::cut_off(const std::uint8_t* wire, std::size_t wire_size) {
         return {};
     }
     ++state_->cut_off_of_anybody;
-    for (const auto& [share, peer] : state_->peers) {
-        auto& flow = peer->receiving[place_of(Kind::message)];
-        if (flow) flow->window.excuse();
-    }
     return {};
 }
 
@@ -997,7 +992,9 @@ Result<Peer*> Party::open(const Envelope& envelope, const std::uint8_t* wire, st
                           std::span<const iovec> out) {
     auto message = state_->decrypt(envelope, wire, wire_size, out);
     if (!message) return tl::unexpected(std::move(message.error()));
-    switch (message->flow->window.take(message->number)) {
+    std::uint64_t none = 0;
+    std::uint64_t& excuses = envelope.kind == Kind::message ? state_->cut_off_of_anybody : none;
+    switch (message->flow->window.take(message->number, excuses)) {
         case Window::Verdict::fits:
             state_->last_number = message->number;
             return state_->accept(envelope.kind, std::move(*message), wire_size - kOverhead);
@@ -1017,14 +1014,17 @@ std::uint64_t Party::last_number() const {
 
 // protocol: F15
 Result<void> Party::expect_none_missing() const {
+    std::array<std::uint64_t, kKinds> missing{};
     for (const auto& [share, peer] : state_->peers) {
-        for (const auto& flow : peer->receiving) {
-            if (flow && flow->window.misses_one()) {
-                return fail(EBADMSG, "a message that was overtaken by others never came: it was lost on the way");
-            }
+        for (std::size_t kind = 0; kind < kKinds; ++kind) {
+            const auto& flow = peer->receiving[kind];
+            if (flow) missing[kind] += flow->window.missing();
         }
     }
-    return {};
+    auto& untagged = missing[place_of(Kind::message)];
+    untagged -= std::min(untagged, state_->cut_off_of_anybody);
+    if (std::all_of(missing.begin(), missing.end(), [](std::uint64_t count) { return count == 0; })) return {};
+    return fail(EBADMSG, "a message that was overtaken by others never came: it was lost on the way");
 }
 
 void Party::watch(const TrafficCounter& counter) {

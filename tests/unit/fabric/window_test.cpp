@@ -11,7 +11,7 @@ using Verdict = Window::Verdict;
 TEST(Window, TakesEachNumberOnce) {
     Window window(8);
     for (const std::uint64_t number : {0, 2, 1, 5, 3, 4, 6}) EXPECT_EQ(window.take(number), Verdict::fits) << number;
-    EXPECT_FALSE(window.misses_one());
+    EXPECT_EQ(window.missing(), 0U);
     for (const std::uint64_t number : {0, 2, 6}) EXPECT_EQ(window.take(number), Verdict::repeated) << number;
     EXPECT_EQ(window.take(7), Verdict::fits);
 }
@@ -26,10 +26,10 @@ TEST(Window, TellsARepeatedEarlyNumber) {
 TEST(Window, MissesOneThatTooManyHaveOvertaken) {
     Window window(8);
     for (std::uint64_t number = 1; number <= 8; ++number) EXPECT_EQ(window.take(number), Verdict::fits);
-    EXPECT_TRUE(window.misses_one());
+    EXPECT_EQ(window.missing(), 1U);
     EXPECT_EQ(window.take(9), Verdict::lost);
     EXPECT_EQ(window.take(0), Verdict::fits);
-    EXPECT_FALSE(window.misses_one());
+    EXPECT_EQ(window.missing(), 0U);
     EXPECT_EQ(window.take(9), Verdict::fits);
 }
 
@@ -37,12 +37,23 @@ TEST(Window, DoesNotMissWhatWasCutOff) {
     Window window(8);
     window.excuse();
     EXPECT_EQ(window.take(1), Verdict::fits);
-    EXPECT_FALSE(window.misses_one());
+    EXPECT_EQ(window.missing(), 0U);
     for (std::uint64_t number = 2; number <= 20; ++number) EXPECT_EQ(window.take(number), Verdict::fits) << number;
     EXPECT_EQ(window.take(0), Verdict::repeated);
     EXPECT_EQ(window.take(22), Verdict::fits);
-    EXPECT_TRUE(window.misses_one()) << "another one";
+    EXPECT_EQ(window.missing(), 1U) << "another one";
     EXPECT_EQ(window.take(30), Verdict::lost);
+}
+
+TEST(Window, TakesTheExcusesOfAnybodyAfterItsOwn) {
+    Window window(8);
+    window.excuse();
+    std::uint64_t of_anybody = 1;
+    EXPECT_EQ(window.take(9, of_anybody), Verdict::fits);
+    EXPECT_EQ(of_anybody, 1U);
+    EXPECT_EQ(window.take(10, of_anybody), Verdict::fits);
+    EXPECT_EQ(of_anybody, 0U);
+    EXPECT_EQ(window.take(11, of_anybody), Verdict::lost);
 }
 
 TEST(Window, DoesNotOverflowAtTheLargestNumber) {
