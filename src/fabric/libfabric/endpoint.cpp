@@ -195,9 +195,9 @@ ssize_t Endpoint::send(const Outgoing& message) {
     if (!may_be_sent(message)) return -FI_EOPNOTSUPP;
     const std::size_t size = total(message.parts);
     if (size > message_size || (message.inject && size > inject_size)) return -FI_EMSGSIZE;
-    if (!flush()) return -FI_EAGAIN;
     Peer* const peer = peer_of(message.to);
     if (peer == nullptr) return -FI_EINVAL;
+    if (!owed_.empty() && !flush(*peer)) return -FI_EAGAIN;
     const bool is_ours = message.kind == Kind::active;
     const bool wanted =
         !is_ours && !message.inject && !message.is_head && (!selective_sends || (message.flags & FI_COMPLETION) != 0);
@@ -223,10 +223,11 @@ ssize_t Endpoint::send_whole(const Outgoing& message, std::size_t size, Peer& pe
     const auto sealed =
         party->seal(peer, {message.kind, message.tag, bound}, message.parts, size, operation.wire.data());
     if (!sealed) end(sealed.error().line);
-    // It has its number now: when the provider cannot take it yet, it is ours to hand over, before any other.
+    // It has its number now: when the provider cannot take it yet, it is ours to hand over, before any other to this
+    // peer. Those to others need not wait: nobody is promised an order among peers.
     const ssize_t code = message.inject ? inject(operation) : hand_over(operation);
     if (code == -FI_EAGAIN) {
-        owed_ = &operation;
+        owed_.push_back(&operation);
         return 0;
     }
     if (code != 0) give_back(operation);
@@ -289,12 +290,24 @@ ssize_t Endpoint::hand_over(Operation& operation) {
     return real->msg->sendmsg(real, &message, flags);
 }
 
-bool Endpoint::flush() {
-    if (owed_ == nullptr) return true;
-    const ssize_t code = hand_over(*owed_);
-    if (code == -FI_EAGAIN) return false;
-    if (code != 0) end("a sealed message could not be sent: " + text_of(code));
-    owed_ = nullptr;
+/// False: the provider still does not take it.
+bool Endpoint::hand_over_owed(Operation& operation) {
+    const ssize_t code = hand_over(operation);
+    if (code != 0 && code != -FI_EAGAIN) end("a sealed message could not be sent: " + text_of(code));
+    return code == 0;
+}
+
+void Endpoint::flush() {
+    std::erase_if(owed_, [this](Operation* one) { return hand_over_owed(*one); });
+}
+
+/// False: one to this peer is still owed.
+bool Endpoint::flush(const Peer& peer) {
+    const auto one =
+        std::find_if(owed_.begin(), owed_.end(), [&](const Operation* owed) { return owed->to_peer == &peer; });
+    if (one == owed_.end()) return true;
+    if (!hand_over_owed(**one)) return false;
+    owed_.erase(one);
     return true;
 }
 
@@ -716,9 +729,11 @@ bool Endpoint::fail(Operation& operation, fi_cq_err_entry& entry) {
 }
 
 void Endpoint::close() {
-    for (int tries = 0; !flush() && tries < kLastTries; ++tries) {
+    flush();
+    for (int tries = 0; !owed_.empty() && tries < kLastTries; ++tries) {
         // The provider makes progress when its queue is read; what has come is nobody's any more.
         std::this_thread::yield();
+        flush();
     }
     around().end(*party);
 }
@@ -737,11 +752,21 @@ const Region* Domain::region_of(std::uint64_t key, std::uint64_t address, std::s
 ssize_t Queue::make_progress(std::size_t most) {
     for (Endpoint* endpoint : endpoints) {
         if (Queue* const other = endpoint->other_than(*this)) other->take(kBatch);
-        if (!endpoint->flush()) continue;
+        endpoint->flush();
         endpoint->listen();
         endpoint->remote.go_on();
     }
-    return take(most);
+    const ssize_t got = take(most);
+    for (const Endpoint* endpoint : endpoints) {
+        if (Queue* const other = endpoint->other_than(*this)) other->wake();
+    }
+    return got;
+}
+
+void Queue::wake() {
+    if (!has_descriptor || is_woken || (ready.empty() && failed.empty())) return;
+    is_woken = true;
+    real->ops->signal(real);
 }
 
 // HOT PATH

@@ -126,11 +126,15 @@ struct Queue : Object<fid_cq> {
 
     std::deque<fi_cq_err_entry> failed;  // after those
     std::atomic<bool> is_signalled = false;
+    bool has_descriptor = false;  // some thread may wait there for the provider to tell of something
+    bool is_woken = false;        // who waits there, since somebody read this last
 
     /// HOT PATH. Opens up to `most` of what the provider has completed, and says what waits to be said. What the
     /// provider's queue says: how many it gave, or why none. What comes to the other queue of an endpoint may be for
     /// us: it is opened, too, and waits there for its reader.
     ssize_t make_progress(std::size_t most);
+    /// After somebody else has moved here what was at the provider, whose descriptor tells of it no more.
+    void wake();
 
 private:
     ssize_t take(std::size_t most);
@@ -225,10 +229,10 @@ struct Endpoint : Object<fid_ep> {
     ssize_t send(const Outgoing& message);
     ssize_t receive(const Incoming& wanted);
     ssize_t cancel(void* context);
-    /// Hands the provider what it has not taken; false: it still does not.
-    bool flush();
+    /// Hands the provider what it has not taken.
+    void flush();
     /// Has it something to hand over that the provider did not take?
-    bool owes() const { return owed_ != nullptr || remote.has_to_say(); }
+    bool owes() const { return !owed_.empty() || remote.has_to_say(); }
     /// Null: it has one queue.
     Queue* other_than(const Queue& queue) const {
         return sent == received ? nullptr : sent == &queue ? received : sent;
@@ -266,6 +270,8 @@ private:
     int register_wire(Operation& operation, std::uint64_t access);
     int make_room(Operation& operation, std::size_t size);
     ssize_t hand_over(Operation& operation);
+    bool hand_over_owed(Operation& operation);
+    bool flush(const Peer& peer);
     ssize_t inject(Operation& operation);
     ssize_t peek(const Incoming& wanted);
     ssize_t claim(const Incoming& wanted);
@@ -302,7 +308,8 @@ private:
     std::uint64_t removals_seen_ = 0;
     std::vector<std::unique_ptr<Operation>> all_;
     Operation* unused_ = nullptr;
-    Operation* owed_ = nullptr;
+    /// What the provider did not take, of each peer one message: nothing else goes to that one before, and all to others.
+    std::vector<Operation*> owed_;
     std::size_t listening_ = 0;
     fi_addr_t known_ = FI_ADDR_UNSPEC;  // whom the last message went to
     Peer* known_peer_ = nullptr;

@@ -220,14 +220,14 @@ std::size_t Remote::next_piece(const Transfer& transfer, bool is_short) const {
     return std::min(most, left - std::min(kShortPiece, left / 2));
 }
 
-bool Remote::ask_for_pieces(Side& side) {
+void Remote::ask_for_pieces(Side& side) {
     const Limit limit = {endpoint_.domain->fabric->most_pieces, kMostPieces};
     while (!side.asking.empty() && limit.lets_in(side.pieces, pieces_)) {
         Transfer& transfer = transfers_.at(side.asking.front());
         const std::size_t size = next_piece(transfer, pieces_ >= kMostPieces);
         const std::uint64_t id = next_id();
         const auto code = endpoint_.expect_piece(side.asking.front(), transfer.asked, size, id);
-        if (code == -FI_EAGAIN) return false;
+        if (code == -FI_EAGAIN) return;
         if (code != 0) endpoint_.end("a receive for memory cannot be posted: " + text_of(code));
         will_say({transfer.peer, transfer.what, id, transfer.key, transfer.address + transfer.asked, size});
         ++side.pieces;
@@ -235,7 +235,6 @@ bool Remote::ask_for_pieces(Side& side) {
         transfer.asked += size;
         if (transfer.asked == transfer.size) side.asking.pop_front();
     }
-    return true;
 }
 
 std::vector<iovec> Remote::room_for(std::uint64_t transfer, std::size_t at, std::size_t size,
@@ -328,16 +327,18 @@ bool Remote::go_on(Side& side, std::deque<Note>& notes, Say say) {
     return true;
 }
 
-bool Remote::go_on(Side& side) {
-    return go_on(side, side.questions, [&](const Note& one) { return answer(side, one); }) && ask_for_pieces(side) &&
-           go_on(side, side.notes, [&](const Note& one) { return say(side, one); });
+/// Until the provider takes nothing more of it now.
+void Remote::go_on(Side& side) {
+    if (!go_on(side, side.questions, [&](const Note& one) { return answer(side, one); })) return;
+    ask_for_pieces(side);
+    (void)go_on(side, side.notes, [&](const Note& one) { return say(side, one); });
 }
 
-/// Each of those that wait gets its turn once.
+/// Each of those that wait gets its turn once, whatever the provider does not take of another.
 void Remote::go_on() {
     for (std::size_t left = busy_.size(); left != 0; --left) {
         Side& side = *busy_.front();
-        if (!go_on(side)) return;
+        go_on(side);
         busy_.pop_front();
         if (side.has_work()) {
             busy_.push_back(&side);

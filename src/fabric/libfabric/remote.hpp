@@ -169,11 +169,11 @@ private:
     std::int64_t send(Side& side, std::uint64_t peer, std::uint64_t tag, std::span<const iovec> parts);
     std::int64_t say(Side& side, const Note& note);
     std::int64_t answer(Side& side, const Note& question);
-    // False: the provider takes nothing more now.
-    bool ask_for_pieces(Side& side);
+    void ask_for_pieces(Side& side);
+    /// False: the provider takes nothing more of this peer now.
     template <class Say>
     bool go_on(Side& side, std::deque<Note>& notes, Say say);
-    bool go_on(Side& side);
+    void go_on(Side& side);
 
     Endpoint& endpoint_;
     std::uint64_t last_id_ = 0;

@@ -419,6 +419,7 @@ int cq_open(fid_domain* shown, fi_cq_attr* attributes, fid_cq** made, void* cont
     queue->real = real;
     queue->domain = &domain;
     queue->format = format == FI_CQ_FORMAT_UNSPEC ? FI_CQ_FORMAT_CONTEXT : format;
+    queue->has_descriptor = attributes->wait_obj != FI_WAIT_NONE && attributes->wait_obj != FI_WAIT_UNSPEC;
     queue->ops = table<fi_ops_cq>();
     show_base(queue->fid, real->fid, context);
     *made = queue;
@@ -885,6 +886,7 @@ void give(const fi_cq_tagged_entry& entry, fi_cq_format format, void* entries, s
 ssize_t readfrom(fid_cq* shown, void* entries, std::size_t count, fi_addr_t* sources) {
     auto& queue = mine<Queue>(shown);
     const std::lock_guard hold(queue.domain->lock);
+    queue.is_woken = false;
     ssize_t code = 0;
     while (queue.ready.empty() && queue.failed.empty() && (code = queue.make_progress(count)) > 0) {
     }
@@ -945,8 +947,10 @@ void make_progress(const Counter& counter) {
     const std::lock_guard hold(counter.domain->lock);
     for (const auto& [endpoint, what] : counter.counted) {
         const auto open_all = [](Queue* queue) {
-            while (queue != nullptr && queue->make_progress(SIZE_MAX) > 0) {
+            if (queue == nullptr) return;
+            while (queue->make_progress(SIZE_MAX) > 0) {
             }
+            queue->wake();
         };
         open_all(endpoint->received);
         if (endpoint->sent != endpoint->received) open_all(endpoint->sent);

@@ -14,6 +14,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "fabric/opening.hpp"
@@ -45,6 +46,7 @@ struct FakeProvider {
     std::vector<std::unique_ptr<FakeEndpoint>> endpoints;
     std::deque<Wire> under_way;
     int refusals = 0;  // how often the next sends are told "again"
+    std::optional<std::size_t> refused;  // to whom nothing is taken
     int send_error = 0;
     std::uint64_t most_tag = ~std::uint64_t{0};  // no receive of a higher one
     std::function<void(const Wire&)> on_send = [](const Wire&) {};
@@ -87,6 +89,7 @@ struct FakeEndpoint : fid_ep {
         fi_ops_cq cq_ops = {};
         std::deque<fi_cq_tagged_entry> done;
         std::deque<fi_cq_err_entry> failed;
+        int signals = 0;
     } queue, sends;         // the second that is opened is for sends
     Queue* sent = nullptr;  // where they complete
     struct Addresses : fid_av {
@@ -115,6 +118,7 @@ inline std::size_t gather(const iovec* parts, std::size_t count, std::vector<std
 }
 
 inline ssize_t FakeEndpoint::send(Wire wire, void* context, bool completes) {
+    if (provider->refused == wire.to) return -FI_EAGAIN;
     if (provider->refusals > 0) {
         --provider->refusals;
         return -FI_EAGAIN;
@@ -340,7 +344,10 @@ inline FakeProvider::FakeProvider() {
             }
             return given == 0 ? -FI_EAGAIN : static_cast<ssize_t>(given);
         };
-        queue.cq_ops.signal = [](fid_cq*) { return 0; };
+        queue.cq_ops.signal = [](fid_cq* from_queue) {
+            ++static_cast<FakeEndpoint::Queue*>(from_queue)->signals;
+            return 0;
+        };
         queue.cq_ops.readerr = [](fid_cq* from_queue, fi_cq_err_entry* out, std::uint64_t) -> ssize_t {
             auto& self = *static_cast<FakeEndpoint::Queue*>(from_queue);
             if (self.failed.empty()) return -FI_EAGAIN;

@@ -101,6 +101,7 @@ protected:
         ASSERT_EQ(fi_endpoint(end.domain, &given.info, &end.ep, nullptr), 0);
         fi_cq_attr queue = {};
         queue.format = FI_CQ_FORMAT_TAGGED;
+        queue.wait_obj = has_descriptors ? FI_WAIT_FD : FI_WAIT_NONE;
         ASSERT_EQ(fi_cq_open(end.domain, &queue, &end.cq, nullptr), 0);
         EXPECT_EQ(queue.format, FI_CQ_FORMAT_TAGGED);
         if (has_two_queues) {
@@ -156,6 +157,7 @@ protected:
     test::FakeProcess around;
     fid_fabric* fabric = nullptr;
     bool has_two_queues = false;
+    bool has_descriptors = false;
     std::vector<End> ends = std::vector<End>(2);
 };
 
@@ -1323,6 +1325,37 @@ TEST_F(Standstill, HoldsUpNoWriteToAnother) {
     EXPECT_EQ(part_of_memory(13, kLong), plain);
 }
 
+/// The provider takes nothing for it, as where its queue of an address is full.
+TEST_F(Standstill, HoldsUpNothingToAnotherWhereTheProviderTakesNothing) {
+    provider.refused = kStill;
+    const Bytes first = random_bytes(10);
+    const Bytes second = random_bytes(10);
+    const auto to_it = [&](const Bytes& bytes) {
+        return fi_tsend(ends[0].ep, bytes.data(), bytes.size(), nullptr, kStill, 1, nullptr);
+    };
+    EXPECT_EQ(to_it(first), 0);
+    EXPECT_EQ(to_it(second), -FI_EAGAIN) << "nothing overtakes it";
+    Bytes into(10);
+    ASSERT_EQ(receive(1, into), 0);
+    ASSERT_EQ(send(1, second), 0);
+    ASSERT_EQ(provider.under_way.size(), 1U);
+    provider.deliver();
+    EXPECT_EQ(completions(ends[1]).size(), 1U);
+    EXPECT_EQ(into, second);
+    Bytes never(kLong);
+    ASSERT_EQ(fi_read(ends[0].ep, never.data(), never.size(), nullptr, kStill, 0, kKey, nullptr), 0);
+    ASSERT_EQ(read(7, kLong), 0);
+    settle_without_it();
+    EXPECT_EQ(got, part_of_memory(7, kLong));
+    provider.refused.reset();
+    completions(ends[0]);
+    Bytes late(10);
+    ASSERT_EQ(fi_trecv(ends[kStill].ep, late.data(), late.size(), nullptr, FI_ADDR_UNSPEC, 1, 0, nullptr), 0);
+    provider.deliver_all();
+    completions(ends[kStill]);
+    EXPECT_EQ(late, first);
+}
+
 TEST_F(Standstill, GetsNoMoreThanItsShare) {
     Bytes never(kLong);
     for (int i = 0; i < 3; ++i) {
@@ -1360,6 +1393,35 @@ TEST_F(TwoQueues, OfWhichOneIsReadMakeProgressAndKeepWhatIsTheOthers) {
     EXPECT_EQ(received[0].op_context, &into);
     EXPECT_EQ(into, plain);
     EXPECT_EQ(fi_trywait(fabric, waits, 1), 0);
+}
+
+/// Another thread, which reads the other queue, or a counter, must not take away what one sleeps for.
+class TwoDescriptors : public TwoQueues {
+protected:
+    TwoDescriptors() { has_descriptors = true; }
+    int signals() const { return provider.endpoints[0]->sends.signals; }
+};
+
+TEST_F(TwoDescriptors, WakeWhoWaitsForWhatAnotherHasOpened) {
+    fid* waits[] = {&ends[0].sends->fid};
+    for (int time = 1; time <= 2; ++time) {
+        ASSERT_EQ(fi_trywait(fabric, waits, 1), 0);
+        ASSERT_EQ(send(1, random_bytes(10)), 0);
+        EXPECT_TRUE(completions(ends[0].cq).empty());
+        EXPECT_TRUE(completions(ends[0].cq).empty());
+        EXPECT_EQ(signals(), time) << "once for all that has come";
+        EXPECT_EQ(fi_trywait(fabric, waits, 1), -FI_EAGAIN);
+        EXPECT_EQ(completions(ends[0].sends).size(), 1U);
+    }
+    ASSERT_EQ(send(1, random_bytes(10)), 0);
+    (void)fi_cntr_read(counter);
+    EXPECT_EQ(signals(), 3);
+}
+
+TEST_F(TwoQueues, WithoutDescriptorsSignalNobody) {
+    ASSERT_EQ(send(1, random_bytes(10)), 0);
+    EXPECT_TRUE(completions(ends[0].cq).empty());
+    EXPECT_EQ(provider.endpoints[0]->sends.signals, 0);
 }
 
 TEST_F(Libfabric, WhoWaitsAtAQueueIsWokenByASignal) {
