@@ -402,6 +402,26 @@ def test_spawned_ranks_that_run_without_us_are_missed(mpi, nodes, tmp_path):
     assert checked.returncode == NOT_SEALED and "2 rank(s) that MPI_Comm_spawn started did not report" in checked.stdout, checked
 
 
+# A tool that starts fewer ranks than the program asks for, as an MPI may under the info `soft`.
+SPARING = """
+#include <mpi.h>
+int MPI_Comm_spawn(const char* command, char* argv[], int most, MPI_Info info, int root, MPI_Comm comm, MPI_Comm* made, int codes[]) {
+    return PMPI_Comm_spawn(command, argv, most - 1, info, root, comm, made, codes);
+}
+"""
+
+
+@MPIS
+def test_ranks_that_were_not_spawned_after_all_are_not_missed(mpi, job, tmp_path):
+    for name, text in (("spawning.c", SPAWNING), ("sparing.c", SPARING)):
+        (tmp_path / name).write_text(text)
+    tool = job.compiled(tmp_path / "sparing.c", "-shared", "-fPIC")
+    program = [job.script(f'export LD_PRELOAD="$LD_PRELOAD:{tool}"\nexec "$@"'), str(job.compiled(tmp_path / "spawning.c"))]
+    done = job.run(program, 1)
+    assert done.returncode == 0 and job.verdict.startswith("SEALED"), done.output
+    assert [part["spawned"] for part in json.loads(job.report_file.read_text())["processes"] if part["spawned"]] == [1]
+
+
 SWITCHED_OFF = {
     "a variable": "os.environ['CRYPTMPI_ENABLED'] = 'no'",
     "a file": "os.environ['CRYPTMPI_CONFIG'] = {off!r}",
