@@ -92,7 +92,11 @@ Covering::Covering(const config::Settings& settings, const config::Environment& 
         if (name.starts_with("CRYPTMPI_") && name != config::kArenaVariable && name != config::kRoleVariable)
             variables_.push_back(name + "=" + value);
     }
-    if (!environment(config::kCoveredVariable)) variables_.push_back(std::string(config::kCoveredVariable) + "=yes");
+    const auto carry = [&](const char* variable, const std::string& value) {
+        if (!environment(variable)) variables_.push_back(std::string(variable) + "=" + value);
+    };
+    carry(config::kCoveredVariable, "yes");
+    if (!settings.report_file.empty()) carry(config::kReportFileVariable, settings.report_file.string());
     if (!environment("CRYPTMPI_KEY_FILE")) places_.push_back("CRYPTMPI_KEY_FILE=" + settings.key_file.string());
     const auto file = config::settings_file(environment);
     if (!environment("CRYPTMPI_CONFIG") && file && access(file->c_str(), F_OK) == 0)

@@ -47,9 +47,10 @@ namespace {
 namespace fs = std::filesystem;
 
 // Of the internal variables, those that concern each process of the job.
-constexpr std::array<std::string_view, 6> kForAll = {config::kReasonVariable,         config::kLastingKeyVariable,
+constexpr std::array<std::string_view, 7> kForAll = {config::kReasonVariable,         config::kLastingKeyVariable,
                                                      config::kSealedLauncherVariable, config::kReportTokenVariable,
-                                                     config::kSettingsGivenVariable,  config::kKeyIdVariable};
+                                                     config::kReportFileVariable,     config::kSettingsGivenVariable,
+                                                     config::kKeyIdVariable};
 
 struct Options {
     std::string program_for_help;
@@ -450,6 +451,7 @@ Result<void> JobRun::take(std::initializer_list<Step> steps) {
 
 Result<void> JobRun::read_settings() {
     if (!options_.layer.empty()) set_variable("CRYPTMPI_LAYER", options_.layer);
+    unsetenv(config::kReportFileVariable);  // a job that is started in another one has a report of its own
     environment_ = config::process_environment();
     auto settings = config::load(environment_);
     if (!settings) return tl::unexpected<Error>(settings.error());
@@ -539,7 +541,8 @@ Result<void> JobRun::prepare_report() {
                                             : cache_file(environment_, job_);
     if (auto passed = pass_on_settings(*settings_); !passed) return passed;
     if (auto made = make_place_of_report(report_file_, !is_report_asked_, token_, is_fresh_); !made) return made;
-    set_variable("CRYPTMPI_REPORT_FILE", report_file_.string());
+    for (const char* variable : {"CRYPTMPI_REPORT_FILE", config::kReportFileVariable})
+        set_variable(variable, report_file_.string());
     set_variable(config::kReportTokenVariable, token_);
     return {};
 }

@@ -442,6 +442,29 @@ def test_a_process_cannot_switch_off_those_that_it_starts(sender, tmp_path, how,
     expect_unseen(seen, done.output)
 
 
+LED_AWAY = {
+    "a variable": "os.environ['CRYPTMPI_REPORT_FILE'] = {away!r}",
+    "a file": "os.environ['CRYPTMPI_CONFIG'] = {file!r}",
+}
+
+
+@pytest.mark.parametrize("how", LED_AWAY)
+def test_a_process_cannot_lead_the_reports_of_others_away(sender, tmp_path, how):
+    """What one that it starts leaves in clear is in the job's report, not in another one that nobody reads."""
+    static, away, file = sender.command["static"], str(tmp_path / "away.json"), str(tmp_path / "away.toml")
+    (tmp_path / "away.toml").write_text(f'report_file = "{away}"\n')
+    with (tmp_path / "config" / "cryptmpi" / "config.toml").open("a") as settings:
+        settings.write(f'\nreport_file = "{tmp_path}/report.json"\n')
+    start = f"os.environ['CRYPTMPI_ALLOW_PROGRAMS'] = {static[0]!r}; subprocess.run(['sh', '-c', {' '.join(static) + '; exit 0'!r}])"
+    words = [sys.executable, "-c", f"import os, subprocess; {LED_AWAY[how].format(away=away, file=file)}; {start}"]
+    done, seen = sender(words)
+    assert done.ok and seen == 1, done.output
+    parts = [json.loads(part.read_text()) for part in (tmp_path / "report.json.parts").glob("*.json")]
+    reasons = [entry["reason"] for part in parts for entry in part["not_sealed"]]
+    assert reasons == [f"allow_programs: {static[0]} ran without CryptMPI"], parts
+    assert not list(tmp_path.glob("away.json*"))
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user for a while")
 @pytest.mark.parametrize("ids", ["os.seteuid(1000)", "os.setegid(1000)"])
 def test_a_child_whose_ids_differ_is_not_started(sender, ids):

@@ -274,6 +274,14 @@ TEST_F(SettingsTest, WhatASealedProcessStartsIsSealed) {
     EXPECT_TRUE(load_with({{kCoveredVariable, ""}, {"CRYPTMPI_ENABLED", "no"}})->enabled);
 }
 
+TEST_F(SettingsTest, WhatASealedProcessStartsReportsWhereThatDoes) {
+    write("report_file = \"/elsewhere/report.json\"\n");
+    EXPECT_EQ(load_with({})->report_file, "/elsewhere/report.json");
+    EXPECT_EQ(load_with({{kReportFileVariable, "/job.json"}})->report_file, "/job.json");
+    EXPECT_EQ(load_with({{kReportFileVariable, "/job.json"}, {"CRYPTMPI_REPORT_FILE", "/other.json"}})->report_file,
+              "/job.json");
+}
+
 TEST_F(SettingsTest, ThreadsAreANumberOrLeftToUs) {
     for (const auto& [text, threads] : std::map<std::string, int>{{"auto", 0}, {"0", 0}, {"1", 1}, {" 64 ", 64}}) {
         const auto settings = load_with({{"CRYPTMPI_THREADS", text}});
