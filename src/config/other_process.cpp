@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 namespace cryptmpi::config {
 namespace {
@@ -15,21 +17,24 @@ namespace {
 /// Without their suffixes, such as ".hydra" and ".mpich".
 constexpr std::array<std::string_view, 4> kLaunchers = {"mpiexec", "mpirun", "orterun", "prterun"};
 
-struct Ancestor {
-    std::string name;  // 15 characters at most
-    pid_t parent = 0;
-};
+/// By the file that it runs: a script of a launcher's name is a wrapper of somebody's, such as of the ranks.
+bool is_launcher(pid_t process) {
+    std::error_code ignored;
+    const auto link = std::filesystem::path("/proc") / std::to_string(process) / "exe";
+    const std::string file = std::filesystem::read_symlink(link, ignored).filename();
+    return std::any_of(kLaunchers.begin(), kLaunchers.end(), [&](auto launcher) { return file.starts_with(launcher); });
+}
 
-/// The line is: number (name) state parent ... A name may have blanks and brackets.
-Ancestor ancestor(pid_t process) {
+/// 0: nobody knows. The line is: number (name) state parent ... A name may have blanks and brackets.
+pid_t parent_of(pid_t process) {
     std::ifstream file("/proc/" + std::to_string(process) + "/stat");
     const std::string line{std::istreambuf_iterator<char>(file), {}};
-    const auto begin = line.find('('), end = line.rfind(')');
-    if (begin == std::string::npos || end == std::string::npos || end < begin) return {};
-    Ancestor found{line.substr(begin + 1, end - begin - 1), 0};
+    const auto end = line.rfind(')');
+    if (end == std::string::npos) return 0;
     char state = ' ';
-    std::istringstream(line.substr(end + 1)) >> state >> found.parent;
-    return found;
+    pid_t parent = 0;
+    std::istringstream(line.substr(end + 1)) >> state >> parent;
+    return parent;
 }
 
 }  // namespace
@@ -56,11 +61,9 @@ bool may_be_rank(pid_t process) {
 bool has_launcher_above() {
     constexpr int kMostAncestors = 64;
     pid_t process = getppid();
-    for (int i = 0; i < kMostAncestors && process > 1; ++i) {
-        const Ancestor at = ancestor(process);
-        const auto begins = [&](std::string_view launcher) { return at.name.starts_with(launcher); };
-        if (std::any_of(kLaunchers.begin(), kLaunchers.end(), begins)) return true;
-        process = at.parent;
+    for (int i = 0; i < kMostAncestors && process > 0; ++i) {  // the first one of a container may be a launcher
+        if (is_launcher(process)) return true;
+        process = parent_of(process);
     }
     return false;
 }

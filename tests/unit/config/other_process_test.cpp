@@ -6,9 +6,14 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 
 namespace cryptmpi::config {
 namespace {
+
+namespace fs = std::filesystem;
 
 TEST(OtherProcess, HasAnEnvironment) {
     int ready[2];
@@ -36,6 +41,47 @@ TEST(OtherProcess, HasAnEnvironment) {
     EXPECT_EQ((*environment)("EMPTY"), "");
     EXPECT_EQ(identify(*environment).rank, 3);
     EXPECT_EQ(environment_of(child), std::nullopt);
+}
+
+/// Run below others by the tests that follow.
+TEST(Ancestors, DISABLED_Asked) {
+    std::exit(has_launcher_above() ? 10 : 11);
+}
+
+class LauncherAbove : public testing::Test {
+protected:
+    LauncherAbove() {
+        std::string name = "/tmp/cryptmpi-launcher-XXXXXX";
+        folder_ = mkdtemp(name.data());
+    }
+    ~LauncherAbove() override { fs::remove_all(folder_); }
+    fs::path folder_;
+
+    /// Whether a program says that there is one, that `parent` starts.
+    static bool is_there(const std::string& parent) {
+        const std::string own = fs::read_symlink("/proc/self/exe");
+        const std::string line =
+            parent + " " + own + " --gtest_also_run_disabled_tests --gtest_filter=*DISABLED_Asked >/dev/null; exit $?";
+        const int status = WEXITSTATUS(std::system(line.c_str()));
+        EXPECT_TRUE(status == 10 || status == 11) << status;
+        return status == 10;
+    }
+};
+
+TEST_F(LauncherAbove, IsKnownByTheFileThatItRuns) {
+    EXPECT_FALSE(is_there(""));
+    const fs::path launcher = folder_ / "mpiexec.hydra";
+    fs::copy_file(fs::canonical("/bin/sh"), launcher);
+    std::ofstream(folder_ / "line") << "\"$@\"\nexit $?\n";
+    EXPECT_TRUE(is_there(launcher.string() + " " + (folder_ / "line").string()));
+}
+
+/// A wrapper of ranks may be called as it likes.
+TEST_F(LauncherAbove, IsNoScriptOfItsName) {
+    const fs::path script = folder_ / "mpirun-wrapper";
+    std::ofstream(script) << "#!/bin/sh\n\"$@\"\nexit $?\n";
+    fs::permissions(script, fs::perms::owner_all);
+    EXPECT_FALSE(is_there(script.string()));
 }
 
 }  // namespace
