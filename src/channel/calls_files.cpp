@@ -1,6 +1,7 @@
 // Descriptors: closed, duplicated, opened.
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -143,19 +144,31 @@ int unless_lost(int from, int made) {
     return made;
 }
 
+/// What the kernel refuses before it looks at the descriptors: then `to` stays what it is.
+bool is_refused(int to, int flags) {
+    rlimit limit{};
+    return (flags & ~O_CLOEXEC) != 0 ||
+           (getrlimit(RLIMIT_NOFILE, &limit) == 0 && static_cast<rlim_t>(to) >= limit.rlim_cur);
+}
+
 /// `call` makes `to` another descriptor of what `from` is.
 template <class Call>
-int duplicate_onto(int from, int to, const Call& call) {
+int duplicate_onto(int from, int to, int flags, const Call& call) {
     if (from == to || known(from) == known(to)) return call();
     if (is_own(to)) {
         errno = EBUSY;
         return -1;
     }
     if (!Table::holds(to)) return lost();
-    if (real::fcntl(from, F_GETFD, nullptr) >= 0) closing(to);
-    if (known(from) != nullptr && Process::made()->is_me()) Process::made()->table().reserve(to);
+    if (real::fcntl(from, F_GETFD, nullptr) < 0 || is_refused(to, flags)) return call();
+    const bool was_ours = known(to) != nullptr;
+    const bool is_ours = known(from) != nullptr;
+    closing(to);
+    if (is_ours && Process::made()->is_me()) Process::made()->table().reserve(to);
     const int made = call();
-    if (made < 0 || known(from) == nullptr) closed(to);  // else it is given its entry while it still counts as ended
+    // Where it failed all the same, what was a sealed connection stays ended: nothing may go out on it in clear. Where
+    // the number is ours now, it is given its entry while it still counts as ended.
+    if (made < 0 ? !was_ours : !is_ours) closed(to);
     duplicated(from, made, true);
     return made;
 }
@@ -173,6 +186,10 @@ CRYPTMPI_CALL int close(int fd) {
 CRYPTMPI_CALL int close_range(unsigned first, unsigned last, int flags) {
     Process* process = Process::made();
     if (process == nullptr) return real::close_range(first, last, flags);
+    if ((static_cast<unsigned>(flags) & ~(CLOSE_RANGE_CLOEXEC | CLOSE_RANGE_UNSHARE)) != 0) {
+        errno = EINVAL;  // a newer kernel may know what it would do to our descriptors
+        return -1;
+    }
     const bool closes = (flags & CLOSE_RANGE_CLOEXEC) == 0;
     const unsigned end = std::min<unsigned>(last, static_cast<unsigned>(process->table().highest()));
     for (unsigned fd = first; closes && process->table().highest() >= 0 && fd <= end; ++fd) {
@@ -187,7 +204,8 @@ CRYPTMPI_CALL int close_range(unsigned first, unsigned last, int flags) {
         from = fd + 1;
     }
     if (status == 0 && (from <= last || first > last)) status = real::close_range(from, last, flags);
-    for (unsigned fd = first; closes && process->table().highest() >= 0 && fd <= end; ++fd)
+    // What it left open stays ended.
+    for (unsigned fd = first; closes && status == 0 && process->table().highest() >= 0 && fd <= end; ++fd)
         closed(static_cast<int>(fd));
     return status;
 }
@@ -201,11 +219,11 @@ CRYPTMPI_CALL int dup(int fd) {
 }
 
 CRYPTMPI_CALL int dup2(int from, int to) {
-    return duplicate_onto(from, to, [&] { return real::dup2(from, to); });
+    return duplicate_onto(from, to, 0, [&] { return real::dup2(from, to); });
 }
 
 CRYPTMPI_CALL int dup3(int from, int to, int flags) {
-    return duplicate_onto(from, to, [&] { return real::dup3(from, to, flags); });
+    return duplicate_onto(from, to, flags, [&] { return real::dup3(from, to, flags); });
 }
 
 CRYPTMPI_CALL int fcntl(int fd, int command, ...) {

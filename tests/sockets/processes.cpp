@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include <cstdio>
@@ -112,6 +113,32 @@ SOCKETS_CASE(dup2_of_a_file_over_a_socket) {
     result("read", ::read(pair.client, buffer, sizeof buffer));
     note("%s", buffer);
     result("recv at the end", ::recv(pair.server, buffer, 1, 0));
+}
+
+SOCKETS_CASE(calls_that_fail_close_nothing) {
+    Pair pair = connected_pair();
+    const Descriptor file(::memfd_create("file", MFD_CLOEXEC));
+    const Descriptor second(::dup(pair.client));
+    const auto try_it = [&](const char* what, auto call) {
+        result(what, call());
+        send_all(second, text("abc"));
+        note("received %zu", receive(pair.server, 3).size());
+    };
+    try_it("dup3 with a flag of open's", [&] { return ::dup3(file, second, O_APPEND); });
+    try_it("dup2 of nothing", [&] { return ::dup2(1 << 20, second); });
+    try_it("close_range with a flag that there is not",
+           [&] { return ::close_range(static_cast<unsigned>(second), static_cast<unsigned>(second), 1 << 20); });
+    rlimit limit{};
+    ::getrlimit(RLIMIT_NOFILE, &limit);
+    const rlimit lower = {static_cast<rlim_t>(second), limit.rlim_max};
+    try_it("dup2 beyond the limit", [&] {
+        ::setrlimit(RLIMIT_NOFILE, &lower);
+        const int made = ::dup2(file, second);
+        const int error = errno;
+        ::setrlimit(RLIMIT_NOFILE, &limit);
+        errno = error;
+        return made;
+    });
 }
 
 SOCKETS_CASE(number_used_again) {

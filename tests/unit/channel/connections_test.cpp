@@ -1,10 +1,12 @@
 // Connections over the fake kernel: how they begin, what goes over them, and when they may not be.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/ioctl.h>
 
 #include <set>
 
 #include "channel/process.hpp"
+#include "channel/real.hpp"
 #include "programs.hpp"
 
 namespace cryptmpi::channel::fake {
@@ -504,6 +506,73 @@ TEST(Connections, ComeWholeWhereverACallHasNothing) {
             EXPECT_GT(place, 50U);
         }
     }
+}
+
+/// The kernel's dup2 is another one for a while.
+class OtherDup2 {
+public:
+    explicit OtherDup2(int (*other)(int, int)) { real::dup2.replace(other); }
+    ~OtherDup2() {
+        real::dup2.replace([](int from, int to) { return from == to ? to : real::dup3(from, to, 0); });
+    }
+    OtherDup2(const OtherDup2&) = delete;
+    OtherDup2& operator=(const OtherDup2&) = delete;
+};
+
+/// What another thread writes to a number while that becomes a connection's: in the kernel it is one already.
+Result written_meanwhile;
+
+TEST(Connections, NothingIsWrittenPastThemToANumberThatBecomesTheirs) {
+    Job job;
+    Read read;
+    job.program(1, [&] {
+        const Fd listener = listen_at();
+        read = read_from(accept_from(listener));
+    });
+    job.program(0, [&] {
+        const Fd fd = connected_to(address(1, kPort));
+        const Fd number(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+        const OtherDup2 other([](int from, int to) {
+            const int made = real::dup3(from, to, 0);
+            written_meanwhile = result(::write(to, clear(10).data(), 10));
+            return made;
+        });
+        EXPECT_EQ(::dup2(fd, number), int{number});
+        EXPECT_EQ(send_all(number, clear(100)), 0);
+    });
+    const Ending ending = job.run();
+    EXPECT_TRUE(ending.went_well() && ending.said.empty()) << ending.told();
+    EXPECT_EQ(written_meanwhile.n, -1);
+    EXPECT_EQ(read.bytes, clear(100));
+    EXPECT_TRUE(read.ended);
+}
+
+/// The kernel does not do what we counted on: the number still is the connection's there.
+TEST(Connections, NothingIsWrittenPastThemToANumberThatShouldHaveBeenTaken) {
+    Job job;
+    Read read;
+    Result written{};
+    job.program(1, [&] {
+        const Fd listener = listen_at();
+        read = read_from(accept_from(listener));
+    });
+    job.program(0, [&] {
+        const Fd fd = connected_to(address(1, kPort));
+        const Fd second(::dup(fd));
+        const Fd other(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+        const OtherDup2 failing([](int, int) {
+            errno = EINTR;
+            return -1;
+        });
+        EXPECT_EQ(::dup2(other, second), -1);
+        written = result(::write(second, clear(10).data(), 10));
+        EXPECT_EQ(send_all(fd, clear(100)), 0);
+    });
+    const Ending ending = job.run();
+    EXPECT_TRUE(ending.went_well() && ending.said.empty()) << ending.told();
+    EXPECT_EQ(written.n, -1);
+    EXPECT_EQ(read.bytes, clear(100));
+    EXPECT_TRUE(read.ended);
 }
 
 TEST(Connections, ChangeTheirKeysOnTheWay) {

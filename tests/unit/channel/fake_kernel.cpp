@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>
 #include <linux/sock_diag.h>
@@ -11,6 +12,7 @@
 #include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/single_threaded.h>
 #include <sys/stat.h>
 #include <ucontext.h>
@@ -1432,6 +1434,11 @@ int control_device(Socket& socket, int fd, unsigned long request, void* argument
 int duplicate_to(int from, int to, int flags, const char* name) {
     World& world = *here->world;
     if (const int error = world.begin(name, from)) return static_cast<int>(failed(error));
+    rlimit limit{};
+    if ((flags & ~O_CLOEXEC) != 0) return static_cast<int>(failed(EINVAL));
+    if (libc::fcntl(from, F_GETFD, nullptr) < 0) return -1;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && static_cast<rlim_t>(to) >= limit.rlim_cur)
+        return static_cast<int>(failed(EBADF));
     if (world.find(to) != nullptr) {
         Pollable* const before = world.find(to);
         world.set(to, nullptr);
@@ -1627,7 +1634,9 @@ void install() {
         if (known(fd)) world()->close(fd);
         return error != 0 ? static_cast<int>(failed(error)) : 0;
     });
-    real::close_range.replace([](unsigned first, unsigned last, int) {
+    real::close_range.replace([](unsigned first, unsigned last, int flags) {
+        if ((static_cast<unsigned>(flags) & ~(CLOSE_RANGE_CLOEXEC | CLOSE_RANGE_UNSHARE)) != 0)
+            return static_cast<int>(failed(EINVAL));
         for (unsigned fd = first; here != nullptr && fd <= last && fd < here->world->descriptors.size(); ++fd) {
             if (known(static_cast<int>(fd))) world()->close(static_cast<int>(fd));
         }
