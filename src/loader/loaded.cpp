@@ -33,6 +33,9 @@ struct Dynamic {
     std::size_t call_bytes = 0;
     const Relocation* others = nullptr;
     std::size_t other_bytes = 0;
+    const ElfW(Half) * versions = nullptr;  // of each symbol, as a number
+    const ElfW(Verneed) * needed = nullptr;
+    std::size_t needed_count = 0;  // files, of which it needs versions
 };
 
 namespace {
@@ -67,6 +70,15 @@ Dynamic read_dynamic(const ElfW(Dyn) * entry, ElfW(Addr) base) {
             case DT_RELASZ:
                 dynamic.other_bytes = entry->d_un.d_val;
                 break;
+            case DT_VERSYM:
+                dynamic.versions = reinterpret_cast<const ElfW(Half)*>(at(entry->d_un.d_ptr));
+                break;
+            case DT_VERNEED:
+                dynamic.needed = reinterpret_cast<const ElfW(Verneed)*>(at(entry->d_un.d_ptr));
+                break;
+            case DT_VERNEEDNUM:
+                dynamic.needed_count = entry->d_un.d_val;
+                break;
             default:
                 break;
         }
@@ -88,6 +100,26 @@ std::size_t count_of_symbols(const Dynamic& dynamic) {
     if (last < first) return first;
     while ((chains[last - first] & 1) == 0) ++last;
     return last + 1;
+}
+
+template <class Entry>
+const Entry* behind(const void* at, std::size_t distance) {
+    return reinterpret_cast<const Entry*>(static_cast<const char*>(at) + distance);
+}
+
+/// Of a symbol that another object is to have, by its number; null: none is asked for.
+const char* version_of(const Dynamic& dynamic, std::size_t symbol) {
+    if (dynamic.versions == nullptr || dynamic.needed == nullptr) return nullptr;
+    constexpr unsigned kHidden = 0x8000;
+    const unsigned number = dynamic.versions[symbol] & ~kHidden;
+    const auto* file = dynamic.needed;
+    for (std::size_t i = 0; i < dynamic.needed_count; ++i, file = behind<ElfW(Verneed)>(file, file->vn_next)) {
+        const auto* one = behind<ElfW(Vernaux)>(file, file->vn_aux);
+        for (std::size_t j = 0; j < file->vn_cnt; ++j, one = behind<ElfW(Vernaux)>(one, one->vna_next)) {
+            if ((one->vna_other & ~kHidden) == number) return dynamic.strings + one->vna_name;
+        }
+    }
+    return nullptr;
 }
 
 /// The pages that the loader made read-only after it had filled them, writable for a while.
@@ -183,9 +215,11 @@ void LoadedObject::each_reference(const std::function<void(const Reference&)>& a
             const auto type = ELF64_R_TYPE(relocations[i].r_info);
             const bool pointer = type == kPointer && relocations[i].r_addend == 0;
             if (type != kCall && type != kAddress && !pointer) continue;
-            const ElfW(Sym)& symbol = dynamic.symbols[ELF64_R_SYM(relocations[i].r_info)];
+            const std::size_t number = ELF64_R_SYM(relocations[i].r_info);
+            const ElfW(Sym)& symbol = dynamic.symbols[number];
             const bool own = symbol.st_shndx != SHN_UNDEF && ELF64_ST_TYPE(symbol.st_info) == STT_FUNC;
-            action({dynamic.strings + symbol.st_name, ELF64_ST_BIND(symbol.st_info) == STB_WEAK, pointer,
+            action({dynamic.strings + symbol.st_name, version_of(dynamic, number),
+                    ELF64_ST_BIND(symbol.st_info) == STB_WEAK, pointer,
                     own ? reinterpret_cast<void*>(base_ + symbol.st_value) : nullptr,
                     reinterpret_cast<void**>(base_ + relocations[i].r_offset)});
         }

@@ -14,9 +14,10 @@ namespace cryptmpi::loader {
 /// A place that the loader filled, or will fill, with a function's address.
 struct Reference {
     const char* name;
-    bool weak;      // may stay null
-    bool variable;  // in the object's data, which it may have changed since
-    void* own;      // the object's own function of this name, or null
+    const char* version;  // of the function that is meant; null: whichever comes first
+    bool weak;            // may stay null
+    bool variable;        // in the object's data, which it may have changed since
+    void* own;            // the object's own function of this name, or null
     void** place;
 };
 

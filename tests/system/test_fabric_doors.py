@@ -174,10 +174,10 @@ void fi_freeinfo(void* info) { (void)info; }
 int fi_param_define(void) { return 0; }
 int fi_fabric(void) { return 0; }
 """
-VERSIONS = """
-FABRIC_1.9 { global: fi_getinfo; fi_dupinfo; fi_freeinfo; fi_param_define; local: *; };
-FABRIC_9.9 { global: fi_fabric; } FABRIC_1.9;
-"""
+VERSIONS = {
+    "one": "FABRIC_1.9 { global: fi_getinfo; fi_dupinfo; fi_freeinfo; fi_param_define; local: *; };\nFABRIC_9.9 { global: fi_fabric; } FABRIC_1.9;\n",
+    "all": "FABRIC_9.9 { global: fi_getinfo; fi_dupinfo; fi_freeinfo; fi_param_define; fi_fabric; local: *; };\n",
+}
 NEWER_USER = """
 #include <stddef.h>
 #include <stdio.h>
@@ -193,13 +193,16 @@ int main(void) {
 """
 
 
-def test_a_version_that_the_door_does_not_have_is_not_called_past_it(nodes, tmp_path):
-    (tmp_path / "versions").write_text(VERSIONS)
+@pytest.mark.parametrize("bound", ["now", "lazy"])
+@pytest.mark.parametrize("newer", VERSIONS)
+def test_a_version_that_the_door_does_not_have_is_not_called_past_it(nodes, tmp_path, newer, bound):
+    (tmp_path / "versions").write_text(VERSIONS[newer])
     library = compiled(tmp_path, "libfabric.so.1", NEWER, "-shared", "-Wl,-soname,libfabric.so.1",
                        f"-Wl,--version-script={tmp_path / 'versions'}")
-    user = compiled(tmp_path, "user", NEWER_USER, library)
+    user = compiled(tmp_path, "user", NEWER_USER, library, f"-Wl,-z,{bound}")
     assert "fabric: 0\n" in nodes.run([user], env={}, timeout=30).output
     sealing = sealing_of(tmp_path, nodes)
     done = nodes.run(sealing.exec_line([user]), env=sealing.env(), timeout=30)
-    assert "getinfo: -61\n" in done.output and "fabric: " not in done.output.replace("cryptmpi-fabric: ", ""), done.output
+    assert ("getinfo: -61\n" in done.output) == (newer == "one"), done.output
+    assert "fabric: " not in done.output.replace("cryptmpi-fabric: ", ""), done.output
     assert not done.ok and "install a newer CryptMPI" in done.output, done.output

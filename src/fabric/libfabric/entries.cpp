@@ -304,6 +304,14 @@ void* ours_for(std::string_view name, const void* found) {
     return one == entries().end() ? nullptr : one->ours;
 }
 
+/// Of a version that we do not have: the loader would find libfabric's, now or when it is called first.
+bool is_newer(const loader::Reference& reference) {
+    const std::string_view version = reference.version != nullptr ? reference.version : "";
+    return version.starts_with("FABRIC_") && std::none_of(entries().begin(), entries().end(), [&](const Entry& entry) {
+               return entry.name == std::string_view(reference.name) && entry.version == version;
+           });
+}
+
 [[gnu::used]] void call_of_unknown() {
     surroundings_of_process().give_up(
         "a program calls libfabric by a version of its functions that CryptMPI does not know; install a newer "
@@ -338,13 +346,24 @@ void take_calls() {
         if (is_of_libfabric(object)) continue;
         object.bind([&](const loader::Reference& reference) -> void* {
             void* const as_it_is = *reference.place;
+            if (reference.own != nullptr || !is_taken(reference.name)) return as_it_is;
+            if (is_newer(reference)) return reinterpret_cast<void*>(&call_of_unknown);
             // What is not bound yet finds us by itself.
-            if (reference.own != nullptr || !is_taken(reference.name) || !library->holds(as_it_is)) return as_it_is;
+            if (!library->holds(as_it_is)) return as_it_is;
             void* const ours = ours_for(reference.name, as_it_is);
             return ours != nullptr ? ours : reinterpret_cast<void*>(&call_of_unknown);
         });
     }
 }
+
+namespace {
+
+/// A program may have no call that comes to us.
+[[gnu::constructor]] void take_calls_of_newer() {
+    if (dlopen(kLibrary, RTLD_LAZY | RTLD_NOLOAD) != nullptr) take_calls();
+}
+
+}  // namespace
 
 void* entry_for(const char* name, void* found) {
     if (!is_taken(name)) return nullptr;
