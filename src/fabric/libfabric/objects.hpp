@@ -308,7 +308,7 @@ private:
     std::uint64_t removals_seen_ = 0;
     std::vector<std::unique_ptr<Operation>> all_;
     Operation* unused_ = nullptr;
-    /// What the provider did not take, of each peer one message: nothing else goes to that one before, and all to others.
+    /// What the provider did not take, one message of each peer: nothing goes to that one before, and all to others.
     std::vector<Operation*> owed_;
     std::size_t listening_ = 0;
     fi_addr_t known_ = FI_ADDR_UNSPEC;  // whom the last message went to

@@ -799,12 +799,14 @@ ssize_t carry(fid_ep* ep, Carry operation, const fi_msg_rma& message, std::uint6
         return -FI_EOPNOTSUPP;
     }
     const std::lock_guard hold(endpoint.domain->lock);
-    return (endpoint.remote.*operation)({message.addr,
-                                         {message.msg_iov, message.iov_count},
-                                         message.rma_iov[0].key,
-                                         message.rma_iov[0].addr,
-                                         message.context,
-                                         wanted});
+    const auto code = (endpoint.remote.*operation)({message.addr,
+                                                    {message.msg_iov, message.iov_count},
+                                                    message.rma_iov[0].key,
+                                                    message.rma_iov[0].addr,
+                                                    message.context,
+                                                    wanted});
+    if (endpoint.sent != nullptr) endpoint.sent->wake();  // one of no bytes has ended already
+    return code;
 }
 
 bool wants_completion(fid_ep* ep, std::uint64_t flags) {

@@ -45,7 +45,7 @@ struct FakeProvider {
     fi_ops_mr mr_ops = {};
     std::vector<std::unique_ptr<FakeEndpoint>> endpoints;
     std::deque<Wire> under_way;
-    int refusals = 0;  // how often the next sends are told "again"
+    int refusals = 0;                    // how often the next sends are told "again"
     std::optional<std::size_t> refused;  // to whom nothing is taken
     int send_error = 0;
     std::uint64_t most_tag = ~std::uint64_t{0};  // no receive of a higher one

@@ -1416,6 +1416,9 @@ TEST_F(TwoDescriptors, WakeWhoWaitsForWhatAnotherHasOpened) {
     ASSERT_EQ(send(1, random_bytes(10)), 0);
     (void)fi_cntr_read(counter);
     EXPECT_EQ(signals(), 3);
+    EXPECT_EQ(completions(ends[0].sends).size(), 1U);
+    ASSERT_EQ(write({}, 0), 0);
+    EXPECT_EQ(signals(), 4) << "it has ended at once";
 }
 
 TEST_F(TwoQueues, WithoutDescriptorsSignalNobody) {
