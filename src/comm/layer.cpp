@@ -189,7 +189,7 @@ void Layer::add_comm_self() {
 void Layer::make_transport() {
     Communicator* world = find(MPI_COMM_WORLD);
     if (world == nullptr) return;
-    // Never freed: what the program calls while MPI_Finalize deletes attributes may still send.
+    // Never freed: the program may send until MPI's own end in MPI_Finalize.
     MPI_Group group = MPI_GROUP_NULL;
     mpi.Comm_group(MPI_COMM_WORLD, &group);
     mpi.Comm_create(MPI_COMM_WORLD, group, &transport_.comm);

@@ -66,12 +66,16 @@ public:
 
     /// After MPI_Init: agrees on the job's secret with all ranks, or ends the job with one line.
     void begin(int thread_level);
-    /// Before MPI_Finalize: this rank's part of the report; some MPIs do not come back from there. What is complained
-    /// of later, as what the program sends while MPI deletes attributes may fail, comes into the part, too.
+    /// Before MPI's own end in MPI_Finalize: this rank's part of the report; some MPIs do not come back from there.
+    /// What is complained of later comes into the part, too.
     void report();
     /// After MPI_Finalize: the secrets are wiped.
     void end();
     bool begun() const { return begun_; }
+    /// Does MPI tell us that it deletes the attributes of MPI_COMM_SELF, and is that MPI_Finalize's doing?
+    enum class EndOfSelf : std::uint8_t { none, told, awaited };
+    EndOfSelf end_of_self() const { return end_of_self_; }
+    void set_end_of_self(EndOfSelf end) { end_of_self_ = end; }
 
     /// The communicator behind a handle; null where nothing is ours to seal: MPI is told as if we were not there.
     Communicator* find(MPI_Comm handle) {
@@ -193,6 +197,7 @@ private:
     bool begun_ = false;
     bool ended_ = false;
     bool reported_ = false;
+    EndOfSelf end_of_self_ = EndOfSelf::none;
     bool threads_ = false;
     bool threads_somewhere_ = false;
     std::recursive_mutex lock_;

@@ -13,6 +13,50 @@ int watched(Layer& layer, const Call& call) {
     return call();
 }
 
+/// All that is left to do before MPI's own end, when the program sends nothing any more.
+void end_traffic(Layer& layer) {
+    {
+        const auto guard = layer.guard();
+        collect_orphans(layer, true);
+        end_leftovers(layer);
+    }
+    layer.report();
+    // UCX 1.13 waits inside MPI_Finalize for its peers to acknowledge large messages, and MPICH 4.0 leaves a peer there
+    // that makes no progress any more. In the first barrier all send what is left, in the others they acknowledge it.
+    constexpr int kRounds = 3;
+    for (int round = 0; round < kRounds; ++round) layer.mpi.Barrier(MPI_COMM_WORLD);
+}
+
+extern "C" {
+int copy_to_no_other(MPI_Comm /*comm*/, int /*key*/, void* /*state*/, void* /*value*/, void* /*copy*/, int* flag) {
+    *flag = 0;
+    return MPI_SUCCESS;
+}
+int self_is_deleted(MPI_Comm /*comm*/, int /*key*/, void* /*value*/, void* state) {
+    Layer& layer = *static_cast<Layer*>(state);
+    if (layer.end_of_self() == Layer::EndOfSelf::awaited) end_traffic(layer);
+    layer.set_end_of_self(Layer::EndOfSelf::none);
+    return MPI_SUCCESS;
+}
+}
+
+/// MPI_Finalize first of all deletes the attributes of MPI_COMM_SELF, the youngest first, by functions of the program
+/// that may wait for messages of other ranks. Ours is the oldest one: they have all returned when it is deleted.
+void watch_self(Layer& layer) {
+    const auto& mpi = layer.mpi;
+    int key = MPI_KEYVAL_INVALID;
+    if (mpi.Comm_create_keyval(copy_to_no_other, self_is_deleted, &key, &layer) != MPI_SUCCESS) return;
+    if (mpi.Comm_set_attr(MPI_COMM_SELF, key, nullptr) == MPI_SUCCESS) {
+        layer.set_end_of_self(Layer::EndOfSelf::told);
+    }
+    mpi.Comm_free_keyval(&key);  // it lives as long as the attribute
+}
+
+void begin(Layer& layer, int level) {
+    layer.begin(level);
+    watch_self(layer);
+}
+
 }  // namespace
 
 int Init(Layer& layer, int* argc, char*** argv) {
@@ -20,13 +64,13 @@ int Init(Layer& layer, int* argc, char*** argv) {
     if (code != MPI_SUCCESS) return code;
     int level = MPI_THREAD_SINGLE;  // MPI may give more than was asked for
     layer.mpi.Query_thread(&level);
-    layer.begin(level);
+    begin(layer, level);
     return code;
 }
 
 int Init_thread(Layer& layer, int* argc, char*** argv, int required, int* provided) {
     const int code = watched(layer, [&] { return layer.mpi.Init_thread(argc, argv, required, provided); });
-    if (code == MPI_SUCCESS) layer.begin(*provided);
+    if (code == MPI_SUCCESS) begin(layer, *provided);
     return code;
 }
 
@@ -38,17 +82,12 @@ bool stays_on_node(Layer& layer, MPI_Comm comm) {
 }
 
 int Finalize(Layer& layer) {
-    {
-        const auto guard = layer.guard();
-        collect_orphans(layer, true);
-        end_leftovers(layer);
+    using End = Layer::EndOfSelf;
+    if (layer.end_of_self() == End::told) {
+        layer.set_end_of_self(End::awaited);
+    } else if (layer.begun()) {
+        end_traffic(layer);
     }
-    layer.report();
-    // UCX 1.13 waits inside MPI_Finalize for its peers to acknowledge large messages, and MPICH 4.0 leaves a peer there
-    // that makes no progress any more. In the first barrier all send what is left, in the others they acknowledge it.
-    constexpr int kRounds = 3;
-    for (int round = 0; layer.begun() && round < kRounds; ++round) layer.mpi.Barrier(MPI_COMM_WORLD);
-    // MPI_COMM_SELF's attributes are deleted inside, by functions of the program that may still send.
     const int code = layer.mpi.Finalize();
     layer.end();
     return code;

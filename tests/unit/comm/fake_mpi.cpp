@@ -214,6 +214,17 @@ struct Operation {
     bool commutes;
 };
 
+/// Functions of an attribute; they stay when its key is freed.
+struct Keyval {
+    MPI_Comm_delete_attr_function* deleted;
+    void* state;
+};
+struct Attribute {
+    MPI_Comm comm;
+    int key;
+    void* value;
+};
+
 /// One rank, as its MPI knows it.
 struct Process {
     int number = 0;
@@ -224,6 +235,8 @@ struct Process {
     std::map<MPI_Datatype, std::shared_ptr<Type>> types;
     std::map<MPI_Op, Operation> operations;
     std::map<MPI_Errhandler, MPI_Comm_errhandler_function*> handlers;
+    std::map<int, Keyval> keyvals;
+    std::vector<Attribute> attributes;       // the oldest first
     std::vector<MPI_Request> free_requests;  // handles are used again at once
     std::vector<RequestPointer> posted;      // receives, the first one first
     std::deque<Sent> unexpected;
@@ -1044,6 +1057,11 @@ struct Calls {
         return MPI_SUCCESS;
     }
     static int Finalize() {
+        for (auto& attributes = me().attributes; !attributes.empty();) {
+            const Attribute last = attributes.back();
+            attributes.pop_back();
+            if (last.comm == MPI_COMM_SELF) delete_attribute(last);
+        }
         me().ended = true;
         return MPI_SUCCESS;
     }
@@ -1068,6 +1086,24 @@ struct Calls {
         static int most = 32767;
         *flag = key == MPI_TAG_UB ? 1 : 0;
         if (*flag != 0) *static_cast<int**>(value) = &most;
+        return MPI_SUCCESS;
+    }
+    static int delete_attribute(const Attribute& one) {
+        const Keyval& keyval = me().keyvals.at(one.key);
+        return keyval.deleted(one.comm, one.key, one.value, keyval.state);
+    }
+    static int Comm_create_keyval(MPI_Comm_copy_attr_function*, MPI_Comm_delete_attr_function* deleted, int* key,
+                                  void* state) {
+        *key = 1000 + static_cast<int>(me().keyvals.size());
+        me().keyvals[*key] = {deleted, state};
+        return MPI_SUCCESS;
+    }
+    static int Comm_free_keyval(int* key) {
+        *key = MPI_KEYVAL_INVALID;
+        return MPI_SUCCESS;
+    }
+    static int Comm_set_attr(MPI_Comm comm, int key, void* value) {
+        me().attributes.push_back({comm, key, value});
         return MPI_SUCCESS;
     }
     static int Comm_group(MPI_Comm comm, MPI_Group* group) {
@@ -1859,6 +1895,9 @@ interpose::Native make_native() {
     CRYPTMPI_FAKE(Comm_size);
     CRYPTMPI_FAKE(Comm_test_inter);
     CRYPTMPI_FAKE(Comm_get_attr);
+    CRYPTMPI_FAKE(Comm_create_keyval);
+    CRYPTMPI_FAKE(Comm_free_keyval);
+    CRYPTMPI_FAKE(Comm_set_attr);
     CRYPTMPI_FAKE(Comm_group);
     CRYPTMPI_FAKE(Group_size);
     CRYPTMPI_FAKE(Group_incl);

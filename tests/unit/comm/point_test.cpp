@@ -754,14 +754,86 @@ TEST(Attacks, AMessageThatIsCutOffBehindAnySenderIsTruncatedAndNoMore) {
 /// All that the parts of a job's report say.
 std::string parts_of(const std::filesystem::path& report_file) {
     std::string text;
-    for (const auto& entry : std::filesystem::directory_iterator(report_file.string() + ".parts")) {
+    const std::string parts = report_file.string() + ".parts";
+    if (!std::filesystem::exists(parts)) return text;
+    for (const auto& entry : std::filesystem::directory_iterator(parts)) {
         std::ifstream stream(entry.path());
         text.append(std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>());
     }
     return text;
 }
 
-/// As by what the program sends while MPI_Finalize deletes attributes.
+extern "C" {
+int no_copy(MPI_Comm /*comm*/, int /*key*/, void* /*state*/, void* /*value*/, void* /*copy*/, int* flag) {
+    *flag = 0;
+    return MPI_SUCCESS;
+}
+int run_function(MPI_Comm /*comm*/, int /*key*/, void* /*value*/, void* state) {
+    (*static_cast<std::function<void()>*>(state))();
+    return MPI_SUCCESS;
+}
+}
+
+void set_attribute(const Rank& rank, std::function<void()>& at_deletion) {
+    int key = MPI_KEYVAL_INVALID;
+    rank.mpi.Comm_create_keyval(no_copy, run_function, &key, &at_deletion);
+    rank.mpi.Comm_set_attr(MPI_COMM_SELF, key, nullptr);
+}
+
+/// Before anything that waits for other ranks: these may have yet to get a message that lets them come to their end.
+TEST(Finalize, FirstOfAllDeletesTheAttributesOfCommSelf) {
+    for (const std::size_t size : {std::size_t{50}, std::size_t{300000}}) {
+        const Clear data(size);
+        std::function<void()> at_deletion;
+        bool deleted = false;
+        Job job(2);
+        const Ending ending = job.run([&](Rank& rank) {
+            if (rank.number == 0) {
+                at_deletion = [&deleted, &data, &layer = rank.layer] {
+                    EXPECT_EQ(Send(layer, data.bytes().data(), static_cast<MPI_Count>(data.bytes().size()), MPI_BYTE, 1,
+                                   7, MPI_COMM_WORLD),
+                              MPI_SUCCESS);
+                    deleted = true;
+                };
+                set_attribute(rank, at_deletion);
+                return;
+            }
+            Bytes into(size);
+            EXPECT_EQ(receive(rank, into, 0, 7), MPI_SUCCESS);
+            EXPECT_EQ(into, data.bytes());
+        });
+        EXPECT_TRUE(ending.went_well()) << ending.told();
+        EXPECT_TRUE(deleted);
+    }
+}
+
+/// What the program sends there is in the report.
+TEST(Finalize, ReportsWhenTheAttributesOfCommSelfAreDeleted) {
+    const auto folder = std::filesystem::path(testing::TempDir()) / ("finalize-" + std::to_string(getpid()));
+    fake::Options options;
+    options.settings["CRYPTMPI_REPORT_FILE"] = folder / "job.json";
+    Job job(2, options);
+    change_on_the_way(job, [](Message& message) { message.bytes[20] ^= 1; });
+    std::function<void()> at_deletion;
+    const Ending ending = job.run([&](Rank& rank) {
+        if (rank.number == 0) {
+            EXPECT_EQ(send(rank, Clear(50), 1, 7), MPI_SUCCESS);
+            return;
+        }
+        at_deletion = [&folder, &layer = rank.layer] {
+            EXPECT_EQ(parts_of(folder / "job.json").find("\"rank\": 1,"), std::string::npos);
+            Bytes into(50);
+            EXPECT_NE(Recv(layer, into.data(), 50, MPI_BYTE, 0, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE), MPI_SUCCESS);
+        };
+        set_attribute(rank, at_deletion);
+    });
+    EXPECT_TRUE(ending.went_well()) << ending.told();
+    const std::string parts = parts_of(folder / "job.json");
+    EXPECT_NE(parts.find("\"rank\": 1,"), std::string::npos);
+    EXPECT_NE(parts.find("\"failed_opens\": 1"), std::string::npos);
+    std::filesystem::remove_all(folder);
+}
+
 TEST(Attacks, WhatFailsAfterTheReportComesIntoIt) {
     const auto folder = std::filesystem::path(testing::TempDir()) / ("point-" + std::to_string(getpid()));
     fake::Options options;
