@@ -30,10 +30,16 @@ int UserBuffer::prepare_packing(bool keep) {
         if (const int code = mpi_->Type_get_true_extent(type_, &lower, &extent); code != MPI_SUCCESS) return code;
         return lower == 0 ? MPI_SUCCESS : leave_bottom();  // nobody's data begin at the address 0: is_wrong()
     }
-    if (!keep) return MPI_SUCCESS;
-    const int code = mpi_->Type_dup(type_, &type_);
-    owns_type_ = code == MPI_SUCCESS;
-    return code;
+    return keep ? keep_type() : MPI_SUCCESS;
+}
+
+/// By Type_dup the program's attributes would be copied, by functions of the program.
+int UserBuffer::keep_type() {
+    MPI_Datatype kept = MPI_DATATYPE_NULL;
+    if (const int code = mpi_->Type_contiguous(1, type_, &kept); code != MPI_SUCCESS) return code;
+    type_ = kept;
+    owns_type_ = true;
+    return mpi_->Type_commit(&type_);
 }
 
 int UserBuffer::leave_bottom() {

@@ -17,8 +17,8 @@
 namespace cryptmpi::comm {
 
 /// `count` elements of a datatype at an address, as MPI describes them. Derived types are packed, or decoded when their
-/// message turns out to be large, for which a duplicate of the type is kept: the user may free his before the operation
-/// ends.
+/// message turns out to be large, for which a type of one such element is kept: the user may free his before the
+/// operation ends.
 class UserBuffer {
 public:
     UserBuffer() = default;
@@ -59,6 +59,7 @@ public:
 
 private:
     int prepare_packing(bool keep);
+    int keep_type();
     /// MPI_BOTTOM, with a type of absolute addresses: MPICH's Pack takes no null pointer, so address and type both
     /// move.
     int leave_bottom();

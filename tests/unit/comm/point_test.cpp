@@ -59,6 +59,48 @@ TEST(PointToPoint, ABlockingMessageComesAsItWasSent) {
 
 constexpr std::uint64_t kSeeds = 12;
 
+/// MPI_Type_dup would call the program's functions that copy the type's attributes.
+TEST(PointToPoint, AReceiveThatTheTypeIsFreedUnderMakesNoDuplicateOfIt) {
+    for (const int blocks : {10, 20000}) {
+        Job job(2);
+        bool duplicated = false;
+        job.fails = [&](int, const std::string& procedure, std::uint64_t) {
+            duplicated = duplicated || procedure == "Type_dup";
+            return false;
+        };
+        const Ending ending = job.run([&](Rank& rank) {
+            Clear data(static_cast<std::size_t>(blocks) * 16);
+            MPI_Datatype type = MPI_DATATYPE_NULL;
+            rank.mpi.Type_vector(blocks, 1, 2, MPI_INT64_T, &type);
+            rank.mpi.Type_commit(&type);
+            MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+            if (rank.number == 0) {
+                Isend(rank.layer, data.bytes().data(), 1, type, 1, 1, MPI_COMM_WORLD, &requests[0]);
+                Isend(rank.layer, data.bytes().data(), 1, type, 1, 2, MPI_COMM_WORLD, &requests[1]);
+                EXPECT_EQ(Waitall(rank.layer, 2, requests, MPI_STATUSES_IGNORE), MPI_SUCCESS);
+                rank.mpi.Type_free(&type);
+                return;
+            }
+            Bytes first(data.bytes().size());
+            Bytes second(data.bytes().size());
+            Irecv(rank.layer, first.data(), 1, type, 0, 1, MPI_COMM_WORLD, &requests[0]);
+            Recv_init(rank.layer, second.data(), 1, type, 0, 2, MPI_COMM_WORLD, &requests[1]);
+            rank.mpi.Type_free(&type);
+            Start(rank.layer, &requests[1]);
+            EXPECT_EQ(Waitall(rank.layer, 2, requests, MPI_STATUSES_IGNORE), MPI_SUCCESS);
+            for (const Bytes& into : {first, second}) {
+                for (std::size_t i = 0; i < into.size(); ++i) {
+                    const std::uint8_t is = i % 16 < 8 ? data.bytes()[i] : std::uint8_t{0};
+                    ASSERT_EQ(into[i], is) << i;
+                }
+            }
+            Request_free(rank.layer, &requests[1]);
+        });
+        EXPECT_TRUE(ending.went_well()) << ending.told();
+        EXPECT_FALSE(duplicated);
+    }
+}
+
 std::size_t size_of(int number) {
     constexpr std::size_t kSizes[] = {1, 40, 0, 3000, 9000, 70000, 200, 300000};
     return kSizes[static_cast<std::size_t>(number) % std::size(kSizes)];
