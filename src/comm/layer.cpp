@@ -294,6 +294,44 @@ bool Layer::intercommunicators_allowed() const {
     });
 }
 
+namespace {
+
+/// The error handler of a communicator does not hear of what MPI is asked meanwhile.
+class Quiet {
+public:
+    Quiet(const interpose::Native& native, MPI_Comm comm) : mpi_(native), comm_(comm) {
+        mpi_.Comm_get_errhandler(comm_, &handler_);
+        mpi_.Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+    }
+    ~Quiet() {
+        mpi_.Comm_set_errhandler(comm_, handler_);
+        mpi_.Errhandler_free(&handler_);
+    }
+    Quiet(const Quiet&) = delete;
+    Quiet& operator=(const Quiet&) = delete;
+
+private:
+    const interpose::Native& mpi_;
+    MPI_Comm comm_;
+    MPI_Errhandler handler_ = MPI_ERRHANDLER_NULL;
+};
+
+}  // namespace
+
+Layer::Handle Layer::look_at(MPI_Comm handle) const {
+    // MPI raises errors of what is no communicator on one of these, by its version. It does so once more when it gets
+    // the program's call. Other threads may have errors of their own there.
+    std::optional<Quiet> world;
+    std::optional<Quiet> self;
+    if (!threads_) {
+        world.emplace(mpi, MPI_COMM_WORLD);
+        self.emplace(mpi, MPI_COMM_SELF);
+    }
+    int between = 0;
+    if (mpi.Comm_test_inter(handle, &between) != MPI_SUCCESS) return Handle::of_none;
+    return between != 0 ? Handle::of_inter : Handle::of_intra;
+}
+
 Communicator* Layer::look_up(MPI_Comm handle) {
     if (handle == MPI_COMM_NULL) return nullptr;
     // A communicator of a session outlives MPI_COMM_WORLD, but not the keys.
@@ -303,9 +341,9 @@ Communicator* Layer::look_up(MPI_Comm handle) {
     auto found = communicators_.find(handle);
     if (found == communicators_.end()) {
         if (handle == MPI_COMM_SELF) return nullptr;
-        int between = 0;
-        if (mpi.Comm_test_inter(handle, &between) != MPI_SUCCESS) return nullptr;  // not a communicator: MPI says so
-        if (between != 0) {
+        const Handle kind = look_at(handle);
+        if (kind == Handle::of_none) return nullptr;  // MPI says so
+        if (kind == Handle::of_inter) {
             if (!intercommunicators_allowed()) end_job("an intercommunicator was used: these are not sealed yet");
             return nullptr;
         }

@@ -88,10 +88,7 @@ public:
         if (!communicator || share(communicator->handle()) != communicator) return MPI_COMM_WORLD;
         return communicator->handle();
     }
-    bool is_intercommunicator(MPI_Comm handle) const {
-        int inter = 0;
-        return mpi.Comm_test_inter(handle, &inter) == MPI_SUCCESS && inter != 0;
-    }
+    bool is_intercommunicator(MPI_Comm handle) const { return look_at(handle) == Handle::of_inter; }
     void add(MPI_Comm handle, const CommunicatorId& id);
     /// After MPI has freed it. Another thread may have been given its handle since then, for another one.
     void forget(MPI_Comm handle, const std::shared_ptr<Communicator>& freed);
@@ -179,6 +176,8 @@ public:
     [[noreturn]] void end_job(const std::string& line);
 
 private:
+    enum class Handle : std::uint8_t { of_none, of_intra, of_inter };
+    Handle look_at(MPI_Comm handle) const;
     Communicator* look_up(MPI_Comm handle);
     bool intercommunicators_allowed() const;
     Result<void> load_keys();

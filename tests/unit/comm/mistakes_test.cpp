@@ -173,6 +173,43 @@ TEST(Mistakes, DataWithoutMemoryATypeOrANumberAreToldToTheCallsCommunicator) {
     EXPECT_TRUE(ending.went_well()) << ending.told();
 }
 
+/// How often an error handler was called on this rank.
+thread_local int times_told = 0;
+void count_told(MPI_Comm*, int*, ...) {
+    ++times_told;
+}
+
+TEST(Mistakes, AHandleOfNoCommunicatorIsToldOnce) {
+    Job job(1);
+    const Ending ending = job.run([](Rank& rank) {
+        MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+        rank.mpi.Comm_create_errhandler(count_told, &handler);
+        rank.mpi.Comm_set_errhandler(MPI_COMM_WORLD, handler);
+        auto* const garbage = reinterpret_cast<MPI_Comm>(0x77777770);
+        Layer& layer = rank.layer;
+        Bytes data(10);
+        MPI_Request request = MPI_REQUEST_NULL;
+        const std::vector<std::function<int()>> calls{
+            [&] { return Send(layer, data.data(), 10, MPI_BYTE, 0, 1, garbage); },
+            [&] { return Isend(layer, data.data(), 10, MPI_BYTE, 0, 1, garbage, &request); },
+            [&] { return Recv(layer, data.data(), 10, MPI_BYTE, 0, 1, garbage, MPI_STATUS_IGNORE); },
+            [&] { return Irecv(layer, data.data(), 10, MPI_BYTE, 0, 1, garbage, &request); },
+        };
+        for (const auto& call : calls) {
+            times_told = 0;
+            EXPECT_EQ(call(), MPI_ERR_COMM);
+            EXPECT_EQ(times_told, 1);
+        }
+        times_told = 0;
+        EXPECT_TRUE(stays_on_node(layer, garbage));  // MPI says what it is
+        EXPECT_EQ(times_told, 0);
+        MPI_Errhandler now = MPI_ERRHANDLER_NULL;
+        rank.mpi.Comm_get_errhandler(MPI_COMM_WORLD, &now);
+        EXPECT_EQ(now, handler);
+    });
+    EXPECT_TRUE(ending.went_well()) << ending.told();
+}
+
 TEST(Mistakes, TagsBelow0AndMissingPlacesForRequestsAreTold) {
     Job job(2);
     const Ending ending = job.run([](Rank& rank) {
