@@ -295,6 +295,34 @@ Result<void> Communicator::check_order_among(const Posted& posted, Receiving& re
     return fail(EBADMSG, "was sent after others that did not come: lost on the way, or out of order");
 }
 
+std::optional<std::uint64_t> Communicator::first_in_queue(int from, int tag) {
+    Receiving& receiving = peer(from).receiving;
+    std::uint64_t holders = 0;  // a receive that waits had its message before the first in the queue came
+    bool certain = true;
+    const auto look = [&](const Posted& one) {
+        if (!matches(one, from, tag)) return;
+        ++holders;
+        certain = certain && one.source == from && one.tag == tag && !one.may_be_cancelled;
+    };
+    receiving.posted.each(look);
+    posted_for_any_.each(look);
+    const auto come = receiving.lanes[tag].come();
+    if (!come || !certain) return std::nullopt;
+    return *come + holders;
+}
+
+std::optional<seal::Announcement> Communicator::peek(int from, int tag, std::uint64_t number,
+                                                     const std::uint8_t wire[seal::kAnnouncedWire]) {
+    if (!seal::announces(wire, seal::kAnnouncedWire) || seal::parse_message_header(wire).number != number) {
+        return std::nullopt;
+    }
+    auto flow = opener(peer(from).receiving.flow, keys::Use::messages, from);
+    if (!flow) return std::nullopt;
+    auto announcement = (*flow)->peek(static_cast<std::uint32_t>(tag), wire);
+    if (!announcement) return std::nullopt;
+    return *announcement;
+}
+
 void Communicator::came_truncated(const Posted& posted, int from, int tag) {
     peer(from).receiving.lanes[tag].cut_off(posted.order);
 }

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -77,6 +78,11 @@ public:
     /// The same for the announcement of a message in segments.
     Result<seal::Segments> open_announcement(const Posted& posted, int from, int tag, const std::uint8_t* wire,
                                              std::size_t wire_size);
+    /// The number of the first message of a lane that MPI still has in its queue; none where that is not certain.
+    std::optional<std::uint64_t> first_in_queue(int from, int tag);
+    /// What the announcement of message `number` of a lane says, if this is it; nothing of it counts.
+    std::optional<seal::Announcement> peek(int from, int tag, std::uint64_t number,
+                                           const std::uint8_t wire[seal::kAnnouncedWire]);
     /// A message was cut off at a receive that was too small: it was there, and cannot be looked at.
     void came_truncated(const Posted& posted, int from, int tag);
 

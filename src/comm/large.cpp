@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "seal/message.hpp"
+
 namespace cryptmpi::comm {
 
 using seal::kSegmentOverhead;
@@ -211,10 +213,20 @@ bool is_done(const interpose::Native& mpi, MPI_Request& request) {
 
 }  // namespace
 
+int Outgoing::send_hint(const std::uint8_t* announcement) {
+    InTransit hint(transport_.left, Transfer::send, transport_.pool.take(seal::kAnnouncedWire));
+    std::copy_n(announcement, seal::kAnnouncedWire, hint.wire.data());
+    const ByteCount bytes(transport_.mpi, hint.wire.size());
+    const int code = transport_.mpi.Isend(hint.wire.data(), bytes.count(), bytes.type(), to_, transport_.tag_of_hints,
+                                          transport_.comm, &hint.request);
+    if (code == MPI_SUCCESS) hint_ = std::move(hint);
+    return code;
+}
+
 void Outgoing::advance() {
-    InTransit& announcement = announcement_;
-    if (announcement.request != MPI_REQUEST_NULL && is_done(transport_.mpi, announcement.request))
-        announcement = InTransit();
+    for (InTransit* one : {&announcement_, &hint_}) {
+        if (one->request != MPI_REQUEST_NULL && is_done(transport_.mpi, one->request)) *one = InTransit();
+    }
     while (!travelling_.empty() && is_done(transport_.mpi, travelling_.front().request)) {
         transport_.traffic.out -= travelling_.front().wire.size();
         if (const std::uint32_t asked = travelling_.front().asked; asked != 0) {

@@ -50,7 +50,8 @@ struct SegmentTransport {
     engine::Workers& workers;
     Traffic& traffic;
     LeftWithMpi& left;
-    MPI_Comm comm;  // the members of MPI_COMM_WORLD, in their order
+    MPI_Comm comm;         // the members of MPI_COMM_WORLD, in their order
+    int tag_of_hints = 0;  // comm/hints.hpp
 };
 
 /// Room for a packed segment for each thread, of a message whose bytes have gaps between them; none for others.
@@ -73,10 +74,15 @@ public:
     bool all_sent() const { return next_ == segments_.count(); }
 
     void announced(InTransit announcement) { announcement_ = std::move(announcement); }
+    /// Before a message in synchronous mode is announced. Returns MPI's code.
+    int send_hint(const std::uint8_t* announcement);
 
     /// Looks what MPI is done with.
     void advance();
-    bool done() const { return all_sent() && travelling_.empty() && announcement_.request == MPI_REQUEST_NULL; }
+    bool done() const {
+        return all_sent() && travelling_.empty() && announcement_.request == MPI_REQUEST_NULL &&
+               hint_.request == MPI_REQUEST_NULL;
+    }
     /// May the send end? At the latest when no receiver has taken a segment for longer than the plan is patient; not
     /// before the announcement has gone: that of a synchronous send has then been received.
     bool may_end() {
@@ -96,6 +102,7 @@ private:
     int to_;
     std::size_t& unasked_;  // of all messages to this rank
     InTransit announcement_;
+    InTransit hint_;
     /// How often the plan's patience has run out since a receiver took a segment. Counts from the first time it is
     /// asked: while the program computes, nobody waits for the receiver.
     std::uint32_t times_out_of_patience();

@@ -211,6 +211,7 @@ void Layer::make_transport() {
     int known = 0;
     mpi.Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&most), &known);
     if (known != 0) most_marks_ = static_cast<std::uint32_t>(*most) / 2;  // a message has two tags
+    transport_.tag_of_hints = static_cast<int>(2 * most_marks_);
 }
 
 void Layer::make_workers(const engine::Workers::Settings& workers) {

@@ -22,6 +22,7 @@
 #include "comm/communicator.hpp"
 #include "comm/errors.hpp"
 #include "comm/held.hpp"
+#include "comm/hints.hpp"
 #include "comm/in_transit.hpp"
 #include "comm/job_keys.hpp"
 #include "comm/large.hpp"
@@ -115,6 +116,7 @@ public:
     const SegmentTransport& transport() const { return transport_; }
     /// How collective operations are done: rank 0 decided it, and it is the same on all ranks.
     const engine::CollectivePlan& collectives() const { return tuned_.collectives; }
+    Hints& hints() { return hints_; }
     /// Tells a large message to this rank of MPI_COMM_WORLD from those before it, for as long as they can be on their
     /// way.
     std::uint32_t next_mark(int world_rank);
@@ -223,10 +225,11 @@ private:
     Requests requests_;
     std::unordered_map<MPI_Message, Matched> matched_;
     SegmentTransport transport_;
+    Hints hints_{transport_};
     MPI_Comm own_traffic_ = MPI_COMM_NULL;
     SharedCommunicators shared_communicators_;
     std::unordered_map<int, std::uint32_t> marks_;  // by rank of MPI_COMM_WORLD
-    std::uint32_t most_marks_ = 16384;              // with two tags each, which every implementation has
+    std::uint32_t most_marks_ = 16383;              // with two tags each, which every implementation has
     Leftovers leftovers_;
     RankReport rank_report_;
 };

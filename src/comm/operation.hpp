@@ -35,7 +35,8 @@ struct Operation {
     State state = State::active;
     Completion completion = Completion::with_mpi;
     bool persistent = false;
-    bool buffered_mode = false;  // a persistent send by Bsend_init
+    bool buffered_mode = false;     // a persistent send by Bsend_init
+    bool synchronous_mode = false;  // one by Ssend_init
     std::shared_ptr<Communicator> communicator;
     engine::Buffer wire;  // what travels
     UserBuffer user;      // persistent sends and receives: where the user's bytes are

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "comm/calls.hpp"
+#include "comm/complete.hpp"
 #include "comm/native_call.hpp"
 #include "comm/point.hpp"
 #include "comm/received.hpp"
@@ -37,10 +38,11 @@ int start_send(Layer& layer, MPI_Request* request, Operation& operation) {
         return code;
     }
     const bool is_large = operation.completion == Operation::Completion::after_mpi;
-    const int sealed = is_large ? announce_message(layer, communicator, operation.user, operation.peer, operation.tag,
-                                                   operation.wire.data(), operation.outgoing)
-                                : seal_message(layer, communicator, operation.user, operation.peer, operation.tag,
-                                               operation.wire.data());
+    const int sealed =
+        is_large
+            ? announce_message(layer, communicator, operation.user, operation.peer, operation.tag,
+                               operation.synchronous_mode, operation.wire.data(), operation.outgoing)
+            : seal_message(layer, communicator, operation.user, operation.peer, operation.tag, operation.wire.data());
     if (sealed != MPI_SUCCESS) return sealed;
     if (const int code = layer.mpi.Start(request); code != MPI_SUCCESS || !is_large) return code;
     const int sent = send_segments(layer, communicator.handle(), *operation.outgoing, false);
@@ -52,11 +54,22 @@ int start_send(Layer& layer, MPI_Request* request, Operation& operation) {
     return sent;
 }
 
+/// Of a message that is still with MPI, to a persistent receive: its request cannot take it.
+int receive_held(Layer& layer, Operation& operation, Held& held) {
+    operation.posted = std::move(held.posted);
+    const ByteCount bytes(layer.mpi, operation.wire.room());
+    const int code =
+        layer.mpi.Mrecv(operation.wire.data(), bytes.count(), bytes.type(), &held.message, &operation.status);
+    return settle(layer, operation, operation.status, code);
+}
+
 int start_receive(Layer& layer, MPI_Request* request, Operation& operation) {
     Communicator& communicator = *operation.communicator;
     if (auto held = communicator.take_held(operation.peer, operation.tag)) {
         operation.status = {};
-        operation.result = deliver_held(layer, operation, std::move(held), operation.status);
+        operation.result = held->message == MPI_MESSAGE_NULL
+                               ? deliver_held(layer, operation, std::move(held), operation.status)
+                               : receive_held(layer, operation, *held);
         if (!operation.incoming) operation.state = State::finished;
         return MPI_SUCCESS;
     }
@@ -79,7 +92,7 @@ int start(Layer& layer, MPI_Request* request, Operation& operation) {
 
 template <class Make, class Native>
 int send_init(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
-              MPI_Request* request, bool buffered, Make make, Native native) {
+              MPI_Request* request, Mode mode, Make make, Native native) {
     const auto guard = layer.guard();
     Communicator* communicator = find_sealed_to(layer, comm, to);
     if (communicator == nullptr || request == nullptr) return native(layer.mpi);  // nothing is sent before its start
@@ -88,9 +101,10 @@ int send_init(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, 
         return code;
     }
     // Of a buffered send, the user's request is done at once.
-    const bool is_large = !buffered && layer.transport().plans.in_segments(buffer.size());
+    const bool is_large = mode != Mode::buffered && layer.transport().plans.in_segments(buffer.size());
     auto operation = prepare(layer, Operation::Kind::send, comm, std::move(buffer), to, tag, is_large);
-    operation->buffered_mode = buffered;
+    operation->buffered_mode = mode == Mode::buffered;
+    operation->synchronous_mode = mode == Mode::synchronous;
     operation->wire = layer.buffer(is_large ? seal::kAnnouncedWire : operation->user.size() + kMessageOverhead);
     const ByteCount bytes(layer.mpi, operation->wire.size());
     const int code = make(layer.mpi, operation->wire.data(), bytes);
@@ -108,7 +122,8 @@ int send_init_as(SendInit init, Layer& layer, const void* at, MPI_Count count, M
     const auto make = [&](const auto& mpi, void* wire, const ByteCount& bytes) {
         return (mpi.*init)(wire, bytes.count(), bytes.type(), to, tag, comm, request);
     };
-    return send_init(layer, at, count, type, to, tag, comm, request, false, make, native);
+    const Mode mode = init == &interpose::Native::Ssend_init ? Mode::synchronous : Mode::standard;
+    return send_init(layer, at, count, type, to, tag, comm, request, mode, make, native);
 }
 
 }  // namespace
@@ -134,7 +149,7 @@ int Rsend_init(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type,
 int Bsend_init(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
                MPI_Request* request) {
     return send_init(
-        layer, at, count, type, to, tag, comm, request, true,
+        layer, at, count, type, to, tag, comm, request, Mode::buffered,
         [&](auto& mpi, void*, const ByteCount&) {
             // The user's request is done as soon as it is started: what travels is a request of ours. This one is never
             // started. (To MPI_PROC_NULL, it would always be complete in Intel MPI.)

@@ -59,12 +59,12 @@ Communicator* find_sealed_to(Layer& layer, MPI_Comm comm, int to) {
 }
 
 int announce_message(Layer& layer, Communicator& communicator, const UserBuffer& buffer, int to, int tag,
-                     std::uint8_t* wire, std::unique_ptr<Outgoing>& outgoing) {
+                     bool synchronous, std::uint8_t* wire, std::unique_ptr<Outgoing>& outgoing) {
     const int world_rank = communicator.world_ranks()[static_cast<std::size_t>(to)];
     const SegmentTransport& transport = layer.transport();
     const auto [first, others] = transport.plans.of(buffer.size())
                                      .segments_of(buffer.size(), transport.workers.ready(), transport.traffic.sends);
-    const seal::Announcement announcement{buffer.size(), first, others, layer.next_mark(world_rank)};
+    const seal::Announcement announcement{buffer.size(), first, others, layer.next_mark(world_rank), synchronous};
     Place place = find_place(layer.pool(), buffer, buffer.size());
     if (place.packed.size() != 0) {
         if (const int code = buffer.pack(place.packed.data()); code != MPI_SUCCESS) return code;
@@ -72,7 +72,7 @@ int announce_message(Layer& layer, Communicator& communicator, const UserBuffer&
     auto segments = communicator.announce(to, tag, announcement, wire);
     if (!segments) return layer.raise(communicator.handle(), segments.error().line);
     outgoing = std::make_unique<Outgoing>(transport, std::move(*segments), world_rank, std::move(place));
-    return MPI_SUCCESS;
+    return synchronous ? outgoing->send_hint(wire) : MPI_SUCCESS;
 }
 
 int send_segments(Layer& layer, MPI_Comm comm, Outgoing& outgoing, bool all) {
@@ -91,7 +91,7 @@ int begin_large(Layer& layer, Mode mode, Communicator& communicator, const UserB
                 std::unique_ptr<Outgoing>& outgoing) {
     InTransit announcement(layer.left_with_mpi(), Transfer::send, layer.buffer(seal::kAnnouncedWire));
     const engine::Buffer& wire = announcement.wire;
-    int code = announce_message(layer, communicator, buffer, to, tag, wire.data(), outgoing);
+    int code = announce_message(layer, communicator, buffer, to, tag, mode == Mode::synchronous, wire.data(), outgoing);
     if (code != MPI_SUCCESS) return code;
     code = native_isend(layer.mpi, mode, ByteCount(layer.mpi, wire.size()), wire.data(), to, tag, communicator.handle(),
                         &announcement.request);
@@ -211,16 +211,23 @@ int start_receive(Layer& layer, Communicator& communicator, UserBuffer buffer, i
     operation->communicator = layer.share(communicator.handle());
     operation->peer = from;
     operation->tag = tag;
-    if (auto held = communicator.take_held(from, tag)) {
+    auto held = communicator.take_held(from, tag);
+    if (held && held->message == MPI_MESSAGE_NULL) {
         start_with_held(layer, std::move(operation), std::move(held), request);
         return MPI_SUCCESS;
     }
     operation->wire = layer.buffer(receive_room(from, operation->user.size()));
     const ByteCount bytes(layer.mpi, operation->wire.room());
     const int code =
-        layer.mpi.Irecv(operation->wire.data(), bytes.count(), bytes.type(), from, tag, communicator.handle(), request);
+        held ? layer.mpi.Imrecv(operation->wire.data(), bytes.count(), bytes.type(), &held->message, request)
+             : layer.mpi.Irecv(operation->wire.data(), bytes.count(), bytes.type(), from, tag, communicator.handle(),
+                               request);
     if (code != MPI_SUCCESS) return code;
-    communicator.post(from, tag, operation->posted);
+    if (held) {
+        operation->posted = std::move(held->posted);
+    } else {
+        communicator.post(from, tag, operation->posted);
+    }
     if (operation->is_unfinished()) layer.requests().unfinished.push_back({*request, operation.get()});
     layer.requests().add(*request, std::move(operation));
     return MPI_SUCCESS;

@@ -35,7 +35,7 @@ int seal_message(Layer& layer, Communicator& communicator, const UserBuffer& buf
 /// A large message to `to`: its announcement is at `wire` (kAnnouncedWire bytes), to be sent; its segments have yet to,
 /// from the user's buffer, unless MPI had to pack it.
 int announce_message(Layer& layer, Communicator& communicator, const UserBuffer& buffer, int to, int tag,
-                     std::uint8_t* wire, std::unique_ptr<Outgoing>& outgoing);
+                     bool synchronous, std::uint8_t* wire, std::unique_ptr<Outgoing>& outgoing);
 /// Hands segments to MPI: all, or what has room while the rest can follow in later calls.
 int send_segments(Layer& layer, MPI_Comm comm, Outgoing& outgoing, bool all);
 

@@ -1,5 +1,6 @@
 // Probe, and receiving what was probed: the user sees the size of his message, not of what travels.
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -36,6 +37,7 @@ int take(Layer& layer, Communicator& communicator, MPI_Message message, const MP
     if (seal::announces(wire.data(), wire.size())) {
         auto segments = communicator.open_announcement(posted, held.source, held.tag, wire.data(), wire.size());
         if (!segments) return failed(segments.error());
+        if (segments->announcement().synchronous) drop_hint(layer, communicator, held.source, wire.data());
         held.size = segments->announcement().length;
         held.segments = std::move(*segments);
         return MPI_SUCCESS;
@@ -52,6 +54,37 @@ bool may_announce(Layer& layer, const Communicator& communicator, const MPI_Stat
            wire_size(layer.mpi, status) == seal::kAnnouncedWire;
 }
 
+/// How long the message is whose announcement MPI has found, if it is in synchronous mode. To receive it would end its
+/// send.
+std::optional<std::size_t> told_length(Layer& layer, Communicator& communicator, const MPI_Status& status) {
+    const int from = status.MPI_SOURCE;
+    const auto number = communicator.first_in_queue(from, status.MPI_TAG);
+    if (!number) return std::nullopt;
+    for (const Hint& hint : layer.hints().of(communicator.world_ranks()[static_cast<std::size_t>(from)])) {
+        const auto announcement = communicator.peek(from, status.MPI_TAG, *number, hint.data());
+        if (announcement) return announcement->length;
+    }
+    return std::nullopt;
+}
+
+/// Takes what MPI found out of its queue, and receives it only where its length is not known otherwise.
+int keep(Layer& layer, Communicator& communicator, MPI_Message message, const MPI_Status& status, Held& held) {
+    std::optional<std::size_t> length;
+    if (may_announce(layer, communicator, status)) {
+        length = told_length(layer, communicator, status);
+        if (!length) return take(layer, communicator, message, status, held);
+    } else {
+        const std::size_t size = wire_size(layer.mpi, status);
+        length = size - std::min(size, seal::kMessageOverhead);
+    }
+    held.source = status.MPI_SOURCE;
+    held.tag = status.MPI_TAG;
+    held.size = *length;
+    held.message = message;
+    communicator.post(held.source, held.tag, held.posted);
+    return MPI_SUCCESS;
+}
+
 /// Takes the messages of a sender up to the first with this tag out of MPI's queue: all of them, so that what MPI still
 /// has of him is younger than what we hold.
 int hold_until(Layer& layer, Communicator& communicator, int source, int tag) {
@@ -62,7 +95,7 @@ int hold_until(Layer& layer, Communicator& communicator, int source, int tag) {
         const int code = layer.mpi.Improbe(source, MPI_ANY_TAG, communicator.handle(), &found, &message, &status);
         if (code != MPI_SUCCESS || found == 0) return code;
         auto held = std::make_unique<Held>();
-        if (const int failed = take(layer, communicator, message, status, *held); failed != MPI_SUCCESS) return failed;
+        if (const int failed = keep(layer, communicator, message, status, *held); failed != MPI_SUCCESS) return failed;
         communicator.held().push_back(std::move(held));
         if (status.MPI_TAG == tag) return MPI_SUCCESS;
     }
@@ -101,6 +134,10 @@ int Iprobe(Layer& layer, int from, int tag, MPI_Comm comm, int* flag, MPI_Status
         if (code != MPI_SUCCESS || *flag == 0) return code;
         if (!may_announce(layer, *communicator, mine)) {
             show_user_size(layer, *communicator, mine);
+            return code;
+        }
+        if (const auto length = told_length(layer, *communicator, mine)) {
+            set_size(layer.mpi, mine, *length);
             return code;
         }
         const int failed = hold_until(layer, *communicator, mine.MPI_SOURCE, mine.MPI_TAG);
@@ -148,6 +185,11 @@ MPI_Message make_message(Layer& layer) {
 
 void give_out(Layer& layer, MPI_Comm comm, std::unique_ptr<Held> held, MPI_Message* message, MPI_Status& status) {
     describe_held(layer, *held, status);
+    if (held->message != MPI_MESSAGE_NULL) {
+        *message = held->message;
+        layer.matched()[*message] = {layer.share(comm), std::move(held->posted), nullptr};
+        return;
+    }
     *message = make_message(layer);
     layer.matched()[*message] = {layer.share(comm), {}, std::move(held)};
 }
@@ -157,7 +199,10 @@ int note_matched(Layer& layer, Communicator& communicator, MPI_Message* message,
     if (*message == MPI_MESSAGE_NULL || *message == MPI_MESSAGE_NO_PROC) return MPI_SUCCESS;
     const bool has_sender = communicator.has(status.MPI_SOURCE);
     if (has_sender && !communicator.sealed(status.MPI_SOURCE)) return MPI_SUCCESS;
-    if (may_announce(layer, communicator, status)) {
+    std::optional<std::size_t> length;
+    const bool is_unknown = may_announce(layer, communicator, status);
+    if (is_unknown) length = told_length(layer, communicator, status);
+    if (is_unknown && !length) {
         auto held = std::make_unique<Held>();
         const int code = take(layer, communicator, *message, status, *held);
         if (code == MPI_SUCCESS) give_out(layer, communicator.handle(), std::move(held), message, status);
@@ -167,7 +212,11 @@ int note_matched(Layer& layer, Communicator& communicator, MPI_Message* message,
     matched.communicator = layer.share(communicator.handle());
     // One of a sender that there is not is refused when it is received.
     communicator.post(has_sender ? status.MPI_SOURCE : MPI_PROC_NULL, status.MPI_TAG, matched.posted);
-    show_user_size(layer, communicator, status);
+    if (length) {
+        set_size(layer.mpi, status, *length);
+    } else {
+        show_user_size(layer, communicator, status);
+    }
     return MPI_SUCCESS;
 }
 
@@ -270,8 +319,13 @@ int Imrecv(Layer& layer, void* at, MPI_Count count, MPI_Datatype type, MPI_Messa
     }
     const ByteCount bytes(layer.mpi, operation->wire.room());
     const int code = layer.mpi.Imrecv(operation->wire.data(), bytes.count(), bytes.type(), message, request);
-    if (code == MPI_SUCCESS) layer.requests().add(*request, std::move(operation));
-    return code;
+    if (code != MPI_SUCCESS) return code;
+    if (engine::Plan::may_be_in_segments(operation->user.size())) {
+        operation->completion = Operation::Completion::after_mpi;
+        layer.requests().unfinished.push_back({*request, operation.get()});
+    }
+    layer.requests().add(*request, std::move(operation));
+    return MPI_SUCCESS;
 }
 
 }  // namespace cryptmpi::comm

@@ -80,6 +80,10 @@ int cut_off(Layer& layer, Operation& operation, MPI_Status& status) {
     return MPI_ERR_TRUNCATE;
 }
 
+void drop_hint(Layer& layer, const Communicator& communicator, int from, const std::uint8_t* announcement) {
+    layer.hints().drop(communicator.world_ranks()[static_cast<std::size_t>(from)], announcement);
+}
+
 int deliver_held(Layer& layer, Operation& operation, std::unique_ptr<Held> held, MPI_Status& status) {
     status.MPI_SOURCE = held->source;
     status.MPI_TAG = held->tag;
@@ -111,6 +115,7 @@ int finish_receive(Layer& layer, Operation& operation, MPI_Status& status) {
     if (seal::announces(wire, came)) {
         auto segments = communicator.open_announcement(operation.posted, from, tag, wire, came);
         if (!segments) return integrity_error(layer, from, tag, segments.error(), status);
+        if (segments->announcement().synchronous) drop_hint(layer, communicator, from, wire);
         return receive_segments(layer, operation, std::move(*segments), from, status);
     }
     const std::size_t size = came < kMessageOverhead ? 0 : came - kMessageOverhead;

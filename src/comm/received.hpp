@@ -31,6 +31,9 @@ int finish_incoming(Layer& layer, Operation& operation, MPI_Status& status);
 /// A message that we hold comes to the receive. Returns its error code; `operation.incoming` may then have yet to come.
 int deliver_held(Layer& layer, Operation& operation, std::unique_ptr<Held> held, MPI_Status& status);
 
+/// An announcement in synchronous mode has been received.
+void drop_hint(Layer& layer, const Communicator& communicator, int from, const std::uint8_t* announcement);
+
 /// The status says how many bytes the user got.
 void set_size(const interpose::Native& mpi, MPI_Status& status, std::size_t size);
 /// The bytes that came.

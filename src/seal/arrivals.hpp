@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -35,6 +36,13 @@ public:
     bool rests() const { return early_.empty() && cut_off_.empty() && next_ != kFailed; }
     std::uint64_t count() const { return next_; }
     std::uint64_t last_posted() const { return last_posted_; }
+    /// How many have come, in whatever order; none where that is not known.
+    std::optional<std::uint64_t> come() const {
+        if (next_ == kFailed || !cut_off_.empty()) return std::nullopt;
+        std::uint64_t sum = next_;
+        for (const auto& [first, run] : early_) sum += run.end - run.begin;
+        return sum;
+    }
 
     /// HOT PATH. Is it the next number, at a receive posted after all that got the numbers before? Then it fits, if no
     /// Holder was posted before it. Places in the order of posting count from 1.

@@ -234,18 +234,30 @@ Result<MessageHeader> MessageOpener::open(std::uint32_t lane, const std::uint8_t
     return header;
 }
 
+Result<Announcement> MessageOpener::read(const RecordKey& key, std::uint32_t lane, const MessageHeader& header,
+                                         const std::uint8_t wire[kAnnouncedWire]) {
+    std::uint8_t payload[kAnnouncementSize];
+    const iovec out{payload, sizeof payload};
+    if (auto done = open_piece(key, lane, header, wire, kAnnouncedWire, {&out, 1}); !done) {
+        return tl::unexpected(std::move(done.error()));
+    }
+    return read_announcement(payload);
+}
+
+Result<Announcement> MessageOpener::peek(std::uint32_t lane, const std::uint8_t wire[kAnnouncedWire]) {
+    const MessageHeader header = parse_message_header(wire);
+    auto at = epoch(header.epoch);
+    if (!at) return tl::unexpected(std::move(at.error()));
+    return read(*(*at)->key, lane, header, wire);
+}
+
 Result<Segments> MessageOpener::open_announcement(std::uint32_t lane, const std::uint8_t* wire, std::size_t wire_size) {
     if (wire_size != kAnnouncedWire) return fail(EBADMSG, "the message does not open: altered, or not ours");
     const MessageHeader header = parse_message_header(wire);
     auto at = epoch(header.epoch);
     if (!at) return tl::unexpected(std::move(at.error()));
     const std::shared_ptr<RecordKey> key = (*at)->key;
-    std::uint8_t payload[kAnnouncementSize];
-    const iovec out{payload, sizeof payload};
-    if (auto done = open_piece(*key, lane, header, wire, wire_size, {&out, 1}); !done) {
-        return tl::unexpected(std::move(done.error()));
-    }
-    auto announcement = read_announcement(payload);
+    auto announcement = read(*key, lane, header, wire);
     if (!announcement) return tl::unexpected(std::move(announcement.error()));
     if (auto done = key->share_among_threads(); !done) return tl::unexpected(std::move(done.error()));
     if (auto done = note(**at, pieces_of(*announcement), announcement->length); !done) {

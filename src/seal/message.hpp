@@ -146,10 +146,14 @@ public:
                                std::span<const iovec> out);
     /// The same for a message of the form `announced`: gives what opens its segments.
     Result<Segments> open_announcement(std::uint32_t lane, const std::uint8_t* wire, std::size_t wire_size);
+    /// What an announcement says that is yet to be opened: nothing counts, and nothing advances.
+    Result<Announcement> peek(std::uint32_t lane, const std::uint8_t wire[kAnnouncedWire]);
 
     const MessageCounters& counters() const { return counters_; }
 
 private:
+    Result<Announcement> read(const RecordKey& key, std::uint32_t lane, const MessageHeader& header,
+                              const std::uint8_t wire[kAnnouncedWire]);
     /// An epoch of which a message has opened.
     struct Opened {
         std::unique_ptr<Secret<kSecretSize>> secret;  // null where nothing more can come

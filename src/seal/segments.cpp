@@ -40,15 +40,15 @@ void write_announcement(const Announcement& announcement, std::uint8_t out[kAnno
     put(announcement.first, out + 8);
     put(announcement.segment, out + 12);
     put(announcement.mark, out + 16);
-    out[20] = 0;
+    out[20] = announcement.synchronous ? 1 : 0;
 }
 
 // protocol: M18
 Result<Announcement> read_announcement(const std::uint8_t in[kAnnouncementSize]) {
     const Announcement announcement{get<std::uint64_t>(in), get<std::uint32_t>(in + 8), get<std::uint32_t>(in + 12),
-                                    get<std::uint32_t>(in + 16)};
+                                    get<std::uint32_t>(in + 16), in[20] == 1};
     if (announcement.length == 0 || announcement.first == 0 || announcement.segment == 0 ||
-        segments_of(announcement) > kMostSegments || in[20] != 0) {
+        segments_of(announcement) > kMostSegments || in[20] > 1) {
         return fail(EBADMSG, "announces a message that cannot be");
     }
     return announcement;

@@ -2,8 +2,8 @@
 //
 // Wire format (docs/protocol.md):
 //   announcement  a message of the form `announced`; its payload: length of the whole (8) | length of the first segment
-//                 (4) | length of those after it (4) | mark (4) | zero (1), little endian. The last segment has the
-//                 rest. The mark says by which way the segments come.
+//                 (4) | length of those after it (4) | mark (4) | is it in synchronous mode? (1), little endian. The
+//                 last segment has the rest. The mark says by which way the segments come.
 //   segment       ciphertext | tag (16)
 //     nonce:           as the announcement's, with the segment's position, from 1, in the upper 16 bits of the number
 //     associated data: the announcement's header (8) | length of the whole (8) | position (4) | is it the last? (1)
@@ -31,6 +31,7 @@ struct Announcement {
     std::uint32_t first = 0;    // bytes of the first segment
     std::uint32_t segment = 0;  // bytes of each one after it but the last
     std::uint32_t mark = 0;
+    bool synchronous = false;  // its send ends only when a receive has begun to take it
 };
 
 void write_announcement(const Announcement& announcement, std::uint8_t out[kAnnouncementSize]);

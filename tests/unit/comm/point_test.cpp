@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -131,6 +132,197 @@ TEST(PointToPoint, EachModeOfSendingIsReceived) {
             });
             EXPECT_TRUE(ending.went_well()) << ending.told();
         }
+    }
+}
+
+constexpr std::size_t kLarge = 400000;
+enum Tag { kFirst = 1, kSecond, kProbed, kGo };
+
+/// What is said to the other rank.
+void tell(const Rank& rank, int tag) {
+    EXPECT_EQ(Send(rank.layer, nullptr, 0, MPI_BYTE, 1 - rank.number, tag, MPI_COMM_WORLD), MPI_SUCCESS);
+}
+void wait_to_be_told(const Rank& rank, int tag) {
+    EXPECT_EQ(Recv(rank.layer, nullptr, 0, MPI_BYTE, 1 - rank.number, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE),
+              MPI_SUCCESS);
+}
+
+/// Longer than a sender is patient.
+void expect_unfinished(const Rank& rank, MPI_Request& request) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
+    while (std::chrono::steady_clock::now() < end) {
+        int done = 0;
+        EXPECT_EQ(Test(rank.layer, &request, &done, MPI_STATUS_IGNORE), MPI_SUCCESS);
+        ASSERT_EQ(done, 0);
+    }
+}
+
+/// How a message is received. The first ways probe by themselves what they receive.
+enum class Taking { matched, matched_later, at_once, later, persistent };
+
+void take(const Rank& rank, Taking way, int from, int tag, Bytes& into) {
+    Layer& layer = rank.layer;
+    const auto size = static_cast<MPI_Count>(into.size());
+    MPI_Message message = MPI_MESSAGE_NULL;
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Status status;
+    switch (way) {
+        case Taking::matched:
+            EXPECT_EQ(Mprobe(layer, from, tag, MPI_COMM_WORLD, &message, &status), MPI_SUCCESS);
+            EXPECT_EQ(Mrecv(layer, into.data(), size, MPI_BYTE, &message, &status), MPI_SUCCESS);
+            break;
+        case Taking::matched_later:
+            EXPECT_EQ(Mprobe(layer, from, tag, MPI_COMM_WORLD, &message, &status), MPI_SUCCESS);
+            EXPECT_EQ(Imrecv(layer, into.data(), size, MPI_BYTE, &message, &request), MPI_SUCCESS);
+            EXPECT_EQ(Wait(layer, &request, &status), MPI_SUCCESS);
+            break;
+        case Taking::at_once:
+            EXPECT_EQ(receive(rank, into, from, tag, &status), MPI_SUCCESS);
+            break;
+        case Taking::later:
+            EXPECT_EQ(Irecv(layer, into.data(), size, MPI_BYTE, from, tag, MPI_COMM_WORLD, &request), MPI_SUCCESS);
+            EXPECT_EQ(Wait(layer, &request, &status), MPI_SUCCESS);
+            break;
+        case Taking::persistent:
+            EXPECT_EQ(Recv_init(layer, into.data(), size, MPI_BYTE, from, tag, MPI_COMM_WORLD, &request), MPI_SUCCESS);
+            EXPECT_EQ(Start(layer, &request), MPI_SUCCESS);
+            EXPECT_EQ(Wait(layer, &request, &status), MPI_SUCCESS);
+            Request_free(layer, &request);
+            break;
+    }
+    EXPECT_EQ(status.MPI_TAG, tag);
+    EXPECT_EQ(status.MPI_SOURCE, 0);
+}
+constexpr Taking kTakings[] = {Taking::matched, Taking::matched_later, Taking::at_once, Taking::later,
+                               Taking::persistent};
+
+// protocol: M30
+TEST(Synchronous, ALargeMessageEndsWhenItIsReceivedNotWhenItIsProbed) {
+    const Clear data(kLarge);
+    for (const Taking way : kTakings) {
+        for (const bool persistent : {false, true}) {
+            fake::Options options;
+            options.seed = static_cast<std::uint64_t>(way) + 7;
+            Job job(2, options);
+            const Ending ending = job.run([&](Rank& rank) {
+                if (rank.number == 0) {
+                    MPI_Request request = MPI_REQUEST_NULL;
+                    const auto size = static_cast<MPI_Count>(kLarge);
+                    if (persistent) {
+                        Ssend_init(rank.layer, data.bytes().data(), size, MPI_BYTE, 1, kFirst, MPI_COMM_WORLD,
+                                   &request);
+                        EXPECT_EQ(Start(rank.layer, &request), MPI_SUCCESS);
+                    } else {
+                        Issend(rank.layer, data.bytes().data(), size, MPI_BYTE, 1, kFirst, MPI_COMM_WORLD, &request);
+                    }
+                    wait_to_be_told(rank, kProbed);
+                    expect_unfinished(rank, request);
+                    tell(rank, kGo);
+                    EXPECT_EQ(Wait(rank.layer, &request, MPI_STATUS_IGNORE), MPI_SUCCESS);
+                    if (persistent) Request_free(rank.layer, &request);
+                    return;
+                }
+                Bytes into(kLarge);
+                MPI_Message message = MPI_MESSAGE_NULL;
+                MPI_Status status;
+                if (way == Taking::matched) {
+                    EXPECT_EQ(Mprobe(rank.layer, 0, kFirst, MPI_COMM_WORLD, &message, &status), MPI_SUCCESS);
+                } else {
+                    EXPECT_EQ(Probe(rank.layer, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &status), MPI_SUCCESS);
+                }
+                EXPECT_EQ(count_in(rank, status), static_cast<int>(kLarge));
+                tell(rank, kProbed);
+                wait_to_be_told(rank, kGo);
+                if (way == Taking::matched) {
+                    EXPECT_EQ(Mrecv(rank.layer, into.data(), kLarge, MPI_BYTE, &message, &status), MPI_SUCCESS);
+                } else {
+                    take(rank, way, 0, kFirst, into);
+                }
+                EXPECT_EQ(into, data.bytes());
+            });
+            EXPECT_TRUE(ending.went_well()) << ending.told();
+        }
+    }
+}
+
+/// Nor when a message behind it is.
+TEST(Synchronous, AMessageThatAProbeFindsAnotherBehindHasNotEnded) {
+    for (const std::size_t size : {std::size_t{100}, kLarge}) {
+        const Clear first(size, 1);
+        const Clear second(kLarge, 2);
+        for (const Taking way : kTakings) {
+            Job job(2);
+            const Ending ending = job.run([&](Rank& rank) {
+                if (rank.number == 0) {
+                    MPI_Request requests[2];
+                    Issend(rank.layer, first.bytes().data(), static_cast<MPI_Count>(size), MPI_BYTE, 1, kFirst,
+                           MPI_COMM_WORLD, &requests[0]);
+                    Isend(rank.layer, second.bytes().data(), kLarge, MPI_BYTE, 1, kSecond, MPI_COMM_WORLD,
+                          &requests[1]);
+                    wait_to_be_told(rank, kProbed);
+                    expect_unfinished(rank, requests[0]);
+                    tell(rank, kGo);
+                    EXPECT_EQ(Waitall(rank.layer, 2, requests, MPI_STATUSES_IGNORE), MPI_SUCCESS);
+                    return;
+                }
+                MPI_Status status;
+                EXPECT_EQ(Probe(rank.layer, 0, kSecond, MPI_COMM_WORLD, &status), MPI_SUCCESS);
+                EXPECT_EQ(count_in(rank, status), static_cast<int>(kLarge));
+                tell(rank, kProbed);
+                wait_to_be_told(rank, kGo);
+                EXPECT_EQ(Probe(rank.layer, 0, kFirst, MPI_COMM_WORLD, &status), MPI_SUCCESS);
+                EXPECT_EQ(count_in(rank, status), static_cast<int>(size));
+                Bytes into(size);
+                take(rank, way, 0, kFirst, into);
+                EXPECT_EQ(into, first.bytes());
+                into.resize(kLarge);
+                take(rank, way, 0, kSecond, into);
+                EXPECT_EQ(into, second.bytes());
+            });
+            EXPECT_TRUE(ending.went_well()) << ending.told();
+        }
+    }
+}
+
+/// Messages as long as an announcement, and announcements in either mode, with one tag.
+TEST(Synchronous, EachProbeTellsTheLengthOfTheMessageThatIsNext) {
+    constexpr int kMessages = 9;
+    const auto size = [](int i) { return i % 3 == 0 ? std::size_t{21} : kLarge + static_cast<std::size_t>(i); };
+    for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+        fake::Options options;
+        options.seed = seed;
+        Job job(2, options);
+        const Ending ending = job.run([&](Rank& rank) {
+            if (rank.number == 0) {
+                std::vector<Clear> data;
+                std::vector<MPI_Request> requests(kMessages, MPI_REQUEST_NULL);
+                for (int i = 0; i < kMessages; ++i) data.emplace_back(size(i), i);
+                for (int i = 0; i < kMessages; ++i) {
+                    const auto at = static_cast<std::size_t>(i);
+                    const auto mode = i % 3 == 2 ? Issend : Isend;
+                    mode(rank.layer, data[at].bytes().data(), static_cast<MPI_Count>(size(i)), MPI_BYTE, 1, kFirst,
+                         MPI_COMM_WORLD, &requests[at]);
+                }
+                EXPECT_EQ(Waitall(rank.layer, kMessages, requests.data(), MPI_STATUSES_IGNORE), MPI_SUCCESS);
+                return;
+            }
+            std::vector<Bytes> into(kMessages);
+            std::vector<MPI_Request> requests(kMessages, MPI_REQUEST_NULL);
+            for (int i = 0; i < kMessages; ++i) {
+                MPI_Status status;
+                EXPECT_EQ(Probe(rank.layer, 0, kFirst, MPI_COMM_WORLD, &status), MPI_SUCCESS);
+                ASSERT_EQ(count_in(rank, status), static_cast<int>(size(i)));
+                const auto at = static_cast<std::size_t>(i);
+                into[at].resize(size(i));
+                Irecv(rank.layer, into[at].data(), static_cast<MPI_Count>(size(i)), MPI_BYTE, 0, kFirst, MPI_COMM_WORLD,
+                      &requests[at]);
+            }
+            EXPECT_EQ(Waitall(rank.layer, kMessages, requests.data(), MPI_STATUSES_IGNORE), MPI_SUCCESS);
+            for (int i = 0; i < kMessages; ++i) {
+                EXPECT_EQ(into[static_cast<std::size_t>(i)], Clear(size(i), i).bytes());
+            }
+        });
+        EXPECT_TRUE(ending.went_well()) << ending.told();
     }
 }
 

@@ -200,10 +200,28 @@ TEST(Segments, AnnouncementsOfWhatCannotBeAreRefused) {
     EXPECT_FALSE(valid({0, 1, 1, 0}, 0));
     EXPECT_FALSE(valid({1, 0, 1, 0}, 0));
     EXPECT_FALSE(valid({1, 1, 0, 0}, 0));
-    EXPECT_FALSE(valid({1, 1, 1, 0}, 1));
+    EXPECT_TRUE(valid({1, 1, 1, 0}, 1));
+    EXPECT_FALSE(valid({1, 1, 1, 0}, 2));
     MessageSealer sealer(crypto(), Large(1).secret.data());
     Bytes wire(kAnnouncedWire);
     EXPECT_FALSE(sealer.announce(0, 0, {std::uint64_t{kMostSegments} + 1, 1, 1, 0}, wire.data()));
+}
+
+TEST(Segments, AnAnnouncementTellsItsModeAndAPeekCountsNothing) {
+    Large large(1000, 100, {16, 1 << 20});
+    large.announcement.synchronous = true;
+    const auto wires = large.seal(0);
+    for (int i = 0; i < 20; ++i) {
+        const auto seen = large.opener.peek(5, wires[0].data());
+        ASSERT_TRUE(seen);
+        EXPECT_EQ(seen->length, 1000U);
+        EXPECT_TRUE(seen->synchronous);
+    }
+    EXPECT_FALSE(large.opener.peek(6, wires[0].data()));
+    EXPECT_EQ(large.opener.counters().messages, 0U);
+    auto segments = large.announced(wires[0]);
+    ASSERT_TRUE(segments);
+    EXPECT_TRUE(segments->announcement().synchronous);
 }
 
 TEST(Segments, NoNonceComesTwice) {

@@ -1,0 +1,41 @@
+// What comes beside large messages in synchronous mode: their announcements once more, on our communicator.
+//
+// To receive the announcement from the program's communicator is to end the program's send, so a probe must leave it in
+// MPI's queue. It tells from this second one how long the message is.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <list>
+#include <unordered_map>
+
+#include "comm/large.hpp"
+#include "seal/message.hpp"
+
+namespace cryptmpi::comm {
+
+using Hint = std::array<std::uint8_t, seal::kAnnouncedWire>;
+
+class Hints {
+public:
+    explicit Hints(const SegmentTransport& transport) : transport_(transport) {}
+    Hints(const Hints&) = delete;
+    Hints& operator=(const Hints&) = delete;
+
+    /// Those of a rank that have come, and whose messages no receive has taken; in the order of sending.
+    const std::list<Hint>& of(int world_rank);
+    /// A receive has taken the message.
+    void drop(int world_rank, const std::uint8_t* announcement);
+
+private:
+    struct Sender {
+        std::list<Hint> come;
+        std::list<Hint> awaited;  // of messages that were taken before
+    };
+    void collect(int world_rank, Sender& sender);
+
+    const SegmentTransport& transport_;
+    std::unordered_map<int, Sender> senders_;
+};
+
+}  // namespace cryptmpi::comm
