@@ -291,6 +291,30 @@ static void at_the_end(void) {
     MPI_Comm_set_attr(MPI_COMM_SELF, key, NULL);
 }
 
+static int sends_first(void);
+static void (*before_the_end)(void); /* when nobody waits for others any more */
+
+static int send_to_partner(MPI_Comm comm, int key, void* value, void* more) {
+    (void)comm, (void)key, (void)value, (void)more;
+    MPI_Send(NULL, 0, MPI_CHAR, partner, 5, MPI_COMM_WORLD);
+    return MPI_SUCCESS;
+}
+
+static void receive_from_partner(void) {
+    MPI_Recv(NULL, 0, MPI_CHAR, partner, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+/* Before anything there that waits for others. */
+static void first_of_all(void) {
+    int key;
+    if (!sends_first()) {
+        before_the_end = receive_from_partner;
+        return;
+    }
+    MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, send_to_partner, &key, NULL);
+    MPI_Comm_set_attr(MPI_COMM_SELF, key, NULL);
+}
+
 /* Large messages: around the sizes of an announcement (21 bytes), of what may be announced (from 64 KiB on) and is
  * (from 256 KiB on). Each message has bytes of its own. */
 static const int large_sizes[] = {0, 1, 20, 21, 22, 65535, 65536, 65537, 262144, 262145, 1000003, 5000000};
@@ -424,6 +448,35 @@ static void large_while_elsewhere(void) {
         if (sends_first()) MPI_Barrier(MPI_COMM_WORLD);
         MPI_Wait(&request, &status);
         expect_message("Ssend to a rank in a barrier", &status, size, 6);
+    }
+}
+
+/* A synchronous send ends when its message is received, not when it is probed. */
+static void large_synchronous(void) {
+    for (int i = 0; i < SIZES; i++) {
+        const int size = large_sizes[i];
+        MPI_Status status;
+        if (size < 65536) continue;
+        begin(size);
+        if (sends_first()) {
+            MPI_Request request;
+            MPI_Issend(out_bytes, size, MPI_BYTE, partner, 6, MPI_COMM_WORLD, &request);
+            MPI_Recv(NULL, 0, MPI_BYTE, partner, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            for (const double end = MPI_Wtime() + 0.2; MPI_Wtime() < end;) {
+                int done = 0;
+                MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+                expect("Issend that was probed ended", done, 0);
+            }
+            MPI_Send(NULL, 0, MPI_BYTE, partner, 8, MPI_COMM_WORLD);
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+            continue;
+        }
+        for (int found = 0; !found;) MPI_Iprobe(partner, 6, MPI_COMM_WORLD, &found, &status);
+        expect_status("Iprobe of an Issend", &status, size, 6);
+        MPI_Send(NULL, 0, MPI_BYTE, partner, 7, MPI_COMM_WORLD);
+        MPI_Recv(NULL, 0, MPI_BYTE, partner, 8, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Recv(in_bytes, size, MPI_BYTE, partner, 6, MPI_COMM_WORLD, &status);
+        expect_message("Issend that was probed", &status, size, 6);
     }
 }
 
@@ -1338,6 +1391,7 @@ int main(int argc, char** argv) {
         {"all_communicators", all_communicators},
         {"large", large},
         {"large_while_elsewhere", large_while_elsewhere},
+        {"large_synchronous", large_synchronous},
         {"large_before_waiting", large_before_waiting},
         {"large_behind_others", large_behind_others},
         {"large_to_all", large_to_all},
@@ -1358,6 +1412,7 @@ int main(int argc, char** argv) {
         {"threads_workers", workers},
         {"threads_idup", made_later},
         {"at_the_end", at_the_end},
+        {"first_of_all", first_of_all},
         {"late_receiver", late_receiver},
         {"swapped", swapped},
     };
@@ -1385,6 +1440,7 @@ int main(int argc, char** argv) {
     if (ran != (argc > 1 ? argc - 1 : ran)) fail("cases of these names", ran, argc - 1);
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 0) printf("messages: %d cases right\n", ran);
+    if (before_the_end != NULL) before_the_end();
     MPI_Finalize();
     return 0;
 }

@@ -20,8 +20,9 @@ from cryptmpi_tools.lab.sealing import ALONE
 COLLECTIVE = ["reductions", "broadcasts", "alltoalls", "allgathers"]
 CASES = ["many_requests", "tags_out_of_order", "wildcards", "other_sizes", "vectors", "split", "cancel", "from_nobody", "named_once",
          "ordered_reduction", "swapped"]
-LARGE = ["large", "large_while_elsewhere", "large_before_waiting", "large_behind_others", "large_to_all", "large_probed", "large_matched",
-         "large_persistent", "large_many", "large_in_flight", "large_vectors", "large_blocks", "large_truncated", "whole_truncated"]
+LARGE = ["large", "large_while_elsewhere", "large_synchronous", "large_before_waiting", "large_behind_others", "large_to_all",
+         "large_probed", "large_matched", "large_persistent", "large_many", "large_in_flight", "large_vectors", "large_blocks",
+         "large_truncated", "whole_truncated"]
 # Several threads of a rank that seal and open, however many cores there are.
 WORKERS = {"threads": 4}
 ONE_OF_EACH_ABI = pytest.mark.parametrize("name", ["mpich-5.0.2-ofi", "openmpi-4.1.4", "mpich-5.0.2-abi"])
@@ -244,6 +245,15 @@ def test_sealed_to_the_end(name, build, nodes, tmp_path):
             assert count(wire, [words])[0][words] > 0
         else:
             expect_unseen(count(wire, [words])[0][words])
+
+
+@pytest.mark.parametrize("name", ["openmpi-4.1.4", "openmpi-5.0.11", "mpich-4.0.2-ucx", "mpich-5.0.2-ofi", "mpich-5.0.2-abi"])
+def test_finalize_waits_for_nobody_before_attributes_are_deleted(name, build, nodes, tmp_path):
+    mpi = stacks.stack(name)
+    program = [str(build(mpi, REPOSITORY / "tests" / "system" / "messages.c")), "first_of_all", "at_the_end"]
+    done = run(mpi, nodes, sealing_of(tmp_path, nodes), program, timeout=30)
+    assert ended(mpi, done, "cases right"), done.output
+    assert not error_lines(done.output)
 
 
 # What takes a way of its own where int does not count the bytes; each on one of the ABIs.
