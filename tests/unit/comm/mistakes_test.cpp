@@ -218,11 +218,15 @@ TEST(Mistakes, TagsBelow0AndMissingPlacesForRequestsAreTold) {
         int number = 1;
         MPI_Request request = MPI_REQUEST_NULL;
         Layer& layer = rank.layer;
+        Bytes memory(1000);
+        Buffer_attach(layer, memory.data(), 1000);
         expect_told({{"Send", MPI_ERR_TAG, [&](MPI_Comm on) { return Send(layer, &number, 1, MPI_INT, peer, -5, on); }},
                      {"Isend", MPI_ERR_TAG,
                       [&](MPI_Comm on) { return Isend(layer, &number, 1, MPI_INT, peer, -5, on, &request); }},
                      {"Isend", MPI_ERR_ARG,
-                      [&](MPI_Comm on) { return Isend(layer, &number, 1, MPI_INT, peer, 1, on, nullptr); }}},
+                      [&](MPI_Comm on) { return Isend(layer, &number, 1, MPI_INT, peer, 1, on, nullptr); }},
+                     {"Ibsend", MPI_ERR_ARG,
+                      [&](MPI_Comm on) { return Ibsend(layer, &number, 1, MPI_INT, peer, 1, on, nullptr); }}},
                     comm);
         Comm_free(rank.layer, &comm);
     });
