@@ -99,7 +99,7 @@ MUTANTS = [
     one("a forged segment is taken", SEGMENTS, "    if (status == CRYPTMPI_FORGED) {",
         "    if (status == CRYPTMPI_FORGED) return {};\n    if (false) {",
         "seal_test", "Segments.DoNotOpenAltered"),
-    one("an announcement of what cannot be is believed", SEGMENTS, "        segments_of(announcement) > kMostSegments || in[20] != 0) {",
+    one("an announcement of what cannot be is believed", SEGMENTS, "        segments_of(announcement) > kMostSegments || in[20] > 1) {",
         "        false) {", "seal_test", "Segments.AnnouncementsOfWhatCannotBeAreRefused"),
     one("a forked child seals", MESSAGE, "    if (!owns_keys()) [[unlikely]] {\n        return forked();\n    }\n    write_header",
         "    write_header", "seal_test", "OwnProcess/Forks.NeitherSealsNorOpens*"),
