@@ -54,7 +54,7 @@ void watch_self(Layer& layer) {
 
 void begin(Layer& layer, int level) {
     layer.begin(level);
-    watch_self(layer);
+    if (layer.begun()) watch_self(layer);
 }
 
 }  // namespace
