@@ -210,10 +210,6 @@ int seal_bytes_for_all(const Call& call, const std::uint8_t* at, std::size_t siz
                       [&] { return call.communicator.seal_for_all(call.lane, call.number, at, size, wire); });
 }
 
-int open_bytes_from(const Call& call, int from, const std::uint8_t* wire, std::size_t size, std::uint8_t* out) {
-    return open_bytes(call, from, wire, size, out, opener_from(call));
-}
-
 int open_bytes_of_all(const Call& call, int from, const std::uint8_t* wire, std::size_t size, std::uint8_t* out) {
     return open_bytes(call, from, wire, size, out, opener_of_all(call));
 }

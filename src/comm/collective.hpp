@@ -53,9 +53,8 @@ int seal_bytes_for_all(const Call& call, const std::uint8_t* at, std::size_t siz
 /// The bytes of a block that came are not known: MPI moved it among others.
 constexpr std::size_t kUnknown = 0;
 
-/// Opens a block that has to hold exactly `size` bytes of data. Errors have been raised when these return; `out` then
+/// Opens a block that has to hold exactly `size` bytes of data. Errors have been raised when it returns; `out` then
 /// has zeros. A block that its sender sealed with another size is an error of the program's, not of its integrity.
-int open_bytes_from(const Call& call, int from, const std::uint8_t* wire, std::size_t size, std::uint8_t* out);
 int open_bytes_of_all(const Call& call, int from, const std::uint8_t* wire, std::size_t size, std::uint8_t* out);
 
 /// The same of the data in a user's buffer.

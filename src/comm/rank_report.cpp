@@ -1,13 +1,9 @@
 #include "comm/rank_report.hpp"
 
-#include <unistd.h>
-
-#include <cstdlib>
-
 namespace cryptmpi::comm {
 
 void RankReport::publish() {
-    (void)live_.publish(report::live_folders(std::getenv("XDG_RUNTIME_DIR"), geteuid()), part_);
+    (void)live_.publish(report::own_live_folders(), part_);
 }
 
 void RankReport::count_failed_open() {

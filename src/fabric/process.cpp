@@ -190,7 +190,7 @@ void Process::begin(Party& party) {
     parties_.emplace(&party, counter);
     // Whether somebody can look at it is nothing that a job depends on.
     if (settings_.enabled && settings_.live)
-        (void)live_.publish(report::live_folders(std::getenv("XDG_RUNTIME_DIR"), geteuid()), part_);
+        (void)live_.publish(report::own_live_folders(), part_);
 }
 
 void Process::end(const Party& party) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "report/guarded.hpp"
+#include "report/parts_folder.hpp"
 #include "report/whole_file.hpp"
 
 namespace cryptmpi::report {

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "report/parts_folder.hpp"
 #include "report/signature.hpp"
 #include "report/sizes.hpp"
 

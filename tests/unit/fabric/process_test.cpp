@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "report/parts_folder.hpp"
+
 namespace cryptmpi::fabric {
 namespace {
 
