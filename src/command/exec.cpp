@@ -97,8 +97,14 @@ Result<void> take_settings(const Options& options) {
         set_variable("CRYPTMPI_" + setting.substr(0, equals), setting.substr(equals + 1));
     }
     if (!options.job.empty()) set_variable("CRYPTMPI_JOB_ID", options.job);
-    if (!options.report.empty())
-        set_variable("CRYPTMPI_REPORT_FILE", std::filesystem::absolute(options.report).string());
+    if (!options.report.empty()) {
+        const std::string file = std::filesystem::absolute(options.report);
+        if (const char* job = std::getenv(config::kReportFileVariable); job != nullptr && file != job)
+            return fail(EINVAL, "exec: --report " + options.report +
+                                    ": a sealed job has started this, whose report is " + job +
+                                    "; leave the option out, or start a job of its own by cryptmpi run");
+        set_variable("CRYPTMPI_REPORT_FILE", file);
+    }
     if (!options.layer.empty()) set_variable("CRYPTMPI_LAYER", options.layer);
     return {};
 }

@@ -449,9 +449,19 @@ Result<void> JobRun::take(std::initializer_list<Step> steps) {
     return {};
 }
 
+/// A job that is started in another one has a report of its own.
+void leave_report_of_outer_job() {
+    const char* const outer = std::getenv(config::kReportFileVariable);
+    if (outer == nullptr) return;
+    const char* const asked = std::getenv("CRYPTMPI_REPORT_FILE");
+    if (asked != nullptr && std::strcmp(asked, outer) == 0) unsetenv("CRYPTMPI_REPORT_FILE");
+    unsetenv(config::kReportFileVariable);
+    unsetenv(config::kReportTokenVariable);
+}
+
 Result<void> JobRun::read_settings() {
     if (!options_.layer.empty()) set_variable("CRYPTMPI_LAYER", options_.layer);
-    unsetenv(config::kReportFileVariable);  // a job that is started in another one has a report of its own
+    leave_report_of_outer_job();
     environment_ = config::process_environment();
     auto settings = config::load(environment_);
     if (!settings) return tl::unexpected<Error>(settings.error());

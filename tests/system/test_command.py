@@ -318,6 +318,13 @@ def test_exec_keeps_the_users_preload(home):
     assert first.stdout == f"{LIBRARY}:libm.so.6\n"
 
 
+def test_exec_within_a_sealed_job_reports_where_that_does(home):
+    inner = f"{COMMAND} exec --report {home}/inner.json -- true"
+    done = cryptmpi(home, "exec", "--report", home / "outer.json", "--", "sh", "-c", inner)
+    assert_refused(done, "a sealed job has started this", f"{home}/outer.json")
+    assert not list(home.glob("inner.json*"))
+
+
 def test_exec_disabled_is_native(home):
     key_file(home).unlink()
     done = cryptmpi(home, "exec", "env", CRYPTMPI_ENABLED="false")
