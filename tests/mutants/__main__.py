@@ -16,7 +16,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 COPY = REPOSITORY / "build" / "mutants"
 BUILD = COPY / "build" / "debug"  # quickly built; and it dies of a nonce that comes twice
 PYTHON = REPOSITORY / "build" / "python" / "bin" / "python"
-LIBRARIES = ["cryptmpi_channel", "cryptmpi-test-sockets"]  # what tests of sockets need
+WHOLE_JOBS = ["product", "cryptmpi-test-sockets"]  # what tests with pytest need
 SECONDS = 300
 
 
@@ -47,7 +47,7 @@ def call(line):
 
 
 def build(programs):
-    targets = sorted({target for program in programs for target in (LIBRARIES if program == "pytest" else [program])})
+    targets = sorted({target for program in programs for target in (WHOLE_JOBS if program == "pytest" else [program])})
     return call(["cmake", "--build", BUILD, "-j2", "--target", *targets])
 
 

@@ -5,11 +5,11 @@ import secrets
 from pathlib import Path
 
 import pytest
-from conftest import error_lines, expect_unseen
+from conftest import BUILD, error_lines, expect_unseen
 from jobs import SealingUnderTest, run
 from cryptmpi_tools.lab import capture, stacks
-from cryptmpi_tools.lab.sealing import COMMAND
 
+COMMAND = BUILD / "bin" / "cryptmpi"
 HERE = Path(__file__).parent
 PROGRAM = HERE / "fabric.c"
 NOT_SEALED = 123

@@ -7,10 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import BUILD
 from jobs import SealingUnderTest
 from cryptmpi_tools.lab import stacks
-from cryptmpi_tools.lab.sealing import COMMAND
 
+COMMAND = BUILD / "bin" / "cryptmpi"
 HERE = Path(__file__).parent
 TALK = HERE / "fabric.c"
 CANARY = b"fabric canary 7c1e"

@@ -4,11 +4,11 @@ lowered so that jobs reach them (rekeys.c)."""
 import json
 
 import pytest
-from conftest import REPOSITORY, error_lines
+from conftest import BUILD, REPOSITORY, error_lines
 from jobs import SealingUnderTest, command_under_test
 from cryptmpi_tools.lab import stacks
-from cryptmpi_tools.lab.sealing import COMMAND
 
+COMMAND = BUILD / "bin" / "cryptmpi"
 PROGRAM = REPOSITORY / "tests" / "system" / "rekeys.c"
 OPERATIONS = 12
 # Few records, or few bytes: the large messages are of 300,000.

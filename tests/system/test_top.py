@@ -10,12 +10,12 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import error_lines
+from conftest import BUILD, error_lines
 from jobs import SealingUnderTest
 
 from cryptmpi_tools.lab import stacks
-from cryptmpi_tools.lab.sealing import COMMAND
 
+COMMAND = BUILD / "bin" / "cryptmpi"
 PROGRAM = Path(__file__).parent / "live.c"
 FOLDER = Path(f"/dev/shm/cryptmpi-{os.geteuid()}")  # of each node, which has a /dev/shm of its own
 PATIENCE = 60
