@@ -298,6 +298,8 @@ Result<void> Communicator::check_order_among(const Posted& posted, Receiving& re
 std::optional<std::uint64_t> Communicator::first_in_queue(int from, int tag) {
     Receiving& receiving = peer(from).receiving;
     std::uint64_t holders = 0;  // a receive that waits had its message before the first in the queue came
+    // Not where one of them may have had a message of another lane, or none: announcements that would be the next may
+    // be of a message that it has, and the first in the queue another one, of another length.
     bool certain = true;
     const auto look = [&](const Posted& one) {
         if (!matches(one, from, tag)) return;

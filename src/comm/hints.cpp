@@ -1,33 +1,51 @@
 #include "comm/hints.hpp"
 
 #include <algorithm>
+#include <string>
 
 #include "comm/received.hpp"
 
 namespace cryptmpi::comm {
+namespace {
+
+// Of one sender: far more than messages in synchronous mode are on their way at a time, each with a buffer of more than
+// 64 KB.
+constexpr std::size_t kMost = 4096;
+
+void keep(std::list<Hint>& list, const Hint& hint) {
+    list.push_back(hint);
+    if (list.size() > kMost) list.pop_front();
+}
+
+}  // namespace
 
 // protocol: M30
 void Hints::collect(int world_rank, Sender& sender) {
-    const auto& mpi = transport_.mpi;
+    const auto& mpi = layer_.mpi;
+    const SegmentTransport& transport = layer_.transport();
     for (;;) {
         int found = 0;
         MPI_Message message = MPI_MESSAGE_NULL;
         MPI_Status status;
-        if (mpi.Improbe(world_rank, transport_.tag_of_hints, transport_.comm, &found, &message, &status) !=
-                MPI_SUCCESS ||
+        if (mpi.Improbe(world_rank, transport.tag_of_hints, transport.comm, &found, &message, &status) != MPI_SUCCESS ||
             found == 0) {
             return;
         }
-        const std::size_t size = wire_size(mpi, status);
-        const auto wire = transport_.pool.take(size);
-        const ByteCount bytes(mpi, size);
-        const int code = mpi.Mrecv(wire.data(), bytes.count(), bytes.type(), &message, MPI_STATUS_IGNORE);
         Hint hint;
-        if (code != MPI_SUCCESS || size != hint.size()) continue;
-        std::copy_n(wire.data(), size, hint.begin());
+        if (const std::size_t size = wire_size(mpi, status); size != hint.size()) {
+            // No memory for what nobody of the job has sent, however long MPI is told that it is.
+            layer_.end_job("MPI has a message of " + std::to_string(size) + " bytes from rank " +
+                           std::to_string(world_rank) + " where all have " + std::to_string(hint.size()) +
+                           ": MPI's own messages were altered");
+        }
+        const auto wire = transport.pool.take(hint.size());
+        const ByteCount bytes(mpi, hint.size());
+        const int code = mpi.Mrecv(wire.data(), bytes.count(), bytes.type(), &message, MPI_STATUS_IGNORE);
+        if (code != MPI_SUCCESS) continue;
+        std::copy_n(wire.data(), hint.size(), hint.begin());
         const auto taken = std::find(sender.awaited.begin(), sender.awaited.end(), hint);
         if (taken == sender.awaited.end()) {
-            sender.come.push_back(hint);
+            keep(sender.come, hint);
         } else {
             sender.awaited.erase(taken);
         }
@@ -47,7 +65,7 @@ void Hints::drop(int world_rank, const std::uint8_t* announcement) {
     std::copy_n(announcement, hint.size(), hint.begin());
     const auto come = std::find(sender.come.begin(), sender.come.end(), hint);
     if (come == sender.come.end()) {
-        sender.awaited.push_back(hint);
+        keep(sender.awaited, hint);
     } else {
         sender.come.erase(come);
     }

@@ -9,16 +9,17 @@
 #include <list>
 #include <unordered_map>
 
-#include "comm/large.hpp"
 #include "seal/message.hpp"
 
 namespace cryptmpi::comm {
 
 using Hint = std::array<std::uint8_t, seal::kAnnouncedWire>;
 
+class Layer;
+
 class Hints {
 public:
-    explicit Hints(const SegmentTransport& transport) : transport_(transport) {}
+    explicit Hints(Layer& layer) : layer_(layer) {}
     Hints(const Hints&) = delete;
     Hints& operator=(const Hints&) = delete;
 
@@ -28,13 +29,14 @@ public:
     void drop(int world_rank, const std::uint8_t* announcement);
 
 private:
+    /// Anybody who can write MPI's packets can send what looks like one, so both have an end: the oldest go.
     struct Sender {
         std::list<Hint> come;
         std::list<Hint> awaited;  // of messages that were taken before
     };
     void collect(int world_rank, Sender& sender);
 
-    const SegmentTransport& transport_;
+    Layer& layer_;
     std::unordered_map<int, Sender> senders_;
 };
 

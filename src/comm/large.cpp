@@ -325,6 +325,11 @@ void Incoming::look_for_rest() {
 /// Its size tells where it begins.
 void Incoming::receive_rest(MPI_Message& message, std::size_t size) {
     std::uint32_t first = taken();
+    if (size > wire_size(segments_, 0, segments_.count())) {
+        // It stays with MPI: no memory for more than the sender has announced, however long MPI is told that it is.
+        fail({"the rest of it has " + std::to_string(size) + " bytes, more than all of this message", EBADMSG});
+        return receive_no_more_than(first);
+    }
     while (first < segments_.count() && wire_size(segments_, first, segments_.count()) != size) ++first;
     rest_.wire = transport_.pool.take(size);
     transport_.traffic.in_rests += size;

@@ -79,10 +79,8 @@ public:
 
     /// Looks what MPI is done with.
     void advance();
-    bool done() const {
-        return all_sent() && travelling_.empty() && announcement_.request == MPI_REQUEST_NULL &&
-               hint_.request == MPI_REQUEST_NULL;
-    }
+    /// The hint is not waited for: no receiver who has the announcement need look for it. It is then left with MPI.
+    bool done() const { return all_sent() && travelling_.empty() && announcement_.request == MPI_REQUEST_NULL; }
     /// May the send end? At the latest when no receiver has taken a segment for longer than the plan is patient; not
     /// before the announcement has gone: that of a synchronous send has then been received.
     bool may_end() {

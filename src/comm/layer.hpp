@@ -225,7 +225,7 @@ private:
     Requests requests_;
     std::unordered_map<MPI_Message, Matched> matched_;
     SegmentTransport transport_;
-    Hints hints_{transport_};
+    Hints hints_{*this};
     MPI_Comm own_traffic_ = MPI_COMM_NULL;
     SharedCommunicators shared_communicators_;
     std::unordered_map<int, std::uint32_t> marks_;  // by rank of MPI_COMM_WORLD

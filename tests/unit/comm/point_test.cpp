@@ -326,6 +326,172 @@ TEST(Synchronous, EachProbeTellsTheLengthOfTheMessageThatIsNext) {
     }
 }
 
+constexpr int kHints = 32766;  // the tag of those, since the fake's last one is 32767
+
+bool is_hint(const Message& message) {
+    return message.tag == kHints && !message.is_collective();
+}
+
+/// The receiver may have the message before its hint, and never look for that again.
+TEST(Synchronous, NobodyWaitsForAHintThatIsNotTaken) {
+    const Clear data(kLarge);
+    fake::Options options;
+    options.eager = 40;
+    options.longest = std::chrono::milliseconds(2000);
+    Job job(2, options);
+    int hints = 0;
+    job.on_wire = [&](Message& message, std::vector<Message>&) {
+        if (is_hint(message)) {
+            ++hints;
+            message.tag = kHints + 1;
+        }
+        return true;
+    };
+    const Ending ending = job.run([&](Rank& rank) {
+        if (rank.number == 0) {
+            EXPECT_EQ(Ssend(rank.layer, data.bytes().data(), kLarge, MPI_BYTE, 1, kFirst, MPI_COMM_WORLD), MPI_SUCCESS);
+            return;
+        }
+        Bytes into(kLarge);
+        EXPECT_EQ(receive(rank, into, 0, kFirst), MPI_SUCCESS);
+        EXPECT_EQ(into, data.bytes());
+    });
+    EXPECT_TRUE(ending.stuck.empty() && !ending.aborted && ending.complaints.empty()) << ending.told();
+    EXPECT_EQ(hints, 1);
+}
+
+/// A wildcard's receive may have had the first message or not: no probe tells a length that is not certain.
+TEST(Synchronous, AProbeBehindAReceiveForAnyTagTellsTheLengthOfWhatItFound) {
+    for (const bool first_is_other : {false, true}) {
+        for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+            fake::Options options;
+            options.seed = seed;
+            Job job(2, options);
+            const Ending ending = job.run([&](Rank& rank) {
+                if (rank.number == 0) {
+                    MPI_Request requests[3];
+                    const Clear small(100, 1);
+                    const Clear first(kLarge + 1, 2);
+                    const Clear second(kLarge + 2, 3);
+                    Isend(rank.layer, small.bytes().data(), 100, MPI_BYTE, 1, first_is_other ? kSecond : kFirst,
+                          MPI_COMM_WORLD, &requests[0]);
+                    Issend(rank.layer, first.bytes().data(), kLarge + 1, MPI_BYTE, 1, kFirst, MPI_COMM_WORLD,
+                           &requests[1]);
+                    Issend(rank.layer, second.bytes().data(), kLarge + 2, MPI_BYTE, 1, kFirst, MPI_COMM_WORLD,
+                           &requests[2]);
+                    EXPECT_EQ(Waitall(rank.layer, 3, requests, MPI_STATUSES_IGNORE), MPI_SUCCESS);
+                    return;
+                }
+                Bytes any(100);
+                MPI_Request request = MPI_REQUEST_NULL;
+                Irecv(rank.layer, any.data(), 100, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &request);
+                for (const std::size_t size : {kLarge + 1, kLarge + 2}) {
+                    MPI_Status status;
+                    EXPECT_EQ(Probe(rank.layer, 0, kFirst, MPI_COMM_WORLD, &status), MPI_SUCCESS);
+                    EXPECT_EQ(count_in(rank, status), static_cast<int>(size));
+                    Bytes into(size);
+                    EXPECT_EQ(receive(rank, into, 0, kFirst), MPI_SUCCESS);
+                }
+                EXPECT_EQ(Wait(rank.layer, &request, MPI_STATUS_IGNORE), MPI_SUCCESS);
+                EXPECT_EQ(any, Clear(100, 1).bytes());
+            });
+            EXPECT_TRUE(ending.went_well()) << "seed " << seed << "\n" << ending.told();
+        }
+    }
+}
+
+/// Not even memory for so many bytes.
+TEST(Attacks, AHintOfAnotherLengthEndsTheJob) {
+    const Clear data(kLarge);
+    Job job(2);
+    job.on_wire = [](Message& message, std::vector<Message>&) {
+        if (is_hint(message)) message.bytes.resize(100000);
+        return true;
+    };
+    const Ending ending = job.run([&](Rank& rank) {
+        if (rank.number == 0) {
+            Ssend(rank.layer, data.bytes().data(), kLarge, MPI_BYTE, 1, kFirst, MPI_COMM_WORLD);
+            return;
+        }
+        Probe(rank.layer, 0, kFirst, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        Bytes into(kLarge);
+        receive(rank, into, 0, kFirst);
+        for (;;) rank.layer.hints().of(0);
+    });
+    EXPECT_TRUE(ending.aborted);
+    EXPECT_NE(ending.said[1].find("a message of 100000 bytes from rank 0 where all have 45"), std::string::npos)
+        << ending.told();
+}
+
+/// And a probe behind them still leaves the message with MPI.
+TEST(Attacks, NoMoreThanSomeForgedHintsAreKept) {
+    constexpr std::size_t kForged = 5000;
+    const Clear data(kLarge);
+    Message real;
+    Job job(2);
+    job.on_wire = [&](Message& message, std::vector<Message>& more) {
+        if (!is_hint(message)) return true;
+        real = message;
+        message.bytes[20] ^= 1;
+        more.assign(kForged, message);
+        more.push_back(real);
+        return true;
+    };
+    const Ending ending = job.run([&](Rank& rank) {
+        if (rank.number == 0) {
+            MPI_Request request = MPI_REQUEST_NULL;
+            Issend(rank.layer, data.bytes().data(), kLarge, MPI_BYTE, 1, kFirst, MPI_COMM_WORLD, &request);
+            wait_to_be_told(rank, kProbed);
+            expect_unfinished(rank, request);
+            tell(rank, kGo);
+            EXPECT_EQ(Wait(rank.layer, &request, MPI_STATUS_IGNORE), MPI_SUCCESS);
+            return;
+        }
+        const auto& hints = rank.layer.hints().of(0);
+        while (hints.empty() || !std::equal(hints.back().begin(), hints.back().end(), real.bytes.begin())) {
+            rank.layer.hints().of(0);
+        }
+        EXPECT_EQ(hints.size(), 4096U);
+        MPI_Status status;
+        EXPECT_EQ(Probe(rank.layer, 0, kFirst, MPI_COMM_WORLD, &status), MPI_SUCCESS);
+        EXPECT_EQ(count_in(rank, status), static_cast<int>(kLarge));
+        tell(rank, kProbed);
+        wait_to_be_told(rank, kGo);
+        Bytes into(kLarge);
+        EXPECT_EQ(receive(rank, into, 0, kFirst), MPI_SUCCESS);
+        EXPECT_EQ(into, data.bytes());
+    });
+    EXPECT_TRUE(ending.went_well()) << ending.told();
+}
+
+/// Nor is there memory for a rest that is longer than its message.
+TEST(Attacks, ARestThatIsLongerThanItsMessageIsNotTaken) {
+    const Clear data(4 * kLarge);
+    fake::Options options;
+    options.longest = std::chrono::milliseconds(1000);
+    Job job(2, options);
+    bool sent = false;
+    job.on_wire = [&](Message& message, std::vector<Message>&) {
+        const bool is_rest = message.source == 0 && message.tag % 2 == 1 && message.bytes.size() > 100000;
+        if (message.is_collective() || !is_rest) return true;
+        message.bytes.resize(data.bytes().size() + 100000);
+        sent = true;
+        return true;
+    };
+    const Ending ending = job.run([&](Rank& rank) {
+        const auto size = static_cast<MPI_Count>(data.bytes().size());
+        if (rank.number == 0) {
+            Send(rank.layer, data.bytes().data(), size, MPI_BYTE, 1, kSecond, MPI_COMM_WORLD);
+            return;
+        }
+        for (int found = 0; !sent;) Iprobe(rank.layer, 0, kGo, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
+        Bytes into(data.bytes().size());
+        EXPECT_TRUE(rank.layer.has_complained_of(receive(rank, into, 0, kSecond)));
+        EXPECT_EQ(into, Bytes(into.size()));
+    });
+    EXPECT_NE(ending.said[1].find("more than all of this message"), std::string::npos) << ending.told();
+}
+
 /// How a test waits for requests.
 enum class Way { all, any, some, test, test_all };
 
