@@ -363,18 +363,18 @@ TEST(Synchronous, NobodyWaitsForAHintThatIsNotTaken) {
 /// A wildcard's receive may have had the first message or not: no probe tells a length that is not certain.
 TEST(Synchronous, AProbeBehindAReceiveForAnyTagTellsTheLengthOfWhatItFound) {
     for (const bool first_is_other : {false, true}) {
-        for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+        for (std::uint64_t seed = 1; seed <= 4 * kSeeds; ++seed) {
             fake::Options options;
             options.seed = seed;
             Job job(2, options);
             const Ending ending = job.run([&](Rank& rank) {
                 if (rank.number == 0) {
                     MPI_Request requests[3];
-                    const Clear small(100, 1);
+                    const Clear earlier(kLarge, 1);
                     const Clear first(kLarge + 1, 2);
                     const Clear second(kLarge + 2, 3);
-                    Isend(rank.layer, small.bytes().data(), 100, MPI_BYTE, 1, first_is_other ? kSecond : kFirst,
-                          MPI_COMM_WORLD, &requests[0]);
+                    Issend(rank.layer, earlier.bytes().data(), kLarge, MPI_BYTE, 1, first_is_other ? kSecond : kFirst,
+                           MPI_COMM_WORLD, &requests[0]);
                     Issend(rank.layer, first.bytes().data(), kLarge + 1, MPI_BYTE, 1, kFirst, MPI_COMM_WORLD,
                            &requests[1]);
                     Issend(rank.layer, second.bytes().data(), kLarge + 2, MPI_BYTE, 1, kFirst, MPI_COMM_WORLD,
@@ -382,9 +382,9 @@ TEST(Synchronous, AProbeBehindAReceiveForAnyTagTellsTheLengthOfWhatItFound) {
                     EXPECT_EQ(Waitall(rank.layer, 3, requests, MPI_STATUSES_IGNORE), MPI_SUCCESS);
                     return;
                 }
-                Bytes any(100);
+                Bytes any(kLarge);
                 MPI_Request request = MPI_REQUEST_NULL;
-                Irecv(rank.layer, any.data(), 100, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &request);
+                Irecv(rank.layer, any.data(), kLarge, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &request);
                 for (const std::size_t size : {kLarge + 1, kLarge + 2}) {
                     MPI_Status status;
                     EXPECT_EQ(Probe(rank.layer, 0, kFirst, MPI_COMM_WORLD, &status), MPI_SUCCESS);
@@ -393,7 +393,7 @@ TEST(Synchronous, AProbeBehindAReceiveForAnyTagTellsTheLengthOfWhatItFound) {
                     EXPECT_EQ(receive(rank, into, 0, kFirst), MPI_SUCCESS);
                 }
                 EXPECT_EQ(Wait(rank.layer, &request, MPI_STATUS_IGNORE), MPI_SUCCESS);
-                EXPECT_EQ(any, Clear(100, 1).bytes());
+                EXPECT_EQ(any, Clear(kLarge, 1).bytes());
             });
             EXPECT_TRUE(ending.went_well()) << "seed " << seed << "\n" << ending.told();
         }
