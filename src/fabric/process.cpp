@@ -189,8 +189,7 @@ void Process::begin(Party& party) {
     party.watch(counter);
     parties_.emplace(&party, counter);
     // Whether somebody can look at it is nothing that a job depends on.
-    if (settings_.enabled && settings_.live)
-        (void)live_.publish(report::own_live_folders(), part_);
+    if (settings_.enabled && settings_.live) (void)live_.publish(report::own_live_folders(), part_);
 }
 
 void Process::end(const Party& party) {
