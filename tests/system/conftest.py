@@ -232,4 +232,4 @@ def pytest_collection_modifyitems(items):
 def pytest_configure(config):
     config.addinivalue_line("markers", "every_mpi: a test of which `make test` runs the cases on all MPIs")
     config.addinivalue_line("markers", "other_mpi: a case on an MPI that `make test` does not take for it: `make test-rest` runs it")
-    config.addinivalue_line("markers", "long: a case that takes a minute or more: `make test-rest` runs it")
+    config.addinivalue_line("markers", "long: a case that takes long, or one of many of a kind: `make test-rest` runs it")

@@ -623,7 +623,8 @@ def test_hostile_layer_that_does_nothing(way, build, hostile, nodes, tmp_path):
 # protocol: M3, M20, M25, M26
 @pytest.mark.parametrize("way, attack", [
     *(("alone", attack) for attack in ATTACKS),
-    *((way, attack) for way in ("with workers", "spread", "spread with workers") for attack in ATTACKS
+    *(pytest.param(way, attack, marks=pytest.mark.long if "spread" in way else ())
+      for way in ("with workers", "spread", "spread with workers") for attack in ATTACKS
       if any(word in attack for word in ("segment", "rest")) or (way == "with workers" and "block" in attack)),
 ])
 def test_attack(attack, way, build, hostile, nodes, tmp_path):
