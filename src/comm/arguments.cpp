@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "comm/native_call.hpp"
+#include "comm/quiet.hpp"
 
 namespace cryptmpi::comm {
 namespace {
@@ -12,7 +13,7 @@ class Alone {
 public:
     explicit Alone(const interpose::Native& native) : mpi_(native) {
         MPI_Group group = MPI_GROUP_NULL;
-        const QuietSelf quiet(mpi_);
+        const Quiet quiet(mpi_, MPI_COMM_SELF);
         mpi_.Comm_group(MPI_COMM_SELF, &group);
         if (mpi_.Comm_create(MPI_COMM_SELF, group, &comm_) != MPI_SUCCESS) comm_ = MPI_COMM_NULL;
         mpi_.Group_free(&group);
@@ -26,24 +27,6 @@ public:
     MPI_Comm comm() const { return comm_; }
 
 private:
-    class QuietSelf {
-    public:
-        explicit QuietSelf(const interpose::Native& native) : mpi_(native) {
-            mpi_.Comm_get_errhandler(MPI_COMM_SELF, &handler_);
-            mpi_.Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
-        }
-        ~QuietSelf() {
-            mpi_.Comm_set_errhandler(MPI_COMM_SELF, handler_);
-            mpi_.Errhandler_free(&handler_);
-        }
-        QuietSelf(const QuietSelf&) = delete;
-        QuietSelf& operator=(const QuietSelf&) = delete;
-
-    private:
-        const interpose::Native& mpi_;
-        MPI_Errhandler handler_ = MPI_ERRHANDLER_NULL;
-    };
-
     const interpose::Native& mpi_;
     MPI_Comm comm_ = MPI_COMM_NULL;
 };

@@ -14,6 +14,7 @@
 #include "base/secret_memory.hpp"
 #include "comm/hardware_threads.hpp"
 #include "comm/members.hpp"
+#include "comm/quiet.hpp"
 #include "comm/tuned.hpp"
 #include "config/checkpoint.hpp"
 #include "engine/rank_threads.hpp"
@@ -294,30 +295,6 @@ bool Layer::intercommunicators_allowed() const {
                name == "MPI_Comm_accept" || name == "MPI_Comm_connect" || name == "MPI_Comm_join";
     });
 }
-
-namespace {
-
-/// The error handler of a communicator does not hear of what MPI is asked meanwhile.
-class Quiet {
-public:
-    Quiet(const interpose::Native& native, MPI_Comm comm) : mpi_(native), comm_(comm) {
-        mpi_.Comm_get_errhandler(comm_, &handler_);
-        mpi_.Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
-    }
-    ~Quiet() {
-        mpi_.Comm_set_errhandler(comm_, handler_);
-        mpi_.Errhandler_free(&handler_);
-    }
-    Quiet(const Quiet&) = delete;
-    Quiet& operator=(const Quiet&) = delete;
-
-private:
-    const interpose::Native& mpi_;
-    MPI_Comm comm_;
-    MPI_Errhandler handler_ = MPI_ERRHANDLER_NULL;
-};
-
-}  // namespace
 
 Layer::Handle Layer::look_at(MPI_Comm handle) const {
     // MPI raises errors of what is no communicator on one of these, by its version. It does so once more when it gets
