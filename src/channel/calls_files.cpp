@@ -144,11 +144,13 @@ int unless_lost(int from, int made) {
     return made;
 }
 
-/// What the kernel refuses before it looks at the descriptors: then `to` stays what it is.
-bool is_refused(int to, int flags) {
+/// With what the kernel would refuse it, and leave `to` what it is; 0: it may do it. It is not asked: another thread
+/// may give it a `from` meanwhile.
+int refusal_of(int from, int to, int flags) {
+    if ((flags & ~O_CLOEXEC) != 0) return EINVAL;
     rlimit limit{};
-    return (flags & ~O_CLOEXEC) != 0 ||
-           (getrlimit(RLIMIT_NOFILE, &limit) == 0 && static_cast<rlim_t>(to) >= limit.rlim_cur);
+    const bool is_too_large = getrlimit(RLIMIT_NOFILE, &limit) == 0 && static_cast<rlim_t>(to) >= limit.rlim_cur;
+    return is_too_large || real::fcntl(from, F_GETFD, nullptr) < 0 ? EBADF : 0;
 }
 
 /// `call` makes `to` another descriptor of what `from` is.
@@ -160,7 +162,10 @@ int duplicate_onto(int from, int to, int flags, const Call& call) {
         return -1;
     }
     if (!Table::holds(to)) return lost();
-    if (real::fcntl(from, F_GETFD, nullptr) < 0 || is_refused(to, flags)) return call();
+    if (const int refusal = refusal_of(from, to, flags); refusal != 0) {
+        errno = refusal;
+        return -1;
+    }
     const bool was_ours = known(to) != nullptr;
     const bool is_ours = known(from) != nullptr;
     closing(to);

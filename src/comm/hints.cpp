@@ -23,7 +23,8 @@ void keep(std::list<Hint>& list, const Hint& hint) {
 void Hints::collect(int world_rank, Sender& sender) {
     const auto& mpi = layer_.mpi;
     const SegmentTransport& transport = layer_.transport();
-    for (;;) {
+    // No more at a time, so that who sends them without end holds up nobody.
+    for (std::size_t i = 0; i < kMost; ++i) {
         int found = 0;
         MPI_Message message = MPI_MESSAGE_NULL;
         MPI_Status status;

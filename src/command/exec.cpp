@@ -98,8 +98,9 @@ Result<void> take_settings(const Options& options) {
     }
     if (!options.job.empty()) set_variable("CRYPTMPI_JOB_ID", options.job);
     if (!options.report.empty()) {
-        const std::string file = std::filesystem::absolute(options.report);
-        if (const char* job = std::getenv(config::kReportFileVariable); job != nullptr && file != job)
+        const std::string file = std::filesystem::absolute(options.report).lexically_normal();
+        if (const char* job = std::getenv(config::kReportFileVariable);
+            job != nullptr && file != std::filesystem::path(job).lexically_normal())
             return fail(EINVAL, "exec: --report " + options.report +
                                     ": a sealed job has started this, whose report is " + job +
                                     "; leave the option out, or start a job of its own by cryptmpi run");

@@ -145,7 +145,7 @@ Result<Settings> load_unguarded(const Environment& environment) {
     fill_in_defaults(environment, settings);
     if (environment(kCoveredVariable)) settings.enabled = true;
     settings.key_id = environment(kKeyIdVariable).value_or("");
-    if (const auto place = environment(kReportFileVariable)) settings.report_file = *place;
+    if (const auto place = environment(kReportFileVariable); place && !place->empty()) settings.report_file = *place;
     settings.report_file = report_place(settings.report_file, environment);
     return settings;
 }

@@ -107,21 +107,6 @@ const Entry* behind(const void* at, std::size_t distance) {
     return reinterpret_cast<const Entry*>(static_cast<const char*>(at) + distance);
 }
 
-/// Of a symbol that another object is to have, by its number; null: none is asked for.
-const char* version_of(const Dynamic& dynamic, std::size_t symbol) {
-    if (dynamic.versions == nullptr || dynamic.needed == nullptr) return nullptr;
-    constexpr unsigned kHidden = 0x8000;
-    const unsigned number = dynamic.versions[symbol] & ~kHidden;
-    const auto* file = dynamic.needed;
-    for (std::size_t i = 0; i < dynamic.needed_count; ++i, file = behind<ElfW(Verneed)>(file, file->vn_next)) {
-        const auto* one = behind<ElfW(Vernaux)>(file, file->vn_aux);
-        for (std::size_t j = 0; j < file->vn_cnt; ++j, one = behind<ElfW(Vernaux)>(one, one->vna_next)) {
-            if ((one->vna_other & ~kHidden) == number) return dynamic.strings + one->vna_name;
-        }
-    }
-    return nullptr;
-}
-
 /// The pages that the loader made read-only after it had filled them, writable for a while.
 class Writable {
 public:
@@ -207,6 +192,20 @@ void* LoadedObject::exported(std::string_view name) const {
     return found;
 }
 
+const char* Reference::version() const {
+    if (object.versions == nullptr || object.needed == nullptr) return nullptr;
+    constexpr unsigned kHidden = 0x8000;
+    const unsigned number = object.versions[symbol] & ~kHidden;
+    const auto* file = object.needed;
+    for (std::size_t i = 0; i < object.needed_count; ++i, file = behind<ElfW(Verneed)>(file, file->vn_next)) {
+        const auto* one = behind<ElfW(Vernaux)>(file, file->vn_aux);
+        for (std::size_t j = 0; j < file->vn_cnt; ++j, one = behind<ElfW(Vernaux)>(one, one->vna_next)) {
+            if ((one->vna_other & ~kHidden) == number) return object.strings + one->vna_name;
+        }
+    }
+    return nullptr;
+}
+
 void LoadedObject::each_reference(const std::function<void(const Reference&)>& action) const {
     const Dynamic dynamic = this->dynamic();
     if (dynamic.symbols == nullptr || dynamic.strings == nullptr) return;
@@ -218,10 +217,9 @@ void LoadedObject::each_reference(const std::function<void(const Reference&)>& a
             const std::size_t number = ELF64_R_SYM(relocations[i].r_info);
             const ElfW(Sym)& symbol = dynamic.symbols[number];
             const bool own = symbol.st_shndx != SHN_UNDEF && ELF64_ST_TYPE(symbol.st_info) == STT_FUNC;
-            action({dynamic.strings + symbol.st_name, version_of(dynamic, number),
-                    ELF64_ST_BIND(symbol.st_info) == STB_WEAK, pointer,
+            action({dynamic.strings + symbol.st_name, ELF64_ST_BIND(symbol.st_info) == STB_WEAK, pointer,
                     own ? reinterpret_cast<void*>(base_ + symbol.st_value) : nullptr,
-                    reinterpret_cast<void**>(base_ + relocations[i].r_offset)});
+                    reinterpret_cast<void**>(base_ + relocations[i].r_offset), dynamic, number});
         }
     };
     walk(dynamic.calls, dynamic.call_bytes);

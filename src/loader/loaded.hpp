@@ -4,6 +4,7 @@
 #include <elf.h>
 #include <link.h>
 
+#include <cstddef>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -11,17 +12,21 @@
 
 namespace cryptmpi::loader {
 
+struct Dynamic;  // of an object
+
 /// A place that the loader filled, or will fill, with a function's address.
 struct Reference {
     const char* name;
-    const char* version;  // of the function that is meant; null: whichever comes first
-    bool weak;            // may stay null
-    bool variable;        // in the object's data, which it may have changed since
-    void* own;            // the object's own function of this name, or null
+    bool weak;      // may stay null
+    bool variable;  // in the object's data, which it may have changed since
+    void* own;      // the object's own function of this name, or null
     void** place;
-};
+    const Dynamic& object;
+    std::size_t symbol;
 
-struct Dynamic;  // of an object
+    /// Of the function that is meant; null: whichever comes first. It is looked for: few are asked.
+    const char* version() const;
+};
 
 class LoadedObject {
 public:

@@ -306,7 +306,8 @@ void* ours_for(std::string_view name, const void* found) {
 
 /// Of a version that we do not have: the loader would find libfabric's, now or when it is called first.
 bool is_newer(const loader::Reference& reference) {
-    const std::string_view version = reference.version != nullptr ? reference.version : "";
+    const char* const asked = reference.version();
+    const std::string_view version = asked != nullptr ? asked : "";
     return version.starts_with("FABRIC_") && std::none_of(entries().begin(), entries().end(), [&](const Entry& entry) {
                return entry.name == std::string_view(reference.name) && entry.version == version;
            });

@@ -1366,9 +1366,11 @@ int give(const Value& value, void* to, socklen_t* size) {
 }
 
 int get_option(Socket& socket, int fd, int level, int option, void* value, socklen_t* size) {
-    if (const int error = socket.world->begin("getsockopt", fd)) return static_cast<int>(failed(error));
+    const bool asks_state = level == IPPROTO_TCP && option == TCP_INFO;
+    if (const int error = socket.world->begin(asks_state ? "getsockopt(TCP_INFO)" : "getsockopt", fd))
+        return static_cast<int>(failed(error));
     if (level == IPPROTO_TCP && option == TCP_NODELAY) return give(socket.nodelay, value, size);
-    if (level == IPPROTO_TCP && option == TCP_INFO) {
+    if (asks_state) {
         tcp_info information{};
         information.tcpi_state = static_cast<std::uint8_t>(socket.tcp_state());
         return give(information, value, size);

@@ -2,6 +2,7 @@
 // nothing is left, nobody is deceived and nobody waits for ever.
 #include <gtest/gtest.h>
 
+#include <string_view>
 #include <thread>
 
 #include "channel/process.hpp"
@@ -151,6 +152,27 @@ INSTANTIATE_TEST_SUITE_P(With, Faults,
                          testing::Values(Fault{"Reset", ECONNRESET}, Fault{"NoBuffers", ENOBUFS},
                                          Fault{"BadDescriptor", EBADF}, Fault{"NoMemory", ENOMEM}),
                          [](const auto& one) { return std::string(one.param.name); });
+
+/// A kernel that has no TCP_INFO, or a filter of system calls that lets nobody ask for it.
+TEST(OtherKernel, ThatDoesNotTellTheStateOfAConnectionHasItSealed) {
+    for (const bool blocking : {true, false}) {
+        Options options;
+        options.slow = true;
+        bool asked = false;
+        const Outcome outcome = exchange(options, blocking, [&](Job& job) {
+            job.fails = [&](const Call& call) {
+                if (std::string_view(call.name) != "getsockopt(TCP_INFO)") return 0;
+                asked = true;
+                return ENOPROTOOPT;
+            };
+        });
+        EXPECT_TRUE(asked);
+        EXPECT_TRUE(outcome.ending.went_well()) << outcome.ending.told();
+        EXPECT_FALSE(outcome.was_told);
+        EXPECT_EQ(outcome.there.bytes, clear(kThere, 1));
+        EXPECT_EQ(outcome.back.bytes, clear(kBack, 2));
+    }
+}
 
 // How a process ends.
 

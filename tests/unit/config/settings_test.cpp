@@ -280,6 +280,7 @@ TEST_F(SettingsTest, WhatASealedProcessStartsReportsWhereThatDoes) {
     EXPECT_EQ(load_with({{kReportFileVariable, "/job.json"}})->report_file, "/job.json");
     EXPECT_EQ(load_with({{kReportFileVariable, "/job.json"}, {"CRYPTMPI_REPORT_FILE", "/other.json"}})->report_file,
               "/job.json");
+    EXPECT_EQ(load_with({{kReportFileVariable, ""}})->report_file, "/elsewhere/report.json");
 }
 
 TEST_F(SettingsTest, ThreadsAreANumberOrLeftToUs) {

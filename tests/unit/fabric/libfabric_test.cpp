@@ -277,6 +277,22 @@ TEST_F(NarrowData, HasNothingOfTheNetworksBesideIt) {
     EXPECT_EQ(received[2].err, FI_ETRUNC);
 }
 
+// protocol: F11
+TEST_F(NarrowData, HasNothingOfTheNetworksBesideOneAmongMany) {
+    Bytes into(1000);
+    const iovec all = {into.data(), into.size()};
+    const fi_msg message = {&all, nullptr, 1, FI_ADDR_UNSPEC, nullptr, 0};
+    ASSERT_EQ(fi_recvmsg(ends[1].ep, &message, FI_MULTI_RECV), 0);
+    const Bytes plain = random_bytes(10);
+    ASSERT_EQ(fi_senddata(ends[0].ep, plain.data(), plain.size(), nullptr, 42, 1, nullptr), 0);
+    ASSERT_EQ(fi_send(ends[0].ep, plain.data(), plain.size(), nullptr, 1, nullptr), 0);
+    for (int i = 0; i < 2; ++i) provider.deliver(0, [](Wire& wire) { wire.data |= std::uint64_t{7} << 32; });
+    const auto received = completions(ends[1]);
+    ASSERT_EQ(received.size(), 2U);
+    EXPECT_EQ(received[0].data, 42U);
+    EXPECT_EQ(received[1].data, 0U);
+}
+
 /// What an attacker may do to one of two messages; each ends the job, and the program's memory holds nothing of it.
 class Attack : public Libfabric, public testing::WithParamInterface<std::function<void(Wire&)>> {};
 
