@@ -19,7 +19,8 @@ WORDS = ["", "434d504902010200"]  # nothing, and the beginning of a hello
 KEPT_SILENT = 256  # connections whose peers have not spoken yet (docs/threat-model.md)
 PATIENCE_S = 240
 
-# Accepts all, closes those that have failed, and tells of the one on which something comes.
+# Accepts all, a few at a time so that it never has many open, closes those that have failed, and tells of the one on
+# which something comes.
 SERVE = """
 import contextlib, json, select, socket
 def memory_kb():
@@ -29,7 +30,7 @@ listener.setblocking(False)
 print(listener.getsockname()[1], flush=True)
 ready = select.epoll()
 ready.register(listener, select.EPOLLIN)
-kept, accepted, ends, memory, heard = {}, 0, {}, [], b""
+kept, accepted, most_open, ends, memory, heard = {}, 0, 0, {}, [], b""
 while True:
     events = ready.poll(1)
     if heard and not events:
@@ -37,12 +38,13 @@ while True:
     for fd, _ in events:
         if fd == listener.fileno():
             with contextlib.suppress(BlockingIOError, ConnectionAbortedError):
-                while True:
+                for _ in range(16):
                     stream, _ = listener.accept()
                     stream.setblocking(False)
                     kept[stream.fileno()] = stream
                     ready.register(stream, select.EPOLLIN)
                     accepted += 1
+                    most_open = max(most_open, len(kept))
                     if accepted % 10000 == 0:
                         memory.append(memory_kb())
             continue
@@ -56,7 +58,7 @@ while True:
             ends[error.errno] = ends.get(error.errno, 0) + 1
         ready.unregister(fd)
         kept.pop(fd).close()
-print(json.dumps({"accepted": accepted, "ends": ends, "memory_kb": memory, "heard": heard.decode()}), flush=True)
+print(json.dumps({"accepted": accepted, "most_open": most_open, "ends": ends, "memory_kb": memory, "heard": heard.decode()}), flush=True)
 """
 
 STRANGER = """
