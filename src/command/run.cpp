@@ -8,38 +8,34 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <climits>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <optional>
-#include <sstream>
 
 #include "aead/registry.hpp"
 #include "base/hex.hpp"
-#include "command/allocation.hpp"
 #include "command/fresh_key.hpp"
 #include "command/job.hpp"
 #include "command/key_storage.hpp"
 #include "command/launch_guard.hpp"
 #include "command/launchers.hpp"
+#include "command/placement.hpp"
 #include "command/process.hpp"
 #include "command/program.hpp"
 #include "command/remote_shell.hpp"
 #include "command/reports.hpp"
+#include "command/run_report.hpp"
 #include "command/subcommands.hpp"
 #include "command/typed_line.hpp"
 #include "command/wrappers.hpp"
 #include "config/internal_variables.hpp"
 #include "keys/key_ring.hpp"
-#include "report/job_report.hpp"
 #include "report/live.hpp"
 #include "report/live_reader.hpp"
-#include "report/parts_folder.hpp"
 
 namespace cryptmpi::command {
 namespace {
@@ -54,9 +50,7 @@ constexpr std::array<std::string_view, 7> kForAll = {config::kReasonVariable,   
 
 struct Options {
     std::string program_for_help;
-    int ranks = 0;
-    std::string hosts;
-    int per_node = 0;
+    Places places;
     std::string launcher;
     std::string rsh;
     std::string report;
@@ -66,18 +60,6 @@ struct Options {
     bool verbose = false;
 };
 
-/// "a,b:2" with the slots that are not given made up so that the ranks fill one node after the other.
-Result<std::vector<Host>> hosts_with_slots(const std::string& text, int ranks, int per_node) {
-    if (text.empty()) return std::vector<Host>();
-    auto hosts = parse_host_list(text);
-    if (!hosts) return fail(EINVAL, "run: --hosts: " + hosts.error().line);
-    const int count = static_cast<int>(hosts->size());
-    for (auto& host : *hosts) {
-        if (host.slots == 0) host.slots = per_node > 0 ? per_node : std::max(1, (ranks + count - 1) / count);
-    }
-    return hosts;
-}
-
 /// 32 hexadecimal digits: a job's id, a report's token.
 Result<std::string> random_name() {
     std::array<unsigned char, 16> bytes{};
@@ -85,19 +67,6 @@ Result<std::string> random_name() {
         return fail(errno, std::string("run: the system gives no random bytes: ") + std::strerror(errno));
     }
     return hex(bytes);
-}
-
-/// Where a job's report goes that nobody asked for.
-fs::path cache_file(const config::Environment& environment, const std::string& job) {
-    fs::path cache;
-    if (auto xdg = environment("XDG_CACHE_HOME"); xdg && xdg->starts_with('/')) {
-        cache = *xdg;
-    } else if (auto home = environment("HOME"); home && !home->empty()) {
-        cache = fs::path(*home) / ".cache";
-    } else {
-        return {};
-    }
-    return cache / "cryptmpi" / "jobs" / (job + ".json");
 }
 
 /// Whose MPI is not known: the launchers that are here, as words that can be copied.
@@ -129,48 +98,6 @@ Result<Launcher> choose_launcher(const Options& options, const Context& context,
                                 "; name one of " + name(library->mpi) + ", or leave --mpi out");
     }
     return launcher;
-}
-
-bool has(const std::vector<TypedOption>& options, std::initializer_list<Meaning> meanings) {
-    return std::any_of(options.begin(), options.end(), [&](const TypedOption& option) {
-        return std::find(meanings.begin(), meanings.end(), option.meaning()) != meanings.end();
-    });
-}
-
-/// The nodes that the launcher's own options name. Error: a file or a list that names none.
-Result<std::vector<Host>> hosts_of(const std::vector<TypedOption>& options) {
-    std::vector<Host> all;
-    for (const auto& option : options) {
-        if (option.meaning() != Meaning::hosts && option.meaning() != Meaning::host_file) continue;
-        const std::string& value = option.values.front();
-        if (option.meaning() == Meaning::host_file && (value == "none" || value == "HYDRA_USE_LOCALHOST")) continue;
-        std::string text = value;
-        if (option.meaning() == Meaning::host_file) {
-            std::ifstream stream(value);
-            std::ostringstream content;
-            content << stream.rdbuf();
-            if (!stream) return fail(ENOENT, "run: " + option.name + " " + value + ": the file cannot be read");
-            text = content.str();
-        }
-        auto hosts = option.meaning() == Meaning::hosts ? parse_host_list(text) : parse_host_file(text);
-        if (!hosts) return fail(EINVAL, "run: " + option.name + " " + value + ": " + hosts.error().line);
-        all.insert(all.end(), hosts->begin(), hosts->end());
-    }
-    return all;
-}
-
-/// How many ranks these nodes get where nobody says how many. -1: only the launcher knows.
-int ranks_of_hosts(Mpi mpi, const std::vector<TypedOption>& options, const std::vector<Host>& hosts) {
-    // Intel MPI fills the nodes' cores, as Open MPI does with nodes of a file that have no slots.
-    const bool launcher_knows = mpi == Mpi::intel || has(options, {Meaning::places});
-    const bool from_file = has(options, {Meaning::host_file});
-    if (launcher_knows || (from_file && has(options, {Meaning::hosts}))) return -1;
-    int ranks = 0;
-    for (const auto& host : hosts) {
-        if (host.slots == 0 && from_file && mpi == Mpi::open_mpi) return -1;
-        ranks += std::max(1, host.slots);
-    }
-    return ranks > 0 ? ranks : -1;
 }
 
 /// Starts the launcher and waits, passing signals on, while the job's fresh key stays in memory. Returns its exit
@@ -224,12 +151,6 @@ LayerEvidence evidence_of(const Launch& launch, const Launcher& launcher, const 
     return evidence;
 }
 
-int ranks_of(const std::vector<Context>& contexts) {
-    int ranks = 0;
-    for (const auto& context : contexts) ranks += context.ranks;
-    return ranks;
-}
-
 /// Takes from the launcher's options what is ours to do, and refuses what would leave something unsealed.
 Result<void> guard(Launch& launch, std::string& rsh) {
     if (auto guarded = guard(launch.options, rsh); !guarded) return guarded;
@@ -267,82 +188,6 @@ Result<void> add_variables(const Words& variables, Launch& launch) {
             name, equals == std::string::npos ? std::nullopt : std::optional(variable.substr(equals + 1)));
     }
     return {};
-}
-
-/// Where the ranks go, and how many there are: as --hosts, -n and --ppn say, or the launcher's own options, or the
-/// batch system's job. Returns the number of ranks that the report has to have; -1: only the launcher knows.
-Result<int> place_ranks(const Options& options, Mpi mpi, const config::Environment& environment, Launch& launch) {
-    const int others = ranks_of(launch.more);
-    if (others != 0 && options.ranks == 0)
-        return fail(EINVAL, "run: how many ranks of " + launch.command.front() + "? Give -n N");
-    auto hosts = hosts_with_slots(options.hosts, options.ranks + others, options.per_node);
-    if (!hosts) return tl::unexpected<Error>(hosts.error());
-    const auto of_launcher = hosts_of(launch.options);
-    if (!of_launcher) return tl::unexpected<Error>(of_launcher.error());
-    launch.ranks = options.ranks;
-    launch.per_node = options.per_node;
-    const bool placed = has(launch.options, {Meaning::hosts, Meaning::host_file, Meaning::places});
-    if (hosts->empty() && !placed) {
-        hosts = allocated_hosts(environment);
-        if (!hosts) return fail(EINVAL, "run: " + hosts.error().line);
-        for (auto& host : *hosts) {
-            if (options.per_node > 0) host.slots = options.per_node;
-        }
-    }
-    launch.hosts = std::move(*hosts);
-    if (launch.ranks > 0) return launch.ranks + others;
-    for (const auto& host : launch.hosts) launch.ranks += host.slots;
-    if (launch.ranks > 0) return launch.ranks;
-    if (placed) return options.per_node > 0 ? -1 : ranks_of_hosts(mpi, launch.options, *of_launcher);
-    return fail(EINVAL, "run: how many ranks? Give -n N, or --hosts with slots");
-}
-
-report::Sign signing_with(const keys::ReportKey& key) {
-    return [&key](std::string_view text) { return key.sign(text); };
-}
-
-/// What a job's parts and its report are signed with: the same key, unless the job has one of its own.
-struct Signing {
-    keys::ReportKey parts;
-    keys::ReportKey report;
-};
-
-Result<Signing> signing_of(const fs::path& job_key, const config::Settings& settings) {
-    config::Settings of_job = settings;
-    of_job.key_file = job_key;
-    auto parts = report_key(of_job);
-    if (!parts) return tl::unexpected<Error>(parts.error());
-    auto report = report_key(settings);
-    if (!report) return tl::unexpected<Error>(report.error());
-    return Signing{std::move(*parts), std::move(*report)};
-}
-
-/// Merges the parts and says what came out, if that is not good or somebody wants to know. Returns the exit status.
-int conclude(const Signing& keys, const Collecting& parts, bool wanted) {
-    const int status = parts.started.status;
-    const int bad = status != 0 ? status : kNotSealed;
-    report::Started started = parts.started;
-    started.unfetched = collect_parts(parts, signing_with(keys.parts));
-    const auto verdict =
-        report::finish_job(parts.report_file, started, signing_with(keys.parts), signing_with(keys.report));
-    if (!verdict) return complain(verdict.error().line, bad);
-    const bool good = report::is_good(*verdict);
-    if (wanted || !good) complain(verdict->line + " Report: " + parts.report_file.string(), 0);
-    return good ? status : bad;
-}
-
-/// Makes the report's folder, and removes what an earlier job left in the way: a verdict must not be that one's. The
-/// token tells the job's processes that they see this very folder.
-Result<void> make_place_of_report(const fs::path& file, bool private_folder, const std::string& token, bool fresh_key) {
-    if (file.empty()) return fail(ENOENT, "run: no place for the job's report: set HOME, or name a file with --report");
-    std::error_code error;
-    fs::create_directories(file.parent_path(), error);
-    if (error) return fail(error.value(), "report folder " + file.parent_path().string() + ": " + error.message());
-    if (private_folder) fs::permissions(file.parent_path(), fs::perms::owner_all, error);
-    fs::remove_all(file.string() + ".parts", error);
-    if (auto prepared = report::prepare_parts(file); !prepared) return prepared;
-    fs::remove(file, error);
-    return report::mark_parts(file, token, fresh_key);
 }
 
 /// The user's key file, which a job with a fresh key needs for its report only: made if there is none.
@@ -506,7 +351,7 @@ Result<void> JobRun::find_launcher() {
     auto more = read_launcher_arguments(launcher_->mpi, CLI::detail::split_up(options_.launcher_arguments));
     if (!more) return tl::unexpected<Error>(more.error());
     launch_.options.insert(launch_.options.end(), more->begin(), more->end());
-    const auto ranks = place_ranks(options_, launcher_->mpi, environment_, launch_);
+    const auto ranks = place_ranks(options_.places, launcher_->mpi, environment_, launch_);
     if (!ranks) return tl::unexpected<Error>(ranks.error());
     ranks_ = *ranks;
     rsh_ = options_.rsh;
@@ -651,11 +496,11 @@ void add_run(CLI::App& app, const LaunchLine& line, int& status) {
         "Exit status: the launcher's if it is not 0; 123 the job ended well, but its report says neither SEALED nor "
         "NOTHING TO SEAL, nor names only exceptions that your settings allow; 125 refused (settings, key, a program "
         "that cannot be covered), 126 not runnable, 127 not found.");
-    sub->add_option("-n,--np", options->ranks,
+    sub->add_option("-n,--np", options->places.ranks,
                     "Number of ranks (default: the sum of the hosts' slots, or what the batch job has)")
         ->check(some);
-    sub->add_option("--hosts", options->hosts, "Nodes, a,b or a:2,b:2; filled one after the other");
-    sub->add_option("--ppn", options->per_node, "Ranks on each node")->check(some);
+    sub->add_option("--hosts", options->places.hosts, "Nodes, a,b or a:2,b:2; filled one after the other");
+    sub->add_option("--ppn", options->places.per_node, "Ranks on each node")->check(some);
     sub->add_option("--mpi", options->launcher, "The launcher (default: that of the program's MPI library)");
     sub->add_option("--rsh", options->rsh, "Starts commands on other nodes (default: ssh; in a Slurm job srun)");
     add_layer_option(*sub, options->layer);
