@@ -1,4 +1,5 @@
-// The functions behind our objects' tables. Messages are endpoint.cpp's; these find the object and take its lock.
+// The functions behind our objects' tables. Messages are sending.cpp's and receiving.cpp's; these find the object and
+// take its lock.
 #include "fabric/libfabric/tables.hpp"
 
 #include <rdma/fi_atomic.h>
