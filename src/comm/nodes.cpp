@@ -5,31 +5,9 @@
 
 #include "comm/layer.hpp"
 #include "comm/members.hpp"
+#include "comm/quiet.hpp"
 
 namespace cryptmpi::comm {
-namespace {
-
-/// While this lives, the errors of a communicator of the program are for us alone.
-class QuietErrors {
-public:
-    QuietErrors(const interpose::Native& native, MPI_Comm comm) : mpi_(native), comm_(comm) {
-        mpi_.Comm_get_errhandler(comm_, &handler_);
-        mpi_.Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
-    }
-    ~QuietErrors() {
-        mpi_.Comm_set_errhandler(comm_, handler_);
-        mpi_.Errhandler_free(&handler_);
-    }
-    QuietErrors(const QuietErrors&) = delete;
-    QuietErrors& operator=(const QuietErrors&) = delete;
-
-private:
-    const interpose::Native& mpi_;
-    MPI_Comm comm_;
-    MPI_Errhandler handler_ = MPI_ERRHANDLER_NULL;
-};
-
-}  // namespace
 
 Nodes::Nodes(Layer& layer, SharedCommunicators* shared, MPI_Comm comm, int rank, const std::vector<int>& world,
              std::vector<int> node_of)
@@ -90,7 +68,7 @@ bool Nodes::find_communicators(MPI_Comm comm, int rank) {
     // The answer came in clear: whoever changed it makes ranks wait for each other, and none take what it has not.
     if (missing[0] == 0 && missing[1] == 0) return !own_.missing() && !peers_.missing();
     {
-        const QuietErrors quiet(mpi_, comm);
+        const Quiet quiet(mpi_, comm);
         if (missing[0] != 0) make(own_, comm, leader_of(rank), rank);
         if (missing[1] != 0) make(peers_, comm, place_on_node(rank), rank);
     }
