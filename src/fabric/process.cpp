@@ -1,6 +1,5 @@
 #include "fabric/process.hpp"
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "aead/registry.hpp"
+#include "base/confined.hpp"
 #include "base/exit_status.hpp"
 #include "base/last_words.hpp"
 #include "base/network_devices.hpp"
@@ -27,12 +27,6 @@
 
 namespace cryptmpi::fabric {
 namespace {
-
-/// The channel library in this process, if it is there: does it let nothing in or out but by sealed connections?
-std::optional<bool> confined_by_channel() {
-    auto* const ask = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "cryptmpi_channel_confines"));
-    return ask == nullptr ? std::nullopt : std::optional(ask() != 0);
-}
 
 bool mpi_says(std::string_view what) {
     return programs::mpi_says(

@@ -1,24 +1,14 @@
 #include "interpose/this_process.hpp"
 
-#include <dlfcn.h>
 #include <unistd.h>
 
-#include <optional>
 #include <string>
 
+#include "base/confined.hpp"
 #include "base/own_names.hpp"
 #include "native.hpp"
 
 namespace cryptmpi::interpose {
-namespace {
-
-/// The channel library in this process, if it is there: does it let nothing in but by sealed connections?
-std::optional<bool> confined_by_channel() {
-    auto* const ask = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "cryptmpi_channel_confines"));
-    return ask == nullptr ? std::nullopt : std::optional(ask() != 0);
-}
-
-}  // namespace
 
 comm::Host this_host() {
     const std::string name = host_name();
