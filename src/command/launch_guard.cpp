@@ -5,13 +5,10 @@
 #include <cerrno>
 #include <string_view>
 
+#include "command/one_of.hpp"
+
 namespace cryptmpi::command {
 namespace {
-
-template <typename List>
-bool one_of(const List& list, std::string_view word) {
-    return std::find(list.begin(), list.end(), word) != list.end();
-}
 
 // The parameters of all releases of Open MPI, without the part of it that a name may begin with.
 constexpr std::array<std::string_view, 4> kRemoteShells = {"plm_rsh_agent", "plm_ssh_agent", "pls_rsh_agent",

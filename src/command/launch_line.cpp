@@ -6,6 +6,8 @@
 #include <charconv>
 #include <string_view>
 
+#include "command/one_of.hpp"
+
 namespace cryptmpi::command {
 namespace {
 
@@ -15,11 +17,6 @@ using Words = std::vector<std::string>;
 constexpr std::array<std::string_view, 8> kOwn = {"--hosts", "--ppn",    "--mpi",           "--rsh",
                                                   "--layer", "--report", "--launcher-args", "--env"};
 constexpr std::array<std::string_view, 1> kOwnFlags = {"--verbose"};
-
-template <typename List>
-bool one_of(const List& list, std::string_view word) {
-    return std::find(list.begin(), list.end(), word) != list.end();
-}
 
 bool is_option(std::string_view word) {
     return word.size() > 1 && word.front() == '-';

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/joined.hpp"
+#include "command/one_of.hpp"
 
 namespace cryptmpi::command {
 namespace {
@@ -48,10 +49,6 @@ List parse_list(std::string text) {
     return list;
 }
 
-bool one_of(std::string_view name, std::initializer_list<std::string_view> names) {
-    return std::find(names.begin(), names.end(), name) != names.end();
-}
-
 /// What a list of names says, each of which is TCP's, stays inside the node or says nothing, or leads to another
 /// network by `other`.
 Said said_by(const Parameters::Told& told, std::initializer_list<std::string_view> tcp,
@@ -60,9 +57,9 @@ Said said_by(const Parameters::Told& told, std::initializer_list<std::string_vie
     if (list.excluded) return {};
     bool some_tcp = false;
     for (const auto& name : list.names) {
-        if (one_of(name, tcp)) {
+        if (one_of(tcp, name)) {
             some_tcp = true;
-        } else if (!one_of(name, inside)) {
+        } else if (!one_of(inside, name)) {
             return {other, told.by};
         }
     }
