@@ -44,10 +44,6 @@ Number number(int value) {
             static_cast<std::uint8_t>(bits >> 16), static_cast<std::uint8_t>(bits >> 24)};
 }
 
-std::string rank_text(int rank) {
-    return "rank " + std::to_string(rank);
-}
-
 // protocol: A7
 tl::unexpected<Error> wrong_size(int rank, std::size_t sent, std::size_t due) {
     return fail(EPROTO, "key agreement: rank " + std::to_string(rank) + " sent " + std::to_string(sent) +

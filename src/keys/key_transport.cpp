@@ -40,10 +40,6 @@ std::string_view name_of(Transport way) {
     return way == Transport::rsa_oaep ? "rsa-oaep" : "interchange";
 }
 
-std::string rank_text(int rank) {
-    return "rank " + std::to_string(rank);
-}
-
 void put_number(int value, std::uint8_t* at) {
     for (int i = 0; i < 4; ++i) at[i] = static_cast<std::uint8_t>(static_cast<std::uint32_t>(value) >> (8 * i));
 }

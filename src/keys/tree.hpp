@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 namespace cryptmpi::keys {
@@ -12,6 +13,11 @@ struct Run {
     int first;
     int count;
 };
+
+/// As lines for people name it.
+inline std::string rank_text(int rank) {
+    return "rank " + std::to_string(rank);
+}
 
 // protocol: A1
 inline int parent_of(int rank) {
