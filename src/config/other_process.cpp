@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <system_error>
+
+#include "base/process_stat.hpp"
 
 namespace cryptmpi::config {
 namespace {
@@ -25,16 +27,10 @@ bool is_launcher(pid_t process) {
     return std::any_of(kLaunchers.begin(), kLaunchers.end(), [&](auto launcher) { return file.starts_with(launcher); });
 }
 
-/// 0: nobody knows. The line is: number (name) state parent ... A name may have blanks and brackets.
+/// 0: nobody knows.
 pid_t parent_of(pid_t process) {
-    std::ifstream file("/proc/" + std::to_string(process) + "/stat");
-    const std::string line{std::istreambuf_iterator<char>(file), {}};
-    const auto end = line.rfind(')');
-    if (end == std::string::npos) return 0;
-    char state = ' ';
-    pid_t parent = 0;
-    std::istringstream(line.substr(end + 1)) >> state >> parent;
-    return parent;
+    const auto field = ProcessStat(process)[ProcessStat::kParent];
+    return field ? static_cast<pid_t>(std::atoi(field->c_str())) : 0;
 }
 
 }  // namespace
