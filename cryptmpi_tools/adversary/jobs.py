@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cryptmpi_tools.lab import stacks
-from cryptmpi_tools.lab.middle import OnlyTwo, lead_through_third
-from cryptmpi_tools.lab.nodes import REPOSITORY, Lab, LabError
+from cryptmpi_tools.lab.middle import lead_through_third
+from cryptmpi_tools.lab.nodes import REPOSITORY, FirstNodes, Lab, LabError
 from cryptmpi_tools.lab.sealing import COMMAND, Sealing
 
 from cryptmpi_tools.adversary.cells import FRAMING
@@ -89,7 +89,7 @@ class Place:
         plan = {"framing": "records" if layer == "channel" else FRAMING[mpi_name], "begun": str(begun),
                 "record": record and str(record), "recorded": recorded and str(recorded), "strikes": list(strikes)}
         (self.folder / "plan.json").write_text(json.dumps(plan))
-        two = OnlyTwo(self.lab)
+        two = FirstNodes(self.lab, 2)
         more = UCX_OPEN if layer == "fabric" and FRAMING[mpi_name] == "uct" else {}
         with ONE_MAKES_THE_KEY:
             sealing = Sealing(self.root / "config", self.lab, COMMAND, {"layer": layer, **SETTINGS[layer], **more, **PATIENCE})

@@ -39,19 +39,6 @@ def _within(node, script):
         raise LabError(f"cannot lead {node.name}'s traffic through another node: {script}: {done.stderr.strip()}")
 
 
-class OnlyTwo:
-    """The lab without the man's node, for what asks it where to run."""
-
-    def __init__(self, lab):
-        self._lab = lab
-
-    def __getattr__(self, name):
-        return getattr(self._lab, name)
-
-    def hosts(self):
-        return self._lab.hosts()[:2]
-
-
 # What he does there
 
 class Stop(Exception):

@@ -273,6 +273,19 @@ class Lab:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
+class FirstNodes:
+    """The first nodes of a lab, for what asks it where to run."""
+
+    def __init__(self, lab, count):
+        self._lab, self._count = lab, count
+
+    def __getattr__(self, name):
+        return getattr(self._lab, name)
+
+    def hosts(self):
+        return self._lab.hosts()[:self._count]
+
+
 def enter(pid, folder="/"):
     return ["nsenter", "-t", str(pid), "-n", "-u", "-i", "-m", f"--wd={folder}", "--"]
 

@@ -9,6 +9,7 @@ from conftest import BUILD, error_lines
 from two_networks import LOCAL, OTHER, OWN, start, within
 
 from cryptmpi_tools.lab import stacks
+from cryptmpi_tools.lab.nodes import FirstNodes
 from cryptmpi_tools.lab.sealing import Sealing
 
 COMMAND = BUILD / "bin" / "cryptmpi"
@@ -289,17 +290,6 @@ int main(int argc, char** argv) {
 """
 
 
-class NodeOne:
-    def __init__(self, made):
-        self._lab = made
-
-    def __getattr__(self, name):
-        return getattr(self._lab, name)
-
-    def hosts(self):
-        return self._lab.hosts()[:1]
-
-
 @pytest.mark.parametrize("layer", ["channel", "mpi"])
 def test_a_job_inside_one_node_may_use_datagrams(layer, lab, build, tmp_path):
     """An MPI that is told to, and to use no shared memory."""
@@ -307,7 +297,7 @@ def test_a_job_inside_one_node_may_use_datagrams(layer, lab, build, tmp_path):
     (tmp_path / "messages.c").write_text(MESSAGES)
     program = build(mpi, tmp_path / "messages.c")
     sealing = Sealing(tmp_path / "config", lab, COMMAND, {"layer": layer, "network": "tcp"})
-    line = sealing.run_line(mpi, NodeOne(lab), 2, [str(program)], tmp_path / "report.json")
+    line = sealing.run_line(mpi, FirstNodes(lab, 1), 2, [str(program)], tmp_path / "report.json")
     line[2:2] = ["--mpi", str(mpi.mpiexec)]
     env = {**mpi.env(lab), **sealing.env(), "FI_PROVIDER": "udp", "MPIR_CVAR_NOLOCAL": "1", "FI_LOG_LEVEL": "info"}
     done = lab.run(line, env=env, timeout=90)

@@ -8,6 +8,7 @@ from conftest import REPOSITORY, error_lines
 from jobs import run, sealing_of
 
 from cryptmpi_tools.lab import stacks
+from cryptmpi_tools.lab.nodes import FirstNodes
 
 BOTH = pytest.mark.parametrize("name", ["openmpi-4.1.4", "mpich-5.0.2-ofi"])
 
@@ -34,17 +35,6 @@ def test_checkpoints_are_refused(layer, build, nodes, tmp_path):
     assert any("DMTCP" in line for line in error_lines(done.output)), done.output
 
 
-class OneNode:
-    def __init__(self, lab):
-        self._lab = lab
-
-    def __getattr__(self, name):
-        return getattr(self._lab, name)
-
-    def hosts(self):
-        return self._lab.hosts()[:1]
-
-
 NODE_OF_ITS_OWN = 'exec unshare --mount sh -c \'mount -t tmpfs tmpfs /dev/shm && exec "$@"\' sh "$@"'
 
 
@@ -62,7 +52,7 @@ def test_nodes_that_look_alike(name, copied, build, nodes, tmp_path):
         ranks = ["sh", "-c", NODE_OF_ITS_OWN, "sh", *ranks]
     # They must not look for shared memory.
     sockets = {"MPIR_CVAR_NOLOCAL": "1"}
-    line = ["tcp,self" if word == mpi.btl else word for word in mpi.command(OneNode(nodes), 2, ranks)]
+    line = ["tcp,self" if word == mpi.btl else word for word in mpi.command(FirstNodes(nodes, 1), 2, ranks)]
     done = nodes.run(line, env={**mpi.env(nodes), **sockets, **sealing.env()}, timeout=60)
     assert "members: all as sent" in done.output, done.output
     parts = [json.loads(part.read_text()) for part in (tmp_path / "report.json.parts").glob("*.json")]

@@ -11,7 +11,7 @@ from test_mitm import Man
 
 from cryptmpi_tools.lab import stacks
 from cryptmpi_tools.lab.capture import count
-from cryptmpi_tools.lab.middle import OnlyTwo
+from cryptmpi_tools.lab.nodes import FirstNodes
 
 LAYER = BUILD / "lib" / "cryptmpi" / "libcryptmpi-mpi.so"
 MPIS = ["openmpi-4.1.4", "mpich-4.0.2-ucx", "mpich-5.0.2-ofi"]
@@ -55,7 +55,7 @@ class Job:
         # Hydra may lose what a rank says just before it ends the job.
         said = self.tmp_path / secrets.token_hex(4)
         ranks = ["env", *self.environment, "sh", "-c", f'exec "$@" 2>> {said}', "sh", self.program, canary.hex(), *words]
-        line = self.mpi.command(OnlyTwo(self.lab), 4, ranks, per_node=2)
+        line = self.mpi.command(FirstNodes(self.lab, 2), 4, ranks, per_node=2)
         wire = self.tmp_path / "wire.pcap"
         with self.lab.capture(wire):
             done = self.lab.run(line, env=self.mpi.env(self.lab), timeout=60)

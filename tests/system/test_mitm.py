@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from conftest import error_lines, needs
-from cryptmpi_tools.lab.middle import OnlyTwo
+from cryptmpi_tools.lab.nodes import FirstNodes
 from cryptmpi_tools.lab.stacks import stack
 from talking import PORTS, Talk, talk
 
@@ -316,7 +316,7 @@ def test_mpi_job(middle, sealing, name, attack, tmp_path):
     source = Path(__file__).with_name("exchange.c")
     subprocess.run([mpi.mpicc, "-O1", source, "-o", program], check=True)
     report = sealing.report_file()
-    lab = OnlyTwo(middle)
+    lab = FirstNodes(middle, 2)
     environment = {**mpi.env(lab), **sealing.environment(report, abort_after_s=5)}
     # The ranks alone are sealed here; the launchers' connections pass him in clear.
     settings = [f"{key}={value}" for key, value in environment.items()]
