@@ -1,11 +1,9 @@
 #include "keys/key_in_memory.hpp"
 
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,7 +14,9 @@
 #include <string_view>
 #include <utility>
 
+#include "base/descriptor.hpp"
 #include "base/hex.hpp"
+#include "keys/memory_file.hpp"
 
 namespace cryptmpi::keys {
 namespace {
@@ -27,21 +27,7 @@ constexpr std::string_view kPrefix = "cryptmpi-key-";
 constexpr std::size_t kNameBytes = 16;
 constexpr int kTries = 100;  // of who meets another one that makes or removes the same file
 constexpr useconds_t kPause_us = 10000;
-
-class Descriptor {
-public:
-    explicit Descriptor(int fd) : fd_(fd) {}
-    ~Descriptor() {
-        if (fd_ >= 0) ::close(fd_);
-    }
-    Descriptor(const Descriptor&) = delete;
-    Descriptor& operator=(const Descriptor&) = delete;
-    int get() const { return fd_; }
-    int release() { return std::exchange(fd_, -1); }
-
-private:
-    int fd_;
-};
+constexpr const char* kElsewhere = "on a disk";
 
 tl::unexpected<Error> wrong(const fs::path& file, int code, const std::string& what) {
     return fail(code, "the job's key cannot be kept in this node's memory: " + file.string() + ": " + what);
@@ -50,19 +36,6 @@ tl::unexpected<Error> wrong(const fs::path& file, int code, const std::string& w
 tl::unexpected<Error> wrong_by_errno(const fs::path& file) {
     const int code = errno;
     return wrong(file, code, std::strerror(code));
-}
-
-/// Is it ours, for us alone, and in the memory of this kernel? Empty: it is.
-std::string unfit(int fd) {
-    struct stat found = {};
-    if (::fstat(fd, &found) != 0) return std::strerror(errno);
-    if (!S_ISREG(found.st_mode)) return "it is no regular file";
-    if (found.st_uid != ::geteuid()) return "it belongs to user " + std::to_string(found.st_uid);
-    if ((found.st_mode & (S_IRWXG | S_IRWXO)) != 0) return "it is open to other users";
-    struct statfs system = {};
-    if (::fstatfs(fd, &system) != 0) return std::strerror(errno);
-    if (system.f_type != TMPFS_MAGIC) return "its file system is no tmpfs, and may be on a disk";
-    return {};
 }
 
 /// The file has this name no more, or another one has.
@@ -98,23 +71,23 @@ Result<std::string> random_name(const cryptmpi_kex& kex) {
 Result<int> make(const fs::path& file, const JobKey& key) {
     std::string fresh = file.string() + ".XXXXXX";
     Descriptor fd(::mkostemp(fresh.data(), O_CLOEXEC));  // mode 0600
-    if (fd.get() < 0) return wrong_by_errno(file);
+    if (*fd < 0) return wrong_by_errno(file);
     const auto given_up = [&](int code, const std::string& what) {
-        wipe_and_remove(fd.get(), fresh);
+        wipe_and_remove(*fd, fresh);
         return wrong(file, code, what);
     };
     // A sweep may have come in between.
-    if (::flock(fd.get(), LOCK_SH | LOCK_NB) != 0 || is_gone(fd.get(), fresh)) return -1;
-    if (const std::string why = unfit(fd.get()); !why.empty()) return given_up(EPERM, why);
+    if (::flock(*fd, LOCK_SH | LOCK_NB) != 0 || is_gone(*fd, fresh)) return -1;
+    if (const std::string why = unfit(*fd, kElsewhere); !why.empty()) return given_up(EPERM, why);
     Secret<kJobKeyLineSize> line;
     write_key_line(key, line);
-    const ssize_t written = ::pwrite(fd.get(), line.data(), line.size(), 0);
+    const ssize_t written = ::pwrite(*fd, line.data(), line.size(), 0);
     if (written != static_cast<ssize_t>(line.size())) return given_up(ENOSPC, "there is no room");
     const bool named = ::link(fresh.c_str(), file.c_str()) == 0;
     const int code = errno;
     ::unlink(fresh.c_str());
     if (named) return fd.release();
-    wipe_and_remove(fd.get(), fresh);
+    wipe_and_remove(*fd, fresh);
     if (code == EEXIST) return -1;
     return wrong(file, code, std::strerror(code));
 }
@@ -132,11 +105,11 @@ std::unique_ptr<JobKey> read_key(int fd) {
 /// Holds the file that is there. -1: it goes away, or is gone.
 Result<int> join(const fs::path& file, const JobKey& key) {
     Descriptor fd(::open(file.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
-    if (fd.get() < 0 && errno == ENOENT) return -1;
-    if (fd.get() < 0) return wrong_by_errno(file);
-    if (const std::string why = unfit(fd.get()); !why.empty()) return wrong(file, EPERM, why);
-    if (::flock(fd.get(), LOCK_SH | LOCK_NB) != 0 || is_gone(fd.get(), file)) return -1;
-    const auto found = read_key(fd.get());
+    if (*fd < 0 && errno == ENOENT) return -1;
+    if (*fd < 0) return wrong_by_errno(file);
+    if (const std::string why = unfit(*fd, kElsewhere); !why.empty()) return wrong(file, EPERM, why);
+    if (::flock(*fd, LOCK_SH | LOCK_NB) != 0 || is_gone(*fd, file)) return -1;
+    const auto found = read_key(*fd);
     if (!found) return wrong(file, EINVAL, "it has no key");
     std::uint8_t difference = 0;
     for (std::size_t i = 0; i < kJobKeySize; ++i)
@@ -223,8 +196,8 @@ std::size_t sweep_keys(const fs::path& folder) {
         const auto& file = entry->path();
         if (!file.filename().native().starts_with(kPrefix)) continue;
         const Descriptor fd(::open(file.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
-        if (fd.get() < 0 || !unfit(fd.get()).empty()) continue;
-        swept += wipe_if_last(fd.get(), file) ? 1 : 0;
+        if (*fd < 0 || !unfit(*fd, kElsewhere).empty()) continue;
+        swept += wipe_if_last(*fd, file) ? 1 : 0;
     }
     return swept;
 }

@@ -1,10 +1,8 @@
 #include "keys/node_token.hpp"
 
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -16,6 +14,7 @@
 #include "base/hex.hpp"
 #include "base/own_names.hpp"
 #include "base/pieces.hpp"
+#include "keys/memory_file.hpp"
 #include "seal/key_schedule.hpp"
 
 namespace cryptmpi::keys {
@@ -47,26 +46,13 @@ bool lock_with_others(int fd) {
     return false;
 }
 
-/// Is it ours, and in the memory of this kernel?
-std::string unfit(int fd) {
-    struct stat information = {};
-    if (fstat(fd, &information) != 0) return std::strerror(errno);
-    if (!S_ISREG(information.st_mode)) return "it is no regular file";
-    if (information.st_uid != geteuid()) return "it belongs to user " + std::to_string(information.st_uid);
-    if ((information.st_mode & (S_IRWXG | S_IRWXO)) != 0) return "it is open to other users";
-    struct statfs system = {};
-    if (fstatfs(fd, &system) != 0) return std::strerror(errno);
-    if (system.f_type != TMPFS_MAGIC) return "its file system is no tmpfs, and may be another machine's, too";
-    return {};
-}
-
 }  // namespace
 
 // protocol: A8
 std::string NodeToken::share(const std::filesystem::path& file, const Bytes& fresh) {
     fd_ = open(file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR);
     if (fd_ < 0) return std::strerror(errno);
-    if (std::string why = unfit(fd_); !why.empty()) return why;
+    if (std::string why = unfit(fd_, "another machine's, too"); !why.empty()) return why;
     file_ = file;
     const auto size = static_cast<ssize_t>(fresh.size());
     // Nobody else is there who could have read it.

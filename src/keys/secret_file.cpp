@@ -13,25 +13,10 @@
 #include <vector>
 
 #include "base/declassified.hpp"
+#include "base/descriptor.hpp"
 
 namespace cryptmpi::keys {
 namespace {
-
-class Descriptor {
-public:
-    explicit Descriptor(int fd) : fd_(fd) {}
-    ~Descriptor() {
-        if (fd_ >= 0) {
-            ::close(fd_);
-        }
-    }
-    Descriptor(const Descriptor&) = delete;
-    Descriptor& operator=(const Descriptor&) = delete;
-    int get() const { return fd_; }
-
-private:
-    int fd_;
-};
 
 /// Reads until `size` bytes or the end; -1 on error.
 ssize_t read_up_to(int fd, std::uint8_t* at, std::size_t size) {
@@ -50,21 +35,6 @@ ssize_t read_up_to(int fd, std::uint8_t* at, std::size_t size) {
         got += static_cast<std::size_t>(part);
     }
     return static_cast<ssize_t>(got);
-}
-
-bool write_all(int fd, const std::uint8_t* at, std::size_t size) {
-    while (size > 0) {
-        const ssize_t part = ::write(fd, at, size);
-        if (part < 0 && errno == EINTR) {
-            continue;
-        }
-        if (part <= 0) {
-            return false;
-        }
-        at += part;
-        size -= static_cast<std::size_t>(part);
-    }
-    return true;
 }
 
 /// Makes every missing folder on the way, for the user alone whatever the umask.
@@ -194,7 +164,7 @@ Result<std::size_t> read_secret_file(const SecretFile& kind, const std::filesyst
                                      std::span<std::uint8_t> content, KeyReaders readers) {
     // Non-blocking: a FIFO by this name must not stop us before it is refused.
     const Descriptor fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
-    if (fd.get() < 0) {
+    if (*fd < 0) {
         if (errno == ENOENT || errno == ENOTDIR) {
             return wrong(kind, file, errno,
                          std::string("is missing: make one with `") + kind.maker + "`" + kind.and_then);
@@ -204,7 +174,7 @@ Result<std::size_t> read_secret_file(const SecretFile& kind, const std::filesyst
     // protocol: K2, K3
     // All checks are of the file that is open, whatever happens to its name.
     struct stat found {};
-    if (::fstat(fd.get(), &found) != 0) {
+    if (::fstat(*fd, &found) != 0) {
         return wrong(kind, file, errno, std::string("cannot be examined: ") + std::strerror(errno));
     }
     if (!S_ISREG(found.st_mode)) {
@@ -216,7 +186,7 @@ Result<std::size_t> read_secret_file(const SecretFile& kind, const std::filesyst
                      "belongs to user " + std::to_string(found.st_uid) +
                          ", who could read and replace it: make it yours with chown");
     }
-    if ((found.st_mode & 077) != 0 && !(readers == KeyReaders::group && is_roots_for_our_group(fd.get(), found))) {
+    if ((found.st_mode & 077) != 0 && !(readers == KeyReaders::group && is_roots_for_our_group(*fd, found))) {
         char mode[8];
         std::snprintf(mode, sizeof mode, "%04o", static_cast<unsigned>(found.st_mode & 07777));
         return wrong(kind, file, EACCES,
@@ -224,7 +194,7 @@ Result<std::size_t> read_secret_file(const SecretFile& kind, const std::filesyst
                          "): run chmod 600 on it, and make a new key if others may have read it" +
                          (found.st_uid == 0 ? hint_of_group(readers) : ""));
     }
-    const ssize_t size = read_up_to(fd.get(), content.data(), content.size());
+    const ssize_t size = read_up_to(*fd, content.data(), content.size());
     if (size < 0) {
         return wrong(kind, file, errno, std::string("cannot be read: ") + std::strerror(errno));
     }
@@ -245,10 +215,10 @@ Result<void> write_secret_file(const SecretFile& kind, const std::filesystem::pa
     }
     std::string fresh = file.string() + ".XXXXXX";
     const Descriptor fd(::mkostemp(fresh.data(), O_CLOEXEC));  // mode 0600
-    if (fd.get() < 0) {
+    if (*fd < 0) {
         return wrong(kind, file, errno, std::string("cannot be written: ") + std::strerror(errno));
     }
-    bool written = write_all(fd.get(), content.data(), content.size()) && ::fsync(fd.get()) == 0;
+    bool written = write_all(*fd, content.data(), content.size()) && ::fsync(*fd) == 0;
     // link, unlike rename, never replaces a file that appeared meanwhile.
     written = written && (replace ? ::rename(fresh.c_str(), file.c_str()) : ::link(fresh.c_str(), file.c_str())) == 0;
     const int reason = errno;

@@ -13,11 +13,11 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <new>
-#include <sstream>
 #include <string_view>
+
+#include "base/descriptor.hpp"
+#include "base/process_stat.hpp"
 
 namespace cryptmpi::report {
 namespace {
@@ -26,25 +26,6 @@ namespace fs = std::filesystem;
 
 constexpr mode_t kPermissions = 07777;
 constexpr const char* kLibraries[] = {"channel", "fabric", "mpi"};
-
-/// Closed at its end, with errno as it was.
-class Descriptor {
-public:
-    explicit Descriptor(int fd) : fd_(fd) {}
-    Descriptor(const Descriptor&) = delete;
-    Descriptor& operator=(const Descriptor&) = delete;
-    ~Descriptor() {
-        if (fd_ < 0) return;
-        const int error = errno;
-        close(fd_);
-        errno = error;
-    }
-    int operator*() const { return fd_; }
-    int release() { return std::exchange(fd_, -1); }
-
-private:
-    int fd_;
-};
 
 template <std::size_t Room>
 void write(LiveText<Room>& room, std::string_view text) {
@@ -117,22 +98,14 @@ std::uint64_t own_pid_namespace() {
 }
 
 std::optional<std::uint64_t> start_of(pid_t pid) {
-    std::ifstream stream("/proc/" + std::to_string(pid) + "/stat");
-    const std::string line{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
-    // The second field is the program's name in parentheses, with whatever the program wants in it.
-    const auto name_end = line.rfind(')');
-    if (name_end == std::string::npos) return std::nullopt;
-    constexpr int kAfterName = 20;  // field 22
-    std::istringstream fields(line.substr(name_end + 1));
-    std::string field;
-    for (int i = 0; i < kAfterName; ++i) {
-        if (!(fields >> field)) return std::nullopt;
-        const bool ended = i == 0 && (field == "Z" || field == "X");
-        if (ended) return std::nullopt;
-    }
+    const ProcessStat process(pid);
+    const auto state = process[ProcessStat::kState];
+    const auto field = process[ProcessStat::kStart];
+    const bool ended = state == "Z" || state == "X";
+    if (ended || !field) return std::nullopt;
     std::uint64_t started = 0;
-    const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), started);
-    return error == std::errc{} && end == field.data() + field.size() ? std::optional(started) : std::nullopt;
+    const auto [end, error] = std::from_chars(field->data(), field->data() + field->size(), started);
+    return error == std::errc{} && end == field->data() + field->size() ? std::optional(started) : std::nullopt;
 }
 
 Live::Live() : owner_(getpid()) {

@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstddef>
 #include <cstdio>
 #include <cstring>
-#include <string_view>
+
+#include "base/descriptor.hpp"
 
 namespace cryptmpi::report {
 
@@ -22,23 +22,13 @@ int open_fresh(const std::string& name) {
     return ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
 }
 
-bool write_all(int fd, std::string_view text) {
-    while (!text.empty()) {
-        const ssize_t part = ::write(fd, text.data(), text.size());
-        if (part < 0 && errno == EINTR) continue;
-        if (part <= 0) return false;
-        text.remove_prefix(static_cast<std::size_t>(part));
-    }
-    return true;
-}
-
 }  // namespace
 
 Result<void> write_file(const fs::path& file, const std::string& text) {
     const std::string temporary = file.string() + "." + std::to_string(getpid()) + ".new";
     errno = 0;
     const int fd = open_fresh(temporary);
-    bool written = fd >= 0 && write_all(fd, text);
+    bool written = fd >= 0 && write_all(fd, text.data(), text.size());
     written = fd >= 0 && ::close(fd) == 0 && written;
     if (!written || std::rename(temporary.c_str(), file.c_str()) != 0) {
         const int code = errno != 0 ? errno : EIO;
