@@ -1,4 +1,4 @@
-#include "comm/hardware_threads.hpp"
+#include "comm/ranks_per_thread.hpp"
 
 namespace cryptmpi::comm {
 
