@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "channel/calls.hpp"
-#include "channel/pieces.hpp"
+#include "channel/piece_walk.hpp"
 #include "channel/real.hpp"
 
 using namespace cryptmpi::channel;

@@ -12,7 +12,7 @@
 
 #include "channel/connection.hpp"
 #include "channel/epoll.hpp"
-#include "channel/pieces.hpp"
+#include "channel/piece_walk.hpp"
 #include "channel/real.hpp"
 
 namespace cryptmpi::channel {

@@ -20,7 +20,7 @@
 #include "base/secret.hpp"
 #include "channel/connection.hpp"
 #include "channel/epoll.hpp"
-#include "channel/pieces.hpp"
+#include "channel/piece_walk.hpp"
 #include "channel/real.hpp"
 
 namespace cryptmpi::channel {

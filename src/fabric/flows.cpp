@@ -11,7 +11,7 @@
 
 #include "base/endian.hpp"
 #include "fabric/lanes.hpp"
-#include "fabric/pieces.hpp"
+#include "fabric/slice.hpp"
 #include "fabric/window.hpp"
 #include "seal/arrivals.hpp"
 #include "seal/nonce_ledger.hpp"

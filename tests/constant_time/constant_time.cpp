@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "keys/secret_file.hpp"
-#include "pieces.hpp"
+#include "one_piece.hpp"
 
 extern "C" {
 extern const struct cryptmpi_module cryptmpi_module;

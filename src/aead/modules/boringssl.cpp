@@ -8,7 +8,7 @@
 
 #include "base/secret_memory.hpp"
 #include "exported.hpp"
-#include "pieces.hpp"
+#include "one_piece.hpp"
 #include "traces.hpp"
 
 #ifndef OPENSSL_IS_BORINGSSL

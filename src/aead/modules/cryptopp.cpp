@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "exported.hpp"
-#include "pieces.hpp"
+#include "one_piece.hpp"
 #include "traces.hpp"
 
 namespace {

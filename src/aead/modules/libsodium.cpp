@@ -9,7 +9,7 @@
 
 #include "base/secret_memory.hpp"
 #include "exported.hpp"
-#include "pieces.hpp"
+#include "one_piece.hpp"
 #include "traces.hpp"
 
 namespace {

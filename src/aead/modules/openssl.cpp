@@ -17,7 +17,7 @@
 #include <climits>
 #include <cstring>
 
-#include "pieces.hpp"
+#include "one_piece.hpp"
 #include "traces.hpp"
 
 namespace {

@@ -21,7 +21,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "fabric/pieces.hpp"
+#include "fabric/slice.hpp"
 
 namespace cryptmpi::fabric {
 class Peer;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/endian.hpp"
-#include "fabric/pieces.hpp"
+#include "fabric/slice.hpp"
 #include "fabric/ucx/door.hpp"
 
 namespace cryptmpi::fabric::ucx {

@@ -9,7 +9,7 @@
 #include "base/endian.hpp"
 #include "base/pieces.hpp"
 #include "fabric/opening.hpp"
-#include "fabric/pieces.hpp"
+#include "fabric/slice.hpp"
 #include "fabric/ucx/blob.hpp"
 #include "fabric/ucx/door.hpp"
 #include "fabric/ucx/requests.hpp"

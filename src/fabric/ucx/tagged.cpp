@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/secret.hpp"
-#include "fabric/pieces.hpp"
+#include "fabric/slice.hpp"
 #include "fabric/ucx/door.hpp"
 
 namespace cryptmpi::fabric::ucx {
