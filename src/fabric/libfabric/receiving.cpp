@@ -5,6 +5,7 @@
 
 #include "base/endian.hpp"
 #include "fabric/libfabric/objects.hpp"
+#include "fabric/slice.hpp"
 
 namespace cryptmpi::fabric::libfabric {
 namespace {
@@ -19,17 +20,6 @@ constexpr std::size_t kListening = 4;
 // How much longer than its receive a message may be for the provider to have room: memory that it has to know costs
 // time.
 constexpr std::size_t kMostBeyond = std::size_t{64} << 10;
-
-/// The first `size` bytes of the parts.
-std::vector<iovec> first(std::span<const iovec> parts, std::size_t size) {
-    std::vector<iovec> cut;
-    for (const iovec& part : parts) {
-        const std::size_t taken = std::min(part.iov_len, size);
-        if (taken > 0) cut.push_back({part.iov_base, taken});
-        size -= taken;
-    }
-    return cut;
-}
 
 }  // namespace
 
@@ -184,7 +174,7 @@ Peer* Endpoint::open_into(Operation& operation, const fi_cq_tagged_entry& entry)
         scratch = domain->pool.take(size + 1);
         into = {{scratch.data(), size}};
     } else {
-        into = first(operation.into, size);
+        into = slice(operation.into, 0, size);
     }
     const auto sender = operation.work == Operation::Work::tagged
                             ? party->open(operation.posted, entry.tag, bound, wire, entry.len, into)
@@ -234,7 +224,7 @@ void Endpoint::take_head(Operation& operation, const fi_cq_tagged_entry& entry) 
     if (fits && !operation.discard) {
         operation.work = Operation::Work::fetching;
         operation.wire = {};
-        remote.fetch(operation.sender, id, size, first(operation.into, size), operation);
+        remote.fetch(operation.sender, id, size, slice(operation.into, 0, size), operation);
         return;
     }
     remote.drop(operation.sender, id);
