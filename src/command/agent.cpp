@@ -6,8 +6,8 @@
 
 #include "command/fresh_key.hpp"
 #include "command/job.hpp"
-#include "command/process.hpp"
 #include "command/remote_shell.hpp"
+#include "command/shell.hpp"
 #include "command/subcommands.hpp"
 #include "config/internal_variables.hpp"
 #include "report/noted_hosts.hpp"

@@ -11,7 +11,7 @@
 #include <set>
 
 #include "command/elf.hpp"
-#include "command/process.hpp"
+#include "command/shell.hpp"
 #include "command/subcommands.hpp"
 #include "interpose/table.hpp"
 

@@ -19,7 +19,7 @@
 #include "command/job.hpp"
 #include "command/launchers.hpp"
 #include "command/networks.hpp"
-#include "command/process.hpp"
+#include "command/shell.hpp"
 #include "command/subcommands.hpp"
 #include "engine/profile.hpp"
 #include "keys/interchange.hpp"

@@ -16,7 +16,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "command/process.hpp"
+#include "command/shell.hpp"
 
 namespace cryptmpi::command {
 namespace {

@@ -16,8 +16,8 @@
 #include "aead/registry.hpp"
 #include "command/job.hpp"
 #include "command/munge.hpp"
-#include "command/process.hpp"
 #include "command/reports.hpp"
+#include "command/shell.hpp"
 
 namespace cryptmpi::command {
 namespace {

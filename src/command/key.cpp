@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "aead/registry.hpp"
-#include "command/process.hpp"
 #include "command/remote_shell.hpp"
+#include "command/shell.hpp"
 #include "command/subcommands.hpp"
 #include "keys/job_key.hpp"
 #include "keys/report_key.hpp"

@@ -16,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-#include "command/process.hpp"
+#include "command/shell.hpp"
 
 namespace cryptmpi::command {
 namespace {

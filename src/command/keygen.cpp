@@ -9,7 +9,7 @@
 
 #include "aead/registry.hpp"
 #include "base/own_names.hpp"
-#include "command/process.hpp"
+#include "command/shell.hpp"
 #include "command/subcommands.hpp"
 #include "keys/interchange.hpp"
 #include "keys/job_key.hpp"

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "command/elf.hpp"
-#include "command/process.hpp"
+#include "command/shell.hpp"
 
 namespace cryptmpi::command {
 namespace {

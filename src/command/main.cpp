@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/nearest.hpp"
-#include "command/process.hpp"
+#include "command/shell.hpp"
 #include "command/subcommands.hpp"
 #include "command/typed_line.hpp"
 

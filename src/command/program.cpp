@@ -5,7 +5,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "command/process.hpp"
+#include "command/shell.hpp"
 
 namespace cryptmpi::command {
 namespace {

@@ -8,7 +8,7 @@
 #include <sstream>
 #include <system_error>
 
-#include "command/process.hpp"
+#include "command/shell.hpp"
 #include "command/subcommands.hpp"
 
 namespace cryptmpi::command {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "command/process.hpp"
+#include "command/shell.hpp"
 
 namespace cryptmpi::command {
 

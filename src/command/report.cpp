@@ -7,8 +7,8 @@
 
 #include "aead/registry.hpp"
 #include "command/job.hpp"
-#include "command/process.hpp"
 #include "command/reports.hpp"
+#include "command/shell.hpp"
 #include "command/subcommands.hpp"
 #include "report/job_report.hpp"
 

@@ -14,8 +14,8 @@
 #include <sstream>
 
 #include "command/job.hpp"
-#include "command/process.hpp"
 #include "command/remote_shell.hpp"
+#include "command/shell.hpp"
 #include "config/internal_variables.hpp"
 #include "keys/job_key.hpp"
 #include "keys/key_in_memory.hpp"

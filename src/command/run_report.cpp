@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "command/job.hpp"
-#include "command/process.hpp"
+#include "command/shell.hpp"
 #include "report/parts_folder.hpp"
 
 namespace cryptmpi::command {

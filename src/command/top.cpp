@@ -17,7 +17,7 @@
 #include <sstream>
 #include <utility>
 
-#include "command/process.hpp"
+#include "command/shell.hpp"
 #include "command/subcommands.hpp"
 #include "report/live.hpp"
 #include "report/live_reader.hpp"

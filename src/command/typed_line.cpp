@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "command/process.hpp"
+#include "command/shell.hpp"
 #include "command/wrappers.hpp"
 
 namespace cryptmpi::command {

@@ -1,4 +1,4 @@
-#include "command/process.hpp"
+#include "command/shell.hpp"
 
 #include <dlfcn.h>
 #include <fcntl.h>
