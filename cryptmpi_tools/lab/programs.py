@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-CANARY = HERE / "canary.c"  # sends a pattern by many kinds of call, and checks what arrives
+CANARY = HERE / "kinds_of_call.c"  # sends a pattern by many kinds of call, and checks what arrives
 HPCC_INPUT = HERE / "hpccinf.txt"
 LAMMPS_INPUT = HERE / "in.melt"
 

@@ -68,7 +68,7 @@ def install(root, *packages):
 
 
 def built_canary(folder):
-    """cryptmpi_tools/lab/canary.c by this machine's Open MPI, and the bytes that it sends."""
+    """cryptmpi_tools/lab/kinds_of_call.c by this machine's Open MPI, and the bytes that it sends."""
     run(OPENMPI.mpicc, "-O1", "-o", folder / "canary", CANARY)
     canary = secrets.token_bytes(32)
     (folder / "canary.bin").write_bytes(canary)

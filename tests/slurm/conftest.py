@@ -50,7 +50,7 @@ def nodes(two_nodes, _slurm):
 
 @pytest.fixture(scope="session")
 def program(tmp_path_factory):
-    """cryptmpi_tools/lab/canary.c or another source, by an MPI's own compiler."""
+    """cryptmpi_tools/lab/kinds_of_call.c or another source, by an MPI's own compiler."""
     built = {}
 
     def compiled(mpi, source=CANARY):

@@ -15,7 +15,7 @@ from cryptmpi_tools.lab.sealing import Sealing
 
 
 def built(mpi, folder):
-    """cryptmpi_tools/lab/canary.c, by the MPI's own compiler, or by that of another MPI of the same ABI."""
+    """cryptmpi_tools/lab/kinds_of_call.c, by the MPI's own compiler, or by that of another MPI of the same ABI."""
     compiler = mpi.mpicc or stacks.stack(mpi.built_with).mpicc
     if not mpi.present() or not compiler.exists():
         pytest.skip(f"{mpi.title} is not installed (make mpis)")
