@@ -9,7 +9,7 @@ import threading
 
 import pytest
 from conftest import error_lines
-from talking import talk
+from run_talk import talk
 
 
 def refused(ends, words):

@@ -9,7 +9,7 @@ import pytest
 from conftest import error_lines, needs
 from cryptmpi_tools.lab.nodes import FirstNodes
 from cryptmpi_tools.lab.stacks import stack
-from talking import PORTS, Talk, talk
+from run_talk import PORTS, Talk, talk
 
 MITM = Path(__file__).with_name("mitm.py")
 

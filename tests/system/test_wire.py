@@ -7,7 +7,7 @@ import pytest
 import wire
 from conftest import error_lines, expect_unseen
 from cryptmpi_tools.lab import capture
-from talking import talk
+from run_talk import talk
 from talk import CANARY, CHUNKS
 
 
