@@ -39,7 +39,7 @@ const std::array kCommands = {
                   "Sends a known pattern between two nodes, plain and sealed, and looks for it in what leaves them",
                   {}},
     PythonCommand{"bench",
-                  "study.bench",
+                  "study.bench_command",
                   "Measures one thing, plain and encrypted in turn: ciphers, ping-pong, pairs ...",
                   {"numpy", "scipy"}},
     PythonCommand{
