@@ -1,4 +1,4 @@
-"""How fast the cipher of a job is alone, by size and threads: what the installed tools measure (bench/cipher.cpp,
+"""How fast the cipher of a job is alone, by size and threads: what the installed tools measure (microbench/cipher.cpp,
 threads.cpp)."""
 
 import os
