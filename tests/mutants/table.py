@@ -344,6 +344,8 @@ MUTANTS = [
         ("src/comm/bcast.cpp", "seal_bytes_for_all(block_of(call, i),", "seal_bytes_for_all(call,"),
         ("src/comm/bcast.cpp", "open_bytes_of_all(block_of(call, i),", "open_bytes_of_all(call,")],
         "comm_test", "Collectives.NoPieceTakesThePlaceOfAnotherOfItsBlock"),
+    one("a flood of hints holds up who looks at them", "src/comm/hints.cpp", "for (std::size_t i = 0; i < kMost; ++i) {", "for (;;) {",
+        "comm_test", "Attacks.AFloodOfHintsHoldsUpNoCall"),
     one("a send can be cancelled", "src/comm/complete.cpp",
         "    if (operation.kind == Operation::Kind::send || operation.is_finished()) return true;",
         "    if (operation.is_finished()) return true;", "comm_test", "PointToPoint.ASendIsNotCancelledSoItsMessageComes"),

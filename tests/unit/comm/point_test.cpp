@@ -464,6 +464,44 @@ TEST(Attacks, NoMoreThanSomeForgedHintsAreKept) {
     EXPECT_TRUE(ending.went_well()) << ending.told();
 }
 
+/// Who sends them without end would hold up whoever takes all that there are.
+TEST(Attacks, AFloodOfHintsHoldsUpNoCall) {
+    constexpr std::size_t kForged = 5000;
+    constexpr int kLast = kHints + 1;
+    const Clear data(kLarge);
+    Job job(2);
+    job.on_wire = [&](Message& message, std::vector<Message>& more) {
+        if (!is_hint(message)) return true;
+        more.assign(kForged, message);
+        for (Message& forged : more) forged.bytes[20] ^= 1;
+        more.back().tag = kLast;
+        return true;
+    };
+    std::size_t looks = 0;
+    job.fails = [&](int rank, const std::string& procedure, std::uint64_t) {
+        if (rank == 1 && procedure == "Improbe") ++looks;
+        return false;
+    };
+    const Ending ending = job.run([&](Rank& rank) {
+        if (rank.number == 0) {
+            EXPECT_EQ(Ssend(rank.layer, data.bytes().data(), kLarge, MPI_BYTE, 1, kFirst, MPI_COMM_WORLD), MPI_SUCCESS);
+            return;
+        }
+        // All have come.
+        const MPI_Comm comm = rank.layer.transport().comm;
+        std::uint8_t last[seal::kAnnouncedWire];
+        EXPECT_EQ(rank.mpi.Recv(last, sizeof last, MPI_BYTE, 0, kLast, comm, MPI_STATUS_IGNORE), MPI_SUCCESS);
+        const std::size_t before = looks;
+        rank.layer.hints().of(0);
+        EXPECT_EQ(looks - before, 4096U);
+        rank.layer.hints().of(0);
+        Bytes into(kLarge);
+        EXPECT_EQ(receive(rank, into, 0, kFirst), MPI_SUCCESS);
+        EXPECT_EQ(into, data.bytes());
+    });
+    EXPECT_TRUE(ending.went_well()) << ending.told();
+}
+
 /// Nor is there memory for a rest that is longer than its message.
 TEST(Attacks, ARestThatIsLongerThanItsMessageIsNotTaken) {
     const Clear data(4 * kLarge);
