@@ -68,7 +68,7 @@ int Improbe(Layer& layer, int from, int tag, MPI_Comm comm, int* flag, MPI_Messa
 int Mrecv(Layer& layer, void* at, MPI_Count count, MPI_Datatype type, MPI_Message* message, MPI_Status* status);
 int Imrecv(Layer& layer, void* at, MPI_Count count, MPI_Datatype type, MPI_Message* message, MPI_Request* request);
 
-// complete.cpp
+// wait.cpp
 int Wait(Layer& layer, MPI_Request* request, MPI_Status* status);
 int Test(Layer& layer, MPI_Request* request, int* flag, MPI_Status* status);
 int Waitall(Layer& layer, int count, MPI_Request* requests, MPI_Status* statuses);
@@ -77,6 +77,8 @@ int Waitany(Layer& layer, int count, MPI_Request* requests, int* index, MPI_Stat
 int Testany(Layer& layer, int count, MPI_Request* requests, int* index, int* flag, MPI_Status* status);
 int Waitsome(Layer& layer, int count, MPI_Request* requests, int* done, int* indices, MPI_Status* statuses);
 int Testsome(Layer& layer, int count, MPI_Request* requests, int* done, int* indices, MPI_Status* statuses);
+
+// request.cpp
 int Request_get_status(Layer& layer, MPI_Request request, int* flag, MPI_Status* status);
 int Request_get_status_all(Layer& layer, int count, const MPI_Request requests[], int* flag, MPI_Status* statuses);
 int Request_get_status_any(Layer& layer, int count, const MPI_Request requests[], int* index, int* flag,

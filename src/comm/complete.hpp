@@ -1,7 +1,9 @@
-// The end of requests: every Wait and Test form.
+// The end of requests, whichever call of MPI's they end in (wait.cpp, request.cpp).
 #pragma once
 
 #include <mpi.h>
+
+#include <memory>
 
 #include "comm/attempts.hpp"
 #include "comm/layer.hpp"
@@ -17,6 +19,25 @@ int conclude(Layer& layer, Operation& operation, MPI_Status& status, int code);
 
 /// A message that we hold comes to a blocking receive: returns its error code, with the handler called.
 int conclude_held(Layer& layer, Operation& operation, std::unique_ptr<Held> held, MPI_Status& status);
+
+/// After its end, a persistent operation waits for its next start, and others are gone.
+void put_back(Layer& layer, MPI_Request handle, std::unique_ptr<Operation> operation);
+
+/// Null: it is none of ours.
+inline bool is_active(const Operation* operation) {
+    return operation != nullptr && operation->is_active();
+}
+inline bool is_unfinished(const Operation* operation) {
+    return operation != nullptr && operation->is_unfinished();
+}
+
+/// After an error: has MPI kept the request, and what it works on? It is the user's still, who may ask for it again.
+bool is_kept(Layer& layer, MPI_Request request, const Operation& operation, int code);
+
+/// MPI waits in a call of its own, in which nothing large goes on: only if there is nothing large.
+inline bool may_block(Layer& layer) {
+    return layer.requests().unfinished.empty();
+}
 
 /// The rare part of progress().
 void advance_all(Layer& layer);

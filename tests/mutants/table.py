@@ -346,7 +346,7 @@ MUTANTS = [
         "comm_test", "Collectives.NoPieceTakesThePlaceOfAnotherOfItsBlock"),
     one("a flood of hints holds up who looks at them", "src/comm/hints.cpp", "for (std::size_t i = 0; i < kMost; ++i) {", "for (;;) {",
         "comm_test", "Attacks.AFloodOfHintsHoldsUpNoCall"),
-    one("a send can be cancelled", "src/comm/complete.cpp",
+    one("a send can be cancelled", "src/comm/request.cpp",
         "    if (operation.kind == Operation::Kind::send || operation.is_finished()) return true;",
         "    if (operation.is_finished()) return true;", "comm_test", "PointToPoint.ASendIsNotCancelledSoItsMessageComes"),
     one("what MPI keeps after an error is no request any more", "src/comm/complete.cpp", "    return !operation.persistent ||\n",
