@@ -16,7 +16,8 @@ class Mutant(NamedTuple):
 STREAM, MESSAGE, SEGMENTS, ARRIVALS = ("src/seal/stream.cpp", "src/seal/message.cpp", "src/seal/segments.cpp", "src/seal/arrivals.hpp")
 SCHEDULE, HANDSHAKE, AGREEMENT = "src/seal/key_schedule.hpp", "src/keys/handshake.cpp", "src/keys/agreement.cpp"
 TRANSPORT = "src/keys/key_transport.cpp"
-FLOWS, WINDOW, SECRET_FILE, SECRETS = "src/fabric/flows.cpp", "src/fabric/window.hpp", "src/keys/secret_file.cpp", "src/keys/flow_secrets.cpp"
+FLOWS, FLOW_KEYS, LONG, WINDOW = "src/fabric/flows.cpp", "src/fabric/flow_keys.cpp", "src/fabric/long_messages.cpp", "src/fabric/window.hpp"
+SECRET_FILE, SECRETS = "src/keys/secret_file.cpp", "src/keys/flow_secrets.cpp"
 REMOTE, PARTS = "src/fabric/ucx/remote.cpp", "src/fabric/ucx/parts.cpp"
 JUDGING, MERGING, JOB_REPORT = "src/report/judging.cpp", "src/report/merging.cpp", "src/report/job_report.cpp"
 POLICY, INSIDE = "src/channel/policy.cpp", "src/channel/inside.cpp"
@@ -256,7 +257,7 @@ MUTANTS = [
         "keys_test", "Transported.AWrappedKeyThatWasAltered*"),
 
     # The fabric layer
-    one("an address's proof is not compared", FLOWS, "    return differences == 0;", "    return differences < 256;",
+    one("an address's proof is not compared", FLOW_KEYS, "    return differences == 0;", "    return differences < 256;",
         "fabric_test", "Flows.AnAddressIsTheJobsOrNot:Door.TakesNoAddressThatIsAltered"),
     one("UCX looks at an address before its proof is checked", "src/fabric/ucx/door.cpp",
         "auto blob = read_blob(**party, address);\n    if (!blob)", "auto blob = read_blob(**party, address);\n    if (!party)",
@@ -270,37 +271,37 @@ MUTANTS = [
     one("a party may speak under another job key later", FLOWS,
         "    if (status == CRYPTMPI_FORGED && !from.has_spoken) [[unlikely]] {", "    if (status == CRYPTMPI_FORGED) {",
         "fabric_test", "Rotation.WhatOpenedStaysThatPartys"),
-    one("a message of another kind opens", FLOWS, "    std::string label(kLabels[place_of(kind)]);",
+    one("a message of another kind opens", FLOW_KEYS, "    std::string label(kLabels[place_of(kind)]);",
         "    std::string label(kLabels[place_of(kind) * 0]);",
         "fabric_test", "Flows.TagKindAndWhatTheDoorBindsAreBound"),
-    one("a forged message of the fabric is taken", FLOWS,
+    one("a forged message of the fabric is taken", "src/fabric/party_state.hpp",
         "    if (status == CRYPTMPI_FORGED) return fail(EBADMSG, \"does not open: altered, moved, or not ours\");\n"
         "    if (status != CRYPTMPI_OK)", "    if (status == CRYPTMPI_FAILED)", "fabric_test", "Flows.EveryByteOfAMessageIsBound"),
     one("a message is sealed where a network card may write", FLOWS,
         "state_->job.is_written_by_network_ ? state_->own_room(kOverhead + size) : out;", "out;",
         "fabric_test", "Flows.WhatTheNetworkWritesIsNotAuthenticated"),
-    one("a long message may end before its last segment", FLOWS, "    if (tag && !ended) return fail(", "    if (!tag && ended) return fail(",
+    one("a long message may end before its last segment", LONG, "    if (tag && !ended) return fail(", "    if (!tag && ended) return fail(",
         "fabric_test", "AlteredLongMessage.IsFoundWhereItEndsBeforeWhatHasOpened"),
-    one("a long message may go on under another's beginning", FLOWS,
+    one("a long message may go on under another's beginning", LONG,
         "    if (message.segments_ == 0) std::memcpy(message.prefix_.data(), wire, kLongPrefixSize);\n    auto from =",
         "    std::memcpy(message.prefix_.data(), wire, kLongPrefixSize);\n    auto from =",
         "fabric_test", "AlteredLongMessage.IsFoundWhereItsBeginningIsWrittenAgain"),
-    one("the segments of a long message do not count for its key", FLOWS, "make_room(flow, segments, size)", "make_room(flow, 1, size)",
+    one("the segments of a long message do not count for its key", LONG, "make_room(flow, segments, size)", "make_room(flow, 1, size)",
         "fabric_test", "LongMessages.TakeNoKeyOverItsLimitOfRecords"),
-    one("long messages take the numbers of whole ones, and do not count for their key", FLOWS, "    ++(*lanes)->messages;\n", "",
+    one("long messages take the numbers of whole ones, and do not count for their key", LONG, "    ++(*lanes)->messages;\n", "",
         "fabric_test", "LongMessages.CountForTheKeyOfThoseThatAreSealedWhole"),
-    one("the tag of a long message is not bound", FLOWS, "        : size_(is_last ? sizeof own_ : kLongPrefixSize) {",
+    one("the tag of a long message is not bound", LONG, "        : size_(is_last ? sizeof own_ : kLongPrefixSize) {",
         "        : size_(is_last ? kLongPrefixSize : kLongPrefixSize) {", "fabric_test", "AlteredLongMessage.IsFoundUnderAnotherTagOrForAnother"),
-    one("the last segment of a long message is as any other", FLOWS, "    return {segment | (is_last ? kLastSegment : 0), number};",
+    one("the last segment of a long message is as any other", LONG, "    return {segment | (is_last ? kLastSegment : 0), number};",
         "    return {segment | (is_last ? 0 : 0), number};", "fabric_test",
         "LongMessages.AreSealedAsDescribed:AlteredLongMessage.IsFoundShorterOrLonger"),
-    one("the order of long messages is not looked at", FLOWS,
+    one("the order of long messages is not looked at", LONG,
         "    if (auto done = wanted ? state_->check_order(posted, whole, tag) : misled(); !done)",
         "    if (auto done = wanted ? Result<void>{} : misled(); !done)", "fabric_test", "LongMessages.KeepTheOrderOfTheirLaneWithShortOnes"),
     one("UCX gets no more memory than a receive asks for", "src/fabric/ucx/tagged.cpp",
         "std::min(operation.wire.room(), kLongestWhole + kOverhead)", "operation.wire.size()",
         "fabric_test", "Door.TruncatesAsUcxDoes:Door.OpensNoMessageThatWasMadeLongerOnItsWay"),
-    one("a segment that did not open for another thread is taken", FLOWS, "        if (opened != CRYPTMPI_OK) status = opened;\n",
+    one("a segment that did not open for another thread is taken", LONG, "        if (opened != CRYPTMPI_OK) status = opened;\n",
         "        if (opened != CRYPTMPI_OK && thread == 99) status = opened;\n",
         "fabric_test", "LongMessages.ThatSeveralThreadsOpenAreAlteredNowhere"),
     one("UCX reads and writes memory for whoever asks", "src/fabric/ucx/door.cpp",
