@@ -651,7 +651,7 @@ MUTANTS = [
         "    const bool fits = sent_bytes_ + size != 0;", "fabric_ucx_test", "Standstill.OfManyKeepsWithinTheMemoryOfAll"),
     one("nobody is told of a request that UCX could not send", REMOTE, "    if (status != UCS_ERR_CANCELED) give_up_sending(status);",
         "    (void)status;", "fabric_ucx_test", "RemoteMemory.IsGivenUpWhereUcxCannotSendARequestAfterAll"),
-    one("memory is read that was not shown", "src/fabric/libfabric/tables.cpp", " || !endpoint.serves_memory || !endpoint.has_memory) {",
+    one("memory is read that was not shown", "src/fabric/libfabric/calls_memory.cpp", " || !endpoint.serves_memory || !endpoint.has_memory) {",
         " || !endpoint.serves_memory) {", "libfabric_test", "NotShown.IsNeitherReadNorWritten"),
     one("an order of reads is forgotten", "src/fabric/libfabric/information.cpp",
         "    return must_have ? MemoryWish::cannot_be_kept : MemoryWish::none;", "    return MemoryWish::none;",
@@ -664,6 +664,6 @@ MUTANTS = [
     one("who sleeps for what another thread has opened sleeps on", "src/fabric/libfabric/queue.cpp",
         "        if (Queue* const other = endpoint->other_than(*this)) other->wake();\n", "        (void)endpoint;\n",
         "libfabric_test", "TwoDescriptors.*"),
-    one("a signal wakes nobody", "src/fabric/libfabric/tables.cpp", "    mine<Queue>(shown).is_signalled.store(true);\n", "",
+    one("a signal wakes nobody", "src/fabric/libfabric/calls_queues.cpp", "    mine<Queue>(shown).is_signalled.store(true);\n", "",
         "libfabric_test", "Libfabric.WhoWaitsAtAQueueIsWokenByASignal"),
 ]

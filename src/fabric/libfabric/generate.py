@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the names (names.inc) and the tables (tables.inc) of operations from operations.txt: for each operation a
+"""Writes the names (names.inc) and the tables (TABLE.inc) of operations from operations.txt: for each operation a
 function of ours (sealed, own), a passing one (local) or a refusing one. The compiler checks that each stands where
 libfabric's header has it."""
 
@@ -39,11 +39,10 @@ def main():
         for operation, kind in all_of_it))
     names = [f"{table}.{operation}" for table, operations in tables.items() for operation, _ in operations]
     (folder / "names.inc").write_text("\n".join([*(f'"{name}",' for name in names), '"an operation that this CryptMPI does not know"\n']))
-    lines = ["// Made by generate.py from operations.txt."]
     index = 0
     for table, operations in tables.items():
-        lines += ["", "template <>", f"::{table}* table<::{table}>() {{",
-                  f"    static Table<{len(operations)}> made = {{sizeof(std::size_t) * {len(operations) + 1}, {{{{"]
+        lines = ["// Made by generate.py from operations.txt.", "template <>", f"::{table}* table<::{table}>() {{",
+                 f"    static Table<{len(operations)}> made = {{sizeof(std::size_t) * {len(operations) + 1}, {{{{"]
         for operation, kind in operations:
             lines.append(f"        address<decltype(::{table}::{operation})>({function(table, operation, kind, index)}),")
             index += 1
@@ -51,7 +50,7 @@ def main():
         lines += [f"    static_assert(offsetof(::{table}, {operation}) == sizeof(std::size_t) * {place});"
                   for place, (operation, _) in enumerate(operations, 1)]
         lines += [f"    return reinterpret_cast<::{table}*>(&made);", "}"]
-    (folder / "tables.inc").write_text("\n".join(lines) + "\n")
+        (folder / f"{table}.inc").write_text("\n".join(lines) + "\n")
 
 
 main()
