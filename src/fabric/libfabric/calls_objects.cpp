@@ -314,6 +314,18 @@ int cq_open(fid_domain* shown, fi_cq_attr* attributes, fid_cq** made, void* cont
     return 0;
 }
 
+/// What the program was shown that it can do.
+void take_terms(Endpoint& endpoint, const fi_info& info) {
+    endpoint.serves_memory = can_serve_memory(info);
+    endpoint.has_memory = ((info.caps | info.tx_attr->caps) & FI_RMA) != 0;
+    endpoint.note_tag = note_tag(info.ep_attr->mem_tag_format);
+    endpoint.directed = ((info.caps | info.rx_attr->caps) & FI_DIRECTED_RECV) != 0;
+    endpoint.send_flags = info.tx_attr->op_flags;
+    endpoint.receive_flags = info.rx_attr->op_flags;
+    endpoint.inject_size = info.tx_attr->inject_size;
+    endpoint.message_size = info.ep_attr->max_msg_size;
+}
+
 int endpoint(fid_domain* shown, fi_info* info, fid_ep** made, void* context) {
     auto& domain = mine<Domain>(shown);
     Surroundings& around = *domain.fabric->around;
@@ -343,14 +355,7 @@ int endpoint(fid_domain* shown, fi_info* info, fid_ep** made, void* context) {
     made_here->tagged = table<fi_ops_tagged>();
     made_here->atomic = table<fi_ops_atomic>();
     made_here->collective = table<fi_ops_collective>();
-    made_here->serves_memory = can_serve_memory(*info);
-    made_here->has_memory = ((info->caps | info->tx_attr->caps) & FI_RMA) != 0;
-    made_here->note_tag = note_tag(info->ep_attr->mem_tag_format);
-    made_here->directed = ((info->caps | info->rx_attr->caps) & FI_DIRECTED_RECV) != 0;
-    made_here->send_flags = info->tx_attr->op_flags;
-    made_here->receive_flags = info->rx_attr->op_flags;
-    made_here->inject_size = info->tx_attr->inject_size;
-    made_here->message_size = info->ep_attr->max_msg_size;
+    take_terms(*made_here, *info);
     show_base(made_here->fid, real->fid, context);
     around.begin(*made_here->party);
     *made = made_here;

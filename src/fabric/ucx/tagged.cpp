@@ -222,6 +222,20 @@ ucs_status_ptr_t end_at_once(Operation& operation, AtOnce& told, const ucp_reque
     return UCS_STATUS_PTR(status);
 }
 
+/// Where the message comes: as long as it may be.
+void take_wire(Operation& operation, ucp_request_param_t& own) {
+    const std::size_t most = operation.data->size();
+    if (most <= kLongestWhole) {
+        operation.wire = Ends::get().wires().take(most + kOverhead);
+        return;
+    }
+    // UCX copies there by functions of ours, and gets no memory: nobody changes a segment while it is opened.
+    operation.wire = Ends::get().pool().take(wire_size_of(most));
+    operation.segments = std::make_unique<Segments>();
+    own.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
+    own.datatype = wire_of_operation();
+}
+
 /// `post` calls UCX with the buffer of our own.
 template <class Post>
 ucs_status_ptr_t receive(Worker& worker, void* at, std::size_t count, const Wanted* wanted,
@@ -231,17 +245,8 @@ ucs_status_ptr_t receive(Worker& worker, void* at, std::size_t count, const Want
     operation->data = data_of(at, count, given, Data::Use::receive);
     if (!operation->data->is_known()) return failed(UCS_ERR_UNSUPPORTED);
     operation->worker = &worker;
-    const std::size_t most = operation->data->size();
     auto own = parameters_of(given, *operation);
-    if (most <= kLongestWhole) {
-        operation->wire = Ends::get().wires().take(most + kOverhead);
-    } else {
-        // UCX copies there by functions of ours, and gets no memory: nobody changes a segment while it is opened.
-        operation->wire = Ends::get().pool().take(wire_size_of(most));
-        operation->segments = std::make_unique<Segments>();
-        own.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
-        own.datatype = wire_of_operation();
-    }
+    take_wire(*operation, own);
     // UCX 1.13 says nothing of a message that it gives at once, but to a callback.
     own.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
     own.cb.recv = when_received;
