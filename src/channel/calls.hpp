@@ -7,6 +7,7 @@
 
 #include "channel/connection.hpp"
 #include "channel/process.hpp"
+#include "channel/start.hpp"
 
 #define CRYPTMPI_CALL extern "C" __attribute__((visibility("default")))
 

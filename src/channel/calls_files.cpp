@@ -62,7 +62,7 @@ void closed(int fd) {
 namespace {
 
 bool refuse_device(const std::string& path) {
-    Process& process = Process::get();
+    Process& process = this_process();
     if (!process.enabled() || process.roads_open()) return false;
     if (process.doors().is_opening()) {
         process.doors().opened(path);

@@ -20,7 +20,7 @@ using namespace cryptmpi::channel;
 namespace {
 
 int refuse(const std::string& call, const char* mend) {
-    Process::get().report().tell_of_refused(call, call + " is refused: it would go past the sealing; " + mend);
+    this_process().report().tell_of_refused(call, call + " is refused: it would go past the sealing; " + mend);
     errno = ENOSYS;
     return -1;
 }
@@ -54,7 +54,7 @@ bool is_plain(int fd) {
 }
 
 bool enabled() {
-    return Process::get().enabled();
+    return this_process().enabled();
 }
 
 /// What liburing gives back for an error.

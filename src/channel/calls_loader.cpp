@@ -146,7 +146,7 @@ extern "C" void* cryptmpi_before_dlopen(Arguments arguments, const void* caller)
 }
 
 CRYPTMPI_CALL void* dlmopen(Lmid_t name_space, const char* file, int flags) {
-    Process& process = Process::get();
+    Process& process = this_process();
     const auto go_on = behind_us<Dlmopen>("dlmopen");
     if (!process.enabled()) return go_on(name_space, file, flags);
     if (name_space == LM_ID_BASE) return go_on(name_space, file, flags & ~RTLD_DEEPBIND);

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "channel/calls.hpp"
+#include "channel/epoll.hpp"
 #include "channel/real.hpp"
 #include "programs/coverable.hpp"
 
@@ -71,7 +72,7 @@ Process* covering_process() {
 /// Checks what is about to be started; false with errno.
 bool may_start(const char* file) {
     Process* process = covering_process();
-    return process == nullptr || file == nullptr || process->covering().may_start(*process, file);
+    return process == nullptr || file == nullptr || process->covering().may_start(process->report(), file);
 }
 
 /// Runs `start` with the environment of a program to be started: still under the library, and told of the arena if it
@@ -239,11 +240,11 @@ SpawnFolders& spawn_folders() {
 }
 
 void end_process(Process::Ending how) {
-    if (Process* process = Process::made()) process->finish(how);
+    if (Process* process = Process::made()) process->finish(how, end);
 }
 
 __attribute__((constructor)) void started() {
-    (void)Process::get();
+    (void)this_process();
     take_over_standard_streams();
     real::backtrace_symbols_fd.look_up();
     // Its handlers run the last one first: before us, those of the program.
@@ -263,7 +264,11 @@ pid_t fork_by(const std::function<pid_t()>& call) {
     each_sealed([](Entry& entry) { entry.shared.load()->processes.fetch_add(1); });
     const std::unique_lock folders(spawn_folders().lock);
     const auto streams = hold_streams();
-    const pid_t pid = Process::made()->fork(call);
+    Process& process = *Process::made();
+    const pid_t pid = process.fork([&] {
+        const ForkLocks locks(process.table());
+        return call();
+    });
     if (pid < 0) each_sealed([](Entry& entry) { entry.shared.load()->processes.fetch_sub(1); });
     return pid;
 }
@@ -275,7 +280,7 @@ Cloned cloned(std::uint64_t flags) {
 }
 
 int refuse_clone() {
-    Process::get().report().tell_of_refused(
+    this_process().report().tell_of_refused(
         "clone",
         "clone with CLONE_VM or CLONE_FILES, but not as a thread or vfork, is refused: it would "
         "not be known any more which sockets are sealed; start that process by fork");

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "channel/calls.hpp"
+#include "channel/clock.hpp"
 #include "channel/epoll.hpp"
 #include "channel/readiness.hpp"
 #include "channel/real.hpp"
@@ -81,12 +82,25 @@ Epoll* instance(int epfd) {
     return entry != nullptr && entry->kind.load() == Kind::epoll ? entry->epoll : nullptr;
 }
 
+class Watched : public Connections {
+public:
+    explicit Watched(Process& process) : process_(process) {}
+
+    int handshakes() const override { return process_.handshakes(); }
+    void drive(Entry& entry) override { cryptmpi::channel::drive(process_, entry); }
+    bool settle_debt(Entry& entry) override { return cryptmpi::channel::settle_debt(process_, entry); }
+    bool verify_readable(Entry& entry) override { return cryptmpi::channel::verify_readable(process_, entry); }
+
+private:
+    Process& process_;
+};
+
 int created(int fd) {
     if (fd < 0) return fd;
-    Process& process = Process::get();
+    Process& process = this_process();
     if (!process.enabled()) return fd;
     Entry* entry = process.table().add(fd, Kind::epoll);
-    if (entry != nullptr) entry->epoll = new Epoll(fd, entry);
+    if (entry != nullptr) entry->epoll = new Epoll(fd, entry, process.table());
     return fd;
 }
 
@@ -167,11 +181,12 @@ CRYPTMPI_CALL int epoll_pwait(int epfd, epoll_event* events, int most, int timeo
     Epoll* epoll = instance(epfd);
     const bool ours = epoll != nullptr && !epoll->plain() && events != nullptr && most > 0;
     if (!ours) return real::epoll_pwait(epfd, events, most, timeout, mask);
+    Watched watched(*Process::made());
     if (timeout == 0 && mask == nullptr) {
         pthread_testcancel();
-        return epoll->look(*Process::made(), events, most);
+        return epoll->look(watched, events, most);
     }
-    return epoll->wait(*Process::made(), events, most, timeout, mask);
+    return epoll->wait(watched, events, most, timeout, mask);
 }
 
 CRYPTMPI_CALL int epoll_wait(int epfd, epoll_event* events, int most, int timeout) {

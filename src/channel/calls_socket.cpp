@@ -47,7 +47,7 @@ std::optional<Kind> kind_of_passed(Process& process, int fd) {
 }  // namespace
 
 void taken_over(int fd) {
-    Process& process = Process::get();
+    Process& process = this_process();
     if (fd < 0 || !process.enabled()) return;
     shut_device(fd);
     const auto kind = kind_of_passed(process, fd);
@@ -85,7 +85,7 @@ bool is_still_fresh(Process& process, int fd) {
 }  // namespace
 
 int check_road(int fd, const Entry& entry, const sockaddr* to, socklen_t size) {
-    Process& process = Process::get();
+    Process& process = this_process();
     const Kind kind = entry.kind.load();
     if (kind == Kind::fresh) return is_still_fresh(process, fd) ? 0 : -1;
     if (kind == Kind::ended) {
@@ -126,7 +126,7 @@ namespace {
 
 /// A number that the table has no place for. Only where the system's limits were raised far beyond what is usual.
 int refuse_number(int fd) {
-    Process::get().report().tell_of_refused("descriptors from " + std::to_string(Table::kMost),
+    this_process().report().tell_of_refused("descriptors from " + std::to_string(Table::kMost),
                                             "a socket with the number " + std::to_string(fd) +
                                                 " is refused: CryptMPI looks after "
                                                 "descriptors below " +
@@ -268,7 +268,7 @@ int accept_carrier(Process& process, int listener, sockaddr* address, socklen_t*
 }
 
 int accept_connection(int listener, sockaddr* address, socklen_t* size, int flags) {
-    Process& process = Process::get();
+    Process& process = this_process();
     if (!process.enabled()) return real::accept4(listener, address, size, flags);
     if (is_carrier(process, listener)) return accept_carrier(process, listener, address, size, flags);
     Verdict verdict = Verdict::seal;
@@ -304,12 +304,12 @@ int accept_connection(int listener, sockaddr* address, socklen_t* size, int flag
 /// Closed for programs that are started by this one: there nothing is sealed for it.
 int carrier_socket(int family, int type, int protocol) {
     const int fd = real::socket(family, type | SOCK_CLOEXEC, protocol);
-    if (fd >= 0) Process::get().table().add(fd, Kind::carrier);
+    if (fd >= 0) this_process().table().add(fd, Kind::carrier);
     return fd;
 }
 
 int refuse_socket(int family, int type, int protocol, const std::string& line) {
-    Process::get().report().tell_of_refused("socket family " + std::to_string(family) + " type " +
+    this_process().report().tell_of_refused("socket family " + std::to_string(family) + " type " +
                                                 std::to_string(type & 0xf) + " protocol " + std::to_string(protocol),
                                             line);
     errno = EAFNOSUPPORT;
@@ -317,7 +317,7 @@ int refuse_socket(int family, int type, int protocol, const std::string& line) {
 }
 
 int refuse_option(const char* name, const char* mend) {
-    Process::get().report().tell_of_refused(
+    this_process().report().tell_of_refused(
         name, std::string("setsockopt ") + name + " is refused: it goes around the sealing; " + mend);
     errno = EOPNOTSUPP;
     return -1;
@@ -326,7 +326,7 @@ int refuse_option(const char* name, const char* mend) {
 }  // namespace
 
 CRYPTMPI_CALL int socket(int family, int type, int protocol) {
-    Process& process = Process::get();
+    Process& process = this_process();
     if (!process.enabled()) return real::socket(family, type, protocol);
     const bool internet = family == AF_INET || family == AF_INET6;
     if (internet && process.doors().carries(__builtin_return_address(0))) return carrier_socket(family, type, protocol);
@@ -350,7 +350,7 @@ CRYPTMPI_CALL int socket(int family, int type, int protocol) {
 
 /// TIPC has pairs, too, whose ends may send to anybody.
 CRYPTMPI_CALL int socketpair(int family, int type, int protocol, int* pair) {
-    Process& process = Process::get();
+    Process& process = this_process();
     if (process.enabled() && !process.roads_open()) {
         if (const auto line = Policy::refuse_socket(family, type, protocol))
             return refuse_socket(family, type, protocol, *line);
@@ -359,7 +359,7 @@ CRYPTMPI_CALL int socketpair(int family, int type, int protocol, int* pair) {
 }
 
 CRYPTMPI_CALL int connect(int fd, const sockaddr* address, socklen_t size) {
-    Process& process = Process::get();
+    Process& process = this_process();
     if (!process.enabled()) return real::connect(fd, address, size);
     Entry* entry = process.table().find(fd);
     if (entry == nullptr) entry = classify(process, fd);
@@ -394,7 +394,7 @@ CRYPTMPI_CALL int shutdown(int fd, int how) {
     }
     // The kernel's own follows when the close record is out, and when its end of reading does not end the handshake.
     const bool write_now = how != SHUT_RD && close_sending(process, *entry, 0);
-    if (how != SHUT_RD && !write_now) process.courier().carry(process, *entry);
+    if (how != SHUT_RD && !write_now) process.background().carry(*entry);
     Shared* shared = entry->shared;
     if (shared != nullptr && how != SHUT_WR) shared->read_shut.store(true);
     const bool read_now = how != SHUT_WR && !handshaking(*entry);

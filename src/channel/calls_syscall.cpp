@@ -26,6 +26,7 @@
 #include <type_traits>
 
 #include "channel/calls.hpp"
+#include "channel/clock.hpp"
 #include "channel/real.hpp"
 
 using namespace cryptmpi::channel;
@@ -63,7 +64,7 @@ long kernels(long number, Arguments values) {
 }
 
 long refuse(const char* what) {
-    Process::get().report().tell_of_refused(
+    this_process().report().tell_of_refused(
         what, std::string(what) +
                   " is refused: its operations would bypass the sealing; switch the program's "
                   "use of it off");

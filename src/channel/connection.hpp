@@ -7,12 +7,8 @@
 // Functions return what the system call they stand for returns, with errno set.
 #pragma once
 
-#include <time.h>
-
-#include <algorithm>
 #include <cerrno>
 #include <span>
-#include <utility>
 
 #include "channel/process.hpp"
 #include "channel/table.hpp"
@@ -42,9 +38,6 @@ State drive(Process& process, Entry& entry);
 /// After drive() of a connection that was accepted: where too many peers have not spoken yet, the one that has had most
 /// time for it is ended.
 void limit_the_silent(Process& process, Entry& entry);
-
-/// What the kernel must be asked to wait for while the handshake is on its way: POLLIN or POLLOUT.
-short handshake_events(const Entry& entry);
 
 /// Waits until the connection is open, as the descriptor's blocking mode, `flags` and the time limit of
 /// `timeout_option` (SO_RCVTIMEO, SO_SNDTIMEO) say. 0, or -1 with errno (EAGAIN, EINTR, the failure).
@@ -125,20 +118,5 @@ ssize_t without_us(Entry& entry, std::span<const iovec> pieces, int flags, Call&
     message.msg_iovlen = pieces.size();
     return call(entry.descriptor(), &message, flags);
 }
-
-/// CLOCK_MONOTONIC in nanoseconds.
-std::int64_t now_ns();
-
-/// While handshakes are on their way waits are cut into ticks, because another thread may have brought one to its end
-/// and taken the bytes that the kernel would wake us for. The first are short, as handshakes are.
-class Ticks {
-public:
-    std::int64_t next_ns() { return std::exchange(ns_, std::min(2 * ns_, kLongest_ns)); }
-    timespec next() { return {0, static_cast<long>(next_ns())}; }
-    static constexpr std::int64_t kLongest_ns = 5'000'000;
-
-private:
-    std::int64_t ns_ = 50'000;
-};
 
 }  // namespace cryptmpi::channel

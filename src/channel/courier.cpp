@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "channel/connection.hpp"
+#include "channel/epoll.hpp"
 #include "channel/real.hpp"
 
 namespace cryptmpi::channel {
@@ -29,32 +30,31 @@ void drop(Process& process, Entry& entry) {
 
 }  // namespace
 
-void Courier::carry(Process& process, Entry& entry) {
+void Courier::carry(Entry& entry) {
     const std::lock_guard guard(lock_);
     parcels_.push_back({&entry, entry.shared});
-    if (bell_ < 0) bell_ = process.table().own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (bell_ < 0) bell_ = process_.table().own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     const std::uint64_t one = 1;
     if (running_ && real::write(bell_, &one, sizeof one) > 0) return;
     if (running_) return;  // the bell is ringing already
-    running_ = real::own_thread(run, &process);
+    running_ = real::own_thread(run, this);
 }
 
-void Courier::after_fork_in_child(Table& table) {
+void Courier::after_fork_in_child() {
     new (&lock_) std::mutex;  // whoever held it is not in this process
     running_ = false;
     parcels_.clear();
-    if (bell_ >= 0) table.disown(bell_);
+    if (bell_ >= 0) process_.table().disown(bell_);
     bell_ = -1;
 }
 
-void* Courier::run(void* process) {
-    auto& owner = *static_cast<Process*>(process);
-    while (owner.courier().round(owner)) {
+void* Courier::run(void* courier) {
+    while (static_cast<Courier*>(courier)->round()) {
     }
     return nullptr;
 }
 
-bool Courier::round(Process& process) {
+bool Courier::round() {
     pollfd bell{bell_, POLLIN, 0};
     std::vector<Parcel> parcels;
     {
@@ -68,7 +68,7 @@ bool Courier::round(Process& process) {
         running_ = !parcels_.empty();
         return running_;
     }
-    work(process, parcels);
+    work(parcels);
     std::vector<pollfd> polls{bell};
     long wait_ns = kRound_ns;
     for (const Parcel& parcel : parcels) {
@@ -91,14 +91,14 @@ bool Courier::round(Process& process) {
 }
 
 /// One step of each; keeps those that have more to go.
-void Courier::work(Process& process, std::vector<Parcel>& parcels) {
+void Courier::work(std::vector<Parcel>& parcels) {
     const std::lock_guard guard(work_lock_);
-    if (process.finishing()) parcels.clear();
+    if (process_.finishing()) parcels.clear();
     std::erase_if(parcels, [&](const Parcel& parcel) {
         if (parcel.entry->shared.load() != parcel.shared) return true;  // closed meanwhile
-        if (!carried(process, *parcel.entry)) return false;
+        if (!carried(process_, *parcel.entry)) return false;
         if (parcel.entry->shared.load() == parcel.shared && parcel.shared->lingering.load())
-            drop(process, *parcel.entry);
+            drop(process_, *parcel.entry);
         return true;
     });
 }

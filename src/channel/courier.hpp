@@ -14,28 +14,29 @@
 namespace cryptmpi::channel {
 
 class Process;
-class Table;
 struct Entry;
 struct Shared;
 
 class Courier {
 public:
-    void carry(Process& process, Entry& entry);
+    explicit Courier(Process& process) : process_(process) {}
+    void carry(Entry& entry);
     /// While it is held the thread touches no connection, and holds no lock.
     std::unique_lock<std::mutex> pause() { return std::unique_lock(work_lock_); }
     /// The child of a fork has no thread.
-    void after_fork_in_child(Table& table);
+    void after_fork_in_child();
 
 private:
     struct Parcel {
         Entry* entry;
         Shared* shared;
     };
-    static void* run(void* process);
-    bool round(Process& process);
+    static void* run(void* courier);
+    bool round();
     bool hear_bell() const;
-    void work(Process& process, std::vector<Parcel>& parcels);
+    void work(std::vector<Parcel>& parcels);
 
+    Process& process_;
     std::mutex work_lock_;
     std::mutex lock_;  // of what follows
     std::vector<Parcel> parcels_;

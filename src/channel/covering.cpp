@@ -10,7 +10,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "channel/process.hpp"
+#include "channel/process_report.hpp"
 #include "config/internal_variables.hpp"
 #include "programs/coverable.hpp"
 
@@ -127,10 +127,10 @@ std::string Covering::why_not_loaded() const {
     return {};
 }
 
-bool Covering::may_start(Process& process, const std::string& file) const {
+bool Covering::may_start(ProcessReport& report, const std::string& file) const {
     const auto refusal = programs::judge(file, {});
     if (refusal && allows(file)) {
-        process.report().count_unsealed("allow_programs: " + file + " ran without CryptMPI", true);
+        report.count_unsealed("allow_programs: " + file + " ran without CryptMPI", true);
         return true;
     }
     std::string line;
@@ -143,7 +143,7 @@ bool Covering::may_start(Process& process, const std::string& file) const {
     }
     const int code = refusal ? refusal->code : EACCES;
     // What the kernel would not start either is the program's own affair.
-    if (code == EACCES) process.report().tell_of_refused("program " + file, line);
+    if (code == EACCES) report.tell_of_refused("program " + file, line);
     errno = code;
     return false;
 }

@@ -11,7 +11,7 @@
 
 namespace cryptmpi::channel {
 
-class Process;
+class ProcessReport;
 
 class Covering {
 public:
@@ -20,7 +20,7 @@ public:
 
     /// May this file be started? Else errno is set, and where it is us who refuses, one line was printed. A program
     /// that only allow_programs lets pass is counted.
-    bool may_start(Process& process, const std::string& file) const;
+    bool may_start(ProcessReport& report, const std::string& file) const;
     /// Is it one of allow_programs?
     bool allows(const std::string& file) const;
 

@@ -1,5 +1,6 @@
 #include "channel/epoll.hpp"
 
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 
@@ -7,6 +8,7 @@
 #include <cerrno>
 #include <new>
 
+#include "channel/clock.hpp"
 #include "channel/real.hpp"
 
 namespace cryptmpi::channel {
@@ -17,6 +19,11 @@ bool handshaking(const Entry& entry) {
     if (shared == nullptr) return false;
     const State state = shared->state.load(std::memory_order_acquire);
     return state != State::open && state != State::failed;
+}
+
+short handshake_events(const Entry& entry) {
+    const Shared* shared = entry.shared.load();
+    return shared != nullptr && shared->state.load() == State::tcp_connecting ? POLLOUT : POLLIN;
 }
 
 bool readable_here(const Entry& entry) {
@@ -214,7 +221,7 @@ void Epoll::close() {
     const std::lock_guard guard(lock_);
     while (!registrations_.empty()) forget(*registrations_.begin()->second);
     const int kick = kick_.exchange(-1);
-    if (kick >= 0) Process::get().table().disown(kick);
+    if (kick >= 0) table_.disown(kick);
 }
 
 void Epoll::rearm(Registration& registration) {
@@ -254,7 +261,7 @@ bool Epoll::must_hear_of(const Registration& registration) const {
 /// Another thread sleeps in the kernel, which will not wake it for bytes that we took out. Called with lock_ held.
 void Epoll::kick() {
     if (kick_.load() < 0) {
-        const int made = Process::get().table().own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+        const int made = table_.own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
         if (made < 0) return;
         epoll_event event{};
         event.events = EPOLLIN | EPOLLET;
@@ -319,12 +326,12 @@ int Epoll::take_pending(epoll_event* events, int most) {
 }
 
 /// Turns the kernel's event into the caller's. False: there is nothing to report yet.
-bool Epoll::deliver(Process& process, Registration& registration, epoll_event& event) {
+bool Epoll::deliver(Connections& connections, Registration& registration, epoll_event& event) {
     Entry* entry = registration.entry;
     if (entry == nullptr) return false;
     const Kind kind = entry->kind.load(std::memory_order_acquire);
     if (kind == Kind::sealed) {
-        if (handshaking(*entry)) drive(process, *entry);
+        if (handshaking(*entry)) connections.drive(*entry);
         if (epoll_event asked = kernel_event(registration); registration.armed.load() != asked.events) {
             // The kernel's answer was for the handshake, or for what waited: it is asked anew for the caller.
             rearm(registration);
@@ -333,11 +340,11 @@ bool Epoll::deliver(Process& process, Registration& registration, epoll_event& e
         if (handshaking(*entry)) return false;
         if ((event.events & EPOLLOUT) != 0) {
             // Writable for the caller once what waits is out, and if it asked.
-            if (!settle_debt(process, *entry) || (registration.events & EPOLLOUT) == 0)
+            if (!connections.settle_debt(*entry) || (registration.events & EPOLLOUT) == 0)
                 event.events &= ~static_cast<std::uint32_t>(EPOLLOUT | EPOLLWRNORM);
             if (event.events == 0) return false;
         }
-        if ((event.events & EPOLLIN) != 0 && !verify_readable(process, *entry)) {
+        if ((event.events & EPOLLIN) != 0 && !connections.verify_readable(*entry)) {
             event.events &= ~static_cast<std::uint32_t>(EPOLLIN | EPOLLRDNORM);
             if (event.events == 0) {
                 if ((registration.events & EPOLLONESHOT) != 0) {
@@ -357,7 +364,7 @@ bool Epoll::deliver(Process& process, Registration& registration, epoll_event& e
 }
 
 /// Handshakes have deadlines that the kernel does not know of.
-void Epoll::tick(Process& process) {
+void Epoll::tick(Connections& connections) {
     std::vector<std::pair<int, Entry*>> on_their_way;
     {
         const std::lock_guard guard(lock_);
@@ -365,17 +372,17 @@ void Epoll::tick(Process& process) {
             if (handshaking(*registration->entry)) on_their_way.emplace_back(fd, registration->entry);
         }
     }
-    for (const auto& [fd, entry] : on_their_way) drive(process, *entry);
+    for (const auto& [fd, entry] : on_their_way) connections.drive(*entry);
 }
 
 /// Checks the kernel's events, which stand behind the pending ones, and gives all the caller's data for our cookies.
 /// Returns how many are left.
-int Epoll::deliver_all(Process& process, epoll_event* events, int pending, int from_kernel) {
+int Epoll::deliver_all(Connections& connections, epoll_event* events, int pending, int from_kernel) {
     int count = pending;
     for (int i = pending; i < pending + from_kernel; ++i) {
         epoll_event event = events[i];
         Registration* registration = cookies().find(event);
-        if (registration != nullptr && !deliver(process, *registration, event)) continue;
+        if (registration != nullptr && !deliver(connections, *registration, event)) continue;
         // A descriptor that was reported from our buffers already has one event, not two.
         epoll_event* same = std::find_if(events, events + pending, [&](const epoll_event& other) {
             return registration != nullptr && other.data.ptr == event.data.ptr;
@@ -393,7 +400,7 @@ int Epoll::deliver_all(Process& process, epoll_event* events, int pending, int f
 }
 
 /// One look at our own pending sockets and one at the kernel.
-int Epoll::wait_once(Process& process, epoll_event* events, int most, int timeout_ms, const sigset_t* mask) {
+int Epoll::wait_once(Connections& connections, epoll_event* events, int most, int timeout_ms, const sigset_t* mask) {
     const int pending = take_pending(events, most);
     if (pending > 0) timeout_ms = 0;
     const bool sleeps = timeout_ms != 0;
@@ -405,27 +412,27 @@ int Epoll::wait_once(Process& process, epoll_event* events, int most, int timeou
     const int n = pending == most ? 0 : real::epoll_pwait(fd_, events + pending, most - pending, timeout_ms, mask);
     if (sleeps) waiters_.fetch_sub(1);
     if (n < 0 && pending == 0) return n;
-    return deliver_all(process, events, pending, std::max(n, 0));
+    return deliver_all(connections, events, pending, std::max(n, 0));
 }
 
 // HOT PATH: a rank that spins asks so all the time.
-int Epoll::look(Process& process, epoll_event* events, int most) {
-    if (pending_count_.load(std::memory_order_acquire) != 0) return wait_once(process, events, most, 0, nullptr);
+int Epoll::look(Connections& connections, epoll_event* events, int most) {
+    if (pending_count_.load(std::memory_order_acquire) != 0) return wait_once(connections, events, most, 0, nullptr);
     const int n = real::epoll_now(fd_, events, most);
-    return n <= 0 ? n : deliver_all(process, events, 0, n);
+    return n <= 0 ? n : deliver_all(connections, events, 0, n);
 }
 
-int Epoll::wait(Process& process, epoll_event* events, int most, int timeout_ms, const sigset_t* mask) {
+int Epoll::wait(Connections& connections, epoll_event* events, int most, int timeout_ms, const sigset_t* mask) {
     const std::int64_t until = timeout_ms < 0 ? 0 : now_ns() + timeout_ms * std::int64_t{1'000'000};
     Ticks ticks;
     for (;;) {
-        const bool ticking = process.handshakes() > 0;
+        const bool ticking = connections.handshakes() > 0;
         const int tick_ms = static_cast<int>((ticks.next_ns() + 999'999) / 1'000'000);
         const int longest_ms = ticking ? tick_ms : kNestedMs;
         const bool cut = (ticking || instances_.load() > 0) && (timeout_ms < 0 || timeout_ms > longest_ms);
-        const int count = wait_once(process, events, most, cut ? longest_ms : timeout_ms, mask);
+        const int count = wait_once(connections, events, most, cut ? longest_ms : timeout_ms, mask);
         if (count != 0) return count;
-        if (ticking) tick(process);
+        if (ticking) tick(connections);
         if (timeout_ms < 0) continue;
         const std::int64_t left_ns = until - now_ns();
         if (left_ns <= 0) return 0;

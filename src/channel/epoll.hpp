@@ -13,9 +13,25 @@
 #include <unordered_map>
 #include <vector>
 
-#include "channel/connection.hpp"
+#include "channel/table.hpp"
 
 namespace cryptmpi::channel {
+
+/// What an instance asks of the connections that it watches.
+class Connections {
+public:
+    /// Those on their way.
+    virtual int handshakes() const = 0;
+    /// Moves a handshake as far as it goes without waiting.
+    virtual void drive(Entry& entry) = 0;
+    /// Sends what waits, without waiting itself. True when nothing does any more.
+    virtual bool settle_debt(Entry& entry) = 0;
+    /// After the kernel said readable: would a read return at once?
+    virtual bool verify_readable(Entry& entry) = 0;
+
+protected:
+    ~Connections() = default;
+};
 
 /// One descriptor in one epoll instance. Its address is the cookie.
 struct Registration {
@@ -32,12 +48,13 @@ struct Registration {
 
 class Epoll {
 public:
-    Epoll(int fd, Entry* self) : fd_(fd), self_(self) {}
+    /// `table` keeps the descriptors that it makes for itself.
+    Epoll(int fd, Entry* self, Table& table) : fd_(fd), self_(self), table_(table) {}
 
     int control(int operation, int fd, Entry& entry, const epoll_event* event);
     /// epoll_pwait; there is room for at least one event. `look` does not wait, nor change the mask of signals.
-    int wait(Process& process, epoll_event* events, int most, int timeout_ms, const sigset_t* mask);
-    int look(Process& process, epoll_event* events, int most);
+    int wait(Connections& connections, epoll_event* events, int most, int timeout_ms, const sigset_t* mask);
+    int look(Connections& connections, epoll_event* events, int most);
 
     /// Nothing of ours is registered: the kernel's call is all there is to do.
     bool plain() const { return count_.load(std::memory_order_acquire) == 0; }
@@ -64,16 +81,17 @@ private:
     Registration* make(int fd, Entry& entry);
     bool ask_kernel(int operation, Registration& registration, const epoll_event& event);
     void keep(Registration& registration);
-    bool deliver(Process& process, Registration& registration, epoll_event& event);
-    int deliver_all(Process& process, epoll_event* events, int pending, int from_kernel);
-    int wait_once(Process& process, epoll_event* events, int most, int timeout_ms, const sigset_t* mask);
+    bool deliver(Connections& connections, Registration& registration, epoll_event& event);
+    int deliver_all(Connections& connections, epoll_event* events, int pending, int from_kernel);
+    int wait_once(Connections& connections, epoll_event* events, int most, int timeout_ms, const sigset_t* mask);
     int take_pending(epoll_event* events, int most);
     void forget(Registration& registration);
-    void tick(Process& process);
+    void tick(Connections& connections);
     void kick();
 
     int fd_;
     Entry* self_;  // this instance as others may watch it
+    Table& table_;
     std::mutex lock_;
     std::unordered_map<int, Registration*> registrations_;
     std::vector<Registration*> pending_;
@@ -87,6 +105,8 @@ private:
 
 /// Its handshake is on its way.
 bool handshaking(const Entry& entry);
+/// What the kernel must be asked to wait for then: POLLIN or POLLOUT.
+short handshake_events(const Entry& entry);
 /// A read, or a wait on an instance, would return at once without asking the kernel.
 bool readable_here(const Entry& entry);
 

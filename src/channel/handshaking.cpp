@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "channel/clock.hpp"
 #include "channel/connection.hpp"
 #include "channel/epoll.hpp"
 #include "channel/inside.hpp"
@@ -101,7 +102,7 @@ void make_contexts(Process& process, const keys::Local& local, Entry& entry, Sha
     entry.sealer.emplace(local.crypto, shared.sending);
     entry.opener.emplace(local.crypto, shared.receiving);
     entry.contexts.store(true);
-    process.pulse().start(process);
+    process.background().opened();
 }
 
 Result<void> open_stream(Process& process, Entry& entry) {
@@ -257,12 +258,6 @@ void tell_of_cut(Process& process, Shared& shared) {
     if (shared.role == keys::Role::initiator) process.expect_the_end();
 }
 
-std::int64_t now_ns() {
-    timespec now{};
-    real::clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * std::int64_t{1'000'000'000} + now.tv_nsec;
-}
-
 Tcp tcp_of(int fd) {
     pollfd poll{fd, POLLOUT, 0};
     const timespec now{0, 0};
@@ -311,7 +306,7 @@ int begin(Process& process, Entry& entry, keys::Role role, const Address& peer, 
         }
     }
     rearm(entry);
-    process.courier().carry(process, entry);
+    process.background().carry(entry);
     return 0;
 }
 
@@ -464,11 +459,6 @@ void limit_the_silent(Process& process, Entry& entry) {
     const std::lock_guard receive_guard(use.shared()->receive_lock);
     const std::lock_guard send_guard(use.shared()->send_lock);
     if (use.is_current() && silent(*use.shared())) end_connection(process, *oldest, ECONNRESET, false);
-}
-
-short handshake_events(const Entry& entry) {
-    const Shared* shared = entry.shared.load();
-    return shared != nullptr && shared->state.load() == State::tcp_connecting ? POLLOUT : POLLIN;
 }
 
 namespace {

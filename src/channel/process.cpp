@@ -1,29 +1,23 @@
+#include "channel/process.hpp"
 
-#include <dirent.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <sys/ioctl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 
 #include "base/exit_status.hpp"
 #include "base/last_words.hpp"
 #include "base/network_devices.hpp"
 #include "base/own_names.hpp"
-#include "channel/connection.hpp"
+#include "channel/clock.hpp"
 #include "channel/datagrams.hpp"
-#include "channel/epoll.hpp"
+#include "channel/descriptors.hpp"
 #include "channel/real.hpp"
 #include "config/checkpoint.hpp"
-#include "config/internal_variables.hpp"
 #include "config/other_process.hpp"
 #include "engine/node_ranks.hpp"
 #include "engine/rank_threads.hpp"
@@ -36,12 +30,13 @@ namespace {
 constexpr std::size_t kMostThreads = 4;
 
 /// The end that nobody may miss: the launcher has had its time to end the job.
-void* wait_for_the_end(void* milliseconds) {
-    const auto left = static_cast<long>(reinterpret_cast<std::uintptr_t>(milliseconds));
+void* wait_for_the_end(void* of) {
+    auto& process = *static_cast<Process*>(of);
+    const auto left = process.settings().abort_after.count();
     const timespec wait{left / 1000, left % 1000 * 1'000'000};
     real::ppoll(nullptr, 0, &wait, nullptr);  // all signals are blocked
-    Process::get().report().complain("ending this rank: a connection broke (abort_after_s sets how long it waits)");
-    Process::get().finish(Process::Ending::after_failure);
+    process.report().complain("ending this rank: a connection broke (abort_after_s sets how long it waits)");
+    process.finish(Process::Ending::after_failure, nullptr);
     let_be_read(STDERR_FILENO);
     // Hydra lets the other ranks of one that exits wait for it for ever; not of one that a signal ends. This one leaves
     // no core file.
@@ -50,46 +45,13 @@ void* wait_for_the_end(void* milliseconds) {
     return nullptr;
 }
 
-/// Descriptors of this process, without allocating in a child of vfork.
-template <class Action>
-void each_descriptor(Action action) {
-    DIR* folder = opendir("/proc/self/fd");
-    if (folder == nullptr) return;
-    while (const dirent* entry = readdir(folder)) {
-        char* end = nullptr;
-        const long fd = std::strtol(entry->d_name, &end, 10);
-        if (*end == '\0' && fd != dirfd(folder)) action(static_cast<int>(fd));
-    }
-    closedir(folder);
-}
-
 }  // namespace
-}  // namespace cryptmpi::channel
-
-/// Asked by the MPI layer in the same process.
-extern "C" [[gnu::visibility("default")]] int cryptmpi_channel_confines() {
-    return cryptmpi::channel::Process::get().confined() ? 1 : 0;
-}
-
-namespace cryptmpi::channel {
 
 std::atomic<Process*> Process::made_{nullptr};
 
-Process& Process::get() {
-    if (Process* process = made()) return *process;
-    static auto* one = [] {
-        auto* process = new Process(config::process_environment());
-        made_.store(process, std::memory_order_release);
-        process->look_at_auditors();
-        process->adopt_inherited();
-        process->hold_key();
-        return process;
-    }();
-    return *one;
-}
-
-Process::Process(const config::Environment& environment)
-    : pid_(getpid()),
+Process::Process(const config::Environment& environment, const MakeBackground& make_background)
+    : background_(make_background(*this)),
+      pid_(getpid()),
       host_(host_name()),
       identity_(config::identify(environment)),
       openmp_threads_(config::openmp_threads(environment)),
@@ -114,27 +76,6 @@ Process::Process(const config::Environment& environment)
     const bool is_launcher = config::is_of_launcher(environment) && !identity_.rank;
     doors_ = std::make_unique<Doors>(settings_.doors_open() && !is_launcher);
     report_.begin(environment, identity_, host_);
-}
-
-/// As dlmopen's, what the loader loads for LD_AUDIT has a C library of its own.
-void Process::look_at_auditors() {
-    const char* const given = std::getenv("LD_AUDIT");
-    if (!settings_.enabled || given == nullptr) return;
-    const std::string all = given;
-    for (std::size_t at = 0; at < all.size();) {
-        const auto end = std::min(all.find(':', at), all.size());
-        const std::string library = all.substr(at, end - at);
-        at = end + 1;
-        if (library.empty()) continue;
-        if (!covering_->allows(library)) {
-            report_.complain(
-                library +
-                " in LD_AUDIT is refused: it has a C library of its own, whose connections nobody seals; unset "
-                "the variable, or name the library in allow_programs if it talks to no other node");
-            real::_exit(kExitRefused);
-        }
-        report_.count_unsealed("allow_programs: " + library + " ran without CryptMPI", true);
-    }
 }
 
 Result<const keys::Local*> Process::local() {
@@ -225,9 +166,8 @@ void Process::handshake_settled(Entry& entry) {
 }
 
 void Process::expect_the_end() {
-    const auto left = settings_.abort_after.count();
-    if (!is_rank() || left <= 0 || finished_.load() || ending_.exchange(true)) return;
-    if (!real::own_thread(wait_for_the_end, reinterpret_cast<void*>(static_cast<std::uintptr_t>(left)))) {
+    if (!is_rank() || settings_.abort_after.count() <= 0 || finished_.load() || ending_.exchange(true)) return;
+    if (!real::own_thread(wait_for_the_end, this)) {
         report_.complain("cannot start the thread that ends a rank whose connection broke");
         real::_exit(kExitRefused);
     }
@@ -264,7 +204,7 @@ void Process::check_roads() {
         "the program or its MPI uses " + device +
         ", around the sealed streams; the job is stopped. Set UCX_TLS=tcp,self,sm, FI_PROVIDER=tcp, --mca btl "
         "tcp,self,vader, or switch io_uring off");
-    finish(Ending::after_failure);
+    finish(Ending::after_failure, nullptr);
     real::_exit(kExitRefused);
 }
 
@@ -273,102 +213,15 @@ void Process::hold_key() {
     if (settings_.enabled && identity_.rank && !settings_.key_id.empty()) (void)local();
 }
 
-void Process::adopt_inherited() {
-    if (!settings_.enabled) return;
-    report_.remove_leftovers();
-    const std::string given = adopt_arena();
-    const std::vector<Shared*> adopted = adopt_sockets();
-    // posix_spawn counted us as a holder of everything that we might have got.
-    for (auto at = given.find(':'); at != std::string::npos && arena_.fd() >= 0; at = given.find(':', at + 1)) {
-        Shared* shared = arena_.slot(static_cast<std::size_t>(std::atol(given.c_str() + at + 1)));
-        if (shared != nullptr && std::find(adopted.begin(), adopted.end(), shared) == adopted.end())
-            shared->processes.fetch_sub(1);
-    }
-}
-
-/// Returns what the process before this one said of its arena: the descriptor, and the slots that it counted us in.
-std::string Process::adopt_arena() {
-    const char* inherited = std::getenv(config::kArenaVariable);
-    if (inherited == nullptr) return "";
-    const std::string given = inherited;
-    const int fd = std::atoi(inherited);
-    struct stat information {};
-    // The variable goes on to grandchildren, the descriptor only to a program that needs it.
-    char path[64] = {};
-    const std::string link = "/proc/self/fd/" + std::to_string(fd);
-    const bool there = fstat(fd, &information) == 0 && readlink(link.c_str(), path, sizeof path - 1) > 0 &&
-                       std::strstr(path, "memfd:cryptmpi") != nullptr;
-    unsetenv(config::kArenaVariable);
-    if (there) {
-        real::fcntl(fd, F_SETFD, reinterpret_cast<void*>(static_cast<long>(FD_CLOEXEC)));
-        if (auto adopted = arena_.adopt(fd); !adopted) report_.complain(adopted.error().line);
-    }
-    return given;
-}
-
-/// Returns the sealed connections among them.
-std::vector<Shared*> Process::adopt_sockets() {
-    std::map<std::uint64_t, int> first_of;
-    std::vector<Shared*> adopted;
-    each_descriptor([&](int fd) {
-        struct stat information {};
-        if (fstat(fd, &information) != 0 || !S_ISSOCK(information.st_mode)) return;
-        if (!Table::holds(fd)) {
-            if (option_of(fd, SO_DOMAIN) != AF_UNIX) real::close(fd);  // nobody would look after it
-            return;
-        }
-        if (const auto kind = kind_of_foreign(fd)) {
-            table_.add(fd, *kind);
-            return;
-        }
-        if (option_of(fd, SO_TYPE) != SOCK_STREAM) return;
-        const auto [known, first] = first_of.emplace(information.st_ino, fd);
-        if (!first) {
-            table_.share(known->second, fd);
-            return;
-        }
-        if (Shared* shared = arena_.find(information.st_ino)) {
-            Entry* entry = table_.add(fd, Kind::fresh);
-            adopted.push_back(shared);
-            if (auto resumed = resume(*this, *entry, *shared); !resumed) report_.complain(resumed.error().line);
-            return;
-        }
-        adopt_unsealed(fd);
-    });
-    return adopted;
-}
-
-/// A TCP socket of which no process before this one knew that it is sealed.
-void Process::adopt_unsealed(int fd) {
-    const auto peer = Address::peer_of(fd);
-    if (!peer) {
-        if (!is_internet_socket(fd)) return;
-        // A connection that was reset has no peer any more, but may have bytes of one. Else another process that
-        // holds the socket, too, may still connect it.
-        int left = 0;
-        const bool fresh = real::ioctl(fd, FIONREAD, &left) != 0 || left == 0;
-        table_.add(fd, fresh ? Kind::fresh : Kind::foreign);
-        return;
-    }
-    std::string why;
-    const Verdict verdict = policy_->decide(fd, *peer, why);
-    if (verdict == Verdict::seal) table_.add(fd, Kind::foreign);
-    if (verdict == Verdict::plaintext) report_.count_unsealed(why, true);
-}
-
 pid_t Process::fork(const std::function<pid_t()>& call) {
     const bool mpi = report_.mpi_was_there();
-    const auto pause = courier_.pause();
-    const auto still = pulse_.pause();
+    const auto pause = background_->pause();
     local_lock_.lock();  // under which local() tells the report something
     report_.lock();
     doors_->lock();
     if (ring_) ring_->lock();
     arena_.lock();
-    const pid_t pid = [&] {
-        const ForkLocks locks(table_);
-        return call();
-    }();
+    const pid_t pid = call();
     arena_.unlock();
     if (ring_) ring_->unlock();
     doors_->unlock();
@@ -383,8 +236,7 @@ void Process::become_child(bool mpi) {
     handshakes_.store(0);
     ending_.store(false);  // the thread that does it stays with the parent
     hides_.store(false);
-    courier_.after_fork_in_child(table_);
-    pulse_.after_fork_in_child();
+    background_->after_fork_in_child();
     workers_ = engine::Workers();  // the threads stay with the parent
     report_.after_fork_in_child(mpi);
     // Contexts are made anew, with counters at zero, if the child uses them.
@@ -401,17 +253,16 @@ void Process::become_child(bool mpi) {
     }
 }
 
-void Process::finish(Ending how) {
+void Process::finish(Ending how, End end) {
     if (!is_me() || finished_.exchange(true)) return;
     finishing_since_ns_ = now_ns();
     if (how != Ending::at_once) (void)std::fflush(nullptr);  // libc would only do it after us
-    const auto pause = courier_.pause();
-    const auto still = pulse_.pause();
+    const auto pause = background_->pause();
     for (int fd = 0; fd <= table_.highest(); ++fd) {
         // Other libraries' destructors run after this: what they still write must not go out in clear.
         Entry* entry = table_.find_sealed(fd);
         if (entry == nullptr) continue;
-        if (how != Ending::after_failure) {
+        if (end != nullptr) {
             (void)end(*this, *entry);
         } else {
             if (entry->sealer && entry->opener) report_.add(entry->sealer->counters(), entry->opener->counters());

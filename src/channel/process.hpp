@@ -1,4 +1,4 @@
-// This process: its settings, its keys, its sockets, and how it starts, forks and ends.
+// This process: its settings, its keys, its sockets, and how it forks and ends. start.hpp makes it.
 #pragma once
 
 #include <sys/types.h>
@@ -13,12 +13,11 @@
 #include "aead/registry.hpp"
 #include "base/result.hpp"
 #include "channel/arena.hpp"
-#include "channel/courier.hpp"
+#include "channel/background.hpp"
 #include "channel/covering.hpp"
 #include "channel/doors.hpp"
 #include "channel/policy.hpp"
 #include "channel/process_report.hpp"
-#include "channel/pulse.hpp"
 #include "channel/table.hpp"
 #include "config/settings.hpp"
 #include "engine/workers.hpp"
@@ -29,13 +28,12 @@ namespace cryptmpi::channel {
 
 class Process {
 public:
-    /// Made by the first call that needs it, and never destroyed: other libraries' destructors still call us.
-    static Process& get();
-    /// The process if it was made; what the hot path looks at first.
+    /// The process if it was made (this_process); what the hot path looks at first.
     static Process* made() { return made_.load(std::memory_order_acquire); }
     /// Tests have several: this one is what the program's calls find from now on.
     static void stand_in(Process* process) { made_.store(process, std::memory_order_release); }
-    explicit Process(const config::Environment& environment);
+    using MakeBackground = std::function<std::unique_ptr<Background>(Process&)>;
+    Process(const config::Environment& environment, const MakeBackground& make_background);
 
     bool enabled() const { return settings_.enabled; }
     /// Other roads between nodes than TCP are open: the MPI layer seals what a rank sends on them. A launcher has none.
@@ -48,8 +46,7 @@ public:
     Doors& doors() { return *doors_; }
     Table& table() { return table_; }
     Arena& arena() { return arena_; }
-    Courier& courier() { return courier_; }
-    Pulse& pulse() { return pulse_; }
+    Background& background() { return *background_; }
     ProcessReport& report() { return report_; }
 
     /// The key and the modules, loaded when the first connection needs them. Errors: each of the key file, the module.
@@ -98,7 +95,8 @@ public:
     /// any.
     void check_roads();
 
-    /// fork, with no lock of ours held by a thread that the child does not have.
+    /// fork, with no lock of ours held by a thread that the child does not have; `call` has those of instances of
+    /// epoll.
     pid_t fork(const std::function<pid_t()>& call);
     bool is_rank() const { return identity_.role == "rank"; }
     bool finishing() const { return finished_.load(); }
@@ -106,20 +104,17 @@ public:
     /// How the process ends: by exit, which writes what libc's streams hold; by a call that leaves it, as _exit does;
     /// or after a failure.
     enum class Ending { by_exit, at_once, after_failure };
-    /// Ends every sealed stream in order and writes the report part. After a failure the streams are left without their
-    /// close records, so that the peers see what happened and end too.
-    void finish(Ending how);
+    /// Ends a sealed stream in order.
+    using End = bool (*)(Process&, Entry&);
+    /// Ends every sealed stream and writes the report part. After a failure nothing ends them: they are left without
+    /// their close records, so that the peers see what happened and end too.
+    void finish(Ending how, End end);
+    /// A rank whose job began with a key of the key file has it from its start, before somebody takes it out of there.
+    void hold_key();
 
     void self(keys::Identity& identity) const;
 
 private:
-    /// A rank whose job began with a key of the key file has it from its start, before somebody takes it out of there.
-    void hold_key();
-    void look_at_auditors();
-    void adopt_inherited();
-    std::string adopt_arena();
-    std::vector<Shared*> adopt_sockets();
-    void adopt_unsealed(int fd);
     /// `mpi`: as the parent's report said it before the fork.
     void become_child(bool mpi);
     /// What the report's part is signed with.
@@ -141,8 +136,7 @@ private:
     std::unique_ptr<Doors> doors_;
     Table table_;
     Arena arena_{table_};
-    Courier courier_;
-    Pulse pulse_;
+    const std::unique_ptr<Background> background_;
     pid_t pid_;
     const std::string host_;
     const config::Process identity_;

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <set>
 
+#include "channel/clock.hpp"
 #include "channel/connection.hpp"
 #include "channel/real.hpp"
 
@@ -32,12 +33,12 @@ void give_up(Process& process, Entry& entry, const Shared& shared) {
 
 }  // namespace
 
-void Pulse::start(Process& process) {
-    if (timeout_ns(process) <= 0) return;
+void Pulse::start() {
+    if (timeout_ns(process_) <= 0) return;
     const std::lock_guard guard(lock_);
     if (running_) return;
-    running_ = real::own_thread(run, &process);
-    if (!running_) process.report().complain("cannot start the thread that silence_timeout_s needs");
+    running_ = real::own_thread(run, this);
+    if (!running_) process_.report().complain("cannot start the thread that silence_timeout_s needs");
 }
 
 void Pulse::after_fork_in_child() {
@@ -45,13 +46,13 @@ void Pulse::after_fork_in_child() {
     running_ = false;
 }
 
-void* Pulse::run(void* process) {
-    auto& owner = *static_cast<Process*>(process);
+void* Pulse::run(void* pulse) {
+    auto& self = *static_cast<Pulse*>(pulse);
     std::map<Entry*, Last> heard;
-    const std::int64_t period = std::max(timeout_ns(owner) / kBeats, kShortest_ns);
+    const std::int64_t period = std::max(timeout_ns(self.process_) / kBeats, kShortest_ns);
     const timespec wait{period / 1'000'000'000, period % 1'000'000'000};
-    while (!owner.finishing()) {
-        owner.pulse().beat(owner, heard);
+    while (!self.process_.finishing()) {
+        self.beat(self.process_, heard);
         real::ppoll(nullptr, 0, &wait, nullptr);
     }
     return nullptr;

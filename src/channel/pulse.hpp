@@ -19,8 +19,9 @@ struct Shared;
 
 class Pulse {
 public:
+    explicit Pulse(Process& process) : process_(process) {}
     /// A connection is open: from now on, if the settings say so.
-    void start(Process& process);
+    void start();
     /// While it is held the thread touches no connection, and holds no lock.
     std::unique_lock<std::mutex> pause() { return std::unique_lock(work_lock_); }
     /// The child of a fork has no thread; its first connection starts one.
@@ -32,9 +33,10 @@ private:
         std::uint32_t records;
         std::int64_t when_ns;
     };
-    static void* run(void* process);
+    static void* run(void* pulse);
     void beat(Process& process, std::map<Entry*, Last>& heard);
 
+    Process& process_;
     std::mutex work_lock_;
     std::mutex lock_;  // of what follows
     bool running_ = false;

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "channel/clock.hpp"
 #include "channel/epoll.hpp"
 #include "channel/real.hpp"
 

@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "base/secret.hpp"
+#include "channel/clock.hpp"
 #include "channel/connection.hpp"
 #include "channel/epoll.hpp"
 #include "channel/piece_walk.hpp"
@@ -72,7 +73,7 @@ bool note_loss(Shared& shared) {
 void owe(Process& process, Entry& entry, bool owing) {
     if (entry.shared.load()->owing.exchange(owing) == owing) return;
     rearm(entry);
-    if (owing) process.courier().carry(process, entry);
+    if (owing) process.background().carry(entry);
 }
 
 /// Keeps what is written before the handshake is done, as the kernel would. 0: no room, or the handshake is not under
@@ -513,7 +514,7 @@ bool linger_on(Process& process, Entry& entry) {
             shared->deadline_ns.store(std::min(shared->deadline_ns.load(), now_ns() + kLeftAlone_ns));
     }
     if (auto resumed = resume(process, *heir, *shared); !resumed) process.report().complain(resumed.error().line);
-    process.courier().carry(process, *heir);
+    process.background().carry(*heir);
     return true;
 }
 

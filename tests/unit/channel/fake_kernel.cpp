@@ -39,6 +39,7 @@
 #include "channel/calls.hpp"
 #include "channel/process.hpp"
 #include "channel/real.hpp"
+#include "channel/start.hpp"
 #include "keys/handshake.hpp"
 #include "seal/stream.hpp"
 
@@ -157,7 +158,7 @@ public:
     Process* take(const Key& key, bool renewed) {
         auto& idle = idle_[key];
         if (renewed || idle == nullptr) {
-            auto* const process = new Process(config::Environment(key.second));
+            auto* const process = make_process(config::Environment(key.second));
             all_.push_back(process);
             return process;
         }
@@ -1952,7 +1953,7 @@ std::int64_t time_ns() {
 }
 
 std::vector<std::string> on_linux(const std::function<void()>& body) {
-    static auto* const off = new Process(
+    static auto* const off = make_process(
         config::Environment(Settings{{"CRYPTMPI_ENABLED", "false"}, {"XDG_CONFIG_HOME", folder().file("none")}}));
     install();
     std::vector<std::string> notes;
@@ -1998,7 +1999,7 @@ std::size_t on_the_wire_to(int fd) {
 }
 
 void exit_process() {
-    if (Process* process = Process::made()) process->finish(Process::Ending::by_exit);
+    if (Process* process = Process::made()) process->finish(Process::Ending::by_exit, end);
     die();
 }
 

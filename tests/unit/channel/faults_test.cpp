@@ -5,6 +5,7 @@
 #include <string_view>
 #include <thread>
 
+#include "channel/connection.hpp"
 #include "channel/process.hpp"
 #include "programs.hpp"
 
@@ -226,7 +227,7 @@ TEST(Endings, AnExitDoesNotWaitForEver) {
         const Bytes data = clear(60'000);
         (void)!::send(fd, data.data(), data.size(), MSG_NOSIGNAL);
         began_ns = time_ns();
-        Process::made()->finish(Process::Ending::by_exit);
+        Process::made()->finish(Process::Ending::by_exit, end);
         waited_ns = time_ns() - began_ns;
         die();
     });
@@ -322,7 +323,7 @@ TEST(Endings, NothingIsWrittenAfterTheEnd) {
     job.program(0, [&] {
         const int fd = connected_to(address(1, kPort)).release();
         send_all(fd, clear(100));
-        Process::made()->finish(Process::Ending::by_exit);
+        Process::made()->finish(Process::Ending::by_exit, end);
         after[0] = result(::write(fd, clear(100).data(), 100));
         std::uint8_t byte = 0;
         after[1] = result(::read(fd, &byte, 1));
