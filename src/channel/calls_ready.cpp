@@ -82,7 +82,7 @@ Epoll* instance(int epfd) {
     return entry != nullptr && entry->kind.load() == Kind::epoll ? entry->epoll : nullptr;
 }
 
-class Watched : public Connections {
+class Watched final : public Connections {
 public:
     explicit Watched(Process& process) : process_(process) {}
 

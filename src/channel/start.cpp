@@ -24,7 +24,7 @@
 namespace cryptmpi::channel {
 namespace {
 
-class Threads : public Background {
+class Threads final : public Background {
 public:
     explicit Threads(Process& process) : courier_(process), pulse_(process) {}
 

@@ -9,6 +9,7 @@
 #include "comm/bcast.hpp"
 #include "comm/blocks.hpp"
 #include "comm/calls.hpp"
+#include "comm/meeting.hpp"
 #include "comm/native_call.hpp"
 
 namespace cryptmpi::comm {
@@ -73,7 +74,7 @@ private:
 /// The blocks of the ranks at this rank's place on their nodes come to `all`, sealed on their way.
 int gather_share(const Call& call, const UserBuffer& own, const std::vector<UserBuffer>& blocks, const Shares& shares,
                  std::uint8_t* all) {
-    const Nodes& nodes = call.communicator.nodes(call.layer.mpi);
+    const Nodes& nodes = nodes_of(call.layer, call.communicator);
     const int me = call.communicator.rank();
     std::vector<int> sizes;
     std::vector<int> places;
@@ -109,7 +110,7 @@ int gather_share(const Call& call, const UserBuffer& own, const std::vector<User
 /// as many ranks: between nodes among those that have one place on their nodes, and then from each of these to its
 /// node.
 int allgather_by_nodes(const Call& call, const UserBuffer& own, const std::vector<UserBuffer>& blocks) {
-    const Nodes& nodes = call.communicator.nodes(call.layer.mpi);
+    const Nodes& nodes = nodes_of(call.layer, call.communicator);
     const int me = call.communicator.rank();
     const Shares shares(nodes, blocks);
     const auto all = call.layer.buffer(shares.total());
@@ -170,7 +171,7 @@ int allgather(Layer& layer, Communicator& communicator, const UserBuffer& own, b
     const WireLayout layout(blocks);
     const UserBuffer& mine = blocks[static_cast<std::size_t>(communicator.rank())];
     const UserBuffer& from = in_place ? mine : own;
-    const int code = by_nodes_pays(communicator.nodes(layer.mpi), layout)
+    const int code = by_nodes_pays(nodes_of(layer, communicator), layout)
                          ? allgather_by_nodes(call, from, blocks)
                          : allgather_by_ranks(call, from, blocks, layout, uniform);
     return in_place ? code : first_of(code, copy_allgathered(layer, communicator, own, mine));

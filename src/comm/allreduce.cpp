@@ -5,6 +5,7 @@
 
 #include "comm/bcast.hpp"
 #include "comm/calls.hpp"
+#include "comm/meeting.hpp"
 #include "comm/native_call.hpp"
 #include "comm/reduce.hpp"
 #include "engine/collectives.hpp"
@@ -21,7 +22,7 @@ class AmongLeaders {
 public:
     /// `call` has numbers for two vectors: between two leaders, each way, there are two at most.
     AmongLeaders(const Call& call, const Operator& op, Partials& partials)
-        : call_(call), op_(op), partials_(partials), leaders_(call.communicator.nodes(call.layer.mpi).all_leaders()) {
+        : call_(call), op_(op), partials_(partials), leaders_(nodes_of(call.layer, call.communicator).all_leaders()) {
         const auto many = static_cast<int>(leaders_.size());
         while (2 * power_ <= many) power_ *= 2;
         pairs_ = many - power_;
@@ -49,7 +50,7 @@ public:
     }
 
 private:
-    const Nodes& nodes() const { return call_.communicator.nodes(call_.layer.mpi); }
+    const Nodes& nodes() const { return nodes_of(call_.layer, call_.communicator); }
     int rank_at(int place) const { return leaders_[static_cast<std::size_t>(place)]; }
     /// Of those that are a power of two.
     int rank_of(int at) const { return rank_at(at < pairs_ ? 2 * at + 1 : at + pairs_); }

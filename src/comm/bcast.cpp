@@ -6,6 +6,7 @@
 #include "comm/blocks.hpp"
 #include "comm/calls.hpp"
 #include "comm/in_transit.hpp"
+#include "comm/meeting.hpp"
 #include "comm/native_call.hpp"
 
 namespace cryptmpi::comm {
@@ -33,7 +34,7 @@ private:
 int broadcast_to_leaders(const Call& call, int from, std::uint8_t* at, const Pieces& pieces, int code) {
     constexpr std::uint64_t kInFlight = 4;
     const auto& mpi = call.layer.mpi;
-    const Nodes& nodes = call.communicator.nodes(mpi);
+    const Nodes& nodes = nodes_of(call.layer, call.communicator);
     const int place = nodes.place_of_leader(from);
     const bool sends = call.communicator.rank() == from;
     InTransit travelling[kInFlight];
@@ -77,7 +78,7 @@ int broadcast_to_leaders(const Call& call, int from, std::uint8_t* at, const Pie
 int broadcast(Layer& layer, Communicator& communicator, const UserBuffer& buffer, int root, int code) {
     const Pieces pieces(buffer.size(), layer.collectives().piece);
     const Call call = begin_call(layer, communicator, CollectiveKind::bcast, root, pieces.count());
-    const Nodes& nodes = communicator.nodes(layer.mpi);
+    const Nodes& nodes = nodes_of(layer, communicator);
     const int me = communicator.rank();
     const int sender = nodes.leader_of(root);
     const bool has_it = me == root;

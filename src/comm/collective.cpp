@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "comm/meeting.hpp"
 #include "report/verdict.hpp"
 
 namespace cryptmpi::comm {
@@ -365,7 +366,7 @@ int share_large(const Call& call, const Nodes& nodes, int from, std::uint8_t* at
 }  // namespace
 
 int share_on_node(const Call& call, int from, std::uint8_t* at, std::size_t size, int code) {
-    const Nodes& nodes = call.communicator.nodes(call.layer.mpi);
+    const Nodes& nodes = nodes_of(call.layer, call.communicator);
     if (nodes.alone()) return code;
     Word word = code == MPI_SUCCESS ? Word::whole : Word::broken;
     const auto share = size <= kSharedInOne ? share_small : share_large;

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/pieces.hpp"
-#include "comm/layer.hpp"
 #include "comm/members.hpp"
 
 namespace cryptmpi::comm {
@@ -39,9 +38,9 @@ void add(const seal::MessageCounters& more, seal::MessageCounters& total, std::u
 
 }  // namespace
 
-Communicator::Communicator(Layer& layer, MPI_Comm handle, const CommunicatorId& id, std::vector<int> world_ranks,
+Communicator::Communicator(const Job& job, MPI_Comm handle, const CommunicatorId& id, std::vector<int> world_ranks,
                            int rank)
-    : layer_(layer),
+    : job_(job),
       handle_(handle),
       id_(id),
       world_(std::move(world_ranks)),
@@ -49,32 +48,32 @@ Communicator::Communicator(Layer& layer, MPI_Comm handle, const CommunicatorId& 
       sealed_(world_.size()),
       peers_(world_.size()) {
     // From the table that all ranks agreed on, so that all members agree whether the communicator crosses nodes.
-    const auto& nodes = layer_.scope().nodes();
-    const bool all = layer_.scope().seals_all();
+    const auto& nodes = job_.scope.nodes();
+    const bool all = job_.scope.seals_all();
     for (std::size_t i = 0; i < world_.size(); ++i) {
-        sealed_[i] = layer_.scope().sealed_to(world_[i]);
+        sealed_[i] = job_.scope.sealed_to(world_[i]);
         const bool elsewhere = nodes[static_cast<std::size_t>(world_[i])] != nodes[static_cast<std::size_t>(world_[0])];
         if (elsewhere || (all && world_.size() > 1)) crosses_ = true;
     }
 }
 
 Result<void> Communicator::secret_to(int to, keys::Use use, Secret<32>& out) {
-    return layer_.keys().flow_secret(layer_.world_rank(), world_[static_cast<std::size_t>(to)], use, id_, out);
+    return job_.keys.flow_secret(job_.world_rank, world_[static_cast<std::size_t>(to)], use, id_, out);
 }
 
 Result<void> Communicator::secret_from(int from, keys::Use use, Secret<32>& out) {
-    return layer_.keys().flow_secret(world_[static_cast<std::size_t>(from)], layer_.world_rank(), use, id_, out);
+    return job_.keys.flow_secret(world_[static_cast<std::size_t>(from)], job_.world_rank, use, id_, out);
 }
 
 bool Communicator::has_all_ranks() const {
-    return world_.size() == layer_.scope().nodes().size();
+    return world_.size() == job_.scope.nodes().size();
 }
 
 Result<void> Communicator::secret_for_all(int sender, Secret<32>& out) {
     {
         const std::lock_guard hold(group_lock_);
         if (!group_ && has_all_ranks()) {
-            auto of_all = layer_.keys().group_of_all(id_);
+            auto of_all = job_.keys.group_of_all(id_);
             if (!of_all) return tl::unexpected(std::move(of_all.error()));
             group_ = std::move(*of_all);
         }
@@ -83,18 +82,11 @@ Result<void> Communicator::secret_for_all(int sender, Secret<32>& out) {
     return group_->take(sender, out);
 }
 
-// protocol: M10
-/// By the member of lowest rank, down the tree of the members.
-void Communicator::share_group_secret() {
-    Secret<32> drawn;
-    const auto& kex = *layer_.keys().crypto().kex;
-    if (rank_ == 0 && kex.random(drawn.data(), drawn.size()) != CRYPTMPI_OK) {
-        layer_.end_job("the crypto module's random generator failed");
-    }
-    hand_down(layer_, *this, drawn.bytes);
-    auto made = keys::GroupSecret::of_drawn(kex, drawn, id_, world_.size());
-    if (!made) layer_.end_job(made.error().line);
+Result<void> Communicator::take_group_secret(const Secret<32>& drawn) {
+    auto made = keys::GroupSecret::of_drawn(*job_.keys.crypto().kex, drawn, id_, world_.size());
+    if (!made) return tl::unexpected(std::move(made.error()));
     group_ = std::move(*made);
+    return {};
 }
 
 namespace {
@@ -118,7 +110,7 @@ Result<void> Communicator::begin_own_flow() {
         std::copy_n(secret.data(), secret.size(), out.data());
         return {};
     };
-    seal::Crypto crypto = layer_.keys().crypto();
+    seal::Crypto crypto = job_.keys.crypto();
     crypto.age = {};
     Peer& own = peer(rank_);
     if (auto begun = begin_flow(own.sending.flow, crypto, copy); !begun) return tl::unexpected(begun.error());
@@ -135,7 +127,7 @@ Result<seal::MessageSealer*> Communicator::sealer(std::unique_ptr<seal::MessageS
         return flow.get();
     }
     // A receiver of messages cannot know when an epoch is over but by its limits, and keeps it: age would gain nothing.
-    seal::Crypto crypto = layer_.keys().crypto();
+    seal::Crypto crypto = job_.keys.crypto();
     if (use == keys::Use::messages) crypto.age = {};
     return begin_flow(flow, crypto, [&](Secret<32>& secret) { return secret_to(to, use, secret); });
 }
@@ -150,21 +142,20 @@ Result<seal::MessageOpener*> Communicator::opener(std::unique_ptr<seal::MessageO
         return flow.get();
     }
     return begin_flow(
-        flow, layer_.keys().crypto(), [&](Secret<32>& secret) { return secret_from(from, use, secret); },
+        flow, job_.keys.crypto(), [&](Secret<32>& secret) { return secret_from(from, use, secret); },
         use == keys::Use::messages ? seal::Opening::any_order : seal::Opening::in_order);
 }
 
 Result<seal::MessageSealer*> Communicator::sealer_for_all() {
     if (all_out_) return all_out_.get();
-    return begin_flow(all_out_, layer_.keys().crypto(),
-                      [&](Secret<32>& secret) { return secret_for_all(rank_, secret); });
+    return begin_flow(all_out_, job_.keys.crypto(), [&](Secret<32>& secret) { return secret_for_all(rank_, secret); });
 }
 
 Result<seal::MessageOpener*> Communicator::opener_of_all(int from) {
     auto& flow = peer(from).all_in;
     if (flow) return flow.get();
     return begin_flow(
-        flow, layer_.keys().crypto(), [&](Secret<32>& secret) { return secret_for_all(from, secret); },
+        flow, job_.keys.crypto(), [&](Secret<32>& secret) { return secret_for_all(from, secret); },
         seal::Opening::in_order);
 }
 
@@ -203,7 +194,7 @@ Result<void> Communicator::seal(int to, int tag, const void* at, std::size_t siz
     Sending& sending = peer(to).sending;
     auto flow = sealer(sending.flow, keys::Use::messages, to);
     if (!flow) return tl::unexpected(flow.error());
-    layer_.rank_report().count_sealed(size);
+    job_.rank_report.count_sealed(size);
     const iovec in = piece(at, size);
     return (*flow)->seal(static_cast<std::uint32_t>(tag), sending.next[tag]++, {&in, 1}, size, out);
 }
@@ -215,7 +206,7 @@ Result<seal::Segments> Communicator::announce(int to, int tag, const seal::Annou
     Sending& sending = peer(to).sending;
     auto flow = sealer(sending.flow, keys::Use::messages, to);
     if (!flow) return tl::unexpected(flow.error());
-    layer_.rank_report().count_sealed(announcement.length);
+    job_.rank_report.count_sealed(announcement.length);
     return (*flow)->announce(static_cast<std::uint32_t>(tag), sending.next[tag]++, announcement, out);
 }
 
@@ -241,7 +232,7 @@ Result<void> Communicator::open(const Posted& posted, int from, int tag, const s
         receiving.lanes[tag].fail();
         return tl::unexpected(header.error());
     }
-    layer_.rank_report().count_opened(size);
+    job_.rank_report.count_opened(size);
     // protocol: M25
     if (take_next(posted, receiving, tag, header->number)) [[likely]]
         return {};
@@ -260,7 +251,7 @@ Result<seal::Segments> Communicator::open_announcement(const Posted& posted, int
         receiving.lanes[tag].fail();
         return segments;
     }
-    layer_.rank_report().count_opened(segments->announcement().length);
+    job_.rank_report.count_opened(segments->announcement().length);
     const std::uint64_t number = segments->number();
     if (take_next(posted, receiving, tag, number)) return segments;
     if (auto done = check_order_among(posted, receiving, from, tag, number); !done) return tl::unexpected(done.error());
@@ -371,14 +362,14 @@ Result<void> Communicator::open_from(int from, std::uint32_t lane, std::uint64_t
 
 /// Members that call their operations in one order can all use one communicator; not so several threads.
 Communicator::Address Communicator::address(const interpose::Native& mpi, int rank) {
-    if (layer_.threads_somewhere()) return {own_traffic(mpi), rank, 0};
+    if (job_.threads_somewhere) return {own_traffic(mpi), rank, 0};
     // What an operation that failed left behind is not for those of other communicators. MPI promises tags of 15 bits.
     const int tag = (id_[0] & 0x7f) << 8 | id_[1];
-    return {layer_.own_traffic(), world_[static_cast<std::size_t>(rank)], tag};
+    return {job_.own_traffic, world_[static_cast<std::size_t>(rank)], tag};
 }
 
 void Communicator::prepare_addresses(const interpose::Native& mpi) {
-    if (layer_.threads_somewhere()) own_traffic(mpi);
+    if (job_.threads_somewhere) own_traffic(mpi);
 }
 
 MPI_Comm Communicator::own_traffic(const interpose::Native& mpi) {
@@ -388,29 +379,24 @@ MPI_Comm Communicator::own_traffic(const interpose::Native& mpi) {
         mpi.Comm_group(handle_, &group);
         mpi.Comm_create(handle_, group, &own_traffic_);
         mpi.Group_free(&group);
-        require_members(layer_, own_traffic_, world_, "cryptmpi");
+        require_members(job_.voice, own_traffic_, world_, "cryptmpi");
         mpi.Comm_set_errhandler(own_traffic_, MPI_ERRORS_RETURN);
     }
     return own_traffic_;
 }
 
-const Nodes& Communicator::nodes(const interpose::Native& mpi) {
-    if (!nodes_) {
-        // Where all is sealed, no rank trusts the network of its own node.
-        const bool all = layer_.scope().seals_all();
-        std::map<keys::NodeId, int> numbers;
-        std::vector<int> node_of;
-        for (std::size_t i = 0; i < world_.size(); ++i) {
-            const auto& node = layer_.scope().nodes()[static_cast<std::size_t>(world_[i])];
-            node_of.push_back(all ? static_cast<int>(i) : numbers.emplace(node, static_cast<int>(i)).first->second);
-        }
-        auto* const shared = layer_.threads_somewhere() ? nullptr : &layer_.shared_communicators();
-        nodes_ = std::make_unique<Nodes>(layer_, shared, handle_, rank_, world_, std::move(node_of));
-        // While all members are here.
-        prepare_addresses(mpi);
-        if (!group_ && !has_all_ranks()) share_group_secret();
+void Communicator::make_nodes(const interpose::Native& mpi) {
+    // Where all is sealed, no rank trusts the network of its own node.
+    const bool all = job_.scope.seals_all();
+    std::map<keys::NodeId, int> numbers;
+    std::vector<int> node_of;
+    for (std::size_t i = 0; i < world_.size(); ++i) {
+        const auto& node = job_.scope.nodes()[static_cast<std::size_t>(world_[i])];
+        node_of.push_back(all ? static_cast<int>(i) : numbers.emplace(node, static_cast<int>(i)).first->second);
     }
-    return *nodes_;
+    auto* const shared = job_.threads_somewhere ? nullptr : &job_.shared_communicators;
+    nodes_ = std::make_unique<Nodes>(job_.voice, shared, handle_, rank_, world_, std::move(node_of));
+    prepare_addresses(mpi);
 }
 
 void Communicator::free_own_traffic(const interpose::Native& mpi) {
@@ -419,7 +405,8 @@ void Communicator::free_own_traffic(const interpose::Native& mpi) {
     if (own_traffic_ != MPI_COMM_NULL) mpi.Comm_free(&own_traffic_);
 }
 
-void Communicator::count(FlowTotals& totals) const {
+FlowTotals Communicator::totals() const {
+    FlowTotals totals;
     const auto sent = [&](const auto& flow) {
         if (flow) add(flow->counters(), totals.sent, totals.flows);
     };
@@ -435,6 +422,7 @@ void Communicator::count(FlowTotals& totals) const {
         received(peer->collective_in);
         received(peer->all_in);
     }
+    return totals;
 }
 
 }  // namespace cryptmpi::comm

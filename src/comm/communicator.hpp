@@ -16,16 +16,18 @@
 
 #include "base/result.hpp"
 #include "comm/held.hpp"
+#include "comm/job_keys.hpp"
 #include "comm/nodes.hpp"
 #include "comm/posted.hpp"
+#include "comm/rank_report.hpp"
+#include "comm/scope.hpp"
+#include "comm/voice.hpp"
 #include "keys/flow_secrets.hpp"
 #include "native.hpp"
 #include "seal/arrivals.hpp"
 #include "seal/message.hpp"
 
 namespace cryptmpi::comm {
-
-class Layer;
 
 /// The same on all members, and on no other communicator of the job: derived from the parent's, and how this one came
 /// from it.
@@ -49,9 +51,21 @@ private:
     int recent_tag_ = 0;
 };
 
+/// What all communicators of a process share.
+struct Job {
+    Voice& voice;
+    const Scope& scope;
+    const JobKeys& keys;
+    RankReport& rank_report;
+    SharedCommunicators& shared_communicators;
+    const int& world_rank;
+    const bool& threads_somewhere;  // call MPI, several of a rank
+    const MPI_Comm& own_traffic;    // the members of MPI_COMM_WORLD, in their order
+};
+
 class Communicator {
 public:
-    Communicator(Layer& layer, MPI_Comm handle, const CommunicatorId& id, std::vector<int> world_ranks, int rank);
+    Communicator(const Job& job, MPI_Comm handle, const CommunicatorId& id, std::vector<int> world_ranks, int rank);
 
     MPI_Comm handle() const { return handle_; }
     const CommunicatorId& id() const { return id_; }
@@ -106,9 +120,14 @@ public:
     Address address(const interpose::Native& mpi, int rank);
     /// Makes what address() needs, by all members: before an operation in which only some of them may need it.
     void prepare_addresses(const interpose::Native& mpi);
-    /// Its members by nodes. Made by the first collective operation that needs it, with all else that such operations
-    /// need, the secret of what is sealed for all among it; by all members.
-    const Nodes& nodes(const interpose::Native& mpi);
+    /// Its members by nodes; null: not made yet (nodes_of).
+    const Nodes* nodes() const { return nodes_.get(); }
+    /// By all members, with what address() needs.
+    void make_nodes(const interpose::Native& mpi);
+    /// The secret of what is sealed for all among it has to come from one of its members.
+    bool lacks_group_secret() const { return !group_ && !has_all_ranks(); }
+    /// It is here.
+    Result<void> take_group_secret(const Secret<32>& drawn);
     void free_own_traffic(const interpose::Native& mpi);
 
     // Collective operations. The lane tells the operation and its root, the number is that of the call.
@@ -137,8 +156,8 @@ public:
     Result<void> open_from(int from, std::uint32_t lane, std::uint64_t call, const std::uint8_t* wire,
                            std::size_t wire_size, void* out);
 
-    /// Adds its flows' totals to the report's.
-    void count(struct FlowTotals& totals) const;
+    /// For the report.
+    FlowTotals totals() const;
 
 private:
     struct Sending {
@@ -166,7 +185,6 @@ private:
         return *one;
     }
     bool has_all_ranks() const;
-    void share_group_secret();
     Result<void> secret_to(int to, keys::Use use, Secret<32>& out);
     Result<void> secret_from(int from, keys::Use use, Secret<32>& out);
     Result<void> secret_for_all(int sender, Secret<32>& out);
@@ -179,7 +197,7 @@ private:
     bool take_next(const Posted& posted, Receiving& receiving, int tag, std::uint64_t number) const;
     Result<void> check_order_among(const Posted& posted, Receiving& receiving, int from, int tag, std::uint64_t number);
 
-    Layer& layer_;
+    const Job& job_;
     MPI_Comm handle_;
     CommunicatorId id_;
     std::vector<int> world_;
@@ -199,13 +217,6 @@ private:
     std::unique_ptr<keys::GroupSecret> group_;
     MPI_Comm own_traffic_ = MPI_COMM_NULL;
     std::unique_ptr<Nodes> nodes_;
-};
-
-/// For the report.
-struct FlowTotals {
-    seal::MessageCounters sent;
-    seal::MessageCounters received;
-    std::uint64_t flows = 0;
 };
 
 }  // namespace cryptmpi::comm

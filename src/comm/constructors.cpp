@@ -14,6 +14,7 @@
 #include "comm/calls.hpp"
 #include "comm/complete.hpp"
 #include "comm/layer.hpp"
+#include "comm/meeting.hpp"
 #include "comm/members.hpp"
 
 namespace cryptmpi::comm {
@@ -45,7 +46,7 @@ void prepare_for_threads(Layer& layer, MPI_Comm made) {
         const auto guard = layer.guard();
         communicator = layer.share(made);
     }
-    if (communicator && communicator->crosses()) communicator->nodes(layer.mpi);
+    if (communicator && communicator->crosses()) nodes_of(layer, *communicator);
 }
 
 /// A parent, and which of the constructor calls on it this is. All members call them in the same order.

@@ -5,8 +5,8 @@
 #include <array>
 #include <string>
 
+#include "base/exit_status.hpp"
 #include "base/last_words.hpp"
-#include "comm/layer.hpp"
 
 namespace cryptmpi::comm {
 namespace {
@@ -39,19 +39,19 @@ std::string text_of(const interpose::Native& mpi, int code) {
     return text.data();
 }
 
-[[noreturn]] void end_all(const Layer& layer, MPI_Comm comm, int code) {
-    if (!layer.has_complained_of(code)) layer.say("the job ends: " + text_of(layer.mpi, code));
-    let_be_read(layer.messages());
-    const MPI_Comm everybody = world_exists(layer.mpi) ? MPI_COMM_WORLD : comm;
-    if (everybody != MPI_COMM_NULL) layer.mpi.Abort(everybody, kExitRefused);
+[[noreturn]] void end_all(const Voice& voice, MPI_Comm comm, int code) {
+    if (!voice.has_complained_of(code)) voice.say("the job ends: " + text_of(voice.mpi, code));
+    let_be_read(voice.messages());
+    const MPI_Comm everybody = world_exists(voice.mpi) ? MPI_COMM_WORLD : comm;
+    if (everybody != MPI_COMM_NULL) voice.mpi.Abort(everybody, kExitRefused);
     _exit(kExitRefused);
 }
 
 /// `cause`: the error that the job ends with, where that is not all that `code` says.
-int raise_on_comm(const Layer& layer, MPI_Comm comm, int code, int cause) {
-    const auto& mpi = layer.mpi;
+int raise_on_comm(const Voice& voice, MPI_Comm comm, int code, int cause) {
+    const auto& mpi = voice.mpi;
     if (ends_the_job(mpi, [&](MPI_Errhandler* handler) { return mpi.Comm_get_errhandler(comm, handler); })) {
-        end_all(layer, comm, cause);
+        end_all(voice, comm, cause);
     }
     mpi.Comm_call_errhandler(comm, code);
     return code;
@@ -59,40 +59,40 @@ int raise_on_comm(const Layer& layer, MPI_Comm comm, int code, int cause) {
 
 }  // namespace
 
-int raise_on_comm(const Layer& layer, MPI_Comm comm, int code) {
-    return raise_on_comm(layer, comm, code, code);
+int raise_on_comm(const Voice& voice, MPI_Comm comm, int code) {
+    return raise_on_comm(voice, comm, code, code);
 }
 
-int raise_class_on_comm(const Layer& layer, MPI_Comm comm, int code) {
+int raise_class_on_comm(const Voice& voice, MPI_Comm comm, int code) {
     int error_class = code;
-    layer.mpi.Error_class(code, &error_class);
-    return raise_on_comm(layer, comm, error_class);
+    voice.mpi.Error_class(code, &error_class);
+    return raise_on_comm(voice, comm, error_class);
 }
 
-int raise_in_status(const Layer& layer, MPI_Comm comm, int first) {
-    return raise_on_comm(layer, comm, MPI_ERR_IN_STATUS, first);
+int raise_in_status(const Voice& voice, MPI_Comm comm, int first) {
+    return raise_on_comm(voice, comm, MPI_ERR_IN_STATUS, first);
 }
 
-int raise_on_win(const Layer& layer, MPI_Win win, int code) {
-    const auto& mpi = layer.mpi;
+int raise_on_win(const Voice& voice, MPI_Win win, int code) {
+    const auto& mpi = voice.mpi;
     if (ends_the_job(mpi, [&](MPI_Errhandler* handler) { return mpi.Win_get_errhandler(win, handler); })) {
-        end_all(layer, MPI_COMM_NULL, code);
+        end_all(voice, MPI_COMM_NULL, code);
     }
     mpi.Win_call_errhandler(win, code);
     return code;
 }
 
-int raise_on_file(const Layer& layer, MPI_File file, int code) {
-    const auto& mpi = layer.mpi;
+int raise_on_file(const Voice& voice, MPI_File file, int code) {
+    const auto& mpi = voice.mpi;
     if (ends_the_job(mpi, [&](MPI_Errhandler* handler) { return mpi.File_get_errhandler(file, handler); })) {
-        end_all(layer, MPI_COMM_NULL, code);
+        end_all(voice, MPI_COMM_NULL, code);
     }
     mpi.File_call_errhandler(file, code);
     return code;
 }
 
-int raise_on_world(const Layer& layer, int code) {
-    return world_exists(layer.mpi) ? raise_on_comm(layer, MPI_COMM_WORLD, code) : code;
+int raise_on_world(const Voice& voice, int code) {
+    return world_exists(voice.mpi) ? raise_on_comm(voice, MPI_COMM_WORLD, code) : code;
 }
 
 }  // namespace cryptmpi::comm

@@ -6,21 +6,21 @@
 
 #include <mpi.h>
 
-namespace cryptmpi::comm {
+#include "comm/voice.hpp"
 
-class Layer;
+namespace cryptmpi::comm {
 
 /// Each returns `code`, if the handler returns. A line is printed for a code of MPI's own whose handler ends the job;
 /// of codes of ours it has been.
-int raise_on_comm(const Layer& layer, MPI_Comm comm, int code);
+int raise_on_comm(const Voice& voice, MPI_Comm comm, int code);
 /// The class of an error that MPI told us of a call of ours, whose name is nothing to the program.
-int raise_class_on_comm(const Layer& layer, MPI_Comm comm, int code);
-int raise_on_win(const Layer& layer, MPI_Win win, int code);
-int raise_on_file(const Layer& layer, MPI_File file, int code);
+int raise_class_on_comm(const Voice& voice, MPI_Comm comm, int code);
+int raise_on_win(const Voice& voice, MPI_Win win, int code);
+int raise_on_file(const Voice& voice, MPI_File file, int code);
 /// Of a call that names none of these: through MPI_COMM_WORLD's, while there is one.
-int raise_on_world(const Layer& layer, int code);
+int raise_on_world(const Voice& voice, int code);
 /// Of several requests, one of which at least has failed with an error that the caller found: `first`, of an operation
 /// on `comm`. Returns MPI_ERR_IN_STATUS.
-int raise_in_status(const Layer& layer, MPI_Comm comm, int first);
+int raise_in_status(const Voice& voice, MPI_Comm comm, int first);
 
 }  // namespace cryptmpi::comm

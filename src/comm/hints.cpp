@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "comm/received.hpp"
+#include "comm/status.hpp"
 
 namespace cryptmpi::comm {
 namespace {
@@ -21,25 +21,25 @@ void keep(std::list<Hint>& list, const Hint& hint) {
 
 // protocol: M30
 void Hints::collect(int world_rank, Sender& sender) {
-    const auto& mpi = layer_.mpi;
-    const SegmentTransport& transport = layer_.transport();
+    const auto& mpi = voice_.mpi;
     // No more at a time, so that who sends them without end holds up nobody.
     for (std::size_t i = 0; i < kMost; ++i) {
         int found = 0;
         MPI_Message message = MPI_MESSAGE_NULL;
         MPI_Status status;
-        if (mpi.Improbe(world_rank, transport.tag_of_hints, transport.comm, &found, &message, &status) != MPI_SUCCESS ||
+        if (mpi.Improbe(world_rank, transport_.tag_of_hints, transport_.comm, &found, &message, &status) !=
+                MPI_SUCCESS ||
             found == 0) {
             return;
         }
         Hint hint;
         if (const std::size_t size = wire_size(mpi, status); size != hint.size()) {
             // No memory for what nobody of the job has sent, however long MPI is told that it is.
-            layer_.end_job("MPI has a message of " + std::to_string(size) + " bytes from rank " +
+            voice_.end_job("MPI has a message of " + std::to_string(size) + " bytes from rank " +
                            std::to_string(world_rank) + " where all have " + std::to_string(hint.size()) +
                            ": MPI's own messages were altered");
         }
-        const auto wire = transport.pool.take(hint.size());
+        const auto wire = transport_.pool.take(hint.size());
         const ByteCount bytes(mpi, hint.size());
         const int code = mpi.Mrecv(wire.data(), bytes.count(), bytes.type(), &message, MPI_STATUS_IGNORE);
         if (code != MPI_SUCCESS) continue;

@@ -9,17 +9,17 @@
 #include <list>
 #include <unordered_map>
 
+#include "comm/large.hpp"
+#include "comm/voice.hpp"
 #include "seal/message.hpp"
 
 namespace cryptmpi::comm {
 
 using Hint = std::array<std::uint8_t, seal::kAnnouncedWire>;
 
-class Layer;
-
 class Hints {
 public:
-    explicit Hints(Layer& layer) : layer_(layer) {}
+    Hints(Voice& voice, const SegmentTransport& transport) : voice_(voice), transport_(transport) {}
     Hints(const Hints&) = delete;
     Hints& operator=(const Hints&) = delete;
 
@@ -36,7 +36,8 @@ private:
     };
     void collect(int world_rank, Sender& sender);
 
-    Layer& layer_;
+    Voice& voice_;
+    const SegmentTransport& transport_;
     std::unordered_map<int, Sender> senders_;
 };
 

@@ -35,9 +35,9 @@ bool repeats(std::vector<int> ranks) {
 }  // namespace
 
 Layer::Layer(Host host)
-    : mpi(host.mpi),
+    : Voice(host.mpi),
       host_(std::move(host)),
-      types_(mpi, *this),
+      types_(*this, own_traffic_),
       pool_(kPoolMost),
       left_with_mpi_(mpi),
       transport_{mpi, tuned_.plans, pool_, workers_, traffic_, left_with_mpi_, MPI_COMM_NULL} {
@@ -205,7 +205,7 @@ void Layer::make_transport() {
     int any[] = {0, 0};
     mpi.Allreduce(mine, any, static_cast<int>(std::size(any)), MPI_INT, MPI_MAX, transport_.comm);
     threads_somewhere_ = any[0] != 0;
-    if (threads_somewhere_) world->nodes(mpi);
+    if (threads_somewhere_) world->make_nodes(mpi);
     if (any[1] != 0) rank_threads.share_with(ranks_of_node(mpi, transport_.comm, rank_threads.own()));
     make_workers(rank_threads.workers());
     int* most = nullptr;
@@ -231,7 +231,7 @@ void Layer::report() {
     if (!begun_) return;
     for (const auto& [handle, communicator] : communicators_) {
         if (!communicator) continue;
-        rank_report_.count_flows(*communicator);
+        rank_report_.count_flows(communicator->totals());
         communicator->free_own_traffic(mpi);
     }
     if (settings_.report_file.empty()) return;
@@ -271,7 +271,7 @@ void Layer::add(MPI_Comm handle, const CommunicatorId& id) {
         in_world[static_cast<std::size_t>(rank)] != world_rank_ || repeats(in_world)) {
         end_job("MPI gives this rank another place in a communicator than its own: MPI's own messages were altered");
     }
-    auto made = std::make_shared<Communicator>(*this, handle, id, std::move(in_world), rank);
+    auto made = std::make_shared<Communicator>(job_, handle, id, std::move(in_world), rank);
     if (!made->crosses() && !scope_.seals_own()) made.reset();  // remembered as one that stays on the node
     communicators_[handle] = std::move(made);
     last_handle_ = MPI_COMM_NULL;
@@ -280,7 +280,7 @@ void Layer::add(MPI_Comm handle, const CommunicatorId& id) {
 
 void Layer::forget(MPI_Comm handle, const std::shared_ptr<Communicator>& freed) {
     const auto guard = this->guard();
-    if (freed && !reported_) rank_report_.count_flows(*freed);
+    if (freed && !reported_) rank_report_.count_flows(freed->totals());
     const auto found = communicators_.find(handle);
     if (found == communicators_.end() || found->second != freed) return;
     communicators_.erase(found);

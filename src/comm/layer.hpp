@@ -31,6 +31,7 @@
 #include "comm/scope.hpp"
 #include "comm/tuned.hpp"
 #include "comm/types.hpp"
+#include "comm/voice.hpp"
 #include "comm/waiting.hpp"
 #include "config/settings.hpp"
 #include "engine/buffer_pool.hpp"
@@ -52,13 +53,10 @@ struct Host {
     int messages;  // the descriptor that lines for the user are written to
 };
 
-class Layer {
+class Layer final : public Voice {
 public:
     explicit Layer(Host host);
-    Layer(const Layer&) = delete;
-    Layer& operator=(const Layer&) = delete;
 
-    const interpose::Native& mpi;
     DueBeforeWait& due_before_wait() { return host_.due_before_wait; }
     LeftWithMpi& left_with_mpi() { return left_with_mpi_; }
     Answers& answers() { return answers_; }
@@ -110,7 +108,6 @@ public:
     MPI_Comm own_traffic() const { return own_traffic_; }
     /// Whose errors are for us: what MPI is asked there, the program does not hear of.
     MPI_Comm quiet() const { return own_traffic_; }
-    SharedCommunicators& shared_communicators() { return shared_communicators_; }
 
     /// What large messages travel by; its communicator is null while nothing of the job leaves the node.
     const SegmentTransport& transport() const { return transport_; }
@@ -149,9 +146,8 @@ public:
         return threads_ ? std::unique_lock(lock_) : std::unique_lock<std::recursive_mutex>();
     }
 
-    /// Prints one line.
-    void say(const std::string& line) const;
-    int messages() const { return host_.messages; }
+    void say(const std::string& line) const override;
+    int messages() const override { return host_.messages; }
     /// Prints one line and keeps it for the report.
     void complain(const std::string& line);
     /// Complains that `procedure` is refused, once: a program whose error handler returns may call it for ever.
@@ -170,12 +166,10 @@ public:
     }
     /// The MPI error of a refused call; before MPI_Init, when there is no class of ours, MPI_ERR_OTHER.
     int refused_code() const { return refused_code_; }
-    /// A code of ours, of which a line is printed when it is made.
-    bool has_complained_of(int code) const { return code == error_code_ || code == refused_code_; }
+    bool has_complained_of(int code) const override { return code == error_code_ || code == refused_code_; }
     RankReport& rank_report() { return rank_report_; }
 
-    /// Ends the whole job: nothing goes on without keys.
-    [[noreturn]] void end_job(const std::string& line);
+    [[noreturn]] void end_job(const std::string& line) override;
 
 private:
     enum class Handle : std::uint8_t { of_none, of_intra, of_inter };
@@ -225,13 +219,15 @@ private:
     Requests requests_;
     std::unordered_map<MPI_Message, Matched> matched_;
     SegmentTransport transport_;
-    Hints hints_{*this};
+    Hints hints_{*this, transport_};
     MPI_Comm own_traffic_ = MPI_COMM_NULL;
     SharedCommunicators shared_communicators_;
     std::unordered_map<int, std::uint32_t> marks_;  // by rank of MPI_COMM_WORLD
     std::uint32_t most_marks_ = 16383;              // with two tags each, which every implementation has
     Leftovers leftovers_;
     RankReport rank_report_;
+    const Job job_{*this,       scope_, keys_, rank_report_, shared_communicators_, world_rank_, threads_somewhere_,
+                   own_traffic_};
 };
 
 }  // namespace cryptmpi::comm

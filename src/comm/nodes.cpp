@@ -3,15 +3,14 @@
 #include <numeric>
 #include <utility>
 
-#include "comm/layer.hpp"
 #include "comm/members.hpp"
 #include "comm/quiet.hpp"
 
 namespace cryptmpi::comm {
 
-Nodes::Nodes(Layer& layer, SharedCommunicators* shared, MPI_Comm comm, int rank, const std::vector<int>& world,
+Nodes::Nodes(Voice& voice, SharedCommunicators* shared, MPI_Comm comm, int rank, const std::vector<int>& world,
              std::vector<int> node_of)
-    : layer_(layer), mpi_(layer.mpi), shared_(shared) {
+    : voice_(voice), mpi_(voice.mpi), shared_(shared) {
     sort(rank, world, node_of);
     if (all_leaders_.size() != node_of.size()) {
         if (find_communicators(comm, rank)) return;
@@ -83,7 +82,7 @@ void Nodes::make(Part& part, MPI_Comm comm, int color, int rank) {
     const int code = mpi_.Comm_split(comm, wanted ? color : MPI_UNDEFINED, rank, &made);
     if (code != MPI_SUCCESS || made == MPI_COMM_NULL) return;
     // Data go in clear in one of a node's ranks, so these must be those that the key agreement has on this node.
-    require_members(layer_, made, part.world, "cryptmpi");
+    require_members(voice_, made, part.world, "cryptmpi");
     part.comm = made;
     mpi_.Comm_set_errhandler(part.comm, MPI_ERRORS_RETURN);
     if (shared_ != nullptr) shared_->add(part.world, part.comm);

@@ -9,11 +9,10 @@
 #include <map>
 #include <vector>
 
+#include "comm/voice.hpp"
 #include "native.hpp"
 
 namespace cryptmpi::comm {
-
-class Layer;
 
 /// Communicators of ours for some ranks of MPI_COMM_WORLD, each for all those communicators of the program in which it
 /// has a use: MPI has few to give (MPICH 2,048 in all), and programs make many with the same members. The members of
@@ -52,7 +51,7 @@ class Nodes {
 public:
     /// `node_of`: for each member of `comm`, in order, a number of its node; `world`: its rank in MPI_COMM_WORLD. Made
     /// by all members at the same time. `shared`: null where communicators are not to be shared.
-    Nodes(Layer& layer, SharedCommunicators* shared, MPI_Comm comm, int rank, const std::vector<int>& world,
+    Nodes(Voice& voice, SharedCommunicators* shared, MPI_Comm comm, int rank, const std::vector<int>& world,
           std::vector<int> node_of);
     Nodes(const Nodes&) = delete;
     Nodes& operator=(const Nodes&) = delete;
@@ -96,7 +95,7 @@ private:
     bool find_communicators(MPI_Comm comm, int rank);
     void make(Part& part, MPI_Comm comm, int color, int rank);
 
-    Layer& layer_;
+    Voice& voice_;
     const interpose::Native& mpi_;
     SharedCommunicators* shared_;
     bool equal_ = true;

@@ -8,6 +8,7 @@
 #include "comm/complete.hpp"
 #include "comm/native_call.hpp"
 #include "comm/received.hpp"
+#include "comm/status.hpp"
 
 namespace cryptmpi::comm {
 

@@ -9,6 +9,7 @@
 #include "comm/native_call.hpp"
 #include "comm/point.hpp"
 #include "comm/received.hpp"
+#include "comm/status.hpp"
 
 namespace cryptmpi::comm {
 namespace {

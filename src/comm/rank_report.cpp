@@ -11,9 +11,7 @@ void RankReport::count_failed_open() {
     live_.tell(part_, 0);
 }
 
-void RankReport::count_flows(const Communicator& communicator) {
-    FlowTotals totals;
-    communicator.count(totals);
+void RankReport::count_flows(const FlowTotals& totals) {
     part_.sealed_connections += totals.flows;
     part_.sealed_bytes_sent += totals.sent.bytes;
     part_.sealed_bytes_received += totals.received.bytes;

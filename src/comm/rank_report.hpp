@@ -2,15 +2,23 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "base/result.hpp"
 #include "base/traffic.hpp"
-#include "comm/communicator.hpp"
 #include "report/live.hpp"
 #include "report/part.hpp"
+#include "seal/message.hpp"
 
 namespace cryptmpi::comm {
+
+/// What the flows of a communicator have carried.
+struct FlowTotals {
+    seal::MessageCounters sent;
+    seal::MessageCounters received;
+    std::uint64_t flows = 0;
+};
 
 class RankReport {
 public:
@@ -27,8 +35,8 @@ public:
     void count_sealed(std::size_t size) { sizes_->sent.count(size); }
     void count_opened(std::size_t size) { sizes_->received.count(size); }
     void count_failed_open();
-    /// What a communicator's flows have carried: at its end, once.
-    void count_flows(const Communicator& communicator);
+    /// At a communicator's end, once.
+    void count_flows(const FlowTotals& totals);
     void add_error(const std::string& line);
 
     /// Writes this rank's part. Error: one line.

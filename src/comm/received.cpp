@@ -5,21 +5,12 @@
 #include <string>
 #include <utility>
 
+#include "comm/status.hpp"
 #include "report/verdict.hpp"
 
 namespace cryptmpi::comm {
 
 using seal::kMessageOverhead;
-
-void set_size(const interpose::Native& mpi, MPI_Status& status, std::size_t size) {
-    mpi.Status_set_elements_x(&status, MPI_BYTE, static_cast<MPI_Count>(size));
-}
-
-std::size_t wire_size(const interpose::Native& mpi, const MPI_Status& status) {
-    MPI_Count size = 0;
-    mpi.Get_elements_x(&status, MPI_BYTE, &size);
-    return size < 0 ? 0 : static_cast<std::size_t>(size);
-}
 
 namespace {
 

@@ -34,9 +34,4 @@ int deliver_held(Layer& layer, Operation& operation, std::unique_ptr<Held> held,
 /// An announcement in synchronous mode has been received.
 void drop_hint(Layer& layer, const Communicator& communicator, int from, const std::uint8_t* announcement);
 
-/// The status says how many bytes the user got.
-void set_size(const interpose::Native& mpi, MPI_Status& status, std::size_t size);
-/// The bytes that came.
-std::size_t wire_size(const interpose::Native& mpi, const MPI_Status& status);
-
 }  // namespace cryptmpi::comm

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "comm/calls.hpp"
+#include "comm/meeting.hpp"
 #include "comm/native_call.hpp"
 #include "comm/reduce.hpp"
 #include "comm/scatter.hpp"
@@ -74,7 +75,7 @@ void sort_by_nodes(Partials& partials, const Operator& op, const Parts& parts, c
 /// node's part of `sorted`.
 void add_up_parts(const Call& call, Partials& partials, const Operator& op, const Parts& parts,
                   const UserBuffer& sorted, const UserBuffer& own, const UserBuffer& incoming) {
-    const Nodes& nodes = call.communicator.nodes(call.layer.mpi);
+    const Nodes& nodes = nodes_of(call.layer, call.communicator);
     const std::vector<int>& leaders = nodes.all_leaders();
     const auto many = static_cast<int>(leaders.size());
     const int place = nodes.place_of_leader(call.communicator.rank());
@@ -91,7 +92,7 @@ void add_up_parts(const Call& call, Partials& partials, const Operator& op, cons
 /// The leader's vector `own`, its node's part, goes to the node's ranks, natively.
 int scatter_on_node(const Call& call, const Operator& op, const Parts& parts, const UserBuffer& own,
                     const UserBuffer& mine, int code) {
-    const Nodes& nodes = call.communicator.nodes(call.layer.mpi);
+    const Nodes& nodes = nodes_of(call.layer, call.communicator);
     const int me = call.communicator.rank();
     code = share_on_node(call, nodes.leader_of(me), nullptr, 0, code);
     if (code != MPI_SUCCESS) return code;

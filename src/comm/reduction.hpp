@@ -11,6 +11,7 @@
 #include "comm/arguments.hpp"
 #include "comm/blocks.hpp"
 #include "comm/collective.hpp"
+#include "comm/meeting.hpp"
 #include "comm/partials.hpp"
 #include "engine/buffer_pool.hpp"
 
@@ -38,7 +39,7 @@ struct Reduction {
     const UserBuffer& own;
     const void* from;
 
-    const Nodes& nodes() const { return communicator.nodes(layer.mpi); }
+    const Nodes& nodes() const { return nodes_of(layer, communicator); }
     bool commutes() const;
     /// Of this node's contributions, `result` of the rank `to` gets the sum, as of all operations here.
     int on_node(int to, const UserBuffer& result) const;

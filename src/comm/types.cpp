@@ -3,7 +3,7 @@
 #include <cstring>
 #include <memory>
 
-#include "comm/layer.hpp"
+#include "comm/errors.hpp"
 
 namespace cryptmpi::comm {
 namespace {
@@ -83,8 +83,8 @@ int Types::ask(MPI_Datatype type, MPI_Comm comm, Shape& shape) const {
     // A message to nobody, of which MPI looks at the arguments only. Of a type that is not committed the other
     // procedures say nothing.
     const std::uint8_t nothing = 0;
-    const int asked = mpi.Send(&nothing, 1, type, MPI_PROC_NULL, 0, layer_.quiet());
-    if (asked != MPI_SUCCESS) return raise_class_on_comm(layer_, comm, asked);
+    const int asked = mpi.Send(&nothing, 1, type, MPI_PROC_NULL, 0, quiet_);
+    if (asked != MPI_SUCCESS) return raise_class_on_comm(voice_, comm, asked);
     MPI_Count size = 0;
     if (const int code = mpi.Type_size_x(type, &size); code != MPI_SUCCESS) return code;
     Envelope envelope;

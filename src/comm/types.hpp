@@ -9,11 +9,10 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "comm/voice.hpp"
 #include "native.hpp"
 
 namespace cryptmpi::comm {
-
-class Layer;
 
 /// What MPI says of a datatype.
 struct Shape {
@@ -41,7 +40,8 @@ int get_envelope(const interpose::Native& mpi, MPI_Datatype type, Envelope& enve
 /// The shapes of the datatypes that are in use, so that MPI is not asked again for each message.
 class Types {
 public:
-    Types(const interpose::Native& native, const Layer& layer) : mpi(native), layer_(layer) {}
+    /// `quiet`: whose errors the program does not hear of.
+    Types(const Voice& voice, const MPI_Comm& quiet) : mpi(voice.mpi), voice_(voice), quiet_(quiet) {}
     Types(const Types&) = delete;
     Types& operator=(const Types&) = delete;
 
@@ -80,7 +80,8 @@ private:
     };
     std::array<Recent, std::size_t{1} << kPlacesLog> recent_;
     std::unordered_map<MPI_Datatype, Shape> known_;
-    const Layer& layer_;
+    const Voice& voice_;
+    const MPI_Comm& quiet_;
     bool shared_ = false;
     std::mutex lock_;
 };
