@@ -3,16 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <new>
 
 #include "base/secret_memory.hpp"
+#include "base/wipe.hpp"
 
 namespace cryptmpi {
-
-inline void wipe(void* at, std::size_t size) noexcept {
-    if (size != 0) explicit_bzero(at, size);  // what is empty may have no address
-}
 
 /// N secret bytes, wiped by the destructor. On the stack for the length of a call; what stays is made by `new`, which
 /// takes secret memory. Not copyable by accident.

@@ -10,7 +10,7 @@
 #include <mutex>
 #include <type_traits>
 
-#include "base/secret.hpp"
+#include "base/wipe.hpp"
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
