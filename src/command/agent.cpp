@@ -10,6 +10,7 @@
 #include "command/shell.hpp"
 #include "command/subcommands.hpp"
 #include "config/internal_variables.hpp"
+#include "config/loading.hpp"
 #include "report/noted_hosts.hpp"
 
 namespace cryptmpi::command {

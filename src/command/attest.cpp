@@ -19,6 +19,7 @@
 #include "command/reports.hpp"
 #include "command/shell.hpp"
 #include "command/subcommands.hpp"
+#include "config/loading.hpp"
 #include "keys/member_key.hpp"
 #include "report/attestation.hpp"
 #include "report/job_report.hpp"

@@ -21,6 +21,7 @@
 #include "command/networks.hpp"
 #include "command/shell.hpp"
 #include "command/subcommands.hpp"
+#include "config/loading.hpp"
 #include "engine/profile.hpp"
 #include "keys/interchange.hpp"
 #include "keys/job_key.hpp"

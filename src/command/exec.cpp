@@ -13,6 +13,7 @@
 #include "command/shell.hpp"
 #include "command/subcommands.hpp"
 #include "config/internal_variables.hpp"
+#include "config/loading.hpp"
 #include "config/other_process.hpp"
 #include "report/live.hpp"
 #include "report/live_reader.hpp"

@@ -14,6 +14,7 @@
 #include "command/remote_shell.hpp"
 #include "command/shell.hpp"
 #include "command/subcommands.hpp"
+#include "config/loading.hpp"
 #include "keys/job_key.hpp"
 #include "keys/report_key.hpp"
 #include "report/signature.hpp"

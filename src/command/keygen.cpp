@@ -11,6 +11,7 @@
 #include "base/own_names.hpp"
 #include "command/shell.hpp"
 #include "command/subcommands.hpp"
+#include "config/loading.hpp"
 #include "keys/interchange.hpp"
 #include "keys/job_key.hpp"
 #include "keys/member_key.hpp"

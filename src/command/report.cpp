@@ -10,6 +10,7 @@
 #include "command/reports.hpp"
 #include "command/shell.hpp"
 #include "command/subcommands.hpp"
+#include "config/loading.hpp"
 #include "report/job_report.hpp"
 
 namespace cryptmpi::command {

@@ -33,6 +33,7 @@
 #include "command/typed_line.hpp"
 #include "command/wrappers.hpp"
 #include "config/internal_variables.hpp"
+#include "config/loading.hpp"
 #include "keys/key_ring.hpp"
 #include "report/live.hpp"
 #include "report/live_reader.hpp"

@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "config/loading.hpp"
+
 namespace cryptmpi::config {
 namespace {
 

@@ -20,8 +20,6 @@ struct KnownSetting {
     std::string variable() const;
 };
 
-inline constexpr std::string_view kVariablePrefix = "CRYPTMPI_";
-
 std::span<const KnownSetting> known_settings();
 
 }  // namespace cryptmpi::config

@@ -1,5 +1,4 @@
-// One settings struct, from defaults, then the file (TOML), then the environment. docs/settings.md lists them for
-// users.
+// One settings struct, with its defaults; loading.hpp fills it in. docs/settings.md lists all settings for users.
 #pragma once
 
 #include <chrono>
@@ -7,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "aead/suite.hpp"
@@ -21,6 +21,8 @@
 #include "config/plaintext_peer.hpp"
 
 namespace cryptmpi::config {
+
+inline constexpr std::string_view kVariablePrefix = "CRYPTMPI_";
 
 /// A setting that the file or a variable gave, as the variable that gives the same in any process: lists joined, paths
 /// whole but for "~/". No value: no variable can say it.
@@ -114,11 +116,6 @@ struct Settings {
     /// launcher, too.
     bool loopback_sealed() const { return scope == Scope::all && (!seals_above_sockets() || seal_sockets); }
 };
-
-/// Reads CRYPTMPI_CONFIG or <config folder>/config.toml (which may be missing), then CRYPTMPI_*. Unknown keys, unknown
-/// values and unknown CRYPTMPI_* variables (but for the internal CRYPTMPI_INTERNAL_*) are errors of one line:
-/// file:line, what, and what is allowed. So is a legacy cipher that allow_legacy_cipher does not allow.
-Result<Settings> load(const Environment& environment);
 
 /// Padding is of what goes through sealed sockets. Error: some of the job's data would go past them, which nothing
 /// pads.

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "config/internal_variables.hpp"
+#include "config/loading.hpp"
 #include "config/settings.hpp"
 #include "scratch.hpp"
 

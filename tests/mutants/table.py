@@ -556,7 +556,7 @@ MUTANTS = [
         "pytest", "tests/system/test_verdict.py -k lead_the_reports"),
     one("a rank's part about its sockets may be gone", JUDGING, "count.spawned_missing == 0 && count.half_told.empty();",
         "count.spawned_missing == 0;", "report_test", "ReportTest.ARankTellsOfItsSockets*"),
-    one("a process switches off those that it starts", "src/config/settings.cpp",
+    one("a process switches off those that it starts", "src/config/loading.cpp",
         "    if (environment(kCoveredVariable)) settings.enabled = true;", "    if (false) settings.enabled = true;",
         "config_test", "*WhatASealedProcessStartsIsSealed*"),
     one("a part's signature is not compared", "src/report/signature.cpp", "    return tag && is_same_tag(*tag, claimed);",

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "config/internal_variables.hpp"
+#include "config/loading.hpp"
 
 namespace cryptmpi::config {
 namespace {
