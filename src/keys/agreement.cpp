@@ -1,7 +1,6 @@
 #include "keys/agreement.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <list>
@@ -42,14 +41,6 @@ Number number(int value) {
     const auto bits = static_cast<std::uint32_t>(value);
     return {static_cast<std::uint8_t>(bits), static_cast<std::uint8_t>(bits >> 8),
             static_cast<std::uint8_t>(bits >> 16), static_cast<std::uint8_t>(bits >> 24)};
-}
-
-// protocol: A7
-tl::unexpected<Error> wrong_size(int rank, std::size_t sent, std::size_t due) {
-    return fail(EPROTO, "key agreement: rank " + std::to_string(rank) + " sent " + std::to_string(sent) +
-                            " bytes where " + std::to_string(due) +
-                            " were expected: is it started under the same version of cryptmpi, with the same "
-                            "key_distribution, key_exchange and require_members?");
 }
 
 bool is_size_of_hello(std::size_t size, Role sender) {
@@ -576,18 +567,6 @@ void empty(Agreed& out) {
 }
 
 }  // namespace
-
-Result<void> Peers::receive(int rank, std::span<std::uint8_t> message) {
-    const auto size = receive_up_to(rank, message);
-    if (!size) return tl::unexpected(size.error());
-    if (*size != message.size()) return wrong_size(rank, *size, message.size());
-    return {};
-}
-
-std::chrono::milliseconds patience_for(int rank, int peer, std::chrono::milliseconds first) {
-    const int depth = std::popcount(static_cast<unsigned>(rank));
-    return peer > rank ? first : first * (1 + depth);
-}
 
 Result<void> agree(const Local& local, int rank, int ranks, const NodeId& node, const Identity& self,
                    const Terms& terms, Peers& peers, Agreed& out) {

@@ -5,7 +5,7 @@
 //   interchange  E12: the nodes have RSA pairs, the configuration their public keys, and rank 0 wraps the key for the
 //                node of each rank. Nobody vouches for the wrapped keys: who sends others decides what the key is.
 //
-// Along the tree of keys/agreement.hpp:
+// Along the tree of keys/tree.hpp:
 //
 //   gather   up     an announcement, and the claims of the rank's subtree: public keys, or names of nodes
 //   scatter  down   the wrapped keys of the child's subtree
@@ -27,8 +27,8 @@
 #include "aead/suite.hpp"
 #include "base/key_readers.hpp"
 #include "base/result.hpp"
-#include "keys/agreement.hpp"
 #include "keys/job_key.hpp"
+#include "keys/peers.hpp"
 
 namespace cryptmpi::keys {
 

@@ -1,0 +1,29 @@
+#include "keys/peers.hpp"
+
+#include <bit>
+#include <cerrno>
+#include <string>
+
+namespace cryptmpi::keys {
+
+// protocol: A7
+tl::unexpected<Error> wrong_size(int rank, std::size_t sent, std::size_t due) {
+    return fail(EPROTO, "key agreement: rank " + std::to_string(rank) + " sent " + std::to_string(sent) +
+                            " bytes where " + std::to_string(due) +
+                            " were expected: is it started under the same version of cryptmpi, with the same "
+                            "key_distribution, key_exchange and require_members?");
+}
+
+Result<void> Peers::receive(int rank, std::span<std::uint8_t> message) {
+    const auto size = receive_up_to(rank, message);
+    if (!size) return tl::unexpected(size.error());
+    if (*size != message.size()) return wrong_size(rank, *size, message.size());
+    return {};
+}
+
+std::chrono::milliseconds patience_for(int rank, int peer, std::chrono::milliseconds first) {
+    const int depth = std::popcount(static_cast<unsigned>(rank));
+    return peer > rank ? first : first * (1 + depth);
+}
+
+}  // namespace cryptmpi::keys
