@@ -4,8 +4,10 @@
 #include <memory>
 
 #include "fabric/ucx/around.hpp"
+#include "fabric/ucx/callback.hpp"
 #include "fabric/ucx/ends.hpp"
 #include "fabric/ucx/real.hpp"
+#include "fabric/ucx/sending.hpp"
 
 #define ENTRY extern "C" [[gnu::visibility("default")]]
 
@@ -51,27 +53,14 @@ std::unique_ptr<Operation> completed(void* operation, const void* request);
 class InOrder {
 public:
     explicit InOrder(Worker& worker) {
-        if (worker.several_threads && depth_ == 0) guard_ = std::unique_lock(worker.order);
+        if (worker.several_threads && !InCallback::is_there()) guard_ = std::unique_lock(worker.order);
     }
 
-    struct Callback {
-        Callback() { ++depth_; }
-        ~Callback() { --depth_; }
-        Callback(const Callback&) = delete;
-        Callback& operator=(const Callback&) = delete;
-    };
+    using Callback = InCallback;
 
 private:
-    static inline thread_local int depth_ = 0;
     std::unique_lock<std::mutex> guard_;
 };
-
-/// What to do where UCX takes a message, and then cannot send it.
-using WhenItFails = void (*)(ucs_status_t);
-/// Sends an active message of our own, whose end nobody waits for. UCX's header, if any, is in the last bytes of
-/// `wire`, which lives until UCX has sent it.
-ucs_status_t send_and_forget(ucp_ep_h ep, unsigned handler, engine::Buffer wire, WhenItFails when_it_fails,
-                             std::size_t header_size = 0, std::uint32_t flags = 0);
 
 void call_back_sent(Operation& operation, void* request, ucs_status_t status);
 

@@ -53,13 +53,13 @@ void wait_while(const Worker& worker, const Condition& condition) {
 
 /// Without a request of its own: the program flushes.
 ucs_status_t begin_unasked(const Wish& wish) {
-    const bool is_sent = remote_of(worker_at(wish.ep)).begin(wish, nullptr);
+    const bool is_sent = remote_of(worker_at(wish.ep)).begin(wish, endpoint_of(wish.ep).peer, nullptr);
     return wish.what != What::get && is_sent ? UCS_OK : UCS_INPROGRESS;
 }
 
 ucs_status_ptr_t begin(const Wish& wish, const std::shared_ptr<Request>& request, bool may_end_at_once = true) {
     if (wish.size == 0 && may_end_at_once) return nullptr;
-    const bool is_sent = remote_of(worker_at(wish.ep)).begin(wish, request);
+    const bool is_sent = remote_of(worker_at(wish.ep)).begin(wish, endpoint_of(wish.ep).peer, request);
     const bool waits_for_bytes = wish.what != What::put && !wish.local.empty();
     if (may_end_at_once && is_sent && !waits_for_bytes) return nullptr;
     if (wish.size == 0) Requests::get().end(request, UCS_OK);
@@ -70,7 +70,7 @@ ucs_status_ptr_t begin(const Wish& wish, const std::shared_ptr<Request>& request
 ucs_status_t do_now(const Wish& wish) {
     Worker& worker = worker_at(wish.ep);
     Remote& remote = remote_of(worker);
-    remote.begin(wish, nullptr);
+    remote.begin(wish, endpoint_of(wish.ep).peer, nullptr);
     wait_while(worker, [&] { return remote.is_under_way(wish.ep); });
     return UCS_OK;
 }

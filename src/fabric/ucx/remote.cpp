@@ -10,9 +10,11 @@
 #include "base/pieces.hpp"
 #include "fabric/opening.hpp"
 #include "fabric/slice.hpp"
+#include "fabric/ucx/around.hpp"
 #include "fabric/ucx/blob.hpp"
-#include "fabric/ucx/door.hpp"
-#include "fabric/ucx/requests.hpp"
+#include "fabric/ucx/callback.hpp"
+#include "fabric/ucx/real.hpp"
+#include "fabric/ucx/sending.hpp"
 
 namespace cryptmpi::fabric::ucx {
 namespace {
@@ -91,7 +93,7 @@ void send(ucp_ep_h ep, unsigned handler, engine::Buffer wire) {
 
 ucs_status_t request_came(void* argument, const void*, std::size_t header_size, void* wire, std::size_t wire_size,
                           const ucp_am_recv_param_t* param) {
-    const InOrder::Callback callback;
+    const InCallback callback;
     if (header_size != 0 || (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0)
         around().end("a request for memory is none that CryptMPI sends: it was sent without it, or altered");
     static_cast<Remote*>(argument)->take_request(static_cast<const std::uint8_t*>(wire), wire_size);
@@ -100,7 +102,7 @@ ucs_status_t request_came(void* argument, const void*, std::size_t header_size, 
 
 ucs_status_t answer_came(void* argument, const void*, std::size_t header_size, void* wire, std::size_t wire_size,
                          const ucp_am_recv_param_t* param) {
-    const InOrder::Callback callback;
+    const InCallback callback;
     if (header_size != 0 || (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0)
         around().end("an answer about memory is none that CryptMPI sends: it was sent without it, or altered");
     static_cast<Remote*>(argument)->take_answer(static_cast<const std::uint8_t*>(wire), wire_size);
@@ -114,16 +116,16 @@ struct Opened {
     std::uint64_t number(std::size_t place) const { return load_little(plain.data() + place * kNumber); }
 };
 
-Opened open(Worker& worker, const Envelope& envelope, const std::uint8_t* wire, std::size_t wire_size,
+Opened open(const RemoteWorker& worker, const Envelope& envelope, const std::uint8_t* wire, std::size_t wire_size,
             std::size_t least, const char* name) {
     const auto refuse = [&](const std::string& why) {
         around().end(std::string(name) + " with " + std::to_string(wire_size) + " bytes on the wire " + why);
     };
     if (wire_size < kOverhead + least) refuse("is shorter than any: it was sent without CryptMPI, or altered");
-    Opened opened{Ends::get().pool().take(wire_size - kOverhead), nullptr};
+    Opened opened{worker.pool.take(wire_size - kOverhead), nullptr};
     const iovec out{opened.plain.data(), opened.plain.size()};
     const std::lock_guard guard(worker.lock);
-    auto from = worker.party->open(envelope, wire, wire_size, {&out, 1});
+    auto from = worker.party.open(envelope, wire, wire_size, {&out, 1});
     if (!from) refuse(from.error().line);
     opened.from = *from;
     return opened;
@@ -176,8 +178,7 @@ void Remote::listen() {
     real().ucp_worker_release_address(worker_.handle, address);
 }
 
-bool Remote::begin(const Wish& wish, const std::shared_ptr<Request>& request) {
-    Peer* const peer = endpoint_of(wish.ep).peer;
+bool Remote::begin(const Wish& wish, Peer* peer, const std::shared_ptr<Request>& request) {
     std::uint64_t last = 0;
     {
         const std::lock_guard guard(lock_);
@@ -270,9 +271,9 @@ void Remote::end(std::map<std::uint64_t, Piece>::iterator piece, Over& over) {
 
 engine::Buffer Remote::seal(Peer& peer, const Envelope& envelope, std::span<const iovec> pieces) const {
     const std::size_t size = total(pieces);
-    engine::Buffer wire = Ends::get().wires().take(size + kOverhead);
+    engine::Buffer wire = worker_.wires.take(size + kOverhead);
     const std::lock_guard guard(worker_.lock);
-    auto sealed = worker_.party->seal(peer, envelope, pieces, size, wire.data());
+    auto sealed = worker_.party.seal(peer, envelope, pieces, size, wire.data());
     if (!sealed) around().end(sealed.error().line);
     return wire;
 }
@@ -358,7 +359,7 @@ ucp_ep_h Remote::way_to(Peer* peer, std::span<const std::uint8_t> told) {
         Way& way = ways_[peer];
         if (way.address.empty()) way.address.assign(told.begin(), told.end());
         if (way.address.empty()) around().end("a peer asks for memory, and has not told where the answer goes");
-        if (way.ep == nullptr) way.ep = Ends::get().find(worker_, peer);
+        if (way.ep == nullptr) way.ep = worker_.endpoint_to(peer);
         if (way.ep != nullptr) return way.ep;
         address = way.address;
     }
@@ -398,11 +399,11 @@ engine::Buffer Remote::answer(Peer& peer, std::span<const std::uint64_t> request
     using Access = Regions::Access;
     bool done = false;
     if (what == What::get) {
-        done = regions_.use(request[2], request[3], size, Access::read, read);
+        done = worker_.regions.use(request[2], request[3], size, Access::read, read);
     } else if (what == What::put) {
-        done = regions_.use(request[2], request[3], size, Access::write, write);
+        done = worker_.regions.use(request[2], request[3], size, Access::write, write);
     } else {
-        done = request[3] % size == 0 && regions_.use(request[2], request[3], size, Access::write, count);
+        done = request[3] % size == 0 && worker_.regions.use(request[2], request[3], size, Access::write, count);
     }
     if (out) return std::move(*out);
     header[1] = done ? 1 : 0;

@@ -14,6 +14,7 @@
 
 #include <array>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -23,15 +24,14 @@
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "engine/buffer_pool.hpp"
 #include "fabric/flows.hpp"
+#include "fabric/ucx/requests.hpp"
 
 namespace cryptmpi::fabric::ucx {
-
-struct Worker;
-class Request;
 
 inline constexpr std::uint64_t kRemoteMemory = UCP_FEATURE_RMA | UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64;
 
@@ -84,16 +84,28 @@ struct Wish {
     std::array<std::uint64_t, 2> operands = {};
 };
 
+/// A worker, as its requests need it.
+struct RemoteWorker {
+    ucp_worker_h handle;
+    Party& party;
+    std::mutex& lock;  // of the party
+    const Regions& regions;
+    engine::BufferPool& pool;                          // for what is open
+    engine::BufferPool& wires;                         // for what UCX gets
+    std::function<ucp_ep_h(const Peer*)> endpoint_to;  // one that the program has, or null
+};
+
 /// The requests of one worker, and those of its peers. Used by several threads; UCX is never called under its lock,
 /// since UCX calls back under its own.
 class Remote {
 public:
-    Remote(Worker& worker, const Regions& regions) : worker_(worker), regions_(regions) {}
+    explicit Remote(RemoteWorker worker) : worker_(std::move(worker)) {}
     /// Leads the peers' requests and answers here. Before all else.
     void listen();
 
-    /// `request`, or null, is over when the peer has done all of it. False: some of it may still read `wish.local`.
-    bool begin(const Wish& wish, const std::shared_ptr<Request>& request);
+    /// `peer`: at the endpoint of the wish. `request`, or null, is over when it has done all of it. False: some of it
+    /// may still read `wish.local`.
+    bool begin(const Wish& wish, Peer* peer, const std::shared_ptr<Request>& request);
     /// `request` is over when what was begun before has ended, at this endpoint, or (null) at all. False: it is over.
     bool flush(ucp_ep_h ep, const std::shared_ptr<Request>& request);
     /// What is begun from now on is sent when all before has ended that was begun at the same endpoint.
@@ -153,8 +165,7 @@ private:
     engine::Buffer answer(Peer& peer, std::span<const std::uint64_t> request, const std::uint8_t* bytes) const;
     ucp_ep_h way_to(Peer* peer, std::span<const std::uint8_t> told);
 
-    Worker& worker_;
-    const Regions& regions_;
+    const RemoteWorker worker_;
     mutable std::mutex lock_;
     std::uint64_t last_ = 0;                 // id
     std::uint64_t fence_ = 0;                // what came last before the fence

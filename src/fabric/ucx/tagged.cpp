@@ -7,6 +7,7 @@
 #include "base/secret.hpp"
 #include "fabric/slice.hpp"
 #include "fabric/ucx/door.hpp"
+#include "fabric/ucx/long_wire.hpp"
 
 namespace cryptmpi::fabric::ucx {
 

@@ -1,4 +1,4 @@
-#include "fabric/ucx/segments.hpp"
+#include "fabric/ucx/long_wire.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -6,7 +6,8 @@
 #include <string>
 
 #include "base/endian.hpp"
-#include "fabric/ucx/door.hpp"
+#include "fabric/ucx/around.hpp"
+#include "fabric/ucx/real.hpp"
 
 namespace cryptmpi::fabric::ucx {
 namespace {
