@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/endian.hpp"
+#include "fabric/libfabric/codes.hpp"
 #include "fabric/libfabric/objects.hpp"
 
 namespace cryptmpi::fabric::libfabric {
@@ -182,6 +183,63 @@ bool Endpoint::fail(Operation& operation, fi_cq_err_entry& entry) {
         give_back(operation);
     }
     return true;
+}
+
+Peer* EndpointOfRemote::peer_of(std::uint64_t address) const {
+    return endpoint_.peer_of(address);
+}
+
+std::uint64_t EndpointOfRemote::address_of(const Peer* peer) const {
+    return endpoint_.address_of(peer);
+}
+
+std::size_t EndpointOfRemote::message_size() const {
+    return endpoint_.message_size;
+}
+
+std::size_t EndpointOfRemote::most_pieces() const {
+    return endpoint_.domain->fabric->most_pieces;
+}
+
+std::uint64_t EndpointOfRemote::note_tag() const {
+    return endpoint_.note_tag;
+}
+
+std::uint64_t EndpointOfRemote::piece_tag(std::uint64_t id) const {
+    return endpoint_.piece_tag(id);
+}
+
+std::optional<std::uint8_t*> EndpointOfRemote::memory_of(std::uint64_t key, std::uint64_t address, std::size_t size,
+                                                         std::uint64_t access) const {
+    const Region* const region = endpoint_.domain->region_of(key, address, size, access);
+    return region != nullptr ? std::optional(region->at(address)) : std::nullopt;
+}
+
+std::int64_t EndpointOfRemote::send(std::uint64_t peer, std::uint64_t tag, std::uint64_t number,
+                                    std::span<const iovec> parts) {
+    return endpoint_.send({Kind::active, parts, peer, tag, number, 0, nullptr, false});
+}
+
+std::int64_t EndpointOfRemote::expect_piece(std::uint64_t transfer, std::size_t at, std::size_t size,
+                                            std::uint64_t id) {
+    return endpoint_.expect_piece(transfer, at, size, id);
+}
+
+void EndpointOfRemote::tell(std::uint64_t what, void* context, bool wanted) {
+    endpoint_.tell(what, context, wanted);
+}
+
+void EndpointOfRemote::end_fetching(Operation& receive) {
+    endpoint_.end_fetching(receive);
+}
+
+void EndpointOfRemote::end(const std::string& what) const {
+    endpoint_.end(what);
+}
+
+void EndpointOfRemote::give_up(const std::string& why) const {
+    endpoint_.around().give_up(why);
+    std::abort();  // not reached, as in Endpoint::end
 }
 
 void Endpoint::close() {

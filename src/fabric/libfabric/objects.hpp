@@ -12,10 +12,10 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <cstring>
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -39,13 +39,6 @@ struct Object : Fid {
 struct Operation;
 struct Region;
 struct Endpoint;
-
-/// What one of libfabric's negative codes says: the system's, or one of its own, which begin at 256.
-inline std::string text_of(ssize_t code) {
-    if (code == -FI_ETRUNC) return "it is longer than any that was asked for";
-    const bool is_own = -code >= FI_ERRNO_OFFSET;
-    return is_own ? "libfabric's error " + std::to_string(-code) : std::strerror(static_cast<int>(-code));
-}
 
 struct Fabric : Object<fid_fabric> {
     Surroundings* around = nullptr;
@@ -206,6 +199,31 @@ struct Incoming {
     void* context;
 };
 
+/// An endpoint, as its reads and writes see it.
+class EndpointOfRemote final : public RemoteEndpoint {
+public:
+    explicit EndpointOfRemote(Endpoint& endpoint) : endpoint_(endpoint) {}
+
+    Peer* peer_of(std::uint64_t address) const override;
+    std::uint64_t address_of(const Peer* peer) const override;
+    std::size_t message_size() const override;
+    std::size_t most_pieces() const override;
+    std::uint64_t note_tag() const override;
+    std::uint64_t piece_tag(std::uint64_t id) const override;
+    std::optional<std::uint8_t*> memory_of(std::uint64_t key, std::uint64_t address, std::size_t size,
+                                           std::uint64_t access) const override;
+    std::int64_t send(std::uint64_t peer, std::uint64_t tag, std::uint64_t number,
+                      std::span<const iovec> parts) override;
+    std::int64_t expect_piece(std::uint64_t transfer, std::size_t at, std::size_t size, std::uint64_t id) override;
+    void tell(std::uint64_t what, void* context, bool wanted) override;
+    void end_fetching(Operation& receive) override;
+    [[noreturn]] void end(const std::string& what) const override;
+    [[noreturn]] void give_up(const std::string& why) const override;
+
+private:
+    Endpoint& endpoint_;
+};
+
 struct Endpoint : Object<fid_ep> {
     Domain* domain = nullptr;
     AddressVector* addresses = nullptr;
@@ -223,7 +241,8 @@ struct Endpoint : Object<fid_ep> {
     bool has_memory = false;     // the program was shown that it can read and write
     std::uint64_t note_tag = libfabric::note_tag(0);
     std::vector<Counter*> counters;
-    Remote remote{*this};
+    EndpointOfRemote of_remote{*this};
+    Remote remote{of_remote};
 
     // All under the domain's lock.
     ssize_t send(const Outgoing& message);

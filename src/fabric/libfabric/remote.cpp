@@ -1,5 +1,6 @@
 #include "fabric/libfabric/remote.hpp"
 
+#include <rdma/fi_domain.h>
 #include <rdma/fi_rma.h>
 
 #include <algorithm>
@@ -10,7 +11,8 @@
 
 #include "base/endian.hpp"
 #include "base/pieces.hpp"
-#include "fabric/libfabric/objects.hpp"
+#include "fabric/flows.hpp"
+#include "fabric/libfabric/codes.hpp"
 
 namespace cryptmpi::fabric::libfabric {
 namespace {
@@ -69,7 +71,7 @@ std::int64_t Remote::write(const Wish& wish) {
     }
     Note note = {wish.peer, What::write, next_id(), wish.key, wish.address, size};
     Write write = {wish.peer, {}, wish.context, wish.wanted};
-    if (size <= std::min(kShort, endpoint_.message_size - kNoteSize)) {
+    if (size <= std::min(kShort, endpoint_.message_size() - kNoteSize)) {
         note.bytes.reserve(size);
         for (const iovec& part : wish.parts) {
             const auto* const at = static_cast<const std::uint8_t*>(part.iov_base);
@@ -136,10 +138,10 @@ void Remote::take_note(const Peer* peer, std::span<const std::uint8_t> note) {
 // protocol: F9
 /// The region is looked for when bytes have come for it, since the program may have closed it in the meantime.
 bool Remote::put(std::uint64_t key, std::uint64_t address, std::span<const std::uint8_t> bytes) {
-    const Region* const region = endpoint_.domain->region_of(key, address, bytes.size(), FI_REMOTE_WRITE);
-    if (region == nullptr) return false;
+    const auto memory = endpoint_.memory_of(key, address, bytes.size(), FI_REMOTE_WRITE);
+    if (!memory) return false;
     // A member may write nothing, which is nowhere.
-    if (!bytes.empty()) std::memcpy(region->at(address), bytes.data(), bytes.size());
+    if (!bytes.empty()) std::memcpy(*memory, bytes.data(), bytes.size());
     return true;
 }
 
@@ -149,7 +151,7 @@ void Remote::take_write(const Note& note) {
     if (is_whole) {
         const bool done = put(note.key, note.address, note.bytes);
         will_say({note.peer, What::done, note.id, 0, 0, done ? 1U : 0U});
-    } else if (endpoint_.domain->region_of(note.key, note.address, note.size, FI_REMOTE_WRITE) == nullptr) {
+    } else if (!endpoint_.memory_of(note.key, note.address, note.size, FI_REMOTE_WRITE)) {
         will_say({note.peer, What::done, note.id, 0, 0, 0});
     } else {
         begin({.peer = note.peer,
@@ -174,7 +176,7 @@ void Remote::take_done(const Note& note) {
     const auto found = writes_.find(note.id);
     if (found == writes_.end() || !is_for(found->second, note))
         endpoint_.end("a peer ends a write that it was not asked for");
-    if (note.size != 1) endpoint_.around().give_up("MPI writes memory that the peer has not registered for it");
+    if (note.size != 1) endpoint_.give_up("MPI writes memory that the peer has not registered for it");
     const Write ended = std::move(found->second);
     writes_.erase(found);
     endpoint_.tell(ended.is_message ? FI_SEND : FI_WRITE, ended.context, ended.wanted);
@@ -213,7 +215,7 @@ void Remote::begin(Transfer transfer) {
 
 std::size_t Remote::next_piece(const Transfer& transfer, bool is_short) const {
     const std::size_t longest = is_short ? kShortPiece : kLongestPiece;
-    const std::size_t most = std::min(longest, endpoint_.message_size - kPieceHeader);
+    const std::size_t most = std::min(longest, endpoint_.message_size() - kPieceHeader);
     const std::size_t left = transfer.size - transfer.asked;
     if (transfer.receive == nullptr || most <= kShortPiece) return std::min(most, left);
     if (transfer.asked == 0 || left <= kShortPiece) return std::min(kShortPiece, left);
@@ -221,7 +223,7 @@ std::size_t Remote::next_piece(const Transfer& transfer, bool is_short) const {
 }
 
 void Remote::ask_for_pieces(Side& side) {
-    const Limit limit = {endpoint_.domain->fabric->most_pieces, kMostPieces};
+    const Limit limit = {endpoint_.most_pieces(), kMostPieces};
     while (!side.asking.empty() && limit.lets_in(side.pieces, pieces_)) {
         Transfer& transfer = transfers_.at(side.asking.front());
         const std::size_t size = next_piece(transfer, pieces_ >= kMostPieces);
@@ -275,7 +277,7 @@ bool Remote::may_say(const Side& side) const {
 
 std::int64_t Remote::send(Side& side, std::uint64_t peer, std::uint64_t tag, std::span<const iovec> parts) {
     const std::uint64_t number = side.last_number + 1;
-    const auto code = endpoint_.send({Kind::active, parts, peer, tag, number, 0, nullptr, false});
+    const auto code = endpoint_.send(peer, tag, number, parts);
     if (code != 0) return code;
     side.under_way.insert(side.last_number = number);
     ++under_way_;
@@ -292,7 +294,7 @@ std::int64_t Remote::say(Side& side, const Note& note) {
     for (std::size_t i = 0; i < std::size(numbers); ++i)
         store_little(numbers[i], header.data() + i * sizeof numbers[0]);
     const iovec parts[] = {piece(header.data(), header.size()), piece(note.bytes.data(), note.bytes.size())};
-    return send(side, note.peer, endpoint_.note_tag, {parts, note.bytes.empty() ? 1U : 2U});
+    return send(side, note.peer, endpoint_.note_tag(), {parts, note.bytes.empty() ? 1U : 2U});
 }
 
 /// The region is looked for when the answer is due, since the program may have closed it after the question came.
@@ -300,9 +302,8 @@ std::int64_t Remote::answer(Side& side, const Note& question) {
     std::array<std::uint8_t, kPieceHeader> header = {};
     std::vector<iovec> parts = {{header.data(), header.size()}};
     if (question.what == What::read) {
-        const Region* const region =
-            endpoint_.domain->region_of(question.key, question.address, question.size, FI_REMOTE_READ);
-        if (region != nullptr) parts.push_back({region->at(question.address), question.size});
+        const auto memory = endpoint_.memory_of(question.key, question.address, question.size, FI_REMOTE_READ);
+        if (memory) parts.push_back({*memory, question.size});
     } else {
         const auto found = writes_.find(question.key);
         if (found == writes_.end() || !is_for(found->second, question))

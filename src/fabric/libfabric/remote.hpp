@@ -16,8 +16,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <set>
 #include <span>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -29,7 +31,7 @@ class Peer;
 
 namespace cryptmpi::fabric::libfabric {
 
-struct Endpoint;
+struct Operation;
 
 /// The tags of ours: no MPI has a communicator whose number has all bits set. A piece's id is in the rest.
 inline constexpr std::uint64_t kIdBits = (std::uint64_t{1} << 24) - 1;
@@ -61,9 +63,41 @@ struct Wish {
     bool wanted;  // the program gets its completion
 };
 
+/// What Remote needs of the endpoint that its messages go by.
+class RemoteEndpoint {
+public:
+    /// Null: nobody of that address was inserted.
+    virtual Peer* peer_of(std::uint64_t address) const = 0;
+    virtual std::uint64_t address_of(const Peer* peer) const = 0;
+    virtual std::size_t message_size() const = 0;
+    /// Of memory, that may be under way at a time.
+    virtual std::size_t most_pieces() const = 0;
+    virtual std::uint64_t note_tag() const = 0;
+    virtual std::uint64_t piece_tag(std::uint64_t id) const = 0;
+    /// Where this begins in a region of the program's that is open to peers for `access`; none: there is none.
+    virtual std::optional<std::uint8_t*> memory_of(std::uint64_t key, std::uint64_t address, std::size_t size,
+                                                   std::uint64_t access) const = 0;
+    /// A message of ours, which has this number.
+    virtual std::int64_t send(std::uint64_t peer, std::uint64_t tag, std::uint64_t number,
+                              std::span<const iovec> parts) = 0;
+    /// A receive for the piece that the note `id` asks for.
+    virtual std::int64_t expect_piece(std::uint64_t transfer, std::size_t at, std::size_t size, std::uint64_t id) = 0;
+    /// A read (FI_READ), a write (FI_WRITE) or a long send (FI_SEND) of the program's has ended.
+    virtual void tell(std::uint64_t what, void* context, bool wanted) = 0;
+    /// All of the message that this receive got has come.
+    virtual void end_fetching(Operation& receive) = 0;
+    /// Ends the job: what came was altered, or nothing can be sealed.
+    [[noreturn]] virtual void end(const std::string& what) const = 0;
+    /// Ends the job where MPI cannot go on.
+    [[noreturn]] virtual void give_up(const std::string& why) const = 0;
+
+protected:
+    ~RemoteEndpoint() = default;
+};
+
 class Remote {
 public:
-    explicit Remote(Endpoint& endpoint) : endpoint_(endpoint) {}
+    explicit Remote(RemoteEndpoint& endpoint) : endpoint_(endpoint) {}
 
     // All under the domain's lock.
     std::int64_t read(const Wish& wish);
@@ -74,8 +108,7 @@ public:
     std::uint64_t offer(const Wish& message);
     void withdraw(std::uint64_t id) { writes_.erase(id); }
     /// A peer's long message, for a receive of the program's.
-    void fetch(std::uint64_t peer, std::uint64_t id, std::size_t size, std::vector<iovec> into,
-               struct Operation& receive);
+    void fetch(std::uint64_t peer, std::uint64_t id, std::size_t size, std::vector<iovec> into, Operation& receive);
     /// The peer's long message is not wanted.
     void drop(std::uint64_t peer, std::uint64_t id);
     /// A note of `peer`'s that has opened.
@@ -144,7 +177,7 @@ private:
         void* context = nullptr;
         bool wanted = false;
         // of a long message: it goes `into`, too
-        struct Operation* receive = nullptr;
+        Operation* receive = nullptr;
         // of a write: where it goes
         std::uint64_t own_key = 0;
         std::uint64_t own_address = 0;
@@ -175,7 +208,7 @@ private:
     bool go_on(Side& side, std::deque<Note>& notes, Say say);
     void go_on(Side& side);
 
-    Endpoint& endpoint_;
+    RemoteEndpoint& endpoint_;
     std::uint64_t last_id_ = 0;
     std::unordered_map<const Peer*, Side> sides_;
     std::deque<Side*> busy_;  // of which there is something to do

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "base/endian.hpp"
+#include "fabric/libfabric/codes.hpp"
 #include "fabric/libfabric/objects.hpp"
 
 namespace cryptmpi::fabric::libfabric {
