@@ -11,7 +11,6 @@
 
 #include "base/pieces.hpp"
 #include "base/secret.hpp"
-#include "keys/noise.hpp"
 
 namespace cryptmpi::keys {
 namespace {
@@ -221,7 +220,7 @@ Result<Payload> payload_of(const Local& local, const HandshakeState& state) {
     if (local.members == nullptr) return payload;
     const MemberKey& own = local.members->own();
     std::ranges::copy(own.public_key(), payload.begin() + kMemberAt);
-    const auto signature = own.sign(Purpose::handshake, signed_text(state.role, state.hash, payload));
+    const auto signature = own.sign(Purpose::handshake, signed_text(state.role, state.symmetric.hash, payload));
     if (!signature) return tl::unexpected<Error>(signature.error());
     std::ranges::copy(*signature, payload.begin() + kSignatureAt);
     return payload;
@@ -260,7 +259,7 @@ Result<void> mix_prologue(const Local& local, HandshakeState& state) {
         prologue.insert(prologue.end(), prefix.begin(), prefix.end());
     }
     prologue.insert(prologue.end(), local.context.begin(), local.context.end());
-    return mix_hash(*local.crypto.kex, state, prologue.data(), prologue.size());
+    return mix_hash(*local.crypto.kex, state.symmetric, prologue.data(), prologue.size());
 }
 
 /// The prologue names the job key, so that both are mixed in at the same time.
@@ -269,18 +268,19 @@ Result<void> use_job_key(const Local& local, const JobKey& key, HandshakeState& 
     if (!id) return tl::unexpected<Error>(id.error());
     std::copy(id->begin(), id->end(), state.key_id);
     if (auto done = mix_prologue(local, state); !done) return done;
-    return mix_key_and_hash(*local.crypto.kex, state, key.data(), kJobKeySize);  // the token "psk"
+    return mix_key_and_hash(*local.crypto.kex, state.symmetric, key.data(), kJobKeySize);  // the token "psk"
 }
 
 // protocol: H19
 /// The first hash and chaining key are the protocol's name.
 Result<void> name_the_protocol(const Local& local, HandshakeState& state) {
-    std::memcpy(state.hash, kNoiseName, kHash);
+    std::memcpy(state.symmetric.hash, kNoiseName, kHash);
     if (local.kem != nullptr) {
         const iovec name = piece(kHybridNoiseName, sizeof(kHybridNoiseName) - 1);
-        if (auto done = primitive(local.crypto.kex->sha256(state.hash, &name, 1), "SHA-256"); !done) return done;
+        const int status = local.crypto.kex->sha256(state.symmetric.hash, &name, 1);
+        if (auto done = primitive(status, "SHA-256"); !done) return done;
     }
-    std::memcpy(state.chaining_key, state.hash, kHash);
+    std::memcpy(state.symmetric.chaining_key, state.symmetric.hash, kHash);
     return {};
 }
 
@@ -335,22 +335,27 @@ Result<void> write_kem_part(const Local& local, HandshakeState& state, std::uint
     if (state.role == Role::initiator) {
         KemKey key;
         if (auto done = primitive(local.kem->public_key(key.data(), state.kem_private), "ML-KEM"); !done) return done;
-        return encrypt_and_hash(local, state, key, out);
+        return encrypt_and_hash(*local.crypto.kex, *local.hello_aead, state.symmetric, key, out);
     }
-    if (auto done = encrypt_and_hash(local, state, state.kem_ciphertext, out); !done) return done;
-    return mix_key(*local.crypto.kex, state, state.kem_shared, sizeof state.kem_shared);
+    if (auto done = encrypt_and_hash(*local.crypto.kex, *local.hello_aead, state.symmetric, state.kem_ciphertext, out);
+        !done)
+        return done;
+    return mix_key(*local.crypto.kex, state.symmetric, state.kem_shared, sizeof state.kem_shared);
 }
 
 /// A responder gets the peer's key, which is used once the peer has shown the job key.
 Result<void> read_kem_part(const Local& local, HandshakeState& state, const std::uint8_t* in, KemKey& key) {
-    if (state.role == Role::responder) return decrypt_and_hash(local, state, in, key);
+    if (state.role == Role::responder)
+        return decrypt_and_hash(*local.crypto.kex, *local.hello_aead, state.symmetric, in, key, local.peer);
     std::array<std::uint8_t, CRYPTMPI_KEM_CIPHERTEXT_SIZE> ciphertext;
-    if (auto done = decrypt_and_hash(local, state, in, ciphertext); !done) return done;
+    if (auto done = decrypt_and_hash(*local.crypto.kex, *local.hello_aead, state.symmetric, in, ciphertext, local.peer);
+        !done)
+        return done;
     // A ciphertext of another key gives a secret of its own (implicit rejection), and the payload does not open.
     Secret<CRYPTMPI_KEM_SHARED_SIZE> shared;
     const int status = local.kem->decapsulate(shared.data(), state.kem_private, ciphertext.data());
     if (auto done = primitive(status, "ML-KEM"); !done) return done;
-    return mix_key(*local.crypto.kex, state, shared.data(), shared.size());
+    return mix_key(*local.crypto.kex, state.symmetric, shared.data(), shared.size());
 }
 
 // protocol: H21
@@ -372,11 +377,11 @@ Result<void> do_write(const Local& local, HandshakeState& state, std::uint8_t* o
     const Prefix prefix = prefix_of(state.role, local, state);
     std::copy(prefix.begin(), prefix.end(), out);
     std::memcpy(out + kShareAt, state.ephemeral_public, 32);
-    if (auto done = mix_share(kex, state, state.ephemeral_public); !done) {
+    if (auto done = mix_share(kex, state.symmetric, state.ephemeral_public); !done) {
         return done;
     }
     if (state.role == Role::responder) {
-        if (auto done = mix_key(kex, state, state.shared, 32); !done) {
+        if (auto done = mix_key(kex, state.symmetric, state.shared, 32); !done) {
             return done;
         }
     }
@@ -387,8 +392,8 @@ Result<void> do_write(const Local& local, HandshakeState& state, std::uint8_t* o
     }
     const auto payload = payload_of(local, state);
     if (!payload) return tl::unexpected<Error>(payload.error());
-    return encrypt_and_hash(local, state, std::span(*payload).first(payload_size(local)),
-                            out + payload_at(local, state.role));
+    return encrypt_and_hash(*local.crypto.kex, *local.hello_aead, state.symmetric,
+                            std::span(*payload).first(payload_size(local)), out + payload_at(local, state.role));
 }
 
 Result<void> check_size(const Local& local, const HandshakeState& state, std::span<const std::uint8_t> hello) {
@@ -401,10 +406,10 @@ Result<void> check_size(const Local& local, const HandshakeState& state, std::sp
 /// What precedes the payload: the share, and where ML-KEM is used its part.
 Result<void> read_keys(const Local& local, HandshakeState& state, const std::uint8_t* in, KemKey& encapsulation_key) {
     const cryptmpi_kex& kex = *local.crypto.kex;
-    if (auto done = mix_share(kex, state, in + kShareAt); !done) return done;
+    if (auto done = mix_share(kex, state.symmetric, in + kShareAt); !done) return done;
     if (state.role == Role::initiator) {
         if (auto done = agree(local, state, in + kShareAt); !done) return done;
-        if (auto done = mix_key(kex, state, state.shared, 32); !done) return done;
+        if (auto done = mix_key(kex, state.symmetric, state.shared, 32); !done) return done;
     }
     return local.kem == nullptr ? Result<void>() : read_kem_part(local, state, in + kKemPartAt, encapsulation_key);
 }
@@ -428,9 +433,12 @@ Result<void> do_read(const Local& local, HandshakeState& state, std::span<const 
     if (auto done = read_keys(local, state, in, encapsulation_key); !done) return done;
     Payload payload{};
     std::uint8_t signed_hash[kHash];
-    std::memcpy(signed_hash, state.hash, kHash);
+    std::memcpy(signed_hash, state.symmetric.hash, kHash);
     const std::span due = std::span(payload).first(payload_size(local));
-    if (auto done = decrypt_and_hash(local, state, in + payload_at(local, other(state.role)), due); !done) return done;
+    if (auto done = decrypt_and_hash(*local.crypto.kex, *local.hello_aead, state.symmetric,
+                                     in + payload_at(local, other(state.role)), due, local.peer);
+        !done)
+        return done;
     std::memcpy(&state.peer, payload.data(), kIdentitySize);
     if (auto done = answer_keys(local, state, in, encapsulation_key); !done) return done;
     if (auto done = check_identity(local, state); !done) return done;
@@ -491,7 +499,7 @@ Result<void> finish(const Local& local, HandshakeState& state, seal::DirectionSt
         return wrong_step();
     }
     Secret<2 * kHash> split;
-    if (auto done = hkdf(*local.crypto.kex, state.chaining_key, nullptr, 0, split.data(), 2); !done) {
+    if (auto done = hkdf(*local.crypto.kex, state.symmetric.chaining_key, nullptr, 0, split.data(), 2); !done) {
         abandon(state);
         return done;
     }

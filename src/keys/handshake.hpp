@@ -33,6 +33,7 @@
 #include "keys/job_key.hpp"
 #include "keys/key_ring.hpp"
 #include "keys/membership.hpp"
+#include "keys/noise.hpp"
 #include "seal/key_schedule.hpp"
 #include "seal/stream.hpp"
 
@@ -117,10 +118,7 @@ struct Local {
 
 /// The Noise symmetric state, and what is still needed; wiped by finish(), abandon() and on error.
 struct HandshakeState {
-    std::uint8_t chaining_key[32];
-    std::uint8_t hash[32];
-    std::uint8_t key[32];
-    std::uint64_t nonce;
+    noise::SymmetricState symmetric;
     std::uint8_t ephemeral_private[32];
     std::uint8_t ephemeral_public[32];
     std::uint8_t key_id[kKeyIdSize];                            // of the job key, once it is known which

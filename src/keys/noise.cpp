@@ -13,7 +13,7 @@ namespace {
 /// One cipher context under the current key, for one text.
 class TextCipher {
 public:
-    TextCipher(const cryptmpi_aead& aead, const HandshakeState& state)
+    TextCipher(const cryptmpi_aead& aead, const SymmetricState& state)
         : aead_(aead), context_(aead.create(CRYPTMPI_AES_256_GCM, state.key)) {
         for (std::size_t i = 0; i < 8; ++i) {
             nonce_[11 - i] = static_cast<std::uint8_t>(state.nonce >> (8 * i));
@@ -54,7 +54,7 @@ Result<void> primitive(int status, const char* name) {
     return {};
 }
 
-Result<void> mix_hash(const cryptmpi_kex& kex, HandshakeState& state, const void* data, std::size_t size) {
+Result<void> mix_hash(const cryptmpi_kex& kex, SymmetricState& state, const void* data, std::size_t size) {
     const iovec in[] = {piece(state.hash, kHash), piece(data, size)};
     std::uint8_t hash[kHash];
     if (auto done = primitive(kex.sha256(hash, in, 2), "SHA-256"); !done) {
@@ -77,7 +77,7 @@ Result<void> hkdf(const cryptmpi_kex& kex, const std::uint8_t chaining_key[32], 
     return primitive(status, "HMAC-SHA-256");
 }
 
-Result<void> mix_key(const cryptmpi_kex& kex, HandshakeState& state, const void* input, std::size_t size) {
+Result<void> mix_key(const cryptmpi_kex& kex, SymmetricState& state, const void* input, std::size_t size) {
     Secret<2 * kHash> out;
     if (auto done = hkdf(kex, state.chaining_key, input, size, out.data(), 2); !done) {
         return done;
@@ -88,7 +88,7 @@ Result<void> mix_key(const cryptmpi_kex& kex, HandshakeState& state, const void*
     return {};
 }
 
-Result<void> mix_key_and_hash(const cryptmpi_kex& kex, HandshakeState& state, const void* input, std::size_t size) {
+Result<void> mix_key_and_hash(const cryptmpi_kex& kex, SymmetricState& state, const void* input, std::size_t size) {
     Secret<3 * kHash> out;
     if (auto done = hkdf(kex, state.chaining_key, input, size, out.data(), 3); !done) {
         return done;
@@ -99,34 +99,34 @@ Result<void> mix_key_and_hash(const cryptmpi_kex& kex, HandshakeState& state, co
     return mix_hash(kex, state, out.data() + kHash, kHash);
 }
 
-Result<void> encrypt_and_hash(const Local& local, HandshakeState& state, std::span<const std::uint8_t> plain,
-                              std::uint8_t* out) {
-    const int status = TextCipher(*local.hello_aead, state).seal(state.hash, plain, out);
+Result<void> encrypt_and_hash(const cryptmpi_kex& kex, const cryptmpi_aead& aead, SymmetricState& state,
+                              std::span<const std::uint8_t> plain, std::uint8_t* out) {
+    const int status = TextCipher(aead, state).seal(state.hash, plain, out);
     if (auto done = primitive(status, "AES-256-GCM"); !done) {
         return done;
     }
     ++state.nonce;
-    return mix_hash(*local.crypto.kex, state, out, plain.size() + CRYPTMPI_TAG_SIZE);
+    return mix_hash(kex, state, out, plain.size() + CRYPTMPI_TAG_SIZE);
 }
 
-Result<void> decrypt_and_hash(const Local& local, HandshakeState& state, const std::uint8_t* in,
-                              std::span<std::uint8_t> plain) {
-    switch (TextCipher(*local.hello_aead, state).open(state.hash, in, plain)) {
+Result<void> decrypt_and_hash(const cryptmpi_kex& kex, const cryptmpi_aead& aead, SymmetricState& state,
+                              const std::uint8_t* in, std::span<std::uint8_t> plain, std::string_view peer) {
+    switch (TextCipher(aead, state).open(state.hash, in, plain)) {
         case CRYPTMPI_OK:
             break;
         // protocol: H9
         case CRYPTMPI_FORGED:
-            return fail(EKEYREJECTED, std::string(local.peer) +
+            return fail(EKEYREJECTED, std::string(peer) +
                                           "'s hello does not open: it was altered on the way, or the peer does not "
                                           "have the job key that it names");
         default:
             return primitive(CRYPTMPI_FAILED, "AES-256-GCM");
     }
     ++state.nonce;
-    return mix_hash(*local.crypto.kex, state, in, plain.size() + CRYPTMPI_TAG_SIZE);
+    return mix_hash(kex, state, in, plain.size() + CRYPTMPI_TAG_SIZE);
 }
 
-Result<void> mix_share(const cryptmpi_kex& kex, HandshakeState& state, const std::uint8_t share[32]) {
+Result<void> mix_share(const cryptmpi_kex& kex, SymmetricState& state, const std::uint8_t share[32]) {
     if (auto done = mix_hash(kex, state, share, 32); !done) {
         return done;
     }

@@ -16,7 +16,7 @@ class Mutant(NamedTuple):
 STREAM, MESSAGE, SEGMENTS, ARRIVALS = ("src/seal/stream.cpp", "src/seal/message.cpp", "src/seal/segments.cpp", "src/seal/arrivals.hpp")
 SCHEDULE, HANDSHAKE, AGREEMENT = "src/seal/key_schedule.hpp", "src/keys/handshake.cpp", "src/keys/agreement.cpp"
 TRANSPORT = "src/keys/key_transport.cpp"
-FLOWS, FLOW_KEYS, LONG, WINDOW = "src/fabric/flows.cpp", "src/fabric/flow_keys.cpp", "src/fabric/long_messages.cpp", "src/fabric/window.hpp"
+FLOWS, FLOW_KEYS, LONG, WINDOW = "src/fabric/whole_messages.cpp", "src/fabric/flow_keys.cpp", "src/fabric/long_messages.cpp", "src/fabric/window.hpp"
 SECRET_FILE, SECRETS = "src/keys/secret_file.cpp", "src/keys/flow_secrets.cpp"
 REMOTE, PARTS = "src/fabric/ucx/remote.cpp", "src/fabric/ucx/parts.cpp"
 JUDGING, MERGING, JOB_REPORT = "src/report/judging.cpp", "src/report/merging.cpp", "src/report/job_report.cpp"

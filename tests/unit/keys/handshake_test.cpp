@@ -164,9 +164,9 @@ TEST_F(Handshake, StartsTheDirectionsAtZeroWhateverWasThere) {
 TEST_F(Handshake, FinishAndAbandonWipeTheSecrets) {
     agree();
     const HandshakeState& done = initiator.state;
-    EXPECT_TRUE(test::all_zero(done.chaining_key, sizeof done.chaining_key));
-    EXPECT_TRUE(test::all_zero(done.hash, sizeof done.hash));
-    EXPECT_TRUE(test::all_zero(done.key, sizeof done.key));
+    EXPECT_TRUE(test::all_zero(done.symmetric.chaining_key, sizeof done.symmetric.chaining_key));
+    EXPECT_TRUE(test::all_zero(done.symmetric.hash, sizeof done.symmetric.hash));
+    EXPECT_TRUE(test::all_zero(done.symmetric.key, sizeof done.symmetric.key));
     EXPECT_TRUE(test::all_zero(done.ephemeral_private, sizeof done.ephemeral_private));
     EXPECT_TRUE(test::all_zero(done.shared, sizeof done.shared));
 

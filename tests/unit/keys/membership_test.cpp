@@ -176,7 +176,7 @@ TEST_F(MembersInHandshake, ASignatureOfTheOtherRoleIsNotTaken) {
 TEST_F(MembersInHandshake, WhatIsSignedNamesItsPurposeTheRoleTheHandshakeTheIdentityAndTheKey) {
     lying_kex.ed25519_sign = sign_and_record;
     End honest(Role::initiator, key, folder.of("alice", lying_kex));
-    Bytes hash(honest.state.hash, honest.state.hash + 32);
+    Bytes hash(honest.state.symmetric.hash, honest.state.symmetric.hash + 32);
     hash.insert(hash.end(), honest.state.ephemeral_public, honest.state.ephemeral_public + 32);
     std::uint8_t expected_hash[32];
     const iovec in{hash.data(), hash.size()};

@@ -1,5 +1,4 @@
-#include "fabric/flows.hpp"
-
+// Messages that are sealed and opened as a whole, their numbers and their order.
 #include <algorithm>
 #include <array>
 #include <cerrno>
