@@ -20,6 +20,7 @@ class Cryptmpi(CMakePackage):
     depends_on("cmake@3.25:", type="build")
     depends_on("pkgconfig", type="build")
     depends_on("python@3.9:", type=("build", "run"))
+    depends_on("py-jinja2", type="build")
     depends_on("cli11", type="build")
     depends_on("tomlplusplus", type="build")
     depends_on("nlohmann-json", type="build")

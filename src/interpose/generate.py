@@ -8,145 +8,28 @@ program may use, is taken from the headers after it. Into FOLDER go
   native.cpp   resolve(): fills them from the MPI library that the program uses; clear_before_calls(),
                act_before_waits()
   entries.cpp  the entry of each sealed or refused procedure, and the list that finds them by name
+Their texts are the templates of these names beside this file (native.hpp.j2 ...).
 """
+import collections
 import pathlib
 import re
 import sys
 
+import jinja2
 from table import quoted, read_table
 
-# The handle whose error handler hears of a refusal: the first argument of such a type, passed by value.
+# Types of handles that have an error handler.
 HANDLES = {"MPI_Comm": "comm", "MPI_Win": "win", "MPI_File": "file"}
 
 PROTOTYPE = re.compile(r"(?:^|(?<=[;}]))\s*(?:extern\s+)?([\w\s*]+?)\b(MPIX?_\w+)\s*\(([^()]*)\)\s*(?=;)")
 PARAMETER = re.compile(r"(?P<type>.*?[\s*])(?P<name>\w+)(?P<array>(?:\s*\[\w*\])*)$")
 
-NATIVE_HPP = """#pragma once
+Handle = collections.namedtuple("Handle", "kind argument")
+Entry = collections.namedtuple("Entry", "name group refused reason procedure")
 
-#include <mpi.h>
-
-#include <map>
-#include <string_view>
-
-namespace cryptmpi::interpose {
-
-/// The MPI library's own procedures; null: the library that the program uses does not export this one.
-struct Native {
-%s};
-
-/// Fills `native` from what `lookup` finds under each procedure's PMPI_ name, or else its MPI_ name.
-void resolve(Native& native, void* (*lookup)(const char* name));
-
-/// Clears the stack before each of the procedures (clearing.hpp). Returns what now stands for each, by its MPI_ name.
-std::map<std::string_view, void*> clear_before_calls(Native& native);
-
-/// Calls act_before_wait() (this_process.hpp) before each of the procedures that may wait for another rank. Returns the same.
-std::map<std::string_view, void*> act_before_waits(Native& native);
-
-extern Native resolved;
-inline const Native& native() {
-    return resolved;
-}
-
-}  // namespace cryptmpi::interpose
-"""
-
-NATIVE_CPP = """#include "native.hpp"
-
-#include "interpose/clearing.hpp"
-#include "interpose/this_process.hpp"
-
-namespace cryptmpi::interpose {
-namespace {
-
-template <class Pointer>
-void fill(Pointer& pointer, void* (*lookup)(const char*), const char* profiling_name) {
-    void* address = lookup(profiling_name);
-    if (address == nullptr) address = lookup(profiling_name + 1);
-    pointer = reinterpret_cast<Pointer>(address);
-}
-
-constinit Native uncleared;
-constinit Native unwarned;
-
-/// A function that calls `Before`, and then the procedure of `Below`.
-template <const Native& Below, auto Before, auto Member, class Result, class... Arguments>
-void* preceded(Result (*Native::*)(Arguments...)) {
-    Result (*const function)(Arguments...) = [](Arguments... arguments) {
-        Before();
-        return (Below.*Member)(arguments...);
-    };
-    return reinterpret_cast<void*>(function);
-}
-
-/// MPI_Pcontrol, whose further arguments cannot be passed on.
-template <const Native& Below, auto Before, auto Member, class Result, class Argument>
-void* preceded(Result (*Native::*)(Argument, ...)) {
-    return nullptr;
-}
-
-template <const Native& Below, auto Before, auto Member>
-void precede(Native& native, const char* name, std::map<std::string_view, void*>& all) {
-    auto& procedure = native.*Member;
-    void* const function = procedure == nullptr ? nullptr : preceded<Below, Before, Member>(Member);
-    if (function == nullptr) return;
-    procedure = reinterpret_cast<std::remove_reference_t<decltype(procedure)>>(function);
-    all.emplace(name, function);
-}
-
-}  // namespace
-
-constinit Native resolved;
-
-void resolve(Native& native, void* (*lookup)(const char* name)) {
-%s}
-
-std::map<std::string_view, void*> clear_before_calls(Native& native) {
-    std::map<std::string_view, void*> all;
-    uncleared = native;
-%s    return all;
-}
-
-std::map<std::string_view, void*> act_before_waits(Native& native) {
-    std::map<std::string_view, void*> all;
-    unwarned = native;
-%s    return all;
-}
-
-}  // namespace cryptmpi::interpose
-"""
-
-ENTRIES_CPP = """#include "interpose/entries.hpp"
-
-#include "comm/calls.hpp"
-#include "interpose/refuse.hpp"
-#include "interpose/this_process.hpp"
-#include "native.hpp"
-
-// A refused call uses its communicator, window or file only.
-#pragma GCC diagnostic ignored "-Wunused-parameter"
-
-namespace cryptmpi::interpose {
-namespace {
-
-%s
-template <class Function>
-void* address(Function* function) {
-    return reinterpret_cast<void*>(function);
-}
-
-// Sorted by name.
-const Entry kEntries[] = {
-%s};
-
-}  // namespace
-
-std::span<const Entry> entries() {
-    return kEntries;
-}
-
-}  // namespace cryptmpi::interpose
-"""
+TEMPLATES = jinja2.Environment(loader=jinja2.FileSystemLoader(pathlib.Path(__file__).parent), undefined=jinja2.StrictUndefined,
+                               trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+TEMPLATES.filters["quoted"] = quoted
 
 
 class Procedure:
@@ -161,32 +44,19 @@ class Procedure:
 
     @property
     def arguments(self):
-        return ", ".join(p["name"] for p in self.parameters)
+        return [p["name"] for p in self.parameters]
 
     @property
     def handle(self):
-        """(kind, argument) of the first handle that has an error handler."""
+        """The one whose error handler hears of a refusal: the first argument of such a type, passed by value."""
         for p in self.parameters:
             if p["type"].strip() in HANDLES and not p["array"]:
-                return HANDLES[p["type"].strip()], p["name"]
-        return "anyone", None
+                return Handle(HANDLES[p["type"].strip()], p["name"])
+        return Handle("anyone", None)
 
-    def function(self, body):
-        return f'extern "C" {self.result} cryptmpi_entry_{self.name}({self.declared}) {{\n{body}}}\n'
-
-    def sealed(self):
-        """A procedure and its _c form are overloads in comm/."""
-        arguments = ", ".join(filter(None, ("layer()", self.arguments)))
-        return self.function(f"    return comm::{self.member.removesuffix('_c')}({arguments});\n")
-
-    def refused(self, reason):
-        kind, argument = self.handle
-        where = ", ".join(filter(None, (quoted(self.name), quoted(reason), argument)))
-        # A communicator that such a procedure makes of one on this node may reach processes elsewhere.
-        makes_one = re.search(r"MPI_Comm\s*\*", self.declared)
-        passes = f"{argument} == MPI_COMM_NULL" + ("" if makes_one else f" || comm::stays_on_node(layer(), {argument})")
-        unless = f"    if ({passes}) return native().{self.member}({self.arguments});\n" if kind == "comm" else ""
-        return self.function(f"{unless}    return refuse_to_{kind}({where});\n")
+    @property
+    def makes_communicator(self):
+        return re.search(r"MPI_Comm\s*\*", self.declared) is not None
 
 
 def without_attributes(text):
@@ -215,20 +85,17 @@ def read_headers(paths):
     return procedures
 
 
-def entries(table, procedures):
-    """The functions, and the rows of the list."""
-    functions, rows = [], {}
+def entries_of(table, procedures):
+    """One for each row of the table, in its order."""
+    entries = []
     for name, group, reason, _ in table:
         procedure = procedures.get(name)
         refused = group == "refused" or (group == "sealed" and procedure is None)
         if procedure is None:  # MPI may have it nevertheless, but what its arguments are is not known
             procedure = Procedure("int", name, "void")
             reason = reason or "this CryptMPI was built with an MPI that does not have it"
-        if group != "local":
-            functions.append(procedure.refused(reason) if refused else procedure.sealed())
-        address = "nullptr" if group == "local" else f"address(cryptmpi_entry_{name})"
-        rows[name] = f"    {{{quoted(name)}, {address}, {'true' if refused else 'false'}}},\n"
-    return "".join(functions), "".join(rows[name] for name in sorted(rows))
+        entries.append(Entry(name, group, refused, reason, procedure))
+    return entries
 
 
 def main(table, abi, folder, *headers):
@@ -239,15 +106,11 @@ def main(table, abi, folder, *headers):
     unclassified = sorted(set(procedures) - {row.name for row in rows})
     if unclassified:
         sys.exit(f"{table}: no class for {', '.join(unclassified)}, which the header of the {abi} ABI declares")
-    members = "".join(f"    {p.result} (*{p.member})({p.declared}) = nullptr;\n" for p in procedures.values())
-    fills = "".join(f'    fill(native.{p.member}, lookup, "P{p.name}");\n' for p in procedures.values())
-    clears = "".join(f'    precede<uncleared, clear_stack, &Native::{p.member}>(native, "{p.name}", all);\n' for p in procedures.values())
     waiting = {row.name for row in rows if row.waits}
-    waits = "".join(f'    precede<unwarned, act_before_wait, &Native::{p.member}>(native, "{p.name}", all);\n'
-                    for p in procedures.values() if p.name in waiting)
-    for name, text in (("native.hpp", NATIVE_HPP % members), ("native.cpp", NATIVE_CPP % (fills, clears, waits)),
-                       ("entries.cpp", ENTRIES_CPP % entries(rows, procedures))):
-        (folder / name).write_text(f"// Generated by src/interpose/generate.py for the {abi} ABI.\n{text}")
+    facts = {"abi": abi, "procedures": list(procedures.values()), "waiting": [p for p in procedures.values() if p.name in waiting],
+             "entries": entries_of(rows, procedures)}
+    for name in ("native.hpp", "native.cpp", "entries.cpp"):
+        (folder / name).write_text(TEMPLATES.get_template(f"{name}.j2").render(facts))
 
 
 if __name__ == "__main__":

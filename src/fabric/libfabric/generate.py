@@ -1,12 +1,17 @@
 #!/usr/bin/env python3
 """Writes the names (names.inc) and the tables (TABLE.inc) of operations from operations.txt: for each operation a
 function of ours (sealed, own), a passing one (local) or a refusing one. The compiler checks that each stands where
-libfabric's header has it."""
+libfabric's header has it. A table's text is table.inc.j2."""
 
 import sys
 from pathlib import Path
 
+import jinja2
+
 CLASSES = ("sealed", "local", "own", "refused")
+
+TEMPLATES = jinja2.Environment(loader=jinja2.FileSystemLoader(Path(__file__).parent), undefined=jinja2.StrictUndefined,
+                               trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
 
 
 def read(path):
@@ -22,15 +27,6 @@ def read(path):
     return tables
 
 
-def function(table, operation, kind, index):
-    member = f"decltype(::{table}::{operation})"
-    if kind == "local":
-        return f"&Passed<&::{table}::{operation}>::call"
-    if kind == "refused":
-        return f"&Refused<{member}, {index}>::call"
-    return f"&on_{table}::{operation}"
-
-
 def main():
     source, folder = map(Path, sys.argv[1:])
     tables = read(source)
@@ -39,18 +35,9 @@ def main():
         for operation, kind in all_of_it))
     names = [f"{table}.{operation}" for table, operations in tables.items() for operation, _ in operations]
     (folder / "names.inc").write_text("\n".join([*(f'"{name}",' for name in names), '"an operation that this CryptMPI does not know"\n']))
-    index = 0
+    text = TEMPLATES.get_template("table.inc.j2")
     for table, operations in tables.items():
-        lines = ["// Made by generate.py from operations.txt.", "template <>", f"::{table}* table<::{table}>() {{",
-                 f"    static Table<{len(operations)}> made = {{sizeof(std::size_t) * {len(operations) + 1}, {{{{"]
-        for operation, kind in operations:
-            lines.append(f"        address<decltype(::{table}::{operation})>({function(table, operation, kind, index)}),")
-            index += 1
-        lines += ["    }}, beyond()};"]
-        lines += [f"    static_assert(offsetof(::{table}, {operation}) == sizeof(std::size_t) * {place});"
-                  for place, (operation, _) in enumerate(operations, 1)]
-        lines += [f"    return reinterpret_cast<::{table}*>(&made);", "}"]
-        (folder / f"{table}.inc").write_text("\n".join(lines) + "\n")
+        (folder / f"{table}.inc").write_text(text.render(table=table, operations=operations, names=names))
 
 
 main()
