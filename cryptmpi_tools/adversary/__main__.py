@@ -20,6 +20,7 @@ from cryptmpi_tools.lab.nodes import REPOSITORY, LabError, acquire_namespaces, e
 
 from cryptmpi_tools.adversary.cells import FRAMING, cells
 from cryptmpi_tools.adversary.jobs import Place, stacks
+from cryptmpi_tools.tables import aligned
 
 BEGAN = time.monotonic()
 FOLDER = REPOSITORY / "build" / "adversary"
@@ -104,10 +105,9 @@ def table(rows):
     groups = {}
     for row in rows:
         groups.setdefault((row["layer"], row["mpi"], row["operation"]), Counter())[row["outcome"]] += 1
-    lines = [f"{'layer':8} {'MPI':16} {'operation':18} " + " ".join(f"{kind:>15}" for kind in kinds)]
-    lines += [f"{layer:8} {mpi:16} {operation:18} " + " ".join(f"{count[kind]:15}" for kind in kinds)
-              for (layer, mpi, operation), count in sorted(groups.items())]
-    return "\n".join(lines)
+    lines = [["layer", "MPI", "operation", *kinds]]
+    lines += [[*place, *(str(count[kind]) for kind in kinds)] for place, count in sorted(groups.items())]
+    return "\n".join(aligned(lines))
 
 
 def parse():

@@ -17,6 +17,7 @@ from pathlib import Path
 from cryptmpi_tools.lab.nodes import REPOSITORY, Lab, LabError, acquire_namespaces, end_on_signals, let_root_start_jobs, run_program
 from cryptmpi_tools.lab.sealing import COMMAND, Sealing, alone
 from cryptmpi_tools.lab.stacks import stack
+from cryptmpi_tools.tables import aligned
 
 HERE = Path(__file__).resolve().parent
 FOLDER = REPOSITORY / "build" / "bench" / "instructions"
@@ -86,8 +87,8 @@ def main():
             good &= not grown
             print(f"{kind}: {totals[kind]} instructions for {what}"
                   + (f"; {was} expected{': GROWN' if grown else ''}" if was is not None else ""), flush=True)
-            for (_, function), cost in sorted(costs.items(), key=lambda item: -item[1])[: options.functions]:
-                print(f"  {cost:8.1f}  {function}")
+            most = sorted(costs.items(), key=lambda item: -item[1])[: options.functions]
+            print(*aligned([["of them", "in"], *([f"{cost:.1f}", function] for (_, function), cost in most)]), sep="\n", flush=True)
     if options.accept:
         EXPECTED.write_text(json.dumps(totals, indent=2) + "\n")
     print("No kind of call costs more than it did." if good else "If it is worth that: make bench-instructions ARGS=--accept")

@@ -23,7 +23,7 @@ from cryptmpi_tools.lab.nodes import LabError, acquire_namespaces, end_on_signal
 from cryptmpi_tools.lab.sealing import COMMAND
 from cryptmpi_tools.lab.stacks import STACKS
 from cryptmpi_tools.model.measurements import lower_quarter
-from cryptmpi_tools.model.table import aligned
+from cryptmpi_tools.tables import aligned
 
 OVERHEAD = 24  # bytes that sealing adds to a message
 PARTS = {"cipher": "the cipher: sealing and opening, with the crypto library's own calls", "message": "numbers, nonces, headers, the key's limits",

@@ -19,7 +19,7 @@ from cryptmpi_tools.bench.targets import GCM
 from cryptmpi_tools.lab.nodes import LabError, acquire_namespaces, end_on_signals, let_root_start_jobs, run_program
 from cryptmpi_tools.lab.sealing import COMMAND
 from cryptmpi_tools.lab.stacks import STACKS
-from cryptmpi_tools.model.table import aligned
+from cryptmpi_tools.tables import aligned
 
 SIZES = (1, 16 << 10, 1 << 20)
 # What is started, and how.

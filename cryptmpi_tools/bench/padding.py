@@ -23,6 +23,7 @@ from cryptmpi_tools.lab import capture
 from cryptmpi_tools.lab.formats import HEADER, HELLO, TAG
 from cryptmpi_tools.lab.nodes import BUILD, Lab, LabError
 from cryptmpi_tools.lab.stacks import abi_environment, stack
+from cryptmpi_tools.tables import aligned
 
 HERE = Path(__file__).resolve().parent
 LIBRARY = BUILD / "release" / "lib" / "cryptmpi" / "libcryptmpi-channel.so"
@@ -138,10 +139,12 @@ def main():
             bytes_of[scheme] += total
             seconds_of[scheme] += seconds
     print(f"chance: pattern {1 / len(PATTERNS):.2f}, pattern and problem size {1 / len(PATTERNS) / len(EDGES):.2f}")
+    lines = [["scheme", "pattern", "pattern and problem size", "bytes", "a job", "runs"]]
     for scheme, seen in runs.items():
         base = bytes_of.get("none", bytes_of[scheme])
-        print(f"{scheme:14} pattern {guessed(seen, lambda label: label[0]):.2f}  pattern and problem size {guessed(seen, lambda label: label):.2f}"
-              f"  bytes {bytes_of[scheme] / base - 1:+.1%}  {seconds_of[scheme] / len(seen):.2f} s a job  ({len(seen)} runs)")
+        lines.append([scheme, f"{guessed(seen, lambda label: label[0]):.2f}", f"{guessed(seen, lambda label: label):.2f}",
+                      f"{bytes_of[scheme] / base - 1:+.1%}", f"{seconds_of[scheme] / len(seen):.2f} s", str(len(seen))])
+    print(*aligned(lines), sep="\n")
 
 
 if __name__ == "__main__":

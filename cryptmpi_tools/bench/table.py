@@ -2,7 +2,8 @@
 
 from cryptmpi_tools.bench.parts import NETWORKS
 from cryptmpi_tools.bench.targets import KB, MB, OTHERS, TARGETS, target_of
-from cryptmpi_tools.model.table import aligned, readable
+from cryptmpi_tools.model.table import readable
+from cryptmpi_tools.tables import aligned
 
 COLUMNS = [1, 256, 16 * KB, 64 * KB, 256 * KB, 1 * MB, 4 * MB]
 

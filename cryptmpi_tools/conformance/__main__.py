@@ -11,6 +11,7 @@ from cryptmpi_tools.conformance.suites import LEFT_OUT, LEFT_OUT_REFUSED, REFUSE
 from cryptmpi_tools.lab.nodes import REPOSITORY, Lab, acquire_namespaces, end_on_signals, let_root_start_jobs, run_program
 from cryptmpi_tools.lab.sealing import COMMAND, Sealing, alone
 from cryptmpi_tools.lab.stacks import FABRIC, STACKS, STANDARD_ABI, abi_environment
+from cryptmpi_tools.tables import aligned
 
 BEGAN = time.monotonic()
 END = "the run comes to its end"
@@ -176,10 +177,10 @@ def main():
                     report = {"results": earlier + rows, "left_out": left_out}
                     (folder / "report.json").write_text(json.dumps(report, indent=2) + "\n")
 
-    print(f"\n{'MPI':18} {'suite':10} ranks  tests  plain  sealed  refused  regressions")
-    for row in rows:
-        print(f"{row['mpi']:18} {row['suite']:10} {row['ranks']:5} {row['tests']:6} {row['passed_plain']:6} {row['passed_sealed']:7}  "
-              f"{len(row['refused']):7}  {len(row['regressions'])}  {row.get('note', '')}")
+    lines = [["MPI", "suite", "ranks", "tests", "plain", "sealed", "refused", "regressions", ""]]
+    lines += [[row["mpi"], row["suite"], *map(str, (row["ranks"], row["tests"], row["passed_plain"], row["passed_sealed"], len(row["refused"]),
+                                                    len(row["regressions"]), row.get("note", "")))] for row in rows]
+    print("", *aligned(lines), sep="\n")
     good = bool(rows) and all(row["passed_plain"] > 1 and not row["regressions"] for row in rows)
     print(f"{'No regressions.' if good else 'Not all is as it should be.'} Report: {(folder / 'report.json').relative_to(REPOSITORY)}")
     return 0 if good else 1

@@ -17,6 +17,7 @@ from cryptmpi_tools.lab.nodes import REPOSITORY, Lab, acquire_namespaces, end_on
 from cryptmpi_tools.lab.programs import CANARY, HPCC_INPUT, LAMMPS_INPUT, hpcc_checks, lammps_thermodynamics
 from cryptmpi_tools.lab.sealing import COMMAND, Sealing
 from cryptmpi_tools.lab.stacks import Stack, stack
+from cryptmpi_tools.tables import markdown
 
 FOLDER = REPOSITORY / "build" / "demo"
 BEGAN = time.monotonic()
@@ -231,9 +232,7 @@ def table(rows):
                       f"{row['plain_s']:.2f}" if timed else "-", f"{row['sealed_s']:.2f}" if timed else "-",
                       f"{(row['sealed_s'] / row['plain_s'] - 1) * 100:+.0f}" if timed else "-", size(row["sealed_bytes"]),
                       str(row["canaries_plain"]), str(row["canaries_sealed"])])
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-    lines.insert(1, ["-" * width for width in widths])
-    return "\n".join("| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths)) + " |" for line in lines)
+    return "\n".join(markdown(lines))
 
 
 def main():

@@ -4,6 +4,7 @@ import statistics
 from pathlib import Path
 
 from cryptmpi_tools.model import chopping, command, enhanced, measurements, pairs, parameters, plot, table
+from cryptmpi_tools.tables import aligned
 
 NAME, HELP = "error", "predicted against measured times, median and worst"
 
@@ -25,7 +26,7 @@ def run(options):
     if options.plot:
         plot.draw(options.plot, panels(rows), "message", "predicted over measured", logarithmic=False)
     heading = ["THE MACHINE WAS BUSY when this was measured: the figures mean little."] if found.busy else []
-    command.show(options, {"busy_machine": found.busy, "summary": summary, "rows": rows}, heading + table.aligned(lines(summary)))
+    command.show(options, {"busy_machine": found.busy, "summary": summary, "rows": rows}, heading + aligned(lines(summary)))
     return 0
 
 

@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 
 from cryptmpi_tools.model import caches, command, hockney, least_squares, max_rate, measurements, parameters, table
+from cryptmpi_tools.tables import aligned
 
 NAME, HELP = "fit", "parameters from measurements"
 CACHE_NAMES = ("L1", "L2")
@@ -107,10 +108,10 @@ def lines(content):
                  f"Caches: L1 {table.readable(content['caches']['L1'])}, L2 {table.readable(content['caches']['L2'])}.")
     for name, title in (("networks", "Hockney, plain message"), ("pairs", "Hockney, messages of several pairs")):
         if content[name]:
-            found += ["", f"{title}:", *table.aligned(_network_lines(content[name]))]
+            found += ["", f"{title}:", *aligned(_network_lines(content[name]))]
     if content["ciphers"]:
         found += ["", "Encrypting and decrypting with one thread (Hockney), and one of both with t threads (max-rate):",
-                  *table.aligned(_cipher_lines(content["ciphers"]))]
+                  *aligned(_cipher_lines(content["ciphers"]))]
     return found + [f"Assumed of {entry['cipher'] or 'the cipher'}: {line}" for entry in content["ciphers"] for line in entry["assumptions"]] + \
         [f"NOT FITTED: {problem}" for problem in content["not_fitted"]]
 

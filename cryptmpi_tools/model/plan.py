@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cryptmpi_tools.model import chopping, command, enhanced, system, table
+from cryptmpi_tools.tables import aligned
 
 NAME, HELP = "plan", "expected overhead of an application"
 
@@ -134,5 +135,5 @@ def lines(of, found, assumptions):
             ["large ones in chunks, (k,t)-chopping", table.seconds(found["added_chopped_s"]), table.percent(found["overhead_chopped_pct"] / 100)]]
     plain = f"; {table.seconds(found['plain_s'])} plain" if found["plain_s"] else ""
     return [of.title, f"{found['ranks']} rank(s) send {found['messages_sent']:,.0f} messages of {found['bytes_sent']:,.0f} bytes in all to other "
-            f"nodes; communication of the busiest node by itself {table.seconds(found['communication_s'])}{plain}", "", *table.aligned(rows), "",
+            f"nodes; communication of the busiest node by itself {table.seconds(found['communication_s'])}{plain}", "", *aligned(rows), "",
             *(f"Assumed: {line}" for line in assumptions)]

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from cryptmpi_tools.model import chopping, command, enhanced, pairs, plot, system, table
+from cryptmpi_tools.tables import aligned
 
 NAME, HELP = "predict", "times by size: plain, encrypted directly, pipelined, by threads; or of several pairs"
 KB = 1 << 10
@@ -33,7 +34,7 @@ def of_messages(options):
         series = [(title, [(row["size"], row[f"{way}_s"]) for row in rows if row[f"{way}_s"] is not None]) for way, title in WAYS]
         plot.draw(options.plot, [(of.title, [(title, points) for title, points in series if points])], "message", "one-way time, s")
     command.show(options, {"system": of.title, "rows": rows, "assumptions": assumptions},
-                 [of.title, *table.aligned(lines(rows)), *(f"Assumed: {line}" for line in assumptions)])
+                 [of.title, *aligned(lines(rows)), *(f"Assumed: {line}" for line in assumptions)])
     return 0
 
 
@@ -59,7 +60,7 @@ def of_pairs(options):
                   for number in dict.fromkeys(options.pairs) for name, title in (("plain_s", "plain"), ("encrypted_s", "encrypted"))]
         plot.draw(options.plot, [(of.title, series)], "message", "time of a message, s")
     command.show(options, {"system": of.title, "rows": rows, "assumptions": assumptions},
-                 [of.title, *table.aligned(lines_of_pairs(rows)), *(f"Assumed: {line}" for line in assumptions)])
+                 [of.title, *aligned(lines_of_pairs(rows)), *(f"Assumed: {line}" for line in assumptions)])
     return 0
 
 

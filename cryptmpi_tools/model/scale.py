@@ -4,6 +4,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from cryptmpi_tools.model import agreement, collectives, command, plot, system, table
+from cryptmpi_tools.tables import aligned
 
 NAME, HELP = "scale", "collective operations and key agreement at 64 to 10^6 ranks"
 RANKS = (64, 1024, 16384, 1_000_000)
@@ -37,8 +38,8 @@ def run(options):
     if options.plot:
         plot.draw(options.plot, panels(operations, agreements), "ranks", "s", bytes_on_x=False)
     command.show(options, {"system": of.title, "operations": operations, "agreements": agreements, "assumptions": assumptions},
-                 [of.title, "", *table.aligned(operation_lines(operations)), "", "Key agreement in MPI_Init:",
-                  *table.aligned(agreement_lines(agreements)), "", *(f"Assumed: {line}" for line in assumptions)])
+                 [of.title, "", *aligned(operation_lines(operations)), "", "Key agreement in MPI_Init:",
+                  *aligned(agreement_lines(agreements)), "", *(f"Assumed: {line}" for line in assumptions)])
     return 0
 
 

@@ -2,7 +2,8 @@
 
 from dataclasses import asdict
 
-from cryptmpi_tools.model import command, papers, table
+from cryptmpi_tools.model import command, papers
+from cryptmpi_tools.tables import aligned
 
 NAME, HELP = "papers", "compute the papers' figures again from the parameters that they print"
 
@@ -29,5 +30,5 @@ def run(options):
     summary = [f"{agreed} of {computed} figures that the papers computed agree within their rounding; the others have a reason beside them.",
                f"{measured} predictions against what the papers measured: the farthest is {100 * worst.deviation:+.0f} % off ({worst.what})."]
     rows = [{**asdict(row), "agrees": row.agrees, "deviation": round(row.deviation, 6)} for row in found]
-    command.show(options, {"rows": rows}, [*table.aligned(lines), "", *summary])
+    command.show(options, {"rows": rows}, [*aligned(lines), "", *summary])
     return 0

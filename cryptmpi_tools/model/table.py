@@ -1,4 +1,4 @@
-"""Tables on the terminal, and sizes and times as people write them."""
+"""Sizes, times and shares as tables show them."""
 
 import math
 
@@ -26,13 +26,3 @@ def seconds(value):
 def percent(share):
     """A share of 1 as percents with their sign."""
     return f"{100 * share:+.1f} %"
-
-
-def aligned(lines):
-    """The first line is the heading; numbers are to the right."""
-    widths = [max(len(line[at]) for line in lines) for at in range(len(lines[0]))]
-
-    def cell(text, width):
-        return text.rjust(width) if text[:1].isdigit() or text[:1] in "+-" else text.ljust(width)
-
-    return ["  ".join(cell(text, width) for text, width in zip(line, widths)).rstrip() for line in lines]

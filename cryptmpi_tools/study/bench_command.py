@@ -9,6 +9,7 @@ from pathlib import Path
 from cryptmpi_tools.lab.nodes import run_program
 from cryptmpi_tools.model import command
 from cryptmpi_tools.study import __main__ as study
+from cryptmpi_tools.tables import aligned
 
 BENCHMARKS = {
     "cipher": "encrypting and decrypting on one core, by every module and cipher",
@@ -52,8 +53,7 @@ def table(found):
     lines = [head] + [(row["network"], row["mpi"] or "", row["benchmark"], str(row["size"]), row["way"], f"{row['us']:.4g}",
                        "" if row.get("added_pct") is None else f"{row['added_pct']:+.1f} %", str(row["repeats"]), row["rule_met"] or "not met")
                       for row in found]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
-    return ["  ".join(word.ljust(width) for word, width in zip(line, widths)).rstrip() for line in lines]
+    return aligned(lines)
 
 
 def main(words):

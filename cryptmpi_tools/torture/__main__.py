@@ -16,6 +16,7 @@ from pathlib import Path
 from cryptmpi_tools.lab.nodes import REPOSITORY, Lab, LabError, acquire_namespaces, end_on_signals, let_root_start_jobs, run_program
 from cryptmpi_tools.lab.sealing import COMMAND, Sealing, alone
 from cryptmpi_tools.lab.stacks import EVERY, FABRIC, STACKS, abi_environment, stack
+from cryptmpi_tools.tables import aligned
 
 BEGAN = time.monotonic()
 SOURCES = sorted((REPOSITORY / "cryptmpi_tools" / "torture").glob("*.c"))
@@ -328,10 +329,10 @@ def main():
                       "without_in_threads": WITHOUT_IN_THREADS, "no_threads": NO_THREADS}
             (options.folder / "report.json").write_text(json.dumps(report, indent=2) + "\n")
 
-    print(f"\n{'MPI':18} programs  as plain  not usable  findings  plain s  sealed s")
-    for row in rows:
-        print(f"{row['mpi']:18} {row['programs']:8}  {row['as_plain']:8}  {len(row['not_usable']):10}  {len(row['findings']):8}  "
-              f"{row['plain_s']:7}  {row['sealed_s']:8}")
+    lines = [["MPI", "programs", "as plain", "not usable", "findings", "plain s", "sealed s"]]
+    lines += [[row["mpi"], *map(str, (row["programs"], row["as_plain"], len(row["not_usable"]), len(row["findings"]), row["plain_s"],
+                                      row["sealed_s"]))] for row in rows]
+    print("", *aligned(lines), sep="\n")
     good = bool(rows) and all(row["as_plain"] and not row["findings"] for row in rows)
     print(f"{'No findings.' if good else 'Not all is as it should be.'} Report: {options.folder / 'report.json'}")
     return 0 if good else 1

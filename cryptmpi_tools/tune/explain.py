@@ -4,6 +4,7 @@ import statistics
 
 from cryptmpi_tools.model import table
 from cryptmpi_tools.tune import reductions
+from cryptmpi_tools.tables import aligned
 
 POWERS = tuple(4 ** power for power in range(12))  # 1 B to 4 MB
 
@@ -65,7 +66,7 @@ def lines(profile, path):
                        "" if row["error_pct"] is None else f"{row['error_pct']:+.0f} %", _us(row["plain_us"])])
     error = median_error_pct(found)
     tail = [] if error is None else ["", f"Predicted against measured: {error:.0f} % off, by the median"]
-    return head + table.aligned(listed) + tail + ["", *allreduce_lines(profile.reductions)]
+    return head + aligned(listed) + tail + ["", *allreduce_lines(profile.reductions)]
 
 
 def allreduce_lines(costs):
@@ -73,7 +74,7 @@ def allreduce_lines(costs):
     for nodes in reductions.NODES:
         ways = [f"{way} to {table.readable(most)}" if most else way for most, way in reductions.ways(costs, nodes)]
         listed.append([f"{nodes} nodes", ", then ".join(ways)])
-    return table.aligned(listed)
+    return aligned(listed)
 
 
 def _us(time):

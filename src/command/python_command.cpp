@@ -27,12 +27,15 @@ struct PythonCommand {
 };
 
 const std::array kCommands = {
-    PythonCommand{
-        "model", "model", "What encryption costs: fit, predict, plan and scale by models", {"numpy", "scipy"}, true},
+    PythonCommand{"model",
+                  "model",
+                  "What encryption costs: fit, predict, plan and scale by models",
+                  {"numpy", "scipy", "rich"},
+                  true},
     PythonCommand{"tune",
                   "tune",
                   "Measures this machine and network, and writes the plans of large messages that suit them",
-                  {"numpy", "scipy"},
+                  {"numpy", "scipy", "rich"},
                   true},
     PythonCommand{"canary",
                   "canary",
@@ -41,9 +44,11 @@ const std::array kCommands = {
     PythonCommand{"bench",
                   "study.bench_command",
                   "Measures one thing, plain and encrypted in turn: ciphers, ping-pong, pairs ...",
-                  {"numpy", "scipy"}},
-    PythonCommand{
-        "study", "study", "Measures the papers' figures and writes a page of them", {"numpy", "scipy", "matplotlib"}},
+                  {"numpy", "scipy", "matplotlib", "rich"}},
+    PythonCommand{"study",
+                  "study",
+                  "Measures the papers' figures and writes a page of them",
+                  {"numpy", "scipy", "matplotlib", "rich"}},
 };
 
 // Neither line may import anything from the folder that the user happens to be in, which is where python3 -c and -m

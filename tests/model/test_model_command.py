@@ -67,7 +67,7 @@ def test_python_that_lacks_packages(tmp_path):
     (tmp_path / "python3").write_text("#!/bin/sh\necho lacks: numpy scipy\n")
     (tmp_path / "python3").chmod(0o755)
     done = run(COMMAND, "model", "papers", path=f"{tmp_path}:/usr/bin:/bin")
-    system = run("/usr/bin/python3", "-c", "import numpy, scipy")
+    system = run("/usr/bin/python3", "-c", "import numpy, scipy, rich")
     if system.returncode == 0:
         assert done.returncode == 0, done.stderr
     else:
