@@ -44,11 +44,11 @@ const std::array kCommands = {
     PythonCommand{"bench",
                   "study.bench_command",
                   "Measures one thing, plain and encrypted in turn: ciphers, ping-pong, pairs ...",
-                  {"numpy", "scipy", "matplotlib", "rich"}},
+                  {"numpy", "scipy", "matplotlib", "rich", "jinja2"}},
     PythonCommand{"study",
                   "study",
                   "Measures the papers' figures and writes a page of them",
-                  {"numpy", "scipy", "matplotlib", "rich"}},
+                  {"numpy", "scipy", "matplotlib", "rich", "jinja2"}},
 };
 
 // Neither line may import anything from the folder that the user happens to be in, which is where python3 -c and -m

@@ -9,7 +9,7 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[2]
 # As if they were not there: an import of them fails.
 WITHOUT = ("import sys, runpy; sys.path.insert(0, sys.argv.pop(1)); "
-           "sys.modules.update({'numpy': None, 'scipy': None, 'matplotlib': None, 'rich': None}); "
+           "sys.modules.update({'numpy': None, 'scipy': None, 'matplotlib': None, 'rich': None, 'jinja2': None}); "
            "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)")
 
 
