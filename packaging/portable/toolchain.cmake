@@ -31,5 +31,6 @@ foreach(left_out BORINGSSL CRYPTOPP MBEDCRYPTO)
 endforeach()
 
 # Whose work is inside of the binaries: their licences go along.
-set(CRYPTMPI_LICENCES_OF libcli11-dev libexpected-dev libipsec-mb-dev libsodium-dev libssl-dev libstdc++-12-dev
-  libtomlplusplus-dev nlohmann-json3-dev robin-map-dev CACHE STRING "Debian packages whose licences are installed")
+set(CRYPTMPI_LICENCES_OF libcli11-dev libexpected-dev libfmt-dev libipsec-mb-dev libsodium-dev libssl-dev
+  libstdc++-12-dev libtomlplusplus-dev nlohmann-json3-dev robin-map-dev
+  CACHE STRING "Debian packages whose licences are installed")

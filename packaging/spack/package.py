@@ -24,6 +24,7 @@ class Cryptmpi(CMakePackage):
     depends_on("cli11", type="build")
     depends_on("tomlplusplus", type="build")
     depends_on("nlohmann-json", type="build")
+    depends_on("fmt", type="build")
     depends_on("robin-map", type="build")
     depends_on("tl-expected", type="build")
     depends_on("libfabric", type="build")

@@ -1,6 +1,7 @@
 #include "aead/registry.hpp"
 
 #include <dlfcn.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -63,8 +64,8 @@ Result<Module> load_file(const std::string& path, const std::string& name) {
     const auto* api = static_cast<const cryptmpi_module*>(dlsym(handle, "cryptmpi_module"));
     if (api == nullptr) return fail(ELIBBAD, "it exports no symbol cryptmpi_module");
     if (api->abi != CRYPTMPI_MODULE_ABI)
-        return fail(ELIBBAD, "it speaks module ABI " + std::to_string(api->abi) + ", this CryptMPI " +
-                                 std::to_string(CRYPTMPI_MODULE_ABI) + ": rebuild it");
+        return fail(ELIBBAD, fmt::format("it speaks module ABI {}, this CryptMPI {}: rebuild it", api->abi,
+                                         CRYPTMPI_MODULE_ABI));
     if (!complete(*api)) return fail(ELIBBAD, "its table of functions is incomplete");
     if (name != api->name) return fail(ELIBBAD, std::string("it calls itself '") + api->name + "': rename the file");
     if (const char* why = api->start()) return fail(ENOTSUP, why);
@@ -313,8 +314,8 @@ Result<Speed> measure(const Module& module, Suite suite, std::size_t size, int r
     using Clock = std::chrono::steady_clock;
     const cryptmpi_aead& aead = *module.api->aead;
     const auto broken = [&] {
-        return fail(EIO, std::string("module '") + module.api->name + "' cannot seal and open " + std::to_string(size) +
-                             " bytes with " + std::string(name(suite)));
+        return fail(
+            EIO, fmt::format("module '{}' cannot seal and open {} bytes with {}", module.api->name, size, name(suite)));
     };
     const std::uint8_t key[32] = {};
     const std::unique_ptr<void, void (*)(void*)> context(aead.create(static_cast<int>(suite), key), aead.destroy);

@@ -1,5 +1,6 @@
 #include "base/own_names.hpp"
 
+#include <fmt/core.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -30,7 +31,7 @@ std::optional<OwnNetwork> own_network() {
 
 std::string kernel_and_network() {
     const auto network = own_network();
-    return boot_id() + (network ? " " + std::to_string(network->inode) : "");
+    return boot_id() + (network ? fmt::format(" {}", network->inode) : "");
 }
 
 std::string program_name() {

@@ -1,6 +1,8 @@
 // Sizes that an observer sees, rounded up to buckets: many sizes look like one.
 #pragma once
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstddef>
@@ -26,7 +28,7 @@ struct Padding {
 
     /// As the setting has it.
     std::string name() const {
-        const std::string number = least > 1 ? ":" + std::to_string(least) : "";
+        const std::string number = least > 1 ? fmt::format(":{}", least) : "";
         return is_on() ? (scheme == Scheme::padme ? "padme" : "power-of-two") + number : "none";
     }
 

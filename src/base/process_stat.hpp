@@ -1,6 +1,7 @@
 // What the system says of a process in one line, /proc/PID/stat: number (name) state parent ...
 #pragma once
 
+#include <fmt/core.h>
 #include <sys/types.h>
 
 #include <cstddef>
@@ -19,7 +20,7 @@ public:
     static constexpr std::size_t kState = 0, kParent = 1, kStart = 19;
 
     explicit ProcessStat(pid_t process) {
-        std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+        std::ifstream file(fmt::format("/proc/{}/stat", process));
         const std::string line{std::istreambuf_iterator<char>(file), {}};
         const auto name_end = line.rfind(')');
         if (name_end == std::string::npos) return;

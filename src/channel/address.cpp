@@ -1,6 +1,7 @@
 #include "channel/address.hpp"
 
 #include <arpa/inet.h>
+#include <fmt/core.h>
 #include <netinet/in.h>
 
 #include <algorithm>
@@ -109,7 +110,7 @@ std::string Address::host() const {
 }
 
 std::string Address::text() const {
-    return host() + ":" + std::to_string(port);
+    return fmt::format("{}:{}", host(), port);
 }
 
 int option_of(int fd, int option) {

@@ -1,6 +1,7 @@
 #include "channel/arena.hpp"
 
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -64,8 +65,7 @@ Result<Shared*> Arena::take() {
         while (high < i + 1 && !header_->high.compare_exchange_weak(high, i + 1)) {
         }
     }
-    if (slot == nullptr)
-        return fail(ENFILE, "more than " + std::to_string(kSlots) + " sealed connections in one process");
+    if (slot == nullptr) return fail(ENFILE, fmt::format("more than {} sealed connections in one process", kSlots));
     if (!slot->locks_made) {
         slot->receive_lock.init();
         slot->send_lock.init();

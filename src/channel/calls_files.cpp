@@ -1,5 +1,6 @@
 // Descriptors: closed, duplicated, opened.
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <linux/close_range.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -90,7 +91,7 @@ bool is_refused_device(int fd) {
     // Nearly all files end here, those of our own start among them.
     if (fd < 0 || fstat(fd, &information) != 0 || !S_ISCHR(information.st_mode)) return false;
     char path[PATH_MAX] = {};
-    const std::string link = "/proc/self/fd/" + std::to_string(fd);
+    const std::string link = fmt::format("/proc/self/fd/{}", fd);
     return readlink(link.c_str(), path, sizeof path - 1) > 0 && is_network_device(path) && refuse_device(path);
 }
 

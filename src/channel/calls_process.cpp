@@ -1,6 +1,7 @@
 // Start, fork, exec and exit.
 #include <alloca.h>
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <linux/sched.h>
 #include <pty.h>
 #include <sched.h>
@@ -130,7 +131,7 @@ int start_program(char* const* environment, Start start) {
         for (Shared* shared : kept) shared->processes.fetch_add(1);
     }
     real::fcntl(arena, F_SETFD, nullptr);
-    const std::string variable = kArenaVariable + std::to_string(arena);
+    const std::string variable = fmt::format("{}{}", kArenaVariable, arena);
     const int status = with_environment(environment, variable.c_str(), start);
     const int error = errno;
     real::fcntl(arena, F_SETFD, reinterpret_cast<void*>(static_cast<long>(FD_CLOEXEC)));
@@ -157,10 +158,10 @@ int spawn_program(char* const* environment, const posix_spawn_file_actions_t* ac
     }
     if (given.empty()) return with_environment(environment, nullptr, start);
     const int arena = process->arena().fd();
-    std::string variable = kArenaVariable + std::to_string(arena) + ",given";
+    std::string variable = fmt::format("{}{},given", kArenaVariable, arena);
     for (Shared* shared : given) {
         shared->processes.fetch_add(1);
-        variable += ":" + std::to_string(process->arena().number(*shared));
+        variable += fmt::format(":{}", process->arena().number(*shared));
     }
     real::fcntl(arena, F_SETFD, nullptr);
     const int status = with_environment(environment, variable.c_str(), start);
@@ -196,7 +197,7 @@ int execute_by_shell(const std::string& file, char* const* arguments, char* cons
 std::string path_below(int folder, const char* path) {
     std::string name = path == nullptr ? "" : path;
     if (folder == AT_FDCWD || name.starts_with('/')) return name;
-    return "/proc/self/fd/" + std::to_string(folder) + (name.empty() ? "" : "/" + name);
+    return fmt::format("/proc/self/fd/{}{}", folder, name.empty() ? "" : "/" + name);
 }
 
 /// libc starts the shell of these calls by itself, with the environment as it is: while `call` runs, as it has to be.

@@ -1,5 +1,6 @@
 // socket, connect, accept and what is asked of a socket.
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <linux/net_tstamp.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -126,11 +127,10 @@ namespace {
 
 /// A number that the table has no place for. Only where the system's limits were raised far beyond what is usual.
 int refuse_number(int fd) {
-    this_process().report().tell_of_refused("descriptors from " + std::to_string(Table::kMost),
-                                            "a socket with the number " + std::to_string(fd) +
-                                                " is refused: CryptMPI looks after "
-                                                "descriptors below " +
-                                                std::to_string(Table::kMost) + "; lower the limit (ulimit -n)");
+    this_process().report().tell_of_refused(fmt::format("descriptors from {}", Table::kMost),
+                                            fmt::format("a socket with the number {} is refused: CryptMPI looks after "
+                                                        "descriptors below {}; lower the limit (ulimit -n)",
+                                                        fd, Table::kMost));
     errno = EMFILE;
     return -1;
 }
@@ -309,9 +309,8 @@ int carrier_socket(int family, int type, int protocol) {
 }
 
 int refuse_socket(int family, int type, int protocol, const std::string& line) {
-    this_process().report().tell_of_refused("socket family " + std::to_string(family) + " type " +
-                                                std::to_string(type & 0xf) + " protocol " + std::to_string(protocol),
-                                            line);
+    this_process().report().tell_of_refused(
+        fmt::format("socket family {} type {} protocol {}", family, type & 0xf, protocol), line);
     errno = EAFNOSUPPORT;
     return -1;
 }

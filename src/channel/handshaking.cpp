@@ -1,5 +1,6 @@
 // From a TCP connection to an open stream: keys/handshake.hpp says what is exchanged, this file moves the bytes.
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -188,9 +189,9 @@ void look_at_the_clock(Process& process, Entry& entry) {
     const std::int64_t left = shared.deadline_ns.load() - now;
     if (left <= 0) {
         fail_handshake(process, entry,
-                       Error{"no handshake within " + std::to_string(waited_ns / 1'000'000'000) +
-                                 " s; is it under cryptmpi? plaintext_peers allows a peer that is not, "
-                                 "handshake_timeout_s sets the time",
+                       Error{fmt::format("no handshake within {} s; is it under cryptmpi? plaintext_peers allows a "
+                                         "peer that is not, handshake_timeout_s sets the time",
+                                         waited_ns / 1'000'000'000),
                              ETIMEDOUT});
     } else if (waited_ns > kPatience_ns && !left_alone(shared) && !silent(shared)) {
         process.report().complain_once(shared.peer, std::string("still waiting for the handshake of ") + shared.peer +

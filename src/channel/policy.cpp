@@ -1,6 +1,7 @@
 #include "channel/policy.hpp"
 
 #include <arpa/inet.h>
+#include <fmt/core.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -84,9 +85,10 @@ std::optional<std::string> Policy::refuse_socket(int family, int type, int proto
     const bool internet = family == AF_INET || family == AF_INET6;
     if (internet && kind == SOCK_STREAM && among(kStreams, protocol)) return std::nullopt;
     if (internet && kind == SOCK_DGRAM && among(kDatagrams, protocol)) return std::nullopt;
-    return "sockets of family " + std::to_string(family) + ", type " + std::to_string(kind) + ", protocol " +
-           std::to_string(protocol) +
-           " are refused: they carry data past the sealed TCP streams; set the MPI's transport to tcp";
+    return fmt::format(
+        "sockets of family {}, type {}, protocol {} are refused: they carry data past the sealed TCP streams; set the "
+        "MPI's transport to tcp",
+        family, kind, protocol);
 }
 
 }  // namespace cryptmpi::channel

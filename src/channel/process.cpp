@@ -191,7 +191,7 @@ void Process::check_roads() {
     std::string device;
     each_descriptor([&](int fd) {
         char path[PATH_MAX] = {};
-        const std::string link = "/proc/self/fd/" + std::to_string(fd);
+        const std::string link = fmt::format("/proc/self/fd/{}", fd);
         const ssize_t n = readlink(link.c_str(), path, sizeof path - 1);
         if (n <= 0) return;
         const std::string file(path, static_cast<std::size_t>(n));

@@ -1,6 +1,7 @@
 #include "channel/start.hpp"
 
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -122,7 +123,7 @@ std::string adopt_arena(Process& process) {
     struct stat information {};
     // The variable goes on to grandchildren, the descriptor only to a program that needs it.
     char path[64] = {};
-    const std::string link = "/proc/self/fd/" + std::to_string(fd);
+    const std::string link = fmt::format("/proc/self/fd/{}", fd);
     const bool there = fstat(fd, &information) == 0 && readlink(link.c_str(), path, sizeof path - 1) > 0 &&
                        std::strstr(path, "memfd:cryptmpi") != nullptr;
     unsetenv(config::kArenaVariable);

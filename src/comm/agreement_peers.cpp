@@ -1,5 +1,6 @@
 #include "comm/agreement_peers.hpp"
 
+#include <fmt/core.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -20,7 +21,7 @@ Result<void> AgreementPeers::send(int rank, std::span<const std::uint8_t> messag
     MPI_Request request = MPI_REQUEST_NULL;
     if (mpi_.Isend(message.data(), static_cast<int>(message.size()), MPI_BYTE, rank, kTag, MPI_COMM_WORLD, &request) !=
         MPI_SUCCESS) {
-        return fail(EIO, "key agreement: MPI could not send to rank " + std::to_string(rank));
+        return fail(EIO, fmt::format("key agreement: MPI could not send to rank {}", rank));
     }
     MPI_Status status;
     return wait(rank, request, status);
@@ -30,7 +31,7 @@ Result<std::size_t> AgreementPeers::receive_up_to(int rank, std::span<std::uint8
     MPI_Request request = MPI_REQUEST_NULL;
     if (mpi_.Irecv(room.data(), static_cast<int>(room.size()), MPI_BYTE, rank, kTag, MPI_COMM_WORLD, &request) !=
         MPI_SUCCESS) {
-        return fail(EIO, "key agreement: MPI could not receive from rank " + std::to_string(rank));
+        return fail(EIO, fmt::format("key agreement: MPI could not receive from rank {}", rank));
     }
     MPI_Status status;
     if (auto done = wait(rank, request, status); !done) return tl::unexpected(std::move(done.error()));
@@ -47,15 +48,17 @@ Result<void> AgreementPeers::wait(int peer, MPI_Request& request, MPI_Status& st
     for (;;) {
         int done = 0;
         if (mpi_.Test(&request, &done, &status) != MPI_SUCCESS) {
-            return fail(EIO, "key agreement: MPI lost the message from or to rank " + std::to_string(peer));
+            return fail(EIO, fmt::format("key agreement: MPI lost the message from or to rank {}", peer));
         }
         if (done != 0) return {};
         const auto now = Clock::now();
         if (now > end) return tl::unexpected(gave_up(peer));
         if (now > notice) {
-            say_("rank " + std::to_string(peer) + " has not come to the key agreement yet: it may be " +
-                 (peer < rank_ ? "waiting for another rank (then its own line says so), " : "") +
-                 "late, or run without cryptmpi or under another layer");
+            const std::string late = fmt::format(
+                "rank {} has not come to the key agreement yet: it may be {}late, "
+                "or run without cryptmpi or under another layer",
+                peer, peer < rank_ ? "waiting for another rank (then its own line says so), " : "");
+            say_(late);
             notice = end;
         }
         sched_yield();
@@ -76,7 +79,7 @@ AgreementPeers::Clock::duration AgreementPeers::until_notice(int peer) const {
 
 Error AgreementPeers::gave_up(int peer) const {
     const auto seconds = std::chrono::duration<double>(patience_for(peer)).count();
-    const std::string who = "rank " + std::to_string(peer);
+    const std::string who = fmt::format("rank {}", peer);
     std::ostringstream line;
     if (heard_of(peer)) {
         line << who << " stopped answering in the key agreement for " << seconds

@@ -1,5 +1,7 @@
 #include "comm/collective.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <optional>
@@ -13,7 +15,7 @@ namespace cryptmpi::comm {
 namespace {
 
 std::string describe(int from) {
-    return "a block of rank " + std::to_string(from) + " in a collective operation";
+    return fmt::format("a block of rank {} in a collective operation", from);
 }
 
 constexpr int kOwn = -1;
@@ -110,9 +112,8 @@ std::optional<std::size_t> sealed_size(const Call& call, const Failed& failed, O
 }
 
 int raise_other_size(const Call& call, const Failed& failed, std::optional<std::size_t> sealed) {
-    call.layer.say("the ranks disagree in the size of " + describe(failed.rank) + ": " +
-                   (sealed ? std::to_string(*sealed) + " bytes were sent, " : "") + std::to_string(failed.size) +
-                   " are expected");
+    call.layer.say(fmt::format("the ranks disagree in the size of {}: {}{} are expected", describe(failed.rank),
+                               sealed ? fmt::format("{} bytes were sent, ", *sealed) : "", failed.size));
     return raise_on_comm(call.layer, call.communicator.handle(), MPI_ERR_TRUNCATE);
 }
 
@@ -142,8 +143,8 @@ Result<void> open_expected(int rank, const std::uint8_t* wire, std::size_t came,
         return open(rank, wire, expected, out);
     }
     std::fill_n(static_cast<std::uint8_t*>(out), size, std::uint8_t{0});
-    return fail(EBADMSG, "has " + std::to_string(came) + " bytes, where " + std::to_string(expected) +
-                             " were expected, and does not open: altered, or not ours");
+    return fail(EBADMSG, fmt::format("has {} bytes, where {} were expected, and does not open: altered, or not ours",
+                                     came, expected));
 }
 
 template <class Open>
@@ -383,7 +384,7 @@ int share_on_node(const Call& call, int from, std::uint8_t* at, std::size_t size
 int failed_on_node(const Call& call, int rank) {
     return call.layer.raise(
         call.communicator.handle(),
-        "a collective operation failed on rank " + std::to_string(rank) + " of the communicator, of this node");
+        fmt::format("a collective operation failed on rank {} of the communicator, of this node", rank));
 }
 
 int copy(Layer& layer, const UserBuffer& from, const UserBuffer& to) {

@@ -1,5 +1,7 @@
 #include "comm/communicator.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <utility>
@@ -25,8 +27,8 @@ Result<void> open_block(seal::MessageOpener& flow, std::uint32_t lane, std::uint
     if (!header) return tl::unexpected(header.error());
     if (header->number == call) return {};
     wipe(out, size);
-    return fail(EBADMSG, "belongs to collective call " + std::to_string(header->number) + ", not to " +
-                             std::to_string(call) + ": replayed or moved");
+    return fail(EBADMSG,
+                fmt::format("belongs to collective call {}, not to {}: replayed or moved", header->number, call));
 }
 
 void add(const seal::MessageCounters& more, seal::MessageCounters& total, std::uint64_t& flows) {

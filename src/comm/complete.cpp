@@ -1,5 +1,7 @@
 #include "comm/complete.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <utility>
@@ -85,7 +87,7 @@ namespace {
 int send_more(Layer& layer, const Operation& operation, Outgoing::Amount amount) {
     auto sent = operation.outgoing->send(amount);
     if (sent) return *sent;
-    return layer.integrity_error("a message to rank " + std::to_string(operation.peer) + ": " + sent.error().line);
+    return layer.integrity_error(fmt::format("a message to rank {}: {}", operation.peer, sent.error().line));
 }
 
 /// What has to happen for one operation to go on.

@@ -1,5 +1,7 @@
 // Intracommunicators: each that MPI makes gets an identity that its members derive alike, from the parent's and from
 // how it came to be.
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <array>
 #include <climits>
@@ -288,7 +290,7 @@ int Comm_create(Layer& layer, MPI_Comm comm, MPI_Group group, MPI_Comm* made) {
 
 int Comm_create_group(Layer& layer, MPI_Comm comm, MPI_Group group, int tag, MPI_Comm* made) {
     return construct_of_group(layer, "MPI_Comm_create_group", comm, group,
-                              "made of a group with tag " + std::to_string(tag), made,
+                              fmt::format("made of a group with tag {}", tag), made,
                               [&](auto& mpi) { return mpi.Comm_create_group(comm, group, tag, made); });
 }
 

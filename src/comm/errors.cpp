@@ -1,5 +1,6 @@
 #include "comm/errors.hpp"
 
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <array>
@@ -35,7 +36,7 @@ bool ends_the_job(const interpose::Native& mpi, Get get) {
 std::string text_of(const interpose::Native& mpi, int code) {
     std::array<char, MPI_MAX_ERROR_STRING + 1> text = {};
     int length = 0;
-    if (mpi.Error_string(code, text.data(), &length) != MPI_SUCCESS) return "error " + std::to_string(code);
+    if (mpi.Error_string(code, text.data(), &length) != MPI_SUCCESS) return fmt::format("error {}", code);
     return text.data();
 }
 

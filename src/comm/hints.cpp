@@ -1,5 +1,7 @@
 #include "comm/hints.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <string>
 
@@ -35,9 +37,9 @@ void Hints::collect(int world_rank, Sender& sender) {
         Hint hint;
         if (const std::size_t size = wire_size(mpi, status); size != hint.size()) {
             // No memory for what nobody of the job has sent, however long MPI is told that it is.
-            voice_.end_job("MPI has a message of " + std::to_string(size) + " bytes from rank " +
-                           std::to_string(world_rank) + " where all have " + std::to_string(hint.size()) +
-                           ": MPI's own messages were altered");
+            voice_.end_job(fmt::format(
+                "MPI has a message of {} bytes from rank {} where all have {}: MPI's own messages were altered", size,
+                world_rank, hint.size()));
         }
         const auto wire = transport_.pool.take(hint.size());
         const ByteCount bytes(mpi, hint.size());

@@ -1,5 +1,7 @@
 #include "comm/large.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <utility>
@@ -327,7 +329,7 @@ void Incoming::receive_rest(MPI_Message& message, std::size_t size) {
     std::uint32_t first = taken();
     if (size > wire_size(segments_, 0, segments_.count())) {
         // It stays with MPI: no memory for more than the sender has announced, however long MPI is told that it is.
-        fail({"the rest of it has " + std::to_string(size) + " bytes, more than all of this message", EBADMSG});
+        fail({fmt::format("the rest of it has {} bytes, more than all of this message", size), EBADMSG});
         return receive_no_more_than(first);
     }
     while (first < segments_.count() && wire_size(segments_, first, segments_.count()) != size) ++first;
@@ -337,7 +339,7 @@ void Incoming::receive_rest(MPI_Message& message, std::size_t size) {
     const ByteCount bytes(transport_.mpi, size);
     transport_.mpi.Imrecv(rest_.wire.data(), bytes.count(), bytes.type(), &message, &rest_.request);
     if (first == segments_.count()) {
-        fail({"the rest of it has " + std::to_string(size) + " bytes, of no segments of this message", EBADMSG});
+        fail({fmt::format("the rest of it has {} bytes, of no segments of this message", size), EBADMSG});
         first = taken();
     }
     receive_no_more_than(first);

@@ -1,6 +1,7 @@
 #include "comm/layer.hpp"
 
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -152,7 +153,7 @@ void Layer::begin(int thread_level) {
     }
     mpi.Comm_rank(MPI_COMM_WORLD, &world_rank_);
     mpi.Comm_size(MPI_COMM_WORLD, &world_size_);
-    name_ = "rank " + std::to_string(world_rank_) + " on " + host_.name;
+    name_ = fmt::format("rank {} on {}", world_rank_, host_.name);
     report::Part& part = rank_report_.part();
     part.rank = world_rank_;
     part.ranks = world_size_;

@@ -1,5 +1,7 @@
 #include "comm/meeting.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -50,7 +52,7 @@ private:
     }
     [[noreturn]] void end(int peer, const std::string& why) {
         layer_.rank_report().count_failed_open();
-        layer_.end_job("what rank " + std::to_string(peer) + " of a communicator " + about_ + " " + why);
+        layer_.end_job(fmt::format("what rank {} of a communicator {} {}", peer, about_, why));
     }
 
     Layer& layer_;

@@ -1,4 +1,6 @@
 // Probe, and receiving what was probed: the user sees the size of his message, not of what travels.
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -32,8 +34,8 @@ int take(Layer& layer, Communicator& communicator, MPI_Message message, const MP
     posted.withdraw();
     if (code != MPI_SUCCESS) return code;
     const auto failed = [&](const Error& error) {
-        return layer.raise(communicator.handle(), "the message from rank " + std::to_string(held.source) +
-                                                      " with tag " + std::to_string(held.tag) + " " + error.line);
+        return layer.raise(communicator.handle(),
+                           fmt::format("the message from rank {} with tag {} {}", held.source, held.tag, error.line));
     };
     if (seal::announces(wire.data(), wire.size())) {
         auto segments = communicator.open_announcement(posted, held.source, held.tag, wire.data(), wire.size());

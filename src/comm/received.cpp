@@ -1,5 +1,7 @@
 #include "comm/received.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <string>
@@ -15,7 +17,7 @@ using seal::kMessageOverhead;
 namespace {
 
 std::string describe(int from, int tag) {
-    return "the message from rank " + std::to_string(from) + " with tag " + std::to_string(tag);
+    return fmt::format("the message from rank {} with tag {}", from, tag);
 }
 
 /// The segments of a large message begin to come to a receive.
@@ -64,9 +66,9 @@ int cut_off(Layer& layer, Operation& operation, MPI_Status& status) {
     const int tag = status.MPI_TAG;
     operation.communicator->came_truncated(operation.posted, from, tag);
     ++layer.rank_report().part().cut_off;
-    layer.say(describe(from, tag) + " was cut off by MPI, since it is longer than " +
-              std::to_string(operation.wire.room()) + " bytes, and could not be opened: altered on the way" +
-              report::kOrOtherSizes);
+    layer.say(fmt::format(
+        "{} was cut off by MPI, since it is longer than {} bytes, and could not be opened: altered on the way{}",
+        describe(from, tag), operation.wire.room(), report::kOrOtherSizes));
     set_size(layer.mpi, status, operation.user.size());
     return MPI_ERR_TRUNCATE;
 }

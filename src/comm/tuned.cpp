@@ -1,5 +1,6 @@
 #include "comm/tuned.hpp"
 
+#include <fmt/core.h>
 #include <mpi.h>
 
 #include <array>
@@ -98,8 +99,9 @@ Result<engine::CollectivePlan> plan_of(const keys::Terms& terms) {
     const auto [message_ns, kib_ns, combine_kib_ns, piece] = std::bit_cast<std::array<std::uint32_t, 4>>(terms);
     const engine::CollectivePlan plan{{message_ns, kib_ns, combine_kib_ns}, piece};
     if (engine::is_sound(plan)) return plan;
-    return fail(EPROTO, "rank 0 says of collective operations what no profile can say (pieces of " +
-                            std::to_string(piece) + " bytes): does it run the same version of cryptmpi?");
+    return fail(EPROTO, fmt::format("rank 0 says of collective operations what no profile can say (pieces of {} "
+                                    "bytes): does it run the same version of cryptmpi?",
+                                    piece));
 }
 
 }  // namespace cryptmpi::comm

@@ -1,5 +1,7 @@
 #include "command/allocation.hpp"
 
+#include <fmt/core.h>
+
 #include <cerrno>
 #include <fstream>
 #include <sstream>
@@ -13,9 +15,9 @@ Result<std::vector<Host>> of_slurm(const std::string& nodes, const std::string& 
     const auto slots = expand_count_list(counts);
     if (!slots) return fail(EINVAL, "SLURM_TASKS_PER_NODE: " + slots.error().line);
     if (names->size() != slots->size()) {
-        return fail(EINVAL, "SLURM_JOB_NODELIST has " + std::to_string(names->size()) +
-                                " nodes, SLURM_TASKS_PER_NODE " + std::to_string(slots->size()) +
-                                "; give -n N and --hosts");
+        return fail(EINVAL,
+                    fmt::format("SLURM_JOB_NODELIST has {} nodes, SLURM_TASKS_PER_NODE {}; give -n N and --hosts",
+                                names->size(), slots->size()));
     }
     std::vector<Host> hosts;
     for (std::size_t i = 0; i < names->size(); ++i) hosts.push_back({(*names)[i], (*slots)[i]});

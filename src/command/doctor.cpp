@@ -1,4 +1,5 @@
 // Looks at this machine as a job would meet it, and names each problem with its mend.
+#include <fmt/core.h>
 #include <sys/stat.h>
 
 #include <CLI/CLI.hpp>
@@ -266,7 +267,7 @@ void look_at_coverage(Findings& findings, Json& json, const config::Settings& se
     }
     json["mpi_layer"] = true;
     json["procedures"] = *counts;
-    const auto count = [&](const char* group) { return std::to_string((*counts)[group]) + " " + group; };
+    const auto count = [&](const char* group) { return fmt::format("{} {}", (*counts)[group], group); };
     findings.row("  mpi layer", "fits (" + abi + " ABI): " + count("sealed") + ", " + count("local") + ", " +
                                     count("refused") + ", " + count("unclassified") + " procedures");
 }
@@ -342,7 +343,7 @@ void look_at_key(Findings& findings, const config::Settings& settings) {
             findings.json["key_file"]["fingerprint"] = text;
         }
         if (key->size() > 1)
-            findings.row("more keys", std::to_string(key->size() - 1) + ", taken from peers too (cryptmpi key list)");
+            findings.row("more keys", fmt::format("{}, taken from peers too (cryptmpi key list)", key->size() - 1));
         findings.json["key_file"]["keys"] = key->size();
     }
     if (!key && there) findings.problems.push_back(key.error().line);

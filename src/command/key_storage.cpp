@@ -1,6 +1,7 @@
 #include "command/key_storage.hpp"
 
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
@@ -48,7 +49,7 @@ constexpr std::array<std::string_view, 6> kEncrypted = {"sec=krb5p", "xprtsec=tl
 
 /// The words that describe the mount of a device in /proc/self/mountinfo: its type and its options.
 std::vector<std::string> mount_words(dev_t device) {
-    const std::string wanted = std::to_string(major(device)) + ":" + std::to_string(minor(device));
+    const std::string wanted = fmt::format("{}:{}", major(device), minor(device));
     std::ifstream mounts("/proc/self/mountinfo");
     for (std::string line; std::getline(mounts, line);) {
         std::istringstream fields(line);

@@ -1,3 +1,5 @@
+#include <fmt/core.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -78,8 +80,9 @@ public:
 
     Result<void> add(bool in_front) {
         if (keys_.size() == keys::kMostJobKeys)
-            return fail(EINVAL, "job key file " + file_.string() + " has " + std::to_string(keys_.size()) +
-                                    " keys, and no room for more: take old ones out (cryptmpi keygen --revoke ID)");
+            return fail(EINVAL, fmt::format("job key file {} has {} keys, and no room for more: take old ones out "
+                                            "(cryptmpi keygen --revoke ID)",
+                                            file_.string(), keys_.size()));
         auto key = keys::draw_job_key(kex_);
         if (!key) return tl::unexpected<Error>(key.error());
         keys_.insert(in_front ? keys_.begin() : keys_.end(), std::move(*key));

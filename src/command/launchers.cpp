@@ -1,5 +1,7 @@
 #include "command/launchers.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -89,7 +91,7 @@ int ranks_per_node(const Launch& launch) {
 
 std::string joined_hosts(const std::vector<Host>& hosts) {
     std::string text;
-    for (const auto& host : hosts) text += (text.empty() ? "" : ",") + host.name + ":" + std::to_string(host.slots);
+    for (const auto& host : hosts) text += fmt::format("{}{}:{}", text.empty() ? "" : ",", host.name, host.slots);
     return text;
 }
 
@@ -122,7 +124,7 @@ void open_mpi(Line& line, const Launcher& launcher, const Launch& launch) {
     if (!launch.agent.empty() && !launcher.prrte)
         add(line, {"--mca", "plm", "rsh", "--mca", "plm_rsh_agent", launch.agent});
     if (!launch.hosts.empty()) add(line, {"--host", joined_hosts(launch.hosts)});
-    if (launch.per_node > 0) add(line, {"--map-by", "ppr:" + std::to_string(launch.per_node) + ":node"});
+    if (launch.per_node > 0) add(line, {"--map-by", fmt::format("ppr:{}:node", launch.per_node)});
     open_mpi_variables(line, launch);
 }
 

@@ -1,6 +1,7 @@
 #include "command/munge.hpp"
 
 #include <dlfcn.h>
+#include <fmt/core.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -106,7 +107,7 @@ Result<void> munge_unwrap(const std::string& credential, std::span<std::uint8_t>
     int mac = 0;
     const bool known =
         library->get(context.get(), kOptionCipher, &cipher) == 0 && library->get(context.get(), kOptionMac, &mac) == 0;
-    if (user != geteuid()) return fail(EACCES, "MUNGE says that user " + std::to_string(user) + " has sent it");
+    if (user != geteuid()) return fail(EACCES, fmt::format("MUNGE says that user {} has sent it", user));
     if (!known || cipher < kCipherAes128 || cipher > kCipherAes256 || mac < kMacSha256 || mac > kMacSha512)
         return fail(EACCES, "MUNGE's credential is not under AES and SHA-2");
     if (!fits) return fail(EBADMSG, "MUNGE's credential holds no key's line");

@@ -1,5 +1,7 @@
 #include "command/node_list.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
@@ -203,9 +205,7 @@ Result<std::vector<Host>> parse_host_file(std::string_view text) {
         ++number_of_line;
         if (words.empty()) continue;
         auto host = host_of(words[0]);
-        if (!host)
-            return fail(EINVAL,
-                        "line " + std::to_string(number_of_line) + ": \"" + std::string(words[0]) + "\" is not a host");
+        if (!host) return fail(EINVAL, fmt::format("line {}: \"{}\" is not a host", number_of_line, words[0]));
         for (std::size_t i = 1; i < words.size(); ++i) {
             const auto slots = slots_of(words[i]);
             if (slots) host->slots = *slots;

@@ -1,5 +1,6 @@
 #include "command/reports.hpp"
 
+#include <fmt/core.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -38,7 +39,7 @@ std::string unfit(const fs::path& folder) {
     struct stat found = {};
     if (lstat(folder.c_str(), &found) != 0) return std::strerror(errno);
     if (!S_ISDIR(found.st_mode)) return "it is no folder";
-    if (found.st_uid != geteuid()) return "it belongs to user " + std::to_string(found.st_uid);
+    if (found.st_uid != geteuid()) return fmt::format("it belongs to user {}", found.st_uid);
     if ((found.st_mode & (S_IRWXG | S_IRWXO)) != 0) return "it is open to other users";
     return {};
 }

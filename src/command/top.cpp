@@ -1,5 +1,6 @@
 // Looks, again and again, at what the processes of sealed jobs on this node do (report/live.hpp).
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/ioctl.h>
@@ -155,7 +156,7 @@ std::string clock_text(std::int64_t time) {
 
 /// Beside it and renamed, so that nobody reads half of it. Others may read it: node_exporter is another user.
 Result<void> write_metrics(const std::string& file, const LiveLook& now) {
-    const std::string fresh = file + "." + std::to_string(getpid()) + ".new";
+    const std::string fresh = fmt::format("{}.{}.new", file, getpid());
     const auto failed = [&](int error) {
         unlink(fresh.c_str());
         return fail(error, "top: " + file + " cannot be written: " + std::strerror(error));

@@ -2,6 +2,8 @@
 // environment.
 #pragma once
 
+#include <fmt/core.h>
+
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -32,7 +34,7 @@ struct Process {
 
     /// Whom its lines come from: "rank 3 on node1", or its machine.
     std::string name_on(const std::string& host) const {
-        return rank ? "rank " + std::to_string(*rank) + " on " + host : host;
+        return rank ? fmt::format("rank {} on {}", *rank, host) : host;
     }
 };
 Process identify(const Environment& environment);

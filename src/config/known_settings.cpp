@@ -1,5 +1,7 @@
 #include "config/known_settings.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -121,10 +123,9 @@ Result<void> set_padding(Settings& settings, const Given& given, const Environme
     if (word == "padme") padding.scheme = Padding::Scheme::padme;
     if (word == "power-of-two") padding.scheme = Padding::Scheme::power_of_two;
     if (!good || (!padding.is_on() && word != "none")) {
-        return refuse(given, as_text(given.value) +
-                                 " is not allowed; allowed: none, padme, power-of-two, and the last two with the least "
-                                 "bytes that are sent, as padme:256 (1 to " +
-                                 std::to_string(Padding::kMostLeast) + ")");
+        return refuse(given, fmt::format("{} is not allowed; allowed: none, padme, power-of-two, and the last two with "
+                                         "the least bytes that are sent, as padme:256 (1 to {})",
+                                         as_text(given.value), Padding::kMostLeast));
     }
     padding.least = Padding{padding.scheme}.bucket(padding.least);  // one of the scheme's own
     settings.padding = padding;
@@ -147,7 +148,7 @@ Result<void> set_threads(Settings& settings, const Given& given, const Environme
         settings.threads = threads;
         return {};
     }
-    return refuse(given, as_text(given.value) + " is not allowed; allowed: auto, 1 to " + std::to_string(kMostThreads));
+    return refuse(given, fmt::format("{} is not allowed; allowed: auto, 1 to {}", as_text(given.value), kMostThreads));
 }
 
 Result<void> set_allow(Settings& settings, const Given& given, const Environment&) {

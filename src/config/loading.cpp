@@ -1,5 +1,7 @@
 #include "config/loading.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
@@ -45,7 +47,7 @@ Result<void> apply_file(Settings& settings, const fs::path& file, const Environm
     if (!entries) return tl::unexpected<Error>(entries.error());
     const auto all = known_settings();
     for (auto& entry : *entries) {
-        const std::string where = file.string() + ":" + std::to_string(entry.line) + ": ";
+        const std::string where = fmt::format("{}:{}: ", file.string(), entry.line);
         const auto known = std::find_if(all.begin(), all.end(), [&](const auto& one) { return one.name == entry.key; });
         if (known == all.end()) {
             std::vector<std::string> names;

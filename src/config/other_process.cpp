@@ -1,5 +1,6 @@
 #include "config/other_process.hpp"
 
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -36,7 +37,7 @@ pid_t parent_of(pid_t process) {
 }  // namespace
 
 std::optional<Environment> environment_of(pid_t process) {
-    std::ifstream file("/proc/" + std::to_string(process) + "/environ", std::ios::binary);
+    std::ifstream file(fmt::format("/proc/{}/environ", process), std::ios::binary);
     if (!file) return std::nullopt;
     std::map<std::string, std::string, std::less<>> variables;
     for (std::string line; std::getline(file, line, '\0');) {

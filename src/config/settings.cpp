@@ -1,5 +1,7 @@
 #include "config/settings.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>

@@ -1,5 +1,7 @@
 #include "config/toml_file.hpp"
 
+#include <fmt/core.h>
+
 #define TOML_HEADER_ONLY 1
 #define TOML_EXCEPTIONS 0
 // Of toml++ 3.3 the test for white space has no defined behaviour for letters such as an umlaut outside a string: it
@@ -62,16 +64,17 @@ Result<std::vector<TomlEntry>> read_toml(const std::filesystem::path& file) {
     }
     auto parsed = toml::parse(text);
     if (!parsed) {
-        return fail(EINVAL, file.string() + ":" + std::to_string(parsed.error().source().begin.line) +
-                                ": not valid TOML: " + std::string(parsed.error().description()));
+        return fail(EINVAL, fmt::format("{}:{}: not valid TOML: {}", file.string(), parsed.error().source().begin.line,
+                                        parsed.error().description()));
     }
     std::vector<TomlEntry> entries;
     for (const auto& [key, node] : parsed.table()) {
         const unsigned line = node.source().begin.line;
         auto value = flatten(node);
         if (!value) {
-            return fail(EINVAL, file.string() + ":" + std::to_string(line) + ": " + std::string(key.str()) +
-                                    ": expected true or false, a number, a string or a list of strings");
+            return fail(EINVAL,
+                        fmt::format("{}:{}: {}: expected true or false, a number, a string or a list of strings",
+                                    file.string(), line, key.str()));
         }
         entries.push_back({std::string(key.str()), std::move(*value), line});
     }

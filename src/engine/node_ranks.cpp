@@ -1,6 +1,7 @@
 #include "engine/node_ranks.hpp"
 
 #include <dirent.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -14,7 +15,7 @@ namespace {
 /// say.
 std::vector<pid_t> siblings() {
     std::vector<pid_t> found;
-    const std::string threads = "/proc/" + std::to_string(getppid()) + "/task";
+    const std::string threads = fmt::format("/proc/{}/task", getppid());
     DIR* const folder = opendir(threads.c_str());
     if (folder == nullptr) return found;
     while (const dirent* const thread = readdir(folder)) {

@@ -1,5 +1,7 @@
 #include "engine/profile.hpp"
 
+#include <fmt/core.h>
+
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -44,8 +46,7 @@ Result<std::size_t> number(const Json& object, const std::string& where, const c
         const auto found = value->get<std::uint64_t>();
         if (found >= least && found <= most) return static_cast<std::size_t>(found);
     }
-    return refuse(where + "." + key + " must be a whole number from " + std::to_string(least) + " to " +
-                  std::to_string(most));
+    return refuse(fmt::format("{}.{} must be a whole number from {} to {}", where, key, least, most));
 }
 
 Result<Fingerprint> read_fingerprint(const Json& json) {
@@ -98,11 +99,11 @@ Result<Plans> read_plans(const Json& json) {
     if (!whole) return tl::unexpected(whole.error());
     const Json* list = member(*plan, "rows");
     if (list == nullptr || !list->is_array() || list->empty() || list->size() > Profile::kMostRows) {
-        return refuse("plan.rows must be a list of 1 to " + std::to_string(Profile::kMostRows) + " rows");
+        return refuse(fmt::format("plan.rows must be a list of 1 to {} rows", Profile::kMostRows));
     }
     std::vector<Plans::Row> rows;
     for (std::size_t at = 0; at < list->size(); ++at) {
-        const std::string where = "plan.rows[" + std::to_string(at) + "]";
+        const std::string where = fmt::format("plan.rows[{}]", at);
         auto row = read_row((*list)[at], where, *whole);
         if (!row) return tl::unexpected(row.error());
         const auto up_to = read_up_to((*list)[at], where, at + 1 == list->size(), rows.empty() ? 0 : rows.back().up_to);

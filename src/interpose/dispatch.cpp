@@ -3,6 +3,7 @@
 #include "interpose/dispatch.hpp"
 
 #include <dlfcn.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <atomic>
@@ -73,8 +74,8 @@ public:
         const auto known = std::find(unknown_.begin(), unknown_.end(), name);
         const auto spare = static_cast<std::size_t>(known - unknown_.begin());
         if (spare == kSpares)
-            end(library_.file + " has more than " + std::to_string(kSpares) +
-                " procedures that this CryptMPI does not know; install a newer one");
+            end(fmt::format("{} has more than {} procedures that this CryptMPI does not know; install a newer one",
+                            library_.file, kSpares));
         if (known == unknown_.end()) unknown_.push_back(name);
         return cryptmpi_entries[kProcedures + spare];
     }

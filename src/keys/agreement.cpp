@@ -1,5 +1,7 @@
 #include "keys/agreement.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -57,8 +59,7 @@ seal::Crypto without_rekeys(seal::Crypto crypto) {
 }
 
 std::string text(const Run& run) {
-    const std::string first = std::to_string(run.first);
-    return run.count == 1 ? "rank " + first : "ranks " + first + " to " + std::to_string(run.first + run.count - 1);
+    return run.count == 1 ? rank_text(run.first) : fmt::format("ranks {} to {}", run.first, run.first + run.count - 1);
 }
 
 /// The members by rank, as they travel: rank, node, share. Shares are no secrets, but with a rank's private key they
@@ -572,8 +573,8 @@ Result<void> agree(const Local& local, int rank, int ranks, const NodeId& node, 
                    const Terms& terms, Peers& peers, Agreed& out) {
     empty(out);
     if (ranks < 1 || ranks > kMaxRanks || rank < 0 || rank >= ranks) {
-        return fail(EINVAL, "agreement: a job of " + std::to_string(ranks) + " ranks was asked for; it can have 1 to " +
-                                std::to_string(kMaxRanks));
+        return fail(EINVAL,
+                    fmt::format("agreement: a job of {} ranks was asked for; it can have 1 to {}", ranks, kMaxRanks));
     }
     // It can last for as long as a rank is late.
     const auto agreement =

@@ -1,5 +1,7 @@
 #include "keys/flow_secrets.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <bit>
 #include <cerrno>
@@ -92,7 +94,7 @@ Result<void> FlowSecrets::meet(int peer, Secret<32>& out) {
     Secret<32> shared;
     // protocol: M9
     if (kex_.x25519_shared(shared.data(), private_key_->data(), share.data()) != CRYPTMPI_OK) {
-        return fail(EPROTO, "rank " + std::to_string(peer) + "'s key share gives no secret: a forged one");
+        return fail(EPROTO, fmt::format("rank {}'s key share gives no secret: a forged one", peer));
     }
     Secret<32> extracted;
     const iovec in{shared.data(), shared.size()};

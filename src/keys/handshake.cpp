@@ -1,6 +1,7 @@
 #include "keys/handshake.hpp"
 
 #include <arpa/inet.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -63,10 +64,10 @@ std::string text(const Endpoint& end) {
     const unsigned port = end.port[0] * 256U + end.port[1];
     if (std::memcmp(end.address, kMapped, sizeof kMapped) == 0) {
         inet_ntop(AF_INET, end.address + sizeof kMapped, address, sizeof address);
-        return std::string(address) + ":" + std::to_string(port);
+        return fmt::format("{}:{}", address, port);
     }
     inet_ntop(AF_INET6, end.address, address, sizeof address);
-    return "[" + std::string(address) + "]:" + std::to_string(port);
+    return fmt::format("[{}]:{}", address, port);
 }
 
 bool same(const Endpoint& a, const Endpoint& b) {
@@ -75,7 +76,7 @@ bool same(const Endpoint& a, const Endpoint& b) {
 
 std::string suite_text(unsigned number) {
     const auto known = aead::suite_by_number(number);
-    return known ? std::string(aead::name(*known)) : "an unknown suite (number " + std::to_string(number) + ")";
+    return known ? std::string(aead::name(*known)) : fmt::format("an unknown suite (number {})", number);
 }
 
 /// Where a peer can be excused from encryption, the line that asks for it says how.
@@ -122,17 +123,19 @@ Result<void> check_form(const Local& local, const HandshakeState& state, const P
                     peer + " does not speak CryptMPI (its first bytes are no hello): " + mend_of_plaintext(local));
     }
     if (in[version] != kProtocolVersion) {
-        return fail(EPROTO, peer + " speaks protocol version " + std::to_string(in[version]) + ", we speak " +
-                                std::to_string(kProtocolVersion) + ": install the same CryptMPI release on every node");
+        return fail(
+            EPROTO,
+            fmt::format("{} speaks protocol version {}, we speak {}: install the same CryptMPI release on every node",
+                        peer, in[version], kProtocolVersion));
     }
     // protocol: H8
     if (std::equal(in + kShareAt, in + kShareAt + kShareSize, state.ephemeral_public)) {
         return fail(EPROTO, peer + " sent our own hello back: something on the way reflects what we send");
     }
     if (in[message] != expected[message]) {
-        const std::string found = std::to_string(in[message]);
-        return fail(EPROTO, peer + " sent hello " + found + " where hello " + std::to_string(expected[message]) +
-                                " was due: both ends take the same role, or something on the way mixes connections up");
+        return fail(EPROTO, fmt::format("{} sent hello {} where hello {} was due: both ends take the same role, or "
+                                        "something on the way mixes connections up",
+                                        peer, in[message], expected[message]));
     }
     return {};
 }
@@ -399,8 +402,8 @@ Result<void> do_write(const Local& local, HandshakeState& state, std::uint8_t* o
 Result<void> check_size(const Local& local, const HandshakeState& state, std::span<const std::uint8_t> hello) {
     const std::size_t due = local.hello_size(other(state.role));
     if (hello.size() == due) return {};
-    return fail(EPROTO, std::string(local.peer) + "'s hello has " + std::to_string(hello.size()) + " bytes where " +
-                            std::to_string(due) + " were due: altered on the way");
+    return fail(EPROTO, fmt::format("{}'s hello has {} bytes where {} were due: altered on the way", local.peer,
+                                    hello.size(), due));
 }
 
 /// What precedes the payload: the share, and where ML-KEM is used its part.

@@ -1,5 +1,7 @@
 #include "keys/interchange.hpp"
 
+#include <fmt/core.h>
+
 #include <cerrno>
 #include <optional>
 #include <sstream>
@@ -82,7 +84,7 @@ Result<InterchangeList> InterchangeList::parse(std::string_view text) {
     for (int number = 1; std::getline(lines, line); ++number) {
         const auto first = line.find_first_not_of(" \t\r");
         if (first == std::string::npos || line[first] == '#') continue;
-        const std::string where = "line " + std::to_string(number) + " ";
+        const std::string where = fmt::format("line {} ", number);
         std::istringstream words(line);
         std::string host, algorithm, digits, more;
         words >> host >> algorithm >> digits;

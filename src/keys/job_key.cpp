@@ -1,5 +1,7 @@
 #include "keys/job_key.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -30,10 +32,10 @@ Result<JobKeys> parse_job_keys(std::span<const std::uint8_t> content) {
     do {
         const auto end = std::find(content.begin(), content.end(), '\n');
         const auto size = static_cast<std::size_t>(end - content.begin()) + (end == content.end() ? 0 : 1);
-        const std::string where = keys.empty() ? "" : "line " + std::to_string(keys.size() + 1) + " ";
+        const std::string where = keys.empty() ? "" : fmt::format("line {} ", keys.size() + 1);
         if (keys.size() == kMostJobKeys)
-            return fail(EINVAL, "has more than " + std::to_string(kMostJobKeys) +
-                                    " keys: take old ones out (cryptmpi keygen --revoke ID)");
+            return fail(EINVAL, fmt::format("has more than {} keys: take old ones out (cryptmpi keygen --revoke ID)",
+                                            kMostJobKeys));
         auto key = std::make_unique<JobKey>();
         if (auto done = parse_job_key(content.first(size), *key); !done)
             return fail(done.error().code, where + done.error().line);

@@ -1,5 +1,7 @@
 #include "keys/key_transport.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -116,8 +118,8 @@ private:
             return take_pair(RsaPair::generate(*local_.rsa));
         }
         if (local_.node.size() > kNodeNameSize)
-            return fail(EINVAL, setting() + "this node's name has more than " + std::to_string(kNodeNameSize) +
-                                    " characters: " + local_.node);
+            return fail(EINVAL, fmt::format("{}this node's name has more than {} characters: {}", setting(),
+                                            kNodeNameSize, local_.node));
         std::copy(local_.node.begin(), local_.node.end(), claim_of(rank_).begin());
         if (rank_ != 0) return take_pair(RsaPair::read(*local_.rsa, local_.key_file, local_.readers));
         auto list = InterchangeList::read(local_.list);
@@ -266,7 +268,7 @@ bool announces_transport(std::span<const std::uint8_t> message) {
 Result<std::unique_ptr<JobKey>> transport_key(const TransportLocal& local, int rank, int ranks, Peers& peers) {
     if (local.rsa == nullptr) return fail(ENOTSUP, "key_distribution: no crypto module with RSA-OAEP was given");
     if (ranks < 1 || ranks > kMaxRanks || rank < 0 || rank >= ranks)
-        return fail(EINVAL, "key_distribution: a job of " + std::to_string(ranks) + " ranks was asked for");
+        return fail(EINVAL, fmt::format("key_distribution: a job of {} ranks was asked for", ranks));
     return KeyTransport(local, rank, ranks, peers).run();
 }
 

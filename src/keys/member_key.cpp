@@ -1,5 +1,7 @@
 #include "keys/member_key.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <optional>
@@ -125,7 +127,7 @@ Result<MemberList> MemberList::parse(std::string_view text) {
     std::string line;
     for (int number = 1; std::getline(lines, line); ++number) {
         if (line.find_first_not_of(" \t") == std::string::npos || line[line.find_first_not_of(" \t")] == '#') continue;
-        const std::string where = "line " + std::to_string(number) + " ";
+        const std::string where = fmt::format("line {} ", number);
         auto member = parse_line(line);
         if (!member) return fail(EINVAL, where + member.error().line);
         const auto same = [&](const Member& other) { return other.name == member->name || other.key == member->key; };

@@ -97,7 +97,7 @@ NodeToken::~NodeToken() {
 Surroundings Surroundings::of_this_process(const std::string& host) {
     const auto network = own_network();
     Surroundings found{cryptmpi::boot_id(), network ? network->device : 0, network ? network->inode : 0};
-    if (found.boot_id.empty() || !network) found.boot_id += host + std::to_string(getpid());
+    if (found.boot_id.empty() || !network) found.boot_id += fmt::format("{}{}", host, getpid());
     return found;
 }
 

@@ -1,5 +1,7 @@
 #include "keys/peers.hpp"
 
+#include <fmt/core.h>
+
 #include <bit>
 #include <cerrno>
 #include <string>
@@ -8,10 +10,11 @@ namespace cryptmpi::keys {
 
 // protocol: A7
 tl::unexpected<Error> wrong_size(int rank, std::size_t sent, std::size_t due) {
-    return fail(EPROTO, "key agreement: rank " + std::to_string(rank) + " sent " + std::to_string(sent) +
-                            " bytes where " + std::to_string(due) +
-                            " were expected: is it started under the same version of cryptmpi, with the same "
-                            "key_distribution, key_exchange and require_members?");
+    return fail(EPROTO,
+                fmt::format("key agreement: rank {} sent {} bytes where {} were expected: is it started under the "
+                            "same version of cryptmpi, with the same key_distribution, key_exchange and "
+                            "require_members?",
+                            rank, sent, due));
 }
 
 Result<void> Peers::receive(int rank, std::span<std::uint8_t> message) {

@@ -1,6 +1,7 @@
 #include "keys/public_list.hpp"
 
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,7 +19,7 @@ Result<std::string> read_public_list(const std::filesystem::path& file) {
     const bool ours = ::fstat(fd, &found) == 0 && S_ISREG(found.st_mode) &&
                       (found.st_uid == ::geteuid() || found.st_uid == 0) && (found.st_mode & 022) == 0;
     // By the descriptor that was examined, whatever happens to the name.
-    std::ifstream stream("/proc/self/fd/" + std::to_string(fd), std::ios::binary);
+    std::ifstream stream(fmt::format("/proc/self/fd/{}", fd), std::ios::binary);
     std::string text(std::istreambuf_iterator<char>(stream), {});
     ::close(fd);
     if (!ours)

@@ -1,6 +1,7 @@
 #include "keys/secret_file.hpp"
 
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -133,8 +134,8 @@ Result<void> parse_key_line(std::string_view lead, std::span<const std::uint8_t>
         return fail(EINVAL, "has a character that is no hexadecimal digit; " + expected);
     }
     if (digits != 2 * kKeySize) {
-        return fail(EINVAL, "has " + std::to_string(digits) + (digits < 2 * kKeySize ? "" : " or more") +
-                                " hexadecimal digits; " + expected);
+        return fail(EINVAL, fmt::format("has {}{} hexadecimal digits; {}", digits,
+                                        digits < 2 * kKeySize ? "" : " or more", expected));
     }
     if (rest.size() > 1) {
         return fail(EINVAL, "has more than one line; " + expected);
@@ -182,9 +183,9 @@ Result<std::size_t> read_secret_file(const SecretFile& kind, const std::filesyst
                      std::string("is not a regular file: name the file that `") + kind.maker + "` made");
     }
     if (found.st_uid != ::geteuid() && found.st_uid != 0) {
-        return wrong(kind, file, EACCES,
-                     "belongs to user " + std::to_string(found.st_uid) +
-                         ", who could read and replace it: make it yours with chown");
+        return wrong(
+            kind, file, EACCES,
+            fmt::format("belongs to user {}, who could read and replace it: make it yours with chown", found.st_uid));
     }
     if ((found.st_mode & 077) != 0 && !(readers == KeyReaders::group && is_roots_for_our_group(*fd, found))) {
         char mode[8];

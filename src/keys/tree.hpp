@@ -2,6 +2,8 @@
 // bit, and the subtree of a rank is a run of ranks that begins with it.
 #pragma once
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -16,7 +18,7 @@ struct Run {
 
 /// As lines for people name it.
 inline std::string rank_text(int rank) {
-    return "rank " + std::to_string(rank);
+    return fmt::format("rank {}", rank);
 }
 
 // protocol: A1

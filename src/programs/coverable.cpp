@@ -2,6 +2,7 @@
 
 #include <elf.h>
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -156,8 +157,8 @@ Refusal refuse(const std::string& file, const std::string& why, int status = kEx
 std::optional<Refusal> judge_elf(const std::string& name, const Elf& elf) {
     if (elf.machine != kOwnMachine || !elf.is_64_bit) {
         return refuse(name,
-                      "is for another kind of machine (ELF machine " + std::to_string(elf.machine) +
-                          (elf.is_64_bit ? "" : ", 32 bits") + "); build it for this one",
+                      fmt::format("is for another kind of machine (ELF machine {}{}); build it for this one",
+                                  elf.machine, elf.is_64_bit ? "" : ", 32 bits"),
                       kExitNotExecutable);
     }
     if (elf.made_by_go) {

@@ -1,5 +1,7 @@
 #include "report/attestation.hpp"
 
+#include <fmt/core.h>
+
 #include <array>
 #include <cerrno>
 #include <ctime>
@@ -72,9 +74,9 @@ std::string spoils(const Json& canary, const Json& job) {
 
 std::vector<Fact> canary_facts(const Json& canary) {
     const auto watched = [&](const char* way) {
-        return std::to_string(number_in(canary, way, "canaries")) + " canaries in the " +
-               std::to_string(number_in(canary, way, "bytes")) + " bytes that left a node; " +
-               std::to_string(number_in(canary, way, "payload")) + " bytes of canaries were sent";
+        return fmt::format("{} canaries in the {} bytes that left a node; {} bytes of canaries were sent",
+                           number_in(canary, way, "canaries"), number_in(canary, way, "bytes"),
+                           number_in(canary, way, "payload"));
     };
     std::string nodes;
     for (const auto& node : canary.value("nodes", Json::array()))

@@ -1,5 +1,7 @@
 #include "report/judging.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -36,8 +38,8 @@ std::string exception_text(const Json& entry) {
     const auto times = entry.value("connections", std::uint64_t{0});
     auto reason = entry.value("reason", "");
     if (times == 0) return reason;
-    return reason + " (" + std::to_string(times) +
-           (reason.starts_with("allow_programs") ? " times)" : " connections, counted at each end)");
+    return fmt::format("{} ({} {})", reason, times,
+                       reason.starts_with("allow_programs") ? "times" : "connections, counted at each end");
 }
 
 template <class Condition>
@@ -47,7 +49,7 @@ std::string ranks_whose(const Json& job, const Condition& condition) {
         if (const int rank = part.value("rank", -1); rank >= 0 && condition(part)) ranks.insert(rank);
     }
     std::string text;
-    for (const int rank : ranks) text += " " + std::to_string(rank);
+    for (const int rank : ranks) text += fmt::format(" {}", rank);
     return text;
 }
 
@@ -68,7 +70,7 @@ std::string ending_text(const Json& job) {
     const std::string aborted = abort_text(job);
     const int status = job.value("status", 0);
     return (aborted.empty() ? "" : " The " + aborted + ".") +
-           (status == 0 ? "" : " The job ended with status " + std::to_string(status) + ".");
+           (status == 0 ? "" : fmt::format(" The job ended with status {}.", status));
 }
 
 /// The ranks that are missing, why, and what helps.
@@ -77,16 +79,17 @@ std::string incomplete_line(const Json& job) {
     const int status = job.value("status", 0);
     if (const auto aborted = abort_text(job); !aborted.empty()) line += "; the " + aborted;
     if (const auto why = job.value("unfetched", ""); !why.empty()) {
-        return line + "; " + why + (status == 0 ? "." : "; the job ended with status " + std::to_string(status) + ".");
+        return line + "; " + why + (status == 0 ? "." : fmt::format("; the job ended with status {}.", status));
     }
-    if (status != 0) return line + "; the job ended with status " + std::to_string(status) + ".";
+    if (status != 0) return fmt::format("{}; the job ended with status {}.", line, status);
     if (const int spawned = job.value("spawned_missing", 0); spawned > 0)
-        return line + "; " + std::to_string(spawned) +
-               " rank(s) that MPI_Comm_spawn started did not report: what they sent is not known. Start the job by "
-               "cryptmpi run, whose launcher starts them under CryptMPI.";
+        return fmt::format(
+            "{}; {} rank(s) that MPI_Comm_spawn started did not report: what they sent is not known. Start the job by "
+            "cryptmpi run, whose launcher starts them under CryptMPI.",
+            line, spawned);
     if (const auto half = job.value("half_told", std::set<int>{}); !half.empty()) {
         std::string ranks;
-        for (const int rank : half) ranks += " " + std::to_string(rank);
+        for (const int rank : half) ranks += fmt::format(" {}", rank);
         return line + "; rank(s)" + ranks + " reported what their messages were, and not what their sockets did.";
     }
     if (!job.value("ranks_known", true) && job.value("ranks_reported", 0) > 0)
@@ -167,10 +170,9 @@ RankCount count_ranks(const std::vector<Json>& parts, int started) {
 
 std::string ranks_text(const Json& job) {
     const int ranks = job.value("ranks", -1);
-    const auto nodes = std::to_string(job.at("nodes").size());
-    if (ranks < 0) return "no rank reported, " + nodes + " node(s)";
-    return std::to_string(job.value("ranks_reported", 0)) + " of " + std::to_string(ranks) + " ranks reported, on " +
-           nodes + " node(s)";
+    const auto nodes = job.at("nodes").size();
+    if (ranks < 0) return fmt::format("no rank reported, {} node(s)", nodes);
+    return fmt::format("{} of {} ranks reported, on {} node(s)", job.value("ranks_reported", 0), ranks, nodes);
 }
 
 namespace {
@@ -184,9 +186,8 @@ Verdict judged(const Json& job) {
             return line.get<std::string>().ends_with(kOrOtherSizes);
         });
         return {Outcome::failed, false,
-                "FAILED: " + std::to_string(failed) +
-                    " record(s) did not open; the traffic was altered on its way, or corrupted" +
-                    (or_sizes ? ", or ranks of the program disagreed in a size (below)." : ".") + ended};
+                fmt::format("FAILED: {} record(s) did not open; the traffic was altered on its way, or corrupted{}{}",
+                            failed, or_sizes ? ", or ranks of the program disagreed in a size (below)." : ".", ended)};
     }
     if (!job.at("errors").empty()) return {Outcome::failed, false, "FAILED: there were errors (below)." + ended};
     if (!job.value("complete", false)) return {Outcome::incomplete, false, incomplete_line(job)};

@@ -1,6 +1,7 @@
 #include "report/live.hpp"
 
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -53,7 +54,7 @@ int refused(int error) {
 }
 
 std::string file_of(pid_t pid, std::uint64_t started, std::string_view library) {
-    return std::to_string(pid) + "." + std::to_string(started) + "." + std::string(library);
+    return fmt::format("{}.{}.{}", pid, started, library);
 }
 
 tl::unexpected<Error> no_page(const fs::path& at, int error) {
@@ -65,7 +66,7 @@ tl::unexpected<Error> no_page(const fs::path& at, int error) {
 std::vector<fs::path> live_folders(const char* runtime_folder, uid_t user) {
     std::vector<fs::path> folders;
     if (runtime_folder != nullptr && *runtime_folder == '/') folders.push_back(fs::path(runtime_folder) / "cryptmpi");
-    folders.emplace_back("/dev/shm/cryptmpi-" + std::to_string(user));
+    folders.emplace_back(fmt::format("/dev/shm/cryptmpi-{}", user));
     return folders;
 }
 

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -53,7 +54,7 @@ std::vector<std::string> names_in(const fs::path& folder) {
 
 /// Which user a process acts for; nullopt: it is gone.
 std::optional<uid_t> user_of(pid_t pid) {
-    std::ifstream stream("/proc/" + std::to_string(pid) + "/status");
+    std::ifstream stream(fmt::format("/proc/{}/status", pid));
     for (std::string line; std::getline(stream, line);) {
         if (!line.starts_with("Uid:")) continue;
         std::istringstream fields(line.substr(4));
@@ -146,8 +147,7 @@ LiveProcess process_of(const LivePage& page, uid_t user) {
     process.refused_handshakes = count_of(page.refused_handshakes);
     process.refused_roads = count_of(page.refused_roads);
     process.errors = count_of(page.errors);
-    process.id = std::to_string(user) + "." + std::to_string(page.pid) + "." + std::to_string(page.started) + "." +
-                 process.library;
+    process.id = fmt::format("{}.{}.{}.{}", user, page.pid, page.started, process.library);
     return process;
 }
 
@@ -231,7 +231,7 @@ std::vector<LiveFolder> folders_to_read(const char* runtime_folder, uid_t user, 
     };
     for (const auto& path : live_folders(runtime_folder, user)) add(path, user);
     // A process that a remote shell started may know its user's folder, where this one does not.
-    add("/run/user/" + std::to_string(user) + "/cryptmpi", user);
+    add(fmt::format("/run/user/{}/cryptmpi", user), user);
     if (user != 0 || whose == Whose::own) return folders;
     for (const auto& name : names_in("/run/user")) {
         if (const auto owner = as_user(name)) add("/run/user/" + name + "/cryptmpi", *owner);

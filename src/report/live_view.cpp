@@ -1,5 +1,7 @@
 #include "report/live_view.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -199,10 +201,10 @@ std::string heading(Processes processes, const Rates& rates) {
 std::string alarms(Processes processes) {
     std::string text;
     for (const auto& process : processes) {
-        const std::string who = (process.rank >= 0 ? "rank " + std::to_string(process.rank) : process.role) +
-                                " (process " + std::to_string(process.pid) + ")";
+        const std::string who = fmt::format(
+            "{} (process {})", process.rank >= 0 ? fmt::format("rank {}", process.rank) : process.role, process.pid);
         const auto line = [&](std::uint64_t count, const char* what) {
-            if (count != 0) text += "  ALARM: " + cut(who, 60) + ": " + std::to_string(count) + " " + what + "\n";
+            if (count != 0) text += fmt::format("  ALARM: {}: {} {}\n", cut(who, 60), count, what);
         };
         line(process.failed_opens, "did not open: altered, replayed, lost, or forged");
         line(process.unsealed_connections, "of its connections are not sealed (the job's report says why)");
@@ -224,7 +226,7 @@ std::vector<Processes> by_job(const std::vector<LiveProcess>& processes) {
 
 std::string of_other_versions(int count) {
     if (count == 0) return "";
-    return std::to_string(count) + " processes run under another version of CryptMPI and are not shown\n";
+    return fmt::format("{} processes run under another version of CryptMPI and are not shown\n", count);
 }
 
 // --- JSON ---
@@ -300,13 +302,13 @@ std::string live_metrics(const LiveLook& now) {
         text.append(" ").append(type).append("\n");
     };
     begin("cryptmpi_live_processes", "Processes of sealed jobs that run on this node.", "gauge");
-    text += "cryptmpi_live_processes " + std::to_string(now.found.processes.size()) + "\n";
+    text += fmt::format("cryptmpi_live_processes {}\n", now.found.processes.size());
     const auto all = [&](std::span<const Number> numbers) {
         for (const Number& number : numbers) {
             const std::string name = std::string("cryptmpi_live_") + number.metric + "_total";
             begin(name, number.help, "counter");
             for (const auto& process : now.found.processes)
-                text += name + labels_of(process) + " " + std::to_string(process.*number.count) + "\n";
+                text += fmt::format("{}{} {}\n", name, labels_of(process), process.*number.count);
         }
     };
     all(kTraffic);

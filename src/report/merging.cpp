@@ -1,5 +1,6 @@
 #include "report/merging.hpp"
 
+#include <fmt/core.h>
 #include <pwd.h>
 
 #include <algorithm>
@@ -67,8 +68,7 @@ std::vector<std::string> users_of(const std::vector<Json>& parts) {
     std::vector<std::string> texts;
     for (const auto number : numbers) {
         const passwd* entry = getpwuid(static_cast<uid_t>(number));
-        texts.push_back(entry == nullptr ? std::to_string(number)
-                                         : std::string(entry->pw_name) + " (" + std::to_string(number) + ")");
+        texts.push_back(entry == nullptr ? std::to_string(number) : fmt::format("{} ({})", entry->pw_name, number));
     }
     return texts;
 }
@@ -246,7 +246,7 @@ std::string ranks_told_twice(const std::vector<Json>& parts) {
     }
     std::string text;
     for (const auto& [rank, count] : times) {
-        if (count > 1) text += " " + std::to_string(rank);
+        if (count > 1) text += fmt::format(" {}", rank);
     }
     return text;
 }
@@ -255,7 +255,7 @@ std::string ranks_told_twice(const std::vector<Json>& parts) {
 void find_contradictions(const std::vector<Json>& parts, std::vector<std::string>& problems) {
     const auto jobs = distinct(parts, "job_id");
     if (jobs.size() > 1)
-        problems.push_back("parts of " + std::to_string(jobs.size()) + " jobs share this report file: " + joined(jobs));
+        problems.push_back(fmt::format("parts of {} jobs share this report file: {}", jobs.size(), joined(jobs)));
     const auto nameless = std::count_if(parts.begin(), parts.end(), [](const Json& part) {
         return counts_as_rank(part) && part.value("job_id", "").empty();
     });

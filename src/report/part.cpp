@@ -1,5 +1,7 @@
 #include "report/part.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -128,8 +130,8 @@ Result<void> write_part(const fs::path& report_file, const Part& part, const Sig
         std::error_code error;
         fs::create_directories(folder, error);
         if (error) return fail(error.value(), "cannot make report folder " + folder.string() + ": " + error.message());
-        std::string name = part.node + "." + std::to_string(part.pid) + "." +
-                           (part.library.empty() ? part.layer : part.library) + "." + image() + ".json";
+        std::string name = fmt::format("{}.{}.{}.{}.json", part.node, part.pid,
+                                       part.library.empty() ? part.layer : part.library, image());
         std::replace(name.begin(), name.end(), '/', '_');
         auto text = signed_text(kPartKind, to_json(part), sign);
         if (!text) return tl::unexpected<Error>(text.error());

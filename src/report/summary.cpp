@@ -1,5 +1,7 @@
 #include "report/summary.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -47,8 +49,8 @@ std::string sizes_text(const Json& sizes) {
         }
         above = limit;
         if (messages == 0) continue;
-        text += (text.empty() ? "" : ", ") + std::to_string(messages) +
-                (i + 1 < kShown.size() ? " of up to " : " of ") + name;
+        text += fmt::format("{}{} of {}{}", text.empty() ? "" : ", ", messages, i + 1 < kShown.size() ? "up to " : "",
+                            name);
     }
     return text;
 }
@@ -63,10 +65,9 @@ std::string time_text(const Json& job, const char* key) {
 }
 
 std::string sealed_text(const Json& sums) {
-    return readable_bytes(number_in(sums, "sealed_bytes_sent")) + " (" +
-           std::to_string(number_in(sums, "sealed_bytes_sent")) + " bytes) in " +
-           std::to_string(number_in(sums, "sealed_records_sent")) + " records; " +
-           std::to_string(number_in(sums, "sealed_connections")) + " connections, counted at each end";
+    return fmt::format("{} ({} bytes) in {} records; {} connections, counted at each end",
+                       readable_bytes(number_in(sums, "sealed_bytes_sent")), number_in(sums, "sealed_bytes_sent"),
+                       number_in(sums, "sealed_records_sent"), number_in(sums, "sealed_connections"));
 }
 
 /// "0-3, 7".
@@ -76,8 +77,8 @@ std::string ranges_text(const std::set<int>& numbers) {
         const int first = *it;
         int last = first;
         while (++it != numbers.end() && *it == last + 1) last = *it;
-        text += (text.empty() ? "" : ", ") + std::to_string(first);
-        if (last != first) text += "-" + std::to_string(last);
+        text += fmt::format("{}{}", text.empty() ? "" : ", ", first);
+        if (last != first) text += fmt::format("-{}", last);
     }
     return text;
 }
@@ -125,7 +126,7 @@ std::string unsealed_text(const Json& entry) {
     const auto connections = number_in(entry, "connections");
     const auto bytes = number_in(entry, "bytes");
     return entry.value("reason", "") +
-           (connections != 0 ? ": " + std::to_string(connections) + " connections, counted at each end" : "") +
+           (connections != 0 ? fmt::format(": {} connections, counted at each end", connections) : "") +
            (bytes != 0 ? ", " + readable_bytes(bytes) : "");
 }
 
@@ -134,12 +135,12 @@ std::vector<std::string> alarms_of(const Json& job, const Verdict& verdict, bool
     if (!verified) alarms.push_back("nobody has checked the signatures: the key is not here");
     const auto& totals = job.at("totals");
     if (const auto failed = number_in(totals, "failed_opens"); failed != 0) {
-        alarms.push_back(std::to_string(failed) +
-                         " record(s) did not pass their check: they were altered on their way, or corrupted");
+        alarms.push_back(
+            fmt::format("{} record(s) did not pass their check: they were altered on their way, or corrupted", failed));
     }
     if (const auto refused = number_in(totals, "refused_handshakes"); refused != 0) {
-        alarms.push_back(std::to_string(refused) +
-                         " connection(s) were refused: the other side did not show that it has the job's key");
+        alarms.push_back(fmt::format(
+            "{} connection(s) were refused: the other side did not show that it has the job's key", refused));
     }
     if (const auto missing = missing_ranks(job); !missing.empty()) alarms.push_back("ranks missing: " + missing);
     for (const auto& entry : job.at("not_sealed")) {
@@ -222,19 +223,20 @@ std::vector<Fact> traffic_facts(const Json& job) {
     const auto padding =
         number_in(totals, "padding_bytes_sent") + number_in(job.value("sockets", Json::object()), "padding_bytes_sent");
     if (padding > 0)
-        facts.push_back({"padding", readable_bytes(padding) + " (" + std::to_string(padding) +
-                                        " bytes) of these, so that sizes tell less"});
+        facts.push_back({"padding", fmt::format("{} ({} bytes) of these, so that sizes tell less",
+                                                readable_bytes(padding), padding)});
     if (const auto sizes = totals.value("sizes_sent", Json::array()); !sizes.empty())
         facts.push_back({"sizes", sizes_text(sizes)});
-    facts.push_back({"inside nodes", std::to_string(number_in(totals, "native_connections")) +
-                                         " connections, counted at each end; they leave no node, and are not sealed"});
+    facts.push_back(
+        {"inside nodes", fmt::format("{} connections, counted at each end; they leave no node, and are not sealed",
+                                     number_in(totals, "native_connections"))});
     facts.push_back({"rekeys", std::to_string(number_in(totals, "rekeys"))});
     facts.push_back({"failed opens", std::to_string(number_in(totals, "failed_opens"))});
     if (const auto cut_off = number_in(totals, "cut_off"); cut_off != 0)
-        facts.push_back({"cut off", std::to_string(cut_off) +
-                                        " messages: longer than their receives, so that nothing of them could be "
-                                        "opened; altered on the way, or ranks disagree in sizes"});
-    facts.push_back({"refused", std::to_string(number_in(totals, "refused_handshakes")) + " handshakes"});
+        facts.push_back({"cut off", fmt::format("{} messages: longer than their receives, so that nothing of them "
+                                                "could be opened; altered on the way, or ranks disagree in sizes",
+                                                cut_off)});
+    facts.push_back({"refused", fmt::format("{} handshakes", number_in(totals, "refused_handshakes"))});
     return facts;
 }
 
@@ -374,8 +376,9 @@ std::string metrics_of(const Json& job, const Summary& summary) {
     }
     std::string text;
     const auto add = [&](const char* name, const char* help, std::uint64_t value) {
-        text += std::string("# HELP cryptmpi_job_") + name + " " + help + "\n# TYPE cryptmpi_job_" + name +
-                " gauge\ncryptmpi_job_" + name + "{job=\"" + label + "\"} " + std::to_string(value) + "\n";
+        text += fmt::format(
+            "# HELP cryptmpi_job_{0} {1}\n# TYPE cryptmpi_job_{0} gauge\ncryptmpi_job_{0}{{job=\"{2}\"}} {3}\n", name,
+            help, label, value);
     };
     const auto& totals = job.at("totals");
     const auto ranks = [&](const char* key) { return static_cast<std::uint64_t>(std::max(job.value(key, 0), 0)); };

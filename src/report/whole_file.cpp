@@ -1,6 +1,7 @@
 #include "report/whole_file.hpp"
 
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -25,7 +26,7 @@ int open_fresh(const std::string& name) {
 }  // namespace
 
 Result<void> write_file(const fs::path& file, const std::string& text) {
-    const std::string temporary = file.string() + "." + std::to_string(getpid()) + ".new";
+    const std::string temporary = fmt::format("{}.{}.new", file.string(), getpid());
     errno = 0;
     const int fd = open_fresh(temporary);
     bool written = fd >= 0 && write_all(fd, text.data(), text.size());
@@ -44,8 +45,9 @@ Result<void> check_own_folder(const fs::path& folder) {
         return fail(errno, "report folder " + folder.string() + ": " + std::strerror(errno));
     if (!S_ISDIR(found.st_mode)) return fail(ENOTDIR, "report folder " + folder.string() + " is no folder");
     if (found.st_uid == ::geteuid()) return {};
-    return fail(EPERM, "report folder " + folder.string() + " belongs to user " + std::to_string(found.st_uid) +
-                           ", who could change what is written there: name another place for the report");
+    return fail(EPERM, fmt::format("report folder {} belongs to user {}, who could change what is written there: name "
+                                   "another place for the report",
+                                   folder.string(), found.st_uid));
 }
 
 }  // namespace cryptmpi::report

@@ -1,5 +1,7 @@
 #include "seal/stream.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -94,20 +96,20 @@ Result<RecordHeader> parse_header(const std::uint8_t header[kHeaderSize]) {
     if (const auto good = read_header(header)) return *good;
     switch (static_cast<RecordType>(header[3])) {
         case RecordType::data:
-            return fail(EBADMSG, "a record's header says " +
-                                     std::to_string(header[0] | header[1] << 8 | header[2] << 16) +
-                                     " bytes, more than a record holds");
+            return fail(EBADMSG, fmt::format("a record's header says {} bytes, more than a record holds",
+                                             header[0] | header[1] << 8 | header[2] << 16));
         case RecordType::padded:
-            return fail(EBADMSG, "a padded record's header says " +
-                                     std::to_string(header[0] | header[1] << 8 | header[2] << 16) +
-                                     " bytes: no room for data, or more than a record holds");
+            return fail(
+                EBADMSG,
+                fmt::format("a padded record's header says {} bytes: no room for data, or more than a record holds",
+                            header[0] | header[1] << 8 | header[2] << 16));
         case RecordType::confirm:
         case RecordType::rekey:
         case RecordType::close:
         case RecordType::reset:
             return fail(EBADMSG, "a control record's header says that it carries bytes");
     }
-    return fail(EBADMSG, "a record's header has the unknown type " + std::to_string(header[3]));
+    return fail(EBADMSG, fmt::format("a record's header has the unknown type {}", header[3]));
 }
 
 Result<void> EpochKey::derive(const Crypto& crypto, const DirectionState& state) {
@@ -130,8 +132,9 @@ StreamSealer::StreamSealer(const Crypto& crypto, DirectionState& state, Limits l
 
 Result<std::size_t> StreamSealer::seal(std::span<const iovec> in, std::size_t size, std::uint8_t* out) {
     if (size > kMaxPlaintext || total(in) != size) [[unlikely]] {
-        return fail(EINVAL, "seal: a record of " + std::to_string(size) + " bytes was asked for, from pieces of " +
-                                std::to_string(total(in)) + "; a record holds " + std::to_string(kMaxPlaintext));
+        return fail(EINVAL,
+                    fmt::format("seal: a record of {} bytes was asked for, from pieces of {}; a record holds {}", size,
+                                total(in), kMaxPlaintext));
     }
     return seal_next(RecordType::data, in, size, out);
 }
@@ -144,8 +147,7 @@ Result<std::size_t> StreamSealer::seal_padded(std::span<const iovec> in, std::si
     const bool possible = size > 0 && size <= room && room <= kMaxPlaintext - kLengthSize && total(in) == size &&
                           in.size() <= kMostPaddedPieces;
     if (!possible) {
-        return fail(EINVAL, "seal: a padded record of " + std::to_string(size) + " bytes of data in " +
-                                std::to_string(room) + " cannot be");
+        return fail(EINVAL, fmt::format("seal: a padded record of {} bytes of data in {} cannot be", size, room));
     }
     std::uint8_t length[kLengthSize];
     store_little_32(static_cast<std::uint32_t>(size), length);
@@ -186,7 +188,7 @@ Result<std::size_t> StreamSealer::seal_next(RecordType type, std::span<const iov
     // protocol: R5
     if (!fits(*state_, limits_, type, size) || is_old()) [[unlikely]] {
         if (limits_.records < 2 || limits_.bytes < size) {
-            return fail(EINVAL, "seal: the limits leave no room for a record of " + std::to_string(size) + " bytes");
+            return fail(EINVAL, fmt::format("seal: the limits leave no room for a record of {} bytes", size));
         }
         if (auto done = seal_one(RecordType::rekey, {}, 0, out); !done) {
             return tl::unexpected(std::move(done.error()));
@@ -280,8 +282,7 @@ Result<RecordType> StreamOpener::open(const std::uint8_t* record, std::span<cons
     }
     const auto [type, size] = *header;
     if (total(out) != size) [[unlikely]] {
-        return refuse(out, "a record of " + std::to_string(size) + " bytes was to be opened into room for " +
-                               std::to_string(total(out)));
+        return refuse(out, fmt::format("a record of {} bytes was to be opened into room for {}", size, total(out)));
     }
     // protocol: R6, R13
     if (!fits(*state_, limits_, type, size)) [[unlikely]] {
@@ -369,8 +370,9 @@ Result<void> StreamOpener::settle(std::span<const ToOpen> records, std::size_t o
 }
 
 tl::unexpected<Error> StreamOpener::does_not_open(std::span<const iovec> out) {
-    return refuse(out, "record " + std::to_string(state_->counter) + " of epoch " + std::to_string(state_->epoch) +
-                           " does not open: altered, dropped, repeated or moved on the way");
+    return refuse(out,
+                  fmt::format("record {} of epoch {} does not open: altered, dropped, repeated or moved on the way",
+                              state_->counter, state_->epoch));
 }
 
 // protocol: R15

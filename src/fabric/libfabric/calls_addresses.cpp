@@ -1,4 +1,6 @@
 // How endpoints are named, and found by their names.
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -25,8 +27,8 @@ int getname(fid* shown, void* name, std::size_t* room) {
     endpoint.domain->name_size = size;
     if (offered < *room) {
         if (offered >= size) {
-            surroundings->refuse("fi_getname into " + std::to_string(offered) + " bytes",
-                                 "the provider's names have " + std::to_string(size) + ", and 32 of ours go with them");
+            surroundings->refuse(fmt::format("fi_getname into {} bytes", offered),
+                                 fmt::format("the provider's names have {}, and 32 of ours go with them", size));
         }
         return -FI_ETOOSMALL;
     }

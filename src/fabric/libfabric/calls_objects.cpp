@@ -1,4 +1,6 @@
 // How the program gets our objects, binds them, waits for them and closes them.
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -194,7 +196,7 @@ int control(fid* object, int command, void* argument) {
         case FI_GETWAITOBJ:
             return real->ops->control(real, command, argument);
         default:
-            surroundings->refuse("fi_control " + std::to_string(command),
+            surroundings->refuse(fmt::format("fi_control {}", command),
                                  "what it does is not known to keep messages sealed");
             return -FI_ENOSYS;
     }

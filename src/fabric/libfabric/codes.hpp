@@ -1,6 +1,7 @@
 // What libfabric's codes say.
 #pragma once
 
+#include <fmt/core.h>
 #include <rdma/fi_errno.h>
 #include <sys/types.h>
 
@@ -13,7 +14,7 @@ namespace cryptmpi::fabric::libfabric {
 inline std::string text_of(ssize_t code) {
     if (code == -FI_ETRUNC) return "it is longer than any that was asked for";
     const bool is_own = -code >= FI_ERRNO_OFFSET;
-    return is_own ? "libfabric's error " + std::to_string(-code) : std::strerror(static_cast<int>(-code));
+    return is_own ? fmt::format("libfabric's error {}", -code) : std::strerror(static_cast<int>(-code));
 }
 
 }  // namespace cryptmpi::fabric::libfabric

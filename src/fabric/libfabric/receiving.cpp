@@ -1,4 +1,6 @@
 // Messages are opened from buffers of ours into the program's; those of ours, about memory, go to remote.hpp.
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <array>
 #include <new>
@@ -127,8 +129,11 @@ ssize_t Endpoint::claim(const Incoming& wanted) {
     try {
         if (const int error = make_wire(operation, size, FI_RECV); error != 0) return error;
     } catch (const std::bad_alloc&) {
-        end("a message of " + std::to_string(operation.filled) +
-            " bytes, as the network says, is longer than there is memory for: it was altered, or is too long");
+        const std::string line = fmt::format(
+            "a message of {} bytes, as the network says, is longer than there is memory for: it was altered, or is too "
+            "long",
+            operation.filled);
+        end(line);
     }
     operation.work = Operation::Work::tagged;
     return post(operation, wanted, wanted.flags & ~FI_DISCARD);
@@ -151,7 +156,7 @@ const std::uint8_t* Endpoint::wire_of(const Operation& operation, const fi_cq_ta
     const std::uint8_t* const wire = several ? static_cast<const std::uint8_t*>(entry.buf) : operation.wire.data();
     const std::uint8_t* const begin = operation.wire.data();
     if (entry.len < kOverhead || entry.len > operation.wire_size) {
-        end("a message of " + std::to_string(entry.len) + " bytes came, shorter than any that is sealed");
+        end(fmt::format("a message of {} bytes came, shorter than any that is sealed", entry.len));
     }
     if (several && (wire < begin || wire + entry.len > begin + operation.wire_size)) {
         end("the provider names a message outside of the buffer that it got");
@@ -182,11 +187,11 @@ Peer* Endpoint::open_into(Operation& operation, const fi_cq_tagged_entry& entry)
     if (!sender) {
         // Without its end nothing of a message can be authentic, not even that it was longer.
         const bool may_be_cut = !several && entry.len == operation.wire_size;
-        end("a message of " + std::to_string(size) + " bytes " + sender.error().line +
-            (may_be_cut ? ", or longer than its receive, which some providers do not tell" : ""));
+        end(fmt::format("a message of {} bytes {}{}", size, sender.error().line,
+                        may_be_cut ? ", or longer than its receive, which some providers do not tell" : ""));
     }
     if (operation.from != nullptr && operation.from != *sender) {
-        end("a message of " + std::to_string(size) + " bytes came to a receive for another sender");
+        end(fmt::format("a message of {} bytes came to a receive for another sender", size));
     }
     return *sender;
 }
@@ -337,7 +342,7 @@ ssize_t Endpoint::expect_piece(std::uint64_t transfer, std::size_t at, std::size
 Peer* Endpoint::open_ours(const Operation& operation, const fi_cq_tagged_entry& entry, std::span<const iovec> into) {
     const auto bound = bound_of(beside(entry.flags), entry.data);
     const auto sender = party->open({Kind::active, operation.tag, bound}, operation.wire.data(), entry.len, into);
-    if (!sender) end("a message about memory, of " + std::to_string(entry.len) + " bytes, " + sender.error().line);
+    if (!sender) end(fmt::format("a message about memory, of {} bytes, {}", entry.len, sender.error().line));
     return *sender;
 }
 

@@ -3,6 +3,8 @@
 //
 //   plaintext = payload | header | length of the header (4, little endian; its highest bit: the sender asks for a
 //   reply)
+#include <fmt/core.h>
+
 #include <cstring>
 #include <optional>
 #include <string>
@@ -118,8 +120,7 @@ ucs_status_ptr_t send(ucp_ep_h ep, const Message& message, const ucp_request_par
 }
 
 std::string named(const Handler& handler, std::size_t size) {
-    return "the active message for handler " + std::to_string(handler.id) + " with " + std::to_string(size) +
-           " bytes on the wire ";
+    return fmt::format("the active message for handler {} with {} bytes on the wire ", handler.id, size);
 }
 
 /// An endpoint that UCX gives for the answer. Which one it is, the network says: it must not lead to another peer than

@@ -1,5 +1,7 @@
 #include "fabric/ucx/long_wire.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cstring>
 #include <mutex>
@@ -57,8 +59,7 @@ ucs_status_t unpack(void* state, std::size_t offset, const void* from, std::size
     make_places(operation);
     auto opened =
         operation.worker->party->open_long(segments.receive, operation.wire.data(), segments.come, segments.pieces);
-    if (!opened)
-        around().end("a message of more than " + std::to_string(kLongestWhole) + " bytes " + opened.error().line);
+    if (!opened) around().end(fmt::format("a message of more than {} bytes {}", kLongestWhole, opened.error().line));
     return UCS_OK;
 }
 
@@ -83,7 +84,8 @@ ucp_datatype_t wire_of_operation() {
         const ucp_generic_dt_ops_t operations = {start_pack, start_unpack, packed_size, pack, unpack, finish};
         ucp_datatype_t made = 0;
         const ucs_status_t status = real().ucp_dt_create_generic(&operations, nullptr, &made);
-        if (status != UCS_OK) around().give_up("UCX makes no datatype: status " + std::to_string(status));
+        if (status != UCS_OK)
+            around().give_up(fmt::format("UCX makes no datatype: status {}", static_cast<int>(status)));
         return made;
     }();
     return type;

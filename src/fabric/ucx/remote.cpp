@@ -1,5 +1,7 @@
 #include "fabric/ucx/remote.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cstring>
 #include <iterator>
@@ -76,7 +78,8 @@ std::uint64_t change(std::uint8_t* at, std::size_t size, What what, std::uint64_
 }
 
 void give_up_sending(ucs_status_t status) {
-    around().give_up("UCX cannot send a message about a peer's memory: status " + std::to_string(status));
+    around().give_up(
+        fmt::format("UCX cannot send a message about a peer's memory: status {}", static_cast<int>(status)));
 }
 
 /// A flush would wait for the answer for ever. Where an endpoint was closed by force, or with its worker, nobody waits.
@@ -119,7 +122,7 @@ struct Opened {
 Opened open(const RemoteWorker& worker, const Envelope& envelope, const std::uint8_t* wire, std::size_t wire_size,
             std::size_t least, const char* name) {
     const auto refuse = [&](const std::string& why) {
-        around().end(std::string(name) + " with " + std::to_string(wire_size) + " bytes on the wire " + why);
+        around().end(fmt::format("{} with {} bytes on the wire {}", name, wire_size, why));
     };
     if (wire_size < kOverhead + least) refuse("is shorter than any: it was sent without CryptMPI, or altered");
     Opened opened{worker.pool.take(wire_size - kOverhead), nullptr};
@@ -370,7 +373,8 @@ ucp_ep_h Remote::way_to(Peer* peer, std::span<const std::uint8_t> told) {
     const Opening opening;
     const ucs_status_t status = real().ucp_ep_create(worker_.handle, &params, &made);
     if (status != UCS_OK)
-        around().give_up("UCX makes no endpoint to a peer that asks for memory: status " + std::to_string(status));
+        around().give_up(
+            fmt::format("UCX makes no endpoint to a peer that asks for memory: status {}", static_cast<int>(status)));
     const std::lock_guard guard(lock_);
     return ways_[peer].ep = made;
 }
