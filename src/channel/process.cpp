@@ -1,5 +1,6 @@
 #include "channel/process.hpp"
 
+#include <fmt/core.h>
 #include <signal.h>
 #include <unistd.h>
 

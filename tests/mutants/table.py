@@ -162,12 +162,12 @@ MUTANTS = [
     one("byte 7 of a hello is not looked at", HANDSHAKE, "    if (in[conduct] != expected[conduct]) {", "    if (false) {",
         "keys_test", "Handshake.EveryFlippedBitOfHelloOneIsRefused:Agreement.ARankThatSealsLessThanOthersIsNamed"),
     Mutant("a suite can be talked down: the prologue is not mixed in, and prefixes are not compared", [
-        (HANDSHAKE, "    return mix_hash(*local.crypto.kex, state, prologue.data(), prologue.size());", "    return {};"),
+        (HANDSHAKE, "    return mix_hash(*local.crypto.kex, state.symmetric, prologue.data(), prologue.size());", "    return {};"),
         (HANDSHAKE, "    if (in[suite] != expected[suite]) {", "    if (false) {")],
         "keys_test", "Handshake.ASuiteCannotBeTalkedDown:Handshake.BothEndsMustHaveTheSameContext"),
     one("the job key is not needed", HANDSHAKE,
-        "    return mix_key_and_hash(*local.crypto.kex, state, key.data(), kJobKeySize);  // the token \"psk\"",
-        "    const std::uint8_t none[kJobKeySize] = {};\n    return mix_key_and_hash(*local.crypto.kex, state, none, kJobKeySize);",
+        "    return mix_key_and_hash(*local.crypto.kex, state.symmetric, key.data(), kJobKeySize);  // the token \"psk\"",
+        "    const std::uint8_t none[kJobKeySize] = {};\n    return mix_key_and_hash(*local.crypto.kex, state.symmetric, none, kJobKeySize);",
         "keys_test", "Handshake.WhoKnowsAKeysIdAndNotTheKeyIsRefused"),
     one("a peer of another job is taken", HANDSHAKE, "    if (std::memcmp(state.peer.job, state.self.job, sizeof state.self.job) != 0) {",
         "    if (false) {", "keys_test", "Handshake.AnotherJobIsNamed"),
@@ -194,14 +194,14 @@ MUTANTS = [
     one("whether members are required is not looked at", HANDSHAKE, "    if (((in[conduct] ^ expected[conduct]) & kMembers) != 0) {",
         "    if (false) {", "keys_test", "MembersInHandshake.WhoRequiresMembersAndWhoDoesNotRefuseEachOther"),
     Mutant("no ephemeral secret is mixed in", [
-        (HANDSHAKE, "        if (auto done = mix_key(kex, state, state.shared, 32); !done) {\n            return done;\n        }\n    }\n"
+        (HANDSHAKE, "        if (auto done = mix_key(kex, state.symmetric, state.shared, 32); !done) {\n            return done;\n        }\n    }\n"
          "    if (local.kem",
          "    }\n    if (local.kem"),
-        (HANDSHAKE, "        if (auto done = mix_key(kex, state, state.shared, 32); !done) return done;\n", "")],
+        (HANDSHAKE, "        if (auto done = mix_key(kex, state.symmetric, state.shared, 32); !done) return done;\n", "")],
         "keys_test", "Handshake.TheJobKeyOpensNothingThatWasRecorded"),
     Mutant("ML-KEM's secret is not mixed in", [
-        (HANDSHAKE, "    return mix_key(*local.crypto.kex, state, state.kem_shared, sizeof state.kem_shared);", "    return {};"),
-        (HANDSHAKE, "    return mix_key(*local.crypto.kex, state, shared.data(), shared.size());", "    return {};")],
+        (HANDSHAKE, "    return mix_key(*local.crypto.kex, state.symmetric, state.kem_shared, sizeof state.kem_shared);", "    return {};"),
+        (HANDSHAKE, "    return mix_key(*local.crypto.kex, state.symmetric, shared.data(), shared.size());", "    return {};")],
         "keys_test", "Hybrid.WhoHasOneOfTheTwoPrivateKeysOpensNothing"),
     one("whether ML-KEM is used is not looked at", HANDSHAKE, "    if (((in[conduct] ^ expected[conduct]) & kHybrid) != 0) {",
         "    if (false) {", "keys_test", "Hybrid.BothSidesUseItOrNone"),
