@@ -8,6 +8,7 @@ shared memory, in the folders of runs and settings, no namespace.
 """
 
 import argparse
+import fcntl
 import json
 import os
 import random
@@ -353,6 +354,11 @@ def main():
     end_on_signals()
     let_root_start_jobs()
     FOLDER.mkdir(parents=True, exist_ok=True)
+    alone = open(FOLDER / "lock", "w")  # for as long as this process lives: jobs' places are emptied
+    try:
+        fcntl.flock(alone, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise LabError(f"another soak runs in {FOLDER}; wait for its end, or use another checkout") from None
     say(f"seed {options.seed}, {options.minutes:g} minutes of each layer")
     chance, turns = random.Random(options.seed), []
 
