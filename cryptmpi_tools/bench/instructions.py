@@ -88,7 +88,8 @@ def main():
             print(f"{kind}: {totals[kind]} instructions for {what}"
                   + (f"; {was} expected{': GROWN' if grown else ''}" if was is not None else ""), flush=True)
             most = sorted(costs.items(), key=lambda item: -item[1])[: options.functions]
-            print(*aligned([["of them", "in"], *([f"{cost:.1f}", function] for (_, function), cost in most)]), sep="\n", flush=True)
+            if most:
+                print(*aligned([["of them", "in"], *([f"{cost:.1f}", function] for (_, function), cost in most)]), sep="\n", flush=True)
     if options.accept:
         EXPECTED.write_text(json.dumps(totals, indent=2) + "\n")
     print("No kind of call costs more than it did." if good else "If it is worth that: make bench-instructions ARGS=--accept")

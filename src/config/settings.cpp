@@ -1,7 +1,5 @@
 #include "config/settings.hpp"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>

@@ -2,7 +2,6 @@
 // ours, the program never sees the provider's; so neither takes the other's calls, whatever either calls inside.
 #pragma once
 
-#include <fmt/core.h>
 #include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
