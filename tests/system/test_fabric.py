@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from conftest import BUILD, error_lines, expect_unseen
-from jobs import SealingUnderTest, ended, run
+from jobs import SealingUnderTest, run
 from cryptmpi_tools.lab import capture, stacks
 
 COMMAND = BUILD / "bin" / "cryptmpi"
@@ -52,7 +52,7 @@ def test_nothing_of_the_program_is_on_the_wire(nodes, tmp_path, build, mpi):
 @pytest.mark.parametrize("case", CASES)
 def test_results_are_right(nodes, tmp_path, build, mpi, case):
     done = run(mpi, nodes, sealing_of(tmp_path, nodes), [build(mpi, PROGRAM), case])
-    assert ended(mpi, done, f"{case} ok") and f"{case} ok" in done.output, done.output
+    assert done.ok and f"{case} ok" in done.output, done.output
     assert not error_lines(done.output), done.output
 
 
@@ -60,7 +60,7 @@ def test_results_are_right(nodes, tmp_path, build, mpi, case):
 def test_several_threads_seal_and_open_long_messages(nodes, tmp_path, build, mpi):
     cases = ["talk", "mixed", "datatypes"]
     done = run(mpi, nodes, sealing_of(tmp_path, nodes, threads=4), [build(mpi, PROGRAM), *cases])
-    assert ended(mpi, done, "ok") and all(f"{case} ok" in done.output for case in cases), done.output
+    assert done.ok and all(f"{case} ok" in done.output for case in cases), done.output
     assert not error_lines(done.output), done.output
 
 
