@@ -245,7 +245,11 @@ Accepted accept_decided(Process& process, int listener, int flags, Verdict& verd
         if (!one.peer) return one;
         verdict = process.policy().decide(one.fd, *one.peer, why, true);
         if (verdict != Verdict::leave_out) return one;
-        process.report().tell_of_left_out(one.peer->host());
+        process.report().note_once(
+            "left out", "a connection from " + one.peer->host() +
+                            " had been closed before it was accepted, and the kernel does not say which user made it: "
+                            "it was left out, and what it brought was not read; a program that sends something and "
+                            "closes at once should wait for an answer, or allow its address by plaintext_peers");
         real::close(one.fd);
         if (would_wait(listener)) {
             errno = ECONNABORTED;

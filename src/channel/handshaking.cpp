@@ -194,8 +194,9 @@ void look_at_the_clock(Process& process, Entry& entry) {
                                          waited_ns / 1'000'000'000),
                              ETIMEDOUT});
     } else if (waited_ns > kPatience_ns && !left_alone(shared) && !silent(shared)) {
-        process.report().complain_once(shared.peer, std::string("still waiting for the handshake of ") + shared.peer +
-                                                        ": it may be busy, or not be under cryptmpi");
+        // Nothing has gone wrong yet: who answers later has a good job, and who never does is refused with a line.
+        process.report().note_once(shared.peer, std::string("still waiting for the handshake of ") + shared.peer +
+                                                    ": it may be busy, or not be under cryptmpi");
     }
 }
 

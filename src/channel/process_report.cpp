@@ -80,15 +80,12 @@ void ProcessReport::complain_once(const std::string& topic, const std::string& l
     complain(line);
 }
 
-void ProcessReport::tell_of_left_out(const std::string& host) {
+void ProcessReport::note_once(const std::string& topic, const std::string& line) {
     {
         const std::lock_guard guard(lock_);
-        if (!said_.emplace("left out", true).second) return;
+        if (!said_.emplace(topic, true).second) return;
     }
-    say("note: a connection from " + host +
-        " had been closed before it was accepted, and the kernel does not say which user made it: it was left out, and "
-        "what it brought was not read; a program that sends something and closes at once should wait for an answer, or "
-        "allow its address by plaintext_peers");
+    say("note: " + line);
 }
 
 void ProcessReport::tell_of_refused(const std::string& road, const std::string& line) {

@@ -51,8 +51,8 @@ public:
     void complain(const std::string& line);
     /// The same, once for each `topic`.
     void complain_once(const std::string& topic, const std::string& line);
-    /// A note: what a neighbour sent who had closed before he was accepted has not been read.
-    void tell_of_left_out(const std::string& host);
+    /// Prints one line, once for each `topic`, that is no error: a job that prints it may be good.
+    void note_once(const std::string& topic, const std::string& line);
     /// A road between nodes that was closed to the job, or a program that was not started. Nothing went in clear, so it
     /// is no error of the job's: who tries one that is not needed goes on without; who needs it fails by itself.
     void tell_of_refused(const std::string& road, const std::string& line);

@@ -86,6 +86,35 @@ def test_a_sealed_job_ends_well(mpi, layer, nodes, tmp_path):
     assert facts["complete"] and facts["ranks_reported"] == facts["ranks"] == 2
 
 
+COMPUTES = """
+#include <mpi.h>
+#include <time.h>
+int main(int argc, char** argv) {
+    int rank, word = 0;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    struct timespec twelve_seconds = {12, 0};
+    if (rank == 1) nanosleep(&twelve_seconds, NULL);
+    if (rank == 0) MPI_Send(&word, 1, MPI_INT, 1, 0, MPI_COMM_WORLD);
+    if (rank == 1) MPI_Recv(&word, 1, MPI_INT, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Finalize();
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("mpi", [stacks.stack(name) for name in ("openmpi-4.1.4", "openmpi-5.0.11")], ids=lambda mpi: mpi.name)
+def test_a_rank_that_computes_before_it_answers_is_no_error(mpi, job):
+    """Who waits for its handshake for more than 10 s prints a note. (Open MPI connects at the first message.)"""
+    source = job.folder / "computes.c"
+    source.write_text(COMPUTES)
+    done = job.run([str(job.compiled(source))])
+    assert re.search(": note: still waiting for the handshake of ", done.output), done.output
+    assert done.returncode == 0 and job.verdict.startswith("SEALED"), done.output
+    facts = json.loads(job.report_file.read_text())
+    assert facts["complete"] and facts["errors"] == [], facts
+
+
 @MPIS
 @LAYERS
 def test_a_job_without_mpi(mpi, layer, nodes, tmp_path):

@@ -178,6 +178,34 @@ TEST(Connections, TakeWhatIsWrittenEarly) {
     }
 }
 
+/// A rank that computes answers when it next enters MPI. One note says whom its peer waits for, and it is no error.
+TEST(Connections, WaitForAPeerThatComputes) {
+    Options options;
+    options.renewed = true;
+    Job job(options);
+    Read read;
+    job.program(1, [&] {
+        const Fd listener = listen_at();
+        sleep_ns(20 * kSecond);
+        const Fd fd = accept_from(listener);
+        read = read_from(fd, 100);
+        send_all(fd, clear(10));
+    });
+    Bytes answer;
+    job.program(0, [&] {
+        const Fd fd = connected_to(address(1, kPort));
+        send_all(fd, clear(100));
+        answer = read_from(fd, 10).bytes;
+    });
+    const Ending ending = job.run();
+    EXPECT_TRUE(ending.went_well()) << ending.told();
+    EXPECT_EQ(read.bytes, clear(100));
+    EXPECT_EQ(answer, clear(10));
+    EXPECT_EQ(ending.lines_with("", 0), 1) << ending.told();
+    EXPECT_EQ(ending.lines_with("note: still waiting for the handshake of 198.18.0.2:", 0), 1) << ending.told();
+    EXPECT_EQ(ending.lines_with("", 1), 0) << ending.told();
+}
+
 /// More than is kept early waits for the peer, as for a full socket.
 TEST(Connections, AWriteThatIsTooLongForEarlyWaits) {
     for (const bool blocking : {true, false}) {
