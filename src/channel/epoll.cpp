@@ -143,11 +143,15 @@ int Epoll::change(int operation, int fd, Entry& entry, const epoll_event* event)
         errno = ENOMEM;
         return -1;
     }
-    if (!ask_kernel(operation, *registration, *event)) {
-        if (fresh) cookies().give_back(registration);
-        return -1;
+    {
+        // Whoever moves the connection on meanwhile finds the registration, and asks the kernel after us.
+        const std::lock_guard arming(entry.registrations_lock);
+        if (!ask_kernel(operation, *registration, *event)) {
+            if (fresh) cookies().give_back(registration);
+            return -1;
+        }
+        if (fresh) keep(*registration);
     }
-    if (fresh) keep(*registration);
     if (readable_here(entry) && !registration->waiting) {
         registration->waiting = true;
         pending_.push_back(registration);
@@ -166,7 +170,7 @@ Registration* Epoll::make(int fd, Entry& entry) {
     return registration;
 }
 
-/// Where the kernel refuses, the registration is as it was.
+/// Where the kernel refuses, the registration is as it was. With the entry's registrations_lock held.
 bool Epoll::ask_kernel(int operation, Registration& registration, const epoll_event& event) {
     const std::uint32_t events_before = registration.events;
     const epoll_data_t data_before = registration.data;
@@ -184,12 +188,12 @@ bool Epoll::ask_kernel(int operation, Registration& registration, const epoll_ev
     return true;
 }
 
+/// With the entry's registrations_lock held.
 void Epoll::keep(Registration& registration) {
     Entry& entry = *registration.entry;
     registrations_[registration.fd] = &registration;
     count_.fetch_add(1);
     if (entry.kind.load() == Kind::epoll) instances_.fetch_add(1);
-    const std::lock_guard guard(entry.registrations_lock);
     entry.registrations.push_back(&registration);
     entry.registration_count.fetch_add(1);
 }
@@ -224,6 +228,8 @@ void Epoll::close() {
     if (kick >= 0) table_.disown(kick);
 }
 
+// What the kernel was asked last must be from the connection's last state: threads take turns from the look at the state
+// to the end of the kernel's call.
 void Epoll::rearm(Registration& registration) {
     epoll_event asked = kernel_event(registration);
     // Only a change: asking again would make an edge of what was reported already.
@@ -332,9 +338,10 @@ bool Epoll::deliver(Connections& connections, Registration& registration, epoll_
     const Kind kind = entry->kind.load(std::memory_order_acquire);
     if (kind == Kind::sealed) {
         if (handshaking(*entry)) connections.drive(*entry);
-        if (epoll_event asked = kernel_event(registration); registration.armed.load() != asked.events) {
+        if (registration.armed.load() != kernel_event(registration).events) {
             // The kernel's answer was for the handshake, or for what waited: it is asked anew for the caller.
-            rearm(registration);
+            const std::lock_guard arming(entry->registrations_lock);
+            if (registration.entry == entry) rearm(registration);
             return false;
         }
         if (handshaking(*entry)) return false;
@@ -348,8 +355,8 @@ bool Epoll::deliver(Connections& connections, Registration& registration, epoll_
             event.events &= ~static_cast<std::uint32_t>(EPOLLIN | EPOLLRDNORM);
             if (event.events == 0) {
                 if ((registration.events & EPOLLONESHOT) != 0) {
-                    registration.armed.store(0);
-                    rearm(registration);
+                    const std::lock_guard arming(entry->registrations_lock);
+                    if (registration.entry == entry) renew(registration);
                 }
                 return false;
             }

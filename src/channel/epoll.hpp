@@ -65,7 +65,7 @@ public:
     void announce(Registration& registration);
     /// False: announce() would change nothing.
     bool must_hear_of(const Registration& registration) const;
-    /// Asks the kernel for what the entry's state needs.
+    /// Asks the kernel for what the entry's state needs. With the entry's registrations_lock held, as renew().
     void rearm(Registration& registration);
     void renew(Registration& registration);
     /// Its socket is gone.

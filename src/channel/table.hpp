@@ -48,7 +48,7 @@ struct Entry {
     std::optional<seal::StreamSealer> sealer;
     std::optional<seal::StreamOpener> opener;
 
-    // epoll instances that watch it
+    // epoll instances that watch it; the lock is also held while one asks the kernel for what the state needs
     std::mutex registrations_lock;
     std::vector<Registration*> registrations;
     std::atomic<int> registration_count{0};

@@ -26,10 +26,10 @@ def test_alltoall(mpi, ranks, layer, nodes, tmp_path, build):
     right = f"{ranks} ranks: right"
     if mpi.name == "mpich-4.0.2-ucx":
         # Debian's MPICH 4.0.2 over UCX prints its result and does not exit with so many ranks, plain too: its result
-        # counts.
+        # counts. Then its ranks are killed one by one, and those left say that they lost the others.
         done = nodes.run(line, env=environment, timeout=240, cwd=tmp_path, enough=lambda output: right in output)
         assert right in done.output, done.output
-        assert error_lines(done.output) == []
+        assert error_lines(done.output.partition(right)[0]) == []
         return
     done = nodes.run(line, env=environment, timeout=240, cwd=tmp_path)
     assert done.ok and right in done.output, (done.why(), done.output)
