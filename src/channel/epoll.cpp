@@ -228,8 +228,8 @@ void Epoll::close() {
     if (kick >= 0) table_.disown(kick);
 }
 
-// What the kernel was asked last must be from the connection's last state: threads take turns from the look at the state
-// to the end of the kernel's call.
+// What the kernel was asked last must be from the connection's last state: threads take turns from the look at the
+// state to the end of the kernel's call.
 void Epoll::rearm(Registration& registration) {
     epoll_event asked = kernel_event(registration);
     // Only a change: asking again would make an edge of what was reported already.

@@ -1,4 +1,6 @@
 // Threads that ask one epoll instance about one connection.
+#include "channel/epoll.hpp"
+
 #include <gtest/gtest.h>
 #include <sys/epoll.h>
 
@@ -8,7 +10,6 @@
 #include <memory>
 #include <utility>
 
-#include "channel/epoll.hpp"
 #include "channel/real.hpp"
 
 namespace cryptmpi::channel {
