@@ -26,6 +26,7 @@ REPEATABLE_SUM = "REPEATABLE SUM TEST"  # skipped by BLACS where two sums in ano
 IMB = MPIS / "impi-2021.19" / "bin"
 REFUSED = "refused"
 ENDED = "ended"  # the recorder's last line
+ENDED_BY_SIGNAL = re.compile(r"exited on signal|EXIT STRING: .*\(signal")  # as the launchers of Open MPI and MPICH say it
 OPEN_MPI = ("openmpi-4.1.4", "openmpi-5.0.11")
 MPICH_ABI = ("mpich-4.0.2-ucx", "mpich-5.0.2-ucx", "mpich-5.0.2-ofi", "impi-2021.19-ofi")
 # Intel MPI 2021.19's libmpi_abi, plain, refuses a datatype at mpi4py's import: "MPI_Type_size_c(MPI_DATATYPE_NULL)
@@ -202,9 +203,9 @@ def read_mpi4py(folder, _output):
 
 
 def mpi4py_ended(folder, done):
-    # Its exit status is a failure if a test failed.
+    # Its exit status is a failure if a test failed. A rank may have its results and crash at its exit.
     files = list(Path(folder).glob("results.*"))
-    return not done.timed_out and bool(files) and all(file.read_text().endswith(f"{ENDED}\n") for file in files)
+    return not done.timed_out and not ENDED_BY_SIGNAL.search(done.output) and bool(files) and all(file.read_text().endswith(f"{ENDED}\n") for file in files)
 
 
 def mpi4py_command(mpi, ranks):

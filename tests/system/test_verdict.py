@@ -2,6 +2,7 @@
 us fails the job."""
 
 import contextlib
+import hashlib
 import json
 import os
 import re
@@ -113,6 +114,34 @@ def test_a_rank_that_computes_before_it_answers_is_no_error(mpi, job):
     assert done.returncode == 0 and job.verdict.startswith("SEALED"), done.output
     facts = json.loads(job.report_file.read_text())
     assert facts["complete"] and facts["errors"] == [], facts
+
+
+USES_OPENSSL = """
+#include <mpi.h>
+#include <openssl/evp.h>
+int main(int argc, char** argv) {
+    unsigned char digest[32];
+    EVP_Digest("x", 1, digest, NULL, EVP_sha256(), NULL);
+    MPI_Init(&argc, &argv);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Finalize();
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize(("name", "layer"), [("openmpi-4.1.4", "channel"), ("openmpi-4.1.4", "mpi"), ("mpich-5.0.2-ofi", "channel"),
+                                             ("mpich-5.0.2-ofi", "mpi"), ("mpich-5.0.2-ofi", "fabric"), ("openmpi-4.1.4-pml-ucx", "fabric")])
+def test_a_program_that_uses_openssl_itself(name, layer, nodes, tmp_path):
+    """At its exit OpenSSL is torn down, and then this rank's part is written: the program crashed."""
+    job = Job(stacks.stack(name), nodes, tmp_path, layer)
+    source = job.folder / "uses-openssl.c"
+    source.write_text(USES_OPENSSL)
+    program = job.compiled(source, "-lcrypto")
+    done = job.run([str(program)])
+    assert done.returncode == 0 and job.verdict.startswith("SEALED"), done.output
+    facts = json.loads(job.report_file.read_text())
+    assert [one["sha256"] for one in facts["programs"]] == [hashlib.sha256(program.read_bytes()).hexdigest()], facts
 
 
 @MPIS

@@ -162,7 +162,8 @@ int open(void*, const uint8_t*, const uint8_t*, size_t, const uint8_t*, size_t, 
 
 const char* start() {
     // As the module openssl: connections are closed after exit handlers have run.
-    OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
+    if (OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr) != 1)
+        return "OpenSSL is not there any more: the program, which uses it too, has torn it down at its exit";
     library.context = OSSL_LIB_CTX_new();
     if (library.context == nullptr || OSSL_PROVIDER_load(library.context, "default") == nullptr)
         return "OpenSSL cannot load its default provider";

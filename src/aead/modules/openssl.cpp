@@ -445,7 +445,8 @@ namespace {
 const char* start() {
     // Connections are closed, with a sealed record, after exit handlers have run: OpenSSL must not tear itself down in
     // one.
-    OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
+    if (OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr) != 1)
+        return "OpenSSL is not there any more: the program, which uses it too, has torn it down at its exit";
     library.context = OSSL_LIB_CTX_new();
     if (library.context == nullptr || OSSL_PROVIDER_load(library.context, "default") == nullptr)
         return "OpenSSL cannot load its default provider";
