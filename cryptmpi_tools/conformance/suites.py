@@ -205,7 +205,9 @@ def read_mpi4py(folder, _output):
 def mpi4py_ended(folder, done):
     # Its exit status is a failure if a test failed. A rank may have its results and crash at its exit.
     files = list(Path(folder).glob("results.*"))
-    return not done.timed_out and not ENDED_BY_SIGNAL.search(done.output) and bool(files) and all(file.read_text().endswith(f"{ENDED}\n") for file in files)
+    if done.timed_out or ENDED_BY_SIGNAL.search(done.output):
+        return False
+    return bool(files) and all(file.read_text().endswith(f"{ENDED}\n") for file in files)
 
 
 def mpi4py_command(mpi, ranks):
