@@ -493,6 +493,22 @@ ssize_t receive(Process& process, Entry& entry, std::span<const iovec> to, int f
     return n;
 }
 
+namespace {
+
+/// Locks what is read. False: a thread of the program holds it, which reads. A glance of our own thread is waited for:
+/// it may be taking just what the kernel has called readable, and who read then would wait for what comes next.
+bool lock_unless_read(const Entry& entry, Shared& shared) {
+    constexpr useconds_t kPause_us = 50;
+    for (;;) {
+        const unsigned before = entry.glances.load();
+        if (shared.receive_lock.try_lock()) return true;
+        if (before % 2 == 0 && entry.glances.load() == before) return false;
+        real::usleep(kPause_us);
+    }
+}
+
+}  // namespace
+
 bool verify_readable(Process& process, Entry& entry) {
     const Use use(entry);
     if (use.shared() == nullptr) return true;
@@ -501,7 +517,7 @@ bool verify_readable(Process& process, Entry& entry) {
         if (drive(process, entry) != State::open) return shared.state.load() == State::failed;
     }
     // Somebody is reading: what the kernel said is as good as it gets.
-    if (!shared.receive_lock.try_lock()) return true;
+    if (!lock_unless_read(entry, shared)) return true;
     const std::lock_guard guard(shared.receive_lock, std::adopt_lock);
     if (!use.is_current() || shared.readable.load(std::memory_order_acquire)) return true;
     if (shared.state.load() != State::open) return shared.state.load() == State::failed;
@@ -513,6 +529,26 @@ bool verify_readable(Process& process, Entry& entry) {
 }
 
 namespace {
+
+/// The lock on what is read, for a moment, by a thread of ours, if nobody reads: see lock_unless_read.
+class Glance {
+public:
+    Glance(Entry& entry, Shared& shared) : entry_(entry), lock_(shared.receive_lock, std::defer_lock) {
+        entry_.glances.fetch_add(1);
+        (void)lock_.try_lock();
+    }
+    ~Glance() {
+        if (lock_) lock_.unlock();
+        entry_.glances.fetch_add(1);
+    }
+    Glance(const Glance&) = delete;
+    Glance& operator=(const Glance&) = delete;
+    bool sees() const { return lock_.owns_lock(); }
+
+private:
+    Entry& entry_;
+    std::unique_lock<SharedMutex> lock_;
+};
 
 /// Takes an empty record that is at the very front. Nothing else may be taken here: who waits for the kernel to say
 /// that the socket is readable would never hear of it.
@@ -537,8 +573,7 @@ Heard hear(Process& process, Entry& entry) {
     Shared& shared = *use.shared();
     const int error = errno;
     bool ended = false;
-    if (shared.receive_lock.try_lock()) {  // else somebody is reading, and opens what comes
-        const std::lock_guard guard(shared.receive_lock, std::adopt_lock);
+    if (const Glance glance(entry, shared); glance.sees()) {  // else somebody is reading, and opens what comes
         if (!use.is_current() || shared.state.load() != State::open) return {Heard::What::nobody, 0};
         while (take_empty_record(process, entry)) {
         }
@@ -590,7 +625,7 @@ int bytes_readable(Process& process, Entry& entry) {
     const Use use(entry);
     if (use.shared() == nullptr || drive(process, entry) != State::open) return 0;
     Shared& shared = *use.shared();
-    if (!shared.receive_lock.try_lock()) return 0;  // a reader waits: there is nothing
+    if (!lock_unless_read(entry, shared)) return 0;  // a reader waits: there is nothing
     const std::lock_guard guard(shared.receive_lock, std::adopt_lock);
     if (!use.is_current()) return 0;
     while (read_raw(entry, MSG_DONTWAIT) > 0 && shared.filled) {

@@ -573,6 +573,9 @@ MUTANTS = [
     one("who waits in epoll sleeps on what another thread has left", EPOLL,
         "            if (waiters_.load() > 0 && registration.entry->kind.load() != Kind::epoll) kick();  // else: see kNestedMs\n", "",
         "stream_test", "Readiness.WakesWhoWaitsWhileAnotherReads"),
+    one("the program is told of what our own thread is taking", RECEIVE,
+        "        if (before % 2 == 0 && entry.glances.load() == before) return false;",
+        "        if (entry.glances.load() >= before) return false;", "stream_test", "Readiness.IsNotOfWhatOurOwnThreadTakes"),
     one("who adds a connection asks the kernel after who opens it", EPOLL,
         "        // Whoever moves the connection on meanwhile finds the registration, and asks the kernel after us.\n"
         "        const std::lock_guard arming(entry.registrations_lock);\n", "",

@@ -412,6 +412,47 @@ TEST(Readiness, DISABLED_WakesWhoPollsWhileAnotherReads) {
 }
 
 /// A full socket becomes writable again when the peer reads, and says so by level and by edge.
+/// The thread that hears whether the peer is there takes what the kernel called readable: an empty record. Who were
+/// told of it and read would wait for what comes next.
+TEST(Readiness, IsNotOfWhatOurOwnThreadTakes) {
+    Options options;
+    options.settings["CRYPTMPI_SILENCE_TIMEOUT_S"] = "8";
+    options.renewed = true;
+    Job job(options);
+    bool waiting = false;
+    bool glancing = false;
+    // Its look at the front of what came takes a while.
+    job.fails = [&](const Call& call) {
+        if (waiting && call.node == 1 && std::string(call.name) == "recv" && !std::exchange(glancing, true)) {
+            sleep_ns(5 * kMillisecond);
+        }
+        return 0;
+    };
+    bool readable = true;
+    Read read;
+    job.program(1, [&] {
+        const Fd listener = listen_at();
+        const Fd fd = accept_from(listener);
+        pollfd one{fd, POLLIN, 0};
+        (void)::poll(&one, 1, 100);
+        sleep_ns(3 * kSecond);
+        waiting = true;
+        while (!glancing) sleep_ns(kMillisecond);
+        readable = ::poll(&one, 1, 0) != 0;
+        read = read_from(fd, 100);
+    });
+    job.program(0, [&] {
+        const Fd fd = connected_to(address(1, kPort));
+        sleep_ns(10 * kSecond);
+        send_all(fd, clear(100));
+    });
+    const Ending ending = job.run();
+    EXPECT_TRUE(ending.went_well() && ending.said.empty()) << ending.told();
+    EXPECT_TRUE(glancing);
+    EXPECT_FALSE(readable);
+    EXPECT_EQ(read.bytes, clear(100));
+}
+
 TEST(Readiness, OfAFullSocketComesBack) {
     for (const std::uint32_t events : {std::uint32_t{EPOLLOUT}, std::uint32_t{EPOLLOUT | EPOLLET}, std::uint32_t{0}}) {
         for (std::uint64_t seed = 0; seed < 20; ++seed) {
