@@ -411,7 +411,6 @@ TEST(Readiness, DISABLED_WakesWhoPollsWhileAnotherReads) {
     wakes_who_waits_while_another_reads(false);
 }
 
-/// A full socket becomes writable again when the peer reads, and says so by level and by edge.
 /// The thread that hears whether the peer is there takes what the kernel called readable: an empty record. Who were
 /// told of it and read would wait for what comes next.
 TEST(Readiness, IsNotOfWhatOurOwnThreadTakes) {
@@ -453,6 +452,7 @@ TEST(Readiness, IsNotOfWhatOurOwnThreadTakes) {
     EXPECT_EQ(read.bytes, clear(100));
 }
 
+/// A full socket becomes writable again when the peer reads, and says so by level and by edge.
 TEST(Readiness, OfAFullSocketComesBack) {
     for (const std::uint32_t events : {std::uint32_t{EPOLLOUT}, std::uint32_t{EPOLLOUT | EPOLLET}, std::uint32_t{0}}) {
         for (std::uint64_t seed = 0; seed < 20; ++seed) {
