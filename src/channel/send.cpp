@@ -565,6 +565,10 @@ bool end(Process& process, Entry& entry) {
         shared->processes.fetch_add(1);
         if (linger_on(process, entry)) return true;
     }
+    if (shaking && handshaking(entry) && shared->early_size > 0) {
+        process.report().complain(std::string("connection to ") + shared->peer +
+                                  ": what was written was never sent: the peer has not answered the handshake");
+    }
     if (resets) {
         const linger reset{1, 0};
         real::setsockopt(entry.descriptor(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset);

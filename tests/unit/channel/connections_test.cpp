@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "channel/connection.hpp"
 #include "channel/process.hpp"
 #include "channel/real.hpp"
 #include "programs.hpp"
@@ -204,6 +205,25 @@ TEST(Connections, WaitForAPeerThatComputes) {
     EXPECT_EQ(ending.lines_with("", 0), 1) << ending.told();
     EXPECT_EQ(ending.lines_with("note: still waiting for the handshake of 198.18.0.2:", 0), 1) << ending.told();
     EXPECT_EQ(ending.lines_with("", 1), 0) << ending.told();
+}
+
+/// Whoever withholds the peer's hello until the program has ended makes what it wrote be lost, and that is an error.
+TEST(Connections, TellOfWhatWasNeverSent) {
+    Options options;
+    options.renewed = true;
+    Job job(options);
+    job.on_wire = [](const Unit&) { return std::vector<Bytes>(); };
+    job.program(1, [&] {
+        const Fd listener = listen_at();
+        sleep_ns(60 * kSecond);
+    });
+    job.program(0, [&] {
+        const Fd fd = connected_to(address(1, kPort));
+        send_all(fd, clear(100));
+        Process::made()->finish(Process::Ending::by_exit, end);
+    });
+    const Ending ending = job.run();
+    EXPECT_EQ(ending.lines_with("what was written was never sent", 0), 1) << ending.told();
 }
 
 /// More than is kept early waits for the peer, as for a full socket.
