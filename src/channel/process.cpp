@@ -247,7 +247,6 @@ void Process::become_child(bool mpi) {
         Entry* entry = table_.find_sealed(fd);
         if (entry == nullptr) continue;
         entry->users.store(0);
-        entry->glances.store(0);
         entry->contexts.store(false);
         entry->errors_told.store(0);
         entry->sealer.reset();

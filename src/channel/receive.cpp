@@ -10,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include "channel/clock.hpp"
 #include "channel/connection.hpp"
 #include "channel/epoll.hpp"
 #include "channel/piece_walk.hpp"
@@ -152,12 +153,26 @@ std::size_t front_record(const Shared& shared) {
     return header ? header->size + seal::kRecordOverhead : 0;
 }
 
+/// recv() that may wait; others see meanwhile that it does: see lock_unless_read. A cancelled thread clears it, too.
+[[gnu::always_inline]] inline ssize_t recv_waiting(const Entry& entry, Shared& shared, std::uint8_t* to,
+                                                   std::size_t room) {
+    struct Waiting {
+        std::atomic<bool>& said;
+        explicit Waiting(std::atomic<bool>& flag) : said(flag) { said.store(true, std::memory_order_relaxed); }
+        ~Waiting() { said.store(false, std::memory_order_relaxed); }
+        Waiting(const Waiting&) = delete;
+        Waiting& operator=(const Waiting&) = delete;
+    };
+    const Waiting waiting(shared.reader_waits);
+    return real::recv(entry.descriptor(), to, room, 0);
+}
+
 /// One read from the kernel behind what is there; `filled` is false. Returns as read_raw.
 [[gnu::always_inline]] inline std::size_t append_raw(Entry& entry, std::size_t room, int flags) {
     Shared& shared = *entry.shared;
     std::uint8_t* const to = shared.raw + shared.raw_end;
     const ssize_t n = (flags & MSG_DONTWAIT) != 0 ? real::recv_now(entry.descriptor(), to, room)
-                                                  : real::recv(entry.descriptor(), to, room, 0);
+                                                  : recv_waiting(entry, shared, to, room);
     if (n == 0) shared.kernel_eof = true;
     if (n < 0 && errno != EAGAIN && errno != EINTR) shared.kernel_error = errno;
     if (n <= 0) return 0;
@@ -495,16 +510,22 @@ ssize_t receive(Process& process, Entry& entry, std::span<const iovec> to, int f
 
 namespace {
 
-/// Locks what is read. False: a thread of the program holds it, which reads. A glance of our own thread is waited for:
-/// it may be taking just what the kernel has called readable, and who read then would wait for what comes next.
-bool lock_unless_read(const Entry& entry, Shared& shared) {
+/// How long others than a waiting reader may hold the lock before we go on as if one waited: they are stopped.
+constexpr std::int64_t kLongestHold_ns = 1'000'000'000;
+
+/// Locks what is read. False: somebody holds it, in this process or another one, who reads and waits in the kernel.
+/// Everybody else is waited for. He may be taking just what the kernel has called readable, as hear() does, and who read
+/// then would wait for what comes next.
+bool lock_unless_read(Shared& shared) {
     constexpr useconds_t kPause_us = 50;
-    for (;;) {
-        const unsigned before = entry.glances.load();
-        if (shared.receive_lock.try_lock()) return true;
-        if (before % 2 == 0 && entry.glances.load() == before) return false;
+    std::int64_t deadline_ns = 0;
+    while (!shared.receive_lock.try_lock()) {
+        if (deadline_ns == 0) deadline_ns = now_ns() + kLongestHold_ns;
+        if (shared.reader_waits.load(std::memory_order_relaxed) || now_ns() > deadline_ns) return false;
         real::usleep(kPause_us);
     }
+    shared.reader_waits.store(false, std::memory_order_relaxed);  // who was killed has left it
+    return true;
 }
 
 }  // namespace
@@ -517,7 +538,7 @@ bool verify_readable(Process& process, Entry& entry) {
         if (drive(process, entry) != State::open) return shared.state.load() == State::failed;
     }
     // Somebody is reading: what the kernel said is as good as it gets.
-    if (!lock_unless_read(entry, shared)) return true;
+    if (!lock_unless_read(shared)) return true;
     const std::lock_guard guard(shared.receive_lock, std::adopt_lock);
     if (!use.is_current() || shared.readable.load(std::memory_order_acquire)) return true;
     if (shared.state.load() != State::open) return shared.state.load() == State::failed;
@@ -529,26 +550,6 @@ bool verify_readable(Process& process, Entry& entry) {
 }
 
 namespace {
-
-/// The lock on what is read, for a moment, by a thread of ours, if nobody reads: see lock_unless_read.
-class Glance {
-public:
-    Glance(Entry& entry, Shared& shared) : entry_(entry), lock_(shared.receive_lock, std::defer_lock) {
-        entry_.glances.fetch_add(1);
-        (void)lock_.try_lock();
-    }
-    ~Glance() {
-        if (lock_) lock_.unlock();
-        entry_.glances.fetch_add(1);
-    }
-    Glance(const Glance&) = delete;
-    Glance& operator=(const Glance&) = delete;
-    bool sees() const { return lock_.owns_lock(); }
-
-private:
-    Entry& entry_;
-    std::unique_lock<SharedMutex> lock_;
-};
 
 /// Takes an empty record that is at the very front. Nothing else may be taken here: who waits for the kernel to say
 /// that the socket is readable would never hear of it.
@@ -573,7 +574,9 @@ Heard hear(Process& process, Entry& entry) {
     Shared& shared = *use.shared();
     const int error = errno;
     bool ended = false;
-    if (const Glance glance(entry, shared); glance.sees()) {  // else somebody is reading, and opens what comes
+    if (shared.receive_lock.try_lock()) {  // else somebody is reading, and opens what comes
+        const std::lock_guard guard(shared.receive_lock, std::adopt_lock);
+        shared.reader_waits.store(false, std::memory_order_relaxed);  // who was killed has left it
         if (!use.is_current() || shared.state.load() != State::open) return {Heard::What::nobody, 0};
         while (take_empty_record(process, entry)) {
         }
@@ -625,7 +628,7 @@ int bytes_readable(Process& process, Entry& entry) {
     const Use use(entry);
     if (use.shared() == nullptr || drive(process, entry) != State::open) return 0;
     Shared& shared = *use.shared();
-    if (!lock_unless_read(entry, shared)) return 0;  // a reader waits: there is nothing
+    if (!lock_unless_read(shared)) return 0;  // a reader waits: there is nothing
     const std::lock_guard guard(shared.receive_lock, std::adopt_lock);
     if (!use.is_current()) return 0;
     while (read_raw(entry, MSG_DONTWAIT) > 0 && shared.filled) {

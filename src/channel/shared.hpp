@@ -54,6 +54,7 @@ struct Shared {
     std::atomic<State> state;
     std::atomic<int> error;
     std::atomic<bool> readable;           // a read would return at once without asking the kernel
+    std::atomic<bool> reader_waits;       // in the kernel, with receive_lock held
     std::atomic<std::uint32_t> arrivals;  // raw reads that brought bytes: what edge-triggered waiters have not seen
     std::atomic<std::uint32_t> opened;    // records: by whom a peer is heard
 

@@ -43,7 +43,6 @@ struct Entry {
     std::atomic<int> users{0};  // calls on their way, see Use
     std::atomic<bool> ending{false};
     std::atomic<bool> handshaking{false};  // counted in Process::handshakes
-    std::atomic<unsigned> glances{0};      // see hear(); odd while one is under way
     std::atomic<int> errors_told{0};       // reads that a connection which has failed has answered
     std::atomic<bool> contexts{false};     // the two that follow are there
     std::optional<seal::StreamSealer> sealer;

@@ -574,8 +574,10 @@ MUTANTS = [
         "            if (waiters_.load() > 0 && registration.entry->kind.load() != Kind::epoll) kick();  // else: see kNestedMs\n", "",
         "stream_test", "Readiness.WakesWhoWaitsWhileAnotherReads"),
     one("the program is told of what our own thread is taking", RECEIVE,
-        "        if (before % 2 == 0 && entry.glances.load() == before) return false;",
-        "        if (entry.glances.load() >= before) return false;", "stream_test", "Readiness.IsNotOfWhatOurOwnThreadTakes"),
+        "        if (shared.reader_waits.load(std::memory_order_relaxed) || now_ns() > deadline_ns) return false;",
+        "        if (now_ns() <= deadline_ns) return false;", "stream_test", "Readiness.IsNotOfWhatOurOwnThreadTakes"),
+    one("who asks what there is waits behind a reader", RECEIVE,
+        "said.store(true, std::memory_order_relaxed);", "", "stream_test", "Readiness.IsToldWhileAThreadWaitsInARead"),
     one("who adds a connection asks the kernel after who opens it", EPOLL,
         "        // Whoever moves the connection on meanwhile finds the registration, and asks the kernel after us.\n"
         "        const std::lock_guard arming(entry.registrations_lock);\n", "",

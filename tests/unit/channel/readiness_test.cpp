@@ -452,6 +452,38 @@ TEST(Readiness, IsNotOfWhatOurOwnThreadTakes) {
     EXPECT_EQ(read.bytes, clear(100));
 }
 
+/// A thread waits in a read: how much is there to be read is told at once, and a wait ends at its time.
+TEST(Readiness, IsToldWhileAThreadWaitsInARead) {
+    Job job;
+    int bytes = -1;
+    int ready = -1;
+    std::int64_t took_ns = -1;
+    Read read;
+    job.program(1, [&] {
+        const Fd listener = listen_at();
+        const Fd fd = accept_from(listener);
+        std::thread reading([&] { read = read_from(fd, 100); });
+        sleep_ns(kSecond);
+        const std::int64_t begun_ns = time_ns();
+        ::ioctl(fd, FIONREAD, &bytes);
+        pollfd one{fd, POLLIN, 0};
+        ready = ::poll(&one, 1, 0);
+        took_ns = time_ns() - begun_ns;
+        reading.join();
+    });
+    job.program(0, [&] {
+        const Fd fd = connected_to(address(1, kPort));
+        sleep_ns(5 * kSecond);
+        send_all(fd, clear(100));
+    });
+    const Ending ending = job.run();
+    EXPECT_TRUE(ending.went_well() && ending.said.empty()) << ending.told();
+    EXPECT_EQ(bytes, 0);
+    EXPECT_EQ(ready, 0);
+    EXPECT_LT(took_ns, kMillisecond);
+    EXPECT_EQ(read.bytes, clear(100));
+}
+
 /// A full socket becomes writable again when the peer reads, and says so by level and by edge.
 TEST(Readiness, OfAFullSocketComesBack) {
     for (const std::uint32_t events : {std::uint32_t{EPOLLOUT}, std::uint32_t{EPOLLOUT | EPOLLET}, std::uint32_t{0}}) {
