@@ -34,9 +34,9 @@ def run_once(lab, mpi, suite, ranks, sealing, place, words=(), enough=None):
     if sealing and not suite.by_run:
         program = sealing.exec_line(program, place / "report.json")
     if sealing and suite.by_run:
-        line = sealing.run_line(mpi, lab, ranks, program, place / "report.json", mpi.mpiexec)
+        line = sealing.run_line(mpi, lab, ranks, program, place / "report.json", mpi.mpiexec, suite.slots)
     else:
-        line = mpi.command(lab, ranks, program)
+        line = mpi.command(lab, ranks, program, slots=suite.slots)
     return lab.run(line, env=env, timeout=suite.timeout, cwd=place, log=place / "output.txt",
                    enough=enough)
 

@@ -93,6 +93,7 @@ class Suite:
     leave_out: Callable = lambda tests: []  # (tests) -> the words that make the command leave them out
     own_verdicts: bool = False  # each test says itself whether it passed, and no run has fewer of them than another
     layers: tuple = ("channel", "mpi", "fabric")
+    slots: int | None = None  # of a node, where the suite spawns ranks
     by_run: bool = False  # `cryptmpi run` starts the sealed job: what MPI spawns is started past a launcher line's `cryptmpi exec`
 
 
@@ -233,6 +234,11 @@ def mpi4py_environment(mpi):
     return settings
 
 
+def mpi4py_spawning_environment(mpi):
+    """Under Intel MPI mpi4py tests it only without matched probes."""
+    return {**mpi4py_environment(mpi), "MPI4PY_RC_RECV_MPROBE": "0"}
+
+
 def yielding(mpi):
     """Ranks that wait on a busy core make room, where the MPI can be told so."""
     settings = {"I_MPI_THREAD_YIELD": "3", "MPIR_CVAR_POLLS_BEFORE_YIELD": "10"}
@@ -295,5 +301,6 @@ SUITES = [
     Suite("mpi4py-dynproc", ("mpich-5.0.2-ucx",), (2, 4), 120, mpi4py_only("dynproc"), read_mpi4py,
           environment=mpi4py_environment, ended=mpi4py_ended, own_verdicts=True, layers=("fabric",)),
     Suite("mpi4py-spawn", OPEN_MPI + MPICH_ABI, (2, 4), 400, mpi4py_only("spawn"), read_mpi4py,
-          environment=mpi4py_environment, ended=mpi4py_ended, own_verdicts=True, layers=("fabric",), by_run=True),
+          environment=mpi4py_spawning_environment, ended=mpi4py_ended, own_verdicts=True, layers=("fabric",), slots=64,
+          by_run=True),
 ]

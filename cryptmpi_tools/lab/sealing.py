@@ -58,13 +58,15 @@ class Sealing:
             line += ["--report", report]
         return [str(word) for word in [*line, "--", *program]]
 
-    def run_line(self, stack, lab, ranks, program, report, mpiexec=None):
-        """The whole job, launcher included, by one command; `mpiexec` for a program that is not linked with its MPI."""
+    def run_line(self, stack, lab, ranks, program, report, mpiexec=None, slots=None):
+        """The whole job, launcher included, by one command; `mpiexec` for a program that is not linked with its MPI,
+        `slots` as in Stack.command."""
+        in_turn = slots is not None and stack.family != "hydra"
         if lab.isolated:
-            where = ["--hosts", ",".join(lab.hosts()), "--rsh", lab.rsh]
+            where = ["--hosts", ",".join(f"{host}:{slots}" if in_turn else host for host in lab.hosts()), "--rsh", lab.rsh]
         else:  # Open MPI starts no more ranks than there are cores, unless it is told of more slots
             where = [] if stack.family == "hydra" else ["--hosts", f"localhost:{ranks}"]
-        options = stack.launcher_options(lab)
+        options = [*stack.launcher_options(lab), *(["--map-by", "node"] if in_turn else [])]
         more = ["--launcher-args", shlex.join(options)] if options else []
         by = ["--mpi", mpiexec] if mpiexec else []
         line = [self.command, "run", "-n", ranks, *where, *by, *more, "--report", report, *program]

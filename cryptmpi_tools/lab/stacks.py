@@ -53,8 +53,9 @@ class Stack:
         oob = ["--mca", "oob_tcp_if_include", network] if self.family == "openmpi4" else []
         return ["--allow-run-as-root", "--bind-to", "none", *self.options, "--mca", "btl", btl, "--mca", "btl_tcp_if_include", network, *oob]
 
-    def command(self, lab, ranks, program, per_node=None):
-        """The launcher line for `program` (a list)."""
+    def command(self, lab, ranks, program, per_node=None, slots=None):
+        """The launcher line for `program` (a list). With so many `slots` a node, for jobs that spawn, Open MPI's ranks go
+        to the nodes in turn: where nodes are too full, its daemons do not agree where the next ones are."""
         hosts = lab.hosts()
         per_node = per_node or -(-ranks // len(hosts))
         if self.family == "hydra":
@@ -64,7 +65,8 @@ class Stack:
             line = [self.mpiexec, *where, *self.launcher_options(lab), "-n", ranks, *program]
         else:
             agent = "plm_rsh_agent" if self.family == "openmpi4" else "plm_ssh_agent"
-            where = ["--host", ",".join(f"{h}:{per_node}" for h in hosts), "--map-by", f"ppr:{per_node}:node:oversubscribe"]
+            where = ["--host", ",".join(f"{h}:{slots or per_node}" for h in hosts),
+                     "--map-by", "node" if slots else f"ppr:{per_node}:node:oversubscribe"]
             tree = ["--mca" if self.family == "openmpi4" else "--prtemca", agent, lab.rsh]
             line = [self.mpiexec, *where, *tree, *self.launcher_options(lab), "-n", ranks, *program]
         return [str(word) for word in line]

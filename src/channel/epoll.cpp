@@ -370,13 +370,14 @@ bool Epoll::deliver(Connections& connections, Registration& registration, epoll_
     return true;
 }
 
-/// Handshakes have deadlines that the kernel does not know of.
+/// Handshakes have deadlines that the kernel does not know of, and another process that shares the socket may end one.
 void Epoll::tick(Connections& connections) {
     std::vector<std::pair<int, Entry*>> on_their_way;
     {
         const std::lock_guard guard(lock_);
         for (const auto& [fd, registration] : registrations_) {
-            if (handshaking(*registration->entry)) on_their_way.emplace_back(fd, registration->entry);
+            Entry* const entry = registration->entry;
+            if (handshaking(*entry) || entry->handshaking.load()) on_their_way.emplace_back(fd, entry);
         }
     }
     for (const auto& [fd, entry] : on_their_way) connections.drive(*entry);

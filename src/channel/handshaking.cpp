@@ -395,6 +395,13 @@ bool advance(Process& process, Entry& entry, Shared& shared, Made& made) {
     return false;
 }
 
+/// Another process, which shares the socket, has brought the handshake to its end.
+void see_settled(Process& process, Entry& entry) {
+    if (!entry.handshaking.load()) return;
+    process.handshake_settled(entry);
+    rearm(entry);
+}
+
 }  // namespace
 
 State drive(Process& process, Entry& entry) {
@@ -402,10 +409,16 @@ State drive(Process& process, Entry& entry) {
     if (use.shared() == nullptr) return State::failed;
     Shared& shared = *use.shared();
     State state = shared.state.load(std::memory_order_acquire);
-    if (state == State::failed || (state == State::open && entry.contexts.load())) return state;
+    if (state == State::failed || (state == State::open && entry.contexts.load())) {
+        see_settled(process, entry);
+        return state;
+    }
     if (state == State::open) {
         const auto resumed = take_up(process, entry, shared);
-        if (resumed) return state;
+        if (resumed) {
+            see_settled(process, entry);
+            return state;
+        }
         const std::lock_guard send_guard(shared.send_lock);
         if (use.is_current()) fail_handshake(process, entry, resumed.error());
         return State::failed;

@@ -17,6 +17,7 @@
 #include "channel/clock.hpp"
 #include "channel/datagrams.hpp"
 #include "channel/descriptors.hpp"
+#include "channel/epoll.hpp"
 #include "channel/real.hpp"
 #include "config/checkpoint.hpp"
 #include "config/other_process.hpp"
@@ -251,6 +252,8 @@ void Process::become_child(bool mpi) {
         entry->errors_told.store(0);
         entry->sealer.reset();
         entry->opener.reset();
+        entry->handshaking.store(false);
+        if (channel::handshaking(*entry)) handshake_started(*entry);
     }
 }
 

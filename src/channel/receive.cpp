@@ -514,8 +514,8 @@ namespace {
 constexpr std::int64_t kLongestHold_ns = 1'000'000'000;
 
 /// Locks what is read. False: somebody holds it, in this process or another one, who reads and waits in the kernel.
-/// Everybody else is waited for. He may be taking just what the kernel has called readable, as hear() does, and who read
-/// then would wait for what comes next.
+/// Everybody else is waited for. He may be taking just what the kernel has called readable, as hear() does, and who
+/// read then would wait for what comes next.
 bool lock_unless_read(Shared& shared) {
     constexpr useconds_t kPause_us = 50;
     std::int64_t deadline_ns = 0;

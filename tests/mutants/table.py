@@ -582,6 +582,12 @@ MUTANTS = [
         "        // Whoever moves the connection on meanwhile finds the registration, and asks the kernel after us.\n"
         "        const std::lock_guard arming(entry.registrations_lock);\n", "",
         "epoll_test", "*WhileItIsAdded:*WhileTheyChange"),
+    one("a child waits for no handshake that it inherits", "src/channel/process.cpp",
+        "        if (channel::handshaking(*entry)) handshake_started(*entry);\n", "",
+        "pytest", "tests/system/test_sockets.py -k fork_while_it_connects"),
+    one("nobody hears of a handshake that another process has ended", SHAKING,
+        "    process.handshake_settled(entry);\n    rearm(entry);\n}\n\n}", "    process.handshake_settled(entry);\n}\n\n}",
+        "pytest", "tests/system/test_sockets.py -k fork_while_it_connects"),
     one("who waits asks the kernel after who opens the connection", EPOLL,
         "            const std::lock_guard arming(entry->registrations_lock);\n            if (registration.entry == entry) rearm(registration);",
         "            if (registration.entry == entry) rearm(registration);",

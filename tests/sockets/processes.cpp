@@ -242,6 +242,35 @@ SOCKETS_CASE(fork_and_both_write) {
     result("recv at the end", ::recv(pair.server, &byte, 1, 0));
 }
 
+/// Sleeps until it is writable, or for ten seconds.
+static bool becomes_writable(int fd) {
+    const Descriptor epoll(::epoll_create1(0));
+    epoll_event event{EPOLLOUT, {.fd = fd}};
+    if (::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) != 0) give_up("epoll_ctl");
+    return ::epoll_wait(epoll, &event, 1, 10000) == 1;
+}
+
+SOCKETS_CASE(fork_while_it_connects) {
+    // Either process may see first that it is connected: both are told.
+    sockaddr_in address;
+    const Descriptor listener = listen_on_loopback(address);
+    for (int round = 0; round < 20; ++round) {
+        const Descriptor client(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
+        (void)::connect(client, reinterpret_cast<const sockaddr*>(&address), sizeof address);
+        const pid_t child = ::fork();
+        if (child == 0) ::_exit(becomes_writable(client) ? 0 : 1);
+        bool writable = false;
+        std::thread waiting([&] { writable = becomes_writable(client); });
+        ::usleep(20000);
+        const Descriptor server = accept_from(listener);
+        waiting.join();
+        result("child", wait_for_child(child));
+        note("the parent's is %s", writable ? "writable" : "not writable");
+        send_all(client, text("hello"));
+        note("received %zu", receive(server, 5).size());
+    }
+}
+
 SOCKETS_CASE(fork_and_read_in_turns) {
     // What one process left unread, even within one write, the other one gets.
     Pair pair = connected_pair();
