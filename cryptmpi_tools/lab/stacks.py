@@ -54,8 +54,8 @@ class Stack:
         return ["--allow-run-as-root", "--bind-to", "none", *self.options, "--mca", "btl", btl, "--mca", "btl_tcp_if_include", network, *oob]
 
     def command(self, lab, ranks, program, per_node=None, slots=None):
-        """The launcher line for `program` (a list). With so many `slots` a node, for jobs that spawn, Open MPI's ranks go
-        to the nodes in turn: where nodes are too full, its daemons do not agree where the next ones are."""
+        """The launcher line for `program` (a list). With so many `slots` a node, for jobs that spawn, Open MPI's ranks
+        go to the nodes in turn: where nodes are too full, its daemons do not agree where the next ones are."""
         hosts = lab.hosts()
         per_node = per_node or -(-ranks // len(hosts))
         if self.family == "hydra":
