@@ -9,8 +9,8 @@
 #include <set>
 #include <string>
 
+#include "comm/native.hpp"
 #include "keys/agreement.hpp"
-#include "native.hpp"
 
 namespace cryptmpi::comm {
 
@@ -24,7 +24,7 @@ public:
     /// Takes a line that says for whom this rank waits.
     using Say = std::function<void(const std::string& line)>;
 
-    AgreementPeers(const interpose::Native& mpi, int rank, const Patience& patience, Say say)
+    AgreementPeers(const Native& mpi, int rank, const Patience& patience, Say say)
         : mpi_(mpi), rank_(rank), patience_(patience), say_(std::move(say)) {}
 
     Result<void> send(int rank, std::span<const std::uint8_t> message) override;
@@ -39,7 +39,7 @@ private:
     Clock::duration until_notice(int peer) const;
     Error gave_up(int peer) const;
 
-    const interpose::Native& mpi_;
+    const Native& mpi_;
     int rank_;
     Patience patience_;
     Say say_;

@@ -8,13 +8,13 @@
 #include <set>
 #include <utility>
 
-#include "native.hpp"
+#include "comm/native.hpp"
 
 namespace cryptmpi::comm {
 
 /// A call with the mistake in question, among this rank alone, whose errors are for us: with `count` numbers, one or
 /// two, at each address.
-using Question = int (*)(const interpose::Native& mpi, int* numbers, int* others, int count, MPI_Comm alone);
+using Question = int (*)(const Native& mpi, int* numbers, int* others, int count, MPI_Comm alone);
 
 struct Answers {
     std::mutex lock;

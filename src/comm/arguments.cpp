@@ -11,7 +11,7 @@ namespace {
 /// A communicator of this rank alone, whose errors are for us. There is none where MPI has no more to give.
 class Alone {
 public:
-    explicit Alone(const interpose::Native& native) : mpi_(native) {
+    explicit Alone(const Native& native) : mpi_(native) {
         MPI_Group group = MPI_GROUP_NULL;
         const Quiet quiet(mpi_, MPI_COMM_SELF);
         mpi_.Comm_group(MPI_COMM_SELF, &group);
@@ -27,7 +27,7 @@ public:
     MPI_Comm comm() const { return comm_; }
 
 private:
-    const interpose::Native& mpi_;
+    const Native& mpi_;
     MPI_Comm comm_ = MPI_COMM_NULL;
 };
 

@@ -9,10 +9,10 @@
 #include <memory>
 #include <utility>
 
+#include "comm/native.hpp"
 #include "comm/types.hpp"
 #include "engine/buffer_pool.hpp"
 #include "engine/layout.hpp"
-#include "native.hpp"
 
 namespace cryptmpi::comm {
 
@@ -67,7 +67,7 @@ private:
     template <class Work>
     int by_runs(std::size_t bytes, Work work) const;
 
-    const interpose::Native* mpi_ = nullptr;
+    const Native* mpi_ = nullptr;
     std::uint8_t* at_ = nullptr;
     MPI_Count count_ = 0;
     MPI_Datatype type_ = MPI_DATATYPE_NULL;
@@ -104,7 +104,7 @@ Place find_place(engine::BufferPool& pool, const UserBuffer& buffer, std::size_t
 /// A number of bytes as count and datatype: more than an int holds take a type made for them.
 class ByteCount {
 public:
-    ByteCount(const interpose::Native& mpi, std::size_t size) : mpi_(mpi), count_(static_cast<int>(size)) {
+    ByteCount(const Native& mpi, std::size_t size) : mpi_(mpi), count_(static_cast<int>(size)) {
         if (size > INT_MAX) [[unlikely]] {
             make_type(size);
         }
@@ -122,7 +122,7 @@ public:
 private:
     void make_type(std::size_t size);
 
-    const interpose::Native& mpi_;
+    const Native& mpi_;
     int count_;
     MPI_Datatype type_ = MPI_BYTE;
 };

@@ -30,9 +30,9 @@ int start_buffered(Layer& layer, Communicator& communicator, const UserBuffer& b
 
 namespace {
 
-template <class After, class Native>
+template <class After, class NativeCall>
 int bsend(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm, After after,
-          Native native) {
+          NativeCall native) {
     const auto guard = layer.guard();
     Communicator* communicator = find_sealed_to(layer, comm, to);
     if (communicator == nullptr) {

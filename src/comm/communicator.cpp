@@ -363,18 +363,18 @@ Result<void> Communicator::open_from(int from, std::uint32_t lane, std::uint64_t
 }
 
 /// Members that call their operations in one order can all use one communicator; not so several threads.
-Communicator::Address Communicator::address(const interpose::Native& mpi, int rank) {
+Communicator::Address Communicator::address(const Native& mpi, int rank) {
     if (job_.threads_somewhere) return {own_traffic(mpi), rank, 0};
     // What an operation that failed left behind is not for those of other communicators. MPI promises tags of 15 bits.
     const int tag = (id_[0] & 0x7f) << 8 | id_[1];
     return {job_.own_traffic, world_[static_cast<std::size_t>(rank)], tag};
 }
 
-void Communicator::prepare_addresses(const interpose::Native& mpi) {
+void Communicator::prepare_addresses(const Native& mpi) {
     if (job_.threads_somewhere) own_traffic(mpi);
 }
 
-MPI_Comm Communicator::own_traffic(const interpose::Native& mpi) {
+MPI_Comm Communicator::own_traffic(const Native& mpi) {
     if (own_traffic_ == MPI_COMM_NULL) {
         // Not a duplicate: that would call the program's functions that copy attributes.
         MPI_Group group = MPI_GROUP_NULL;
@@ -387,7 +387,7 @@ MPI_Comm Communicator::own_traffic(const interpose::Native& mpi) {
     return own_traffic_;
 }
 
-void Communicator::make_nodes(const interpose::Native& mpi) {
+void Communicator::make_nodes(const Native& mpi) {
     // Where all is sealed, no rank trusts the network of its own node.
     const bool all = job_.scope.seals_all();
     std::map<keys::NodeId, int> numbers;
@@ -401,7 +401,7 @@ void Communicator::make_nodes(const interpose::Native& mpi) {
     prepare_addresses(mpi);
 }
 
-void Communicator::free_own_traffic(const interpose::Native& mpi) {
+void Communicator::free_own_traffic(const Native& mpi) {
     if (nodes_) nodes_->free();
     nodes_.reset();
     if (own_traffic_ != MPI_COMM_NULL) mpi.Comm_free(&own_traffic_);

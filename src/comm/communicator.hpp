@@ -17,13 +17,13 @@
 #include "base/result.hpp"
 #include "comm/held.hpp"
 #include "comm/job_keys.hpp"
+#include "comm/native.hpp"
 #include "comm/nodes.hpp"
 #include "comm/posted.hpp"
 #include "comm/rank_report.hpp"
 #include "comm/scope.hpp"
 #include "comm/voice.hpp"
 #include "keys/flow_secrets.hpp"
-#include "native.hpp"
 #include "seal/arrivals.hpp"
 #include "seal/message.hpp"
 
@@ -117,18 +117,18 @@ public:
         int rank;
         int tag;
     };
-    Address address(const interpose::Native& mpi, int rank);
+    Address address(const Native& mpi, int rank);
     /// Makes what address() needs, by all members: before an operation in which only some of them may need it.
-    void prepare_addresses(const interpose::Native& mpi);
+    void prepare_addresses(const Native& mpi);
     /// Its members by nodes; null: not made yet (nodes_of).
     const Nodes* nodes() const { return nodes_.get(); }
     /// By all members, with what address() needs.
-    void make_nodes(const interpose::Native& mpi);
+    void make_nodes(const Native& mpi);
     /// The secret of what is sealed for all among it has to come from one of its members.
     bool lacks_group_secret() const { return !group_ && !has_all_ranks(); }
     /// It is here.
     Result<void> take_group_secret(const Secret<32>& drawn);
-    void free_own_traffic(const interpose::Native& mpi);
+    void free_own_traffic(const Native& mpi);
 
     // Collective operations. The lane tells the operation and its root, the number is that of the call.
 
@@ -193,7 +193,7 @@ private:
     Result<seal::MessageOpener*> opener(std::unique_ptr<seal::MessageOpener>& flow, keys::Use use, int from);
     Result<seal::MessageSealer*> sealer_for_all();
     Result<seal::MessageOpener*> opener_of_all(int from);
-    MPI_Comm own_traffic(const interpose::Native& mpi);
+    MPI_Comm own_traffic(const Native& mpi);
     bool take_next(const Posted& posted, Receiving& receiving, int tag, std::uint64_t number) const;
     Result<void> check_order_among(const Posted& posted, Receiving& receiving, int from, int tag, std::uint64_t number);
 

@@ -18,7 +18,7 @@ constexpr std::size_t kShareOfSize = 4;  // a description may take up that part 
 /// What a constructor of types was called with.
 class Contents {
 public:
-    Contents(const interpose::Native& mpi, MPI_Datatype type, const Envelope& envelope)
+    Contents(const Native& mpi, MPI_Datatype type, const Envelope& envelope)
         : mpi_(mpi),
           integers_(static_cast<std::size_t>(envelope.integers)),
           addresses_(static_cast<std::size_t>(envelope.addresses)),
@@ -61,7 +61,7 @@ private:
         }
     }
 
-    const interpose::Native& mpi_;
+    const Native& mpi_;
     std::vector<int> integers_;
     std::vector<MPI_Aint> addresses_;
     std::vector<MPI_Count> counts_;
@@ -82,7 +82,7 @@ std::ptrdiff_t distance(MPI_Count count, std::ptrdiff_t extent) {
 class Decoder {
 public:
     /// The description may take up so many bytes.
-    Decoder(const interpose::Native& mpi, Layout& layout, std::size_t room) : mpi_(mpi), layout_(layout), room_(room) {}
+    Decoder(const Native& mpi, Layout& layout, std::size_t room) : mpi_(mpi), layout_(layout), room_(room) {}
 
     const Element* decode(MPI_Datatype type, int depth) {
         Envelope envelope;
@@ -215,15 +215,15 @@ private:
         return true;
     }
 
-    const interpose::Native& mpi_;
+    const Native& mpi_;
     Layout& layout_;
     std::size_t room_;
 };
 
 }  // namespace
 
-std::unique_ptr<const Layout> decode_layout(const interpose::Native& mpi, const void* at, MPI_Count count,
-                                            MPI_Datatype type, std::size_t size) {
+std::unique_ptr<const Layout> decode_layout(const Native& mpi, const void* at, MPI_Count count, MPI_Datatype type,
+                                            std::size_t size) {
     auto layout = std::make_unique<Layout>();
     const Element* const each = Decoder(mpi, *layout, size / kShareOfSize).decode(type, 0);
     if (each == nullptr) return nullptr;

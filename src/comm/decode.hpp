@@ -7,14 +7,14 @@
 #include <cstddef>
 #include <memory>
 
+#include "comm/native.hpp"
 #include "engine/layout.hpp"
-#include "native.hpp"
 
 namespace cryptmpi::comm {
 
 /// Of `count` elements at an address, which have `size` bytes of data. Null: MPI packs them, whole. That is so for
 /// distributed arrays, pairs with gaps, and types whose description would be long for so few bytes.
-std::unique_ptr<const engine::Layout> decode_layout(const interpose::Native& mpi, const void* at, MPI_Count count,
+std::unique_ptr<const engine::Layout> decode_layout(const Native& mpi, const void* at, MPI_Count count,
                                                     MPI_Datatype type, std::size_t size);
 
 }  // namespace cryptmpi::comm

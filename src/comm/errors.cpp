@@ -12,7 +12,7 @@
 namespace cryptmpi::comm {
 namespace {
 
-bool world_exists(const interpose::Native& mpi) {
+bool world_exists(const Native& mpi) {
     int begun = 0;
     int ended = 0;
     mpi.Initialized(&begun);
@@ -22,7 +22,7 @@ bool world_exists(const interpose::Native& mpi) {
 
 /// `get` asks MPI for the handler.
 template <class Get>
-bool ends_the_job(const interpose::Native& mpi, Get get) {
+bool ends_the_job(const Native& mpi, Get get) {
     MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
     if (get(&handler) != MPI_SUCCESS) return false;
     bool fatal = handler == MPI_ERRORS_ARE_FATAL;
@@ -33,7 +33,7 @@ bool ends_the_job(const interpose::Native& mpi, Get get) {
     return fatal;
 }
 
-std::string text_of(const interpose::Native& mpi, int code) {
+std::string text_of(const Native& mpi, int code) {
     std::array<char, MPI_MAX_ERROR_STRING + 1> text = {};
     int length = 0;
     if (mpi.Error_string(code, text.data(), &length) != MPI_SUCCESS) return fmt::format("error {}", code);

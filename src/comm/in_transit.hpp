@@ -10,8 +10,8 @@
 #include <mutex>
 #include <utility>
 
+#include "comm/native.hpp"
 #include "engine/buffer_pool.hpp"
-#include "native.hpp"
 
 namespace cryptmpi::comm {
 
@@ -20,7 +20,7 @@ enum class Transfer : std::uint8_t { send, receive };
 /// What nobody waits for any more, after an error or because it is not needed, but MPI still has. A layer has one.
 class LeftWithMpi {
 public:
-    explicit LeftWithMpi(const interpose::Native& mpi) : mpi_(mpi) {}
+    explicit LeftWithMpi(const Native& mpi) : mpi_(mpi) {}
     LeftWithMpi(const LeftWithMpi&) = delete;
     LeftWithMpi& operator=(const LeftWithMpi&) = delete;
 
@@ -36,7 +36,7 @@ private:
         MPI_Request request;
         engine::Buffer wire;
     };
-    const interpose::Native& mpi_;
+    const Native& mpi_;
     std::mutex lock_;
     std::list<One> all_;
     std::atomic<std::size_t> count_{0};

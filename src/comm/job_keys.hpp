@@ -12,6 +12,7 @@
 #include "aead/registry.hpp"
 #include "base/result.hpp"
 #include "base/secret.hpp"
+#include "comm/native.hpp"
 #include "config/settings.hpp"
 #include "keys/agreement.hpp"
 #include "keys/flow_secrets.hpp"
@@ -19,7 +20,6 @@
 #include "keys/membership.hpp"
 #include "keys/node_token.hpp"
 #include "keys/report_key.hpp"
-#include "native.hpp"
 #include "report/part.hpp"
 
 namespace cryptmpi::comm {
@@ -36,7 +36,7 @@ public:
 
     /// A rank, as it agrees with the others.
     struct Rank {
-        const interpose::Native& mpi;
+        const Native& mpi;
         int rank;
         int ranks;
         const std::string& host;

@@ -208,7 +208,7 @@ namespace {
 
 /// An error of MPI's ends the job, by the error handler of our communicator; where it does not, what MPI may still have
 /// is left with it.
-bool is_done(const interpose::Native& mpi, MPI_Request& request) {
+bool is_done(const Native& mpi, MPI_Request& request) {
     int done = 0;
     return mpi.Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || done != 0;
 }

@@ -23,10 +23,10 @@
 #include "base/result.hpp"
 #include "comm/buffer.hpp"
 #include "comm/in_transit.hpp"
+#include "comm/native.hpp"
 #include "engine/buffer_pool.hpp"
 #include "engine/plan.hpp"
 #include "engine/workers.hpp"
-#include "native.hpp"
 #include "seal/segments.hpp"
 
 namespace cryptmpi::comm {
@@ -44,7 +44,7 @@ struct Traffic {
 
 /// What all large messages of a process share.
 struct SegmentTransport {
-    const interpose::Native& mpi;
+    const Native& mpi;
     const engine::Plans& plans;
     engine::BufferPool& pool;
     engine::Workers& workers;

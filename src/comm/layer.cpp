@@ -109,7 +109,7 @@ int Layer::raise(MPI_Comm handle, const std::string& line) {
 namespace {
 
 /// A class and a code of ours, if MPI has room for them.
-int make_error(const interpose::Native& mpi, const char* of_class, const char* of_code) {
+int make_error(const Native& mpi, const char* of_class, const char* of_code) {
     int error_class = MPI_ERR_OTHER;
     int code = MPI_ERR_OTHER;
     if (mpi.Add_error_class(&error_class) != MPI_SUCCESS) return MPI_ERR_OTHER;

@@ -26,6 +26,7 @@
 #include "comm/in_transit.hpp"
 #include "comm/job_keys.hpp"
 #include "comm/large.hpp"
+#include "comm/native.hpp"
 #include "comm/operation.hpp"
 #include "comm/rank_report.hpp"
 #include "comm/scope.hpp"
@@ -37,13 +38,12 @@
 #include "engine/buffer_pool.hpp"
 #include "engine/workers.hpp"
 #include "keys/node_token.hpp"
-#include "native.hpp"
 
 namespace cryptmpi::comm {
 
 /// What a layer finds around it in its process.
 struct Host {
-    const interpose::Native& mpi;
+    const Native& mpi;
     config::Environment environment;
     std::string name;                 // of the machine
     keys::Surroundings surroundings;  // that tell nodes apart

@@ -5,7 +5,7 @@
 
 namespace cryptmpi::comm {
 
-std::vector<int> world_ranks(const interpose::Native& mpi, MPI_Group group) {
+std::vector<int> world_ranks(const Native& mpi, MPI_Group group) {
     MPI_Group world = MPI_GROUP_NULL;
     mpi.Comm_group(MPI_COMM_WORLD, &world);
     int size = 0;
@@ -18,7 +18,7 @@ std::vector<int> world_ranks(const interpose::Native& mpi, MPI_Group group) {
     return result;
 }
 
-std::vector<int> world_ranks_of(const interpose::Native& mpi, MPI_Comm comm) {
+std::vector<int> world_ranks_of(const Native& mpi, MPI_Comm comm) {
     MPI_Group group = MPI_GROUP_NULL;
     mpi.Comm_group(comm, &group);
     auto result = world_ranks(mpi, group);

@@ -8,14 +8,14 @@
 #include <string>
 #include <vector>
 
+#include "comm/native.hpp"
 #include "comm/voice.hpp"
-#include "native.hpp"
 
 namespace cryptmpi::comm {
 
 /// The members' ranks in MPI_COMM_WORLD, in their order.
-std::vector<int> world_ranks(const interpose::Native& mpi, MPI_Group group);
-std::vector<int> world_ranks_of(const interpose::Native& mpi, MPI_Comm comm);
+std::vector<int> world_ranks(const Native& mpi, MPI_Group group);
+std::vector<int> world_ranks_of(const Native& mpi, MPI_Comm comm);
 
 /// Ends the job unless `made`, which `by_what` made, has exactly these members, by their ranks in MPI_COMM_WORLD, in
 /// this order.

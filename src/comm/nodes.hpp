@@ -9,8 +9,8 @@
 #include <map>
 #include <vector>
 
+#include "comm/native.hpp"
 #include "comm/voice.hpp"
-#include "native.hpp"
 
 namespace cryptmpi::comm {
 
@@ -32,7 +32,7 @@ public:
     /// With one user.
     void add(const Ranks& ranks, MPI_Comm comm) { all_[ranks] = {comm, 1}; }
     /// Frees it after its last user.
-    void give_back(const interpose::Native& mpi, const Ranks& ranks) {
+    void give_back(const Native& mpi, const Ranks& ranks) {
         const auto found = all_.find(ranks);
         if (found == all_.end() || --found->second.users != 0) return;
         mpi.Comm_free(&found->second.comm);
@@ -96,7 +96,7 @@ private:
     void make(Part& part, MPI_Comm comm, int color, int rank);
 
     Voice& voice_;
-    const interpose::Native& mpi_;
+    const Native& mpi_;
     SharedCommunicators* shared_;
     bool equal_ = true;
     std::vector<int> leader_of_;

@@ -90,9 +90,9 @@ int start(Layer& layer, MPI_Request* request, Operation& operation) {
     return code;
 }
 
-template <class Make, class Native>
+template <class Make, class NativeCall>
 int send_init(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
-              MPI_Request* request, Mode mode, Make make, Native native) {
+              MPI_Request* request, Mode mode, Make make, NativeCall native) {
     const auto guard = layer.guard();
     Communicator* communicator = find_sealed_to(layer, comm, to);
     if (communicator == nullptr || request == nullptr) return native(layer.mpi);  // nothing is sent before its start
@@ -113,16 +113,16 @@ int send_init(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, 
 }
 
 /// MPI's own procedures for persistent sends.
-using SendInit = decltype(interpose::Native::Send_init) interpose::Native::*;
+using SendInit = decltype(Native::Send_init) Native::*;
 
 /// Makes the request that travels by `init`, which is of the user's mode.
-template <class Native>
+template <class NativeCall>
 int send_init_as(SendInit init, Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, int to, int tag,
-                 MPI_Comm comm, MPI_Request* request, Native native) {
+                 MPI_Comm comm, MPI_Request* request, NativeCall native) {
     const auto make = [&](const auto& mpi, void* wire, const ByteCount& bytes) {
         return (mpi.*init)(wire, bytes.count(), bytes.type(), to, tag, comm, request);
     };
-    const Mode mode = init == &interpose::Native::Ssend_init ? Mode::synchronous : Mode::standard;
+    const Mode mode = init == &Native::Ssend_init ? Mode::synchronous : Mode::standard;
     return send_init(layer, at, count, type, to, tag, comm, request, mode, make, native);
 }
 
@@ -130,19 +130,19 @@ int send_init_as(SendInit init, Layer& layer, const void* at, MPI_Count count, M
 
 int Send_init(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
               MPI_Request* request) {
-    return send_init_as(&interpose::Native::Send_init, layer, at, count, type, to, tag, comm, request,
+    return send_init_as(&Native::Send_init, layer, at, count, type, to, tag, comm, request,
                         CRYPTMPI_NATIVE(Send_init, count, at, Count{count}, type, to, tag, comm, request));
 }
 
 int Ssend_init(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
                MPI_Request* request) {
-    return send_init_as(&interpose::Native::Ssend_init, layer, at, count, type, to, tag, comm, request,
+    return send_init_as(&Native::Ssend_init, layer, at, count, type, to, tag, comm, request,
                         CRYPTMPI_NATIVE(Ssend_init, count, at, Count{count}, type, to, tag, comm, request));
 }
 
 int Rsend_init(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
                MPI_Request* request) {
-    return send_init_as(&interpose::Native::Rsend_init, layer, at, count, type, to, tag, comm, request,
+    return send_init_as(&Native::Rsend_init, layer, at, count, type, to, tag, comm, request,
                         CRYPTMPI_NATIVE(Rsend_init, count, at, Count{count}, type, to, tag, comm, request));
 }
 

@@ -14,8 +14,7 @@ namespace cryptmpi::comm {
 
 using seal::kMessageOverhead;
 
-int native_send(const interpose::Native& mpi, Mode mode, const ByteCount& bytes, const void* at, int to, int tag,
-                MPI_Comm comm) {
+int native_send(const Native& mpi, Mode mode, const ByteCount& bytes, const void* at, int to, int tag, MPI_Comm comm) {
     switch (mode) {
         case Mode::synchronous:
             return mpi.Ssend(at, bytes.count(), bytes.type(), to, tag, comm);
@@ -28,8 +27,8 @@ int native_send(const interpose::Native& mpi, Mode mode, const ByteCount& bytes,
     return mpi.Send(at, bytes.count(), bytes.type(), to, tag, comm);
 }
 
-int native_isend(const interpose::Native& mpi, Mode mode, const ByteCount& bytes, const void* at, int to, int tag,
-                 MPI_Comm comm, MPI_Request* request) {
+int native_isend(const Native& mpi, Mode mode, const ByteCount& bytes, const void* at, int to, int tag, MPI_Comm comm,
+                 MPI_Request* request) {
     switch (mode) {
         case Mode::synchronous:
             return mpi.Issend(at, bytes.count(), bytes.type(), to, tag, comm, request);
@@ -180,7 +179,7 @@ namespace {
 
 extern "C" {
 int query_token(void* state, MPI_Status* status) {
-    const auto& mpi = *static_cast<const interpose::Native*>(state);
+    const auto& mpi = *static_cast<const Native*>(state);
     mpi.Status_set_elements(status, MPI_BYTE, 0);
     mpi.Status_set_cancelled(status, 0);
     status->MPI_SOURCE = MPI_UNDEFINED;
@@ -197,9 +196,9 @@ int cancel_token(void* /*state*/, int /*complete*/) {
 
 }  // namespace
 
-MPI_Request make_token(const interpose::Native& mpi) {
+MPI_Request make_token(const Native& mpi) {
     MPI_Request request = MPI_REQUEST_NULL;
-    mpi.Grequest_start(query_token, free_token, cancel_token, const_cast<interpose::Native*>(&mpi), &request);
+    mpi.Grequest_start(query_token, free_token, cancel_token, const_cast<Native*>(&mpi), &request);
     return request;
 }
 
@@ -251,9 +250,9 @@ void start_with_held(Layer& layer, std::unique_ptr<Operation> operation, std::un
 
 namespace {
 
-template <class Native>
+template <class NativeCall>
 int send(Layer& layer, Mode mode, const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
-         Native native) {
+         NativeCall native) {
     auto guard = layer.guard();
     Communicator* communicator = find_sealed_to(layer, comm, to);
     if (communicator == nullptr) {
@@ -282,9 +281,9 @@ int send(Layer& layer, Mode mode, const void* at, MPI_Count count, MPI_Datatype 
     return native_send(layer.mpi, mode, ByteCount(layer.mpi, wire.size()), wire.data(), to, tag, comm);
 }
 
-template <class Native>
+template <class NativeCall>
 int isend(Layer& layer, Mode mode, const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
-          MPI_Request* request, Native native) {
+          MPI_Request* request, NativeCall native) {
     const auto guard = layer.guard();
     Communicator* communicator = find_sealed_to(layer, comm, to);
     if (communicator == nullptr) return native(layer.mpi);
@@ -376,7 +375,7 @@ int Irecv(Layer& layer, void* at, MPI_Count count, MPI_Datatype type, int from, 
 namespace {
 
 /// The status of a receive from MPI_PROC_NULL.
-void set_nobody(const interpose::Native& mpi, MPI_Status& status) {
+void set_nobody(const Native& mpi, MPI_Status& status) {
     status.MPI_SOURCE = MPI_PROC_NULL;
     status.MPI_TAG = MPI_ANY_TAG;
     mpi.Status_set_cancelled(&status, 0);

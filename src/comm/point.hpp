@@ -12,10 +12,9 @@ namespace cryptmpi::comm {
 /// The four modes of sending: MPI's own calls for each form.
 enum class Mode { standard, buffered, synchronous, ready };
 
-int native_send(const interpose::Native& mpi, Mode mode, const ByteCount& bytes, const void* at, int to, int tag,
-                MPI_Comm comm);
-int native_isend(const interpose::Native& mpi, Mode mode, const ByteCount& bytes, const void* at, int to, int tag,
-                 MPI_Comm comm, MPI_Request* request);
+int native_send(const Native& mpi, Mode mode, const ByteCount& bytes, const void* at, int to, int tag, MPI_Comm comm);
+int native_isend(const Native& mpi, Mode mode, const ByteCount& bytes, const void* at, int to, int tag, MPI_Comm comm,
+                 MPI_Request* request);
 
 /// The communicator, if a message to `to` is sealed. Null: MPI does it, or says that there is nobody of that rank.
 Communicator* find_sealed_to(Layer& layer, MPI_Comm comm, int to);
@@ -43,7 +42,7 @@ int send_segments(Layer& layer, MPI_Comm comm, Outgoing& outgoing, bool all);
 std::size_t receive_room(int from, std::size_t capacity);
 
 /// A request of ours that MPI has no operation for, to be ended by MPI_Grequest_complete.
-MPI_Request make_token(const interpose::Native& mpi);
+MPI_Request make_token(const Native& mpi);
 
 /// A message that we hold comes to a non-blocking receive (deliver_held), with a request of ours.
 void start_with_held(Layer& layer, std::unique_ptr<Operation> operation, std::unique_ptr<Held> held,

@@ -3,14 +3,14 @@
 
 #include <mpi.h>
 
-#include "native.hpp"
+#include "comm/native.hpp"
 
 namespace cryptmpi::comm {
 
 /// The error handler of a communicator does not hear of what MPI is asked meanwhile.
 class Quiet {
 public:
-    Quiet(const interpose::Native& native, MPI_Comm comm) : mpi_(native), comm_(comm) {
+    Quiet(const Native& native, MPI_Comm comm) : mpi_(native), comm_(comm) {
         mpi_.Comm_get_errhandler(comm_, &handler_);
         mpi_.Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
     }
@@ -22,7 +22,7 @@ public:
     Quiet& operator=(const Quiet&) = delete;
 
 private:
-    const interpose::Native& mpi_;
+    const Native& mpi_;
     MPI_Comm comm_;
     MPI_Errhandler handler_ = MPI_ERRHANDLER_NULL;
 };

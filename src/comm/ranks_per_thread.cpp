@@ -2,8 +2,7 @@
 
 namespace cryptmpi::comm {
 
-engine::PerHardwareThread ranks_of_node(const interpose::Native& mpi, MPI_Comm comm,
-                                        const engine::HardwareThreads& own) {
+engine::PerHardwareThread ranks_of_node(const Native& mpi, MPI_Comm comm, const engine::HardwareThreads& own) {
     MPI_Comm node = MPI_COMM_NULL;
     mpi.Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
     engine::PerHardwareThread ranks = own.members();

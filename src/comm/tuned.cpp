@@ -22,7 +22,7 @@ namespace {
 constexpr const char* kMend = "; the default plans are used. Mend: cryptmpi tune, or setting profile = \"none\"";
 
 /// What MPI says of itself: its name and version, which are the beginning of the first line.
-std::string name_of(const interpose::Native& mpi) {
+std::string name_of(const Native& mpi) {
     std::array<char, MPI_MAX_LIBRARY_VERSION_STRING + 1> said{};
     int length = 0;
     if (mpi.Get_library_version(said.data(), &length) != MPI_SUCCESS) return "unknown";
@@ -65,7 +65,7 @@ std::string take(const std::string& text, const engine::Fingerprint& here, Tuned
 
 }  // namespace
 
-std::string load_profile(const config::Settings& settings, const interpose::Native& mpi, const cryptmpi_kex& kex,
+std::string load_profile(const config::Settings& settings, const Native& mpi, const cryptmpi_kex& kex,
                          report::Part& part, Tuned& tuned) {
     part.processor = processor_model();
     part.processors = processor_count();

@@ -12,7 +12,7 @@ constexpr std::size_t kLargestTried = std::size_t{1} << 20;  // bytes
 
 /// A type of that size and extent may still order its bytes as it likes: does it pack them as they are? Each byte has
 /// its place, a part of the number at a time.
-bool keeps_order(const interpose::Native& mpi, MPI_Datatype type, std::size_t size) {
+bool keeps_order(const Native& mpi, MPI_Datatype type, std::size_t size) {
     if (size > kLargestTried) return false;
     const std::unique_ptr<std::uint8_t[]> memory(new std::uint8_t[2 * size]);
     std::uint8_t* const in = memory.get();
@@ -31,7 +31,7 @@ bool keeps_order(const interpose::Native& mpi, MPI_Datatype type, std::size_t si
 
 }  // namespace
 
-int get_envelope(const interpose::Native& mpi, MPI_Datatype type, Envelope& envelope) {
+int get_envelope(const Native& mpi, MPI_Datatype type, Envelope& envelope) {
     // Types that were made with large counts are shown by this form only.
     if (mpi.Type_get_envelope_c != nullptr) {
         return mpi.Type_get_envelope_c(type, &envelope.integers, &envelope.addresses, &envelope.counts, &envelope.types,

@@ -9,8 +9,8 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "comm/native.hpp"
 #include "comm/voice.hpp"
-#include "native.hpp"
 
 namespace cryptmpi::comm {
 
@@ -35,7 +35,7 @@ struct Envelope {
     bool is_derived() const;
 };
 /// Returns MPI's error code.
-int get_envelope(const interpose::Native& mpi, MPI_Datatype type, Envelope& envelope);
+int get_envelope(const Native& mpi, MPI_Datatype type, Envelope& envelope);
 
 /// The shapes of the datatypes that are in use, so that MPI is not asked again for each message.
 class Types {
@@ -45,7 +45,7 @@ public:
     Types(const Types&) = delete;
     Types& operator=(const Types&) = delete;
 
-    const interpose::Native& mpi;
+    const Native& mpi;
 
     /// From now on, several threads ask.
     void share() { shared_ = true; }

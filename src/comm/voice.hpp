@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "native.hpp"
+#include "comm/native.hpp"
 
 namespace cryptmpi::comm {
 
@@ -12,7 +12,7 @@ public:
     Voice(const Voice&) = delete;
     Voice& operator=(const Voice&) = delete;
 
-    const interpose::Native& mpi;
+    const Native& mpi;
 
     /// Prints one line.
     virtual void say(const std::string& line) const = 0;
@@ -24,7 +24,7 @@ public:
     [[noreturn]] virtual void end_job(const std::string& line) = 0;
 
 protected:
-    explicit Voice(const interpose::Native& native) : mpi(native) {}
+    explicit Voice(const Native& native) : mpi(native) {}
     ~Voice() = default;
 };
 

@@ -14,8 +14,8 @@
 #include "interpose/clearing.hpp"
 #include "interpose/entries.hpp"
 #include "interpose/refuse.hpp"
+#include "interpose/resolve.hpp"
 #include "interpose/this_process.hpp"
-#include "native.hpp"
 
 namespace cryptmpi::interpose {
 namespace {

@@ -4,11 +4,11 @@ usage: generate.py procedures.txt ABI FOLDER HEADER.i [HEADER.i...]
 
 HEADER.i is what `cc -E -P` makes of that ABI's mpi.h; what it lacks, since it is older than the MPI library that a
 program may use, is taken from the headers after it. Into FOLDER go
-  native.hpp   struct Native: a typed pointer to each procedure
-  native.cpp   resolve(): fills them from the MPI library that the program uses; clear_before_calls(),
-               act_before_waits()
-  entries.cpp  the entry of each sealed or refused procedure, and the list that finds them by name
-Their texts are the templates of these names beside this file (native.hpp.j2 ...).
+  comm/native.hpp        struct Native: a typed pointer to each procedure
+  interpose/resolve.cpp  resolve(): fills them from the MPI library that the program uses; clear_before_calls(),
+                         act_before_waits()
+  interpose/entries.cpp  the entry of each sealed or refused procedure, and the list that finds them by name
+Their texts are the templates of these names in src/ (comm/native.hpp.j2 ...).
 """
 import collections
 import pathlib
@@ -27,7 +27,7 @@ PARAMETER = re.compile(r"(?P<type>.*?[\s*])(?P<name>\w+)(?P<array>(?:\s*\[\w*\])
 Handle = collections.namedtuple("Handle", "kind argument")
 Entry = collections.namedtuple("Entry", "name group refused reason procedure")
 
-TEMPLATES = jinja2.Environment(loader=jinja2.FileSystemLoader(pathlib.Path(__file__).parent), undefined=jinja2.StrictUndefined,
+TEMPLATES = jinja2.Environment(loader=jinja2.FileSystemLoader(pathlib.Path(__file__).parent.parent), undefined=jinja2.StrictUndefined,
                                trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
 TEMPLATES.filters["quoted"] = quoted
 
@@ -100,7 +100,6 @@ def entries_of(table, procedures):
 
 def main(table, abi, folder, *headers):
     folder = pathlib.Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     procedures = read_headers(headers)
     rows = read_table(pathlib.Path(table))
     unclassified = sorted(set(procedures) - {row.name for row in rows})
@@ -109,7 +108,8 @@ def main(table, abi, folder, *headers):
     waiting = {row.name for row in rows if row.waits}
     facts = {"abi": abi, "procedures": list(procedures.values()), "waiting": [p for p in procedures.values() if p.name in waiting],
              "entries": entries_of(rows, procedures)}
-    for name in ("native.hpp", "native.cpp", "entries.cpp"):
+    for name in ("comm/native.hpp", "interpose/resolve.cpp", "interpose/entries.cpp"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(TEMPLATES.get_template(f"{name}.j2").render(facts))
 
 

@@ -6,7 +6,7 @@
 
 #include "base/confined.hpp"
 #include "base/own_names.hpp"
-#include "native.hpp"
+#include "interpose/resolve.hpp"
 
 namespace cryptmpi::interpose {
 

@@ -53,6 +53,15 @@ def test_a_room_that_includes_what_it_may_not(checked):
     assert status == 1 and lines == ["check-rooms: rooms see each other in a circle: high and low"]
 
 
+def test_a_header_whose_room_is_not_named(checked):
+    assert checked(**{"high/door.cpp": '#include "bytes.hpp"\n'}) == (1, ["src/high/door.cpp: includes bytes.hpp: name its room, too"])
+
+
+def test_files_that_include_each_other_beside_them_in_a_circle(checked):
+    status, lines = checked(**{"high/data.hpp": '#include "low/bytes.hpp"\n#include "door.hpp"\n'})
+    assert (status, lines) == (1, ["src/high/data, src/high/door, src/high/ways/way: include each other in a circle"])
+
+
 def test_the_repositorys_own_rooms():
     done = subprocess.run([sys.executable, SCRIPT], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

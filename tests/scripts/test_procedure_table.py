@@ -139,7 +139,7 @@ def generate(folder, table, *headers):
     (folder / "table.txt").write_text(table)
     subprocess.run([sys.executable, "-B", INTERPOSE / "generate.py", folder / "table.txt", "test", folder / "out", *files], check=True,
                    capture_output=True, text=True)
-    return {name: (folder / "out" / name).read_text() for name in ("native.hpp", "native.cpp", "entries.cpp")}
+    return {name: (folder / "out" / name).read_text() for name in ("comm/native.hpp", "interpose/resolve.cpp", "interpose/entries.cpp")}
 
 
 def test_procedure_without_a_class_breaks_the_build(tmp_path):
@@ -156,14 +156,14 @@ def test_entries_follow_the_table(tmp_path):
     table = ("MPI_Bcast  sealed\nMPI_Flush  refused  not yet\nMPI_Put  refused  one-sided\nMPI_Session_end  refused  no keys\n"
              "MPI_Wtime  local\n")
     files = generate(tmp_path, table, header, newer)
-    assert "int (*Bcast)(void *at, const int n[], MPI_Comm comm) = nullptr;" in files["native.hpp"]
-    assert "int (*Flush)(MPI_Comm comm)" in files["native.hpp"]  # the newer header's, in the older one's types
-    assert "MPI_Session" not in files["native.hpp"]              # a type that the older one lacks
-    assert "return comm::Bcast(layer(), at, n, comm);" in files["entries.cpp"]
-    assert "if (comm == MPI_COMM_NULL || comm::stays_on_node(layer(), comm)) return native().Flush(comm);" in files["entries.cpp"]
-    assert 'return refuse_to_win("MPI_Put", "one-sided", win);' in files["entries.cpp"]
-    assert 'return refuse_to_anyone("MPI_Session_end", "no keys");' in files["entries.cpp"]
-    assert '{"MPI_Wtime", nullptr, false},' in files["entries.cpp"]
+    assert "int (*Bcast)(void *at, const int n[], MPI_Comm comm) = nullptr;" in files["comm/native.hpp"]
+    assert "int (*Flush)(MPI_Comm comm)" in files["comm/native.hpp"]  # the newer header's, in the older one's types
+    assert "MPI_Session" not in files["comm/native.hpp"]              # a type that the older one lacks
+    assert "return comm::Bcast(layer(), at, n, comm);" in files["interpose/entries.cpp"]
+    assert "if (comm == MPI_COMM_NULL || comm::stays_on_node(layer(), comm)) return native().Flush(comm);" in files["interpose/entries.cpp"]
+    assert 'return refuse_to_win("MPI_Put", "one-sided", win);' in files["interpose/entries.cpp"]
+    assert 'return refuse_to_anyone("MPI_Session_end", "no keys");' in files["interpose/entries.cpp"]
+    assert '{"MPI_Wtime", nullptr, false},' in files["interpose/entries.cpp"]
 
 
 def coverage(*options):

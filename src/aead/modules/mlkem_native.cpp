@@ -11,7 +11,7 @@
 #include "mlkem_native/fips202.h"
 
 #define MLK_CONFIG_FILE "mlkem_native/config.h"
-#include "mlkem_native.h"
+#include <mlkem_native.h>
 
 namespace {
 

@@ -35,7 +35,7 @@ int get_count(const MPI_Status*, MPI_Datatype, int* count) {
 
 Result<void> receive(Coming what, std::vector<std::uint8_t>& message) {
     coming = what;
-    interpose::Native mpi{};
+    comm::Native mpi{};
     mpi.Irecv = irecv;
     mpi.Test = test;
     mpi.Get_count = get_count;

@@ -1880,8 +1880,8 @@ private:
     }
 };
 
-interpose::Native make_native() {
-    interpose::Native native;
+comm::Native make_native() {
+    comm::Native native;
 #define CRYPTMPI_FAKE(procedure)                                               \
     Counted<&Calls::procedure, decltype(Calls::procedure)>::name = #procedure; \
     native.procedure = Counted<&Calls::procedure, decltype(Calls::procedure)>::call
@@ -1998,8 +1998,8 @@ interpose::Native make_native() {
     return native;
 }
 
-const interpose::Native& native() {
-    static const interpose::Native one = make_native();
+const comm::Native& native() {
+    static const comm::Native one = make_native();
     return one;
 }
 

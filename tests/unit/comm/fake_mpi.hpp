@@ -71,7 +71,7 @@ struct Rank {
     int number;
     int ranks;
     Layer& layer;
-    const interpose::Native& mpi;
+    const comm::Native& mpi;
 };
 
 /// How a job ended.
