@@ -287,41 +287,66 @@ bool Epoll::readable() {
     });
 }
 
+namespace {
+
+const Shared* sealed_state(const Entry& entry) {
+    return entry.kind.load() == Kind::sealed ? entry.shared.load() : nullptr;
+}
+
+bool is_edge(const Registration& registration) {
+    return (registration.events & EPOLLET) != 0;
+}
+
+/// The caller asked for what there is to be read, and has not been told of it.
+bool is_due(const Registration& registration) {
+    const Entry& entry = *registration.entry;
+    if ((registration.events & EPOLLIN) == 0 || registration.spent || !readable_here(entry)) return false;
+    const Shared* const shared = sealed_state(entry);
+    return !is_edge(registration) || shared == nullptr || registration.seen != shared->arrivals.load();
+}
+
+/// What the caller is told: beside EPOLLIN, what holds for the descriptor only the kernel knows.
+epoll_event event_of(Registration& registration) {
+    pollfd rest{registration.fd, static_cast<short>(registration.events & (EPOLLOUT | EPOLLPRI | EPOLLRDHUP)), 0};
+    const timespec now{0, 0};
+    if (sealed_state(*registration.entry) == nullptr || real::ppoll(&rest, 1, &now, nullptr) < 0) rest.revents = 0;
+    epoll_event event{};
+    event.events = EPOLLIN | static_cast<std::uint32_t>(rest.revents & ~POLLNVAL);
+    event.data.ptr = &registration;
+    return event;
+}
+
+}  // namespace
+
+/// The caller is told of it: an edge, or one shot, comes once.
+void Epoll::note_told(Registration& registration) const {
+    if (const Shared* const shared = sealed_state(*registration.entry); is_edge(registration) && shared != nullptr) {
+        registration.seen = shared->arrivals.load();
+        registration.waiting = false;
+    }
+    if ((registration.events & EPOLLONESHOT) != 0) {
+        registration.spent = true;
+        registration.waiting = false;
+        epoll_event off{};
+        off.data.ptr = &registration;
+        real::epoll_ctl(fd_, EPOLL_CTL_MOD, registration.fd, &off);
+    }
+}
+
 int Epoll::take_pending(epoll_event* events, int most) {
     if (pending_count_.load(std::memory_order_acquire) == 0) return 0;
     const std::lock_guard guard(lock_);
     int count = 0;
     std::size_t kept = 0;
     for (Registration* registration : pending_) {
-        const Entry& entry = *registration->entry;
-        const bool wanted = (registration->events & EPOLLIN) != 0 && !registration->spent;
-        const bool edge = (registration->events & EPOLLET) != 0;
-        Shared* shared = entry.kind.load() == Kind::sealed ? entry.shared.load() : nullptr;
-        registration->waiting = wanted && readable_here(entry);
-        if (edge && shared != nullptr && registration->seen == shared->arrivals.load()) registration->waiting = false;
+        registration->waiting = is_due(*registration);
         if (!registration->waiting) continue;
         if (count == most) {
             pending_[kept++] = registration;
             continue;
         }
-        // The rest of what holds for the descriptor only the kernel knows.
-        pollfd rest{registration->fd, static_cast<short>(registration->events & (EPOLLOUT | EPOLLPRI | EPOLLRDHUP)), 0};
-        const timespec now{0, 0};
-        if (shared == nullptr || real::ppoll(&rest, 1, &now, nullptr) < 0) rest.revents = 0;
-        events[count].events = EPOLLIN | static_cast<std::uint32_t>(rest.revents & ~POLLNVAL);
-        events[count].data.ptr = registration;
-        ++count;
-        if (edge && shared != nullptr) {
-            registration->seen = shared->arrivals.load();
-            registration->waiting = false;
-        }
-        if ((registration->events & EPOLLONESHOT) != 0) {
-            registration->spent = true;
-            registration->waiting = false;
-            epoll_event off{};
-            off.data.ptr = registration;
-            real::epoll_ctl(fd_, EPOLL_CTL_MOD, registration->fd, &off);
-        }
+        events[count++] = event_of(*registration);
+        note_told(*registration);
         if (registration->waiting) reported_.push_back(registration);
     }
     pending_.resize(kept);

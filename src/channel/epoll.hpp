@@ -85,6 +85,7 @@ private:
     int deliver_all(Connections& connections, epoll_event* events, int pending, int from_kernel);
     int wait_once(Connections& connections, epoll_event* events, int most, int timeout_ms, const sigset_t* mask);
     int take_pending(epoll_event* events, int most);
+    void note_told(Registration& registration) const;
     void forget(Registration& registration);
     void tick(Connections& connections);
     void kick();
