@@ -45,11 +45,12 @@ TEST(Policy, RefusesOtherTransportsOfTheInternet) {
 
 TEST(Policy, KnowsDevicesThatLeadToOtherNodes) {
     for (const char* device : {"/dev/infiniband/uverbs0", "/dev/hfi1_0", "/dev/cxi0", "/dev/kgni0", "/dev/bxi0",
-                               "/dev/vfio/12", "/dev/uio0", "/dev/nvidia-caps-imex-channels/channel0"}) {
+                               "/dev/vfio/12", "/dev/uio0", "/dev/nvidia-caps-imex-channels/channel0", "/dev/net/tun",
+                               "/dev/tap12", "/dev/vhost-net", "/dev/vhost-vsock", "/dev/ppp"}) {
         EXPECT_TRUE(is_network_device(device)) << device;
     }
-    for (const char* device :
-         {"/dev/null", "/dev/shm/x", "/dev/urandom", "/dev/nvidia0", "/dev/knem", "/dev/xpmem", "/dev/dax0.0"}) {
+    for (const char* device : {"/dev/null", "/dev/shm/x", "/dev/urandom", "/dev/nvidia0", "/dev/knem", "/dev/xpmem",
+                               "/dev/dax0.0", "/dev/tape/by-id/x", "/dev/tape0"}) {
         EXPECT_FALSE(is_network_device(device)) << device;
     }
 }
