@@ -1,6 +1,8 @@
 #include "channel/covering.hpp"
 
 #include <dlfcn.h>
+#include <elf.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -11,6 +13,7 @@
 #include <string_view>
 
 #include "channel/process_report.hpp"
+#include "channel/real.hpp"
 #include "config/internal_variables.hpp"
 #include "programs/coverable.hpp"
 
@@ -78,6 +81,25 @@ bool is_same_file(const char* one, const char* other) {
            first.st_ino == second.st_ino;
 }
 
+/// Does what the loader does first with a library. A sandbox (Landlock, a security module) hides or denies files that
+/// access() calls readable. Nothing: it can be done.
+std::string why_not_mapped(const std::string& library) {
+    const int fd = real::open(library.c_str(), O_RDONLY | O_CLOEXEC, 0);
+    // Too many descriptors here need not be too many there; and if they are, the loader finds no C library either.
+    if (fd < 0) return errno == EMFILE ? std::string() : std::strerror(errno);
+    struct stat status {};
+    const bool known = fstat(fd, &status) == 0;
+    const auto size = known ? static_cast<std::size_t>(status.st_size) : 0;
+    void* const at = size < SELFMAG ? MAP_FAILED : mmap(nullptr, size, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+    const int error = errno;
+    real::close(fd);
+    if (size < SELFMAG) return "no library is there, but another file";
+    if (at == MAP_FAILED) return std::strerror(error);
+    const bool library_there = std::memcmp(at, ELFMAG, SELFMAG) == 0;
+    munmap(at, size);
+    return library_there ? std::string() : "no library is there, but another file";
+}
+
 }  // namespace
 
 Covering::Covering(const config::Settings& settings, const config::Environment& environment) : settings_(settings) {
@@ -123,6 +145,9 @@ std::string Covering::why_not_loaded() const {
         struct statvfs mount {};
         if (statvfs(library.c_str(), &mount) == 0 && (mount.f_flag & ST_NOEXEC) != 0)
             return library + " lies where nothing may be run (noexec); mount that folder without it";
+        if (const std::string why = why_not_mapped(library); !why.empty())
+            return library + " cannot be loaded where it would run (" + why +
+                   "); let that folder be read and run from there, in a sandbox, too";
     }
     return {};
 }

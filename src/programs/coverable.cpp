@@ -3,6 +3,7 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -101,7 +102,19 @@ struct Elf {
     bool is_64_bit = false;
     std::string interpreter;  // empty: statically linked
     bool made_by_go = false;
+    std::uint64_t loaded = 0;  // bytes of memory that its segments take
 };
+
+/// What our libraries, and those that they need, take at most, with room to spare.
+constexpr std::uint64_t kOwnMemory = 64ULL * 1024 * 1024;
+
+/// The loader leaves out a preloaded library for which there is no memory, and goes on with smaller ones.
+std::optional<std::uint64_t> memory_that_is_missing(const Elf& elf) {
+    rlimit limit{};
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
+    const std::uint64_t needed = elf.loaded + kOwnMemory;
+    return limit.rlim_cur < needed ? std::optional(needed) : std::nullopt;
+}
 
 bool has_go_note(const File& file, const Elf64_Phdr& notes) {
     for (std::uint64_t offset = 0; offset < notes.p_filesz;) {
@@ -137,6 +150,7 @@ std::optional<Elf> read_elf(const File& file) {
     for (std::uint64_t i = 0; elf.is_64_bit && i < header->e_phnum; ++i) {
         const auto segment = file.read<Elf64_Phdr>(header->e_phoff + i * sizeof(Elf64_Phdr));
         if (!segment) break;
+        if (segment->p_type == PT_LOAD) elf.loaded += segment->p_memsz;
         if (segment->p_type == PT_INTERP) elf.interpreter = file.text(segment->p_offset);
         if (segment->p_type == PT_NOTE) elf.made_by_go = elf.made_by_go || has_go_note(file, *segment);
     }
@@ -175,6 +189,11 @@ std::optional<Refusal> judge_elf(const std::string& name, const Elf& elf) {
         return refuse(name, "is loaded by " + elf.interpreter +
                                 ", not by glibc's loader, so our library cannot be loaded into it; build it "
                                 "against glibc");
+    }
+    if (const auto needed = memory_that_is_missing(elf)) {
+        return refuse(name, fmt::format("may not have the memory that our library needs beside it, so the loader would "
+                                        "leave that out; raise the limit (ulimit -v) to {} KiB at least",
+                                        *needed / 1024));
     }
     return std::nullopt;
 }

@@ -614,6 +614,56 @@ def test_another_root_without_our_library(sender, tmp_path):
     assert "is not to be seen" not in done.output, done.output
 
 
+SANDBOX = r"""
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/landlock.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* The program argv[2], which may read and run what lies in these folders only, and in argv[1]. */
+int main(int argc, char** argv) {
+    struct landlock_ruleset_attr rules = {.handled_access_fs = LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE};
+    const char* allowed[] = {"/usr", "/lib", "/lib64", "/bin", "/etc", "/proc", "/dev", argv[1]};
+    int set = (int)syscall(SYS_landlock_create_ruleset, &rules, sizeof rules, 0);
+    if (set < 0 && (errno == ENOSYS || errno == EOPNOTSUPP)) return 77;
+    for (unsigned i = 0; i < sizeof allowed / sizeof *allowed; ++i) {
+        struct landlock_path_beneath_attr one = {.allowed_access = rules.handled_access_fs, .parent_fd = open(allowed[i], O_PATH)};
+        syscall(SYS_landlock_add_rule, set, LANDLOCK_RULE_PATH_BENEATH, &one, 0);
+        close(one.parent_fd);
+    }
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || syscall(SYS_landlock_restrict_self, set, 0) != 0) return 1;
+    execv(argv[2], argv + 2);
+    perror("execv");
+    return 1;
+}
+"""
+
+
+def test_a_sandbox_that_denies_our_library(sender, tmp_path):
+    """access() does not see what Landlock denies, and the loader would go on without us."""
+    sandbox = tmp_path / "sandbox"
+    subprocess.run(["cc", "-O1", "-o", sandbox, "-x", "c", "-"], input=SANDBOX, text=True, check=True)
+    if subprocess.run([sandbox, tmp_path, "/bin/true"]).returncode == 77:
+        pytest.skip("the kernel has no Landlock (CONFIG_SECURITY_LANDLOCK, lsm=landlock)")
+    done, seen = sender([str(sandbox), str(tmp_path), *sender.command["dynamic"]])
+    expect_unseen(seen, done.output)
+    assert not done.ok and "cannot be loaded where it would run (Permission denied)" in done.output, done.output
+    done, seen = sender([str(sandbox), "/", *sender.command["dynamic"]])
+    expect_unseen(seen, done.output)
+    assert "cannot be loaded" not in done.output, done.output
+
+
+def test_a_program_without_the_memory_for_our_library(sender):
+    """A small program fits beside the C library where ours does not, and the loader would go on without us."""
+    done, seen = sender(["sh", "-c", 'ulimit -v 3000; exec "$@"', "sh", *sender.command["dynamic"]])
+    expect_unseen(seen, done.output)
+    assert not done.ok and "raise the limit (ulimit -v)" in done.output, done.output
+
+
 @needs("bwrap")
 @MPIS
 @LAYERS
