@@ -309,6 +309,11 @@ Result<void> JobRun::read_settings() {
     if (!options_.layer.empty()) set_variable("CRYPTMPI_LAYER", options_.layer);
     leave_report_of_outer_job();
     environment_ = config::process_environment();
+    const std::string asked =
+        options_.report.empty() ? environment_("CRYPTMPI_REPORT_FILE").value_or("") : options_.report;
+    if (!asked.empty()) {  // who is refused from here on has no report
+        if (auto forgotten = forget_report(fs::absolute(asked)); !forgotten) return forgotten;
+    }
     auto settings = config::load(environment_);
     if (!settings) return tl::unexpected<Error>(settings.error());
     settings_ = std::move(*settings);
@@ -422,6 +427,17 @@ Result<void> JobRun::take_key() {
 
 /// Without CryptMPI, as the setting `enabled` says.
 int JobRun::start_plain() {
+    if (!options_.report.empty()) {
+        return complain(
+            "run: enabled = false: the job would run in clear, and there is no report of that; set enabled, or "
+            "leave out --report",
+            kExitRefused);
+    }
+    if (!settings_->report_file.empty()) {
+        if (auto forgotten = forget_report(settings_->report_file); !forgotten)
+            return complain(forgotten.error().line, kExitRefused);
+    }
+    complain("note: enabled = false: the job runs in clear, without CryptMPI", 0);
     if (!rsh_.empty()) launch_.agent = rsh_;
     const Words words = command_line(*launcher_, launch_);
     return replace_by(words.front(), words);

@@ -32,15 +32,23 @@ fs::path cache_file(const config::Environment& environment, const std::string& j
     return cache / "cryptmpi" / "jobs" / (job + ".json");
 }
 
+Result<void> forget_report(const fs::path& file) {
+    std::error_code error;
+    fs::remove_all(file.string() + ".parts", error);
+    if (std::error_code unknown; fs::is_directory(file, unknown)) return {};  // no report; prepare_parts() says so
+    fs::remove(file, error);
+    if (std::error_code unknown; !fs::exists(file, unknown)) return {};
+    return fail(EACCES, "report " + file.string() + " of an earlier job cannot be removed: " + error.message());
+}
+
 Result<void> make_place_of_report(const fs::path& file, bool private_folder, const std::string& token, bool fresh_key) {
     if (file.empty()) return fail(ENOENT, "run: no place for the job's report: set HOME, or name a file with --report");
     std::error_code error;
     fs::create_directories(file.parent_path(), error);
     if (error) return fail(error.value(), "report folder " + file.parent_path().string() + ": " + error.message());
     if (private_folder) fs::permissions(file.parent_path(), fs::perms::owner_all, error);
-    fs::remove_all(file.string() + ".parts", error);
+    if (auto forgotten = forget_report(file); !forgotten) return forgotten;
     if (auto prepared = report::prepare_parts(file); !prepared) return prepared;
-    fs::remove(file, error);
     return report::mark_parts(file, token, fresh_key);
 }
 

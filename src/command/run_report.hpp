@@ -14,8 +14,10 @@ namespace cryptmpi::command {
 /// Where a job's report goes that nobody asked for. Empty: there is no such place.
 std::filesystem::path cache_file(const config::Environment& environment, const std::string& job);
 
-/// Makes the report's folder, and removes what an earlier job left in the way: a verdict must not be that one's. The
-/// token tells the job's processes that they see this very folder.
+/// Removes what an earlier job left there: whatever comes of this one, a verdict must not be that one's.
+Result<void> forget_report(const std::filesystem::path& file);
+
+/// Makes the report's folder. The token tells the job's processes that they see this very folder.
 Result<void> make_place_of_report(const std::filesystem::path& file, bool private_folder, const std::string& token,
                                   bool fresh_key);
 

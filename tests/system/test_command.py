@@ -581,6 +581,31 @@ def test_a_fresh_key_that_did_not_come(home):
 def test_run_disabled_is_native(home, launcher):
     done = cryptmpi(home, "run", "-n", "1", "--mpi", launcher, COMMAND, "--version", CRYPTMPI_ENABLED="no", COMMAND=COMMAND)
     assert done.stdout.startswith("cryptmpi ") and "-launcher" not in (home / "line").read_text()
+    assert done.stderr == "cryptmpi: note: enabled = false: the job runs in clear, without CryptMPI\n"
+
+
+def disabled_with_a_report(home, launcher, *options, **settings):
+    """What an earlier job left must not pass for this one's report."""
+    report, part = home / "job.json", home / "job.json.parts" / "one.json"
+    part.parent.mkdir()
+    report.write_text("SEALED")
+    part.write_text("SEALED")
+    done = cryptmpi(home, "run", "-n", "1", "--mpi", launcher, *options, COMMAND, "--version", COMMAND=COMMAND, **settings)
+    assert not report.exists() and not part.exists()
+    return done
+
+
+def test_run_disabled_has_no_report(home, launcher):
+    report = home / "job.json"
+    done = disabled_with_a_report(home, launcher, "--report", report, CRYPTMPI_ENABLED="no")
+    assert_refused(done, "enabled = false", "in clear", "--report")
+    done = disabled_with_a_report(home, launcher, CRYPTMPI_REPORT_FILE=report, CRYPTMPI_ENABLED="no")
+    assert done.returncode == 0 and "in clear" in done.stderr
+
+
+def test_run_refused_has_no_report(home, launcher):
+    done = disabled_with_a_report(home, launcher, "--report", home / "job.json", CRYPTMPI_CIPHER="nonsense")
+    assert_refused(done, "nonsense")
 
 
 # The agent: a remote shell that runs its command here, through a shell, as ssh does
