@@ -24,8 +24,16 @@ inline Entry* known(int fd) {
     return process == nullptr ? nullptr : process->table().find(fd);
 }
 
-/// Whether bytes may go out on this descriptor at all; -1 with errno and a line for the roads that are closed.
-int check_road(int fd, const Entry& entry, const sockaddr* to, socklen_t size);
+/// A call that moves bytes on a descriptor that is not sealed.
+struct Move {
+    enum class Where { out, in } where;
+    int flags = 0;  // as send() and recv() have them
+    const sockaddr* to = nullptr;
+    socklen_t to_size = 0;
+};
+/// What the call returns without the kernel, with errno, and a line where a road is closed. Nothing: the kernel may
+/// have the bytes.
+std::optional<ssize_t> kept_from_kernel(int fd, const Entry& entry, const Move& move);
 
 /// A device that carries messages around the streams may not be opened: true, with errno and a line.
 bool device_refused(const char* path);

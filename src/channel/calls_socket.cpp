@@ -59,36 +59,47 @@ void taken_over(int fd) {
 
 namespace {
 
-/// A socket that has no connection for all we know, and has one: another process that holds it has made it, who alone
-/// can seal, or another thread of ours is about to. False, with errno: nothing may pass.
-bool is_still_fresh(Process& process, int fd) {
-    const auto peer = is_stream(fd) ? Address::peer_of(fd) : std::nullopt;
-    if (!peer) return true;
+/// A socket that had no connection for all we know, and has one: another process that holds it has made it, who alone
+/// can seal, or another thread of ours is about to. Nothing: it stays inside, and the kernel may have it.
+std::optional<ssize_t> on_connection_of_another(Process& process, int fd, const Address& peer) {
     std::string why;
-    const Verdict verdict = process.policy().decide(fd, *peer, why);
+    const Verdict verdict = process.policy().decide(fd, peer, why);
     Entry* entry = process.table().find(fd);
     Kind expected = Kind::fresh;
     if (verdict != Verdict::seal) {
         if (entry != nullptr && entry->kind.compare_exchange_strong(expected, Kind::native))
             process.report().count(verdict, why);
-        return true;
+        return std::nullopt;
     }
     if (entry != nullptr && entry->kind.load() == Kind::fresh)
         process.report().tell_of_refused(
             "a connection of another process",
-            "the connection with " + peer->text() +
+            "the connection with " + peer.text() +
                 " was made by another process, which shares its socket with this one and alone can "
                 "seal it: it is refused here; connect before the fork");
     errno = ENOTCONN;
-    return false;
+    return -1;
 }
 
-}  // namespace
+/// Without a connection, no byte of the program's goes to the kernel: it might wait there for a connection that another
+/// thread or process makes, and go out on it in clear. The kernel is asked with nothing in hand. It waits as it would,
+/// and what it says is what the call returns.
+std::optional<ssize_t> on_unconnected(Process& process, int fd, const Move& move) {
+    if (!is_stream(fd)) return std::nullopt;
+    if (const auto peer = Address::peer_of(fd)) return on_connection_of_another(process, fd, *peer);
+    char nothing = 0;
+    const bool out = move.where == Move::Where::out;
+    const ssize_t n = out ? real::send(fd, &nothing, 0, move.flags & (MSG_DONTWAIT | MSG_NOSIGNAL))
+                          : real::recv(fd, &nothing, 0, move.flags & MSG_DONTWAIT);
+    if (n < 0) return -1;
+    if (const auto peer = Address::peer_of(fd)) return on_connection_of_another(process, fd, *peer);
+    if (!out) return 0;
+    errno = ENOTCONN;
+    return -1;
+}
 
-int check_road(int fd, const Entry& entry, const sockaddr* to, socklen_t size) {
-    Process& process = this_process();
-    const Kind kind = entry.kind.load();
-    if (kind == Kind::fresh) return is_still_fresh(process, fd) ? 0 : -1;
+/// The roads but sockets without a connection: -1 with errno and a line for those that are closed.
+int check_road(Process& process, int fd, Kind kind, const Move& move) {
     if (kind == Kind::ended) {
         // Its number may by now be that of a file which another thread opened.
         if (!is_internet_socket(fd)) return 0;
@@ -105,7 +116,7 @@ int check_road(int fd, const Entry& entry, const sockaddr* to, socklen_t size) {
         return -1;
     }
     if (kind != Kind::datagram || process.roads_open()) return 0;
-    const auto peer = Address::of_datagram(fd, to, size);
+    const auto peer = Address::of_datagram(fd, move.to, move.to_size);
     std::string why;
     if (!peer || stays_inside_datagram(fd, *peer)) return 0;
     if (process.policy().decide_outside(*peer, why) == Verdict::plaintext) {
@@ -119,6 +130,16 @@ int check_road(int fd, const Entry& entry, const sockaddr* to, socklen_t size) {
             "FI_PROVIDER=tcp, --mca btl tcp,self,vader), or allow the peer by plaintext_peers");
     errno = EPERM;
     return -1;
+}
+
+}  // namespace
+
+std::optional<ssize_t> kept_from_kernel(int fd, const Entry& entry, const Move& move) {
+    Process& process = this_process();
+    const Kind kind = entry.kind.load();
+    if (kind == Kind::fresh) return on_unconnected(process, fd, move);
+    if (check_road(process, fd, kind, move) != 0) return -1;
+    return std::nullopt;
 }
 
 }  // namespace cryptmpi::channel

@@ -69,17 +69,22 @@ bool carries_sealed_sockets(const msghdr* message) {
     return false;
 }
 
-/// For descriptors that are not sealed but known: may they send, to the address given or the one they are connected to?
-bool may_send(int fd, const sockaddr* to, socklen_t size) {
+/// The kernel's call on a descriptor that is not sealed, where it may have the bytes.
+template <class Call>
+ssize_t send_natively(int fd, const Call& call, int flags = 0, const sockaddr* to = nullptr, socklen_t size = 0) {
     const Entry* entry = known(fd);
-    return entry == nullptr || check_road(fd, *entry, to, size) == 0;
+    if (entry == nullptr) return call();
+    const auto kept = kept_from_kernel(fd, *entry, {Move::Where::out, flags, to, size});
+    return kept ? *kept : call();
 }
 
-bool may_receive(int fd) {
+template <class Call>
+ssize_t receive_natively(int fd, const Call& call, int flags = 0) {
     const Entry* entry = known(fd);
     const Kind kind = entry == nullptr ? Kind::native : entry->kind.load();
-    if (kind != Kind::foreign && kind != Kind::ended && kind != Kind::fresh) return true;
-    return check_road(fd, *entry, nullptr, 0) == 0;
+    if (kind != Kind::foreign && kind != Kind::ended && kind != Kind::fresh) return call();
+    const auto kept = kept_from_kernel(fd, *entry, {Move::Where::in, flags});
+    return kept ? *kept : call();
 }
 
 /// Data with the SYN would go out before there are keys: true, with errno.
@@ -151,7 +156,7 @@ ssize_t taken_over_with(ssize_t result, const msghdr* message) {
 
 CRYPTMPI_CALL ssize_t read(int fd, void* to, size_t size) {
     if (Entry* entry = sealed(fd)) return size == 0 ? 0 : receive_into(*entry, to, size, 0);
-    return may_receive(fd) ? real::read(fd, to, size) : -1;
+    return receive_natively(fd, [&] { return real::read(fd, to, size); });
 }
 
 CRYPTMPI_CALL ssize_t __read_chk(int fd, void* to, size_t size, size_t room) {
@@ -167,13 +172,14 @@ CRYPTMPI_CALL ssize_t readv(int fd, const iovec* pieces, int count) {
         }
         return receive(process(), *entry, {pieces, static_cast<size_t>(count)}, 0);
     }
-    return may_receive(fd) ? real::readv(fd, pieces, count) : -1;
+    return receive_natively(fd, [&] { return real::readv(fd, pieces, count); });
 }
 
 // An offset of -1 means the stream's own place, which a socket has, too.
 CRYPTMPI_CALL ssize_t preadv2(int fd, const iovec* pieces, int count, off_t offset, int flags) {
     if (offset == -1 && known(fd) != nullptr && flags == 0) return readv(fd, pieces, count);
-    if (sealed(fd) == nullptr) return may_receive(fd) ? real::preadv2(fd, pieces, count, offset, flags) : -1;
+    if (sealed(fd) == nullptr)
+        return receive_natively(fd, [&] { return real::preadv2(fd, pieces, count, offset, flags); });
     errno = offset == -1 ? EOPNOTSUPP : ESPIPE;
     return -1;
 }
@@ -185,7 +191,8 @@ CRYPTMPI_CALL ssize_t preadv64v2(int fd, const iovec* pieces, int count, off64_t
 CRYPTMPI_CALL ssize_t recv(int fd, void* to, size_t size, int flags) {
     if (Entry* entry = sealed(fd))
         return check_receive_flags(flags, "recv") != 0 ? -1 : receive_or_discard(*entry, to, size, flags);
-    return may_receive(fd) ? real::recv(fd, to, size, flags) : -1;
+    return receive_natively(
+        fd, [&] { return real::recv(fd, to, size, flags); }, flags);
 }
 
 CRYPTMPI_CALL ssize_t __recv_chk(int fd, void* to, size_t size, size_t room, int flags) {
@@ -199,7 +206,8 @@ CRYPTMPI_CALL ssize_t recvfrom(int fd, void* to, size_t size, int flags, sockadd
         if (from != nullptr && from_size != nullptr) *from_size = 0;  // as TCP does
         return receive_or_discard(*entry, to, size, flags);
     }
-    return may_receive(fd) ? real::recvfrom(fd, to, size, flags, from, from_size) : -1;
+    return receive_natively(
+        fd, [&] { return real::recvfrom(fd, to, size, flags, from, from_size); }, flags);
 }
 
 CRYPTMPI_CALL ssize_t __recvfrom_chk(int fd, void* to, size_t size, size_t room, int flags, sockaddr* from,
@@ -211,13 +219,15 @@ CRYPTMPI_CALL ssize_t __recvfrom_chk(int fd, void* to, size_t size, size_t room,
 CRYPTMPI_CALL ssize_t recvmsg(int fd, msghdr* message, int flags) {
     if (Entry* entry = sealed(fd))
         return check_receive_flags(flags, "recvmsg") != 0 ? -1 : receive_message(*entry, message, flags);
-    return may_receive(fd) ? taken_over_with(real::recvmsg(fd, message, flags), message) : -1;
+    return receive_natively(
+        fd, [&] { return taken_over_with(real::recvmsg(fd, message, flags), message); }, flags);
 }
 
 CRYPTMPI_CALL int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, timespec* timeout) {
     Entry* entry = sealed(fd);
     if (entry == nullptr) {
-        const int got = may_receive(fd) ? real::recvmmsg(fd, messages, count, flags, timeout) : -1;
+        const auto call = [&] { return static_cast<ssize_t>(real::recvmmsg(fd, messages, count, flags, timeout)); };
+        const int got = static_cast<int>(receive_natively(fd, call, flags));
         for (int i = 0; i < got; ++i) taken_over_with(got, &messages[i].msg_hdr);
         return got;
     }
@@ -235,7 +245,7 @@ CRYPTMPI_CALL int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags,
 
 CRYPTMPI_CALL ssize_t write(int fd, const void* from, size_t size) {
     if (Entry* entry = sealed(fd)) return transmit_from(*entry, from, size, 0);
-    return may_send(fd, nullptr, 0) ? real::write(fd, from, size) : -1;
+    return send_natively(fd, [&] { return real::write(fd, from, size); });
 }
 
 CRYPTMPI_CALL ssize_t writev(int fd, const iovec* pieces, int count) {
@@ -246,12 +256,13 @@ CRYPTMPI_CALL ssize_t writev(int fd, const iovec* pieces, int count) {
         }
         return transmit(process(), *entry, {pieces, static_cast<size_t>(count)}, 0);
     }
-    return may_send(fd, nullptr, 0) ? real::writev(fd, pieces, count) : -1;
+    return send_natively(fd, [&] { return real::writev(fd, pieces, count); });
 }
 
 CRYPTMPI_CALL ssize_t pwritev2(int fd, const iovec* pieces, int count, off_t offset, int flags) {
     if (offset == -1 && known(fd) != nullptr && flags == 0) return writev(fd, pieces, count);
-    if (sealed(fd) == nullptr) return may_send(fd, nullptr, 0) ? real::pwritev2(fd, pieces, count, offset, flags) : -1;
+    if (sealed(fd) == nullptr)
+        return send_natively(fd, [&] { return real::pwritev2(fd, pieces, count, offset, flags); });
     errno = offset == -1 ? EOPNOTSUPP : ESPIPE;
     return -1;
 }
@@ -263,14 +274,16 @@ CRYPTMPI_CALL ssize_t pwritev64v2(int fd, const iovec* pieces, int count, off64_
 CRYPTMPI_CALL ssize_t send(int fd, const void* from, size_t size, int flags) {
     if (Entry* entry = sealed(fd))
         return check_flags(flags, "send") != 0 ? -1 : transmit_from(*entry, from, size, flags);
-    return may_send(fd, nullptr, 0) ? real::send(fd, from, size, flags) : -1;
+    return send_natively(
+        fd, [&] { return real::send(fd, from, size, flags); }, flags);
 }
 
 CRYPTMPI_CALL ssize_t sendto(int fd, const void* from, size_t size, int flags, const sockaddr* to, socklen_t to_size) {
     if (Entry* entry = sealed(fd))
         return check_flags(flags, "sendto") != 0 ? -1 : transmit_from(*entry, from, size, flags);
     if (opens_fast(fd, flags)) return -1;
-    return may_send(fd, to, to_size) ? real::sendto(fd, from, size, flags, to, to_size) : -1;
+    return send_natively(
+        fd, [&] { return real::sendto(fd, from, size, flags, to, to_size); }, flags, to, to_size);
 }
 
 CRYPTMPI_CALL ssize_t sendmsg(int fd, const msghdr* message, int flags) {
@@ -286,10 +299,9 @@ CRYPTMPI_CALL ssize_t sendmsg(int fd, const msghdr* message, int flags) {
     }
     if (opens_fast(fd, flags)) return -1;
     const bool named = message != nullptr && message->msg_name != nullptr;
-    return may_send(fd, named ? static_cast<const sockaddr*>(message->msg_name) : nullptr,
-                    named ? message->msg_namelen : 0)
-               ? real::sendmsg(fd, message, flags)
-               : -1;
+    return send_natively(
+        fd, [&] { return real::sendmsg(fd, message, flags); }, flags,
+        named ? static_cast<const sockaddr*>(message->msg_name) : nullptr, named ? message->msg_namelen : 0);
 }
 
 CRYPTMPI_CALL int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) {
@@ -307,7 +319,7 @@ CRYPTMPI_CALL int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags)
 
 CRYPTMPI_CALL ssize_t sendfile(int to, int from, off_t* offset, size_t size) {
     Entry* entry = sealed(to);
-    if (entry == nullptr) return may_send(to, nullptr, 0) ? real::sendfile(to, from, offset, size) : -1;
+    if (entry == nullptr) return send_natively(to, [&] { return real::sendfile(to, from, offset, size); });
     const auto buffer = std::make_unique<std::uint8_t[]>(kCopyBytes);
     off_t at = offset != nullptr ? *offset : lseek(from, 0, SEEK_CUR);
     if (at < 0) return -1;
@@ -343,13 +355,13 @@ CRYPTMPI_CALL ssize_t sendfile64(int to, int from, off64_t* offset, size_t size)
 CRYPTMPI_CALL ssize_t splice(int from, off64_t* from_offset, int to, off64_t* to_offset, size_t size, unsigned flags) {
     Entry* source = sealed(from);
     Entry* target = sealed(to);
+    const int how = (flags & SPLICE_F_NONBLOCK) != 0 ? MSG_DONTWAIT : 0;
+    const auto call = [&] { return real::splice(from, from_offset, to, to_offset, size, flags); };
     if (source == nullptr && target == nullptr)
-        return may_send(to, nullptr, 0) && may_receive(from)
-                   ? real::splice(from, from_offset, to, to_offset, size, flags)
-                   : -1;
+        return send_natively(
+            to, [&] { return receive_natively(from, call, how); }, how);
     const auto buffer = std::make_unique<std::uint8_t[]>(kCopyBytes);
     const size_t most = std::min(size, kCopyBytes);
-    const int how = (flags & SPLICE_F_NONBLOCK) != 0 ? MSG_DONTWAIT : 0;
     if (source != nullptr) {
         // Into a pipe that may be full: only as much is taken as it accepts.
         const ssize_t there = receive_into(*source, buffer.get(), most, how | MSG_PEEK);
