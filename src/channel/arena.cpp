@@ -71,15 +71,20 @@ Result<Shared*> Arena::take() {
         slot->send_lock.init();
         slot->locks_made = true;
     }
-    slot->processes.store(1);
+    slot->holders.join(slot->holders.generation());
     return slot;
 }
 
 void Arena::give_back(Shared* slot) {
+    {
+        // Who was not counted may be in a call on it, or come later: none of them may use what follows here.
+        const std::lock_guard receive_guard(slot->receive_lock);
+        const std::lock_guard send_guard(slot->send_lock);
+        slot->holders.finish();
+    }
     wipe(slot->raw, slot->raw_high);
     wipe(slot->plain, slot->plain_high);
     wipe(slot->gathered, slot->gathered_high);
-    slot->processes.store(0);
     const std::size_t from = offsetof(Shared, inode);
     wipe(reinterpret_cast<std::uint8_t*>(slot) + from, offsetof(Shared, raw) - from);
     slot->in_use.store(0);
@@ -94,7 +99,7 @@ Shared* Arena::find(std::uint64_t inode) {
     if (header_ == nullptr) return nullptr;
     const std::uint32_t high = header_->high.load();
     for (std::uint32_t i = 0; i < high; ++i) {
-        if (slots_[i].in_use.load() != 0 && slots_[i].inode == inode && slots_[i].processes.load() > 0)
+        if (slots_[i].in_use.load() != 0 && slots_[i].inode == inode && slots_[i].holders.count() > 0)
             return &slots_[i];
     }
     return nullptr;

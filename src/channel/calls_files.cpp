@@ -38,10 +38,12 @@ void closing(int fd) {
     // A child of vfork closes its own descriptors, not those of the parent whose memory it sees.
     if (known(fd) == nullptr || !Process::made()->is_me()) return;
     Process& process = *Process::made();
+    std::unique_lock holders(process.holders_lock());  // a fork finds it in the table and counted, or neither
     Entry* last = process.table().remove(fd);
     if (last == nullptr) return;
     const bool was_sealed = last->kind.load() == Kind::sealed && last->shared != nullptr;
-    const bool free = !was_sealed || end(process, *last);
+    if (!was_sealed) holders.unlock();
+    const bool free = !was_sealed || end(process, *last, std::move(holders));
     if (was_sealed) process.stay_until_the_end();
     if (last->kind.load() == Kind::epoll) {
         last->epoll->close();

@@ -40,7 +40,7 @@ void each_sealed(Action action) {
         Entry* entry = table.find_sealed(fd);
         if (entry == nullptr || std::find(seen.begin(), seen.end(), entry) != seen.end()) continue;
         seen.push_back(entry);
-        action(*entry);
+        if (Shared* const shared = entry->shared.load(); shared != nullptr) action(*entry, *shared);
     }
 }
 
@@ -96,8 +96,8 @@ bool among(const std::vector<Shared*>& kept, const Entry& entry) {
 /// The sockets that close at exec lose this process as a holder. The last holder ends the stream.
 void let_go(const std::vector<Shared*>& kept) {
     Table& table = Process::made()->table();
-    each_sealed([&](Entry& entry) {
-        if (among(kept, entry) || entry.shared.load()->processes.fetch_sub(1) > 1) return;
+    each_sealed([&](Entry& entry, Shared& shared) {
+        if (among(kept, entry) || shared.holders.leave(entry.generation.load()) != 0) return;
         for (int fd = 0; fd <= table.highest(); ++fd) {
             if (table.find(fd) != &entry) continue;
             (void)close_sending(*Process::made(), entry, 1000);
@@ -108,8 +108,8 @@ void let_go(const std::vector<Shared*>& kept) {
 
 /// The program could not be started after all.
 void take_back(const std::vector<Shared*>& kept) {
-    each_sealed([&](Entry& entry) {
-        if (!among(kept, entry)) entry.shared.load()->processes.fetch_add(1);
+    each_sealed([&](Entry& entry, Shared& shared) {
+        if (!among(kept, entry)) shared.holders.join(entry.generation.load());
     });
 }
 
@@ -120,6 +120,9 @@ int start_program(char* const* environment, Start start) {
     if (process == nullptr || process->arena().fd() < 0) return with_environment(environment, nullptr, start);
     const std::vector<Shared*> kept = surviving();
     const bool vforked = !process->is_me();
+    // The courier and the pulse would end between a call of the kernel and the note of what it did.
+    Background::Pause pause;
+    if (!vforked) pause = process->background().pause();
     if (!vforked) let_go(kept);
     if (kept.empty()) {
         const int status = with_environment(environment, nullptr, start);
@@ -128,7 +131,7 @@ int start_program(char* const* environment, Start start) {
     }
     const int arena = process->arena().fd();
     if (vforked) {
-        for (Shared* shared : kept) shared->processes.fetch_add(1);
+        for (Shared* shared : kept) shared->holders.join(shared->holders.generation());
     }
     real::fcntl(arena, F_SETFD, nullptr);
     const std::string variable = fmt::format("{}{}", kArenaVariable, arena);
@@ -136,7 +139,7 @@ int start_program(char* const* environment, Start start) {
     const int error = errno;
     real::fcntl(arena, F_SETFD, reinterpret_cast<void*>(static_cast<long>(FD_CLOEXEC)));
     if (vforked) {
-        for (Shared* shared : kept) shared->processes.fetch_sub(1);
+        for (Shared* shared : kept) shared->holders.leave(shared->holders.generation());
     } else {
         take_back(kept);
     }
@@ -152,22 +155,23 @@ int spawn_program(char* const* environment, const posix_spawn_file_actions_t* ac
     if (process == nullptr || process->arena().fd() < 0) return with_environment(environment, nullptr, start);
     std::vector<Shared*> given = surviving();
     if (actions != nullptr) {
-        each_sealed([&](Entry& entry) {
-            if (!among(given, entry)) given.push_back(entry.shared);
+        each_sealed([&](Entry& entry, Shared& shared) {
+            if (!among(given, entry)) given.push_back(&shared);
         });
     }
     if (given.empty()) return with_environment(environment, nullptr, start);
+    process->note_shared();
     const int arena = process->arena().fd();
-    std::string variable = fmt::format("{}{},given", kArenaVariable, arena);
+    std::string variable = fmt::format("{}{},given by {}", kArenaVariable, arena, getpid());
     for (Shared* shared : given) {
-        shared->processes.fetch_add(1);
-        variable += fmt::format(":{}", process->arena().number(*shared));
+        shared->holders.join(shared->holders.generation());
+        variable += fmt::format(":{}.{}", process->arena().number(*shared), shared->holders.generation());
     }
     real::fcntl(arena, F_SETFD, nullptr);
     const int status = with_environment(environment, variable.c_str(), start);
     real::fcntl(arena, F_SETFD, reinterpret_cast<void*>(static_cast<long>(FD_CLOEXEC)));
     if (status != 0) {
-        for (Shared* shared : given) shared->processes.fetch_sub(1);
+        for (Shared* shared : given) shared->holders.leave(shared->holders.generation());
     }
     return status;
 }
@@ -262,15 +266,19 @@ namespace cryptmpi::channel {
 
 pid_t fork_by(const std::function<pid_t()>& call) {
     if (Process::made() == nullptr) return call();
-    each_sealed([](Entry& entry) { entry.shared.load()->processes.fetch_add(1); });
     const std::unique_lock folders(spawn_folders().lock);
     const auto streams = hold_streams();
     Process& process = *Process::made();
     const pid_t pid = process.fork([&] {
         const ForkLocks locks(process.table());
-        return call();
+        const std::lock_guard holders(process.holders_lock());
+        each_sealed([&](Entry& entry, Shared& shared) {
+            if (shared.holders.join(entry.generation.load())) process.note_shared();
+        });
+        const pid_t made = call();
+        if (made < 0) each_sealed([](Entry& entry, Shared& shared) { shared.holders.leave(entry.generation.load()); });
+        return made;
     });
-    if (pid < 0) each_sealed([](Entry& entry) { entry.shared.load()->processes.fetch_sub(1); });
     return pid;
 }
 

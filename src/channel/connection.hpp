@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cerrno>
+#include <mutex>
 #include <span>
 
 #include "channel/process.hpp"
@@ -101,6 +102,8 @@ bool confirm(Process& process, Entry& entry);
 /// The last descriptor of this process is about to be closed. False: another thread stays in a call on it, and the
 /// entry cannot be recycled.
 [[nodiscard]] bool end(Process& process, Entry& entry);
+/// The same, where the entry was taken out of the table under holders_lock(), which is given back.
+[[nodiscard]] bool end(Process& process, Entry& entry, std::unique_lock<std::mutex> holders);
 
 /// Another thread closed the descriptor while this call was on its way.
 inline ssize_t closed_meanwhile() {

@@ -21,8 +21,10 @@ constexpr int kIdleMs = 1000;  // then the thread ends
 /// The end of a connection that the program has closed before: its descriptor is ours.
 void drop(Process& process, Entry& entry) {
     const int fd = entry.descriptor();
+    std::unique_lock holders(process.holders_lock());  // as where the program closes it
     Entry* last = process.table().remove(fd);
-    const bool free = last != nullptr && end(process, *last);
+    const bool free = last != nullptr && end(process, *last, std::move(holders));
+    if (holders) holders.unlock();
     real::close(fd);
     process.table().forget(fd);
     if (free) process.table().recycle(last);

@@ -13,6 +13,12 @@
 
 namespace cryptmpi::channel {
 
+bool is_shared(const Entry& entry) {
+    if (entry.kind.load(std::memory_order_acquire) != Kind::sealed) return false;
+    const Shared* shared = entry.shared;
+    return shared != nullptr && shared->holders.count() > 1;
+}
+
 bool handshaking(const Entry& entry) {
     if (entry.kind.load(std::memory_order_acquire) != Kind::sealed) return false;
     const Shared* shared = entry.shared;
@@ -40,10 +46,6 @@ bool readable_here(const Entry& entry) {
 }
 
 namespace {
-
-/// The thread that reads ahead reads the bytes, too, as a rule. An instance that watches the one it waits on (UCX's
-/// thread for asynchronous progress) is not woken for them, which would cost a switch a message; it looks so often.
-constexpr int kNestedMs = 10;
 
 /// Cookies live in one range of addresses, so that a caller's own data is told from them by its value.
 class Cookies {
@@ -231,6 +233,7 @@ void Epoll::close() {
 // What the kernel was asked last must be from the connection's last state: threads take turns from the look at the
 // state to the end of the kernel's call.
 void Epoll::rearm(Registration& registration) {
+    if (registration.spent) return;
     epoll_event asked = kernel_event(registration);
     // Only a change: asking again would make an edge of what was reported already.
     if (registration.armed.exchange(asked.events) == asked.events) return;
@@ -239,6 +242,7 @@ void Epoll::rearm(Registration& registration) {
 
 /// The kernel looks anew, and reports what holds.
 void Epoll::renew(Registration& registration) {
+    if (registration.spent) return;
     epoll_event asked = kernel_event(registration);
     registration.armed.store(asked.events);
     real::epoll_ctl(fd_, EPOLL_CTL_MOD, registration.fd, &asked);
@@ -252,7 +256,7 @@ void Epoll::announce(Registration& registration) {
             registration.waiting = true;
             pending_.push_back(&registration);
             pending_count_.fetch_add(1);
-            if (waiters_.load() > 0 && registration.entry->kind.load() != Kind::epoll) kick();  // else: see kNestedMs
+            if (waiters_.load() > 0 && registration.entry->kind.load() != Kind::epoll) kick();  // else: see kUnheardMs
         }
     }
     // Instances that watch this one; not under our lock, because they look into us under theirs.
@@ -356,6 +360,14 @@ int Epoll::take_pending(epoll_event* events, int most) {
     return count;
 }
 
+/// The kernel's event is not the caller's: one shot is still to come.
+void Epoll::renew_if_used_up(Registration& registration) {
+    Entry* const entry = registration.entry;
+    if (entry == nullptr || (registration.events & EPOLLONESHOT) == 0) return;
+    const std::lock_guard arming(entry->registrations_lock);
+    if (registration.entry == entry) renew(registration);
+}
+
 /// Turns the kernel's event into the caller's. False: there is nothing to report yet.
 bool Epoll::deliver(Connections& connections, Registration& registration, epoll_event& event) {
     Entry* entry = registration.entry;
@@ -372,17 +384,19 @@ bool Epoll::deliver(Connections& connections, Registration& registration, epoll_
         if (handshaking(*entry)) return false;
         if ((event.events & EPOLLOUT) != 0) {
             // Writable for the caller once what waits is out, and if it asked.
-            if (!connections.settle_debt(*entry) || (registration.events & EPOLLOUT) == 0)
+            const bool settled = connections.settle_debt(*entry);
+            registration.held = !settled;
+            if (!settled || (registration.events & EPOLLOUT) == 0)
                 event.events &= ~static_cast<std::uint32_t>(EPOLLOUT | EPOLLWRNORM);
-            if (event.events == 0) return false;
+            if (event.events == 0) {
+                renew_if_used_up(registration);
+                return false;
+            }
         }
         if ((event.events & EPOLLIN) != 0 && !connections.verify_readable(*entry)) {
             event.events &= ~static_cast<std::uint32_t>(EPOLLIN | EPOLLRDNORM);
             if (event.events == 0) {
-                if ((registration.events & EPOLLONESHOT) != 0) {
-                    const std::lock_guard arming(entry->registrations_lock);
-                    if (registration.entry == entry) renew(registration);
-                }
+                renew_if_used_up(registration);
                 return false;
             }
         }
@@ -406,6 +420,33 @@ void Epoll::tick(Connections& connections) {
         }
     }
     for (const auto& [fd, entry] : on_their_way) connections.drive(*entry);
+}
+
+bool Epoll::watches_shared() {
+    const std::lock_guard guard(lock_);
+    return std::any_of(registrations_.begin(), registrations_.end(),
+                       [](const auto& one) { return is_shared(*one.second->entry); });
+}
+
+/// Another process has read ahead, or has sent what waited: its announcements and its questions to the kernel do not
+/// reach this instance.
+void Epoll::look_after_others() {
+    const std::lock_guard guard(lock_);
+    for (const auto& [fd, registration] : registrations_) {
+        if (!is_shared(*registration->entry)) continue;
+        if (readable_here(*registration->entry) && !registration->waiting) {
+            registration->waiting = true;
+            pending_.push_back(registration);
+            pending_count_.fetch_add(1);
+        }
+        if (owes(*registration->entry)) continue;
+        const std::lock_guard arming(registration->entry->registrations_lock);
+        if (registration->held.exchange(false)) {
+            renew(*registration);
+        } else {
+            rearm(*registration);
+        }
+    }
 }
 
 /// Checks the kernel's events, which stand behind the pending ones, and gives all the caller's data for our cookies.
@@ -460,9 +501,12 @@ int Epoll::wait(Connections& connections, epoll_event* events, int most, int tim
     Ticks ticks;
     for (;;) {
         const bool ticking = connections.handshakes() > 0;
+        const bool sharing = timeout_ms != 0 && connections.shares() && watches_shared();
+        if (sharing) look_after_others();
         const int tick_ms = static_cast<int>((ticks.next_ns() + 999'999) / 1'000'000);
-        const int longest_ms = ticking ? tick_ms : kNestedMs;
-        const bool cut = (ticking || instances_.load() > 0) && (timeout_ms < 0 || timeout_ms > longest_ms);
+        const int longest_ms = ticking ? tick_ms : kUnheardMs;
+        const bool in_steps = ticking || sharing || instances_.load() > 0;
+        const bool cut = in_steps && (timeout_ms < 0 || timeout_ms > longest_ms);
         const int count = wait_once(connections, events, most, cut ? longest_ms : timeout_ms, mask);
         if (count != 0) return count;
         if (ticking) tick(connections);
@@ -535,10 +579,10 @@ void rearm(Entry& entry) {
 }
 
 void renew_writable_edges(Entry& entry) {
-    constexpr std::uint32_t kEdge = EPOLLOUT | EPOLLET;
     const std::lock_guard guard(entry.registrations_lock);
     for (Registration* registration : entry.registrations) {
-        if ((registration->events & kEdge) == kEdge) registration->owner->renew(*registration);
+        const bool once = (registration->events & (EPOLLET | EPOLLONESHOT)) != 0;
+        if (once && (registration->events & EPOLLOUT) != 0) registration->owner->renew(*registration);
     }
 }
 

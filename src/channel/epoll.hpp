@@ -22,6 +22,8 @@ class Connections {
 public:
     /// Those on their way.
     virtual int handshakes() const = 0;
+    /// Some may be other processes', too.
+    virtual bool shares() const = 0;
     /// Moves a handshake as far as it goes without waiting.
     virtual void drive(Entry& entry) = 0;
     /// Sends what waits, without waiting itself. True when nothing does any more.
@@ -41,8 +43,9 @@ struct Registration {
     std::uint32_t events = 0;  // as the caller asked
     epoll_data_t data{};
     bool waiting = false;                 // in owner->pending_
-    bool spent = false;                   // EPOLLONESHOT has fired
+    std::atomic<bool> spent{false};       // EPOLLONESHOT has fired
     std::atomic<std::uint32_t> armed{0};  // the events that the kernel was asked for
+    std::atomic<bool> held{false};        // the kernel said writable, but something waited
     std::uint32_t seen = 0;               // Shared::arrivals that were reported
 };
 
@@ -68,6 +71,7 @@ public:
     /// Asks the kernel for what the entry's state needs. With the entry's registrations_lock held, as renew().
     void rearm(Registration& registration);
     void renew(Registration& registration);
+    void renew_if_used_up(Registration& registration);
     /// Its socket is gone.
     void drop(Registration& registration);
     void close();
@@ -88,6 +92,8 @@ private:
     void note_told(Registration& registration) const;
     void forget(Registration& registration);
     void tick(Connections& connections);
+    bool watches_shared();
+    void look_after_others();
     void kick();
 
     int fd_;
@@ -104,6 +110,14 @@ private:
     std::atomic<int> kick_{-1};  // an eventfd, once a thread had to wake another one
 };
 
+/// How long a wait may last where what it is for may come about unheard: by another process that holds the connection,
+/// or in an instance that another one watches. (The thread that reads ahead reads the bytes, too, as a rule. UCX's
+/// thread for asynchronous progress, which watches what it watches, is not woken for them: that would cost a switch a
+/// message.)
+inline constexpr int kUnheardMs = 10;
+
+/// Other processes hold the connection, too.
+bool is_shared(const Entry& entry);
 /// Its handshake is on its way.
 bool handshaking(const Entry& entry);
 /// What the kernel must be asked to wait for then: POLLIN or POLLOUT.

@@ -230,6 +230,7 @@ void send_at_once(int fd, Shared& shared) {
 void belong(Entry& entry, Shared& shared) {
     entry.contexts.store(false);
     entry.errors_told.store(0);
+    entry.generation.store(shared.holders.generation());
     entry.shared.store(&shared);
     entry.kind.store(Kind::sealed);
 }
@@ -288,7 +289,10 @@ int begin(Process& process, Entry& entry, keys::Role role, const Address& peer, 
         // The courier may still hold a parcel of an earlier connection with this very descriptor, entry and slot.
         const std::lock_guard receive_guard(shared.receive_lock);
         const std::lock_guard send_guard(shared.send_lock);
-        belong(entry, shared);
+        {
+            const std::lock_guard holders(process.holders_lock());
+            belong(entry, shared);
+        }
         process.handshake_started(entry);
         if (tcp != Tcp::undecided) process.check_roads();
         if (tcp == Tcp::connected) {
@@ -313,7 +317,11 @@ int begin(Process& process, Entry& entry, keys::Role role, const Address& peer, 
 }
 
 Result<void> resume(Process& process, Entry& entry, Shared& shared) {
-    belong(entry, shared);
+    {
+        const std::lock_guard holders(process.holders_lock());
+        belong(entry, shared);
+    }
+    process.carry_on(entry, shared);
     return take_up(process, entry, shared);
 }
 
@@ -363,10 +371,10 @@ void let_go(Entry& entry, const Shared& shared, Kind kind) {
 }
 
 /// What follows when nobody has the locks any more.
-void release(Process& process, Entry& entry, Shared& shared) {
+void release(Process& process, Entry& entry, Shared& shared, std::uint32_t generation) {
     process.handshake_settled(entry);
     // Another process that holds the socket finds out by itself.
-    if (shared.processes.fetch_sub(1) == 1) process.arena().give_back(&shared);
+    if (shared.holders.leave(generation) == 0) process.arena().give_back(&shared);
     rearm(entry);
 }
 
@@ -435,10 +443,11 @@ State drive(Process& process, Entry& entry) {
     while (advance(process, entry, shared, made)) {
     }
     if (made != Made::sealed) {
+        const std::uint32_t generation = entry.generation.load();  // another thread may connect the socket anew
         let_go(entry, shared, made == Made::native ? Kind::native : Kind::fresh);
         send_guard.unlock();
         receive_guard.unlock();
-        release(process, entry, shared);
+        release(process, entry, shared, generation);
         return State::failed;
     }
     state = shared.state.load();

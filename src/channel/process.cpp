@@ -163,6 +163,13 @@ void Process::handshake_started(Entry& entry) {
     if (!entry.handshaking.exchange(true)) handshakes_.fetch_add(1);
 }
 
+void Process::carry_on(Entry& entry, const Shared& shared) {
+    const bool shaking = channel::handshaking(entry);
+    if (shaking) handshake_started(entry);
+    const bool closing = shared.write_closed.load() && shared.sending.closed == 0;
+    if (shaking || shared.owing.load() || closing) background_->carry(entry);
+}
+
 void Process::handshake_settled(Entry& entry) {
     if (entry.handshaking.exchange(false)) handshakes_.fetch_sub(1);
 }
@@ -253,7 +260,7 @@ void Process::become_child(bool mpi) {
         entry->sealer.reset();
         entry->opener.reset();
         entry->handshaking.store(false);
-        if (channel::handshaking(*entry)) handshake_started(*entry);
+        if (const Shared* const shared = entry->shared.load(); shared != nullptr) carry_on(*entry, *shared);
     }
 }
 

@@ -77,8 +77,16 @@ public:
 
     /// Handshakes on their way in this process: waits look at the clock while there are any.
     int handshakes() const { return handshakes_.load(std::memory_order_relaxed); }
+    /// Held while this process becomes, or stops to be, a holder of a connection, and by a fork from the count of what
+    /// the child will hold to its being there.
+    std::mutex& holders_lock() { return holders_lock_; }
+    /// Some connection is, or was, another process's, too.
+    bool shares() const { return shares_.load(std::memory_order_relaxed); }
+    void note_shared() { shares_.store(true); }
     void handshake_started(Entry& entry);
     void handshake_settled(Entry& entry);
+    /// What another process, or the program before this one, has left to do on a connection that this one holds, too.
+    void carry_on(Entry& entry, const Shared& shared);
 
     /// A connection of a rank broke: if the launcher has not ended the process by abort_after, we do. None may hang.
     void expect_the_end();
@@ -152,6 +160,8 @@ private:
     std::size_t seals_plainly_below_ = 0;
 
     std::atomic<int> handshakes_{0};
+    std::mutex holders_lock_;
+    std::atomic<bool> shares_{false};
 
     std::atomic<bool> ending_{false};
     std::atomic<bool> hides_{false};

@@ -125,8 +125,12 @@ std::int64_t end_of(const timespec* timeout) {
 /// How long the kernel may wait in a call that ends then: not past the next look at handshakes. Negative: for ever.
 std::int64_t longest_wait(std::int64_t until, std::span<const Watched> watched, Ticks& ticks) {
     const std::int64_t left = until <= kNow ? until : std::max<std::int64_t>(0, until - now_ns());
-    if (std::none_of(watched.begin(), watched.end(), [](const Watched& one) { return one.shaking; })) return left;
-    const std::int64_t tick = ticks.next_ns();
+    if (left == kNow) return left;
+    const bool shaking = std::any_of(watched.begin(), watched.end(), [](const Watched& one) { return one.shaking; });
+    const bool shared =
+        std::any_of(watched.begin(), watched.end(), [](const Watched& one) { return is_shared(*one.entry); });
+    if (!shaking && !shared) return left;
+    const std::int64_t tick = shaking ? ticks.next_ns() : kUnheardMs * std::int64_t{1'000'000};
     return left < 0 ? tick : std::min(left, tick);
 }
 

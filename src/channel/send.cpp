@@ -308,6 +308,7 @@ ssize_t transmit_or_fail(Process& process, Entry& entry, std::span<const iovec> 
             return -1;
         }
         owe(process, entry, false);
+        renew_writable_edges(entry);  // what the kernel said of it meanwhile was not told
     }
 
     if (all >= process.seals_plainly_below()) {
@@ -540,13 +541,29 @@ void look_for_loss(Process& process, Entry& entry) {
     if (entry.shared.load()->write_error.load() != 0 || has_ended(process, entry)) check_loss(process, entry);
 }
 
+namespace {
+
+/// This process holds the connection no more. False: others do, or it is another connection by now.
+bool leaves_last(Entry& entry, Shared& shared) {
+    if (shared.holders.leave(entry.generation.load()) == 0) return true;
+    entry.kind.store(Kind::ended);
+    return false;
+}
+
+}  // namespace
+
 bool end(Process& process, Entry& entry) {
+    return end(process, entry, std::unique_lock(process.holders_lock()));
+}
+
+bool end(Process& process, Entry& entry, std::unique_lock<std::mutex> holders) {
     Shared* shared = entry.shared;
     if (shared == nullptr || entry.ending.exchange(true)) return false;
     process.handshake_settled(entry);
-    if (shared->processes.fetch_sub(1) > 1) {
+    const bool last = leaves_last(entry, *shared);
+    holders.unlock();
+    if (!last) {
         // The locks may be held by another process, for long.
-        entry.kind.store(Kind::ended);
         if (!Table::unused(entry)) return false;
         detach(process, entry);
         return true;
@@ -562,7 +579,7 @@ bool end(Process& process, Entry& entry) {
     const bool told = close_sending(process, entry, exit_patience_ms(process, *shared), type);
     // A full kernel does not delay a reset.
     if (!told && (!resets || shaking) && !process.finishing()) {
-        shared->processes.fetch_add(1);
+        shared->holders.join(entry.generation.load());
         if (linger_on(process, entry)) return true;
     }
     if (shaking && handshaking(entry) && shared->early_size > 0) {

@@ -105,6 +105,7 @@ std::vector<Shared*> adopt_sockets(Process& process) {
         if (Shared* shared = process.arena().find(information.st_ino)) {
             Entry* entry = process.table().add(fd, Kind::fresh);
             adopted.push_back(shared);
+            process.note_shared();
             if (auto resumed = resume(process, *entry, *shared); !resumed)
                 process.report().complain(resumed.error().line);
             return;
@@ -139,12 +140,14 @@ void adopt_inherited(Process& process) {
     process.report().remove_leftovers();
     const std::string given = adopt_arena(process);
     const std::vector<Shared*> adopted = adopt_sockets(process);
-    // posix_spawn counted us as a holder of everything that we might have got.
+    // posix_spawn counted us as a holder of everything that we might have got: us alone, and nobody whom we start.
+    if (given.find(fmt::format("given by {}:", getppid())) == std::string::npos) return;
     for (auto at = given.find(':'); at != std::string::npos && process.arena().fd() >= 0;
          at = given.find(':', at + 1)) {
-        Shared* shared = process.arena().slot(static_cast<std::size_t>(std::atol(given.c_str() + at + 1)));
+        char* rest = nullptr;
+        Shared* shared = process.arena().slot(std::strtoul(given.c_str() + at + 1, &rest, 10));
         if (shared != nullptr && std::find(adopted.begin(), adopted.end(), shared) == adopted.end())
-            shared->processes.fetch_sub(1);
+            shared->holders.leave(static_cast<std::uint32_t>(std::strtoul(rest + 1, nullptr, 10)));
     }
 }
 

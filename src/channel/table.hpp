@@ -40,7 +40,8 @@ struct Entry {
 
     // sealed
     std::atomic<Shared*> shared{nullptr};
-    std::atomic<int> users{0};  // calls on their way, see Use
+    std::atomic<std::uint32_t> generation{0};  // of `shared`, see Holders
+    std::atomic<int> users{0};                 // calls on their way, see Use
     std::atomic<bool> ending{false};
     std::atomic<bool> handshaking{false};  // counted in Process::handshakes
     std::atomic<int> errors_told{0};       // reads that a connection which has failed has answered
@@ -73,7 +74,10 @@ public:
 
     /// nullptr: it is sealed no more.
     Shared* shared() const { return shared_; }
-    bool is_current() const { return entry_.shared.load() == shared_; }
+    bool is_current() const {
+        return entry_.shared.load() == shared_ &&
+               (shared_ == nullptr || shared_->holders.generation() == entry_.generation.load());
+    }
 
 private:
     Entry& entry_;

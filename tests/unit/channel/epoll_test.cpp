@@ -68,6 +68,7 @@ protected:
     /// TCP connects, and the hello is sent.
     struct Connecting : Connections {
         int handshakes() const override { return 1; }
+        bool shares() const override { return false; }
         void drive(Entry& entry) override {
             State before = State::tcp_connecting;
             entry.shared.load()->state.compare_exchange_strong(before, State::await_hello);

@@ -28,6 +28,7 @@ const std::set<std::string> kNotHere = {
     "fork_and_read_in_turns",
     "fork_child_exits_without_closing",
     "fork_server_of_one_process",
+    "fork_while_it_connects",
     "functions_that_fork",
     "interrupted_calls",
     "long_messages_and_forks",
