@@ -321,7 +321,7 @@ Result<void> resume(Process& process, Entry& entry, Shared& shared) {
         const std::lock_guard holders(process.holders_lock());
         belong(entry, shared);
     }
-    process.carry_on(entry, shared);
+    if (process.carry_on(entry, shared)) process.background().carry(entry);
     return take_up(process, entry, shared);
 }
 

@@ -163,11 +163,12 @@ void Process::handshake_started(Entry& entry) {
     if (!entry.handshaking.exchange(true)) handshakes_.fetch_add(1);
 }
 
-void Process::carry_on(Entry& entry, const Shared& shared) {
+bool Process::carry_on(Entry& entry, const Shared& shared) {
     const bool shaking = channel::handshaking(entry);
     if (shaking) handshake_started(entry);
     const bool closing = shared.write_closed.load() && shared.sending.closed == 0;
-    if (shaking || shared.owing.load() || closing) background_->carry(entry);
+    if (shared.owing.load() || closing) background_->carry(entry);
+    return shaking;
 }
 
 void Process::handshake_settled(Entry& entry) {
@@ -260,7 +261,9 @@ void Process::become_child(bool mpi) {
         entry->sealer.reset();
         entry->opener.reset();
         entry->handshaking.store(false);
-        if (const Shared* const shared = entry->shared.load(); shared != nullptr) carry_on(*entry, *shared);
+        // The parent brings a handshake to its end, or the child when it writes: a courier of a child that is about to
+        // exec would take its count of the connection with it.
+        if (const Shared* const shared = entry->shared.load(); shared != nullptr) (void)carry_on(*entry, *shared);
     }
 }
 

@@ -86,7 +86,8 @@ public:
     void handshake_started(Entry& entry);
     void handshake_settled(Entry& entry);
     /// What another process, or the program before this one, has left to do on a connection that this one holds, too.
-    void carry_on(Entry& entry, const Shared& shared);
+    /// True: the handshake is on its way.
+    bool carry_on(Entry& entry, const Shared& shared);
 
     /// A connection of a rank broke: if the launcher has not ended the process by abort_after, we do. None may hang.
     void expect_the_end();

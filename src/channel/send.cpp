@@ -291,7 +291,10 @@ ssize_t transmit_or_fail(Process& process, Entry& entry, std::span<const iovec> 
         const State state = drive(process, entry);
         if (state == State::await_hello || state == State::await_confirm) {
             if (shared.write_closed) return pipe_broken(flags);
-            if (const std::size_t kept = keep_early(use, from); kept > 0) return static_cast<ssize_t>(kept);
+            if (const std::size_t kept = keep_early(use, from); kept > 0) {
+                if (process.shares()) process.background().carry(entry);  // the parent's courier may be gone
+                return static_cast<ssize_t>(kept);
+            }
         }
         if (await_open(process, entry, flags, SO_SNDTIMEO) != 0) return without_us(entry, from, flags, real::sendmsg);
     }

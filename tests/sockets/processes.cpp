@@ -1,10 +1,13 @@
 // Descriptors and processes: dup and its kin, fork, exec, spawn, standard streams on sockets.
 #include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/select.h>
 #include <sys/wait.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <string_view>
@@ -242,6 +245,46 @@ SOCKETS_CASE(fork_and_both_write) {
     result("recv at the end", ::recv(pair.server, &byte, 1, 0));
 }
 
+/// Sleeps until the call says that there is something to be read, or for five seconds.
+static bool told_of_bytes(int fd, const std::string& call) {
+    if (call == "poll") return wait_for(fd, POLLIN, 5000) != 0;
+    if (call == "select") {
+        fd_set set;
+        FD_ZERO(&set);
+        FD_SET(fd, &set);
+        timeval limit{5, 0};
+        return ::select(fd + 1, &set, nullptr, nullptr, &limit) == 1;
+    }
+    const Descriptor epoll(::epoll_create1(0));
+    epoll_event event{EPOLLIN, {.fd = fd}};
+    if (::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) != 0) give_up("epoll_ctl");
+    int told = 0;
+    do {
+        told = ::epoll_wait(epoll, &event, 1, 5000);
+    } while (told < 0 && errno == EINTR);  // it was stopped
+    return told == 1;
+}
+
+/// Writes until the kernel is full, tells how much that was, starts a child that only holds the socket, and goes.
+[[noreturn]] static void fill_and_leave(int fd, int told, const std::string& how) {
+    set_blocking(fd, false);
+    const Bytes much(1 << 20, 'z');
+    std::size_t sum = 0;
+    for (ssize_t n = 0; (n = ::send(fd, much.data(), much.size(), MSG_NOSIGNAL)) > 0;)
+        sum += static_cast<std::size_t>(n);
+    const pid_t holder = ::fork();
+    if (holder == 0) {
+        for (;;) ::pause();
+    }
+    if (::write(told, &sum, sizeof sum) != sizeof sum) ::_exit(1);
+    if (::write(told, &holder, sizeof holder) != sizeof holder) ::_exit(1);
+    if (how == "shuts down") ::shutdown(fd, SHUT_WR);
+    if (how == "closes") ::close(fd);
+    if (how == "exits") ::_exit(0);
+    if (how == "is killed") ::kill(::getpid(), SIGKILL);
+    for (;;) ::pause();
+}
+
 /// Sleeps until it is writable, or for ten seconds.
 static bool becomes_writable(int fd) {
     const Descriptor epoll(::epoll_create1(0));
@@ -268,6 +311,110 @@ SOCKETS_CASE(fork_while_it_connects) {
         note("the parent's is %s", writable ? "writable" : "not writable");
         send_all(client, text("hello"));
         note("received %zu", receive(server, 5).size());
+    }
+}
+
+SOCKETS_CASE(fork_and_read_a_part) {
+    // One process reads a part of what came, while the other one sleeps: what is left wakes that one.
+    for (const char* call : {"poll", "select", "epoll"}) {
+        Pair pair = connected_pair();
+        const int fd = pair.server;
+        const pid_t child = ::fork();
+        if (child == 0) ::_exit(told_of_bytes(fd, call) ? 0 : 1);
+        ::usleep(50000);
+        ::kill(child, SIGSTOP);
+        send_all(pair.client, text("0123456789"));
+        note("%s: the parent received %zu", call, receive(fd, 3).size());
+        ::kill(child, SIGCONT);
+        result("the child was told", wait_for_child(child) == 0 ? 1 : 0);
+    }
+}
+
+SOCKETS_CASE(fork_with_bytes_to_be_sent) {
+    // The writer forks, and leaves what the kernel has not taken yet; the child only holds the socket.
+    for (const char* how : {"closes", "shuts down", "exits", "is killed"}) {
+        Pair pair = connected_pair();
+        int told[2];
+        if (::pipe(told) != 0) give_up("pipe");
+        const pid_t writer = ::fork();
+        if (writer == 0) {
+            pair.server.close();
+            fill_and_leave(pair.client.release(), told[1], how);
+        }
+        pair.client.close();
+        std::size_t sum = 0;
+        pid_t holder = 0;
+        if (::read(told[0], &sum, sizeof sum) != sizeof sum) give_up("read");
+        if (::read(told[0], &holder, sizeof holder) != sizeof holder) give_up("read");
+        note("%s: all came: %s", how, receive(pair.server, sum).size() == sum ? "yes" : "no");
+        ::kill(holder, SIGKILL);
+        ::kill(writer, SIGKILL);
+        (void)wait_for_child(writer);
+        ::close(told[0]);
+        ::close(told[1]);
+    }
+}
+
+SOCKETS_CASE(fork_and_write_before_it_is_accepted) {
+    // What the child wrote comes, though the parent has closed the socket and the child does something else.
+    sockaddr_in address;
+    const Descriptor listener = listen_on_loopback(address);
+    Descriptor client(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
+    (void)::connect(client, reinterpret_cast<const sockaddr*>(&address), sizeof address);
+    const pid_t child = ::fork();
+    if (child == 0) {
+        ::usleep(50000);
+        send_all(client, text("hello"));
+        for (;;) ::pause();
+    }
+    client.close();
+    ::usleep(100000);
+    const Descriptor server = accept_from(listener);
+    set_timeout(server, SO_RCVTIMEO, 5000);
+    note("received %zu", receive(server, 5).size());
+    ::kill(child, SIGKILL);
+    (void)wait_for_child(child);
+}
+
+SOCKETS_CASE(exec_before_it_is_accepted) {
+    // The program that is exec'ed knows nothing of the socket that it has.
+    sockaddr_in address;
+    const Descriptor listener = listen_on_loopback(address);
+    const pid_t child = ::fork();
+    if (child == 0) {
+        const int client = ::socket(AF_INET, SOCK_STREAM, 0);
+        if (::connect(client, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) ::_exit(1);
+        send_all(client, text("hello"));
+        ::execlp("sleep", "sleep", "60", nullptr);
+        ::_exit(1);
+    }
+    ::usleep(300000);
+    const Descriptor server = accept_from(listener);
+    set_timeout(server, SO_RCVTIMEO, 5000);
+    note("received %zu", receive(server, 5).size());
+    ::kill(child, SIGKILL);
+    (void)wait_for_child(child);
+}
+
+SOCKETS_CASE(fork_while_another_thread_closes) {
+    // The peer sees an orderly end, whether the children had the socket or not.
+    for (int round = 0; round < 40; ++round) {
+        Pair pair = connected_pair();
+        std::atomic<bool> stop{false};
+        std::thread forking([&] {
+            while (!stop) {
+                const pid_t child = ::fork();
+                if (child == 0) ::_exit(0);
+                (void)wait_for_child(child);
+            }
+        });
+        ::usleep(static_cast<useconds_t>(context.random.between(0, 3000)));
+        pair.client.close();
+        set_timeout(pair.server, SO_RCVTIMEO, 5000);
+        char byte = 0;
+        result("recv at the end", ::recv(pair.server, &byte, 1, 0));
+        stop = true;
+        forking.join();
     }
 }
 

@@ -281,6 +281,23 @@ SOCKETS_CASE(epoll_edge_writable) {
     reading.join();
 }
 
+SOCKETS_CASE(epoll_oneshot_is_spent) {
+    // What waits to be sent asks the kernel anew; the program has not.
+    Pair pair = connected_pair();
+    const Descriptor epoll(::epoll_create1(0));
+    add(epoll, pair.client, EPOLLIN | EPOLLONESHOT, 1);
+    send_all(pair.server, text("a"));
+    epoll_event event{};
+    result("told", ::epoll_wait(epoll, &event, 1, 5000));
+    note("received %zu", receive(pair.client, 1).size());
+    set_blocking(pair.client, false);
+    const Bytes much(1 << 20, 'z');
+    while (::send(pair.client, much.data(), much.size(), MSG_NOSIGNAL) > 0) {
+    }
+    send_all(pair.server, text("b"));
+    result("told again", ::epoll_wait(epoll, &event, 1, 200));
+}
+
 SOCKETS_CASE(epoll_oneshot) {
     Pair pair = connected_pair();
     const Descriptor epoll(::epoll_create1(0));

@@ -31,6 +31,54 @@ def seeds(name):
     return (1, 2, 3) if "mixed" in name else (1,)
 
 
+SENDS_BEFORE_THE_CONNECTION = """
+import os, socket, sys, time
+client = socket.socket()
+if os.fork() == 0:
+    time.sleep(0.3)  # the parent's connect is on its way: its SYN finds no room
+    client.setblocking(True)
+    try:
+        print("child:", client.send(b"PLAINTEXT") if sys.argv[1] == "send" else client.recv(100))
+    except OSError as error:
+        print("child:", error.strerror)
+    sys.stdout.flush()
+    os._exit(0)
+client.setblocking(False)
+client.connect_ex(("127.0.0.1", int(sys.argv[2])))
+os.wait()
+"""
+
+
+@pytest.mark.parametrize("how", ["send", "recv"])
+def test_bytes_on_a_connection_that_another_process_makes(how, sealing):
+    """A call that waits in the kernel for a connection would pass the bytes of it by us, in clear."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        full = socket.create_connection(listener.getsockname())
+        line = [sys.executable, "-c", SENDS_BEFORE_THE_CONNECTION, how, str(listener.getsockname()[1])]
+        program = subprocess.Popen(line, env={**os.environ, **sealing.environment(scope="all")}, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        time.sleep(1)
+        listener.accept()[0].close()
+        full.close()
+        listener.settimeout(10)
+        peer = listener.accept()[0]
+        peer.settimeout(3)
+        if how == "recv":
+            peer.sendall(b"FORGED")
+        seen = b""
+        try:
+            while more := peer.recv(4096):
+                seen += more
+        except OSError:  # the program holds it, or it was reset
+            pass
+        program.kill()
+        said, complaints = program.communicate()
+    assert b"PLAINTEXT" not in seen and b"FORGED" not in said
+    assert said == b"child: Transport endpoint is not connected\n", (said, complaints)
+    assert b"was made by another process" in complaints
+
+
 def test_the_suite_is_built():
     assert SOCKETS.exists()
     assert len(listed("one-process")) > 80
