@@ -262,8 +262,10 @@ bool ProcessReport::is_idle(bool mpi) const {
     // The shells and tools of a job that never spoke to anybody are not worth a page each, also not those that a
     // launcher started in a rank's place.
     const bool spoke = part_.sealed_connections + part_.native_connections + part_.refused_handshakes > 0;
+    // The ranks that a process has spawned are missed by what it says of them alone.
+    const bool spawned = part_.spawned > 0;
     const bool idle = part_.role == "process" || (part_.role == "rank" && !mpi && !part_.mpi_aborted);
-    return idle && !spoke && unsealed_.empty() && part_.errors.empty() && part_.refused_roads.empty();
+    return idle && !spoke && !spawned && unsealed_.empty() && part_.errors.empty() && part_.refused_roads.empty();
 }
 
 std::string ProcessReport::program_digest() const {

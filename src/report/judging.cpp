@@ -145,9 +145,10 @@ RankCount count_ranks(const std::vector<Json>& parts, int started) {
     Spawned spawned;
     groups[""] = {std::max(started, 0), started > 0, {}};
     for (const auto& part : parts) {
+        // Who is no rank of the launcher's, having started its MPI by itself, spawns as well.
+        spawned.started += part.value("spawned", 0);
         const int rank = part.value("rank", -1);
         if (rank < 0) continue;
-        spawned.started += part.value("spawned", 0);
         const auto name = part.value("group", "");
         Group& group = groups[name];
         group.expected = std::max({group.expected, part.value("ranks", -1), rank + 1});

@@ -546,6 +546,12 @@ MUTANTS = [
         "report_test", "ReportTest.ANumberOfRanks*"),
     one("spawned ranks need not report", JUDGING, "count.all = count.spawned_missing == 0 &&", "count.all = true &&",
         "report_test", "ReportTest.EachRankThatWasSpawned*"),
+    one("ranks that were spawned by a process without a rank need not report", JUDGING,
+        """        spawned.started += part.value("spawned", 0);
+        const int rank = part.value("rank", -1);
+""", """        const int rank = part.value("rank", -1);
+        spawned.started += rank < 0 ? 0 : part.value("spawned", 0);
+""", "report_test", "ReportTest.RanksThatAProcessWithoutARank*"),
     one("a script is a launcher", "src/config/other_process.cpp", "read_symlink(link, ignored).filename();",
         "read_symlink(link, ignored).filename().empty() ? \"\" : \"mpirun\";", "config_test", "LauncherAbove.*"),
     one("ranks that were not spawned after all are missed", "src/channel/calls_mpi.cpp", "size_of(communicator_at(made), &size) == 0 ? size :",

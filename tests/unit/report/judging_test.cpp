@@ -74,6 +74,24 @@ TEST_F(ReportTest, EachRankThatWasSpawnedHasToReport) {
     EXPECT_TRUE(verdict().starts_with("SEALED:")) << verdict();
 }
 
+TEST_F(ReportTest, RanksThatAProcessWithoutARankSpawnedHaveToReport) {
+    write_launcher();
+    write_ranks(2, 2);
+    auto alone = rank(0, -1);
+    alone.rank = -1;
+    alone.role = "process";
+    alone.pid = 300;
+    alone.spawned = 1;
+    ASSERT_TRUE(write_part(file_, alone, kSign));
+    EXPECT_TRUE(verdict().starts_with("INCOMPLETE")) << verdict();
+    EXPECT_NE(verdict().find("1 rank(s) that MPI_Comm_spawn started did not report"), std::string::npos) << verdict();
+    auto child = rank(0, 1);
+    child.group = "2";
+    child.pid = 301;
+    ASSERT_TRUE(write_part(file_, child, kSign));
+    EXPECT_TRUE(verdict().starts_with("SEALED:")) << verdict();
+}
+
 TEST_F(ReportTest, ARankTellsOfItsSocketsToo) {
     write_launcher("mpi");
     for (int i = 0; i < 2; ++i) {
