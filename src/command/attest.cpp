@@ -14,6 +14,7 @@
 
 #include "aead/registry.hpp"
 #include "base/hex.hpp"
+#include "base/json_text.hpp"
 #include "base/own_names.hpp"
 #include "command/job.hpp"
 #include "command/reports.hpp"
@@ -110,7 +111,7 @@ Result<nlohmann::ordered_json> try_canary(const Options& options, const nlohmann
     std::array<char, 4096> piece{};
     for (std::size_t n = 0; (n = std::fread(piece.data(), 1, piece.size(), out)) > 0;) text.append(piece.data(), n);
     const int status = pclose(out);
-    auto found = nlohmann::ordered_json::parse(text, nullptr, false);
+    auto found = parse_json<nlohmann::ordered_json>(text);
     const bool ended = WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == kNotSealed);
     if (!ended || !found.is_object())
         return fail(EIO,
@@ -127,7 +128,7 @@ Result<Words> sign(Attestation& attestation, const Tools& with) {
         if (!key) return tl::unexpected<Error>(key.error());
         auto signature = key->sign(keys::Purpose::attestation, attestation.signed_bytes());
         if (!signature) return tl::unexpected<Error>(signature.error());
-        attestation.add({name, hex(key->public_key()), hex(*signature)});
+        attestation.add({hex(key->public_key()), hex(*signature)});
         names.push_back(name);
         return {};
     };
@@ -182,7 +183,8 @@ Result<Words> vouchers(const Attestation& attestation, const keys::MemberList& l
         const auto signature = from_hex<std::tuple_size_v<keys::Signature>>(one.signature);
         if (!key || !signature) return fail(EBADMSG, "a signature is malformed");
         if (!keys::verify(kex, *key, keys::Purpose::attestation, attestation.signed_bytes(), *signature))
-            return fail(EBADMSG, "the signature of " + one.member + " does not belong to what it says: it was altered");
+            return fail(EBADMSG,
+                        "the signature by key " + hex(*key) + " does not belong to what it says: it was altered");
         if (const auto* member = list.find(*key)) names.push_back(member->name);
     }
     return names;

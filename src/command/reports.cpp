@@ -14,6 +14,7 @@
 #include <set>
 #include <sstream>
 
+#include "base/json_text.hpp"
 #include "command/job.hpp"
 #include "command/remote_shell.hpp"
 #include "command/shell.hpp"
@@ -102,7 +103,7 @@ std::string keep(const fs::path& report_file, const std::optional<std::string>& 
     std::size_t kept = 0;
     std::istringstream lines(*answer);
     for (std::string line; std::getline(lines, line);) {
-        const Json json = Json::parse(line, nullptr, false);
+        const auto json = parse_json<Json>(line);
         if (!json.is_object()) continue;  // what the remote shell says
         if (json.contains(kCount)) return json[kCount] == kept ? "" : "parts are missing in what it sent";
         if (!json.contains(kName) || !json.contains(kText) || !json[kName].is_string() || !json[kText].is_string())

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/json_text.hpp"
 #include "base/printable.hpp"
 
 namespace cryptmpi::engine {
@@ -171,7 +172,7 @@ Result<std::optional<std::string>> profile_text(const std::filesystem::path& fil
 }
 
 Result<Profile> read_profile(std::string_view text) {
-    const Json json = Json::parse(text, nullptr, false);
+    const auto json = parse_json<Json>(text);
     if (json.is_discarded()) return refuse("it is not JSON, or was cut off");
     const std::string format = text_of(json, "format");
     if (format != kFormat) {

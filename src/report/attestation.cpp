@@ -2,12 +2,14 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <ctime>
 #include <set>
 
 #include "base/joined.hpp"
+#include "base/json_text.hpp"
 #include "report/judging.hpp"
 
 namespace cryptmpi::report {
@@ -16,6 +18,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kKind = "cryptmpi attestation 1";
+constexpr const char* kMember = "member";
 
 std::string dumped(const Json& json, int indent) {
     return json.dump(indent, ' ', true, Json::error_handler_t::replace);
@@ -48,6 +51,23 @@ std::string time_text(const Json& json, const char* key) {
         std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S UTC", &parts) == 0)
         return "not recorded";
     return text.data();
+}
+
+/// The entries have these names, and no others, each once: what else stood there nobody would have signed.
+bool has_only(const Json& object, const std::set<std::string>& names) {
+    if (object.size() != names.size()) return false;
+    return std::all_of(names.begin(), names.end(), [&](const std::string& name) { return object.contains(name); });
+}
+
+/// Takes from each the name by which its signer went in files of before: nobody has signed it.
+bool read_signatures(Json& all) {
+    for (auto& one : all) {
+        if (!one.is_object()) return false;
+        one.erase(kMember);
+        if (!has_only(one, {"key", "signature"}) || !one["key"].is_string() || !one["signature"].is_string())
+            return false;
+    }
+    return true;
 }
 
 /// Why a canary does not show that the job's path is sealed; empty: it does.
@@ -107,14 +127,16 @@ Attestation Attestation::of(const Attested& what, const Attester& by, std::int64
 
 Result<Attestation> Attestation::parse(const std::string& text) {
     Attestation attestation;
-    attestation.json_ = Json::parse(text, nullptr, false);
-    const auto& json = attestation.json_;
+    attestation.json_ = parse_json<Json>(text);
+    auto& json = attestation.json_;
     const auto is = [](const Json& from, const char* key, auto kind) {
         const auto found = from.find(key);
         return found != from.end() && ((*found).*kind)();
     };
     if (!json.is_object() || !is(json, "statement", &Json::is_object) || !is(json, "signatures", &Json::is_array))
         return fail(EINVAL, "is no attestation of CryptMPI");
+    if (!has_only(json, {"statement", "signatures"}) || !read_signatures(json["signatures"]))
+        return fail(EINVAL, "is no attestation of CryptMPI: it has an entry that nobody can have signed");
     const auto& statement = json.at("statement");
     if (text_in(statement, "kind") != kKind)
         return fail(EINVAL,
@@ -137,14 +159,12 @@ std::string Attestation::signed_bytes() const {
 }
 
 void Attestation::add(const Signed& signature) {
-    json_["signatures"].push_back(
-        {{"member", signature.member}, {"key", signature.key}, {"signature", signature.signature}});
+    json_["signatures"].push_back({{"key", signature.key}, {"signature", signature.signature}});
 }
 
 std::vector<Attestation::Signed> Attestation::signatures() const {
     std::vector<Signed> all;
-    for (const auto& one : json_.at("signatures"))
-        if (one.is_object()) all.push_back({text_in(one, "member"), text_in(one, "key"), text_in(one, "signature")});
+    for (const auto& one : json_.at("signatures")) all.push_back({text_in(one, "key"), text_in(one, "signature")});
     return all;
 }
 

@@ -2,10 +2,11 @@
 // public key can check it later, without the job's key.
 //
 //   {"statement": {"kind", "made", "by": {"user", "host"}, "verified", "verdict", "report", "canary"?},
-//    "signatures": [{"member", "key", "signature"}, ...]}
+//    "signatures": [{"key", "signature"}, ...]}
 //
 // A signature is over the statement as this module writes it (compact, in the order of its entries), so that another
-// spelling of the same file does not matter, and another value does.
+// spelling of the same file does not matter, and another value does. Who signed is named by the reader's own list: a
+// name beside the key, which files of before have, is left out.
 #pragma once
 
 #include <functional>
@@ -36,14 +37,13 @@ class Attestation {
 public:
     /// Makes one, not signed yet.
     static Attestation of(const Attested& what, const Attester& by, std::int64_t made);
-    /// Reads one. Errors: no JSON, or not an attestation of this version.
+    /// Reads one. Errors: no JSON, not an attestation of this version, or with entries that nobody has signed.
     static Result<Attestation> parse(const std::string& text);
 
     /// The bytes that are signed.
     std::string signed_bytes() const;
 
     struct Signed {
-        std::string member;     // the name that the signer goes by; whoever verifies asks his own list
         std::string key;        // 64 hexadecimal digits
         std::string signature;  // 128 hexadecimal digits
     };

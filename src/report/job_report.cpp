@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/json_text.hpp"
 #include "report/guarded.hpp"
 #include "report/json_file.hpp"
 #include "report/judging.hpp"
@@ -63,7 +64,7 @@ Result<Json> merge(const fs::path& report_file, const Started& started, const st
 bool has_parts_of_another(const fs::path& report_file, const std::string& job_id) {
     const auto parts = raw_parts(report_file);
     return std::any_of(parts.begin(), parts.end(), [&](const auto& part) {
-        const Json json = Json::parse(part.second, nullptr, false);
+        const auto json = parse_json<Json>(part.second);
         return job_id.empty() || !json.is_object() || json.value("job_id", "") != job_id;
     });
 }

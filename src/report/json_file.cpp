@@ -6,6 +6,8 @@
 #include <iterator>
 #include <string>
 
+#include "base/json_text.hpp"
+
 namespace cryptmpi::report {
 
 namespace fs = std::filesystem;
@@ -19,8 +21,11 @@ Result<Json> read_json(const fs::path& file) {
         const int code = errno != 0 ? errno : EIO;
         return fail(code, "cannot read report " + file.string() + ": " + std::strerror(code));
     }
-    Json json = Json::parse(text, nullptr, false);
-    if (!json.is_object()) return fail(EINVAL, file.string() + " is not a report of CryptMPI: no JSON object in it");
+    auto json = parse_json<Json>(text);
+    if (!json.is_object())
+        return fail(EINVAL, file.string() +
+                                " is not a report of CryptMPI: no JSON object in it, or one that has a key "
+                                "twice or is nested too deep");
     return json;
 }
 

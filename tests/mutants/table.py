@@ -568,6 +568,12 @@ MUTANTS = [
     one("a part's signature is not compared", "src/report/signature.cpp", "    return tag && is_same_tag(*tag, claimed);",
         "    return tag && is_same_tag(*tag, *tag);", "report_test",
         "ReportTest.PartsOfAnotherKeyAreNotBelieved:ReportTest.AnAlteredReportIsAFailure"),
+    one("a key may stand in a report twice", "src/base/json_text.hpp", "return keys_.back().insert(name).second;",
+        "return keys_.back().insert(name).second || true;", "report_test", "ReportTest.WhatHasAKeyTwice*:Attestation.OneThatHasAKeyTwice*"),
+    one("what is read may be nested without end", "src/base/json_text.hpp", "return keys_.size() <= kDeepest;", "return true;",
+        "report_test", "ReportTest.WhatIsNestedWithoutEnd*:Attestation.OneThatIsNested*"),
+    one("an attestation may have entries that nobody signed", "src/report/attestation.cpp",
+        "    if (object.size() != names.size()) return false;\n", "", "report_test", "Attestation.WhatNobodyHasSigned*"),
     # The channel library, over a fake kernel
     one("a part of a record is told as readable", RECEIVE, "        readable = front >= Front::end || kernel_done(shared);",
         "        readable = front >= Front::partial || kernel_done(shared);", "stream_test", "*Readiness.*"),

@@ -103,9 +103,7 @@ def test_with_a_canary_it_holds_elsewhere_and_no_field_can_be_changed(signer, bu
         inner[path[-1]] = changed(inner[path[-1]])
         file.write_text(json.dumps(edited))
         done = signer.verify(file)
-        # The signer's own name for itself is shown by nobody: the list's is.
-        assert done.ok == (path == ("signatures", 0, "member")), (path, done.output)
-        assert done.returncode in (0, NOT_SEALED)
+        assert done.returncode == NOT_SEALED, (path, done.output)
 
     forged = copy.deepcopy(whole)
     forged["signatures"][0] |= {"member": "\x1b[2J\x1b[H\nSEALED: all traffic", "signature": "0" * 128}

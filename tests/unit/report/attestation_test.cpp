@@ -107,5 +107,51 @@ TEST(Attestation, WhatIsNoneIsRefused) {
         EXPECT_FALSE(Attestation::parse(text)) << text;
 }
 
+TEST(Attestation, WhatNobodyHasSignedIsRefused) {
+    auto made = Attestation::of({sealed_report(), true, "SEALED", {}}, {"user", "host"}, 1);
+    made.add({"ab", "cd"});
+    const Json good = Json::parse(made.text());
+    ASSERT_TRUE(Attestation::parse(good.dump()));
+    Json beside = good;
+    beside["verdict"] = "SEALED";
+    Json of_signature = good;
+    of_signature["signatures"][0]["note"] = "x";
+    Json no_object = good;
+    no_object["signatures"].push_back("alice");
+    Json without_key = good;
+    without_key["signatures"][0].erase("key");
+    Json other_kind = good;
+    other_kind["signatures"][0]["signature"] = 7;
+    for (const Json& bad : {beside, of_signature, no_object, without_key, other_kind})
+        EXPECT_FALSE(Attestation::parse(bad.dump())) << bad.dump();
+}
+
+TEST(Attestation, ANameThatTheSignerGaveItselfIsLeftOut) {
+    auto made = Attestation::of({sealed_report(), true, "SEALED", {}}, {"user", "host"}, 1);
+    made.add({"ab", "cd"});
+    Json named = Json::parse(made.text());
+    named["signatures"][0]["member"] = "alice";
+    const auto read = Attestation::parse(named.dump());
+    ASSERT_TRUE(read) << read.error().line;
+    EXPECT_EQ(read->text(), made.text());
+}
+
+TEST(Attestation, OneThatHasAKeyTwiceIsRefused) {
+    const std::string good = Attestation::of({sealed_report(), true, "SEALED", {}}, {"user", "host"}, 1).text();
+    for (const std::string before : {"\"statement\"", "\"verdict\"", "\"totals\""}) {
+        std::string twice = good;
+        twice.insert(twice.find(before), before + ": {}, ");
+        EXPECT_FALSE(Attestation::parse(twice)) << twice;
+    }
+}
+
+TEST(Attestation, OneThatIsNestedWithoutEndIsRefused) {
+    constexpr std::size_t kMany = 400'000;
+    std::string deep = Attestation::of({sealed_report(), true, "SEALED", {}}, {"user", "host"}, 1).text();
+    const std::string before = "\"totals\"";
+    deep.insert(deep.find(before), "\"deep\": " + std::string(kMany, '[') + std::string(kMany, ']') + ", ");
+    EXPECT_FALSE(Attestation::parse(deep));
+}
+
 }  // namespace
 }  // namespace cryptmpi::report

@@ -112,6 +112,39 @@ TEST_F(ReportTest, BrokenPartIsNamed) {
     EXPECT_NE(summary().find("node9.1.json"), std::string::npos);
 }
 
+// protocol: P6
+TEST_F(ReportTest, WhatHasAKeyTwiceIsNotRead) {
+    write_launcher();
+    write_ranks(4, 4);
+    const fs::path part = fs::directory_iterator(file_.string() + ".parts")->path();
+    const std::string good = content(part);
+    const std::string before = "\"job_id\"";
+    std::string twice = good;
+    twice.insert(twice.find(before), before + ": \"another\", ");
+    std::ofstream(part) << twice;
+    EXPECT_TRUE(verdict().starts_with("FAILED")) << verdict();
+    EXPECT_NE(summary().find("has a key twice"), std::string::npos) << summary();
+    std::ofstream(part) << good;
+    ASSERT_TRUE(finish(4));
+    twice = content();
+    twice.insert(twice.find(before), before + ": \"another\", ");
+    std::ofstream(file_) << twice;
+    EXPECT_NE(verdict().find("has a key twice"), std::string::npos) << verdict();
+}
+
+// protocol: P7
+TEST_F(ReportTest, WhatIsNestedWithoutEndIsNotRead) {
+    constexpr std::size_t kMany = 400'000;
+    const std::string deep = "{\"job_id\": \"job\", \"a\": " + std::string(kMany, '[') + std::string(kMany, ']') + "}";
+    write_launcher();
+    write_ranks(4, 4);
+    std::ofstream(file_.string() + ".parts/deep.json") << deep;
+    EXPECT_TRUE(verdict().starts_with("FAILED")) << verdict();
+    EXPECT_TRUE(finished(4).line.starts_with("FAILED"));
+    std::ofstream(file_) << deep;
+    EXPECT_NE(verdict().find("nested too deep"), std::string::npos) << verdict();
+}
+
 TEST_F(ReportTest, ErrorsAreOneLine) {
     EXPECT_NE(verdict().find("job.json"), std::string::npos) << verdict();
     EXPECT_FALSE(finish());

@@ -85,8 +85,9 @@ protected:
         auto reading = Reading::of(file_, kSign);
         return reading ? reading->verdict() : Verdict{};
     }
-    std::string content() const {
-        std::ifstream stream(file_);
+    std::string content() const { return content(file_); }
+    static std::string content(const fs::path& file) {
+        std::ifstream stream(file);
         return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
     }
 
