@@ -9,6 +9,7 @@
 #include "report/guarded.hpp"
 #include "report/json_file.hpp"
 #include "report/judging.hpp"
+#include "report/late_parts.hpp"
 #include "report/parts_folder.hpp"
 #include "report/summary.hpp"
 #include "report/whole_file.hpp"
@@ -25,39 +26,83 @@ std::string to_ascii(const Json& json) {
 }
 
 constexpr const char* kNotSigned = " is not signed with this job key: it is not believed";
+constexpr const char* kLateAndDoubted =
+    " came after the job's end and is not signed with this job key: what it says cannot be checked";
 constexpr const char* kFreshGone =
     " is signed with its job's fresh key, which only cryptmpi run had, until the job ended, or by nobody of the job: "
     "it cannot be checked any more";
 
-Result<Json> merge(const fs::path& report_file, const Started& started, const std::vector<Sign>& signers) {
-    const fs::path folder = parts_folder(report_file);
-    std::vector<Json> parts;
+/// Parts that may be believed, and what is wrong with the others.
+struct Parts {
+    std::vector<Json> believed;
+    std::vector<Json> doubted;  // not signed by any of the signers
     std::vector<std::string> problems;
+};
+
+/// Why a part is not believed; empty: it is.
+std::string doubt(const Json& part, const Started& started) {
+    // protocol: P4
+    if (!started.job_id.empty() && part.value("job_id", "") != started.job_id)
+        return " is of another job: it is not believed";
+    return {};
+}
+
+/// `not_signed`: what is said of a part that none of the signers has signed.
+Result<Parts> read_parts(const fs::path& report_file, const Started& started, const std::vector<Sign>& signers,
+                         const char* not_signed) {
+    const fs::path folder = parts_folder(report_file);
+    Parts parts;
     std::error_code error;
     for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
         if (entry->path().extension() != ".json") continue;
         auto part = read_json(entry->path());
         if (!part) {
-            problems.push_back(part.error().line);
+            parts.problems.push_back(part.error().line);
         } else if (!signers.empty() && !is_signed(kPartKind, *part, signers)) {
-            // Who merges a job that it started has the job's own key.
-            const bool gone = started.job_id.empty() && has_fresh_key(report_file);
-            problems.push_back("part " + entry->path().string() + (gone ? kFreshGone : kNotSigned));
-            // protocol: P4
-        } else if (!started.job_id.empty() && part->value("job_id", "") != started.job_id) {
-            problems.push_back("part " + entry->path().string() + " is of another job: it is not believed");
+            parts.problems.push_back("part " + entry->path().string() + not_signed);
+            parts.doubted.push_back(std::move(*part));
+        } else if (const auto why = doubt(*part, started); !why.empty()) {
+            parts.problems.push_back("part " + entry->path().string() + why);
         } else {
-            parts.push_back(std::move(*part));
+            parts.believed.push_back(std::move(*part));
         }
     }
     if (error && error.value() != ENOENT) {
         return fail(error.value(), "cannot read the report's parts in " + folder.string() + ": " + error.message());
     }
-    if (parts.empty() && problems.empty() && started.ranks < 0) {
-        return fail(ENOENT, "no process of the job wrote a part of its report into " + folder.string() +
-                                "; it must be a folder that all nodes share");
+    return parts;
+}
+
+Result<Json> merge(const fs::path& report_file, const Started& started, const std::vector<Sign>& signers) {
+    // Who merges a job that it started has the job's own key.
+    const bool gone = started.job_id.empty() && has_fresh_key(report_file);
+    auto parts = read_parts(report_file, started, signers, gone ? kFreshGone : kNotSigned);
+    if (!parts) return tl::unexpected<Error>(parts.error());
+    if (parts->believed.empty() && parts->problems.empty() && started.ranks < 0) {
+        return fail(ENOENT, "no process of the job wrote a part of its report into " +
+                                parts_folder(report_file).string() + "; it must be a folder that all nodes share");
     }
-    return merged(std::move(parts), std::move(problems), started);
+    return merged(std::move(parts->believed), std::move(parts->problems), started);
+}
+
+/// Of a job whose key is gone, nobody can tell a part from a forged one. One that tells of no trouble would change
+/// nothing if it were believed, as that of a daemon that outlives its launcher: it is said, and alarms nobody.
+bool is_harmless(const Json& job, const Parts& late) {
+    return job.value("job_key", "") != job.value("report_key", "") && late.doubted.size() == late.problems.size() &&
+           std::none_of(late.doubted.begin(), late.doubted.end(), has_trouble);
+}
+
+/// Adds what was reported after the end of a job whose report was made.
+Result<void> add_late_parts(Json& job, const fs::path& report_file, const std::vector<Sign>& signers) {
+    auto late = read_parts(report_file, {job.value("job_id", "")}, signers, kLateAndDoubted);
+    if (!late) return tl::unexpected<Error>(late.error());
+    for (const auto& part : late->believed) add_late(job, part);
+    if (is_harmless(job, *late)) {
+        if (!late->doubted.empty()) job["doubted_late"] = late->doubted.size();
+        return {};
+    }
+    for (auto& problem : late->problems) job["errors"].push_back(std::move(problem));
+    return {};
 }
 
 /// What a rank that was killed wrote when its job had been merged is that job's.
@@ -119,8 +164,12 @@ Result<Reading> Reading::of(const fs::path& report_file, const std::vector<Sign>
         if (!job->contains("totals") || !job->contains("processes"))
             return fail(EINVAL, report_file.string() + " is not a job's report of CryptMPI");
         Reading reading;
-        reading.verdict_ = verdict_of(*job);
         reading.verified_ = !signers.empty() && (!merged_already || is_signed(kReportKind, *job, signers));
+        if (merged_already) {
+            if (auto added = add_late_parts(*job, report_file, signers); !added)
+                return tl::unexpected<Error>(added.error());
+        }
+        reading.verdict_ = verdict_of(*job);
         if (signers.empty()) {
             reading.verdict_.by_settings = false;
             reading.verdict_.line = "NOT VERIFIED, for want of the job key: " + reading.verdict_.line;

@@ -65,12 +65,18 @@ std::string abort_text(const Json& job) {
            (left.empty() ? "" : " rank(s)" + left + " ended without MPI_Finalize");
 }
 
-/// How the job ended, where that was not in order: by MPI_Abort, by an exit without MPI_Finalize, with a status.
+/// How the job ended, where that was not in order: by MPI_Abort, by an exit without MPI_Finalize, with a status, and
+/// before all of its processes had reported.
 std::string ending_text(const Json& job) {
     const std::string aborted = abort_text(job);
     const int status = job.value("status", 0);
+    const auto late = job.value("doubted_late", std::uint64_t{0});
     return (aborted.empty() ? "" : " The " + aborted + ".") +
-           (status == 0 ? "" : fmt::format(" The job ended with status {}.", status));
+           (status == 0 ? "" : fmt::format(" The job ended with status {}.", status)) +
+           (late == 0 ? ""
+                      : fmt::format(" {} part(s) came after the job's end, when its key was gone: they tell of no "
+                                    "trouble, and cannot be checked.",
+                                    late));
 }
 
 /// The ranks that are missing, why, and what helps.

@@ -30,6 +30,65 @@ TEST_F(ReportTest, PartsBesideAReportAreNotHiddenByIt) {
     EXPECT_NE(reading.error().line.find("has parts of another one"), std::string::npos) << reading.error().line;
 }
 
+TEST_F(ReportTest, WhatIsReportedAfterTheEndLowersTheVerdict) {
+    write_launcher();
+    write_ranks(4, 4);
+    ASSERT_TRUE(finish(4));
+    auto late = rank(0, 4);
+    late.pid = 7;
+    late.not_sealed = {{"plaintext_peers allows 10.0.0.7", 1, 10, true}};
+    ASSERT_TRUE(write_part(file_, late, kSign));
+    EXPECT_TRUE(
+        verdict().starts_with("SEALED WITH EXCEPTIONS: plaintext_peers allows 10.0.0.7 [a process of this job "
+                              "reported after its end (node1, process 7)]"))
+        << verdict();
+    late.errors = {"a line"};
+    ASSERT_TRUE(write_part(file_, late, kSign));
+    EXPECT_TRUE(verdict().starts_with("FAILED: there were errors")) << verdict();
+    EXPECT_NE(summary().find("reported after its end (node1, process 7): a line"), std::string::npos) << summary();
+    late.failed_opens = 3;
+    ASSERT_TRUE(write_part(file_, late, kSign));
+    EXPECT_TRUE(verdict().starts_with("FAILED: 3 record(s) did not open")) << verdict();
+}
+
+TEST_F(ReportTest, WhatWasMergedAlreadyDoesNotCountTwice) {
+    write_launcher();
+    write_ranks(3, 4);
+    auto part = rank(3, 4);
+    part.failed_opens = 1;
+    part.errors = {"a line"};
+    part.not_sealed = {{"plaintext_peers allows 10.0.0.7", 1, 10, true}};
+    ASSERT_TRUE(write_part(file_, part, kSign));
+    ASSERT_TRUE(finish(4));
+    const std::string before = verdict();
+    const std::string text = summary();
+    ASSERT_TRUE(write_part(file_, part, kSign));
+    EXPECT_EQ(verdict(), before);
+    EXPECT_EQ(summary(), text);
+}
+
+TEST_F(ReportTest, WhatIsReportedAfterTheEndWithoutTheKeyIsSaid) {
+    write_launcher();
+    write_ranks(4, 4);
+    ASSERT_TRUE(finish(4));
+    ASSERT_TRUE(write_part(file_, rank(0, 4), signing("wrong")));
+    EXPECT_TRUE(verdict().starts_with("FAILED")) << verdict();
+    EXPECT_NE(summary().find("came after the job's end and is not signed"), std::string::npos) << summary();
+}
+
+TEST_F(ReportTest, OfAJobWhoseKeyIsGoneALatePartAlarmsOnlyByWhatItTells) {
+    const Sign own = signing("of the job");
+    for (int i = 0; i < 2; ++i) ASSERT_TRUE(write_part(file_, rank(i, 2), own));
+    ASSERT_TRUE(finish_job(file_, {"job", 2, 0}, own, kSign));
+    auto late = rank(0, 2);
+    ASSERT_TRUE(write_part(file_, late, own));
+    EXPECT_TRUE(verdict().starts_with("SEALED:")) << verdict();
+    EXPECT_NE(verdict().find("1 part(s) came after the job's end, when its key was gone"), std::string::npos);
+    late.errors = {"a line"};
+    ASSERT_TRUE(write_part(file_, late, own));
+    EXPECT_TRUE(verdict().starts_with("FAILED")) << verdict();
+}
+
 TEST_F(ReportTest, RanksOfAJobWithoutAnIdAreNoneOfOneThatHasOne) {
     write_ranks(3, 4);
     auto old = rank(3, 4);
