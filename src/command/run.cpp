@@ -492,7 +492,7 @@ int JobRun::run() {
     const Words words = command_line(*launcher_, launch_);
     say_what_starts(words);
     const int status = supervise(words, fresh_key_ ? &*fresh_key_ : nullptr);
-    const Collecting parts{report_file_, {job_, ranks_, status}, token_, rsh_, job_key_};
+    const Collecting parts{report_file_, {job_, ranks_, status, {}, token_}, token_, rsh_, job_key_};
     return conclude(*signing_, parts, is_report_asked_ || options_.verbose);
 }
 

@@ -44,6 +44,9 @@ std::string doubt(const Json& part, const Started& started) {
     // protocol: P4
     if (!started.job_id.empty() && part.value("job_id", "") != started.job_id)
         return " is of another job: it is not believed";
+    // protocol: P8
+    if (!started.token.empty() && part.value("report_token", "") != started.token)
+        return " is of another job, which was given the same id: it is not believed";
     return {};
 }
 
@@ -94,7 +97,9 @@ bool is_harmless(const Json& job, const Parts& late) {
 
 /// Adds what was reported after the end of a job whose report was made.
 Result<void> add_late_parts(Json& job, const fs::path& report_file, const std::vector<Sign>& signers) {
-    auto late = read_parts(report_file, {job.value("job_id", "")}, signers, kLateAndDoubted);
+    Started started{job.value("job_id", "")};
+    started.token = job.value("report_token", "");
+    auto late = read_parts(report_file, started, signers, kLateAndDoubted);
     if (!late) return tl::unexpected<Error>(late.error());
     for (const auto& part : late->believed) add_late(job, part);
     if (is_harmless(job, *late)) {

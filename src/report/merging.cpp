@@ -256,6 +256,9 @@ void find_contradictions(const std::vector<Json>& parts, std::vector<std::string
     const auto jobs = distinct(parts, "job_id");
     if (jobs.size() > 1)
         problems.push_back(fmt::format("parts of {} jobs share this report file: {}", jobs.size(), joined(jobs)));
+    if (const auto starts = distinct(parts, "report_token"); starts.size() > 1)
+        problems.push_back(fmt::format(
+            "parts of {} jobs of one id, each with its own cryptmpi run, share this report file", starts.size()));
     const auto nameless = std::count_if(parts.begin(), parts.end(), [](const Json& part) {
         return counts_as_rank(part) && part.value("job_id", "").empty();
     });
@@ -279,6 +282,7 @@ void find_contradictions(const std::vector<Json>& parts, std::vector<std::string
 Json story_of(const std::vector<Json>& parts, const Started& started, bool complete) {
     const auto [began, until] = times_of(parts);
     return {{"job_id", started.job_id.empty() ? joined(distinct(parts, "job_id")) : started.job_id},
+            {"report_token", started.token.empty() ? joined(distinct(parts, "report_token")) : started.token},
             {"complete", complete},
             {"began", began},
             {"until", until},

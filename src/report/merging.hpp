@@ -14,6 +14,7 @@ struct Started {
     int ranks = -1;              // -1: not known
     int status = 0;              // the launcher's, once it has ended
     std::string unfetched = {};  // which nodes' parts could not be had, and why
+    std::string token = {};      // in each part of a job that cryptmpi run started; empty: it did not
 };
 
 /// Of parts that are believed. `problems`: what is wrong with others.

@@ -4,6 +4,7 @@
 
 #include "aead/suite.hpp"
 #include "base/own_names.hpp"
+#include "config/internal_variables.hpp"
 #include "config/other_process.hpp"
 
 namespace cryptmpi::report {
@@ -11,6 +12,7 @@ namespace cryptmpi::report {
 void tell_process(Part& part, const config::Environment& environment, const config::Settings& settings,
                   const config::Process& process, const std::string& node) {
     part.job_id = settings.job_id;
+    part.report_token = environment(config::kReportTokenVariable).value_or("");
     part.layer_reason = config::layer_reason(environment, part.layer);
     part.node = node;
     part.kernel = kernel_and_network();

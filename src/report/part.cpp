@@ -31,6 +31,7 @@ Json to_json(const Sizes& sizes) {
 Json identity_to_json(const Part& part) {
     Json profile = {{"file", part.profile.file}, {"digest", part.profile.digest}, {"unused", part.profile.unused}};
     return {{"job_id", part.job_id},
+            {"report_token", part.report_token},
             {"version", CRYPTMPI_VERSION},
             {"user", part.user},
             {"began", part.began},

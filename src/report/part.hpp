@@ -36,6 +36,7 @@ std::int64_t seconds_now();
 /// Everything that a process's part holds. Filled at exit by the layer, written by write_part.
 struct Part {
     std::string job_id;
+    std::string report_token;  // of the cryptmpi run that started the job; empty: none did. An id may be given twice
     std::string layer;         // "channel", "mpi"
     std::string layer_reason;  // why this one; empty: nobody chose
     std::string library;       // "channel", "mpi": which of the two wrote this part; under the MPI layer both may

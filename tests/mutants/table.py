@@ -532,6 +532,8 @@ MUTANTS = [
         "report_test", "ReportTest.WrappersAreNoRanks"),
     one("a rank that was killed counts", JUDGING, "           part.value(\"ended\", false);", "           true;", "report_test",
         "ReportTest.WhoCalledAbortAndWasKilledIsNamedAndDoesNotCount"),
+    one("parts of an earlier job of the same id are believed", JOB_REPORT, "    if (!started.token.empty() && part.value",
+        "    if (false && part.value", "report_test", "ReportTest.PartsOfAnEarlierJobWithTheSameId*"),
     one("an old report hides the parts of a later job", JOB_REPORT,
         "        if (merged_already && has_parts_of_another", "        if (false && has_parts_of_another",
         "report_test", "ReportTest.PartsBeside*"),

@@ -148,6 +148,31 @@ TEST_F(ReportTest, PartsOfAnEarlierJobAreAProblem) {
     EXPECT_TRUE(verdict().starts_with("INCOMPLETE: 0 of 4")) << verdict();
 }
 
+// protocol: P8
+TEST_F(ReportTest, PartsOfAnEarlierJobWithTheSameIdAreAProblem) {
+    const auto write = [&](int number, const char* token) {
+        auto part = rank(number, 2);
+        part.report_token = token;
+        ASSERT_TRUE(write_part(file_, part, kSign));
+    };
+    write(0, "this");
+    write(1, "earlier");
+    EXPECT_TRUE(verdict().starts_with("FAILED")) << verdict();
+    EXPECT_NE(summary().find("parts of 2 jobs of one id"), std::string::npos) << summary();
+    const Started started{"job", 2, 0, "", "this"};
+    EXPECT_EQ(finish_job(file_, started, kSign, kSign)->outcome, Outcome::failed);
+    EXPECT_NE(summary().find("1 of 2 ranks reported"), std::string::npos) << summary();
+    EXPECT_NE(summary().find("was given the same id"), std::string::npos) << summary();
+    write(0, "this");
+    write(1, "this");
+    EXPECT_EQ(finish_job(file_, started, kSign, kSign)->outcome, Outcome::sealed);
+    write(1, "earlier");
+    EXPECT_TRUE(verdict().starts_with("FAILED")) << "late: " << verdict();
+    write(0, "");
+    write(1, "");
+    EXPECT_EQ(finish_job(file_, started, kSign, kSign)->outcome, Outcome::failed);
+}
+
 TEST_F(ReportTest, AFolderThatCannotBeWrittenIsSeenBefore) {
     EXPECT_TRUE(prepare_parts(file_));
     EXPECT_TRUE(fs::is_empty(file_.string() + ".parts"));
