@@ -152,6 +152,8 @@ void prepare_environment(const Options& options, const config::Settings& setting
     // A launcher's children inherit its role; a rank that is started by exec is none.
     if (options.role.empty()) {
         unsetenv(config::kRoleVariable);
+        const std::string place = config::launch_of_place(environment);
+        if (!place.empty() && !environment(config::kPlaceVariable)) set_variable(config::kPlaceVariable, place);
     } else {
         set_variable(config::kRoleVariable, options.role);
     }

@@ -295,8 +295,9 @@ Result<void> JobRun::take(std::initializer_list<Step> steps) {
     return {};
 }
 
-/// A job that is started in another one has a report of its own.
-void leave_report_of_outer_job() {
+/// A job that is started in another one has ranks and a report of its own.
+void leave_outer_job() {
+    unsetenv(config::kPlaceVariable);
     const char* const outer = std::getenv(config::kReportFileVariable);
     if (outer == nullptr) return;
     const char* const asked = std::getenv("CRYPTMPI_REPORT_FILE");
@@ -307,7 +308,7 @@ void leave_report_of_outer_job() {
 
 Result<void> JobRun::read_settings() {
     if (!options_.layer.empty()) set_variable("CRYPTMPI_LAYER", options_.layer);
-    leave_report_of_outer_job();
+    leave_outer_job();
     environment_ = config::process_environment();
     const std::string asked =
         options_.report.empty() ? environment_("CRYPTMPI_REPORT_FILE").value_or("") : options_.report;

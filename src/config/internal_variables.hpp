@@ -30,6 +30,9 @@ inline constexpr const char* kRoleVariable = "CRYPTMPI_INTERNAL_ROLE";
 inline constexpr const char* kSealedLauncherVariable = "CRYPTMPI_INTERNAL_SEALED_LAUNCHER";
 /// The remote shell that the launcher's agent calls.
 inline constexpr const char* kAgentShellVariable = "CRYPTMPI_INTERNAL_AGENT_RSH";
+/// Which launch the place of a rank is of (config::launch_of_place), as the first cryptmpi exec there has found it: the
+/// ranks of a launcher that is started in such a place are none of the job's own.
+inline constexpr const char* kPlaceVariable = "CRYPTMPI_INTERNAL_PLACE";
 /// The descriptor of the memory in which sealed connections outlive an exec, and their places there.
 inline constexpr const char* kArenaVariable = "CRYPTMPI_INTERNAL_ARENA";
 /// A line is said once a job, not by each of its processes.

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
+#include <filesystem>
 #include <initializer_list>
+#include <system_error>
 
 #include "config/internal_variables.hpp"
 
@@ -88,7 +90,42 @@ std::string spawned_group(const Environment& environment) {
     return group == "1" ? "" : group;
 }
 
+/// The same for all ranks of a launch, those that they spawn included; empty: the launcher does not say.
+std::string launch_of(const Environment& environment) {
+    if (auto name_space = environment("PMIX_NAMESPACE")) {
+        if (const auto at = name_space->rfind('@'); at != std::string::npos) return name_space->substr(0, at);
+        // Open MPI 4 gives a number: the job's family in the high half, the count of spawned groups in the low.
+        std::uint32_t number = 0;
+        const char* end = name_space->data() + name_space->size();
+        const auto [stop, error] = std::from_chars(name_space->data(), end, number);
+        if (error == std::errc{} && stop == end) return std::to_string(number >> 16U);
+        return *name_space;
+    }
+    return environment("I_MPI_HYDRA_UUID").value_or("");
+}
+
+/// Did a rank of the job, or what stands in its place, start the launcher of this one?
+bool is_nested(const Environment& environment) {
+    const auto place = environment(kPlaceVariable);
+    const std::string own = launch_of_place(environment);
+    return place && !own.empty() && own != *place;
+}
+
+std::string group_of(const Environment& environment) {
+    const std::string spawned = spawned_group(environment);
+    if (!is_nested(environment)) return spawned;
+    return "nested" + (spawned.empty() ? "" : " " + spawned);
+}
+
 }  // namespace
+
+std::string launch_of_place(const Environment& environment) {
+    const auto descriptor = number_in(environment, {"PMI_FD"});
+    if (!descriptor || environment("PMIX_NAMESPACE")) return launch_of(environment);
+    // Hydra gives its launches no names, and each rank a socket to its proxy, which the rank's place has until its end.
+    std::error_code closed;
+    return std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(*descriptor), closed).string();
+}
 
 bool is_of_launcher(const Environment& environment) {
     return environment(kRoleVariable) == "launcher";
@@ -110,22 +147,14 @@ Process identify(const Environment& environment) {
     process.slurm_step = in_step && (a_task || !process.rank);
     if (process.rank && !process.ranks && a_task) process.ranks = batch.ranks;
     if (process.rank) process.node_ranks = node_ranks(environment);
-    if (process.rank) process.group = spawned_group(environment);
+    if (process.rank) process.group = group_of(environment);
+    if (process.rank) process.launch = launch_of(environment);
     process.role = process.rank ? "rank" : launcher ? "launcher" : "process";
     return process;
 }
 
 std::string launched_job_id(const Environment& environment) {
-    if (auto name_space = environment("PMIX_NAMESPACE")) {
-        if (const auto at = name_space->rfind('@'); at != std::string::npos) return name_space->substr(0, at);
-        // Open MPI 4 gives a number: the job's family in the high half, the count of spawned groups in the low.
-        std::uint32_t number = 0;
-        const char* end = name_space->data() + name_space->size();
-        const auto [stop, error] = std::from_chars(name_space->data(), end, number);
-        if (error == std::errc{} && stop == end) return std::to_string(number >> 16U);
-        return *name_space;
-    }
-    if (auto uuid = environment("I_MPI_HYDRA_UUID")) return *uuid;
+    if (auto launch = launch_of(environment); !launch.empty()) return launch;
     auto job = environment("SLURM_JOB_ID");
     auto step = environment("SLURM_STEP_ID");
     if (job && step) return *job + "." + *step;

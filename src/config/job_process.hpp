@@ -28,6 +28,9 @@ struct Process {
     // Which of the job's groups of ranks it belongs to: empty for those that the launcher started, else those of one
     // MPI_Comm_spawn (by PMIX_NAMESPACE), or of all of them (PMI_SPAWNED).
     std::string group = {};
+    // Which start of a launcher it belongs to, where that says so; the group of its ranks begins with "nested" where a
+    // rank of the job has started that launcher.
+    std::string launch = {};
     // srun has started it (SLURM_STEP_ID), or a process of the step that is no rank. Of a launcher that somebody has
     // started by hand in a step, the ranks are not srun's.
     bool slurm_step = false;
@@ -38,6 +41,9 @@ struct Process {
     }
 };
 Process identify(const Environment& environment);
+/// What tells the launch apart that this process is in, whether it is a rank or a program in a rank's place; empty:
+/// nothing does. Of Hydra's ranks, each has words of its own.
+std::string launch_of_place(const Environment& environment);
 /// A launcher that cryptmpi run started, its daemons, and what these start before a rank is one.
 bool is_of_launcher(const Environment& environment);
 

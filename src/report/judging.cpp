@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -146,25 +147,65 @@ std::set<int> half_told(const std::vector<Json>& parts) {
 
 }  // namespace
 
+namespace {
+
+constexpr const char* kNested = "nested";  // so begins the group's name of ranks that a rank's place has started
+
+/// Ranks that were spawned, or that a launcher in a rank's place has started, are counted by themselves; and so are
+/// those of each launch, or the ranks of one would stand for those of another that did not report.
+struct GroupName {
+    std::string launch;
+    std::string group;
+
+    auto operator<=>(const GroupName&) const = default;
+};
+using Groups = std::map<GroupName, Group>;
+
+/// The group of the launcher that whoever counts has started: it must have as many ranks as that one was told to start.
+Group& own_group(Groups& groups, int started) {
+    auto own = groups.end();
+    for (auto one = groups.begin(); one != groups.end(); ++one) {
+        if (!one->first.group.empty()) continue;
+        if (own == groups.end() || one->second.expected > own->second.expected) own = one;
+    }
+    Group& group = own == groups.end() ? groups[{}] : own->second;
+    group.expected = std::max(group.expected, started);
+    group.is_known = group.is_known || started > 0;
+    return group;
+}
+
+/// By MPI_Comm_spawn, be it in a nested launch.
+bool was_spawned(const std::string& group) {
+    return !group.empty() && group != kNested;
+}
+
+/// A tool of a rank's place has its numbers in its environment, and may have another file where the launcher's socket
+/// was: it seems to be in a nested launch, and is no rank of one.
+bool may_be_a_tool(const Json& part) {
+    return part.value("group", "").starts_with(kNested) && !counts_as_rank(part);
+}
+
+}  // namespace
+
 RankCount count_ranks(const std::vector<Json>& parts, int started) {
-    std::map<std::string, Group> groups;
+    Groups groups;
     Spawned spawned;
-    groups[""] = {std::max(started, 0), started > 0, {}};
     for (const auto& part : parts) {
         // Who is no rank of the launcher's, having started its MPI by itself, spawns as well.
         spawned.started += part.value("spawned", 0);
         const int rank = part.value("rank", -1);
-        if (rank < 0) continue;
-        const auto name = part.value("group", "");
+        if (rank < 0 || may_be_a_tool(part)) continue;
+        const GroupName name{part.value("launch", ""), part.value("group", "")};
         Group& group = groups[name];
         group.expected = std::max({group.expected, part.value("ranks", -1), rank + 1});
         group.is_known = group.is_known || part.value("ranks", -1) > 0;
         if (!counts_as_rank(part)) continue;
         group.counted.insert(rank);
-        if (!name.empty())
+        if (was_spawned(name.group))
             spawned.processes.emplace(part.value("node", ""), part.value("kernel", ""), part.value("pid", 0));
     }
-    RankCount count{0, 0, false, spawned.missing(), half_told(parts), groups[""].is_known};
+    const bool is_known = own_group(groups, started).is_known;
+    RankCount count{0, 0, false, spawned.missing(), half_told(parts), is_known};
     count.all = count.spawned_missing == 0 && count.half_told.empty();
     for (const auto& [name, group] : groups) {
         count.expected += group.expected;

@@ -31,6 +31,7 @@ void tell_process(Part& part, const config::Environment& environment, const conf
 void tell_rank(Part& part, const config::Process& process) {
     part.rank = process.rank.value_or(-1);
     part.ranks = process.ranks.value_or(-1);
+    part.launch = process.launch;
     part.group = process.group;
 }
 

@@ -45,6 +45,7 @@ Json identity_to_json(const Part& part) {
             {"role", part.role},
             {"rank", part.rank},
             {"ranks", part.ranks},
+            {"launch", part.launch},
             {"group", part.group},
             {"slurm_step", part.slurm_step},
             {"launcher_here", part.launcher_here},

@@ -46,6 +46,7 @@ struct Part {
     std::string role;  // "rank", "launcher", "process"
     int rank = -1;     // -1: none
     int ranks = -1;
+    std::string launch;            // which start of a launcher the rank is of; empty: the launcher does not say
     std::string group;             // of ranks that the job has spawned; empty: those that its launcher started
     bool slurm_step = false;       // srun has started it; no launcher inside the step has
     bool launcher_here = false;    // mpiexec or its like runs on this node, so that its way to this rank is no network

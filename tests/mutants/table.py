@@ -561,6 +561,12 @@ MUTANTS = [
 """, """        const int rank = part.value("rank", -1);
         spawned.started += rank < 0 ? 0 : part.value("spawned", 0);
 """, "report_test", "ReportTest.RanksThatAProcessWithoutARank*"),
+    one("ranks of one launch stand for those of another", JUDGING, 'const GroupName name{part.value("launch", ""), part',
+        'const GroupName name{"", part', "report_test", "ReportTest.RanksOfTwoLaunches*"),
+    one("nested ranks stand for those that were spawned", JUDGING, "return !group.empty() && group != kNested;", "return !group.empty();",
+        "report_test", "ReportTest.NestedRanksStandForNone*"),
+    one("ranks of a nested launcher are the job's own", "src/config/job_process.cpp", "    return place && !own.empty() && own != *place;",
+        "    return place && !own.empty() && own.empty();", "config_test", "Identify.RanksOfALauncherThatARank*:Identify.Hydras*"),
     one("a script is a launcher", "src/config/other_process.cpp", "read_symlink(link, ignored).filename();",
         "read_symlink(link, ignored).filename().empty() ? \"\" : \"mpirun\";", "config_test", "LauncherAbove.*"),
     one("ranks that were not spawned after all are missed", "src/channel/calls_mpi.cpp", "size_of(communicator_at(made), &size) == 0 ? size :",

@@ -1,6 +1,8 @@
 #include "config/job_process.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <map>
 #include <string>
@@ -102,6 +104,41 @@ TEST(Identify, RanksThatAJobSpawnsAreAGroupOfTheirOwn) {
     EXPECT_EQ(group({{"PMIX_NAMESPACE", "prterun-node-123@1"}}), "");
     EXPECT_EQ(group({{"PMIX_NAMESPACE", "prterun-node-123@2"}}), "2");
     EXPECT_EQ(group({{"PMIX_NAMESPACE", "slurm.pmix.7.0"}}), "");
+}
+
+TEST(Identify, RanksOfALauncherThatARankHasStartedAreNested) {
+    const auto of = [](Variables variables) {
+        variables.emplace("PMI_RANK", "0");
+        const auto process = identify(Environment(std::move(variables)));
+        return process.launch + "/" + process.group;
+    };
+    const auto nested = [&](const char* name_space, const char* place) {
+        return of({{"PMIX_NAMESPACE", name_space}, {"CRYPTMPI_INTERNAL_PLACE", place}});
+    };
+    EXPECT_EQ(of({{"PMIX_NAMESPACE", "131073"}}), "2/");
+    EXPECT_EQ(nested("131073", "2"), "2/");
+    EXPECT_EQ(nested("131074", "2"), "2/2") << "spawned";
+    EXPECT_EQ(nested("196609", "2"), "3/nested");
+    EXPECT_EQ(nested("196610", "2"), "3/nested 2") << "spawned by a nested one";
+    EXPECT_EQ(nested("prterun-node-123@1", "prterun-node-123"), "prterun-node-123/");
+    EXPECT_EQ(nested("prterun-node-124@1", "prterun-node-123"), "prterun-node-124/nested");
+    EXPECT_EQ(of({{"CRYPTMPI_INTERNAL_PLACE", "socket:[1]"}}), "/") << "nothing tells";
+}
+
+TEST(Identify, HydrasRanksAreKnownByTheirSocketsToItsProxy) {
+    int ends[2][2];
+    for (auto& pair : ends) ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    const auto with = [&](int descriptor, const std::string& place) {
+        return Environment(
+            Variables{{"PMI_RANK", "0"}, {"PMI_FD", std::to_string(descriptor)}, {"CRYPTMPI_INTERNAL_PLACE", place}});
+    };
+    const std::string place = launch_of_place(with(ends[0][0], ""));
+    EXPECT_TRUE(place.starts_with("socket:[")) << place;
+    EXPECT_EQ(identify(with(ends[0][0], place)).group, "");
+    EXPECT_EQ(identify(with(ends[1][0], place)).group, "nested");
+    for (const auto& pair : ends)
+        for (const int end : pair) close(end);
+    EXPECT_EQ(identify(with(ends[0][0], place)).group, "") << "it is closed: nothing tells";
 }
 
 TEST(OpenMP, ThreadsOfAllLevels) {

@@ -327,6 +327,56 @@ TEST_F(ReportTest, WhatWasRefusedLeavesAJobSealed) {
     EXPECT_NE(Reading::of(file_, kSign)->summary().find("closed road       UDP to 10.0.0.7:4242"), std::string::npos);
 }
 
+TEST_F(ReportTest, RanksOfTwoLaunchesDoNotCompleteEachOther) {
+    write_launcher();
+    const auto write = [&](int number, int pid, const char* launch, const char* group) {
+        auto part = rank(number, 2);
+        part.pid = pid;
+        part.launch = launch;
+        part.group = group;
+        ASSERT_TRUE(write_part(file_, part, kSign));
+    };
+    write(0, 100, "a", "");
+    for (int i = 0; i < 2; ++i) write(i, 200 + i, "b", "");
+    EXPECT_TRUE(verdict().starts_with("INCOMPLETE: 3 of 4 ranks")) << verdict();
+    write(1, 101, "a", "");
+    EXPECT_TRUE(verdict().starts_with("SEALED:")) << verdict();
+    write(0, 102, "a", "");  // a second program in the same place
+    EXPECT_TRUE(verdict().starts_with("SEALED:")) << verdict();
+    EXPECT_EQ(finished(3).outcome, Outcome::incomplete) << "none has three";
+}
+
+TEST_F(ReportTest, NestedRanksStandForNoneOfTheJobs) {
+    write_launcher();
+    write_ranks(1, 2);
+    const auto write = [&](int number, int pid) {
+        auto part = rank(number, 2);
+        part.pid = pid;
+        part.group = "nested";
+        ASSERT_TRUE(write_part(file_, part, kSign));
+    };
+    for (int i = 0; i < 2; ++i) write(i, 200 + i);
+    EXPECT_TRUE(verdict().starts_with("INCOMPLETE: 3 of 4 ranks")) << verdict();
+    auto caller = rank(1, 2);
+    caller.spawned = 1;
+    ASSERT_TRUE(write_part(file_, caller, kSign));
+    EXPECT_NE(verdict().find("1 rank(s) that MPI_Comm_spawn started did not report"), std::string::npos) << verdict();
+    caller.spawned = 0;
+    ASSERT_TRUE(write_part(file_, caller, kSign));
+    EXPECT_EQ(finished(2).outcome, Outcome::sealed);
+}
+
+TEST_F(ReportTest, AToolThatSeemsToBeNestedIsNoRank) {
+    write_launcher();
+    write_ranks(2, 2);
+    auto tool = rank(0, 2);
+    tool.pid = 300;
+    tool.group = "nested";
+    tool.mpi_initialized = false;
+    ASSERT_TRUE(write_part(file_, tool, kSign));
+    EXPECT_EQ(finished(2).outcome, Outcome::sealed);
+}
+
 TEST_F(ReportTest, SpawnedRanksAreCountedByThemselves) {
     write_launcher();
     write_ranks(1, 2);
