@@ -167,11 +167,27 @@ void add_reason(Json& not_sealed, const std::string& reason) {
     not_sealed.push_back(json_of(Unsealed{reason, 0, 0, true}));
 }
 
+bool on_several_nodes(const std::vector<Json>& parts) {
+    return distinct(parts, "node").size() > 1 || distinct(parts, "kernel").size() > 1;
+}
+
+/// Of ranks whose sockets are not sealed. Between nodes MPI's own packets are named for it (below); on one node nothing
+/// of MPI's leaves it, and what a rank or a child of it sends elsewhere by a socket of its own does.
+void add_clear_sockets(Json& not_sealed, const std::vector<Json>& parts) {
+    const bool clear = std::any_of(parts.begin(), parts.end(), [](const Json& part) {
+        return counts_as_rank(part) && part.value("library", "") != "channel" && !part.value("seals_sockets", true);
+    });
+    if (clear && !on_several_nodes(parts))
+        add_reason(not_sealed,
+                   "what ranks, and programs that they start, may have sent by sockets of their own: the sockets are "
+                   "not sealed (seal_sockets = false)");
+}
+
 /// The connections of a launcher that was not started by us, and MPI's own packets where no socket of ours carries
 /// them.
 void add_what_is_left(Json& not_sealed, const std::vector<Json>& parts) {
     const auto any = [&](const auto& condition) { return std::any_of(parts.begin(), parts.end(), condition); };
-    const bool several_nodes = distinct(parts, "node").size() > 1 || distinct(parts, "kernel").size() > 1;
+    const bool several_nodes = on_several_nodes(parts);
     const bool ours = any([](const Json& part) { return part.value("role", "") == "launcher"; });
     // Ranks of one node may have been started from another one, which has no part.
     const bool from_elsewhere =
@@ -317,6 +333,7 @@ Json merged(std::vector<Json> parts, std::vector<std::string> problems, const St
     find_contradictions(parts, problems);
     const RankCount count = count_ranks(parts, started.ranks);
     Json not_sealed = not_sealed_of(parts);
+    add_clear_sockets(not_sealed, parts);
     add_what_is_left(not_sealed, parts);
     Json errors = collected(parts, "errors");
     for (auto& problem : problems) errors.push_back(std::move(problem));

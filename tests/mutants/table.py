@@ -546,6 +546,8 @@ MUTANTS = [
         "report_test", "ReportTest.WhatIsReportedAfterTheEndWithout*"),
     one("a launcher on another node is not named", MERGING, "if (!several_nodes && (ours || !from_elsewhere)) return;",
         "if (!several_nodes && (ours || !from_elsewhere || true)) return;", "report_test", "ReportTest.ALauncherOnAnotherNode*"),
+    one("on one node, sockets that are not sealed are passed over", MERGING, '!part.value("seals_sockets", true);', "false;", "report_test",
+        "ReportTest.OnOneNodeSockets*"),
     one("nodes of one name count as one", MERGING, ' || distinct(parts, "kernel").size() > 1;', ";",
         "report_test", "ReportTest.NodesOfOneName*"),
     one("parts without a job's id fit any job", MERGING, "    if (nameless > 0 && !jobs.empty())", "    if (false)",

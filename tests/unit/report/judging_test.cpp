@@ -142,6 +142,25 @@ TEST_F(ReportTest, MpiLayerSaysWhatItLeavesInClear) {
     EXPECT_NE(summary().find("they may take another network"), std::string::npos);
 }
 
+TEST_F(ReportTest, OnOneNodeSocketsThatAreNotSealedAreAnException) {
+    write_launcher("mpi");
+    const auto write = [&](bool seals) {
+        for (int i = 0; i < 2; ++i) {
+            auto part = rank(i, 2);
+            part.layer = part.library = "mpi";
+            part.seals_sockets = seals;
+            ASSERT_TRUE(write_part(file_, part, kSign));
+            part.library = "channel";
+            if (!seals) continue;
+            ASSERT_TRUE(write_part(file_, part, kSign));
+        }
+    };
+    write(false);
+    EXPECT_TRUE(verdict().starts_with("SEALED WITH EXCEPTIONS: what ranks, and programs that they start")) << verdict();
+    write(true);
+    EXPECT_TRUE(verdict().starts_with("SEALED:")) << verdict();
+}
+
 TEST_F(ReportTest, MessagesAndTheSocketsThatCarryThemAreCountedApart) {
     write_launcher("mpi");
     for (int i = 0; i < 4; ++i) {
