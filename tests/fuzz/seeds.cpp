@@ -393,7 +393,7 @@ void reports(const Corpus& corpus) {
                    {"nodes", {"node0", "<fuzz>"}},
                    {"plain", {{"canaries", 1}, {"bytes", 2}, {"payload", 3}}}};
     auto attestation = report::Attestation::of(what, {"alice", "node0"}, 1'700'000'000);
-    attestation.add({"alice", std::string(64, 'a'), std::string(128, 'b')});
+    attestation.add({std::string(64, 'a'), std::string(128, 'b')});
     corpus.add("report", "attestation", with_choice(2, attestation.text()));
     corpus.add("report", "page", with_choice(4, std::string(64, '\0') + "job\x1b"));
 }
