@@ -161,6 +161,23 @@ struct GroupName {
 };
 using Groups = std::map<GroupName, Group>;
 
+using ProcessName = std::tuple<std::string, std::string, int>;
+
+ProcessName process_of(const Json& part) {
+    return {part.value("node", ""), part.value("kernel", ""), part.value("pid", 0)};
+}
+
+/// The launch and group of each process that tells its launch in one of its parts. MPI_Init of Open MPI 4 takes the
+/// launch out of the environment, so that the part of a library that looks later does not tell it.
+std::map<ProcessName, GroupName> told_groups(const std::vector<Json>& parts) {
+    std::map<ProcessName, GroupName> told;
+    for (const auto& part : parts) {
+        if (const auto launch = part.value("launch", ""); !launch.empty())
+            told[process_of(part)] = {launch, part.value("group", "")};
+    }
+    return told;
+}
+
 /// The group of the launcher that whoever counts has started: it must have as many ranks as that one was told to start.
 Group& own_group(Groups& groups, int started) {
     auto own = groups.end();
@@ -181,8 +198,8 @@ bool was_spawned(const std::string& group) {
 
 /// A tool of a rank's place has its numbers in its environment, and may have another file where the launcher's socket
 /// was: it seems to be in a nested launch, and is no rank of one.
-bool may_be_a_tool(const Json& part) {
-    return part.value("group", "").starts_with(kNested) && !counts_as_rank(part);
+bool may_be_a_tool(const Json& part, const GroupName& name) {
+    return name.group.starts_with(kNested) && !counts_as_rank(part);
 }
 
 }  // namespace
@@ -190,19 +207,20 @@ bool may_be_a_tool(const Json& part) {
 RankCount count_ranks(const std::vector<Json>& parts, int started) {
     Groups groups;
     Spawned spawned;
+    const auto told = told_groups(parts);
     for (const auto& part : parts) {
         // Who is no rank of the launcher's, having started its MPI by itself, spawns as well.
         spawned.started += part.value("spawned", 0);
         const int rank = part.value("rank", -1);
-        if (rank < 0 || may_be_a_tool(part)) continue;
-        const GroupName name{part.value("launch", ""), part.value("group", "")};
+        const auto known = told.find(process_of(part));
+        const GroupName name = known != told.end() ? known->second : GroupName{"", part.value("group", "")};
+        if (rank < 0 || may_be_a_tool(part, name)) continue;
         Group& group = groups[name];
         group.expected = std::max({group.expected, part.value("ranks", -1), rank + 1});
         group.is_known = group.is_known || part.value("ranks", -1) > 0;
         if (!counts_as_rank(part)) continue;
         group.counted.insert(rank);
-        if (was_spawned(name.group))
-            spawned.processes.emplace(part.value("node", ""), part.value("kernel", ""), part.value("pid", 0));
+        if (was_spawned(name.group)) spawned.processes.insert(process_of(part));
     }
     const bool is_known = own_group(groups, started).is_known;
     RankCount count{0, 0, false, spawned.missing(), half_told(parts), is_known};

@@ -107,6 +107,21 @@ TEST_F(ReportTest, ARankTellsOfItsSocketsToo) {
     EXPECT_NE(verdict().find("rank(s) 1 reported what their messages were"), std::string::npos) << verdict();
 }
 
+/// MPI_Init of Open MPI 4 takes it out of the environment, where the MPI layer looks later than the channel library.
+TEST_F(ReportTest, OneLibraryOfAProcessTellsItsLaunch) {
+    write_launcher("mpi");
+    for (int i = 0; i < 2; ++i) {
+        auto part = rank(i, 2);
+        part.layer = part.library = "mpi";
+        part.seals_sockets = true;
+        ASSERT_TRUE(write_part(file_, part, kSign));
+        part.library = "channel";
+        part.launch = "29257";
+        ASSERT_TRUE(write_part(file_, part, kSign));
+    }
+    EXPECT_TRUE(verdict().starts_with("SEALED")) << verdict();
+}
+
 TEST_F(ReportTest, SrunIsAnExceptionThatIsNamed) {
     for (int i = 0; i < 4; ++i) {
         auto part = rank(i, 4);
