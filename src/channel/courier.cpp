@@ -23,8 +23,12 @@ void drop(Process& process, Entry& entry) {
     const int fd = entry.descriptor();
     std::unique_lock holders(process.holders_lock());  // as where the program closes it
     Entry* last = process.table().remove(fd);
-    const bool free = last != nullptr && end(process, *last, std::move(holders));
-    if (holders) holders.unlock();
+    bool free = false;
+    if (last == nullptr) {
+        holders.unlock();
+    } else {
+        free = end(process, *last, std::move(holders));
+    }
     real::close(fd);
     process.table().forget(fd);
     if (free) process.table().recycle(last);

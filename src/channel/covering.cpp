@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <elf.h>
+#include <fmt/core.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -112,7 +113,7 @@ Covering::Covering(const config::Settings& settings, const config::Environment& 
     }
     for (const auto& [name, value] : environment.variables()) {
         if (name.starts_with("CRYPTMPI_") && name != config::kArenaVariable && name != config::kRoleVariable)
-            variables_.push_back(name + "=" + value);
+            variables_.push_back(fmt::format("{}={}", name, value));
     }
     const auto carry = [&](const char* variable, const std::string& value) {
         if (!environment(variable)) variables_.push_back(std::string(variable) + "=" + value);
@@ -146,8 +147,10 @@ std::string Covering::why_not_loaded() const {
         if (statvfs(library.c_str(), &mount) == 0 && (mount.f_flag & ST_NOEXEC) != 0)
             return library + " lies where nothing may be run (noexec); mount that folder without it";
         if (const std::string why = why_not_mapped(library); !why.empty())
-            return library + " cannot be loaded where it would run (" + why +
-                   "); let that folder be read and run from there, in a sandbox, too";
+            return fmt::format(
+                "{} cannot be loaded where it would run ({}); let that folder be read and run from there, "
+                "in a sandbox, too",
+                library, why);
     }
     return {};
 }

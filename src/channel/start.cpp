@@ -119,7 +119,7 @@ std::vector<Shared*> adopt_sockets(Process& process) {
 std::string adopt_arena(Process& process) {
     const char* inherited = std::getenv(config::kArenaVariable);
     if (inherited == nullptr) return "";
-    const std::string given = inherited;
+    std::string given = inherited;
     const int fd = std::atoi(inherited);
     struct stat information {};
     // The variable goes on to grandchildren, the descriptor only to a program that needs it.

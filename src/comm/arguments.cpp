@@ -63,18 +63,18 @@ int refuse_in_place(Layer& layer, MPI_Comm comm) {
 
 int check_operation(Layer& layer, MPI_Comm comm, MPI_Datatype type, MPI_Op op) {
     // What MPI took once it takes again: only predefined types go with predefined operations, and these stay.
-    auto& [lock, taken, answers] = layer.answers();
+    auto& known = layer.answers();
     if (op == MPI_OP_NULL) return raise_on_comm(layer, comm, MPI_ERR_OP);
     if (!is_predefined(op)) return MPI_SUCCESS;
     if (type == MPI_DATATYPE_NULL) return raise_on_comm(layer, comm, MPI_ERR_OP);  // MPICH 5 would crash
     const int asked = [&]() -> int {
         // One thread at a time has an Alone, which gives MPI_COMM_SELF another error handler for a moment.
-        const std::lock_guard hold(lock);
-        if (taken.contains({type, op})) return MPI_SUCCESS;
+        const std::lock_guard hold(known.lock);
+        if (known.combined.contains({type, op})) return MPI_SUCCESS;
         const Alone alone(layer.mpi);
         if (alone.comm() == MPI_COMM_NULL) return MPI_SUCCESS;
         const int code = layer.mpi.Allreduce(nullptr, nullptr, 0, type, op, alone.comm());
-        if (code == MPI_SUCCESS) taken.emplace(type, op);
+        if (code == MPI_SUCCESS) known.combined.emplace(type, op);
         return code;
     }();
     // Not under the lock: MPI may call an error handler of the user's.

@@ -197,7 +197,7 @@ Result<void> prepare_lasting_key(const config::Settings& settings) {
     if (fs::exists(settings.key_file, ignored)) return {};
     auto kex = aead::load_kex(settings.module_folder.string(), settings.module);
     if (!kex) return tl::unexpected<Error>(kex.error());
-    const auto written = keys::write_job_key(settings.key_file, *kex->api->kex, false);
+    auto written = keys::write_job_key(settings.key_file, *kex->api->kex, false);
     if (!written && written.error().code != EEXIST) return written;  // another job may have been quicker
     if (written)
         complain("made the key file " + settings.key_file.string() + ", with which the reports of your jobs are signed",

@@ -112,7 +112,7 @@ bool is_nested(const Environment& environment) {
 }
 
 std::string group_of(const Environment& environment) {
-    const std::string spawned = spawned_group(environment);
+    std::string spawned = spawned_group(environment);
     if (!is_nested(environment)) return spawned;
     return "nested" + (spawned.empty() ? "" : " " + spawned);
 }

@@ -563,8 +563,8 @@ MUTANTS = [
 """, """        const int rank = part.value("rank", -1);
         spawned.started += rank < 0 ? 0 : part.value("spawned", 0);
 """, "report_test", "ReportTest.RanksThatAProcessWithoutARank*"),
-    one("ranks of one launch stand for those of another", JUDGING, 'const GroupName name{part.value("launch", ""), part',
-        'const GroupName name{"", part', "report_test", "ReportTest.RanksOfTwoLaunches*"),
+    one("ranks of one launch stand for those of another", JUDGING, 'told[process_of(part)] = {launch, part',
+        'told[process_of(part)] = {"", part', "report_test", "ReportTest.RanksOfTwoLaunches*"),
     one("nested ranks stand for those that were spawned", JUDGING, "return !group.empty() && group != kNested;", "return !group.empty();",
         "report_test", "ReportTest.NestedRanksStandForNone*"),
     one("ranks of a nested launcher are the job's own", "src/config/job_process.cpp", "    return place && !own.empty() && own != *place;",
