@@ -278,27 +278,27 @@ ssize_t pipe_broken(int flags) {
     return -1;
 }
 
-ssize_t transmit_or_fail(Process& process, Entry& entry, std::span<const iovec> from, int flags) {
-    const Use use(entry);
-    if (use.shared() == nullptr) return closed_meanwhile();
+/// Nobody has said what is to be done about it, and this thread takes it.
+bool dies_of(int signal) {
+    struct sigaction action {};
+    sigset_t blocked{};
+    return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_DFL &&
+           pthread_sigmask(SIG_BLOCK, nullptr, &blocked) == 0 && sigismember(&blocked, signal) == 0;
+}
+
+/// The kernel has lost the connection, and would have sent SIGPIPE. Who dies of it has no other chance to say that it
+/// was lost without the authenticated close.
+void break_pipe(Process& process, Entry& entry, int flags) {
+    if ((flags & MSG_NOSIGNAL) != 0) return;
+    if (dies_of(SIGPIPE)) check_loss(process, entry);
+    raise(SIGPIPE);
+    errno = EPIPE;
+}
+
+/// On a connection that is open.
+ssize_t transmit_locked(Process& process, Entry& entry, const Use& use, std::span<const iovec> from, int flags) {
     Shared& shared = *use.shared();
-    if (shared.state.load(std::memory_order_acquire) != State::open || !entry.contexts.load()) {
-        if (shared.state.load() == State::failed) {
-            tell_of_cut(process, shared);
-            errno = shared.error.load();
-            return -1;
-        }
-        const State state = drive(process, entry);
-        if (state == State::await_hello || state == State::await_confirm) {
-            if (shared.write_closed) return pipe_broken(flags);
-            if (const std::size_t kept = keep_early(use, from); kept > 0) {
-                if (process.shares()) process.background().carry(entry);  // the parent's courier may be gone
-                return static_cast<ssize_t>(kept);
-            }
-        }
-        if (await_open(process, entry, flags, SO_SNDTIMEO) != 0) return without_us(entry, from, flags, real::sendmsg);
-    }
-    const int how = flags & (MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE);
+    const int how = (flags & (MSG_DONTWAIT | MSG_MORE)) | MSG_NOSIGNAL;  // see break_pipe()
     const std::lock_guard guard(shared.send_lock);
     if (!use.is_current() || !entry.contexts.load()) return closed_meanwhile();
     if (shared.write_closed) return pipe_broken(flags);
@@ -319,6 +319,32 @@ ssize_t transmit_or_fail(Process& process, Entry& entry, std::span<const iovec> 
         if (process.has_workers()) return transmit_together(process, entry, pieces, how);
     }
     return transmit_alone(process, entry, pieces, how);
+}
+
+ssize_t transmit_or_fail(Process& process, Entry& entry, std::span<const iovec> from, int flags) {
+    const Use use(entry);
+    if (use.shared() == nullptr) return closed_meanwhile();
+    Shared& shared = *use.shared();
+    if (shared.state.load(std::memory_order_acquire) != State::open || !entry.contexts.load()) {
+        if (shared.state.load() == State::failed) {
+            tell_of_cut(process, shared);
+            errno = shared.error.load();
+            return -1;
+        }
+        const State state = drive(process, entry);
+        if (state == State::await_hello || state == State::await_confirm) {
+            if (shared.write_closed) return pipe_broken(flags);
+            if (const std::size_t kept = keep_early(use, from); kept > 0) {
+                if (process.shares()) process.background().carry(entry);  // the parent's courier may be gone
+                return static_cast<ssize_t>(kept);
+            }
+        }
+        if (await_open(process, entry, flags, SO_SNDTIMEO) != 0) return without_us(entry, from, flags, real::sendmsg);
+    }
+    const ssize_t n = transmit_locked(process, entry, use, from, flags);
+    if (n < 0 && errno == EPIPE && !shared.write_closed.load()) [[unlikely]]
+        break_pipe(process, entry, flags);
+    return n;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -380,6 +381,35 @@ with socket.create_server(("127.0.0.1", 0), backlog=1000) as listener:
         friend.settimeout(20)
         print(friend.recv(100), flush=True)
 """
+
+
+WRITES_TO_A_LOST_PEER = """
+import os, signal, socket, sys, time
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+listener = socket.create_server(("127.0.0.1", 0))
+if os.fork() == 0:
+    peer = socket.create_connection(listener.getsockname())
+    peer.recv(1)
+    time.sleep(0.3)
+    os.kill(os.getpid(), signal.SIGKILL)  # with a byte unread: the kernel sends a reset
+end = listener.accept()[0]
+end.sendall(b"ab")
+os.wait()
+for _ in range(2):  # the first write has the reset, the next one the broken pipe
+    try:
+        end.send(b"c")
+    except ConnectionResetError:
+        pass
+"""
+
+
+# protocol: R8
+def test_who_dies_of_a_broken_pipe_says_so_first(sealing):
+    done = subprocess.run([sys.executable, "-c", WRITES_TO_A_LOST_PEER], env={**os.environ, **sealing.environment(scope="all")},
+                          capture_output=True, text=True, timeout=60)
+    assert done.returncode == -signal.SIGPIPE, done
+    (line,) = error_lines(done.stderr)
+    assert "the connection was lost without the authenticated close" in line
 
 
 # protocol: H12
