@@ -422,18 +422,14 @@ void Epoll::tick(Connections& connections) {
     for (const auto& [fd, entry] : on_their_way) connections.drive(*entry);
 }
 
-bool Epoll::watches_shared() {
-    const std::lock_guard guard(lock_);
-    return std::any_of(registrations_.begin(), registrations_.end(),
-                       [](const auto& one) { return is_shared(*one.second->entry); });
-}
-
 /// Another process has read ahead, or has sent what waited: its announcements and its questions to the kernel do not
-/// reach this instance.
-void Epoll::look_after_others() {
+/// reach this instance. False: nothing here is another process's, too.
+bool Epoll::look_after_others() {
     const std::lock_guard guard(lock_);
+    bool found = false;
     for (const auto& [fd, registration] : registrations_) {
         if (!is_shared(*registration->entry)) continue;
+        found = true;
         if (readable_here(*registration->entry) && !registration->waiting) {
             registration->waiting = true;
             pending_.push_back(registration);
@@ -447,6 +443,7 @@ void Epoll::look_after_others() {
             rearm(*registration);
         }
     }
+    return found;
 }
 
 /// Checks the kernel's events, which stand behind the pending ones, and gives all the caller's data for our cookies.
@@ -501,8 +498,7 @@ int Epoll::wait(Connections& connections, epoll_event* events, int most, int tim
     Ticks ticks;
     for (;;) {
         const bool ticking = connections.handshakes() > 0;
-        const bool sharing = timeout_ms != 0 && connections.shares() && watches_shared();
-        if (sharing) look_after_others();
+        const bool sharing = timeout_ms != 0 && connections.shares() && look_after_others();
         const int tick_ms = static_cast<int>((ticks.next_ns() + 999'999) / 1'000'000);
         const int longest_ms = ticking ? tick_ms : kUnheardMs;
         const bool in_steps = ticking || sharing || instances_.load() > 0;

@@ -92,8 +92,7 @@ private:
     void note_told(Registration& registration) const;
     void forget(Registration& registration);
     void tick(Connections& connections);
-    bool watches_shared();
-    void look_after_others();
+    bool look_after_others();
     void kick();
 
     int fd_;
