@@ -72,6 +72,7 @@ Result<Shared*> Arena::take() {
         slot->locks_made = true;
     }
     slot->holders.join(slot->holders.generation());
+    slot->holders.sign(slot->holders.generation(), name_of_this_process());
     return slot;
 }
 

@@ -45,8 +45,8 @@ void shut_device(int fd);
 /// A descriptor that came from another process. If it is a connection that has to be sealed, it is refused when used.
 void taken_over(int fd);
 
-/// fork(), by whatever call makes the child.
-pid_t fork_by(const std::function<pid_t()>& call);
+/// fork(), by whatever call makes the child; `elsewhere`: in a PID namespace of its own.
+pid_t fork_by(const std::function<pid_t()>& call, bool elsewhere = false);
 
 /// What clone() with these flags makes: a thread or a child as of vfork, which use what we keep; a child as of fork,
 /// which has a copy; or a process with memory of its own and our descriptors, or the other way round, whose sockets

@@ -96,8 +96,9 @@ bool among(const std::vector<Shared*>& kept, const Entry& entry) {
 /// The sockets that close at exec lose this process as a holder. The last holder ends the stream.
 void let_go(const std::vector<Shared*>& kept) {
     Table& table = Process::made()->table();
+    const ProcessName own_name = name_of_this_process();
     each_sealed([&](Entry& entry, Shared& shared) {
-        if (among(kept, entry) || shared.holders.leave(entry.generation.load()) != 0) return;
+        if (among(kept, entry) || shared.holders.leave(entry.generation.load(), own_name) != 0) return;
         for (int fd = 0; fd <= table.highest(); ++fd) {
             if (table.find(fd) != &entry) continue;
             (void)close_sending(*Process::made(), entry, 1000);
@@ -108,8 +109,10 @@ void let_go(const std::vector<Shared*>& kept) {
 
 /// The program could not be started after all.
 void take_back(const std::vector<Shared*>& kept) {
+    const ProcessName own_name = name_of_this_process();
     each_sealed([&](Entry& entry, Shared& shared) {
-        if (!among(kept, entry)) shared.holders.join(entry.generation.load());
+        if (!among(kept, entry) && shared.holders.join(entry.generation.load()))
+            shared.holders.sign(entry.generation.load(), own_name);
     });
 }
 
@@ -130,8 +133,12 @@ int start_program(char* const* environment, Start start) {
         return status;
     }
     const int arena = process->arena().fd();
+    const ProcessName own_name = name_of_this_process();
     if (vforked) {
-        for (Shared* shared : kept) shared->holders.join(shared->holders.generation());
+        for (Shared* shared : kept) {
+            if (shared->holders.join(shared->holders.generation()))
+                shared->holders.sign(shared->holders.generation(), own_name);
+        }
     }
     real::fcntl(arena, F_SETFD, nullptr);
     const std::string variable = fmt::format("{}{}", kArenaVariable, arena);
@@ -139,7 +146,7 @@ int start_program(char* const* environment, Start start) {
     const int error = errno;
     real::fcntl(arena, F_SETFD, reinterpret_cast<void*>(static_cast<long>(FD_CLOEXEC)));
     if (vforked) {
-        for (Shared* shared : kept) shared->holders.leave(shared->holders.generation());
+        for (Shared* shared : kept) shared->holders.leave(shared->holders.generation(), own_name);
     } else {
         take_back(kept);
     }
@@ -171,7 +178,7 @@ int spawn_program(char* const* environment, const posix_spawn_file_actions_t* ac
     const int status = with_environment(environment, variable.c_str(), start);
     real::fcntl(arena, F_SETFD, reinterpret_cast<void*>(static_cast<long>(FD_CLOEXEC)));
     if (status != 0) {
-        for (Shared* shared : given) shared->holders.leave(shared->holders.generation());
+        for (Shared* shared : given) shared->holders.leave(shared->holders.generation(), 0);
     }
     return status;
 }
@@ -244,6 +251,40 @@ SpawnFolders& spawn_folders() {
     return *all;
 }
 
+/// A child that is about to be forked, as a holder of what this process holds. The child may be killed before it has
+/// done anything, and may have ended before fork returns here: whoever of the two is first writes down who it is. In
+/// the child nothing is allocated: another thread may have held the heap's lock.
+class ExpectedChild {
+public:
+    /// `elsewhere`: it begins a PID namespace.
+    explicit ExpectedChild(bool elsewhere)
+        : is_seen_(!elsewhere && children_are_here()), unborn_(unborn_child_of(name_of_this_process())) {
+        each_sealed([&](Entry& entry, Shared& shared) {
+            if (!shared.holders.join(entry.generation.load())) return;
+            shared.holders.sign(entry.generation.load(), unborn_);
+            Process::made()->note_shared();
+        });
+    }
+    /// What fork returned.
+    void is(pid_t pid) const {
+        if (pid < 0) {
+            each_sealed([&](Entry& entry, Shared& shared) { shared.holders.leave(entry.generation.load(), unborn_); });
+            return;
+        }
+        const ProcessName name = pid == 0 ? name_of_this_process() : is_seen_ ? name_of_child(pid) : 0;
+        const Table& table = Process::made()->table();
+        for (int fd = 0; fd <= table.highest(); ++fd) {
+            Entry* entry = table.find_sealed(fd);
+            Shared* shared = entry == nullptr ? nullptr : entry->shared.load();
+            if (shared != nullptr) shared->holders.rename(entry->generation.load(), unborn_, name);
+        }
+    }
+
+private:
+    bool is_seen_;
+    ProcessName unborn_;
+};
+
 void end_process(Process::Ending how) {
     if (Process* process = Process::made()) process->finish(how, end);
 }
@@ -264,7 +305,7 @@ __attribute__((destructor)) void ended() {
 
 namespace cryptmpi::channel {
 
-pid_t fork_by(const std::function<pid_t()>& call) {
+pid_t fork_by(const std::function<pid_t()>& call, bool elsewhere) {
     if (Process::made() == nullptr) return call();
     const std::unique_lock folders(spawn_folders().lock);
     const auto streams = hold_streams();
@@ -272,11 +313,9 @@ pid_t fork_by(const std::function<pid_t()>& call) {
     const pid_t pid = process.fork([&] {
         const ForkLocks locks(process.table());
         const std::lock_guard holders(process.holders_lock());
-        each_sealed([&](Entry& entry, Shared& shared) {
-            if (shared.holders.join(entry.generation.load())) process.note_shared();
-        });
+        const ExpectedChild child(elsewhere);
         const pid_t made = call();
-        if (made < 0) each_sealed([](Entry& entry, Shared& shared) { shared.holders.leave(entry.generation.load()); });
+        child.is(made);
         return made;
     });
     return pid;
@@ -320,10 +359,12 @@ CRYPTMPI_CALL __attribute__((no_sanitize("address"))) int clone(int (*function)(
 #else
     const long last[] = {reinterpret_cast<long>(tls), reinterpret_cast<long>(child)};
 #endif
-    const pid_t pid = fork_by([&] {
-        return static_cast<pid_t>(
-            real::syscall(SYS_clone, flags, 0, reinterpret_cast<long>(parent), last[0], last[1], 0));
-    });
+    const pid_t pid = fork_by(
+        [&] {
+            return static_cast<pid_t>(
+                real::syscall(SYS_clone, flags, 0, reinterpret_cast<long>(parent), last[0], last[1], 0));
+        },
+        (flags & CLONE_NEWPID) != 0);
     if (pid == 0) _exit(function(argument));
     return pid;
 }

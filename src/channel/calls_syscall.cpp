@@ -170,7 +170,7 @@ long clone_by(long number, std::uint64_t flags, Arguments values) {
     const Cloned made = cloned(flags);
     if (made == Cloned::mixed) return refuse_clone();
     if (made == Cloned::sharing) return kernels(number, values);
-    return fork_by([&] { return static_cast<pid_t>(kernels(number, values)); });
+    return fork_by([&] { return static_cast<pid_t>(kernels(number, values)); }, (flags & CLONE_NEWPID) != 0);
 }
 
 long raw_clone(Arguments values) {

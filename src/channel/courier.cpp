@@ -37,8 +37,11 @@ void drop(Process& process, Entry& entry) {
 }  // namespace
 
 void Courier::carry(Entry& entry) {
+    // A round that was on its way may have brought it to its end already, and another thread found that it is native.
+    Shared* const shared = entry.shared.load();
+    if (shared == nullptr) return;
     const std::lock_guard guard(lock_);
-    parcels_.push_back({&entry, entry.shared});
+    parcels_.push_back({&entry, shared});
     if (bell_ < 0) bell_ = process_.table().own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     const std::uint64_t one = 1;
     if (running_ && real::write(bell_, &one, sizeof one) > 0) return;

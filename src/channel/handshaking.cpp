@@ -320,6 +320,7 @@ Result<void> resume(Process& process, Entry& entry, Shared& shared) {
     {
         const std::lock_guard holders(process.holders_lock());
         belong(entry, shared);
+        shared.holders.sign(entry.generation.load(), name_of_this_process());
     }
     if (process.carry_on(entry, shared)) process.background().carry(entry);
     return take_up(process, entry, shared);
@@ -374,7 +375,7 @@ void let_go(Entry& entry, const Shared& shared, Kind kind) {
 void release(Process& process, Entry& entry, Shared& shared, std::uint32_t generation) {
     process.handshake_settled(entry);
     // Another process that holds the socket finds out by itself.
-    if (shared.holders.leave(generation) == 0) process.arena().give_back(&shared);
+    if (shared.holders.leave(generation, name_of_this_process()) == 0) process.arena().give_back(&shared);
     rearm(entry);
 }
 

@@ -574,7 +574,7 @@ namespace {
 
 /// This process holds the connection no more. False: others do, or it is another connection by now.
 bool leaves_last(Entry& entry, Shared& shared) {
-    if (shared.holders.leave(entry.generation.load()) == 0) return true;
+    if (shared.holders.leave(entry.generation.load(), name_of_this_process()) == 0) return true;
     entry.kind.store(Kind::ended);
     return false;
 }

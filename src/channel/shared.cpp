@@ -24,20 +24,4 @@ bool SharedMutex::try_lock() {
     return status == 0 || status == EOWNERDEAD;
 }
 
-bool Holders::join(std::uint32_t generation) {
-    std::uint64_t before = value_.load();
-    do {
-        if (before >> kShift != generation) return false;
-    } while (!value_.compare_exchange_weak(before, before + 1));
-    return true;
-}
-
-std::optional<std::uint32_t> Holders::leave(std::uint32_t generation) {
-    std::uint64_t before = value_.load();
-    do {
-        if (before >> kShift != generation || static_cast<std::uint32_t>(before) == 0) return std::nullopt;
-    } while (!value_.compare_exchange_weak(before, before - 1));
-    return static_cast<std::uint32_t>(before - 1);
-}
-
 }  // namespace cryptmpi::channel

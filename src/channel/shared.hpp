@@ -6,8 +6,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 
+#include "channel/holders.hpp"
 #include "keys/handshake.hpp"
 #include "seal/stream.hpp"
 
@@ -23,27 +23,6 @@ public:
 
 private:
     pthread_mutex_t mutex_;
-};
-
-/// How many processes hold a connection, and which of all that were in this place it is. Who was not counted, or
-/// counted too often, may go on to hold the place when it is another connection's: by its number it finds out.
-class Holders {
-public:
-    std::uint32_t generation() const {
-        return static_cast<std::uint32_t>(value_.load(std::memory_order_acquire) >> kShift);
-    }
-    std::uint32_t count() const { return static_cast<std::uint32_t>(value_.load(std::memory_order_acquire)); }
-
-    /// One more. False: it is another connection by now.
-    bool join(std::uint32_t generation);
-    /// One less. Returns how many are left; nothing: it is another connection by now, or nobody was counted.
-    std::optional<std::uint32_t> leave(std::uint32_t generation);
-    /// Nobody holds it any more; under both locks of the connection, so that who waits for one finds another number.
-    void finish() { value_.store(static_cast<std::uint64_t>(generation() + 1) << kShift, std::memory_order_release); }
-
-private:
-    static constexpr int kShift = 32;
-    std::atomic<std::uint64_t> value_;
 };
 
 enum class State : std::uint8_t {

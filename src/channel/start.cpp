@@ -148,7 +148,7 @@ void adopt_inherited(Process& process) {
         Shared* shared = process.arena().slot(std::strtoul(given.c_str() + at + 1, &rest, 10));
         if (*rest != '.') break;  // nothing that a process of ours wrote
         if (shared != nullptr && std::find(adopted.begin(), adopted.end(), shared) == adopted.end())
-            shared->holders.leave(static_cast<std::uint32_t>(std::strtoul(rest + 1, nullptr, 10)));
+            shared->holders.leave(static_cast<std::uint32_t>(std::strtoul(rest + 1, nullptr, 10)), 0);
     }
 }
 

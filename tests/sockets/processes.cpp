@@ -330,6 +330,26 @@ SOCKETS_CASE(fork_and_read_a_part) {
     }
 }
 
+SOCKETS_CASE(fork_and_kill_the_child) {
+    // As multiprocessing's pools do with their workers: the end comes from the one that is left, and in order.
+    for (const int signal : {SIGTERM, SIGKILL, SIGSEGV}) {
+        Pair pair = connected_pair();
+        const pid_t child = ::fork();
+        if (child == 0) {
+            pair.server.close();
+            ::signal(signal, SIG_DFL);
+            for (;;) ::pause();
+        }
+        send_all(pair.client, text("hello"));
+        note("received %zu", receive(pair.server, 5).size());
+        ::kill(child, signal);
+        result("child", wait_for_child(child));
+        pair.client.close();
+        char more = 0;
+        result("end", ::read(pair.server, &more, 1));
+    }
+}
+
 SOCKETS_CASE(fork_with_bytes_to_be_sent) {
     // The writer forks, and leaves what the kernel has not taken yet; the child only holds the socket.
     for (const char* how : {"closes", "shuts down", "exits", "is killed"}) {

@@ -2,10 +2,11 @@
 it."""
 
 import secrets
+import signal
 import subprocess
 
 import pytest
-from conftest import BUILD, expect_unseen
+from conftest import BUILD, REPOSITORY, expect_unseen
 
 from cryptmpi_tools.lab import stacks
 from cryptmpi_tools.lab.capture import count
@@ -57,6 +58,19 @@ def test_sealed_job(mpi, nodes, tmp_path):
     assert facts["totals"]["sealed_bytes_sent"] > 1_000_000
     assert facts["totals"]["failed_opens"] == 0
     assert not facts["errors"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
+@pytest.mark.parametrize("mpi", stacks.STACKS, ids=lambda mpi: mpi.name)
+def test_worker_that_is_killed(mpi, number, build, nodes, tmp_path):
+    """The rank is left as the last one that holds its connections, and ends them in order."""
+    program = build(mpi, REPOSITORY / "tests" / "system" / "killed_worker.c")
+    sealing = Sealing(tmp_path / "config", nodes, BUILD / "bin" / "cryptmpi")
+    line = sealing.run_line(mpi, nodes, 2, [program, int(number)], tmp_path / "report.json", mpiexec=mpi.mpiexec)
+    environment = {**mpi.env(nodes), **stacks.abi_environment(mpi), **sealing.env()}
+    sealed = nodes.run(line, env=environment, timeout=60, cwd=tmp_path)
+    assert sealed.ok and sealed.output.count("the worker is gone") == 2, sealed.output
+    assert "SEALED: all traffic" in sealed.output, sealed.output
 
 
 @pytest.mark.parametrize("mpi", stacks.STACKS, ids=lambda mpi: mpi.name)

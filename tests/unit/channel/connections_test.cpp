@@ -179,6 +179,27 @@ TEST(Connections, TakeWhatIsWrittenEarly) {
     }
 }
 
+/// A round of the courier may have brought a connection to its end before the courier is asked to carry it.
+TEST(Connections, ThatHaveEndedAreNotCarried) {
+    Job job;
+    Read read;
+    job.program(1, [&] {
+        const Fd listener = listen_at();
+        const Fd fd = accept_from(listener);
+        read = read_from(fd);
+    });
+    job.program(0, [&] {
+        static Entry ended;
+        const Fd fd = connected_to(address(1, kPort));
+        Process::made()->background().carry(ended);
+        sleep_ns(2 * kSecond);
+        send_all(fd, clear(100));
+    });
+    const Ending ending = job.run();
+    EXPECT_TRUE(ending.went_well() && ending.said.empty()) << ending.told();
+    EXPECT_EQ(read.bytes, clear(100));
+}
+
 /// A rank that computes answers when it next enters MPI. One note says whom its peer waits for, and it is no error.
 TEST(Connections, WaitForAPeerThatComputes) {
     Options options;

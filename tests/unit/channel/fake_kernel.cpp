@@ -2084,7 +2084,7 @@ extern "C" [[gnu::visibility("default")]] int getpeername(int fd, sockaddr* addr
 // No program here starts another one.
 namespace cryptmpi::channel {
 
-pid_t fork_by(const std::function<pid_t()>& call) {
+pid_t fork_by(const std::function<pid_t()>& call, bool) {
     return call();
 }
 Cloned cloned(std::uint64_t) {
