@@ -109,8 +109,8 @@ std::optional<std::uint32_t> Holders::leave(std::uint32_t generation, ProcessNam
     for (auto& place : names_) {
         if (!left || *left == 0) return left;
         std::uint64_t there = place.load();
-        if (there == 0 || (there & kNumberMask) != number_in_name(generation) || !has_ended(there & ~kNumberMask))
-            continue;
+        if (there == 0 || (there & kNumberMask) != number_in_name(generation)) continue;
+        if (!has_ended(there & ~kNumberMask)) return left;  // who lives looks for the others when it leaves
         // Whoever takes the name out counts it out, and nobody else.
         if (place.compare_exchange_strong(there, 0)) left = one_less(generation);
     }

@@ -46,8 +46,8 @@ public:
     void sign(std::uint32_t generation, ProcessName process);
     /// Who signed as `before` is `now`. Of several that say so the first one does it.
     void rename(std::uint32_t generation, ProcessName before, ProcessName now);
-    /// One less: `process`, if it had signed. Returns how many are left, without those who have signed and have ended
-    /// since; nothing: it is another connection by now, or nobody was counted.
+    /// One less: `process`, if it had signed. Returns how many are left; nothing: it is another connection by now, or
+    /// nobody was counted. Where all that have signed have ended, they are not among them.
     std::optional<std::uint32_t> leave(std::uint32_t generation, ProcessName process);
     /// Nobody holds it any more; under both locks of the connection, so that who waits for one finds another number.
     void finish();
