@@ -49,7 +49,7 @@ Result<void> Arena::adopt(int fd) {
     return map();
 }
 
-Result<Shared*> Arena::take() {
+Result<Shared*> Arena::take(ProcessName process) {
     {
         const std::lock_guard guard(create_lock_);
         if (header_ == nullptr) {
@@ -72,7 +72,7 @@ Result<Shared*> Arena::take() {
         slot->locks_made = true;
     }
     slot->holders.join(slot->holders.generation());
-    slot->holders.sign(slot->holders.generation(), name_of_this_process());
+    slot->holders.sign(slot->holders.generation(), process);
     return slot;
 }
 

@@ -23,8 +23,8 @@ class Arena {
 public:
     explicit Arena(Table& table) : table_(table) {}
 
-    /// A free slot, wiped, with its locks made and one process on it. Errors: no memory.
-    Result<Shared*> take();
+    /// A free slot, wiped, with its locks made and `process` on it. Errors: no memory.
+    Result<Shared*> take(ProcessName process);
     /// Wipes the slot and gives it back.
     void give_back(Shared* slot);
 

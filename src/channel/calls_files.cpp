@@ -185,9 +185,11 @@ int duplicate_onto(int from, int to, int flags, const Call& call) {
 
 CRYPTMPI_CALL int close(int fd) {
     if (is_own(fd)) return 0;  // it was not the program that opened it
+    const int error = errno;
     closing(fd);
     const int status = real::close(fd);
     closed(fd);
+    if (status == 0) errno = error;
     return status;
 }
 

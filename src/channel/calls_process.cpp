@@ -96,7 +96,7 @@ bool among(const std::vector<Shared*>& kept, const Entry& entry) {
 /// The sockets that close at exec lose this process as a holder. The last holder ends the stream.
 void let_go(const std::vector<Shared*>& kept) {
     Table& table = Process::made()->table();
-    const ProcessName own_name = name_of_this_process();
+    const ProcessName own_name = Process::made()->name();
     each_sealed([&](Entry& entry, Shared& shared) {
         if (among(kept, entry) || shared.holders.leave(entry.generation.load(), own_name) != 0) return;
         for (int fd = 0; fd <= table.highest(); ++fd) {
@@ -109,11 +109,33 @@ void let_go(const std::vector<Shared*>& kept) {
 
 /// The program could not be started after all.
 void take_back(const std::vector<Shared*>& kept) {
-    const ProcessName own_name = name_of_this_process();
+    const ProcessName own_name = Process::made()->name();
     each_sealed([&](Entry& entry, Shared& shared) {
         if (!among(kept, entry) && shared.holders.join(entry.generation.load()))
             shared.holders.sign(entry.generation.load(), own_name);
     });
+}
+
+/// What the file actions of posix_spawn say, which cannot be read from them.
+struct SpawnActions {
+    std::string folder;       // where a name that does not begin with "/" is another file's
+    std::vector<int> passed;  // descriptors that the child gets by another number, or without their close-on-exec flag
+};
+
+struct AllSpawnActions {
+    std::mutex lock;
+    std::map<const posix_spawn_file_actions_t*, SpawnActions> of;
+};
+
+AllSpawnActions& spawn_actions() {
+    static auto* all = new AllSpawnActions;
+    return *all;
+}
+
+std::vector<int> passed_on(const posix_spawn_file_actions_t* actions) {
+    const std::lock_guard guard(spawn_actions().lock);
+    const auto found = spawn_actions().of.find(actions);
+    return found == spawn_actions().of.end() ? std::vector<int>() : found->second.passed;
 }
 
 /// Runs `start` with the environment that keeps sealed sockets alive across it.
@@ -154,17 +176,17 @@ int start_program(char* const* environment, Start start) {
     return status;
 }
 
-/// posix_spawn: what the child will hold is decided by its file actions, which cannot be read. It is counted as a
-/// holder of everything that it may get, and gives back what it did not.
+/// posix_spawn: what the child will hold is decided by its file actions. It is counted as a holder of everything that
+/// it may get, and gives back what it did not.
 template <class Start>
 int spawn_program(char* const* environment, const posix_spawn_file_actions_t* actions, Start start) {
     Process* process = Process::made();
     if (process == nullptr || process->arena().fd() < 0) return with_environment(environment, nullptr, start);
     std::vector<Shared*> given = surviving();
-    if (actions != nullptr) {
-        each_sealed([&](Entry& entry, Shared& shared) {
-            if (!among(given, entry)) given.push_back(&shared);
-        });
+    for (const int fd : passed_on(actions)) {
+        const Entry* const entry = process->table().find_sealed(fd);
+        Shared* const shared = entry == nullptr ? nullptr : entry->shared.load();
+        if (shared != nullptr && !among(given, *entry)) given.push_back(shared);
     }
     if (given.empty()) return with_environment(environment, nullptr, start);
     process->note_shared();
@@ -240,17 +262,6 @@ std::vector<char*> collect(const char* first, va_list arguments) {
     return result;
 }
 
-/// File actions may have the child go to another folder, where a name that does not begin with "/" is another file's.
-struct SpawnFolders {
-    std::mutex lock;
-    std::map<const posix_spawn_file_actions_t*, std::string> of;
-};
-
-SpawnFolders& spawn_folders() {
-    static auto* all = new SpawnFolders;
-    return *all;
-}
-
 /// A child that is about to be forked, as a holder of what this process holds. The child may be killed before it has
 /// done anything, and may have ended before fork returns here: whoever of the two is first writes down who it is. In
 /// the child nothing is allocated: another thread may have held the heap's lock.
@@ -258,7 +269,7 @@ class ExpectedChild {
 public:
     /// `elsewhere`: it begins a PID namespace.
     explicit ExpectedChild(bool elsewhere)
-        : is_seen_(!elsewhere && children_are_here()), unborn_(unborn_child_of(name_of_this_process())) {
+        : is_seen_(!elsewhere && children_are_here()), unborn_(unborn_child_of(Process::made()->name())) {
         each_sealed([&](Entry& entry, Shared& shared) {
             if (!shared.holders.join(entry.generation.load())) return;
             shared.holders.sign(entry.generation.load(), unborn_);
@@ -307,7 +318,7 @@ namespace cryptmpi::channel {
 
 pid_t fork_by(const std::function<pid_t()>& call, bool elsewhere) {
     if (Process::made() == nullptr) return call();
-    const std::unique_lock folders(spawn_folders().lock);
+    const std::unique_lock folders(spawn_actions().lock);
     const auto streams = hold_streams();
     Process& process = *Process::made();
     const pid_t pid = process.fork([&] {
@@ -484,21 +495,21 @@ std::string below(const std::string& folder, const std::string& path) {
 
 /// The file that is started by this name.
 std::string as_spawned(const posix_spawn_file_actions_t* actions, const char* path) {
-    const std::lock_guard guard(spawn_folders().lock);
-    const auto found = spawn_folders().of.find(actions);
-    return below(found == spawn_folders().of.end() ? "" : found->second, path == nullptr ? "" : path);
+    const std::lock_guard guard(spawn_actions().lock);
+    const auto found = spawn_actions().of.find(actions);
+    return below(found == spawn_actions().of.end() ? "" : found->second.folder, path == nullptr ? "" : path);
 }
 
 int goes_to(const posix_spawn_file_actions_t* actions, const std::string& folder, int status) {
-    const std::lock_guard guard(spawn_folders().lock);
-    std::string& known = spawn_folders().of[actions];
+    const std::lock_guard guard(spawn_actions().lock);
+    std::string& known = spawn_actions().of[actions].folder;
     if (status == 0) known = below(known, folder);
     return status;
 }
 
-void forget_folder(const posix_spawn_file_actions_t* actions) {
-    const std::lock_guard guard(spawn_folders().lock);
-    spawn_folders().of.erase(actions);
+void forget_actions(const posix_spawn_file_actions_t* actions) {
+    const std::lock_guard guard(spawn_actions().lock);
+    spawn_actions().of.erase(actions);
 }
 
 template <class Id, class Start>
@@ -524,13 +535,21 @@ int spawn_by_name(Id* id, const char* file, const posix_spawn_file_actions_t* ac
 }  // namespace
 
 CRYPTMPI_CALL int posix_spawn_file_actions_init(posix_spawn_file_actions_t* actions) {
-    forget_folder(actions);
+    forget_actions(actions);
     return real::posix_spawn_file_actions_init(actions);
 }
 
 CRYPTMPI_CALL int posix_spawn_file_actions_destroy(posix_spawn_file_actions_t* actions) {
-    forget_folder(actions);
+    forget_actions(actions);
     return real::posix_spawn_file_actions_destroy(actions);
+}
+
+CRYPTMPI_CALL int posix_spawn_file_actions_adddup2(posix_spawn_file_actions_t* actions, int from, int to) {
+    {
+        const std::lock_guard guard(spawn_actions().lock);
+        spawn_actions().of[actions].passed.push_back(from);
+    }
+    return real::posix_spawn_file_actions_adddup2(actions, from, to);
 }
 
 CRYPTMPI_CALL int posix_spawn_file_actions_addchdir_np(posix_spawn_file_actions_t* actions, const char* folder) {

@@ -162,6 +162,12 @@ bool read_hello_bytes(Process& process, Entry& entry) {
     Shared& shared = *entry.shared;
     const config::Settings& settings = process.settings();
     const std::size_t due = keys::hello_size(keys::other(shared.role), settings.require_members, settings.hybrid());
+    if (hello_suffices(shared, due)) {
+        fail_handshake(
+            process, entry,
+            Error{"a process that shared the connection was killed in the middle of the handshake", ECONNRESET});
+        return true;
+    }
     const ssize_t n =
         real::recv(entry.descriptor(), shared.hello + shared.hello_size, due - shared.hello_size, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
@@ -276,7 +282,7 @@ Tcp tcp_of(int fd) {
 }
 
 int begin(Process& process, Entry& entry, keys::Role role, const Address& peer, Tcp tcp) {
-    auto slot = process.arena().take();
+    auto slot = process.arena().take(process.name());
     if (!slot) {
         process.report().complain("connection with " + peer.text() + " refused: " + slot.error().line);
         errno = slot.error().code;
@@ -320,7 +326,7 @@ Result<void> resume(Process& process, Entry& entry, Shared& shared) {
     {
         const std::lock_guard holders(process.holders_lock());
         belong(entry, shared);
-        shared.holders.sign(entry.generation.load(), name_of_this_process());
+        shared.holders.sign(entry.generation.load(), process.name());
     }
     if (process.carry_on(entry, shared)) process.background().carry(entry);
     return take_up(process, entry, shared);
@@ -361,22 +367,18 @@ Made made_of(Process& process, Entry& entry) {
 }
 
 /// There is nothing to seal. Without a connection the kernel tells the caller why, and a later connect() begins anew.
-/// Under the locks of `shared`, so that no other thread comes to the same result once more.
-void let_go(Entry& entry, const Shared& shared, Kind kind) {
+/// Under the locks of `shared`, so that no other thread comes to the same result once more. True: this process was the
+/// last one that held it; another one finds out by itself.
+bool let_go(Process& process, Entry& entry, Shared& shared, Kind kind) {
     if (kind == Kind::native && shared.nodelay_is_ours.load()) {
         const int off = 0;
         real::setsockopt(entry.descriptor(), IPPROTO_TCP, TCP_NODELAY, &off, sizeof off);
     }
+    const std::lock_guard holders(process.holders_lock());
+    const bool last = shared.holders.leave(entry.generation.load(), process.name()) == 0;
     entry.shared.store(nullptr);
     entry.kind.store(kind);
-}
-
-/// What follows when nobody has the locks any more.
-void release(Process& process, Entry& entry, Shared& shared, std::uint32_t generation) {
-    process.handshake_settled(entry);
-    // Another process that holds the socket finds out by itself.
-    if (shared.holders.leave(generation, name_of_this_process()) == 0) process.arena().give_back(&shared);
-    rearm(entry);
+    return last;
 }
 
 /// Takes the next step, if what it needs has come. `made`: what came of the connect, if it has come to its end. Returns
@@ -435,20 +437,21 @@ State drive(Process& process, Entry& entry) {
     // Whoever holds a lock is doing this work, or has seen the stream open and waits in a blocking read: the courier
     // must not wait with it.
     std::unique_lock receive_guard(shared.receive_lock, std::try_to_lock);
-    if (!receive_guard) return shared.state.load();
+    if (!receive_guard) return state;
     std::unique_lock send_guard(shared.send_lock, std::try_to_lock);
-    if (!send_guard) return shared.state.load();
+    if (!send_guard) return state;
     if (!use.is_current()) return State::failed;
     const State before = shared.state.load();
     auto made = Made::sealed;
     while (advance(process, entry, shared, made)) {
     }
     if (made != Made::sealed) {
-        const std::uint32_t generation = entry.generation.load();  // another thread may connect the socket anew
-        let_go(entry, shared, made == Made::native ? Kind::native : Kind::fresh);
+        const bool last = let_go(process, entry, shared, made == Made::native ? Kind::native : Kind::fresh);
         send_guard.unlock();
         receive_guard.unlock();
-        release(process, entry, shared, generation);
+        process.handshake_settled(entry);
+        if (last) process.arena().give_back(&shared);
+        rearm(entry);
         return State::failed;
     }
     state = shared.state.load();

@@ -89,6 +89,12 @@ void Holders::sign(std::uint32_t generation, ProcessName process) {
         const bool free = there == 0 || (there & kNumberMask) != number_in_name(generation);  // of an earlier one
         if (free && place.compare_exchange_strong(there, name)) return;
     }
+    for (auto& place : names_) {
+        std::uint64_t there = place.load();
+        if (!has_ended(there & ~kNumberMask) || !place.compare_exchange_strong(there, name)) continue;
+        (void)one_less(generation);  // whom it takes the place of; the one who signs is counted
+        return;
+    }
 }
 
 void Holders::rename(std::uint32_t generation, ProcessName before, ProcessName now) {

@@ -54,6 +54,7 @@ std::atomic<Process*> Process::made_{nullptr};
 Process::Process(const config::Environment& environment, const MakeBackground& make_background)
     : background_(make_background(*this)),
       pid_(getpid()),
+      name_(name_of_this_process()),
       host_(host_name()),
       identity_(config::identify(environment)),
       openmp_threads_(config::openmp_threads(environment)),
@@ -243,6 +244,7 @@ pid_t Process::fork(const std::function<pid_t()>& call) {
 
 void Process::become_child(bool mpi) {
     pid_ = getpid();
+    name_ = name_of_this_process();
     handshakes_.store(0);
     ending_.store(false);  // the thread that does it stays with the parent
     hides_.store(false);

@@ -75,6 +75,9 @@ public:
     /// What a socket that our socket() did not make is to us, but for streams; nullopt: a stream, or nothing.
     std::optional<Kind> kind_of_foreign(int fd);
 
+    /// As others that hold its connections know it.
+    ProcessName name() const { return name_; }
+
     /// Handshakes on their way in this process: waits look at the clock while there are any.
     int handshakes() const { return handshakes_.load(std::memory_order_relaxed); }
     /// Held while this process becomes, or stops to be, a holder of a connection, and by a fork from the count of what
@@ -147,6 +150,7 @@ private:
     Arena arena_{table_};
     const std::unique_ptr<Background> background_;
     pid_t pid_;
+    ProcessName name_;
     const std::string host_;
     const config::Process identity_;
     const std::size_t openmp_threads_;

@@ -22,13 +22,22 @@ std::int64_t timeout_ns(const Process& process) {
     return std::chrono::nanoseconds(process.settings().silence_timeout).count();
 }
 
-void give_up(Process& process, Entry& entry, const Shared& shared) {
+void give_up(Process& process, Entry& entry, const Shared* silent) {
+    std::string peer;
+    {
+        // The program may be about to close it: then it is not given up, and the entry may be another connection's
+        // soon.
+        const std::lock_guard holders(process.holders_lock());
+        const Use use(entry);
+        if (use.shared() != silent || !use.is_current() || entry.ending.load()) return;
+        peer = silent->peer;
+        end_connection(process, entry, ETIMEDOUT, true);
+        process.hide_what_broke();
+    }
     char seconds[32];
     std::snprintf(seconds, sizeof seconds, "%g", static_cast<double>(timeout_ns(process)) / 1e9);
-    break_connection(process, entry, ETIMEDOUT,
-                     std::string("from ") + shared.peer + ": no record has come for " + seconds +
-                         " s (silence_timeout_s): the peer was stopped, or what it sends is withheld on the way",
-                     true);
+    process.report().complain("from " + peer + ": no record has come for " + seconds +
+                              " s (silence_timeout_s): the peer was stopped, or what it sends is withheld on the way");
 }
 
 }  // namespace
@@ -76,7 +85,7 @@ void Pulse::beat(Process& process, std::map<Entry*, Last>& heard) {
         if (known && now.what == Heard::What::all && before->second.records == now.records)
             last.when_ns = before->second.when_ns;
         if (now_ns() - last.when_ns > timeout_ns(process)) {
-            give_up(process, *entry, *shared);
+            give_up(process, *entry, shared);
             continue;
         }
         now_heard[entry] = last;

@@ -153,16 +153,9 @@ std::size_t front_record(const Shared& shared) {
     return header ? header->size + seal::kRecordOverhead : 0;
 }
 
-/// recv() that may wait; others see meanwhile that it does: see lock_unless_read. A cancelled thread clears it, too.
+/// recv() that may wait; others see meanwhile that it does.
 [[gnu::always_inline]] inline ssize_t recv_waiting(const Entry& entry, Shared& shared, std::uint8_t* to,
                                                    std::size_t room) {
-    struct Waiting {
-        std::atomic<bool>& said;
-        explicit Waiting(std::atomic<bool>& flag) : said(flag) { said.store(true, std::memory_order_relaxed); }
-        ~Waiting() { said.store(false, std::memory_order_relaxed); }
-        Waiting(const Waiting&) = delete;
-        Waiting& operator=(const Waiting&) = delete;
-    };
     const Waiting waiting(shared.reader_waits);
     return real::recv(entry.descriptor(), to, room, 0);
 }
@@ -489,7 +482,13 @@ ssize_t receive_or_fail(Process& process, Entry& entry, std::span<const iovec> t
     Pieces pieces(to);
     if (pieces.left() == 0) return shared.readable.load() ? 0 : real::recv(entry.descriptor(), nullptr, 0, flags);
     if (shared.owing.load(std::memory_order_relaxed)) settle_debt(process, entry);
-    const std::lock_guard guard(shared.receive_lock);
+    if ((flags & MSG_DONTWAIT) == 0) {
+        shared.receive_lock.lock();
+    } else if (!lock_unless_waiting(shared.receive_lock, shared.reader_waits)) {
+        errno = EAGAIN;  // there is nothing: a thread waits for it
+        return -1;
+    }
+    const std::lock_guard guard(shared.receive_lock, std::adopt_lock);
     if (!use.is_current() || !entry.contexts.load()) return closed_meanwhile();
     if ((flags & MSG_PEEK) != 0) [[unlikely]]
         return take<Way::peek>(process, entry, pieces, flags);
@@ -508,28 +507,6 @@ ssize_t receive(Process& process, Entry& entry, std::span<const iovec> to, int f
     return n;
 }
 
-namespace {
-
-/// How long others than a waiting reader may hold the lock before we go on as if one waited: they are stopped.
-constexpr std::int64_t kLongestHold_ns = 1'000'000'000;
-
-/// Locks what is read. False: somebody holds it, in this process or another one, who reads and waits in the kernel.
-/// Everybody else is waited for. He may be taking just what the kernel has called readable, as hear() does, and who
-/// read then would wait for what comes next.
-bool lock_unless_read(Shared& shared) {
-    constexpr useconds_t kPause_us = 50;
-    std::int64_t deadline_ns = 0;
-    while (!shared.receive_lock.try_lock()) {
-        if (deadline_ns == 0) deadline_ns = now_ns() + kLongestHold_ns;
-        if (shared.reader_waits.load(std::memory_order_relaxed) || now_ns() > deadline_ns) return false;
-        real::usleep(kPause_us);
-    }
-    shared.reader_waits.store(false, std::memory_order_relaxed);  // who was killed has left it
-    return true;
-}
-
-}  // namespace
-
 bool verify_readable(Process& process, Entry& entry) {
     const Use use(entry);
     if (use.shared() == nullptr) return true;
@@ -538,7 +515,7 @@ bool verify_readable(Process& process, Entry& entry) {
         if (drive(process, entry) != State::open) return shared.state.load() == State::failed;
     }
     // Somebody is reading: what the kernel said is as good as it gets.
-    if (!lock_unless_read(shared)) return true;
+    if (!lock_unless_waiting(shared.receive_lock, shared.reader_waits)) return true;
     const std::lock_guard guard(shared.receive_lock, std::adopt_lock);
     if (!use.is_current() || shared.readable.load(std::memory_order_acquire)) return true;
     if (shared.state.load() != State::open) return shared.state.load() == State::failed;
@@ -594,7 +571,9 @@ void check_loss(Process& process, Entry& entry) {
     const Use use(entry);
     if (use.shared() == nullptr || drive(process, entry) != State::open) return;
     Shared& shared = *use.shared();
-    const std::lock_guard guard(shared.receive_lock);
+    // Who waits in a read sees the loss himself.
+    if (!lock_unless_waiting(shared.receive_lock, shared.reader_waits)) return;
+    const std::lock_guard guard(shared.receive_lock, std::adopt_lock);
     if (!use.is_current() || shared.read_shut.load()) return;
     for (;;) {
         std::size_t size = 0;
@@ -628,7 +607,7 @@ int bytes_readable(Process& process, Entry& entry) {
     const Use use(entry);
     if (use.shared() == nullptr || drive(process, entry) != State::open) return 0;
     Shared& shared = *use.shared();
-    if (!lock_unless_read(shared)) return 0;  // a reader waits: there is nothing
+    if (!lock_unless_waiting(shared.receive_lock, shared.reader_waits)) return 0;  // there is nothing
     const std::lock_guard guard(shared.receive_lock, std::adopt_lock);
     if (!use.is_current()) return 0;
     while (read_raw(entry, MSG_DONTWAIT) > 0 && shared.filled) {

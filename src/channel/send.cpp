@@ -35,22 +35,54 @@ constexpr std::size_t kMostPieces = 64;
 constexpr int kExitPatienceMs = 5000;                   // for a full kernel when the process ends
 constexpr int kExitTogetherMs = 1000;                   // for all handshakes then that nobody has written anything on
 constexpr std::int64_t kLeftAlone_ns = 60'000'000'000;  // for such a one when the program has closed it
+constexpr int kLockPatienceMs = 20;                     // of an end, for a thread that sends or reads
+constexpr std::int64_t kBothLocks_ns = 200'000'000;     // of an end that has woken who reads
+
+std::int64_t after_ms(int milliseconds) {
+    return now_ns() + milliseconds * std::int64_t{1'000'000};
+}
+
+/// Both locks of a connection that is about to end, if they can be had: a thread that sends may wait in the kernel for
+/// ever, and a signal handler may have interrupted the very call that holds one.
+class LockedBoth {
+public:
+    explicit LockedBoth(Shared& shared) : shared_(shared) {
+        const std::int64_t until = now_ns() + kBothLocks_ns;
+        if (!shared.receive_lock.lock_until(until)) return;
+        has_ = shared.send_lock.lock_until(until);
+        if (!has_) shared.receive_lock.unlock();
+    }
+    ~LockedBoth() {
+        if (!has_) return;
+        shared_.send_lock.unlock();
+        shared_.receive_lock.unlock();
+    }
+    LockedBoth(const LockedBoth&) = delete;
+    LockedBoth& operator=(const LockedBoth&) = delete;
+    explicit operator bool() const { return has_; }
+
+private:
+    Shared& shared_;
+    bool has_ = false;
+};
 
 /// Hands bytes to the kernel, as send() does. A thread that is cancelled in send() does not learn how much of a record
 /// has gone. So it can be cancelled only while it waits for room, and then takes that for one byte.
-ssize_t hand_over(int fd, const std::uint8_t* from, std::size_t size, int flags) {
+ssize_t hand_over(int fd, Shared& shared, const std::uint8_t* from, std::size_t size, int flags) {
     if (__libc_single_threaded != 0) return real::send(fd, from, size, flags);
     const ssize_t n = real::send_now(fd, from, size, flags);
     const bool may_wait = n < 0 && errno == EAGAIN && (flags & MSG_DONTWAIT) == 0;
-    return may_wait ? real::send(fd, from, 1, flags) : n;
+    if (!may_wait) return n;
+    const Waiting waiting(shared.sender_waits);
+    return real::send(fd, from, 1, flags);
 }
 
 /// Sends what waits. True when nothing is left; false with errno.
 bool flush(Entry& entry, int flags) {
     Shared& shared = *entry.shared;
     while (shared.out_begin < shared.out_end) {
-        const ssize_t n =
-            hand_over(entry.descriptor(), shared.out + shared.out_begin, shared.out_end - shared.out_begin, flags);
+        const ssize_t n = hand_over(entry.descriptor(), shared, shared.out + shared.out_begin,
+                                    shared.out_end - shared.out_begin, flags);
         if (n < 0) return false;
         shared.out_begin += static_cast<std::uint32_t>(n);
         if (shared.ahead_end != 0 && shared.out_begin == shared.out_end) [[unlikely]] {
@@ -295,13 +327,35 @@ void break_pipe(Process& process, Entry& entry, int flags) {
     errno = EPIPE;
 }
 
+/// With the lock held, of a connection that is open: a process was killed that had opened it, and had yet to send what
+/// was written early. The peer must not take an end for the end of all that was written. True: it is broken now.
+bool early_was_lost(Process& process, Entry& entry, Shared& shared) {
+    if (shared.early_size == 0) return false;
+    shared.early_size = 0;
+    break_connection(process, entry, ECONNRESET,
+                     std::string("to ") + shared.peer +
+                         ": a process that shared the connection was killed before it had sent what was written first",
+                     true);
+    return true;
+}
+
 /// On a connection that is open.
 ssize_t transmit_locked(Process& process, Entry& entry, const Use& use, std::span<const iovec> from, int flags) {
     Shared& shared = *use.shared();
     const int how = (flags & (MSG_DONTWAIT | MSG_MORE)) | MSG_NOSIGNAL;  // see break_pipe()
-    const std::lock_guard guard(shared.send_lock);
+    if ((flags & MSG_DONTWAIT) == 0) {
+        shared.send_lock.lock();
+    } else if (!lock_unless_waiting(shared.send_lock, shared.sender_waits)) {
+        errno = EAGAIN;  // a thread waits for the kernel, which is full
+        return -1;
+    }
+    const std::lock_guard guard(shared.send_lock, std::adopt_lock);
     if (!use.is_current() || !entry.contexts.load()) return closed_meanwhile();
     if (shared.write_closed) return pipe_broken(flags);
+    if (early_was_lost(process, entry, shared)) [[unlikely]] {
+        errno = ECONNRESET;
+        return -1;
+    }
     Pieces pieces(from);
     const std::size_t all = pieces.left();
     if (all == 0) return 0;
@@ -334,6 +388,7 @@ ssize_t transmit_or_fail(Process& process, Entry& entry, std::span<const iovec> 
         const State state = drive(process, entry);
         if (state == State::await_hello || state == State::await_confirm) {
             if (shared.write_closed) return pipe_broken(flags);
+            if (Pieces(from).left() == 0) return 0;
             if (const std::size_t kept = keep_early(use, from); kept > 0) {
                 if (process.shares()) process.background().carry(entry);  // the parent's courier may be gone
                 return static_cast<ssize_t>(kept);
@@ -363,6 +418,7 @@ bool settle_debt(Process& process, Entry& entry) {
     if (!shared->send_lock.try_lock()) return false;  // somebody is sending: that flushes first
     const std::lock_guard guard(shared->send_lock, std::adopt_lock);
     if (!use.is_current()) return true;
+    if (shared->state.load() == State::open && early_was_lost(process, entry, *shared)) return true;
     const int error = errno;
     const bool done = flush(entry, MSG_DONTWAIT | MSG_NOSIGNAL) || note_loss(*shared);
     errno = error;
@@ -377,7 +433,7 @@ void say_something(Process& process, Entry& entry) {
     if (!shared->send_lock.try_lock()) return;  // somebody is sending
     const std::lock_guard guard(shared->send_lock, std::adopt_lock);
     const bool idle = use.is_current() && entry.contexts.load() && !shared->write_closed.load() &&
-                      shared->sending.closed == 0 && shared->out_begin == shared->out_end;
+                      shared->early_size == 0 && shared->sending.closed == 0 && shared->out_begin == shared->out_end;
     if (!idle) return;
     const auto sealed = entry.sealer->seal({}, 0, shared->out);
     if (!sealed) {
@@ -419,7 +475,7 @@ enum class Wait { yes, no };
 /// still full after `patience_ms`. `Wait::no`: nor is a thread waited for that is sending.
 bool send_close(Process& process, Entry& entry, const Use& use, seal::RecordType type, int patience_ms, Wait wait) {
     Shared& shared = *use.shared();
-    const std::int64_t until = now_ns() + patience_ms * std::int64_t{1'000'000};
+    const std::int64_t until = after_ms(patience_ms);
     Ticks ticks;
     State state = drive(process, entry);
     while (state != State::open && state != State::failed && now_ns() < until) {
@@ -428,16 +484,13 @@ bool send_close(Process& process, Entry& entry, const Use& use, seal::RecordType
         real::ppoll(&poll, 1, &tick, nullptr);
         state = drive(process, entry);
     }
-    std::unique_lock guard(shared.send_lock, std::defer_lock);
-    if (wait == Wait::yes) {
-        guard.lock();
-    } else if (!guard.try_lock()) {
-        return false;
-    }
+    if (!shared.send_lock.lock_until(wait == Wait::yes ? std::max(until, after_ms(kLockPatienceMs)) : 0)) return false;
+    const std::lock_guard guard(shared.send_lock, std::adopt_lock);
     if (!use.is_current()) return true;
     // Until the handshake is done the end cannot be told so that the peer may believe it. Without TCP there is no peer.
     if (state != State::open || !entry.contexts.load())
         return state != State::await_hello && state != State::await_confirm;
+    if (state == State::open && early_was_lost(process, entry, shared)) return true;
     for (;;) {
         // A peer that is gone does not miss the close record; one that is there will see that the stream was cut off.
         if (!flush(entry, MSG_DONTWAIT | MSG_NOSIGNAL)) {
@@ -460,12 +513,13 @@ bool send_close(Process& process, Entry& entry, const Use& use, seal::RecordType
 bool close_sending(Process& process, Entry& entry, int patience_ms, seal::RecordType type) {
     const Use use(entry);
     if (use.shared() == nullptr) return true;
-    {
-        const std::lock_guard guard(use.shared()->send_lock);
-        if (!use.is_current()) return true;
-        use.shared()->write_closed.store(true);
-    }
-    return send_close(process, entry, use, type, patience_ms, Wait::yes);
+    const bool locked = use.shared()->send_lock.lock_until(after_ms(std::max(patience_ms, kLockPatienceMs)));
+    const bool current = use.is_current();
+    // What a thread sends that waits for the kernel goes out first.
+    if (current) use.shared()->write_closed.store(true);
+    if (locked) use.shared()->send_lock.unlock();
+    if (!current) return true;
+    return locked && send_close(process, entry, use, type, patience_ms, Wait::yes);
 }
 
 bool carried(Process& process, Entry& entry) {
@@ -523,20 +577,31 @@ void detach(Process& process, Entry& entry) {
     entry.opener.reset();
 }
 
+/// What has a connection from now on that the program has closed: nothing, another entry, or this one, which is not to
+/// be recycled.
+enum class Heir { none, another, itself };
+
 /// The program has closed the socket, but what it wrote is not out yet: the kernel would go on sending, so a descriptor
-/// of our own keeps the connection, and the courier brings it to its end.
-bool linger_on(Process& process, Entry& entry) {
+/// of our own keeps the connection, and the courier brings it to its end. Where a thread stays in a call on it, the
+/// entry keeps it, too: that call goes on by our descriptor.
+Heir linger_on(Process& process, Entry& entry) {
     const int own = real::fcntl(entry.descriptor(), F_DUPFD_CLOEXEC, reinterpret_cast<void*>(kOwnDescriptors));
-    if (own < 0) return false;
-    Entry* heir = process.table().add(own, Kind::fresh);
-    if (heir == nullptr) {
+    if (own < 0) return Heir::none;
+    if (!Table::holds(own)) {
         real::close(own);
-        return false;
+        return Heir::none;
     }
     Shared* shared = entry.shared;
+    Entry* heir = nullptr;
     {
-        const std::lock_guard receive_guard(shared->receive_lock);
-        const std::lock_guard send_guard(shared->send_lock);
+        const LockedBoth locked(*shared);
+        if (!locked) {
+            shared->lingering.store(true);
+            process.table().keep(&entry, own);
+            process.background().carry(entry);
+            return Heir::itself;
+        }
+        heir = process.table().add(own, Kind::fresh);
         detach(process, entry);
         shared->lingering.store(true);
         const State state = shared->state.load();
@@ -545,7 +610,7 @@ bool linger_on(Process& process, Entry& entry) {
     }
     if (auto resumed = resume(process, *heir, *shared); !resumed) process.report().complain(resumed.error().line);
     process.background().carry(*heir);
-    return true;
+    return Heir::another;
 }
 
 }  // namespace
@@ -556,10 +621,10 @@ namespace {
 /// tcp) close a connection that poll calls broken, and read nothing of it: they would never know that it was cut off,
 /// and wait for another.
 /// Launchers are left out where the peer alone has ended: Hydra's proxies go without a word.
-bool has_ended(const Process& process, const Entry& entry) {
+bool has_ended(const Process& process, const Entry& entry, const Shared& shared) {
     tcp_info information{};
     socklen_t size = sizeof information;
-    return entry.shared.load()->state.load() == State::open &&
+    return shared.state.load() == State::open &&
            real::getsockopt(entry.descriptor(), IPPROTO_TCP, TCP_INFO, &information, &size) == 0 &&
            (information.tcpi_state == TCP_CLOSE || (process.is_rank() && information.tcpi_state == TCP_CLOSE_WAIT));
 }
@@ -567,14 +632,17 @@ bool has_ended(const Process& process, const Entry& entry) {
 }  // namespace
 
 void look_for_loss(Process& process, Entry& entry) {
-    if (entry.shared.load()->write_error.load() != 0 || has_ended(process, entry)) check_loss(process, entry);
+    const Use use(entry);
+    const Shared* const shared = use.shared();
+    if (shared == nullptr) return;  // the courier has just found that there is no connection
+    if (shared->write_error.load() != 0 || has_ended(process, entry, *shared)) check_loss(process, entry);
 }
 
 namespace {
 
 /// This process holds the connection no more. False: others do, or it is another connection by now.
-bool leaves_last(Entry& entry, Shared& shared) {
-    if (shared.holders.leave(entry.generation.load(), name_of_this_process()) == 0) return true;
+bool leaves_last(const Process& process, Entry& entry, Shared& shared) {
+    if (shared.holders.leave(entry.generation.load(), process.name()) == 0) return true;
     entry.kind.store(Kind::ended);
     return false;
 }
@@ -587,9 +655,10 @@ bool end(Process& process, Entry& entry) {
 
 bool end(Process& process, Entry& entry, std::unique_lock<std::mutex> holders) {
     Shared* shared = entry.shared;
-    if (shared == nullptr || entry.ending.exchange(true)) return false;
+    if (shared == nullptr) return true;  // the courier has just found that there is no connection
+    if (entry.ending.exchange(true)) return false;
     process.handshake_settled(entry);
-    const bool last = leaves_last(entry, *shared);
+    const bool last = leaves_last(process, entry, *shared);
     holders.unlock();
     if (!last) {
         // The locks may be held by another process, for long.
@@ -609,7 +678,9 @@ bool end(Process& process, Entry& entry, std::unique_lock<std::mutex> holders) {
     // A full kernel does not delay a reset.
     if (!told && (!resets || shaking) && !process.finishing()) {
         shared->holders.join(entry.generation.load());
-        if (linger_on(process, entry)) return true;
+        shared->holders.sign(entry.generation.load(), process.name());
+        const Heir heir = linger_on(process, entry);
+        if (heir != Heir::none) return heir == Heir::another;
     }
     if (shaking && handshaking(entry) && shared->early_size > 0) {
         process.report().complain(std::string("connection to ") + shared->peer +
@@ -620,8 +691,11 @@ bool end(Process& process, Entry& entry, std::unique_lock<std::mutex> holders) {
         real::setsockopt(entry.descriptor(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
     }
     {
-        const std::lock_guard receive_guard(shared->receive_lock);
-        const std::lock_guard send_guard(shared->send_lock);
+        const LockedBoth locked(*shared);
+        if (!locked) {  // the call that has one goes on, but nothing that begins now
+            entry.kind.store(Kind::ended);
+            return false;
+        }
         detach(process, entry);
     }
     process.arena().give_back(shared);

@@ -1,6 +1,11 @@
 #include "channel/shared.hpp"
 
+#include <unistd.h>
+
 #include <cerrno>
+
+#include "channel/clock.hpp"
+#include "channel/real.hpp"
 
 namespace cryptmpi::channel {
 
@@ -14,7 +19,8 @@ void SharedMutex::init() {
 }
 
 void SharedMutex::lock() {
-    // A process that died inside a call left the stream at a record's boundary or broken; a broken one does not open.
+    // A process that died inside a call left the stream at a record's boundary, or broken, so that it does not open; or
+    // in the middle of the handshake, which see early_was_lost and read_hello_bytes.
     if (pthread_mutex_lock(&mutex_) == EOWNERDEAD) pthread_mutex_consistent(&mutex_);
 }
 
@@ -22,6 +28,28 @@ bool SharedMutex::try_lock() {
     const int status = pthread_mutex_trylock(&mutex_);
     if (status == EOWNERDEAD) pthread_mutex_consistent(&mutex_);
     return status == 0 || status == EOWNERDEAD;
+}
+
+bool lock_unless_waiting(SharedMutex& lock, std::atomic<bool>& waits) {
+    constexpr useconds_t kPause_us = 50;
+    constexpr std::int64_t kLongestHold_ns = 1'000'000'000;
+    std::int64_t deadline_ns = 0;
+    while (!lock.try_lock()) {
+        if (deadline_ns == 0) deadline_ns = now_ns() + kLongestHold_ns;
+        if (waits.load(std::memory_order_relaxed) || now_ns() > deadline_ns) return false;
+        real::usleep(kPause_us);
+    }
+    waits.store(false, std::memory_order_relaxed);  // who was killed has left it
+    return true;
+}
+
+bool SharedMutex::lock_until(std::int64_t until_ns) {
+    constexpr useconds_t kPause_us = 200;
+    while (!try_lock()) {
+        if (now_ns() >= until_ns) return false;
+        real::usleep(kPause_us);
+    }
+    return true;
 }
 
 }  // namespace cryptmpi::channel

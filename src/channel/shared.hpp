@@ -17,8 +17,12 @@ namespace cryptmpi::channel {
 class SharedMutex {
 public:
     void init();
+    /// Waits however long it takes: whoever holds it may wait in the kernel.
     void lock();
     bool try_lock();
+    /// Waits until then (CLOCK_MONOTONIC). False: somebody has it still; this very thread, where a signal handler has
+    /// interrupted it.
+    bool lock_until(std::int64_t until_ns);
     void unlock() { pthread_mutex_unlock(&mutex_); }
 
 private:
@@ -41,6 +45,23 @@ inline constexpr std::size_t kWorthSharing =
 inline constexpr std::size_t kBatchRecords = 2;  // of a long write, that the kernel gets by one call
 inline constexpr std::size_t kBatchCapacity = kBatchRecords * (kRecordBytes + 2 * seal::kRecordOverhead);
 
+/// Says that its thread waits in the kernel with a lock held. One that is cancelled takes it back, too.
+class Waiting {
+public:
+    explicit Waiting(std::atomic<bool>& said) : said_(said) { said_.store(true, std::memory_order_relaxed); }
+    ~Waiting() { said_.store(false, std::memory_order_relaxed); }
+    Waiting(const Waiting&) = delete;
+    Waiting& operator=(const Waiting&) = delete;
+
+private:
+    std::atomic<bool>& said_;
+};
+
+/// Locks one of a connection's locks. False: somebody holds it, in this process or another one, who waits in the kernel
+/// and `waits` says so, or whoever holds it is stopped. Everybody else is waited for: who reads may be taking just what
+/// the kernel has called readable, as hear() does, and who read then would wait for what comes next.
+bool lock_unless_waiting(SharedMutex& lock, std::atomic<bool>& waits);
+
 /// One sealed connection. `receive_lock` guards what is read, `send_lock` what is written; the handshake takes both, in
 /// that order.
 struct Shared {
@@ -56,6 +77,7 @@ struct Shared {
     std::atomic<int> error;
     std::atomic<bool> readable;           // a read would return at once without asking the kernel
     std::atomic<bool> reader_waits;       // in the kernel, with receive_lock held
+    std::atomic<bool> sender_waits;       // the same, with send_lock held
     std::atomic<std::uint32_t> arrivals;  // raw reads that brought bytes: what edge-triggered waiters have not seen
     std::atomic<std::uint32_t> opened;    // records: by whom a peer is heard
 

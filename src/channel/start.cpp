@@ -135,6 +135,12 @@ std::string adopt_arena(Process& process) {
     return given;
 }
 
+/// A connection that this process was counted on, and has not got.
+void give_up(Process& process, Shared& shared, std::uint32_t generation) {
+    // The others have gone meanwhile: nobody has the socket, by which it could be ended in order.
+    if (shared.holders.leave(generation, 0) == 0) process.arena().give_back(&shared);
+}
+
 void adopt_inherited(Process& process) {
     if (!process.enabled()) return;
     process.report().remove_leftovers();
@@ -148,7 +154,7 @@ void adopt_inherited(Process& process) {
         Shared* shared = process.arena().slot(std::strtoul(given.c_str() + at + 1, &rest, 10));
         if (*rest != '.') break;  // nothing that a process of ours wrote
         if (shared != nullptr && std::find(adopted.begin(), adopted.end(), shared) == adopted.end())
-            shared->holders.leave(static_cast<std::uint32_t>(std::strtoul(rest + 1, nullptr, 10)), 0);
+            give_up(process, *shared, static_cast<std::uint32_t>(std::strtoul(rest + 1, nullptr, 10)));
     }
 }
 

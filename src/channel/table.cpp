@@ -69,6 +69,16 @@ void Table::share(int from, int to) {
     }
 }
 
+void Table::keep(Entry* entry, int fd) {
+    entry->fd.store(fd);
+    entry->descriptors.store(1);
+    entry->ending.store(false);
+    slots_[fd].store(entry, std::memory_order_release);
+    int highest = highest_.load();
+    while (highest < fd && !highest_.compare_exchange_weak(highest, fd)) {
+    }
+}
+
 Entry* Table::remove(int fd) {
     if (!holds(fd)) return nullptr;
     Entry* entry = slots_[fd].exchange(&closing_, std::memory_order_acq_rel);

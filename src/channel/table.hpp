@@ -66,7 +66,9 @@ class Use {
 public:
     explicit Use(Entry& entry) : entry_(entry) {
         entry_.users.fetch_add(1);
-        if (entry_.kind.load() == Kind::sealed) shared_ = entry_.shared.load();
+        if (entry_.kind.load() != Kind::sealed) return;
+        shared_ = entry_.shared.load();
+        generation_ = entry_.generation.load();
     }
     ~Use() { entry_.users.fetch_sub(1, std::memory_order_release); }
     Use(const Use&) = delete;
@@ -76,12 +78,14 @@ public:
     Shared* shared() const { return shared_; }
     bool is_current() const {
         return entry_.shared.load() == shared_ &&
-               (shared_ == nullptr || shared_->holders.generation() == entry_.generation.load());
+               (shared_ == nullptr ||
+                (entry_.generation.load() == generation_ && shared_->holders.generation() == generation_));
     }
 
 private:
     Entry& entry_;
     Shared* shared_ = nullptr;
+    std::uint32_t generation_ = 0;
 };
 
 class Table {
@@ -117,6 +121,8 @@ public:
     void reserve(int fd);
     /// The kernel has closed the descriptor, or it is a new one.
     void forget(int fd);
+    /// An entry that `remove` has returned lives on under a descriptor of the library.
+    void keep(Entry* entry, int fd);
     void recycle(Entry* entry);
     /// Waits a moment for the calls on their way. False: some thread stays in one.
     static bool unused(const Entry& entry);

@@ -181,7 +181,7 @@ TEST(Holders, OfWhomThereAreTooManyAreCountedAllTheSame) {
 TEST(Holders, SeeThatTheirPlaceIsAnotherConnections) {
     Table table;
     Arena arena(table);
-    const auto place = arena.take();
+    const auto place = arena.take(name_of_this_process());
     ASSERT_TRUE(place) << place.error().line;
     Shared* const shared = *place;
     static const Entry* arenas = nullptr;  // LeakSanitizer does not look into the table
@@ -195,7 +195,7 @@ TEST(Holders, SeeThatTheirPlaceIsAnotherConnections) {
     EXPECT_TRUE(use.is_current());
     arena.give_back(shared);
     EXPECT_FALSE(use.is_current());
-    const auto next = arena.take();
+    const auto next = arena.take(name_of_this_process());
     ASSERT_TRUE(next) << next.error().line;
     ASSERT_EQ(*next, shared);
     EXPECT_FALSE(use.is_current());
