@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <netinet/tcp.h>
 
+#include <chrono>
 #include <cstring>
 
 #include "support.hpp"
@@ -138,6 +139,33 @@ SOCKETS_CASE(connect_refused) {
     note_error_of(client);
     char byte = 0;
     result("send", ::send(client, &byte, 1, MSG_NOSIGNAL));
+}
+
+SOCKETS_CASE(close_while_it_is_refused) {
+    // The news may come in the middle of close() or shutdown().
+    sockaddr_in address;
+    listen_on_loopback(address).close();
+    for (int round = 0; round < 6000; ++round) {
+        Descriptor client(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
+        (void)::connect(client, generic(address), sizeof address);
+        const auto until = std::chrono::steady_clock::now() + std::chrono::microseconds(round % 60);
+        while (std::chrono::steady_clock::now() < until) {
+        }
+        if (round % 3 == 0) ::shutdown(client, SHUT_RDWR);
+    }
+    note("all closed");
+}
+
+SOCKETS_CASE(nothing_is_sent_before_it_is_accepted) {
+    sockaddr_in address;
+    const Descriptor listener = listen_on_loopback(address);
+    const Descriptor client(::socket(AF_INET, SOCK_STREAM, 0));
+    result("connect", ::connect(client, generic(address), sizeof address));
+    result("send nothing", ::send(client, "", 0, 0));
+    result("send nothing, not waiting", ::send(client, "", 0, MSG_DONTWAIT));
+    const Descriptor server = accept_from(listener);
+    send_all(client, text("hello"));
+    note("received %zu", receive(server, 5).size());
 }
 
 SOCKETS_CASE(connect_again_after_refusal) {

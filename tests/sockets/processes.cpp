@@ -51,6 +51,11 @@ long wait_for_child(pid_t child) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 
+void set_close_on_exec(const Pair& pair) {
+    ::fcntl(pair.client, F_SETFD, FD_CLOEXEC);
+    ::fcntl(pair.server, F_SETFD, FD_CLOEXEC);
+}
+
 SOCKETS_CASE(dup_and_close) {
     Pair pair = connected_pair();
     Descriptor second(::dup(pair.client));
@@ -330,6 +335,46 @@ SOCKETS_CASE(fork_and_read_a_part) {
     }
 }
 
+SOCKETS_CASE(exit_from_a_handler) {
+    // The signal comes while the thread waits in a read of the connection.
+    Pair pair = connected_pair();
+    const pid_t child = ::fork();
+    if (child == 0) {
+        struct sigaction action {};
+        action.sa_handler = [](int) { ::_exit(3); };
+        ::sigaction(SIGUSR1, &action, nullptr);
+        char byte = 0;
+        ::_exit(static_cast<int>(::read(pair.server, &byte, 1)));
+    }
+    pair.server.close();
+    ::usleep(200000);
+    ::kill(child, SIGUSR1);
+    int status = -1;
+    for (int tries = 0; tries < 1000 && ::waitpid(child, &status, WNOHANG) == 0; ++tries) ::usleep(10000);
+    note("exited %d", WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+    ::kill(child, SIGKILL);
+}
+
+SOCKETS_CASE(spawn_and_close) {
+    // The child does not get the connection: the end is not the child's to tell.
+    Pair pair = connected_pair();
+    set_close_on_exec(pair);
+    posix_spawn_file_actions_t actions;
+    ::posix_spawn_file_actions_init(&actions);
+    ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    char name[] = "/bin/true";
+    char* const arguments[] = {name, nullptr};
+    pid_t child = -1;
+    result("spawn", ::posix_spawn(&child, name, &actions, nullptr, arguments, environ));
+    errno = ENOENT;
+    pair.client.close();
+    note("errno after close %s", strerrorname_np(errno));
+    result("child", wait_for_child(child));
+    char byte = 0;
+    result("end", ::read(pair.server, &byte, 1));
+    ::posix_spawn_file_actions_destroy(&actions);
+}
+
 SOCKETS_CASE(fork_and_kill_the_child) {
     // As multiprocessing's pools do with their workers: the end comes from the one that is left, and in order.
     for (const int signal : {SIGTERM, SIGKILL, SIGSEGV}) {
@@ -512,11 +557,6 @@ pid_t start_child(const Context& context, const char* name, int fd, Start start)
         give_up("start a program");
     }
     return child;
-}
-
-void set_close_on_exec(const Pair& pair) {
-    ::fcntl(pair.client, F_SETFD, FD_CLOEXEC);
-    ::fcntl(pair.server, F_SETFD, FD_CLOEXEC);
 }
 
 void talk_to_echo(Context& context, Start start) {

@@ -152,6 +152,31 @@ SOCKETS_CASE(a_writer_that_waits_does_not_stop_a_reader) {
     writing.join();
 }
 
+SOCKETS_CASE(a_reader_that_waits_stops_none_who_does_not) {
+    Pair pair = connected_pair();
+    Bytes got;
+    std::thread reading([&] { got = receive(pair.server, 5); });
+    ::poll(nullptr, 0, 100);
+    char byte = 0;
+    result("recv, not waiting", ::recv(pair.server, &byte, 1, MSG_DONTWAIT));
+    send_all(pair.client, text("hello"));
+    reading.join();
+    note("received %zu", got.size());
+}
+
+SOCKETS_CASE(close_while_another_thread_sends) {
+    // As in the kernel, the call that is on its way goes on, and the end comes after what it sends.
+    Pair pair = connected_pair();
+    const Bytes big = context.random.bytes(32 << 20);
+    std::thread writing([&, fd = int{pair.client}] { note("sent %zd", ::send(fd, big.data(), big.size(), 0)); });
+    ::poll(nullptr, 0, 100);
+    pair.client.close();
+    note("right: %d", receive(pair.server, big.size()) == big);
+    writing.join();
+    char byte = 0;
+    result("end", ::read(pair.server, &byte, 1));
+}
+
 SOCKETS_CASE(poll_wakes_when_another_thread_sends) {
     Pair pair = connected_pair();
     std::thread sending([&] {

@@ -24,7 +24,7 @@ def run(arguments, environment=None, timeout=130):
     return done.returncode, done.stdout.decode(errors="replace").splitlines(), done.stderr.decode(errors="replace")
 
 
-UNSEALED = {"connect_refused", "connect_unusual", "udp_inside_the_node"}  # cases without a connection
+UNSEALED = {"close_while_it_is_refused", "connect_refused", "connect_unusual", "udp_inside_the_node"}  # cases without a connection
 
 
 def seeds(name):

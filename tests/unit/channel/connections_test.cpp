@@ -179,6 +179,60 @@ TEST(Connections, TakeWhatIsWrittenEarly) {
     }
 }
 
+/// A process that shared the connection opened it, and was killed before it had sent what was written early: its end
+/// must not look like the end of all that was written.
+TEST(Connections, WhoseBeginningWasLostAreNotEndedInOrder) {
+    for (const bool closes : {false, true}) {
+        Options options;
+        options.renewed = true;
+        Job job(options);
+        Read read;
+        Result sent{};
+        job.program(1, [&] {
+            const Fd listener = listen_at();
+            const Fd fd = accept_from(listener);
+            read = read_from(fd);
+        });
+        job.program(0, [&] {
+            const Fd fd = connected_to(address(1, kPort));
+            sleep_ns(kSecond);
+            entry_of(fd).shared.load()->early_size = 100;
+            if (!closes) sent = result(::send(fd, clear(10).data(), 10, MSG_NOSIGNAL));
+        });
+        const Ending ending = job.run();
+        EXPECT_EQ(ending.lines_with("was killed before it had sent what was written first", 0), 1) << ending.told();
+        EXPECT_FALSE(read.ended);
+        EXPECT_TRUE(read.bytes.empty());
+        EXPECT_EQ(sent.error, closes ? 0 : ECONNRESET);
+    }
+}
+
+/// The same in the middle of the handshake, which nobody can go on with.
+TEST(Connections, WhoseHandshakeWasLeftByAProcessThatWasKilledFail) {
+    Options options;
+    options.renewed = true;
+    Job job(options);
+    Result got{};
+    std::int64_t waited_ns = 0;
+    job.program(1, [&] {
+        const Fd listener = listen_at();
+        sleep_ns(30 * kSecond);
+    });
+    job.program(0, [&] {
+        const Fd fd = connected_to(address(1, kPort));
+        entry_of(fd).shared.load()->hello_size = kHello;
+        const std::int64_t began_ns = time_ns();
+        std::uint8_t byte = 0;
+        got = result(::recv(fd, &byte, 1, 0));
+        waited_ns = time_ns() - began_ns;
+    });
+    const Ending ending = job.run();
+    EXPECT_EQ(got.n, -1);
+    EXPECT_EQ(got.error, ECONNRESET);
+    EXPECT_LT(waited_ns, 10 * kSecond);
+    EXPECT_EQ(ending.lines_with("was killed in the middle of the handshake", 0), 1) << ending.told();
+}
+
 /// A round of the courier may have brought a connection to its end before the courier is asked to carry it.
 TEST(Connections, ThatHaveEndedAreNotCarried) {
     Job job;

@@ -177,6 +177,20 @@ TEST(Holders, OfWhomThereAreTooManyAreCountedAllTheSame) {
     for (std::size_t i = 0; i < kAll; ++i) EXPECT_EQ(holders.leave(number, own + (1ULL << 40) + i), kAll - 1 - i);
 }
 
+TEST(Holders, OfWhomMoreWereKilledThanHaveNamesAreNone) {
+    Holders holders{};
+    const std::uint32_t number = holders.generation();
+    const ProcessName own = name_of_this_process();
+    ASSERT_TRUE(holders.join(number));
+    holders.sign(number, own);
+    for (std::size_t i = 0; i < Holders::kMostNames + 6; ++i) {
+        const Other one;
+        ASSERT_TRUE(holders.join(number));
+        holders.sign(number, one.name());
+    }
+    EXPECT_EQ(holders.leave(number, own), 0U);
+}
+
 /// Who was not counted would else seal with the old connection's key under the new one's counter.
 TEST(Holders, SeeThatTheirPlaceIsAnotherConnections) {
     Table table;
@@ -201,6 +215,10 @@ TEST(Holders, SeeThatTheirPlaceIsAnotherConnections) {
     EXPECT_FALSE(use.is_current());
     const Use later(entry);
     EXPECT_FALSE(later.is_current());
+    // The entry may be the next connection's, too: a call that began with the last one is not its.
+    entry.generation.store(shared->holders.generation());
+    EXPECT_FALSE(use.is_current());
+    EXPECT_TRUE(Use(entry).is_current());
 }
 
 }  // namespace
