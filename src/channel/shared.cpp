@@ -30,16 +30,14 @@ bool SharedMutex::try_lock() {
     return status == 0 || status == EOWNERDEAD;
 }
 
-bool lock_unless_waiting(SharedMutex& lock, std::atomic<bool>& waits) {
+bool wait_for_lock(SharedMutex& lock, const std::atomic<bool>& waits) {
     constexpr useconds_t kPause_us = 50;
     constexpr std::int64_t kLongestHold_ns = 1'000'000'000;
-    std::int64_t deadline_ns = 0;
-    while (!lock.try_lock()) {
-        if (deadline_ns == 0) deadline_ns = now_ns() + kLongestHold_ns;
+    const std::int64_t deadline_ns = now_ns() + kLongestHold_ns;
+    do {
         if (waits.load(std::memory_order_relaxed) || now_ns() > deadline_ns) return false;
         real::usleep(kPause_us);
-    }
-    waits.store(false, std::memory_order_relaxed);  // who was killed has left it
+    } while (!lock.try_lock());
     return true;
 }
 

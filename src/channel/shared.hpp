@@ -57,10 +57,17 @@ private:
     std::atomic<bool>& said_;
 };
 
+/// The slow way of lock_unless_waiting.
+bool wait_for_lock(SharedMutex& lock, const std::atomic<bool>& waits);
+
 /// Locks one of a connection's locks. False: somebody holds it, in this process or another one, who waits in the kernel
 /// and `waits` says so, or whoever holds it is stopped. Everybody else is waited for: who reads may be taking just what
 /// the kernel has called readable, as hear() does, and who read then would wait for what comes next.
-bool lock_unless_waiting(SharedMutex& lock, std::atomic<bool>& waits);
+inline bool lock_unless_waiting(SharedMutex& lock, std::atomic<bool>& waits) {
+    if (!lock.try_lock() && !wait_for_lock(lock, waits)) return false;
+    waits.store(false, std::memory_order_relaxed);  // who was killed has left it
+    return true;
+}
 
 /// One sealed connection. `receive_lock` guards what is read, `send_lock` what is written; the handshake takes both, in
 /// that order.

@@ -77,9 +77,7 @@ public:
     /// nullptr: it is sealed no more.
     Shared* shared() const { return shared_; }
     bool is_current() const {
-        return entry_.shared.load() == shared_ &&
-               (shared_ == nullptr ||
-                (entry_.generation.load() == generation_ && shared_->holders.generation() == generation_));
+        return entry_.shared.load() == shared_ && (shared_ == nullptr || shared_->holders.generation() == generation_);
     }
 
 private:
