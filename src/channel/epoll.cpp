@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <new>
+#include <optional>
 
 #include "channel/clock.hpp"
 #include "channel/real.hpp"
@@ -47,6 +48,15 @@ bool readable_here(const Entry& entry) {
 
 namespace {
 
+constexpr int kAddressBits = 48;  // of user space, where a program does not ask for more
+
+/// From now on its cookies are worth nothing.
+void expire(Registration& registration) {
+    registration.owner.store(nullptr);
+    registration.entry.store(nullptr);
+    registration.count.fetch_add(1);
+}
+
 /// Cookies live in one range of addresses, so that a caller's own data is told from them by its value.
 class Cookies {
 public:
@@ -61,24 +71,27 @@ public:
         if (!free_.empty()) {
             Registration* registration = free_.back();
             free_.pop_back();
-            return new (registration) Registration;
+            return registration;
         }
         return used_ < kMost ? new (base_ + used_++) Registration : nullptr;
     }
 
-    void give_back(Registration* registration) {
+    /// It has expired.
+    void give_back(Registration& registration) {
         const std::lock_guard guard(lock_);
-        registration->entry = nullptr;
-        free_.push_back(registration);
+        free_.push_back(&registration);
     }
 
     void lock() { lock_.lock(); }
     void unlock() { lock_.unlock(); }
 
-    Registration* find(const epoll_event& event) const {
-        const auto offset = event.data.u64 - reinterpret_cast<std::uint64_t>(base_);
-        if (base_ == nullptr || offset >= kMost * sizeof(Registration)) return nullptr;
-        return static_cast<Registration*>(event.data.ptr);
+    /// nullopt: it is the caller's own data.
+    std::optional<Cookie> find(const epoll_event& event) const {
+        const std::uint64_t address = event.data.u64 & ((std::uint64_t{1} << kAddressBits) - 1);
+        const std::uint64_t offset = address - reinterpret_cast<std::uint64_t>(base_);
+        if (base_ == nullptr || offset >= kMost * sizeof(Registration)) return std::nullopt;
+        return Cookie{base_ + offset / sizeof(Registration),
+                      static_cast<std::uint16_t>(event.data.u64 >> kAddressBits)};
     }
 
 private:
@@ -100,20 +113,26 @@ bool owes(const Entry& entry) {
     return shared != nullptr && shared->owing.load(std::memory_order_acquire);
 }
 
-epoll_event kernel_event(Registration& registration) {
+/// The entry is the registration's. It is given, because another thread may take the registration out meanwhile.
+epoll_event kernel_event(Registration& registration, const Entry& entry) {
     epoll_event event{};
-    event.data.ptr = &registration;
-    event.events = registration.events;
-    if (handshaking(*registration.entry)) {
-        const bool out = handshake_events(*registration.entry) == POLLOUT;
-        event.events = out ? EPOLLOUT : EPOLLIN;
-    } else if (owes(*registration.entry)) {
+    event.data = Cookie::of(registration).data();
+    event.events = registration.events.load();
+    if (handshaking(entry)) {
+        event.events = handshake_events(entry) == POLLOUT ? EPOLLOUT : EPOLLIN;
+    } else if (owes(entry)) {
         event.events |= EPOLLOUT;
     }
     return event;
 }
 
 }  // namespace
+
+epoll_data_t Cookie::data() const {
+    epoll_data_t data{};
+    data.u64 = reinterpret_cast<std::uint64_t>(registration) | std::uint64_t{count} << kAddressBits;
+    return data;
+}
 
 int Epoll::control(int operation, int fd, Entry& entry, const epoll_event* event) {
     const int status = change(operation, fd, entry, event);
@@ -149,7 +168,10 @@ int Epoll::change(int operation, int fd, Entry& entry, const epoll_event* event)
         // Whoever moves the connection on meanwhile finds the registration, and asks the kernel after us.
         const std::lock_guard arming(entry.registrations_lock);
         if (!ask_kernel(operation, *registration, *event)) {
-            if (fresh) cookies().give_back(registration);
+            if (fresh) {
+                expire(*registration);
+                cookies().give_back(*registration);
+            }
             return -1;
         }
         if (fresh) keep(*registration);
@@ -166,9 +188,16 @@ int Epoll::change(int operation, int fd, Entry& entry, const epoll_event* event)
 Registration* Epoll::make(int fd, Entry& entry) {
     Registration* const registration = cookies().take();
     if (registration == nullptr) return nullptr;
-    registration->owner = this;
-    registration->entry = &entry;
     registration->fd = fd;
+    registration->events.store(0);
+    registration->data = {};
+    registration->waiting.store(false);
+    registration->spent.store(false);
+    registration->armed.store(0);
+    registration->held.store(false);
+    registration->seen = 0;
+    registration->entry.store(&entry);
+    registration->owner.store(this);
     return registration;
 }
 
@@ -178,7 +207,7 @@ bool Epoll::ask_kernel(int operation, Registration& registration, const epoll_ev
     const epoll_data_t data_before = registration.data;
     registration.events = event.events;
     registration.data = event.data;
-    epoll_event asked = kernel_event(registration);
+    epoll_event asked = kernel_event(registration, *registration.entry);
     registration.armed.store(asked.events);
     if (real::epoll_ctl(fd_, operation, registration.fd, &asked) != 0) {
         registration.events = events_before;
@@ -202,25 +231,26 @@ void Epoll::keep(Registration& registration) {
 
 void Epoll::forget(Registration& registration) {
     // Called with lock_ held.
+    Entry& entry = *registration.entry;
     registrations_.erase(registration.fd);
     if (registration.waiting) {
         std::erase(pending_, &registration);
         pending_count_.fetch_sub(1);
     }
     {
-        const std::lock_guard guard(registration.entry->registrations_lock);
-        std::erase(registration.entry->registrations, &registration);
-        registration.entry->registration_count.fetch_sub(1);
+        const std::lock_guard guard(entry.registrations_lock);
+        std::erase(entry.registrations, &registration);
+        entry.registration_count.fetch_sub(1);
+        expire(registration);
     }
     count_.fetch_sub(1);
-    if (registration.entry->kind.load() == Kind::epoll) instances_.fetch_sub(1);
-    cookies().give_back(&registration);
+    if (entry.kind.load() == Kind::epoll) instances_.fetch_sub(1);
+    cookies().give_back(registration);
 }
 
-void Epoll::drop(Registration& registration) {
+void Epoll::drop(Registration& registration, const Entry& entry) {
     const std::lock_guard guard(lock_);
-    const auto found = registrations_.find(registration.fd);
-    if (found != registrations_.end() && found->second == &registration) forget(registration);
+    if (registration.owner.load() == this && registration.entry.load() == &entry) forget(registration);
 }
 
 void Epoll::close() {
@@ -232,18 +262,18 @@ void Epoll::close() {
 
 // What the kernel was asked last must be from the connection's last state: threads take turns from the look at the
 // state to the end of the kernel's call.
-void Epoll::rearm(Registration& registration) {
+void Epoll::rearm(Registration& registration, const Entry& entry) {
     if (registration.spent) return;
-    epoll_event asked = kernel_event(registration);
+    epoll_event asked = kernel_event(registration, entry);
     // Only a change: asking again would make an edge of what was reported already.
     if (registration.armed.exchange(asked.events) == asked.events) return;
     real::epoll_ctl(fd_, EPOLL_CTL_MOD, registration.fd, &asked);
 }
 
 /// The kernel looks anew, and reports what holds.
-void Epoll::renew(Registration& registration) {
+void Epoll::renew(Registration& registration, const Entry& entry) {
     if (registration.spent) return;
-    epoll_event asked = kernel_event(registration);
+    epoll_event asked = kernel_event(registration, entry);
     registration.armed.store(asked.events);
     real::epoll_ctl(fd_, EPOLL_CTL_MOD, registration.fd, &asked);
 }
@@ -251,12 +281,14 @@ void Epoll::renew(Registration& registration) {
 void Epoll::announce(Registration& registration) {
     {
         const std::lock_guard guard(lock_);
-        if (registration.entry == nullptr) return;
+        // It may have been taken out, and be another instance's now.
+        if (registration.owner.load() != this) return;
+        const Entry& entry = *registration.entry;
         if (!registration.waiting) {
             registration.waiting = true;
             pending_.push_back(&registration);
             pending_count_.fetch_add(1);
-            if (waiters_.load() > 0 && registration.entry->kind.load() != Kind::epoll) kick();  // else: see kUnheardMs
+            if (waiters_.load() > 0 && entry.kind.load() != Kind::epoll) kick();  // else: see kUnheardMs
         }
     }
     // Instances that watch this one; not under our lock, because they look into us under theirs.
@@ -275,7 +307,8 @@ void Epoll::kick() {
         if (made < 0) return;
         epoll_event event{};
         event.events = EPOLLIN | EPOLLET;
-        event.data.ptr = cookies().take();  // a free cookie: its events are swallowed
+        Registration* const nobody = cookies().take();  // a free cookie: its events are swallowed
+        if (nobody != nullptr) event.data = Cookie::of(*nobody).data();
         real::epoll_ctl(fd_, EPOLL_CTL_ADD, made, &event);
         kick_.store(made);
     }
@@ -316,7 +349,7 @@ epoll_event event_of(Registration& registration) {
     if (sealed_state(*registration.entry) == nullptr || real::ppoll(&rest, 1, &now, nullptr) < 0) rest.revents = 0;
     epoll_event event{};
     event.events = EPOLLIN | static_cast<std::uint32_t>(rest.revents & ~POLLNVAL);
-    event.data.ptr = &registration;
+    event.data = Cookie::of(registration).data();
     return event;
 }
 
@@ -332,7 +365,7 @@ void Epoll::note_told(Registration& registration) const {
         registration.spent = true;
         registration.waiting = false;
         epoll_event off{};
-        off.data.ptr = &registration;
+        off.data = Cookie::of(registration).data();
         real::epoll_ctl(fd_, EPOLL_CTL_MOD, registration.fd, &off);
     }
 }
@@ -361,24 +394,35 @@ int Epoll::take_pending(epoll_event* events, int most) {
 }
 
 /// The kernel's event is not the caller's: one shot is still to come.
-void Epoll::renew_if_used_up(Registration& registration) {
-    Entry* const entry = registration.entry;
-    if (entry == nullptr || (registration.events & EPOLLONESHOT) == 0) return;
-    const std::lock_guard arming(entry->registrations_lock);
-    if (registration.entry == entry) renew(registration);
+void Epoll::renew_if_used_up(const Cookie& cookie, Entry& entry) {
+    if ((cookie.registration->events & EPOLLONESHOT) == 0) return;
+    const std::lock_guard arming(entry.registrations_lock);
+    if (cookie.is_current()) renew(*cookie.registration, entry);
+}
+
+/// The caller is about to be told. False: another thread has taken it out.
+bool Epoll::note_delivered(const Cookie& cookie, const Entry& entry, const epoll_event& event) {
+    const std::lock_guard guard(lock_);
+    if (!cookie.is_current()) return false;
+    Registration& registration = *cookie.registration;
+    const Shared* const shared = sealed_state(entry);
+    if (shared != nullptr && (event.events & EPOLLIN) != 0) registration.seen = shared->arrivals.load();
+    if ((registration.events & EPOLLONESHOT) != 0) registration.spent = true;
+    return true;
 }
 
 /// Turns the kernel's event into the caller's. False: there is nothing to report yet.
-bool Epoll::deliver(Connections& connections, Registration& registration, epoll_event& event) {
-    Entry* entry = registration.entry;
-    if (entry == nullptr) return false;
+bool Epoll::deliver(Connections& connections, const Cookie& cookie, epoll_event& event) {
+    Registration& registration = *cookie.registration;
+    Entry* const entry = registration.entry;
+    if (entry == nullptr || !cookie.is_current()) return false;
     const Kind kind = entry->kind.load(std::memory_order_acquire);
     if (kind == Kind::sealed) {
         if (handshaking(*entry)) connections.drive(*entry);
-        if (registration.armed.load() != kernel_event(registration).events) {
+        if (registration.armed.load() != kernel_event(registration, *entry).events) {
             // The kernel's answer was for the handshake, or for what waited: it is asked anew for the caller.
             const std::lock_guard arming(entry->registrations_lock);
-            if (registration.entry == entry) rearm(registration);
+            if (cookie.is_current()) rearm(registration, *entry);
             return false;
         }
         if (handshaking(*entry)) return false;
@@ -389,24 +433,21 @@ bool Epoll::deliver(Connections& connections, Registration& registration, epoll_
             if (!settled || (registration.events & EPOLLOUT) == 0)
                 event.events &= ~static_cast<std::uint32_t>(EPOLLOUT | EPOLLWRNORM);
             if (event.events == 0) {
-                renew_if_used_up(registration);
+                renew_if_used_up(cookie, *entry);
                 return false;
             }
         }
         if ((event.events & EPOLLIN) != 0 && !connections.verify_readable(*entry)) {
             event.events &= ~static_cast<std::uint32_t>(EPOLLIN | EPOLLRDNORM);
             if (event.events == 0) {
-                renew_if_used_up(registration);
+                renew_if_used_up(cookie, *entry);
                 return false;
             }
         }
-        if (Shared* shared = entry->shared; shared != nullptr && (event.events & EPOLLIN) != 0)
-            registration.seen = shared->arrivals.load();
         if (Shared* shared = entry->shared; shared != nullptr && (event.events & EPOLLOUT) != 0)
             shared->connect_reported.store(true);
     }
-    if ((registration.events & EPOLLONESHOT) != 0) registration.spent = true;
-    return true;
+    return note_delivered(cookie, *entry, event);
 }
 
 /// Handshakes have deadlines that the kernel does not know of, and another process that shares the socket may end one.
@@ -428,35 +469,52 @@ bool Epoll::look_after_others() {
     const std::lock_guard guard(lock_);
     bool found = false;
     for (const auto& [fd, registration] : registrations_) {
-        if (!is_shared(*registration->entry)) continue;
+        Entry& entry = *registration->entry;
+        if (!is_shared(entry)) continue;
         found = true;
-        if (readable_here(*registration->entry) && !registration->waiting) {
+        if (readable_here(entry) && !registration->waiting) {
             registration->waiting = true;
             pending_.push_back(registration);
             pending_count_.fetch_add(1);
         }
-        if (owes(*registration->entry)) continue;
-        const std::lock_guard arming(registration->entry->registrations_lock);
+        if (owes(entry)) continue;
+        const std::lock_guard arming(entry.registrations_lock);
         if (registration->held.exchange(false)) {
-            renew(*registration);
+            renew(*registration, entry);
         } else {
-            rearm(*registration);
+            rearm(*registration, entry);
         }
     }
     return found;
 }
 
-/// Checks the kernel's events, which stand behind the pending ones, and gives all the caller's data for our cookies.
-/// Returns how many are left.
+/// Gives the caller's data for our cookies. Returns how many events are left: another thread may have taken out what
+/// one was of.
+int Epoll::translate(epoll_event* events, int count) {
+    if (count == 0) return 0;
+    const std::lock_guard guard(lock_);
+    int left = 0;
+    for (int i = 0; i < count; ++i) {
+        epoll_event event = events[i];
+        if (const auto cookie = cookies().find(event)) {
+            if (!cookie->is_current()) continue;
+            event.data = cookie->registration->data;
+        }
+        events[left++] = event;
+    }
+    return left;
+}
+
+/// Checks the kernel's events, which stand behind the pending ones. Returns how many are left of all.
 int Epoll::deliver_all(Connections& connections, epoll_event* events, int pending, int from_kernel) {
     int count = pending;
     for (int i = pending; i < pending + from_kernel; ++i) {
         epoll_event event = events[i];
-        Registration* registration = cookies().find(event);
-        if (registration != nullptr && !deliver(connections, *registration, event)) continue;
+        const auto cookie = cookies().find(event);
+        if (cookie && !deliver(connections, *cookie, event)) continue;
         // A descriptor that was reported from our buffers already has one event, not two.
         epoll_event* same = std::find_if(events, events + pending, [&](const epoll_event& other) {
-            return registration != nullptr && other.data.ptr == event.data.ptr;
+            return cookie && other.data.u64 == event.data.u64;
         });
         if (same != events + pending) {
             same->events |= event.events;
@@ -464,10 +522,7 @@ int Epoll::deliver_all(Connections& connections, epoll_event* events, int pendin
             events[count++] = event;
         }
     }
-    for (int i = 0; i < count; ++i) {
-        if (const Registration* registration = cookies().find(events[i])) events[i].data = registration->data;
-    }
-    return count;
+    return translate(events, count);
 }
 
 /// One look at our own pending sockets and one at the kernel.
@@ -550,6 +605,15 @@ void ForkLocks::give_back() {
     instances_.clear();
 }
 
+namespace {
+
+void announce(Registration& registration) {
+    Epoll* const owner = registration.owner;  // nullptr: another thread has taken it out
+    if (owner != nullptr && owner->must_hear_of(registration)) owner->announce(registration);
+}
+
+}  // namespace
+
 // HOT PATH for one registration, which is the rule.
 void announce(Entry& entry) {
     if (entry.registration_count.load(std::memory_order_acquire) == 0) return;
@@ -563,22 +627,20 @@ void announce(Entry& entry) {
             several = entry.registrations;
         }
     }
-    if (only != nullptr && only->owner->must_hear_of(*only)) only->owner->announce(*only);
-    for (Registration* registration : several) {
-        if (registration->owner->must_hear_of(*registration)) registration->owner->announce(*registration);
-    }
+    if (only != nullptr) announce(*only);
+    for (Registration* registration : several) announce(*registration);
 }
 
 void rearm(Entry& entry) {
     const std::lock_guard guard(entry.registrations_lock);
-    for (Registration* registration : entry.registrations) registration->owner->rearm(*registration);
+    for (Registration* registration : entry.registrations) registration->owner.load()->rearm(*registration, entry);
 }
 
 void renew_writable_edges(Entry& entry) {
     const std::lock_guard guard(entry.registrations_lock);
     for (Registration* registration : entry.registrations) {
         const bool once = (registration->events & (EPOLLET | EPOLLONESHOT)) != 0;
-        if (once && (registration->events & EPOLLOUT) != 0) registration->owner->renew(*registration);
+        if (once && (registration->events & EPOLLOUT) != 0) registration->owner.load()->renew(*registration, entry);
     }
 }
 
@@ -590,7 +652,8 @@ void forget_registrations(Entry& entry) {
             if (entry.registrations.empty()) return;
             registration = entry.registrations.back();
         }
-        registration->owner->drop(*registration);
+        // Where another thread has taken it out meanwhile, it is in the list no more.
+        if (Epoll* const owner = registration->owner; owner != nullptr) owner->drop(*registration, entry);
     }
 }
 

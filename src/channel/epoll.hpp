@@ -35,18 +35,32 @@ protected:
     ~Connections() = default;
 };
 
-/// One descriptor in one epoll instance. Its address is the cookie.
+/// One descriptor in one epoll instance. Its address and its count are the cookie. Objects are recycled, never freed.
+/// It changes hands under the locks of its owner and of its entry's registrations: who has one of them and finds the
+/// count that it knows has what it knows. Others see it only where it is atomic, and may see that of somebody else.
 struct Registration {
-    Epoll* owner = nullptr;
-    Entry* entry = nullptr;  // nullptr: free
+    std::atomic<Epoll*> owner{nullptr};
+    std::atomic<Entry*> entry{nullptr};   // nullptr: free
+    std::atomic<std::uint16_t> count{0};  // how often it was given back
     int fd = -1;
-    std::uint32_t events = 0;  // as the caller asked
+    std::atomic<std::uint32_t> events{0};  // as the caller asked
     epoll_data_t data{};
-    bool waiting = false;                 // in owner->pending_
+    std::atomic<bool> waiting{false};     // in owner->pending_
     std::atomic<bool> spent{false};       // EPOLLONESHOT has fired
     std::atomic<std::uint32_t> armed{0};  // the events that the kernel was asked for
     std::atomic<bool> held{false};        // the kernel said writable, but something waited
     std::uint32_t seen = 0;               // Shared::arrivals that were reported
+};
+
+/// What the kernel keeps for us: a registration, and which of those that its object has been.
+struct Cookie {
+    Registration* registration;
+    std::uint16_t count;
+
+    static Cookie of(Registration& one) { return {&one, one.count.load()}; }
+    epoll_data_t data() const;
+    /// It has not been taken out. For good with the lock of its owner or of its entry's registrations.
+    bool is_current() const { return registration->count.load() == count; }
 };
 
 class Epoll {
@@ -69,11 +83,10 @@ public:
     /// False: announce() would change nothing.
     bool must_hear_of(const Registration& registration) const;
     /// Asks the kernel for what the entry's state needs. With the entry's registrations_lock held, as renew().
-    void rearm(Registration& registration);
-    void renew(Registration& registration);
-    void renew_if_used_up(Registration& registration);
+    void rearm(Registration& registration, const Entry& entry);
+    void renew(Registration& registration, const Entry& entry);
     /// Its socket is gone.
-    void drop(Registration& registration);
+    void drop(Registration& registration, const Entry& entry);
     void close();
 
     bool try_lock() { return lock_.try_lock(); }
@@ -85,7 +98,10 @@ private:
     Registration* make(int fd, Entry& entry);
     bool ask_kernel(int operation, Registration& registration, const epoll_event& event);
     void keep(Registration& registration);
-    bool deliver(Connections& connections, Registration& registration, epoll_event& event);
+    void renew_if_used_up(const Cookie& cookie, Entry& entry);
+    bool deliver(Connections& connections, const Cookie& cookie, epoll_event& event);
+    bool note_delivered(const Cookie& cookie, const Entry& entry, const epoll_event& event);
+    int translate(epoll_event* events, int count);
     int deliver_all(Connections& connections, epoll_event* events, int pending, int from_kernel);
     int wait_once(Connections& connections, epoll_event* events, int most, int timeout_ms, const sigset_t* mask);
     int take_pending(epoll_event* events, int most);

@@ -21,16 +21,22 @@ constexpr auto kMoment = std::chrono::milliseconds(200);
 std::function<void()> meanwhile;
 epoll_event last_asked{};
 
-int ask(int, int, int, epoll_event* event) {
+int ask(int, int operation, int, epoll_event* event) {
     if (auto act = std::exchange(meanwhile, nullptr)) act();
-    last_asked = *event;
+    if (operation != EPOLL_CTL_DEL) last_asked = *event;
     return 0;
 }
+
+/// What happens while the kernel gives its answer; once.
+std::function<void()> once_answered;
+bool answers = true;
 
 /// What was asked for has come.
 int answer(int, epoll_event* events, int, int, const sigset_t*) {
     events[0] = last_asked;
-    return 1;
+    const int count = answers ? 1 : 0;
+    if (auto act = std::exchange(once_answered, nullptr)) act();
+    return count;
 }
 
 /// A connection whose handshake waits for the peer's hello, and an instance.
@@ -39,6 +45,7 @@ protected:
     void SetUp() override {
         real::epoll_ctl.replace(ask);
         real::epoll_pwait.replace(answer);
+        answers = true;
         shared_->state.store(State::await_hello);
         entry_.kind.store(Kind::sealed);
         entry_.shared.store(shared_.get());
@@ -59,9 +66,10 @@ protected:
         };
     }
 
-    int control(int operation, std::uint32_t events) {
+    int control(int operation, std::uint32_t events, std::uint64_t data = 0) {
         epoll_event event{};
         event.events = events;
+        event.data.u64 = data;
         return epoll_.control(operation, fd_, entry_, &event);
     }
 
@@ -76,6 +84,27 @@ protected:
         bool settle_debt(Entry&) override { return true; }
         bool verify_readable(Entry&) override { return false; }
     };
+
+    /// Another thread does something while the handshake is driven.
+    struct Disturbed : Connecting {
+        void drive(Entry&) override {
+            if (auto act = std::exchange(meanwhile_driven, nullptr)) act();
+        }
+        bool verify_readable(Entry&) override { return true; }
+        std::function<void()> meanwhile_driven;
+    };
+
+    /// A connection that was opened long ago.
+    struct Open : Connections {
+        int handshakes() const override { return 0; }
+        bool shares() const override { return false; }
+        void drive(Entry&) override {}
+        bool settle_debt(Entry&) override { return true; }
+        bool verify_readable(Entry&) override { return true; }
+    };
+
+    /// How many events a look brings.
+    int look(Connections& connections, epoll_event& event) { return epoll_.wait(connections, &event, 1, 0, nullptr); }
 
     const int instance_ = 4;
     const int fd_ = 3;
@@ -113,6 +142,69 @@ TEST_F(EpollOfAHandshake, TheKernelIsAskedForTheCallersEventsIfItOpensWhileTheHe
     ASSERT_TRUE(opening_.valid());
     opening_.wait();
     EXPECT_EQ(last_asked.events, EPOLLOUT);
+}
+
+TEST_F(EpollOfAHandshake, IsDrivenWhileItIsTakenOut) {
+    ASSERT_EQ(control(EPOLL_CTL_ADD, EPOLLOUT), 0);
+    Disturbed connections;
+    connections.meanwhile_driven = [&] { EXPECT_EQ(control(EPOLL_CTL_DEL, 0), 0); };
+    epoll_event event{};
+    EXPECT_EQ(look(connections, event), 0);
+    EXPECT_TRUE(epoll_.plain());
+}
+
+TEST_F(EpollOfAHandshake, IsDrivenWhileItsSocketIsClosed) {
+    ASSERT_EQ(control(EPOLL_CTL_ADD, EPOLLOUT), 0);
+    Disturbed connections;
+    connections.meanwhile_driven = [&] { forget_registrations(entry_); };
+    epoll_event event{};
+    EXPECT_EQ(look(connections, event), 0);
+    EXPECT_TRUE(epoll_.plain());
+}
+
+TEST_F(EpollOfAHandshake, IsDrivenWhileItIsTakenOutAndPutInAgain) {
+    ASSERT_EQ(control(EPOLL_CTL_ADD, EPOLLOUT), 0);
+    Disturbed connections;
+    connections.meanwhile_driven = [&] {
+        EXPECT_EQ(control(EPOLL_CTL_DEL, 0), 0);
+        shared_->state.store(State::open);
+        EXPECT_EQ(control(EPOLL_CTL_ADD, EPOLLIN | EPOLLONESHOT, 2), 0);
+    };
+    epoll_event event{};
+    // The kernel's answer was for the registration of before; that of now has not had its one shot.
+    EXPECT_EQ(look(connections, event), 0);
+    Open open;
+    EXPECT_EQ(look(open, event), 1);
+    EXPECT_EQ(event.data.u64, 2U);
+}
+
+TEST_F(EpollOfAHandshake, AnAnswerOfTheKernelIsForTheRegistrationOfThen) {
+    shared_->state.store(State::open);
+    ASSERT_EQ(control(EPOLL_CTL_ADD, EPOLLIN, 1), 0);
+    once_answered = [&] {
+        EXPECT_EQ(control(EPOLL_CTL_DEL, 0), 0);
+        EXPECT_EQ(control(EPOLL_CTL_ADD, EPOLLIN, 2), 0);
+    };
+    Open connections;
+    epoll_event event{};
+    EXPECT_EQ(look(connections, event), 0);
+    EXPECT_EQ(look(connections, event), 1);
+    EXPECT_EQ(event.data.u64, 2U);
+}
+
+TEST_F(EpollOfAHandshake, WhatWasPendingIsOfTheRegistrationOfThen) {
+    shared_->state.store(State::open);
+    shared_->readable.store(true);
+    ASSERT_EQ(control(EPOLL_CTL_ADD, EPOLLIN, 1), 0);
+    answers = false;
+    once_answered = [&] {
+        EXPECT_EQ(control(EPOLL_CTL_DEL, 0), 0);
+        shared_->readable.store(false);
+        EXPECT_EQ(control(EPOLL_CTL_ADD, EPOLLIN, 2), 0);
+    };
+    Open connections;
+    epoll_event events[2];
+    EXPECT_EQ(epoll_.wait(connections, events, 2, 0, nullptr), 0);
 }
 
 }  // namespace
