@@ -45,14 +45,14 @@ void closing(int fd) {
     if (!was_sealed) holders.unlock();
     const bool free = !was_sealed || end(process, *last, std::move(holders));
     if (was_sealed) process.stay_until_the_end();
+    forget_registrations(*last);  // first: an instance that watches this one looks into it
     if (last->kind.load() == Kind::epoll) {
         last->epoll->close();
         process.table().lock();  // fork looks at all of them
-        const Epoll* const gone = std::exchange(last->epoll, nullptr);
+        Epoll* const gone = std::exchange(last->epoll, nullptr);
         process.table().unlock();
-        delete gone;
+        gone->recycle();
     }
-    forget_registrations(*last);
     if (free) process.table().recycle(last);
 }
 

@@ -101,7 +101,7 @@ int created(int fd) {
     Process& process = this_process();
     if (!process.enabled()) return fd;
     Entry* entry = process.table().add(fd, Kind::epoll);
-    if (entry != nullptr) entry->epoll = new Epoll(fd, entry, process.table());
+    if (entry != nullptr) entry->epoll = &Epoll::open(fd, entry, process.table());
     return fd;
 }
 

@@ -39,8 +39,10 @@ bool readable_here(const Entry& entry) {
             const Shared* shared = entry.shared.load();
             return shared != nullptr && shared->readable.load(std::memory_order_acquire);
         }
-        case Kind::epoll:
-            return entry.epoll->readable();
+        case Kind::epoll: {
+            Epoll* const epoll = entry.epoll;  // nullptr: it is being opened, or was closed
+            return epoll != nullptr && epoll->readable();
+        }
         default:
             return false;
     }
@@ -107,6 +109,38 @@ Cookies& cookies() {
     return *all;
 }
 
+/// Those that were closed.
+class Spare {
+public:
+    /// nullptr: there is none.
+    Epoll* take() {
+        const std::lock_guard guard(lock_);
+        if (epolls_.empty()) return nullptr;
+        Epoll* const epoll = epolls_.back();
+        epolls_.pop_back();
+        // A late call may have held its lock when this process was forked: nobody gives it back here.
+        if (!epoll->try_lock()) return nullptr;
+        epoll->unlock();
+        return epoll;
+    }
+    void give_back(Epoll& epoll) {
+        const std::lock_guard guard(lock_);
+        epolls_.push_back(&epoll);
+    }
+
+    void lock() { lock_.lock(); }
+    void unlock() { lock_.unlock(); }
+
+private:
+    std::mutex lock_;
+    std::vector<Epoll*> epolls_;
+};
+
+Spare& spare() {
+    static auto* all = new Spare;
+    return *all;
+}
+
 bool owes(const Entry& entry) {
     if (entry.kind.load(std::memory_order_acquire) != Kind::sealed) return false;
     const Shared* shared = entry.shared;
@@ -134,10 +168,22 @@ epoll_data_t Cookie::data() const {
     return data;
 }
 
+Epoll& Epoll::open(int fd, Entry* self, Table& table) {
+    Epoll* epoll = spare().take();
+    if (epoll == nullptr) epoll = new Epoll;
+    const std::lock_guard guard(epoll->lock_);
+    epoll->clear();  // a late call may have put something in after it was closed
+    epoll->fd_.store(fd);
+    epoll->self_.store(self);
+    epoll->table_ = &table;
+    return *epoll;
+}
+
 int Epoll::control(int operation, int fd, Entry& entry, const epoll_event* event) {
     const int status = change(operation, fd, entry, event);
     // Instances that watch this one are told as in announce(): the kernel, which would wake them, does not know.
-    if (status == 0 && self_ != nullptr && pending_count_.load() > 0) ::cryptmpi::channel::announce(*self_);
+    Entry* const self = self_;
+    if (status == 0 && self != nullptr && pending_count_.load() > 0) ::cryptmpi::channel::announce(*self);
     return status;
 }
 
@@ -253,11 +299,21 @@ void Epoll::drop(Registration& registration, const Entry& entry) {
     if (registration.owner.load() == this && registration.entry.load() == &entry) forget(registration);
 }
 
-void Epoll::close() {
-    const std::lock_guard guard(lock_);
+/// With lock_ held.
+void Epoll::clear() {
     while (!registrations_.empty()) forget(*registrations_.begin()->second);
     const int kick = kick_.exchange(-1);
-    if (kick >= 0) table_.disown(kick);
+    if (kick >= 0) table_->disown(kick);
+}
+
+void Epoll::close() {
+    const std::lock_guard guard(lock_);
+    clear();
+    closes_.fetch_add(1);
+}
+
+void Epoll::recycle() {
+    spare().give_back(*this);
 }
 
 // What the kernel was asked last must be from the connection's last state: threads take turns from the look at the
@@ -292,23 +348,24 @@ void Epoll::announce(Registration& registration) {
         }
     }
     // Instances that watch this one; not under our lock, because they look into us under theirs.
-    if (self_ != nullptr) ::cryptmpi::channel::announce(*self_);
+    if (Entry* const self = self_; self != nullptr) ::cryptmpi::channel::announce(*self);
 }
 
 bool Epoll::must_hear_of(const Registration& registration) const {
     // One that waits already may have been read since, unseen by this instance, and those above it have seen that.
-    return !registration.waiting || (self_ != nullptr && self_->registration_count.load(std::memory_order_acquire) > 0);
+    const Entry* const self = self_;
+    return !registration.waiting || (self != nullptr && self->registration_count.load(std::memory_order_acquire) > 0);
 }
 
 /// Another thread sleeps in the kernel, which will not wake it for bytes that we took out. Called with lock_ held.
 void Epoll::kick() {
     if (kick_.load() < 0) {
-        const int made = table_.own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+        const int made = table_->own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
         if (made < 0) return;
         epoll_event event{};
         event.events = EPOLLIN | EPOLLET;
-        Registration* const nobody = cookies().take();  // a free cookie: its events are swallowed
-        if (nobody != nullptr) event.data = Cookie::of(*nobody).data();
+        if (kick_of_ == nullptr) kick_of_ = cookies().take();
+        if (kick_of_ != nullptr) event.data = Cookie::of(*kick_of_).data();
         real::epoll_ctl(fd_, EPOLL_CTL_ADD, made, &event);
         kick_.store(made);
     }
@@ -549,6 +606,7 @@ int Epoll::look(Connections& connections, epoll_event* events, int most) {
 }
 
 int Epoll::wait(Connections& connections, epoll_event* events, int most, int timeout_ms, const sigset_t* mask) {
+    const std::uint32_t closes = closes_;
     const std::int64_t until = timeout_ms < 0 ? 0 : now_ns() + timeout_ms * std::int64_t{1'000'000};
     Ticks ticks;
     for (;;) {
@@ -560,6 +618,10 @@ int Epoll::wait(Connections& connections, epoll_event* events, int most, int tim
         const bool cut = in_steps && (timeout_ms < 0 || timeout_ms > longest_ms);
         const int count = wait_once(connections, events, most, cut ? longest_ms : timeout_ms, mask);
         if (count != 0) return count;
+        if (closes_ != closes) {
+            errno = EBADF;
+            return -1;
+        }
         if (ticking) tick(connections);
         if (timeout_ms < 0) continue;
         const std::int64_t left_ns = until - now_ns();
@@ -580,9 +642,11 @@ ForkLocks::ForkLocks(Table& table) : table_(table) {
         real::usleep(kPause_us);
     }
     cookies().lock();
+    spare().lock();
 }
 
 ForkLocks::~ForkLocks() {
+    spare().unlock();
     cookies().unlock();
     give_back();
     table_.unlock();

@@ -63,10 +63,16 @@ struct Cookie {
     bool is_current() const { return registration->count.load() == count; }
 };
 
+/// Objects are recycled, never freed: another thread that still has one, from what it watches or from what watches it,
+/// finds valid memory, and that it has nothing to do there.
 class Epoll {
 public:
     /// `table` keeps the descriptors that it makes for itself.
-    Epoll(int fd, Entry* self, Table& table) : fd_(fd), self_(self), table_(table) {}
+    static Epoll& open(int fd, Entry* self, Table& table);
+    /// Its descriptor is about to be closed, and everything that it watches is forgotten.
+    void close();
+    /// It is closed, and no entry leads to it.
+    void recycle();
 
     int control(int operation, int fd, Entry& entry, const epoll_event* event);
     /// epoll_pwait; there is room for at least one event. `look` does not wait, nor change the mask of signals.
@@ -87,12 +93,12 @@ public:
     void renew(Registration& registration, const Entry& entry);
     /// Its socket is gone.
     void drop(Registration& registration, const Entry& entry);
-    void close();
 
     bool try_lock() { return lock_.try_lock(); }
     void unlock() { lock_.unlock(); }
 
 private:
+    Epoll() = default;
     int change(int operation, int fd, Entry& entry, const epoll_event* event);
     // With lock_ held.
     Registration* make(int fd, Entry& entry);
@@ -107,13 +113,15 @@ private:
     int take_pending(epoll_event* events, int most);
     void note_told(Registration& registration) const;
     void forget(Registration& registration);
+    void clear();
     void tick(Connections& connections);
     bool look_after_others();
     void kick();
 
-    int fd_;
-    Entry* self_;  // this instance as others may watch it
-    Table& table_;
+    std::atomic<int> fd_{-1};
+    std::atomic<Entry*> self_{nullptr};  // this instance as others may watch it
+    Table* table_ = nullptr;
+    std::atomic<std::uint32_t> closes_{0};  // of this object: who waits in it sees that it is another instance now
     std::mutex lock_;
     std::unordered_map<int, Registration*> registrations_;
     std::vector<Registration*> pending_;
@@ -122,7 +130,8 @@ private:
     std::atomic<int> instances_{0};  // among them, epoll instances
     std::atomic<int> pending_count_{0};
     std::atomic<int> waiters_{0};
-    std::atomic<int> kick_{-1};  // an eventfd, once a thread had to wake another one
+    std::atomic<int> kick_{-1};        // an eventfd, once a thread had to wake another one
+    Registration* kick_of_ = nullptr;  // nobody's: the cookie of its events, which are swallowed
 };
 
 /// How long a wait may last where what it is for may come about unheard: by another process that holds the connection,

@@ -187,6 +187,65 @@ SOCKETS_CASE(poll_wakes_when_another_thread_sends) {
     sending.join();
 }
 
+SOCKETS_CASE(an_instance_that_is_watched_is_closed) {
+    // Two threads wait on an instance that watches others, each of which has something and is closed at once.
+    Pair pair = connected_pair();
+    send_all(pair.client, text("xyz"));
+    note("received %zu", receive(pair.server, 1).size());
+    const Descriptor outer(::epoll_create1(0));
+    std::atomic<bool> stop{false};
+    const auto wait = [&](int milliseconds) {
+        epoll_event events[8];
+        while (!stop) (void)::epoll_wait(outer, events, 8, milliseconds);
+    };
+    std::thread threads[] = {std::thread(wait, 0), std::thread(wait, 1)};
+    for (int round = 0; round < 5000; ++round) {
+        Descriptor inner(::epoll_create1(0));
+        epoll_event event{EPOLLIN, {.u64 = 1}};
+        if (::epoll_ctl(inner, EPOLL_CTL_ADD, pair.server, &event) != 0) give_up("epoll_ctl");
+        if (::epoll_ctl(outer, EPOLL_CTL_ADD, inner, &event) != 0) give_up("epoll_ctl");
+        for (std::size_t turns = context.random.between(0, 20'000); turns > 0; --turns)
+            std::atomic_signal_fence(std::memory_order_seq_cst);
+        inner.close();
+    }
+    stop = true;
+    for (std::thread& thread : threads) thread.join();
+    note("received %zu", receive(pair.server, 2).size());
+}
+
+SOCKETS_CASE(connections_end_while_another_thread_waits_for_them) {
+    // Each is taken out of the instance, or closed, while its handshake is on its way.
+    Pair pair = connected_pair();
+    sockaddr_in address;
+    const Descriptor listener = listen_on_loopback(address);
+    const Descriptor epoll(::epoll_create1(0));
+    std::atomic<bool> stop{false};
+    std::thread accepting([&] {
+        while (!stop) {
+            if (wait_for(listener, POLLIN, 10) == 0) continue;
+            const Descriptor server(::accept(listener, nullptr, nullptr));
+            (void)wait_for(server, POLLIN, 1);
+        }
+    });
+    std::thread waiting([&] {
+        epoll_event events[8];
+        while (!stop) (void)::epoll_wait(epoll, events, 8, 1);
+    });
+    for (int round = 0; round < 300; ++round) {
+        const Descriptor client(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
+        (void)::connect(client, reinterpret_cast<const sockaddr*>(&address), sizeof address);
+        epoll_event event{EPOLLIN | EPOLLOUT, {.u64 = 1}};
+        if (::epoll_ctl(epoll, EPOLL_CTL_ADD, client, &event) != 0) give_up("epoll_ctl");
+        ::usleep(static_cast<useconds_t>(context.random.between(0, 500)));
+        if (round % 2 == 0) (void)::epoll_ctl(epoll, EPOLL_CTL_DEL, client, nullptr);
+    }
+    stop = true;
+    accepting.join();
+    waiting.join();
+    send_all(pair.client, text("x"));
+    note("received %zu", receive(pair.server, 1).size());
+}
+
 /// One write and one read for all of it, as an MPI does with a long message. Was it right?
 bool carry(int from, int to, const Bytes& data) {
     std::thread sending([&] { send_all(from, data); });

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/epoll.h>
 
+#include <cerrno>
 #include <chrono>
 #include <functional>
 #include <future>
@@ -53,6 +54,8 @@ protected:
     void TearDown() override {
         if (opening_.valid()) opening_.wait();
         forget_registrations(entry_);
+        epoll_.close();
+        epoll_.recycle();
     }
 
     /// As the courier does in its thread. A moment is enough for it, unless it has to wait for us.
@@ -111,7 +114,7 @@ protected:
     std::unique_ptr<Shared> shared_{new Shared{}};
     Entry entry_;
     Table table_;
-    Epoll epoll_{instance_, nullptr, table_};
+    Epoll& epoll_ = Epoll::open(instance_, nullptr, table_);
     std::future<void> opening_;
 };
 
@@ -190,6 +193,42 @@ TEST_F(EpollOfAHandshake, AnAnswerOfTheKernelIsForTheRegistrationOfThen) {
     EXPECT_EQ(look(connections, event), 0);
     EXPECT_EQ(look(connections, event), 1);
     EXPECT_EQ(event.data.u64, 2U);
+}
+
+TEST_F(EpollOfAHandshake, WhoWaitsInAnInstanceThatIsClosedWaitsInNoOther) {
+    ASSERT_EQ(control(EPOLL_CTL_ADD, EPOLLIN), 0);
+    answers = false;
+    Epoll* other = nullptr;
+    once_answered = [&] {
+        epoll_.close();
+        epoll_.recycle();
+        other = &Epoll::open(instance_ + 1, nullptr, table_);
+    };
+    Open connections;
+    epoll_event event{};
+    EXPECT_EQ(epoll_.wait(connections, &event, 1, -1, nullptr), -1);
+    EXPECT_EQ(errno, EBADF);
+    // The object is the other one's now.
+    EXPECT_EQ(other, &epoll_);
+}
+
+TEST_F(EpollOfAHandshake, AnArrivalIsNotForTheInstanceThatItsRegistrationWasOf) {
+    shared_->state.store(State::open);
+    ASSERT_EQ(control(EPOLL_CTL_ADD, EPOLLIN), 0);
+    Registration& registration = *entry_.registrations.front();
+    ASSERT_EQ(control(EPOLL_CTL_DEL, 0), 0);
+    Epoll& other = Epoll::open(instance_ + 1, nullptr, table_);
+    epoll_event event{};
+    event.events = EPOLLIN;
+    ASSERT_EQ(other.control(EPOLL_CTL_ADD, fd_, entry_, &event), 0);
+    ASSERT_EQ(entry_.registrations.front(), &registration);
+    shared_->readable.store(true);
+    epoll_.announce(registration);
+    EXPECT_FALSE(epoll_.readable());
+    announce(entry_);
+    EXPECT_TRUE(other.readable());
+    other.close();
+    other.recycle();
 }
 
 TEST_F(EpollOfAHandshake, WhatWasPendingIsOfTheRegistrationOfThen) {
