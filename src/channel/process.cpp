@@ -263,6 +263,11 @@ void Process::become_child(bool mpi) {
         entry->sealer.reset();
         entry->opener.reset();
         entry->handshaking.store(false);
+    }
+    // Then once for each connection, of which a descriptor may be the second: it would be counted again.
+    for (int fd = 0; fd <= table_.highest(); ++fd) {
+        Entry* entry = table_.find_sealed(fd);
+        if (entry == nullptr || entry->descriptor() != fd) continue;
         // The parent brings a handshake to its end, or the child when it writes: a courier of a child that is about to
         // exec would take its count of the connection with it.
         if (const Shared* const shared = entry->shared.load(); shared != nullptr) (void)carry_on(*entry, *shared);
