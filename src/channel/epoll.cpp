@@ -521,20 +521,27 @@ void Epoll::tick(Connections& connections) {
 }
 
 /// Another process has read ahead, or has sent what waited: its announcements and its questions to the kernel do not
-/// reach this instance. False: nothing here is another process's, too.
+/// reach this instance. It may be no more: what it left is looked for in all connections. False: nothing here is
+/// another process's, too, by now.
 bool Epoll::look_after_others() {
     const std::lock_guard guard(lock_);
     bool found = false;
     for (const auto& [fd, registration] : registrations_) {
         Entry& entry = *registration->entry;
-        if (!is_shared(entry)) continue;
-        found = true;
+        // Asked before we look: whoever has left by then has left all that there is.
+        if (is_shared(entry)) found = true;
+        if (entry.kind.load(std::memory_order_acquire) == Kind::epoll) {
+            Epoll* const watched = entry.epoll;
+            if (watched != nullptr && watched->look_after_others()) found = true;
+        }
         if (readable_here(entry) && !registration->waiting) {
             registration->waiting = true;
             pending_.push_back(registration);
             pending_count_.fetch_add(1);
         }
         if (owes(entry)) continue;
+        // HOT PATH: a rank that has forked looks so each time.
+        if (!registration->held && registration->armed.load() == kernel_event(*registration, entry).events) continue;
         const std::lock_guard arming(entry.registrations_lock);
         if (registration->held.exchange(false)) {
             renew(*registration, entry);
@@ -600,6 +607,7 @@ int Epoll::wait_once(Connections& connections, epoll_event* events, int most, in
 
 // HOT PATH: a rank that spins asks so all the time.
 int Epoll::look(Connections& connections, epoll_event* events, int most) {
+    if (connections.shares()) (void)look_after_others();
     if (pending_count_.load(std::memory_order_acquire) != 0) return wait_once(connections, events, most, 0, nullptr);
     const int n = real::epoll_now(fd_, events, most);
     return n <= 0 ? n : deliver_all(connections, events, 0, n);
@@ -611,7 +619,7 @@ int Epoll::wait(Connections& connections, epoll_event* events, int most, int tim
     Ticks ticks;
     for (;;) {
         const bool ticking = connections.handshakes() > 0;
-        const bool sharing = timeout_ms != 0 && connections.shares() && look_after_others();
+        const bool sharing = connections.shares() && look_after_others();
         const int tick_ms = static_cast<int>((ticks.next_ns() + 999'999) / 1'000'000);
         const int longest_ms = ticking ? tick_ms : kUnheardMs;
         const bool in_steps = ticking || sharing || instances_.load() > 0;

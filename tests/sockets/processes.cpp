@@ -375,6 +375,51 @@ SOCKETS_CASE(spawn_and_close) {
     ::posix_spawn_file_actions_destroy(&actions);
 }
 
+/// A byte is received by a child, which then ends, or sleeps until it is killed. Returns once it has it.
+static pid_t child_that_takes_one(int fd, bool ends) {
+    int taken[2];
+    if (::pipe(taken) != 0) give_up("pipe");
+    const pid_t child = ::fork();
+    if (child == 0) {
+        const Bytes got = receive(fd, 1);
+        if (::write(taken[1], got.data(), got.size()) != 1) ::_exit(1);
+        while (!ends) ::pause();
+        ::_exit(0);
+    }
+    ::close(taken[1]);
+    char byte = 0;
+    result("the child has taken", ::read(taken[0], &byte, 1));
+    ::close(taken[0]);
+    if (ends) result("child", wait_for_child(child));
+    return child;
+}
+
+SOCKETS_CASE(fork_and_leave_a_part) {
+    // A child takes a part of what came, and ends or stays: its parent, which asked to be told before, is told of the
+    // rest, even if it does not wait for it.
+    for (const unsigned edge : {0U, static_cast<unsigned>(EPOLLET)}) {
+        for (const bool ends : {true, false}) {
+            for (const int milliseconds : {0, 1000}) {
+                Pair pair = connected_pair();
+                const Descriptor inner(::epoll_create1(0)), outer(::epoll_create1(0));
+                epoll_event event{EPOLLIN | edge, {.fd = pair.server}};
+                if (::epoll_ctl(inner, EPOLL_CTL_ADD, pair.server, &event) != 0) give_up("epoll_ctl");
+                event = {EPOLLIN, {.fd = inner}};
+                if (::epoll_ctl(outer, EPOLL_CTL_ADD, inner, &event) != 0) give_up("epoll_ctl");
+                send_all(pair.client, text("0123456789"));
+                const pid_t child = child_that_takes_one(pair.server, ends);
+                note("%s, %d ms", ends ? "it ended" : "it stays", milliseconds);
+                result("of the instance", ::epoll_wait(outer, &event, 1, milliseconds));
+                result("of the socket", ::epoll_wait(inner, &event, 1, milliseconds));
+                note("received %zu", receive(pair.server, 9).size());
+                result("of nothing", ::epoll_wait(inner, &event, 1, 0));
+                ::kill(child, SIGKILL);
+                if (!ends) result("child", wait_for_child(child));
+            }
+        }
+    }
+}
+
 SOCKETS_CASE(fork_and_kill_the_child) {
     // As multiprocessing's pools do with their workers: the end comes from the one that is left, and in order.
     for (const int signal : {SIGTERM, SIGKILL, SIGSEGV}) {
@@ -439,6 +484,35 @@ SOCKETS_CASE(fork_and_write_before_it_is_accepted) {
     note("received %zu", receive(server, 5).size());
     ::kill(child, SIGKILL);
     (void)wait_for_child(child);
+}
+
+SOCKETS_CASE(fork_with_a_duplicate_before_it_is_accepted) {
+    // The child, in which both descriptors are one connection, sleeps through a wait once the connection is made.
+    sockaddr_in address;
+    const Descriptor listener = listen_on_loopback(address);
+    Descriptor client(::socket(AF_INET, SOCK_STREAM, 0));
+    (void)::connect(client, reinterpret_cast<const sockaddr*>(&address), sizeof address);
+    Descriptor second(::dup(client));
+    const pid_t child = ::fork();
+    if (child == 0) {
+        note("the child received %zu", receive(client, 1).size());
+        const Descriptor epoll(::epoll_create1(0));
+        epoll_event event{EPOLLIN, {.fd = client}};
+        if (::epoll_ctl(epoll, EPOLL_CTL_ADD, client, &event) != 0) give_up("epoll_ctl");
+        ::usleep(100'000);  // its parent lets go of the connection
+        rusage before{}, after{};
+        ::getrusage(RUSAGE_THREAD, &before);
+        result("told", ::epoll_wait(epoll, &event, 1, 500));
+        ::getrusage(RUSAGE_THREAD, &after);
+        note("it woke more than twenty times: %d", after.ru_nvcsw - before.ru_nvcsw > 20);
+        ::fflush(nullptr);
+        ::_exit(0);
+    }
+    const Descriptor server = accept_from(listener);
+    client.close();
+    second.close();
+    send_all(server, text("x"));
+    result("child", wait_for_child(child));
 }
 
 SOCKETS_CASE(exec_before_it_is_accepted) {

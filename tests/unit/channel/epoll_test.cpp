@@ -206,7 +206,7 @@ TEST_F(EpollOfAHandshake, WhoWaitsInAnInstanceThatIsClosedWaitsInNoOther) {
     };
     Open connections;
     epoll_event event{};
-    EXPECT_EQ(epoll_.wait(connections, &event, 1, -1, nullptr), -1);
+    EXPECT_EQ(epoll_.wait(connections, &event, 1, 100, nullptr), -1);
     EXPECT_EQ(errno, EBADF);
     // The object is the other one's now.
     EXPECT_EQ(other, &epoll_);
