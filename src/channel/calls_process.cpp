@@ -161,6 +161,7 @@ int start_program(char* const* environment, Start start) {
             if (shared->holders.join(shared->holders.generation()))
                 shared->holders.sign(shared->holders.generation(), own_name);
         }
+        process->note_shared();  // the memory is the parent's
     }
     real::fcntl(arena, F_SETFD, nullptr);
     const std::string variable = fmt::format("{}{}", kArenaVariable, arena);
@@ -189,13 +190,13 @@ int spawn_program(char* const* environment, const posix_spawn_file_actions_t* ac
         if (shared != nullptr && !among(given, *entry)) given.push_back(shared);
     }
     if (given.empty()) return with_environment(environment, nullptr, start);
-    process->note_shared();
     const int arena = process->arena().fd();
     std::string variable = fmt::format("{}{},given by {}", kArenaVariable, arena, getpid());
     for (Shared* shared : given) {
         shared->holders.join(shared->holders.generation());
         variable += fmt::format(":{}.{}", process->arena().number(*shared), shared->holders.generation());
     }
+    process->note_shared();
     real::fcntl(arena, F_SETFD, nullptr);
     const int status = with_environment(environment, variable.c_str(), start);
     real::fcntl(arena, F_SETFD, reinterpret_cast<void*>(static_cast<long>(FD_CLOEXEC)));

@@ -87,7 +87,7 @@ public:
     explicit Watched(Process& process) : process_(process) {}
 
     int handshakes() const override { return process_.handshakes(); }
-    bool shares() const override { return process_.shares(); }
+    std::uint32_t shares() const override { return process_.shares(); }
     void drive(Entry& entry) override { cryptmpi::channel::drive(process_, entry); }
     bool settle_debt(Entry& entry) override { return cryptmpi::channel::settle_debt(process_, entry); }
     bool verify_readable(Entry& entry) override { return cryptmpi::channel::verify_readable(process_, entry); }

@@ -266,9 +266,13 @@ bool Epoll::ask_kernel(int operation, Registration& registration, const epoll_ev
 }
 
 /// With the entry's registrations_lock held.
+// Counts to which no process comes.
+constexpr std::uint32_t kNeverAlone = ~0U;
+
 void Epoll::keep(Registration& registration) {
     Entry& entry = *registration.entry;
     registrations_[registration.fd] = &registration;
+    alone_since_.store(kNeverAlone);
     count_.fetch_add(1);
     if (entry.kind.load() == Kind::epoll) instances_.fetch_add(1);
     entry.registrations.push_back(&registration);
@@ -523,7 +527,9 @@ void Epoll::tick(Connections& connections) {
 /// Another process has read ahead, or has sent what waited: its announcements and its questions to the kernel do not
 /// reach this instance. It may be no more: what it left is looked for in all connections. False: nothing here is
 /// another process's, too, by now.
-bool Epoll::look_after_others() {
+bool Epoll::look_after_others(std::uint32_t shares) {
+    // HOT PATH: a rank that spins, and has forked once, asks so all the time.
+    if (shares == 0 || (alone_since_.load(std::memory_order_acquire) == shares && instances_.load() == 0)) return false;
     const std::lock_guard guard(lock_);
     bool found = false;
     for (const auto& [fd, registration] : registrations_) {
@@ -532,7 +538,7 @@ bool Epoll::look_after_others() {
         if (is_shared(entry)) found = true;
         if (entry.kind.load(std::memory_order_acquire) == Kind::epoll) {
             Epoll* const watched = entry.epoll;
-            if (watched != nullptr && watched->look_after_others()) found = true;
+            if (watched != nullptr && watched->look_after_others(shares)) found = true;
         }
         if (readable_here(entry) && !registration->waiting) {
             registration->waiting = true;
@@ -540,7 +546,6 @@ bool Epoll::look_after_others() {
             pending_count_.fetch_add(1);
         }
         if (owes(entry)) continue;
-        // HOT PATH: a rank that has forked looks so each time.
         if (!registration->held && registration->armed.load() == kernel_event(*registration, entry).events) continue;
         const std::lock_guard arming(entry.registrations_lock);
         if (registration->held.exchange(false)) {
@@ -549,6 +554,7 @@ bool Epoll::look_after_others() {
             rearm(*registration, entry);
         }
     }
+    if (!found) alone_since_.store(shares, std::memory_order_release);
     return found;
 }
 
@@ -607,7 +613,7 @@ int Epoll::wait_once(Connections& connections, epoll_event* events, int most, in
 
 // HOT PATH: a rank that spins asks so all the time.
 int Epoll::look(Connections& connections, epoll_event* events, int most) {
-    if (connections.shares()) (void)look_after_others();
+    (void)look_after_others(connections.shares());
     if (pending_count_.load(std::memory_order_acquire) != 0) return wait_once(connections, events, most, 0, nullptr);
     const int n = real::epoll_now(fd_, events, most);
     return n <= 0 ? n : deliver_all(connections, events, 0, n);
@@ -619,7 +625,7 @@ int Epoll::wait(Connections& connections, epoll_event* events, int most, int tim
     Ticks ticks;
     for (;;) {
         const bool ticking = connections.handshakes() > 0;
-        const bool sharing = connections.shares() && look_after_others();
+        const bool sharing = look_after_others(connections.shares());
         const int tick_ms = static_cast<int>((ticks.next_ns() + 999'999) / 1'000'000);
         const int longest_ms = ticking ? tick_ms : kUnheardMs;
         const bool in_steps = ticking || sharing || instances_.load() > 0;

@@ -22,8 +22,8 @@ class Connections {
 public:
     /// Those on their way.
     virtual int handshakes() const = 0;
-    /// Some may be other processes', too.
-    virtual bool shares() const = 0;
+    /// How often some have become other processes', too.
+    virtual std::uint32_t shares() const = 0;
     /// Moves a handshake as far as it goes without waiting.
     virtual void drive(Entry& entry) = 0;
     /// Sends what waits, without waiting itself. True when nothing does any more.
@@ -115,7 +115,7 @@ private:
     void forget(Registration& registration);
     void clear();
     void tick(Connections& connections);
-    bool look_after_others();
+    bool look_after_others(std::uint32_t shares);
     void kick();
 
     std::atomic<int> fd_{-1};
@@ -129,6 +129,7 @@ private:
     std::atomic<int> count_{0};
     std::atomic<int> instances_{0};  // among them, epoll instances
     std::atomic<int> pending_count_{0};
+    std::atomic<std::uint32_t> alone_since_{0};  // Connections::shares() when no other process held anything here
     std::atomic<int> waiters_{0};
     std::atomic<int> kick_{-1};        // an eventfd, once a thread had to wake another one
     Registration* kick_of_ = nullptr;  // nobody's: the cookie of its events, which are swallowed

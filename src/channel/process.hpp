@@ -83,9 +83,10 @@ public:
     /// Held while this process becomes, or stops to be, a holder of a connection, and by a fork from the count of what
     /// the child will hold to its being there.
     std::mutex& holders_lock() { return holders_lock_; }
-    /// Some connection is, or was, another process's, too.
-    bool shares() const { return shares_.load(std::memory_order_relaxed); }
-    void note_shared() { shares_.store(true); }
+    /// How often connections have become another process's, too; 0: never.
+    std::uint32_t shares() const { return shares_.load(std::memory_order_acquire); }
+    /// When they are counted as that.
+    void note_shared() { shares_.fetch_add(1); }
     void handshake_started(Entry& entry);
     void handshake_settled(Entry& entry);
     /// What another process, or the program before this one, has left to do on a connection that this one holds, too.
@@ -166,7 +167,7 @@ private:
 
     std::atomic<int> handshakes_{0};
     std::mutex holders_lock_;
-    std::atomic<bool> shares_{false};
+    std::atomic<std::uint32_t> shares_{0};
 
     std::atomic<bool> ending_{false};
     std::atomic<bool> hides_{false};

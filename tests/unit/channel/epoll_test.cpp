@@ -79,7 +79,7 @@ protected:
     /// TCP connects, and the hello is sent.
     struct Connecting : Connections {
         int handshakes() const override { return 1; }
-        bool shares() const override { return false; }
+        std::uint32_t shares() const override { return 0; }
         void drive(Entry& entry) override {
             State before = State::tcp_connecting;
             entry.shared.load()->state.compare_exchange_strong(before, State::await_hello);
@@ -100,7 +100,7 @@ protected:
     /// A connection that was opened long ago.
     struct Open : Connections {
         int handshakes() const override { return 0; }
-        bool shares() const override { return false; }
+        std::uint32_t shares() const override { return 0; }
         void drive(Entry&) override {}
         bool settle_debt(Entry&) override { return true; }
         bool verify_readable(Entry&) override { return true; }
