@@ -50,7 +50,8 @@ bool readable_here(const Entry& entry) {
 
 namespace {
 
-constexpr int kAddressBits = 48;  // of user space, where a program does not ask for more
+constexpr int kAddressBits = 48;            // of user space, where a program does not ask for more
+constexpr std::uint32_t kNeverAlone = ~0U;  // Connections::shares() does not come to that
 
 /// From now on its cookies are worth nothing.
 void expire(Registration& registration) {
@@ -266,9 +267,6 @@ bool Epoll::ask_kernel(int operation, Registration& registration, const epoll_ev
 }
 
 /// With the entry's registrations_lock held.
-// Counts to which no process comes.
-constexpr std::uint32_t kNeverAlone = ~0U;
-
 void Epoll::keep(Registration& registration) {
     Entry& entry = *registration.entry;
     registrations_[registration.fd] = &registration;

@@ -20,17 +20,19 @@ struct Watched {
     nfds_t index;
     Entry* entry;
     bool shaking;
+    bool shared = false;  // with another process, before we looked
 };
 
 bool ours(const Entry* entry) {
     if (entry == nullptr) return false;
     const Kind kind = entry->kind.load(std::memory_order_acquire);
-    return kind == Kind::sealed || (kind == Kind::epoll && !entry->epoll->plain());
+    const Epoll* const epoll = kind == Kind::epoll ? entry->epoll : nullptr;  // another thread may be closing it
+    return kind == Kind::sealed || (epoll != nullptr && !epoll->plain());
 }
 
 /// The kernel knows all there is to say of it.
 bool quiet(const Entry& entry) {
-    if (entry.kind.load(std::memory_order_acquire) == Kind::epoll) return !entry.epoll->readable();
+    if (entry.kind.load(std::memory_order_acquire) == Kind::epoll) return !readable_here(entry);
     const Shared* shared = entry.shared.load();
     return shared == nullptr ||
            (shared->state.load(std::memory_order_acquire) == State::open &&
@@ -42,6 +44,7 @@ bool prepare(const pollfd* fds, std::span<pollfd> asked, std::span<Watched> watc
     bool ready = false;
     for (Watched& one : watched) {
         asked[one.index].events = fds[one.index].events;
+        one.shared = is_shared(*one.entry);  // whoever has left by now has left all that there is
         one.shaking = handshaking(*one.entry);
         if (one.shaking) {
             asked[one.index].events = handshake_events(*one.entry);
@@ -127,8 +130,7 @@ std::int64_t longest_wait(std::int64_t until, std::span<const Watched> watched, 
     const std::int64_t left = until <= kNow ? until : std::max<std::int64_t>(0, until - now_ns());
     if (left == kNow) return left;
     const bool shaking = std::any_of(watched.begin(), watched.end(), [](const Watched& one) { return one.shaking; });
-    const bool shared =
-        std::any_of(watched.begin(), watched.end(), [](const Watched& one) { return is_shared(*one.entry); });
+    const bool shared = std::any_of(watched.begin(), watched.end(), [](const Watched& one) { return one.shared; });
     if (!shaking && !shared) return left;
     const std::int64_t tick = shaking ? ticks.next_ns() : kUnheardMs * std::int64_t{1'000'000};
     return left < 0 ? tick : std::min(left, tick);
