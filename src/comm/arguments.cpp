@@ -3,33 +3,9 @@
 #include <utility>
 
 #include "comm/native_call.hpp"
-#include "comm/quiet.hpp"
 
 namespace cryptmpi::comm {
 namespace {
-
-/// A communicator of this rank alone, whose errors are for us. There is none where MPI has no more to give.
-class Alone {
-public:
-    explicit Alone(const Native& native) : mpi_(native) {
-        MPI_Group group = MPI_GROUP_NULL;
-        const Quiet quiet(mpi_, MPI_COMM_SELF);
-        mpi_.Comm_group(MPI_COMM_SELF, &group);
-        if (mpi_.Comm_create(MPI_COMM_SELF, group, &comm_) != MPI_SUCCESS) comm_ = MPI_COMM_NULL;
-        mpi_.Group_free(&group);
-        if (comm_ != MPI_COMM_NULL) mpi_.Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
-    }
-    ~Alone() {
-        if (comm_ != MPI_COMM_NULL) mpi_.Comm_free(&comm_);
-    }
-    Alone(const Alone&) = delete;
-    Alone& operator=(const Alone&) = delete;
-    MPI_Comm comm() const { return comm_; }
-
-private:
-    const Native& mpi_;
-    MPI_Comm comm_ = MPI_COMM_NULL;
-};
 
 bool is_predefined(MPI_Op op) {
     for (const MPI_Op one : {MPI_MAX, MPI_MIN, MPI_SUM, MPI_PROD, MPI_LAND, MPI_BAND, MPI_LOR, MPI_BOR, MPI_LXOR,
@@ -68,12 +44,10 @@ int check_operation(Layer& layer, MPI_Comm comm, MPI_Datatype type, MPI_Op op) {
     if (!is_predefined(op)) return MPI_SUCCESS;
     if (type == MPI_DATATYPE_NULL) return raise_on_comm(layer, comm, MPI_ERR_OP);  // MPICH 5 would crash
     const int asked = [&]() -> int {
-        // One thread at a time has an Alone, which gives MPI_COMM_SELF another error handler for a moment.
+        // One thread at a time calls an operation on the communicator of this rank alone.
         const std::lock_guard hold(known.lock);
         if (known.combined.contains({type, op})) return MPI_SUCCESS;
-        const Alone alone(layer.mpi);
-        if (alone.comm() == MPI_COMM_NULL) return MPI_SUCCESS;
-        const int code = layer.mpi.Allreduce(nullptr, nullptr, 0, type, op, alone.comm());
+        const int code = layer.mpi.Allreduce(nullptr, nullptr, 0, type, op, layer.alone());
         if (code == MPI_SUCCESS) known.combined.emplace(type, op);
         return code;
     }();
@@ -86,11 +60,9 @@ int answer_to(Layer& layer, Question ask, int count) {
     const std::lock_guard hold(lock);
     const auto [answer, is_new] = answers.emplace(std::pair(ask, count), MPI_SUCCESS);
     if (is_new) {
-        const Alone alone(layer.mpi);
         int numbers[2] = {};
         int others[2] = {};
-        if (alone.comm() == MPI_COMM_NULL) return MPI_SUCCESS;
-        layer.mpi.Error_class(ask(layer.mpi, numbers, others, count, alone.comm()), &answer->second);
+        layer.mpi.Error_class(ask(layer.mpi, numbers, others, count, layer.alone()), &answer->second);
     }
     return answer->second;
 }

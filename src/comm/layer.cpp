@@ -200,6 +200,7 @@ void Layer::make_transport() {
     require_members(*this, own_traffic_, world->world_ranks(), "cryptmpi");
     mpi.Comm_set_errhandler(own_traffic_, MPI_ERRORS_RETURN);
     mpi.Group_free(&group);
+    make_alone();
     const std::size_t program = engine::program_threads(config::openmp_threads(host_.environment), threads_);
     engine::RankThreads rank_threads(settings_.threads, program, engine::HardwareThreads::of_this_thread());
     const int mine[] = {threads_ ? 1 : 0, rank_threads.must_ask() ? 1 : 0};
@@ -214,6 +215,15 @@ void Layer::make_transport() {
     mpi.Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&most), &known);
     if (known != 0) most_marks_ = static_cast<std::uint32_t>(*most) / 2;  // a message has two tags
     transport_.tag_of_hints = static_cast<int>(2 * most_marks_);
+}
+
+/// Once, since MPI_COMM_SELF's error handler would have to be quiet whenever one is made of it later.
+void Layer::make_alone() {
+    MPI_Group group = MPI_GROUP_NULL;
+    mpi.Comm_group(MPI_COMM_SELF, &group);
+    mpi.Comm_create(MPI_COMM_SELF, group, &alone_);
+    mpi.Comm_set_errhandler(alone_, MPI_ERRORS_RETURN);
+    mpi.Group_free(&group);
 }
 
 void Layer::make_workers(const engine::Workers::Settings& workers) {
@@ -297,6 +307,18 @@ bool Layer::intercommunicators_allowed() const {
     });
 }
 
+namespace {
+
+bool errors_are_fatal(const Native& mpi, MPI_Comm comm) {
+    MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+    mpi.Comm_get_errhandler(comm, &handler);
+    const bool are_fatal = handler == MPI_ERRORS_ARE_FATAL;
+    mpi.Errhandler_free(&handler);
+    return are_fatal;
+}
+
+}  // namespace
+
 Layer::Handle Layer::look_at(MPI_Comm handle) const {
     // MPI raises errors of what is no communicator on one of these, by its version. It does so once more when it gets
     // the program's call. Other threads may have errors of their own there.
@@ -304,7 +326,9 @@ Layer::Handle Layer::look_at(MPI_Comm handle) const {
     std::optional<Quiet> self;
     if (!threads_) {
         world.emplace(mpi, MPI_COMM_WORLD);
-        self.emplace(mpi, MPI_COMM_SELF);
+        // MPICH 5 raises errors on MPI_COMM_SELF only once a handler was set there, and tells of this one while none
+        // was: written back, it would end the job at the next error. A program that did set it ends in any case.
+        if (!errors_are_fatal(mpi, MPI_COMM_SELF)) self.emplace(mpi, MPI_COMM_SELF);
     }
     int between = 0;
     if (mpi.Comm_test_inter(handle, &between) != MPI_SUCCESS) return Handle::of_none;

@@ -108,6 +108,8 @@ public:
     MPI_Comm own_traffic() const { return own_traffic_; }
     /// Whose errors are for us: what MPI is asked there, the program does not hear of.
     MPI_Comm quiet() const { return own_traffic_; }
+    /// Of this rank alone: for questions that are collective operations; null with own_traffic().
+    MPI_Comm alone() const { return alone_; }
 
     /// What large messages travel by; its communicator is null while nothing of the job leaves the node.
     const SegmentTransport& transport() const { return transport_; }
@@ -181,6 +183,7 @@ private:
     void make_error_classes();
     void add_comm_self();
     void make_transport();
+    void make_alone();
     void make_workers(const engine::Workers::Settings& workers);
     Result<void> write_report();
 
@@ -221,6 +224,7 @@ private:
     SegmentTransport transport_;
     Hints hints_{*this, transport_};
     MPI_Comm own_traffic_ = MPI_COMM_NULL;
+    MPI_Comm alone_ = MPI_COMM_NULL;
     SharedCommunicators shared_communicators_;
     std::unordered_map<int, std::uint32_t> marks_;  // by rank of MPI_COMM_WORLD
     std::uint32_t most_marks_ = 16383;              // with two tags each, which every implementation has

@@ -8,6 +8,7 @@
  *     mistakes types        datatypes that are none, or not committed, or without memory
  *     mistakes places       MPI_IN_PLACE where it must not be
  *     mistakes part         a message that is a part of an element
+ *     mistakes nobody       what is of no communicator, where MPI_COMM_WORLD's error handler alone returns
  *     mistakes sizes CASE   ranks that disagree in the size of a block
  */
 #include <mpi.h>
@@ -209,6 +210,42 @@ static void part(void) {
     }
 }
 
+static void add_up(void) {
+    int one = 1, sum = 0;
+    const int code = MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    tell(sum == ranks ? "added up" : "not added up", code);
+}
+
+static int fail_once(MPI_Comm of, int key, void* value, void* state) {
+    (void)of, (void)key, (void)state;
+    int* const calls = value;
+    return (*calls)++ == 0 ? MPI_ERR_OTHER : MPI_SUCCESS;
+}
+
+static void nobody(void) {
+    MPI_Datatype none = MPI_DATATYPE_NULL;
+    MPI_Group group;
+    int calls = 0, key;
+    for (int reduced = 0; reduced < 2; reduced++) {
+#ifndef OPEN_MPI /* whose handles are addresses */
+        renew();
+        const MPI_Comm freed = comm;
+        MPI_Comm_free(&comm);
+        TELL(MPI_Send(out, 1, MPI_INT, 1 - rank, 1, freed));
+#endif
+        TELL(MPI_Type_free(&none));
+        TELL(MPI_Comm_group(MPI_COMM_NULL, &group));
+        TELL(MPI_Send(out, 1, MPI_INT, 1 - rank, 1, MPI_COMM_NULL));
+        add_up();
+    }
+    renew();
+    MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, fail_once, &key, NULL);
+    MPI_Comm_set_attr(comm, key, &calls);
+    const int failed = MPI_Comm_free(&comm) != MPI_SUCCESS;
+    printf("mistakes: rank %d: not freed: %d\n", rank, failed);
+    add_up();
+}
+
 static void sizes(const char* what) {
     const int mine = rank == 0 ? root_says : others_say;
     int outs[MOST], ins[MOST], places[MOST];
@@ -234,10 +271,10 @@ int main(int argc, char** argv) {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     for (int i = 0; i < MOST; i++) out[i] = 0x01010101 * (i + 1);
-    renew();
     const char* const what = argc > 1 ? argv[1] : "";
+    if (strcmp(what, "nobody") != 0) MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    renew();
     if (strcmp(what, "null") == 0) null();
     if (strcmp(what, "operation") == 0) operation();
     if (strcmp(what, "alias") == 0) alias();
@@ -245,6 +282,7 @@ int main(int argc, char** argv) {
     if (strcmp(what, "types") == 0) types();
     if (strcmp(what, "places") == 0) places();
     if (strcmp(what, "part") == 0) part();
+    if (strcmp(what, "nobody") == 0) nobody();
     if (argc > 4) {
         root_says = atoi(argv[3]);
         others_say = atoi(argv[4]);

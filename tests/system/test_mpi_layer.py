@@ -363,7 +363,7 @@ def test_all_communicators(build, nodes, tmp_path):
         done = run(mpi, nodes, sealing, [str(program), "all_communicators"], 4, timeout=120)
         assert ended(mpi, done, "cases right") and not error_lines(done.output), done.output
         had.append(int(re.search(r"messages: (\d+) communicators", done.output)[1]))
-    assert had[1] >= had[0] - 4, had
+    assert had[1] >= had[0] - 5, had
 
 
 def of_groups(mpi, build):

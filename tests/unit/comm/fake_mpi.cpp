@@ -115,6 +115,7 @@ struct Member {
     MPI_Errhandler handler = MPI_ERRORS_ARE_FATAL;
     int operations = 0;
     int constructions = 0;
+    bool handler_was_set = false;
 };
 
 struct Request;
@@ -552,11 +553,17 @@ Member* find(MPI_Comm comm) {
     throw Stopped{};
 }
 
+/// What is of no communicator is for MPI_COMM_SELF, or for MPI_COMM_WORLD while nobody set a handler there: as MPICH 5.
+MPI_Errhandler handler_of(MPI_Comm comm) {
+    if (const Member* const member = find(comm)) return member->handler;
+    const Member& self = me().comms[MPI_COMM_SELF];
+    return self.handler_was_set ? self.handler : me().comms[MPI_COMM_WORLD].handler;
+}
+
 /// As MPI does with an error of its own.
 int raise(MPI_Comm comm, int code) {
     if (code == MPI_SUCCESS) return code;
-    Member* const member = find(comm);
-    MPI_Errhandler handler = member != nullptr ? member->handler : me().comms[MPI_COMM_WORLD].handler;
+    const MPI_Errhandler handler = handler_of(comm);
     if (handler == MPI_ERRORS_RETURN) return code;
     if (const auto found = me().handlers.find(handler); found != me().handlers.end()) {
         MPI_Comm of = comm;
@@ -1184,6 +1191,7 @@ struct Calls {
     static int Comm_set_errhandler(MPI_Comm comm, MPI_Errhandler handler) {
         if (find(comm) == nullptr) return raise(comm, MPI_ERR_COMM);
         find(comm)->handler = handler;
+        find(comm)->handler_was_set = true;
         return MPI_SUCCESS;
     }
     static int Comm_get_errhandler(MPI_Comm comm, MPI_Errhandler* handler) {

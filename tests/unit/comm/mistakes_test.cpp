@@ -210,6 +210,41 @@ TEST(Mistakes, AHandleOfNoCommunicatorIsToldOnce) {
     EXPECT_TRUE(ending.went_well()) << ending.told();
 }
 
+// MPICH 5 raises what is of no communicator on MPI_COMM_SELF as soon as a handler was set there.
+TEST(Mistakes, NobodySetsAnErrorHandlerOfCommSelfWhileMpiIsAsked) {
+    Job job(2);
+    const Ending ending = job.run([](Rank& rank) {
+        auto* const garbage = reinterpret_cast<MPI_Comm>(0x77777770);
+        int mine = 1;
+        int sum = 0;
+        EXPECT_EQ(Allreduce(rank.layer, &mine, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD), MPI_SUCCESS);
+        std::array<int, 2> all{};
+        int* const own = &all[static_cast<std::size_t>(rank.number)];
+        EXPECT_EQ(Allgather(rank.layer, own, 1, MPI_INT, all.data(), 1, MPI_INT, MPI_COMM_WORLD), MPI_ERR_BUFFER);
+        EXPECT_EQ(rank.mpi.Comm_size(MPI_COMM_NULL, &sum), MPI_ERR_COMM);
+        EXPECT_EQ(Send(rank.layer, &mine, 1, MPI_INT, 0, 1, garbage), MPI_ERR_COMM);
+        EXPECT_EQ(rank.mpi.Comm_size(MPI_COMM_NULL, &sum), MPI_ERR_COMM);
+    });
+    EXPECT_TRUE(ending.went_well()) << ending.told();
+}
+
+TEST(Mistakes, AnErrorHandlerOfCommSelfIsToldOnceOfAHandleOfNoCommunicator) {
+    Job job(1);
+    const Ending ending = job.run([](Rank& rank) {
+        MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+        rank.mpi.Comm_create_errhandler(count_told, &handler);
+        rank.mpi.Comm_set_errhandler(MPI_COMM_SELF, handler);
+        auto* const garbage = reinterpret_cast<MPI_Comm>(0x77777770);
+        times_told = 0;
+        EXPECT_EQ(Send(rank.layer, nullptr, 0, MPI_BYTE, 0, 1, garbage), MPI_ERR_COMM);
+        EXPECT_EQ(times_told, 1);
+        MPI_Errhandler now = MPI_ERRHANDLER_NULL;
+        rank.mpi.Comm_get_errhandler(MPI_COMM_SELF, &now);
+        EXPECT_EQ(now, handler);
+    });
+    EXPECT_TRUE(ending.went_well()) << ending.told();
+}
+
 TEST(Mistakes, TagsBelow0AndMissingPlacesForRequestsAreTold) {
     Job job(2);
     const Ending ending = job.run([](Rank& rank) {

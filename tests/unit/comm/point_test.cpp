@@ -1094,7 +1094,7 @@ TEST(Attacks, AMessageUnderAnotherEnvelopeIsRefused) {
     int context = 0;
     expect_moved_is_refused([&](Message& message) {
         // The program's communicator is the last that was made before the message.
-        context = message.context + 2 * 7;
+        context = message.context + 2 * 10;
         message.context = context;
     });
 }
