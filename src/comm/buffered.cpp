@@ -1,4 +1,5 @@
 // Buffered sends. What is sealed waits in memory of ours; the buffer that the user attached says how much may wait.
+#include <cstdint>
 #include <limits>
 #include <type_traits>
 
@@ -58,8 +59,11 @@ void drain(Layer& layer) {
 
 /// MPI takes the memory itself, as much as it needs.
 bool is_automatic([[maybe_unused]] const void* at) {
-#ifdef MPI_BUFFER_AUTOMATIC
+#if defined MPI_BUFFER_AUTOMATIC
     return at == MPI_BUFFER_AUTOMATIC;
+#elif defined MPICH_VERSION
+    // Later versions of the same ABI have it, whose programs run over what is built with the header of an earlier one.
+    return reinterpret_cast<std::intptr_t>(at) == -2;
 #else
     return false;
 #endif

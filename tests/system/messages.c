@@ -160,6 +160,52 @@ static void cancel(void) {
     expect("after a cancelled receive", in, partner);
 }
 
+/* A message that its sender wants back comes, or it is told that it has it back. */
+static void cancel_sent(void) {
+    for (int length = 10; length <= 4000; length *= 20) {
+        static char sent[4000], got[4000];
+        int cancelled = 0, partners = 0, count = -1;
+        MPI_Request request;
+        MPI_Status status;
+        MPI_Isend(sent, length, MPI_CHAR, partner, 99, MPI_COMM_WORLD, &request);
+        MPI_Cancel(&request);
+        MPI_Wait(&request, &status);
+        MPI_Test_cancelled(&status, &cancelled);
+        MPI_Sendrecv(&cancelled, 1, MPI_INT, partner, 98, &partners, 1, MPI_INT, partner, 98, MPI_COMM_WORLD, &status);
+        if (!partners) MPI_Recv(got, length, MPI_CHAR, partner, 99, MPI_COMM_WORLD, &status);
+        MPI_Sendrecv(sent, 7, MPI_CHAR, partner, 99, got, 7, MPI_CHAR, partner, 99, MPI_COMM_WORLD, &status);
+        MPI_Get_count(&status, MPI_CHAR, &count);
+        expect("after a cancelled send", count, 7);
+    }
+}
+
+/* MPI takes the memory for buffered sends itself. */
+static void automatic_buffer(void) {
+#ifdef MPI_BUFFER_AUTOMATIC
+    const int lengths[] = {0, 100, 700000};
+    char* const sent = calloc(700000, 1);
+    char* const got = calloc(700000, 1);
+    for (int i = 0; i < 3; i++) {
+        void* at = NULL;
+        int size = -1, count = -1;
+        MPI_Status status;
+        MPI_Buffer_attach(MPI_BUFFER_AUTOMATIC, 0);
+        memset(sent, 'a' + rank, lengths[i]);
+        MPI_Bsend(sent, lengths[i], MPI_CHAR, partner, 97, MPI_COMM_WORLD);
+        memset(sent, 0, lengths[i]);
+        MPI_Recv(got, lengths[i], MPI_CHAR, partner, 97, MPI_COMM_WORLD, &status);
+        MPI_Get_count(&status, MPI_CHAR, &count);
+        expect("count of a buffered message", count, lengths[i]);
+        if (lengths[i] != 0) expect("last of a buffered message", got[lengths[i] - 1], 'a' + partner);
+        MPI_Buffer_flush();
+        MPI_Buffer_detach(&at, &size);
+        expect("automatic buffer", at == MPI_BUFFER_AUTOMATIC, 1);
+    }
+    free(sent);
+    free(got);
+#endif
+}
+
 /* A receive from MPI_PROC_NULL after others. */
 static void from_nobody(void) {
     MPI_Status status;
@@ -1380,6 +1426,8 @@ int main(int argc, char** argv) {
         {"vectors", vectors},
         {"split", split},
         {"cancel", cancel},
+        {"cancel_sent", cancel_sent},
+        {"automatic_buffer", automatic_buffer},
         {"from_nobody", from_nobody},
         {"named_once", named_once},
         {"ordered_reduction", ordered_reduction},

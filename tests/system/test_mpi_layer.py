@@ -18,8 +18,8 @@ from cryptmpi_tools.lab.programs import CANARY
 from cryptmpi_tools.lab.sealing import ALONE
 
 COLLECTIVE = ["reductions", "broadcasts", "alltoalls", "allgathers"]
-CASES = ["many_requests", "tags_out_of_order", "wildcards", "other_sizes", "vectors", "split", "cancel", "from_nobody", "named_once",
-         "ordered_reduction", "swapped"]
+CASES = ["many_requests", "tags_out_of_order", "wildcards", "other_sizes", "vectors", "split", "cancel", "cancel_sent",
+         "automatic_buffer", "from_nobody", "named_once", "ordered_reduction", "swapped"]
 LARGE = ["large", "large_while_elsewhere", "large_synchronous", "large_before_waiting", "large_behind_others", "large_to_all",
          "large_probed", "large_matched", "large_persistent", "large_many", "large_in_flight", "large_vectors", "large_blocks",
          "large_truncated", "whole_truncated"]
