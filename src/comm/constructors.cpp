@@ -367,6 +367,8 @@ template <class End>
 int end(Layer& layer, MPI_Comm* comm, End end_natively) {
     if (comm == nullptr) return end_natively(layer.mpi);
     const MPI_Comm handle = *comm;
+    // MPI refuses it, and the other members do not know: what is ours of these is needed on.
+    if (handle == MPI_COMM_WORLD || handle == MPI_COMM_SELF) return end_natively(layer.mpi);
     std::shared_ptr<Communicator> communicator;
     {
         const auto guard = layer.guard();

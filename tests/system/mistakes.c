@@ -9,6 +9,7 @@
  *     mistakes places       MPI_IN_PLACE where it must not be
  *     mistakes part         a message that is a part of an element
  *     mistakes nobody       what is of no communicator, where MPI_COMM_WORLD's error handler alone returns
+ *     mistakes kept         communicators that cannot be freed, by one rank
  *     mistakes sizes CASE   ranks that disagree in the size of a block
  */
 #include <mpi.h>
@@ -246,6 +247,17 @@ static void nobody(void) {
     add_up();
 }
 
+static void kept(void) {
+    MPI_Comm world = MPI_COMM_WORLD, self = MPI_COMM_SELF;
+    add_up();
+    if (rank == 1) TELL(MPI_Comm_free(&world));
+#ifdef OPEN_MPI /* others take it apart */
+    if (rank == 1) TELL(MPI_Comm_disconnect(&world));
+#endif
+    if (rank == 1) TELL(MPI_Comm_free(&self));
+    add_up();
+}
+
 static void sizes(const char* what) {
     const int mine = rank == 0 ? root_says : others_say;
     int outs[MOST], ins[MOST], places[MOST];
@@ -283,6 +295,7 @@ int main(int argc, char** argv) {
     if (strcmp(what, "places") == 0) places();
     if (strcmp(what, "part") == 0) part();
     if (strcmp(what, "nobody") == 0) nobody();
+    if (strcmp(what, "kept") == 0) kept();
     if (argc > 4) {
         root_says = atoi(argv[3]);
         others_say = atoi(argv[4]);

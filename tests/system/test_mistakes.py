@@ -36,6 +36,11 @@ def test_mistakes_with_no_communicator_are_told_as_plain(name, build, nodes, tmp
     check_told_as_plain(stacks.stack(name), "nobody", 2, build, nodes, tmp_path)
 
 
+@MPIS
+def test_communicators_that_mpi_keeps(name, build, nodes, tmp_path):
+    check_told_as_plain(stacks.stack(name), "kept", 4, build, nodes, tmp_path)
+
+
 # MPICH's ranks take more than was expected, over what they have yet to send themselves: no such block can be told from
 # an altered one, and what is said of it names both.
 MIXED = {("mpich-5.0.2-ofi", "Allgather")}

@@ -1182,10 +1182,12 @@ struct Calls {
         return MPI_SUCCESS;
     }
     static int Comm_free(MPI_Comm* comm) {
+        if (*comm == MPI_COMM_WORLD || *comm == MPI_COMM_SELF) return raise(*comm, MPI_ERR_COMM);
         me().comms.erase(*comm);
         *comm = MPI_COMM_NULL;
         return MPI_SUCCESS;
     }
+    static int Comm_disconnect(MPI_Comm* comm) { return Comm_free(comm); }
 
     // Errors.
     static int Comm_set_errhandler(MPI_Comm comm, MPI_Errhandler handler) {
@@ -1919,6 +1921,7 @@ comm::Native make_native() {
     CRYPTMPI_FAKE(Comm_create);
     CRYPTMPI_FAKE(Comm_create_group);
     CRYPTMPI_FAKE(Comm_free);
+    CRYPTMPI_FAKE(Comm_disconnect);
     CRYPTMPI_FAKE(Comm_set_errhandler);
     CRYPTMPI_FAKE(Comm_get_errhandler);
     CRYPTMPI_FAKE(Comm_create_errhandler);

@@ -245,6 +245,30 @@ TEST(Mistakes, AnErrorHandlerOfCommSelfIsToldOnceOfAHandleOfNoCommunicator) {
     EXPECT_TRUE(ending.went_well()) << ending.told();
 }
 
+TEST(Mistakes, ACommunicatorThatMpiKeepsIsUsedOn) {
+    fake::Options options;
+    options.nodes = {0, 0, 1, 1};
+    options.seals_all = false;
+    Job job(4, options);
+    const Ending ending = job.run([](Rank& rank) {
+        const auto add_up = [&] {
+            int mine = 1;
+            int sum = 0;
+            EXPECT_EQ(Allreduce(rank.layer, &mine, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD), MPI_SUCCESS);
+            EXPECT_EQ(sum, 4);
+        };
+        add_up();
+        for (MPI_Comm kept : {MPI_COMM_WORLD, MPI_COMM_SELF}) {
+            if (rank.number != 1) continue;
+            rank.mpi.Comm_set_errhandler(kept, MPI_ERRORS_RETURN);
+            EXPECT_EQ(Comm_disconnect(rank.layer, &kept), MPI_ERR_COMM);
+            EXPECT_EQ(Comm_free(rank.layer, &kept), MPI_ERR_COMM);
+        }
+        add_up();
+    });
+    EXPECT_TRUE(ending.went_well()) << ending.told();
+}
+
 TEST(Mistakes, TagsBelow0AndMissingPlacesForRequestsAreTold) {
     Job job(2);
     const Ending ending = job.run([](Rank& rank) {
