@@ -71,7 +71,12 @@ int raise_class_on_comm(const Voice& voice, MPI_Comm comm, int code) {
 }
 
 int raise_in_status(const Voice& voice, MPI_Comm comm, int first) {
+#ifdef OPEN_MPI
+    raise_on_comm(voice, comm, first);  // Open MPI's handlers are told of the request's own error
+    return MPI_ERR_IN_STATUS;
+#else
     return raise_on_comm(voice, comm, MPI_ERR_IN_STATUS, first);
+#endif
 }
 
 int raise_on_win(const Voice& voice, MPI_Win win, int code) {

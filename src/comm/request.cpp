@@ -142,8 +142,9 @@ int Cancel(Layer& layer, MPI_Request* request) {
     if (request == nullptr) return layer.mpi.Cancel(request);
     const auto guard = layer.guard();
     Operation* operation = layer.requests().find(*request);
-    if (operation != nullptr && cannot_be_cancelled(*operation)) return MPI_SUCCESS;
-    if (operation != nullptr) operation->posted.may_be_cancelled = true;
+    if (!is_active(operation)) return layer.mpi.Cancel(request);  // MPI says what is wrong with it
+    if (cannot_be_cancelled(*operation)) return MPI_SUCCESS;
+    operation->posted.may_be_cancelled = true;
     return layer.mpi.Cancel(request);
 }
 

@@ -10,6 +10,8 @@
  *     mistakes part         a message that is a part of an element
  *     mistakes nobody       what is of no communicator, where MPI_COMM_WORLD's error handler alone returns
  *     mistakes kept         communicators that cannot be freed, by one rank
+ *     mistakes inactive     persistent requests that are cancelled before they are started
+ *     mistakes several      one of several requests fails: what the communicator's error handler is told
  *     mistakes sizes CASE   ranks that disagree in the size of a block
  */
 #include <mpi.h>
@@ -258,6 +260,44 @@ static void kept(void) {
     add_up();
 }
 
+static void inactive(void) {
+    MPI_Request request;
+    MPI_Send_init(out, 1, MPI_INT, 1 - rank, 1, comm, &request);
+    TELL(MPI_Cancel(&request));
+    MPI_Request_free(&request);
+    MPI_Recv_init(in, 1, MPI_INT, 1 - rank, 1, comm, &request);
+    TELL(MPI_Cancel(&request));
+    MPI_Request_free(&request);
+}
+
+static void hear(MPI_Comm* of, int* code, ...) {
+    (void)of;
+    tell("heard", *code);
+}
+
+static void several(void) {
+    MPI_Request requests[2];
+    MPI_Errhandler handler;
+    int done, flag = 0, indices[2];
+    MPI_Comm_create_errhandler(hear, &handler);
+    MPI_Comm_set_errhandler(comm, handler);
+    for (int way = 0; way < 4; way++) {
+        int code = MPI_SUCCESS;
+        MPI_Irecv(in, 1, MPI_INT, 1 - rank, 1, comm, &requests[0]);
+        requests[1] = MPI_REQUEST_NULL;
+        MPI_Send(out, 2, MPI_INT, 1 - rank, 1, comm);
+        if (way == 0) code = MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+        for (flag = 0; way == 1 && !flag && code == MPI_SUCCESS;) {
+            code = MPI_Testall(2, requests, &flag, MPI_STATUSES_IGNORE);
+        }
+        if (way == 2) code = MPI_Waitsome(2, requests, &done, indices, MPI_STATUSES_IGNORE);
+        for (done = 0; way == 3 && done == 0 && code == MPI_SUCCESS;) {
+            code = MPI_Testsome(2, requests, &done, indices, MPI_STATUSES_IGNORE);
+        }
+        tell("several", code);
+    }
+}
+
 static void sizes(const char* what) {
     const int mine = rank == 0 ? root_says : others_say;
     int outs[MOST], ins[MOST], places[MOST];
@@ -296,6 +336,8 @@ int main(int argc, char** argv) {
     if (strcmp(what, "part") == 0) part();
     if (strcmp(what, "nobody") == 0) nobody();
     if (strcmp(what, "kept") == 0) kept();
+    if (strcmp(what, "inactive") == 0) inactive();
+    if (strcmp(what, "several") == 0) several();
     if (argc > 4) {
         root_says = atoi(argv[3]);
         others_say = atoi(argv[4]);

@@ -24,7 +24,7 @@ def check_told_as_plain(mpi, mistake, ranks, build, nodes, tmp_path):
     assert "altered" not in sealed.output, sealed.output
 
 
-@pytest.mark.parametrize("mistake", ["null", "operation", "alias", "own", "types", "places", "part"])
+@pytest.mark.parametrize("mistake", ["null", "operation", "alias", "own", "types", "places", "part", "inactive"])
 @MPIS
 def test_mistakes_are_told_as_plain(name, mistake, build, nodes, tmp_path):
     check_told_as_plain(stacks.stack(name), mistake, 2, build, nodes, tmp_path)
@@ -39,6 +39,11 @@ def test_mistakes_with_no_communicator_are_told_as_plain(name, build, nodes, tmp
 @MPIS
 def test_communicators_that_mpi_keeps(name, build, nodes, tmp_path):
     check_told_as_plain(stacks.stack(name), "kept", 4, build, nodes, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["openmpi-4.1.4", "openmpi-5.0.11"])   # MPICH calls no communicator's own error handler
+def test_several_requests(name, build, nodes, tmp_path):
+    check_told_as_plain(stacks.stack(name), "several", 2, build, nodes, tmp_path)
 
 
 # MPICH's ranks take more than was expected, over what they have yet to send themselves: no such block can be told from

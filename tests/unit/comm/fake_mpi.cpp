@@ -1479,6 +1479,7 @@ struct Calls {
     }
     static int Cancel(MPI_Request* handle) {
         const auto request = find_request(*handle);
+        if (request && !request->active) return raise(MPI_COMM_NULL, MPI_ERR_REQUEST);
         if (!request || !world().take_back(request)) return MPI_SUCCESS;
         request->done = true;
         request->status.MPI_internal[3] = 1;

@@ -449,6 +449,26 @@ TEST(Mistakes, AnActiveRequestIsNotStarted) {
     EXPECT_TRUE(ending.went_well()) << ending.told();
 }
 
+TEST(Mistakes, AnInactiveRequestIsNotCancelled) {
+    Job job(2);
+    const Ending ending = job.run([](Rank& rank) {
+        int value = rank.number;
+        MPI_Request request = MPI_REQUEST_NULL;
+        if (rank.number == 0) {
+            Send_init(rank.layer, &value, 1, MPI_INT, 1, 1, MPI_COMM_WORLD, &request);
+        } else {
+            Recv_init(rank.layer, &value, 1, MPI_INT, 0, 1, MPI_COMM_WORLD, &request);
+        }
+        EXPECT_EQ(Cancel(rank.layer, &request), MPI_ERR_REQUEST);
+        EXPECT_EQ(Start(rank.layer, &request), MPI_SUCCESS);
+        EXPECT_EQ(Wait(rank.layer, &request, MPI_STATUS_IGNORE), MPI_SUCCESS);
+        EXPECT_EQ(value, 0);
+        EXPECT_EQ(Cancel(rank.layer, &request), MPI_ERR_REQUEST);
+        EXPECT_EQ(Request_free(rank.layer, &request), MPI_SUCCESS);
+    });
+    EXPECT_TRUE(ending.went_well()) << ending.told();
+}
+
 TEST(Mistakes, OtherThreadsGoOnWhileABufferIsDetached) {
     fake::Options options;
     options.thread_level = MPI_THREAD_MULTIPLE;
