@@ -5,9 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "base/last_words.hpp"
@@ -188,6 +190,18 @@ void Layer::add_comm_self() {
     add(MPI_COMM_SELF, *id);
 }
 
+namespace {
+
+/// Is it an MPICH of this device, or made of one?
+bool is_of_ch3(const Native& mpi) {
+    std::array<char, MPI_MAX_LIBRARY_VERSION_STRING + 1> said{};
+    int length = 0;
+    return mpi.Get_library_version(said.data(), &length) == MPI_SUCCESS &&
+           std::string_view(said.data()).find("ch3:") != std::string_view::npos;
+}
+
+}  // namespace
+
 void Layer::make_transport() {
     Communicator* world = find(MPI_COMM_WORLD);
     if (world == nullptr) return;
@@ -201,6 +215,7 @@ void Layer::make_transport() {
     mpi.Comm_set_errhandler(own_traffic_, MPI_ERRORS_RETURN);
     mpi.Group_free(&group);
     make_alone();
+    takes_back_sent_ = is_of_ch3(mpi);
     const std::size_t program = engine::program_threads(config::openmp_threads(host_.environment), threads_);
     engine::RankThreads rank_threads(settings_.threads, program, engine::HardwareThreads::of_this_thread());
     const int mine[] = {threads_ ? 1 : 0, rank_threads.must_ask() ? 1 : 0};

@@ -94,6 +94,8 @@ public:
 
     const Scope& scope() const { return scope_; }
     int world_rank() const { return world_rank_; }
+    /// Does MPI take a message that was sent out of its receiver's queue, where its send is cancelled?
+    bool takes_back_sent() const { return takes_back_sent_; }
 
     const JobKeys& keys() const { return keys_; }
 
@@ -198,6 +200,7 @@ private:
     EndOfSelf end_of_self_ = EndOfSelf::none;
     bool threads_ = false;
     bool threads_somewhere_ = false;
+    bool takes_back_sent_ = false;
     std::recursive_mutex lock_;
     std::mutex refused_lock_;  // also where no thread level is known, before MPI_Init
     std::set<std::string> refused_;

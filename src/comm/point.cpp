@@ -141,6 +141,14 @@ int start_large(Layer& layer, Mode mode, Communicator& communicator, const UserB
     return MPI_SUCCESS;
 }
 
+/// MPIs give one handle for all sends that are done already: then the buffer is free, and there is nothing to keep. One
+/// that takes messages back gives each its own, and Cancel has to know them.
+bool is_over(Layer& layer, MPI_Request request) {
+    int done = 0;
+    return !layer.takes_back_sent() && layer.mpi.Request_get_status(request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS &&
+           done != 0;
+}
+
 }  // namespace
 
 int start_send(Layer& layer, Mode mode, Communicator& communicator, const UserBuffer& buffer, int to, int tag,
@@ -158,11 +166,7 @@ int start_send(Layer& layer, Mode mode, Communicator& communicator, const UserBu
     const int code =
         native_isend(layer.mpi, mode, bytes, operation->wire.data(), to, tag, communicator.handle(), request);
     if (code != MPI_SUCCESS) return code;
-    // MPIs give one handle for all sends that are done already: then the buffer is free, and there is nothing to keep.
-    int done = 0;
-    if (layer.mpi.Request_get_status(*request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || done == 0) {
-        layer.requests().add(*request, std::move(operation));
-    }
+    if (!is_over(layer, *request)) layer.requests().add(*request, std::move(operation));
     return MPI_SUCCESS;
 }
 

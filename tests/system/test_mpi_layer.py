@@ -87,6 +87,13 @@ def test_messages(mpi, ranks, build, nodes, tmp_path):
     assert not error_lines(done.output)
 
 
+def test_a_send_that_mpi_could_take_back(build, nodes, tmp_path):
+    mpi = stacks.stack("mpich-3.4.3-ch3")
+    program = build(mpi, REPOSITORY / "tests" / "system" / "messages.c")
+    done = run(mpi, nodes, sealing_of(tmp_path, nodes), [str(program), "cancel_sent"], timeout=30)
+    assert done.ok and "messages: 1 cases right" in done.output and not error_lines(done.output), done.output
+
+
 def check_large_messages(mpi, ranks, settings, build, nodes, tmp_path):
     program = build(mpi, REPOSITORY / "tests" / "system" / "messages.c")
     cases = cases_of(mpi, LARGE)

@@ -124,6 +124,7 @@ struct Request;
 struct Sent {
     Message message;
     std::shared_ptr<Request> sender;  // null: it is done
+    std::shared_ptr<Request> taken_back_by = nullptr;
 };
 
 struct Request {
@@ -365,7 +366,7 @@ public:
 
     /// A receive that waits, or a send whose message no receive has got. False: it is too late.
     bool take_back(const RequestPointer& request) {
-        const auto is_its = [&](const Sent& sent) { return sent.sender == request; };
+        const auto is_its = [&](const Sent& sent) { return sent.sender == request || sent.taken_back_by == request; };
         std::size_t found = std::erase(me->posted, request);
         for (auto& [queue, sent] : wire) found += std::erase_if(sent, is_its);
         for (const auto& process : processes) found += std::erase_if(process->unexpected, is_its);
@@ -705,7 +706,8 @@ void begin(const RequestPointer& request) {
         request->operation.empty() && (request->mode == kSynchronous || message.bytes.size() > world().options.eager);
     request->done = !waits;
     if (waits) request->sent = message.bytes;
-    world().put_on_wire({std::move(message), waits ? request : nullptr});
+    const bool stays = world().options.takes_back_sent && !request->persistent;
+    world().put_on_wire({std::move(message), waits ? request : nullptr, stays ? request : nullptr});
 }
 
 /// Whether MPI is done with it, as far as the user may know.
@@ -1052,7 +1054,8 @@ struct Calls {
         return MPI_SUCCESS;
     }
     static int Get_library_version(char* text, int* size) {
-        *size = std::snprintf(text, MPI_MAX_LIBRARY_VERSION_STRING, "fake");
+        const char* const device = world().options.takes_back_sent ? "ch3:fake" : "fake";
+        *size = std::snprintf(text, MPI_MAX_LIBRARY_VERSION_STRING, "Fake Device:\t%s\n", device);
         return MPI_SUCCESS;
     }
     static int Initialized(int* flag) {

@@ -59,6 +59,7 @@ struct Options {
     std::size_t eager = 4096;                          // bytes: larger sends wait for their receivers
     std::map<std::string, std::string> settings = {};  // "CRYPTMPI_..."
     bool errors_return = true;                         // or they are fatal, as MPI begins
+    bool takes_back_sent = false;                      // a cancel takes back what was sent, too, as MPICH's ch3 does
     int thread_level = MPI_THREAD_SINGLE;
     std::chrono::milliseconds longest{20'000};  // that ranks may ask in vain
 };

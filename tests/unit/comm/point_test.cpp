@@ -815,6 +815,37 @@ TEST(PointToPoint, ASendIsNotCancelledSoItsMessageComes) {
     EXPECT_TRUE(ending.went_well()) << ending.told();
 }
 
+TEST(PointToPoint, ASendThatIsDoneIsNotCancelledEither) {
+    for (const bool by_bsend : {false, true}) {
+        fake::Options options;
+        options.takes_back_sent = true;
+        Job job(2, options);
+        const Ending ending = job.run([&](Rank& rank) {
+            const Clear data(30);
+            if (rank.number == 1) {
+                Bytes go(1);
+                receive(rank, go, 0, 1);  // until then MPI could take the message back
+                Bytes into(30);
+                EXPECT_EQ(receive(rank, into, 0, 5), MPI_SUCCESS);
+                EXPECT_EQ(into, data.bytes());
+                return;
+            }
+            Bytes memory(1000);
+            MPI_Request request = MPI_REQUEST_NULL;
+            Buffer_attach(rank.layer, memory.data(), 1000);
+            (by_bsend ? Ibsend : Isend)(rank.layer, data.bytes().data(), 30, MPI_BYTE, 1, 5, MPI_COMM_WORLD, &request);
+            EXPECT_EQ(Cancel(rank.layer, &request), MPI_SUCCESS);
+            send(rank, Clear(1), 1, 1);
+            MPI_Status status;
+            EXPECT_EQ(Wait(rank.layer, &request, &status), MPI_SUCCESS);
+            int cancelled = 1;
+            rank.mpi.Test_cancelled(&status, &cancelled);
+            EXPECT_EQ(cancelled, 0);
+        });
+        EXPECT_TRUE(ending.went_well()) << ending.told();
+    }
+}
+
 TEST(PointToPoint, RingsOfSendrecvComeRound) {
     for (std::uint64_t seed = 1; seed <= 4; ++seed) {
         for (const std::size_t size : {std::size_t{10}, std::size_t{9000}, std::size_t{300000}}) {
