@@ -674,7 +674,8 @@ MUTANTS = [
         "        if (is_shared(entry)) found = true;\n", "        if (!is_shared(entry)) continue;\n        found = true;\n",
         "pytest", "tests/system/test_sockets.py -k fork_and_leave_a_part"),
     one("who watches an instance does not hear of what another process has left in it", EPOLL,
-        "            if (watched != nullptr && watched->look_after_others(shares)) found = true;\n", "            if (watched == nullptr) found = true;\n",
+        "            if (watched != nullptr && watched->look_after_others(shares)) found = true;\n",
+        "            if (watched == nullptr) found = true;\n",
         "pytest", "tests/system/test_sockets.py -k fork_and_leave_a_part"),
     one("a child counts a connection once for each descriptor", "src/channel/process.cpp",
         "        entry->handshaking.store(false);\n    }\n"

@@ -522,7 +522,8 @@ TEST(Attacks, ARestThatIsLongerThanItsMessageIsNotTaken) {
             Send(rank.layer, data.bytes().data(), size, MPI_BYTE, 1, kSecond, MPI_COMM_WORLD);
             return;
         }
-        for (int found = 0; !sent;) Iprobe(rank.layer, 0, kGo, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
+        int found = 0;
+        while (!sent) Iprobe(rank.layer, 0, kGo, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
         Bytes into(data.bytes().size());
         EXPECT_TRUE(rank.layer.has_complained_of(receive(rank, into, 0, kSecond)));
         EXPECT_EQ(into, Bytes(into.size()));
