@@ -459,17 +459,6 @@ void Epoll::renew_if_used_up(const Cookie& cookie, Entry& entry) {
     if (cookie.is_current()) renew(*cookie.registration, entry);
 }
 
-/// The caller is about to be told. False: another thread has taken it out.
-bool Epoll::note_delivered(const Cookie& cookie, const Entry& entry, const epoll_event& event) {
-    const std::lock_guard guard(lock_);
-    if (!cookie.is_current()) return false;
-    Registration& registration = *cookie.registration;
-    const Shared* const shared = sealed_state(entry);
-    if (shared != nullptr && (event.events & EPOLLIN) != 0) registration.seen = shared->arrivals.load();
-    if ((registration.events & EPOLLONESHOT) != 0) registration.spent = true;
-    return true;
-}
-
 /// Turns the kernel's event into the caller's. False: there is nothing to report yet.
 bool Epoll::deliver(Connections& connections, const Cookie& cookie, epoll_event& event) {
     Registration& registration = *cookie.registration;
@@ -506,7 +495,7 @@ bool Epoll::deliver(Connections& connections, const Cookie& cookie, epoll_event&
         if (Shared* shared = entry->shared; shared != nullptr && (event.events & EPOLLOUT) != 0)
             shared->connect_reported.store(true);
     }
-    return note_delivered(cookie, *entry, event);
+    return true;
 }
 
 /// Handshakes have deadlines that the kernel does not know of, and another process that shares the socket may end one.
@@ -556,6 +545,17 @@ bool Epoll::look_after_others(std::uint32_t shares) {
     return found;
 }
 
+namespace {
+
+/// The caller is about to be told; with the lock of the registration's owner held.
+void note_delivered(Registration& registration, const epoll_event& event) {
+    const Shared* const shared = sealed_state(*registration.entry);
+    if (shared != nullptr && (event.events & EPOLLIN) != 0) registration.seen = shared->arrivals.load();
+    if ((registration.events & EPOLLONESHOT) != 0) registration.spent = true;
+}
+
+}  // namespace
+
 /// Gives the caller's data for our cookies. Returns how many events are left: another thread may have taken out what
 /// one was of.
 int Epoll::translate(epoll_event* events, int count) {
@@ -566,6 +566,7 @@ int Epoll::translate(epoll_event* events, int count) {
         epoll_event event = events[i];
         if (const auto cookie = cookies().find(event)) {
             if (!cookie->is_current()) continue;
+            note_delivered(*cookie->registration, event);
             event.data = cookie->registration->data;
         }
         events[left++] = event;

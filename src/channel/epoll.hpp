@@ -106,7 +106,6 @@ private:
     void keep(Registration& registration);
     void renew_if_used_up(const Cookie& cookie, Entry& entry);
     bool deliver(Connections& connections, const Cookie& cookie, epoll_event& event);
-    bool note_delivered(const Cookie& cookie, const Entry& entry, const epoll_event& event);
     int translate(epoll_event* events, int count);
     int deliver_all(Connections& connections, epoll_event* events, int pending, int from_kernel);
     int wait_once(Connections& connections, epoll_event* events, int most, int timeout_ms, const sigset_t* mask);
