@@ -655,7 +655,10 @@ bool end(Process& process, Entry& entry) {
 
 bool end(Process& process, Entry& entry, std::unique_lock<std::mutex> holders) {
     Shared* shared = entry.shared;
-    if (shared == nullptr) return true;  // the courier has just found that there is no connection
+    if (shared == nullptr) {  // the courier has just found that there is no connection, and may still look at the entry
+        holders.unlock();
+        return Table::unused(entry);
+    }
     if (entry.ending.exchange(true)) return false;
     process.handshake_settled(entry);
     const bool last = leaves_last(process, entry, *shared);
