@@ -46,7 +46,7 @@ int check_operation(Layer& layer, MPI_Comm comm, MPI_Datatype type, MPI_Op op) {
     const int asked = [&]() -> int {
         // One thread at a time calls an operation on the communicator of this rank alone.
         const std::lock_guard hold(known.lock);
-        if (known.combined.contains({type, op})) return MPI_SUCCESS;
+        if (known.combined.contains({type, op}) || layer.alone() == MPI_COMM_NULL) return MPI_SUCCESS;
         const int code = layer.mpi.Allreduce(nullptr, nullptr, 0, type, op, layer.alone());
         if (code == MPI_SUCCESS) known.combined.emplace(type, op);
         return code;
@@ -58,6 +58,7 @@ int check_operation(Layer& layer, MPI_Comm comm, MPI_Datatype type, MPI_Op op) {
 int answer_to(Layer& layer, Question ask, int count) {
     auto& [lock, taken, answers] = layer.answers();
     const std::lock_guard hold(lock);
+    if (layer.alone() == MPI_COMM_NULL) return MPI_SUCCESS;
     const auto [answer, is_new] = answers.emplace(std::pair(ask, count), MPI_SUCCESS);
     if (is_new) {
         int numbers[2] = {};
