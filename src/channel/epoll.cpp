@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <new>
-#include <optional>
 
 #include "channel/clock.hpp"
 #include "channel/real.hpp"
@@ -76,7 +75,7 @@ public:
             free_.pop_back();
             return registration;
         }
-        return used_ < kMost ? new (base_ + used_++) Registration : nullptr;
+        return used_ < kMost ? new (base_.load() + used_++) Registration : nullptr;
     }
 
     /// It has expired.
@@ -88,19 +87,21 @@ public:
     void lock() { lock_.lock(); }
     void unlock() { lock_.unlock(); }
 
-    /// nullopt: it is the caller's own data.
-    std::optional<Cookie> find(const epoll_event& event) const {
-        const std::uint64_t address = event.data.u64 & ((std::uint64_t{1} << kAddressBits) - 1);
-        const std::uint64_t offset = address - reinterpret_cast<std::uint64_t>(base_);
-        if (base_ == nullptr || offset >= kMost * sizeof(Registration)) return std::nullopt;
-        return Cookie{base_ + offset / sizeof(Registration),
-                      static_cast<std::uint16_t>(event.data.u64 >> kAddressBits)};
+    /// Without a registration: it is the caller's own data.
+    static Cookie find(const epoll_event& event) {
+        const std::uint64_t value = event.data.u64;
+        const std::uint64_t address = value & ((std::uint64_t{1} << kAddressBits) - 1);
+        Registration* const base = base_.load(std::memory_order_acquire);
+        const std::uint64_t offset = address - reinterpret_cast<std::uint64_t>(base);
+        if (base == nullptr || offset >= kMost * sizeof(Registration)) return {nullptr, 0};
+        return {base + offset / sizeof(Registration), static_cast<std::uint16_t>(value >> kAddressBits)};
     }
 
 private:
     static constexpr std::size_t kMost = 1U << 20;
+    // Of the one object that there is: it is looked at for each event, before anything of ours is known of it.
+    static inline constinit std::atomic<Registration*> base_{nullptr};
     std::mutex lock_;
-    Registration* base_ = nullptr;
     std::size_t used_ = 0;
     std::vector<Registration*> free_;
 };
@@ -148,16 +149,18 @@ bool owes(const Entry& entry) {
     return shared != nullptr && shared->owing.load(std::memory_order_acquire);
 }
 
-/// The entry is the registration's. It is given, because another thread may take the registration out meanwhile.
+/// What the kernel must be asked for. The entry is the registration's. It is given, because another thread may take the
+/// registration out meanwhile.
+std::uint32_t events_for(const Registration& registration, const Entry& entry) {
+    if (handshaking(entry)) return handshake_events(entry) == POLLOUT ? EPOLLOUT : EPOLLIN;
+    const std::uint32_t events = registration.events.load();
+    return owes(entry) ? events | EPOLLOUT : events;
+}
+
 epoll_event kernel_event(Registration& registration, const Entry& entry) {
     epoll_event event{};
     event.data = Cookie::of(registration).data();
-    event.events = registration.events.load();
-    if (handshaking(entry)) {
-        event.events = handshake_events(entry) == POLLOUT ? EPOLLOUT : EPOLLIN;
-    } else if (owes(entry)) {
-        event.events |= EPOLLOUT;
-    }
+    event.events = events_for(registration, entry);
     return event;
 }
 
@@ -466,14 +469,18 @@ bool Epoll::deliver(Connections& connections, const Cookie& cookie, epoll_event&
     if (entry == nullptr || !cookie.is_current()) return false;
     const Kind kind = entry->kind.load(std::memory_order_acquire);
     if (kind == Kind::sealed) {
-        if (handshaking(*entry)) connections.drive(*entry);
-        if (registration.armed.load() != kernel_event(registration, *entry).events) {
+        bool on_its_way = handshaking(*entry);
+        if (on_its_way) {
+            connections.drive(*entry);
+            on_its_way = handshaking(*entry);
+        }
+        if (registration.armed.load() != events_for(registration, *entry)) {
             // The kernel's answer was for the handshake, or for what waited: it is asked anew for the caller.
             const std::lock_guard arming(entry->registrations_lock);
             if (cookie.is_current()) rearm(registration, *entry);
             return false;
         }
-        if (handshaking(*entry)) return false;
+        if (on_its_way) return false;
         if ((event.events & EPOLLOUT) != 0) {
             // Writable for the caller once what waits is out, and if it asked.
             const bool settled = connections.settle_debt(*entry);
@@ -533,7 +540,7 @@ bool Epoll::look_after_others(std::uint32_t shares) {
             pending_count_.fetch_add(1);
         }
         if (owes(entry)) continue;
-        if (!registration->held && registration->armed.load() == kernel_event(*registration, entry).events) continue;
+        if (!registration->held && registration->armed.load() == events_for(*registration, entry)) continue;
         const std::lock_guard arming(entry.registrations_lock);
         if (registration->held.exchange(false)) {
             renew(*registration, entry);
@@ -549,8 +556,10 @@ namespace {
 
 /// The caller is about to be told; with the lock of the registration's owner held.
 void note_delivered(Registration& registration, const epoll_event& event) {
-    const Shared* const shared = sealed_state(*registration.entry);
-    if (shared != nullptr && (event.events & EPOLLIN) != 0) registration.seen = shared->arrivals.load();
+    if ((event.events & EPOLLIN) != 0) {
+        const Shared* const shared = sealed_state(*registration.entry);
+        if (shared != nullptr) registration.seen = shared->arrivals.load();
+    }
     if ((registration.events & EPOLLONESHOT) != 0) registration.spent = true;
 }
 
@@ -564,10 +573,10 @@ int Epoll::translate(epoll_event* events, int count) {
     int left = 0;
     for (int i = 0; i < count; ++i) {
         epoll_event event = events[i];
-        if (const auto cookie = cookies().find(event)) {
-            if (!cookie->is_current()) continue;
-            note_delivered(*cookie->registration, event);
-            event.data = cookie->registration->data;
+        if (const Cookie cookie = Cookies::find(event); cookie.registration != nullptr) {
+            if (!cookie.is_current()) continue;
+            note_delivered(*cookie.registration, event);
+            event.data = cookie.registration->data;
         }
         events[left++] = event;
     }
@@ -579,13 +588,14 @@ int Epoll::deliver_all(Connections& connections, epoll_event* events, int pendin
     int count = pending;
     for (int i = pending; i < pending + from_kernel; ++i) {
         epoll_event event = events[i];
-        const auto cookie = cookies().find(event);
-        if (cookie && !deliver(connections, *cookie, event)) continue;
+        const Cookie cookie = Cookies::find(event);
+        if (cookie.registration != nullptr && !deliver(connections, cookie, event)) continue;
         // A descriptor that was reported from our buffers already has one event, not two.
-        epoll_event* same = std::find_if(events, events + pending, [&](const epoll_event& other) {
-            return cookie && other.data.u64 == event.data.u64;
-        });
-        if (same != events + pending) {
+        epoll_event* const reported = events + pending;
+        epoll_event* same = reported;
+        if (cookie.registration != nullptr && pending > 0)
+            same = std::find_if(events, reported, [&](const auto& one) { return one.data.u64 == event.data.u64; });
+        if (same != reported) {
             same->events |= event.events;
         } else {
             events[count++] = event;
@@ -606,16 +616,17 @@ int Epoll::wait_once(Connections& connections, epoll_event* events, int most, in
     }
     const int n = pending == most ? 0 : real::epoll_pwait(fd_, events + pending, most - pending, timeout_ms, mask);
     if (sleeps) waiters_.fetch_sub(1);
-    if (n < 0 && pending == 0) return n;
+    if (n <= 0 && pending == 0) return n;
     return deliver_all(connections, events, pending, std::max(n, 0));
 }
 
 // HOT PATH: a rank that spins asks so all the time.
 int Epoll::look(Connections& connections, epoll_event* events, int most) {
     (void)look_after_others(connections.shares());
-    if (pending_count_.load(std::memory_order_acquire) != 0) return wait_once(connections, events, most, 0, nullptr);
-    const int n = real::epoll_now(fd_, events, most);
-    return n <= 0 ? n : deliver_all(connections, events, 0, n);
+    const int pending = take_pending(events, most);
+    const int n = pending == most ? 0 : real::epoll_now(fd_, events + pending, most - pending);
+    if (n <= 0 && pending == 0) return n;
+    return deliver_all(connections, events, pending, std::max(n, 0));
 }
 
 int Epoll::wait(Connections& connections, epoll_event* events, int most, int timeout_ms, const sigset_t* mask) {

@@ -36,9 +36,10 @@ protected:
 };
 
 /// One descriptor in one epoll instance. Its address and its count are the cookie. Objects are recycled, never freed.
+/// Each has a cache line of its own, which also makes an object of an address without a division.
 /// It changes hands under the locks of its owner and of its entry's registrations: who has one of them and finds the
 /// count that it knows has what it knows. Others see it only where it is atomic, and may see that of somebody else.
-struct Registration {
+struct alignas(64) Registration {
     std::atomic<Epoll*> owner{nullptr};
     std::atomic<Entry*> entry{nullptr};   // nullptr: free
     std::atomic<std::uint16_t> count{0};  // how often it was given back

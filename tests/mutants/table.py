@@ -684,7 +684,7 @@ MUTANTS = [
         "        if (entry == nullptr || entry->descriptor() != fd) continue;\n", "        entry->handshaking.store(false);\n",
         "pytest", "tests/system/test_sockets.py -k fork_with_a_duplicate"),
     one("a connection that is taken out while it is driven is looked at again", EPOLL,
-        "kernel_event(registration, *entry).events) {", "kernel_event(registration, *registration.entry).events) {",
+        "events_for(registration, *entry)) {", "kernel_event(registration, *registration.entry).events) {",
         "epoll_test", "*WhileItIsTakenOut:*WhileItsSocketIsClosed"),
     one("a registration is told what was for the one before", EPOLL, "    registration.count.fetch_add(1);\n", "",
         "epoll_test", "*PutInAgain:*RegistrationOfThen"),
