@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -499,6 +500,19 @@ int kernel_error(int fd) {
     return error != 0 ? error : EPIPE;
 }
 
+/// After a signal that interrupted a wait: the kernel's own recv or send would go on. Which signal it was is not known:
+/// all that the program has a handler for must say so.
+bool handlers_restart() {
+    for (int number = 1; number < NSIG; ++number) {
+        struct sigaction action {};
+        // Where there is none of this number, or the C library keeps it for itself, nobody has a handler for it.
+        if (sigaction(number, nullptr, &action) != 0) continue;
+        const bool handled = action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN;
+        if (handled && (action.sa_flags & SA_RESTART) == 0) return false;
+    }
+    return true;
+}
+
 }  // namespace
 
 int await_open(Process& process, Entry& entry, int flags, int timeout_option) {
@@ -526,7 +540,13 @@ int await_open(Process& process, Entry& entry, int flags, int timeout_option) {
         }
         pollfd poll{entry.descriptor(), handshake_events(entry), 0};
         const timespec tick = ticks.next();
-        if (real::ppoll(&poll, 1, &tick, nullptr) < 0) return -1;
+        if (real::ppoll(&poll, 1, &tick, nullptr) >= 0) continue;
+        // With a time limit the kernel does not go on, either.
+        if (errno != EINTR) return -1;
+        if (limited || !handlers_restart()) {
+            errno = EINTR;
+            return -1;
+        }
     }
 }
 

@@ -624,6 +624,8 @@ MUTANTS = [
         "stream_test", "Connections.WhoseBeginningWasLost*"),
     one("a handshake that a killed process has left is waited for", SHAKING, "    if (hello_suffices(shared, due)) {", "    if (false) {",
         "stream_test", "Connections.WhoseHandshakeWasLeft*"),
+    one("a signal ends a wait for a handshake that it must not end", SHAKING, "limited || !handlers_restart()", "errno == EINTR",
+        "pytest", "tests/system/test_sockets.py -k interrupted_before_it_is_accepted"),
     one("who does not wait waits behind a reader", RECEIVE,
         "    if ((flags & MSG_DONTWAIT) == 0) {\n        shared.receive_lock.lock();", "    if (flags != -1) {\n        shared.receive_lock.lock();",
         "pytest", "tests/system/test_sockets.py -k a_reader_that_waits_stops_none"),

@@ -571,6 +571,26 @@ SOCKETS_CASE(interrupted_calls) {
         [&] { send_all(pair.client, text("hello")); });
 }
 
+SOCKETS_CASE(interrupted_before_it_is_accepted) {
+    sockaddr_in address;
+    const Descriptor listener = listen_on_loopback(address);
+    const Descriptor client(::socket(AF_INET, SOCK_STREAM, 0));
+    if (::connect(client, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) give_up("connect");
+    char buffer[16];
+    const auto wait = [&] { return ::recv(client, buffer, sizeof buffer, 0); };
+    send_signals(false);
+    interrupted("recv", wait);
+    send_signals(true);
+    set_timeout(client, SO_RCVTIMEO, 10000);
+    interrupted("recv with a time limit", wait);
+    set_timeout(client, SO_RCVTIMEO, 0);
+    Descriptor server;
+    interrupted("recv, restarted", wait, [&] {
+        server = accept_from(listener);
+        send_all(server, text("hello"));
+    });
+}
+
 SOCKETS_CASE(signal_masks) {
     // ppoll, pselect and epoll_pwait let the signal in only while they wait.
     Pair pair = connected_pair();
