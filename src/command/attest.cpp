@@ -42,6 +42,7 @@ struct Options {
     std::string hosts;
     Words canary;  // more words for cryptmpi canary
     bool no_canary = false;
+    bool allow_exceptions = false;
     bool html = false;
     bool json = false;
 };
@@ -66,7 +67,9 @@ int print(const Options& options, const Attestation& attestation, const report::
                                             : report::text_of(summary);
     if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0)
         return complain("attest: it could not be written: " + std::string(std::strerror(errno)), kNotSealed);
-    return report::is_good(summary.verdict) ? 0 : kNotSealed;
+    // As of cryptmpi report --check: whose settings allow an exception is the signer's choice, not the reader's.
+    const bool exceptions = summary.verdict.outcome == report::Outcome::exceptions;
+    return report::is_good(summary.verdict) && (!exceptions || options.allow_exceptions) ? 0 : kNotSealed;
 }
 
 // Making one
@@ -230,11 +233,13 @@ void add_attest(CLI::App& app, int& status) {
         ->allow_extra_args(false)
         ->excludes(verify);
     sub->add_flag("--no-canary", options->no_canary, "Send no canary: sign the report alone")->excludes(verify);
+    sub->add_flag("--allow-exceptions", options->allow_exceptions,
+                  "End with 0 also for SEALED WITH EXCEPTIONS, where the settings that the job ran with allow each");
     auto* json = sub->add_flag("--json", options->json, "Print the attestation itself");
     sub->add_flag("--html", options->html, "Print one page to show or to print, which needs no other file")
         ->excludes(json);
     report->excludes(verify);
-    sub->footer("Exit status 0 only if it is signed, and the verdict inside is good; else 123.");
+    sub->footer("Exit status 0 only if it is signed, and the verdict inside is good without exceptions; else 123.");
     sub->callback([options, report, verify, &status] {
         if (report->empty() && verify->empty()) throw CLI::RequiredError("REPORT or --verify FILE");
         status = attest(*options);

@@ -102,7 +102,7 @@ bool same(const keys::JobKey& a, const keys::JobKey& b) {
 }
 
 /// On the other node. A file there is replaced if it has a key of ours: then it is an older or newer state of ours.
-int receive(const fs::path& file, bool force) {
+int receive(const fs::path& file, bool force, KeyReaders readers) {
     constexpr int kPatience_ms = 60'000;
     Secret<keys::kMostJobKeys * keys::kJobKeyLineSize + 1> text;
     std::size_t size = 0;
@@ -122,7 +122,7 @@ int receive(const fs::path& file, bool force) {
     std::error_code error;
     const bool there = fs::exists(fs::symlink_status(file, error));
     if (there && !force) {
-        const auto old = keys::read_job_keys(file);
+        const auto old = keys::read_job_keys(file, readers);
         if (!old) return complain(old.error().line, 1);
         const auto has = [&](const auto& key) {
             return std::any_of(keys->begin(), keys->end(), [&](const auto& one) { return same(*one, *key); });
@@ -138,7 +138,7 @@ int receive(const fs::path& file, bool force) {
                             1);
     }
     const fs::path place = there ? fs::canonical(file, error) : file;
-    if (auto written = keys::write_job_keys(error ? file : place, *keys, there); !written)
+    if (auto written = keys::write_job_keys(error ? file : place, *keys, there, readers); !written)
         return complain(written.error().line, 1);
     std::printf("%s%s (%zu %s)\n", kInstalled, file.c_str(), keys->size(), keys->size() == 1 ? "key" : "keys");
     return 0;
@@ -187,7 +187,7 @@ void add_receive_key(CLI::App& app, int& status) {
         const auto settings = config::load(config::process_environment());
         const fs::path file =
             !settings || !options->key_file.empty() ? fs::path(options->key_file) : settings->key_file;
-        status = settings ? receive(file, options->force) : complain(settings.error().line, 1);
+        status = settings ? receive(file, options->force, settings->key_readers()) : complain(settings.error().line, 1);
     });
 }
 

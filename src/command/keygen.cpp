@@ -75,7 +75,7 @@ public:
         // A link stays one.
         std::error_code error;
         const fs::path place = fs::canonical(file, error);
-        return Changed(error ? file : place, std::move(*keys), kex);
+        return Changed(error ? file : place, std::move(*keys), readers, kex);
     }
 
     Result<void> add(bool in_front) {
@@ -103,11 +103,11 @@ public:
         keys_.erase(keys_.begin() + *at);
         return {};
     }
-    Result<void> write() const { return keys::write_job_keys(file_, keys_, true); }
+    Result<void> write() const { return keys::write_job_keys(file_, keys_, true, readers_); }
 
 private:
-    Changed(fs::path file, keys::JobKeys keys, const cryptmpi_kex& kex)
-        : file_(std::move(file)), keys_(std::move(keys)), kex_(kex) {}
+    Changed(fs::path file, keys::JobKeys keys, KeyReaders readers, const cryptmpi_kex& kex)
+        : file_(std::move(file)), keys_(std::move(keys)), readers_(readers), kex_(kex) {}
 
     Result<std::ptrdiff_t> place_of(const std::string& id) const {
         for (auto key = keys_.begin(); key != keys_.end(); ++key) {
@@ -120,6 +120,7 @@ private:
 
     fs::path file_;
     keys::JobKeys keys_;
+    KeyReaders readers_;
     const cryptmpi_kex& kex_;
 };
 
@@ -150,16 +151,16 @@ int keygen(const Options& options) {
             file.c_str());
         return 0;
     }
-    if (auto written = keys::write_job_key(file, *kex->api->kex, options.force); !written) {
+    if (auto written = keys::write_job_key(file, *kex->api->kex, options.force, settings->key_readers()); !written) {
         return complain(written.error().line, 1);
     }
     std::printf(
-        "Wrote the job key: %s (mode 0600)\n"
+        "Wrote the job key: %s%s\n"
         "cryptmpi run signs its reports with it. Under a launcher that you start yourself, and with job_key = "
         "\"file\",\n"
         "every node of a job needs this same file. Where nodes do not share the folder:\n"
         "    cryptmpi key install NODE...\n",
-        file.c_str());
+        file.c_str(), settings->allow_group_key ? "" : " (mode 0600)");
     return 0;
 }
 

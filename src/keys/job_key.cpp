@@ -87,15 +87,16 @@ Result<std::unique_ptr<JobKey>> read_job_key(const std::filesystem::path& file, 
     return std::move(keys->front());
 }
 
-Result<void> write_job_key(const std::filesystem::path& file, const cryptmpi_kex& kex, bool replace) {
+Result<void> write_job_key(const std::filesystem::path& file, const cryptmpi_kex& kex, bool replace,
+                           KeyReaders readers) {
     JobKeys keys;
     auto key = draw_job_key(kex);
     if (!key) return wrong(kFile, file, EIO, "was not written: " + key.error().line);
     keys.push_back(std::move(*key));
-    return write_job_keys(file, keys, replace);
+    return write_job_keys(file, keys, replace, readers);
 }
 
-Result<void> write_job_keys(const std::filesystem::path& file, const JobKeys& keys, bool replace) {
+Result<void> write_job_keys(const std::filesystem::path& file, const JobKeys& keys, bool replace, KeyReaders readers) {
     Secret<kMostJobKeys * kJobKeyLineSize> content;
     std::size_t size = 0;
     for (const auto& key : keys) {
@@ -105,7 +106,7 @@ Result<void> write_job_keys(const std::filesystem::path& file, const JobKeys& ke
         std::memcpy(content.data() + size, line.data(), line.size());
         size += line.size();
     }
-    return write_secret_file(kFile, file, {content.data(), size}, replace);
+    return write_secret_file(kFile, file, {content.data(), size}, replace, readers);
 }
 
 }  // namespace cryptmpi::keys

@@ -62,9 +62,11 @@ Result<JobKeys> read_job_keys(const std::filesystem::path& file, KeyReaders read
 Result<std::unique_ptr<JobKey>> read_job_key(const std::filesystem::path& file, KeyReaders readers = KeyReaders::owner);
 
 /// Writes a fresh random key, mode 0600, atomically, folders made as 0700. Error when the file exists and `replace` is
-/// false.
-Result<void> write_job_key(const std::filesystem::path& file, const cryptmpi_kex& kex, bool replace);
+/// false. With KeyReaders::group a group that may read what is replaced may read the new file.
+Result<void> write_job_key(const std::filesystem::path& file, const cryptmpi_kex& kex, bool replace,
+                           KeyReaders readers = KeyReaders::owner);
 /// The same with these keys.
-Result<void> write_job_keys(const std::filesystem::path& file, const JobKeys& keys, bool replace);
+Result<void> write_job_keys(const std::filesystem::path& file, const JobKeys& keys, bool replace,
+                            KeyReaders readers = KeyReaders::owner);
 
 }  // namespace cryptmpi::keys

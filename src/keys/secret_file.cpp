@@ -202,8 +202,23 @@ Result<std::size_t> read_secret_file(const SecretFile& kind, const std::filesyst
     return static_cast<std::size_t>(size);
 }
 
+namespace {
+
+/// Gives the file `fresh` to the group that may read `file`, if that is a file for a group. False, with errno: the
+/// kernel refuses.
+bool keep_group(int fresh, const std::filesystem::path& file) {
+    const Descriptor old(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+    struct stat found {};
+    if (*old < 0 || ::fstat(*old, &found) != 0 || !S_ISREG(found.st_mode)) return true;
+    // A file that is not root's is none for a group.
+    if ((found.st_mode & S_IRGRP) == 0 || ::geteuid() != 0 || !is_roots_for_our_group(*old, found)) return true;
+    return ::fchown(fresh, 0, found.st_gid) == 0 && ::fchmod(fresh, found.st_mode & 0777) == 0;
+}
+
+}  // namespace
+
 Result<void> write_secret_file(const SecretFile& kind, const std::filesystem::path& file,
-                               std::span<const std::uint8_t> content, bool replace) {
+                               std::span<const std::uint8_t> content, bool replace, KeyReaders readers) {
     struct stat found {};
     const std::string taken = std::string("exists: ") + kind.taken;
     if (!replace && ::lstat(file.c_str(), &found) == 0) {
@@ -219,7 +234,8 @@ Result<void> write_secret_file(const SecretFile& kind, const std::filesystem::pa
     if (*fd < 0) {
         return wrong(kind, file, errno, std::string("cannot be written: ") + std::strerror(errno));
     }
-    bool written = write_all(*fd, content.data(), content.size()) && ::fsync(*fd) == 0;
+    bool written = !replace || readers != KeyReaders::group || keep_group(*fd, file);
+    written = written && write_all(*fd, content.data(), content.size()) && ::fsync(*fd) == 0;
     // link, unlike rename, never replaces a file that appeared meanwhile.
     written = written && (replace ? ::rename(fresh.c_str(), file.c_str()) : ::link(fresh.c_str(), file.c_str())) == 0;
     const int reason = errno;

@@ -44,8 +44,10 @@ tl::unexpected<Error> wrong(const SecretFile& kind, const std::filesystem::path&
 Result<std::size_t> read_secret_file(const SecretFile& kind, const std::filesystem::path& file,
                                      std::span<std::uint8_t> content, KeyReaders readers = KeyReaders::owner);
 
-/// Writes it with mode 0600, atomically, folders made as 0700. Error when the file exists and `replace` is false.
+/// Writes it with mode 0600, atomically, folders made as 0700. Error when the file exists and `replace` is false. With
+/// KeyReaders::group the group that may read what is replaced may read what replaces it.
 Result<void> write_secret_file(const SecretFile& kind, const std::filesystem::path& file,
-                               std::span<const std::uint8_t> content, bool replace);
+                               std::span<const std::uint8_t> content, bool replace,
+                               KeyReaders readers = KeyReaders::owner);
 
 }  // namespace cryptmpi::keys

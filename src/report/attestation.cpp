@@ -6,6 +6,7 @@
 #include <array>
 #include <cerrno>
 #include <ctime>
+#include <exception>
 #include <set>
 
 #include "base/joined.hpp"
@@ -148,7 +149,7 @@ Result<Attestation> Attestation::parse(const std::string& text) {
     // Values of other kinds than a report has are found by whoever shows it: better here than later.
     try {
         (void)attestation.summary({});
-    } catch (const Json::exception& error) {
+    } catch (const std::exception& error) {
         return fail(EINVAL, std::string("holds what no report of a job holds (") + error.what() + ")");
     }
     return attestation;

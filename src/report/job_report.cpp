@@ -162,7 +162,8 @@ Result<Reading> Reading::of(const fs::path& report_file, const std::vector<Sign>
             fs::exists(report_file, ignored) || !fs::is_directory(parts_folder(report_file), ignored);
         auto job = merged_already ? read_json(report_file) : merge(report_file, {}, signers);
         if (!job) return tl::unexpected<Error>(job.error());
-        if (merged_already && has_parts_of_another(report_file, job->value("job_id", "")))
+        const bool late_parts = merged_already && !is_a_strangers(parts_folder(report_file), report_file);
+        if (late_parts && has_parts_of_another(report_file, job->value("job_id", "")))
             return fail(EEXIST, "report " + report_file.string() + " is of one job, and " +
                                     parts_folder(report_file).string() +
                                     " has parts of another one: remove the one that is not meant");
@@ -170,7 +171,7 @@ Result<Reading> Reading::of(const fs::path& report_file, const std::vector<Sign>
             return fail(EINVAL, report_file.string() + " is not a job's report of CryptMPI");
         Reading reading;
         reading.verified_ = !signers.empty() && (!merged_already || is_signed(kReportKind, *job, signers));
-        if (merged_already) {
+        if (late_parts) {
             if (auto added = add_late_parts(*job, report_file, signers); !added)
                 return tl::unexpected<Error>(added.error());
         }

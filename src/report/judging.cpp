@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <compare>
 #include <cstdint>
+#include <iterator>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -18,19 +20,40 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Ranks that one start of a launcher, or one spawn, has made.
-struct Group {
-    int expected = 0;
-    bool is_known = false;  // how many there are, by the launcher, not by who has reported
-    std::set<int> counted;
+using ProcessName = std::tuple<std::string, std::string, int>;  // node, kernel, process
 
-    bool is_whole() const { return is_known && expected > 0 && static_cast<int>(counted.size()) == expected; }
+ProcessName process_of(const Json& part) {
+    return {part.value("node", ""), part.value("kernel", ""), part.value("pid", 0)};
+}
+
+/// Ranks that one start of a launcher, or one spawn, has made. Where the launcher gives it no name, it may be several
+/// that nothing tells from each other. Of these each rank must have reported equally often: else one's rank would stand
+/// for another's, which ran in clear.
+struct Group {
+    bool has_name = false;
+    std::int64_t expected = 0;  // of one start
+    bool is_known = false;      // how many there are, by the launcher, not by who has reported
+    std::map<int, std::set<ProcessName>> counted;
+
+    std::int64_t starts() const {
+        if (has_name) return 1;
+        std::size_t most = 1;
+        for (const auto& [rank, processes] : counted) most = std::max(most, processes.size());
+        return static_cast<std::int64_t>(most);
+    }
+    std::int64_t reported() const {
+        if (has_name) return std::ssize(counted);  // several programs of one place are one rank
+        std::size_t sum = 0;
+        for (const auto& [rank, processes] : counted) sum += processes.size();
+        return static_cast<std::int64_t>(sum);
+    }
+    bool is_whole() const { return is_known && expected > 0 && reported() == expected * starts(); }
 };
 
 /// The ranks that were spawned: some MPIs do not say by which MPI_Comm_spawn, so that their numbers meet.
 struct Spawned {
-    int started = 0;                                                // by what those say that called it
-    std::set<std::tuple<std::string, std::string, int>> processes;  // that counted: node, kernel, process
+    int started = 0;  // by what those say that called it
+    std::set<ProcessName> processes;
 
     int missing() const { return std::max(0, started - static_cast<int>(processes.size())); }
 };
@@ -129,17 +152,13 @@ namespace {
 
 /// Ranks of a layer above the sockets whose channel library has not told what it saw: its part may be gone by itself.
 std::set<int> half_told(const std::vector<Json>& parts) {
-    using Key = std::tuple<std::string, std::string, int>;
-    const auto key = [](const Json& part) {
-        return Key(part.value("node", ""), part.value("kernel", ""), part.value("pid", 0));
-    };
-    std::set<Key> told;
+    std::set<ProcessName> told;
     for (const auto& part : parts) {
-        if (part.value("library", "") == "channel") told.insert(key(part));
+        if (part.value("library", "") == "channel") told.insert(process_of(part));
     }
     std::set<int> ranks;
     for (const auto& part : parts) {
-        if (counts_as_rank(part) && part.value("seals_sockets", false) && !told.contains(key(part)))
+        if (counts_as_rank(part) && part.value("seals_sockets", false) && !told.contains(process_of(part)))
             ranks.insert(part.value("rank", -1));
     }
     return ranks;
@@ -152,20 +171,16 @@ namespace {
 constexpr const char* kNested = "nested";  // so begins the group's name of ranks that a rank's place has started
 
 /// Ranks that were spawned, or that a launcher in a rank's place has started, are counted by themselves; and so are
-/// those of each launch, or the ranks of one would stand for those of another that did not report.
+/// those of each launch, or the ranks of one would stand for those of another that did not report. Hydra has no name
+/// for a launch: at least those of different sizes are told apart.
 struct GroupName {
     std::string launch;
     std::string group;
+    int size_without_name = 0;
 
     auto operator<=>(const GroupName&) const = default;
 };
 using Groups = std::map<GroupName, Group>;
-
-using ProcessName = std::tuple<std::string, std::string, int>;
-
-ProcessName process_of(const Json& part) {
-    return {part.value("node", ""), part.value("kernel", ""), part.value("pid", 0)};
-}
 
 /// The launch and group of each process that tells its launch in one of its parts. MPI_Init of Open MPI 4 takes the
 /// launch out of the environment, so that the part of a library that looks later does not tell it.
@@ -173,7 +188,17 @@ std::map<ProcessName, GroupName> told_groups(const std::vector<Json>& parts) {
     std::map<ProcessName, GroupName> told;
     for (const auto& part : parts) {
         if (const auto launch = part.value("launch", ""); !launch.empty())
-            told[process_of(part)] = {launch, part.value("group", "")};
+            told[process_of(part)] = {launch, part.value("group", ""), 0};
+    }
+    return told;
+}
+
+/// Of how many ranks each process says that it is one: the most that one of its parts does.
+std::map<ProcessName, int> told_sizes(const std::vector<Json>& parts) {
+    std::map<ProcessName, int> told;
+    for (const auto& part : parts) {
+        int& most = told.try_emplace(process_of(part), -1).first->second;
+        most = std::max(most, part.value("ranks", -1));
     }
     return told;
 }
@@ -186,7 +211,7 @@ Group& own_group(Groups& groups, int started) {
         if (own == groups.end() || one->second.expected > own->second.expected) own = one;
     }
     Group& group = own == groups.end() ? groups[{}] : own->second;
-    group.expected = std::max(group.expected, started);
+    group.expected = std::max(group.expected, std::int64_t{started});
     group.is_known = group.is_known || started > 0;
     return group;
 }
@@ -208,29 +233,37 @@ RankCount count_ranks(const std::vector<Json>& parts, int started) {
     Groups groups;
     Spawned spawned;
     const auto told = told_groups(parts);
+    const auto sizes = told_sizes(parts);
     for (const auto& part : parts) {
         // Who is no rank of the launcher's, having started its MPI by itself, spawns as well.
         spawned.started += part.value("spawned", 0);
         const int rank = part.value("rank", -1);
         const auto known = told.find(process_of(part));
-        const GroupName name = known != told.end() ? known->second : GroupName{"", part.value("group", "")};
+        const GroupName name =
+            known != told.end() ? known->second : GroupName{"", part.value("group", ""), sizes.at(process_of(part))};
         if (rank < 0 || may_be_a_tool(part, name)) continue;
         Group& group = groups[name];
-        group.expected = std::max({group.expected, part.value("ranks", -1), rank + 1});
+        group.has_name = !name.launch.empty();
+        group.expected = std::max({group.expected, std::int64_t{part.value("ranks", -1)}, std::int64_t{rank} + 1});
         group.is_known = group.is_known || part.value("ranks", -1) > 0;
         if (!counts_as_rank(part)) continue;
-        group.counted.insert(rank);
+        group.counted[rank].insert(process_of(part));
         if (was_spawned(name.group)) spawned.processes.insert(process_of(part));
     }
     const bool is_known = own_group(groups, started).is_known;
     RankCount count{0, 0, false, spawned.missing(), half_told(parts), is_known};
     count.all = count.spawned_missing == 0 && count.half_told.empty();
+    std::int64_t expected = 0;
+    std::int64_t counted = 0;
     for (const auto& [name, group] : groups) {
-        count.expected += group.expected;
-        count.counted += static_cast<int>(group.counted.size());
+        expected += group.expected * group.starts();
+        counted += group.reported();
         count.all = count.all && group.is_whole();
     }
-    if (count.expected == 0) count.expected = -1;
+    // Numbers that a forged report may hold are no reason to count past what an int holds.
+    constexpr std::int64_t kMost = std::numeric_limits<int>::max();
+    count.expected = expected == 0 ? -1 : static_cast<int>(std::min(expected, kMost));
+    count.counted = static_cast<int>(std::min(counted, kMost));
     return count;
 }
 

@@ -19,10 +19,8 @@ Result<void> note_host(const fs::path& report_file, const std::string& host, con
         std::replace(name.begin(), name.end(), '/', '_');
         auto text = signed_text(kNoteKind, {{"job_id", job_id}, {"host", host}}, sign);
         if (!text) return tl::unexpected<Error>(text.error());
-        const fs::path folder = parts_folder(report_file);
-        std::error_code error;
-        fs::create_directories(folder, error);
-        return write_file(folder / name, *text);
+        if (auto made = make_parts_folder(report_file); !made) return made;
+        return write_file(parts_folder(report_file) / name, *text);
     });
 }
 

@@ -129,9 +129,7 @@ std::int64_t seconds_now() {
 Result<void> write_part(const fs::path& report_file, const Part& part, const Sign& sign) {
     return guarded(report_file, [&]() -> Result<void> {
         const fs::path folder = parts_folder(report_file);
-        std::error_code error;
-        fs::create_directories(folder, error);
-        if (error) return fail(error.value(), "cannot make report folder " + folder.string() + ": " + error.message());
+        if (auto made = make_parts_folder(report_file); !made) return made;
         std::string name = fmt::format("{}.{}.{}.{}.json", part.node, part.pid,
                                        part.library.empty() ? part.layer : part.library, image());
         std::replace(name.begin(), name.end(), '/', '_');

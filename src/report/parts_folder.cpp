@@ -1,8 +1,12 @@
 #include "report/parts_folder.hpp"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <string_view>
@@ -29,13 +33,30 @@ fs::path parts_folder(const fs::path& report_file) {
     return report_file.string() + ".parts";
 }
 
+Result<void> make_parts_folder(const fs::path& report_file) {
+    const fs::path folder = parts_folder(report_file);
+    std::error_code error;
+    fs::create_directories(folder.parent_path(), error);
+    constexpr mode_t kOthersRead = 0755;
+    if (::mkdir(folder.c_str(), kOthersRead) == 0 || errno == EEXIST) return {};
+    return fail(errno, "cannot make report folder " + folder.string() + ": " + std::strerror(errno));
+}
+
+bool is_a_strangers(const fs::path& parts_folder, const fs::path& report_file) {
+    struct stat folder {};
+    struct stat report {};
+    if (::lstat(parts_folder.c_str(), &folder) != 0 || ::stat(report_file.c_str(), &report) != 0) return false;
+    return folder.st_uid != ::geteuid() && folder.st_uid != report.st_uid;
+}
+
 Result<void> prepare_parts(const fs::path& report_file) {
     return guarded(report_file, [&]() -> Result<void> {
         const fs::path folder = parts_folder(report_file);
-        std::error_code error;
-        fs::create_directories(folder, error);
-        if (error) return fail(error.value(), "cannot make report folder " + folder.string() + ": " + error.message());
+        if (auto made = make_parts_folder(report_file); !made) return made;
         if (auto ours = check_own_folder(folder); !ours) return ours;
+        std::error_code error;
+        fs::permissions(folder, fs::perms::group_write | fs::perms::others_write, fs::perm_options::remove, error);
+        if (error) return fail(error.value(), "cannot close report folder " + folder.string() + ": " + error.message());
         if (fs::is_directory(report_file, error))
             return fail(EISDIR, "report " + report_file.string() + " is a folder");
         // Beside the report and among its parts: both are written by name and renamed.

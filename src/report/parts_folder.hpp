@@ -11,6 +11,13 @@ namespace cryptmpi::report {
 
 std::filesystem::path parts_folder(const std::filesystem::path& report_file);
 
+/// Makes it, where it is missing, so that only its owner can write there, whatever the umask: who takes a part of a
+/// launcher or a tool out of it is not found out.
+Result<void> make_parts_folder(const std::filesystem::path& report_file);
+
+/// It belongs neither to this user nor to the report's owner: in a folder like /tmp anybody can put it beside a report.
+bool is_a_strangers(const std::filesystem::path& parts_folder, const std::filesystem::path& report_file);
+
 /// What a note of a host (noted_hosts.hpp) is called by.
 inline constexpr const char* kNote = ".host";
 

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "base/joined.hpp"
@@ -83,16 +84,32 @@ std::string ranges_text(const std::set<int>& numbers) {
     return text;
 }
 
-/// Which of the ranks that the launcher started did not count; empty where there are none, or ranks were spawned, whose
-/// numbers begin again.
+/// Which of the ranks that the launcher started did not count; empty where there are none, or where their numbers begin
+/// again: of ranks that were spawned, and of several launches. The report may be anybody's: what it says of the number
+/// of ranks must not cost memory.
 std::string missing_ranks(const Json& job) {
-    std::set<int> missing;
-    for (int rank = 0; rank < job.value("ranks", -1); ++rank) missing.insert(missing.end(), rank);
+    std::set<std::tuple<int, std::string, std::string, int>> processes;  // rank, node, kernel, process
     for (const auto& part : job.at("processes")) {
         if (!part.value("group", "").empty()) return {};
-        if (counts_as_rank(part)) missing.erase(part.value("rank", -1));
+        if (!counts_as_rank(part)) continue;
+        processes.emplace(part.value("rank", -1), part.value("node", ""), part.value("kernel", ""),
+                          part.value("pid", 0));
     }
-    return ranges_text(missing);
+    std::string text;
+    const auto add = [&text](std::int64_t first, std::int64_t last) {
+        if (first > last) return;
+        text += fmt::format("{}{}", text.empty() ? "" : ", ", first);
+        if (last != first) text += fmt::format("-{}", last);
+    };
+    std::int64_t next = 0;
+    for (const auto& process : processes) {
+        const std::int64_t rank = std::get<0>(process);
+        if (rank < next) return {};
+        add(next, rank - 1);
+        next = rank + 1;
+    }
+    add(next, job.value("ranks", std::int64_t{-1}) - 1);
+    return text;
 }
 
 std::string meaning_of(const Verdict& verdict, bool verified) {

@@ -53,14 +53,28 @@ def signer(two_nodes, tmp_path):
     return Signer(two_nodes, tmp_path)
 
 
-def job(signer, build, *more):
+def job(signer, build, *more, **environment):
     """The report of a small sealed job."""
     program = build(MPI, REPOSITORY / "tests" / "system" / "subsets.c")
     report = signer.folder / "report.json"
     done = signer.ran("run", "-n", "2", "--hosts", ",".join(f"{host}:1" for host in signer.nodes.hosts()[:2]), "--mpi", MPI.mpiexec,
-                      "--rsh", signer.nodes.rsh, "--report", report, *more, program)
+                      "--rsh", signer.nodes.rsh, "--report", report, *more, program, **environment)
     assert done.ok, done.output
     return report
+
+
+def test_an_exception_passes_where_the_reader_lets_it(signer, build):
+    """Whose settings allow it is the signer's choice."""
+    line = signer.member()
+    report = job(signer, build, "--layer", "mpi", CRYPTMPI_SEAL_SOCKETS="false")
+    checked = signer.ran("report", report, "--check")
+    assert checked.returncode == NOT_SEALED and checked.output.startswith("SEALED WITH EXCEPTIONS"), checked.output
+    made = signer.ran("attest", report, "--no-canary")
+    file = signer.folder / "report.json.attestation"
+    assert made.returncode == NOT_SEALED and file.exists(), made.output
+    signer.listed(line)
+    assert signer.verify(file).returncode == NOT_SEALED
+    assert signer.verify(file, "--allow-exceptions").ok
 
 
 def leaves(value, path=()):

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <thread>
+#include <utility>
 
 #include "seal/support.hpp"
 
@@ -164,6 +165,29 @@ TEST_F(JobKeyFile, OfRootsForOurGroup) {
     EXPECT_FALSE(read_job_key(file_, KeyReaders::group)) << "user 12345 can write it";
     ASSERT_EQ(chown(file_.c_str(), 0, 0), 0);
     EXPECT_TRUE(read_job_key(file_, KeyReaders::group));
+}
+
+TEST_F(JobKeyFile, OfAGroupStaysTheGroupsWhenItIsReplaced) {
+    if (geteuid() != 0) {
+        GTEST_SKIP() << "only root can make a file of root's";
+    }
+    constexpr gid_t kGroup = 23456;
+    const auto replaced = [&](mode_t mode, KeyReaders readers) {
+        put(kLine, mode);
+        EXPECT_EQ(chown(file_.c_str(), 0, kGroup), 0);
+        EXPECT_EQ(chmod(file_.c_str(), mode), 0);
+        const gid_t groups[] = {kGroup};
+        EXPECT_EQ(setgroups(1, groups), 0);
+        EXPECT_TRUE(write_job_key(file_, *test::crypto().kex, true, readers).has_value());
+        EXPECT_EQ(setgroups(0, nullptr), 0);
+        struct stat found {};
+        EXPECT_EQ(stat(file_.c_str(), &found), 0);
+        return std::pair(found.st_gid, found.st_mode & 07777U);
+    };
+    EXPECT_EQ(replaced(0640, KeyReaders::group), std::pair(kGroup, 0640U));
+    EXPECT_EQ(replaced(0440, KeyReaders::group), std::pair(kGroup, 0440U));
+    EXPECT_EQ(replaced(0640, KeyReaders::owner).second, 0600U);
+    EXPECT_EQ(replaced(0644, KeyReaders::group).second, 0600U) << "what others could read is no file for a group";
 }
 
 TEST_F(JobKeyFile, OfRootsWithAListOfReadersIsOpenToThem) {

@@ -1,6 +1,7 @@
 #include "report/job_report.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -28,6 +29,34 @@ TEST_F(ReportTest, PartsBesideAReportAreNotHiddenByIt) {
     const auto reading = Reading::of(file_, kSign);
     ASSERT_FALSE(reading);
     EXPECT_NE(reading.error().line.find("has parts of another one"), std::string::npos) << reading.error().line;
+}
+
+/// As in /tmp, where anybody can put a folder beside a report, and its owner cannot remove it.
+TEST_F(ReportTest, PartsOfAStrangerBesideAReportAreNothing) {
+    if (geteuid() != 0) GTEST_SKIP() << "only root can give a folder away";
+    write_launcher();
+    write_ranks(4, 4);
+    ASSERT_TRUE(finish(4));
+    auto strange = rank(0, 4);
+    strange.job_id = "strange";
+    ASSERT_TRUE(write_part(file_, strange, kSign));
+    EXPECT_FALSE(Reading::of(file_, kSign));
+    constexpr uid_t kStranger = 12345;
+    ASSERT_EQ(chown(parts_folder(file_).c_str(), kStranger, kStranger), 0);
+    EXPECT_TRUE(verdict().starts_with("SEALED:")) << verdict();
+    ASSERT_EQ(chown(file_.c_str(), kStranger, kStranger), 0);
+    EXPECT_FALSE(Reading::of(file_, kSign)) << "another user's report, with parts of his";
+}
+
+/// Who takes a part of the launcher's out of it is not found out.
+TEST_F(ReportTest, NobodyElseCanWriteAmongTheParts) {
+    const mode_t before = umask(0);
+    write_ranks(1, 1);
+    EXPECT_EQ(fs::status(parts_folder(file_)).permissions(), fs::perms{0755});
+    fs::permissions(parts_folder(file_), fs::perms{0777});
+    EXPECT_TRUE(prepare_parts(file_));
+    EXPECT_EQ(fs::status(parts_folder(file_)).permissions(), fs::perms{0755});
+    umask(before);
 }
 
 TEST_F(ReportTest, WhatIsReportedAfterTheEndLowersTheVerdict) {

@@ -122,6 +122,36 @@ TEST_F(ReportTest, OneLibraryOfAProcessTellsItsLaunch) {
     EXPECT_TRUE(verdict().starts_with("SEALED")) << verdict();
 }
 
+/// Hydra has no name for a launch: those of one job id, as PBS gives it, meet in a report.
+TEST_F(ReportTest, ARankOfOneLaunchDoesNotStandForOneOfAnother) {
+    write_launcher();
+    const auto write_launch = [&](int first_pid, int count, int of) {
+        for (int i = 0; i < count; ++i) {
+            auto part = rank(i, of);
+            part.pid = first_pid + i;
+            ASSERT_TRUE(write_part(file_, part, kSign));
+        }
+    };
+    write_launch(200, 2, 2);
+    EXPECT_TRUE(verdict().starts_with("SEALED:")) << verdict();
+    write_launch(300, 1, 2);  // its rank 1 ran in clear
+    EXPECT_TRUE(verdict().starts_with("INCOMPLETE: 3 of 4 ranks reported")) << verdict();
+    EXPECT_EQ(summary().find("ranks missing"), std::string::npos) << summary();
+    write_launch(300, 2, 2);
+    write_launch(400, 3, 3);
+    EXPECT_TRUE(verdict().starts_with("SEALED:")) << verdict();
+    write_launch(500, 2, 3);
+    EXPECT_TRUE(verdict().starts_with("INCOMPLETE: 9 of 10 ranks reported")) << verdict();
+}
+
+TEST_F(ReportTest, NumbersOfRanksThatNobodyHasCostNothing) {
+    write_launcher();
+    auto part = rank(2147483647, 2147483647);
+    ASSERT_TRUE(write_part(file_, part, kSign));
+    EXPECT_TRUE(verdict().starts_with("INCOMPLETE: 1 of 2147483647 ranks reported")) << verdict();
+    EXPECT_NE(summary().find("ranks missing: 0-2147483646"), std::string::npos) << summary();
+}
+
 TEST_F(ReportTest, SrunIsAnExceptionThatIsNamed) {
     for (int i = 0; i < 4; ++i) {
         auto part = rank(i, 4);
