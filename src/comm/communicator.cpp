@@ -262,7 +262,7 @@ Result<seal::Segments> Communicator::open_announcement(const Posted& posted, int
 
 Result<void> Communicator::check_order_among(const Posted& posted, Receiving& receiving, int from, int tag,
                                              std::uint64_t number) {
-    std::vector<seal::Arrivals::Holder> holders;
+    seal::Arrivals::Holders holders;
     const auto look = [&](const Posted& one) {
         if (!matches(one, from, tag)) return;
         holders.push_back({one.order, one.source == from && one.tag == tag && !one.may_be_cancelled});
@@ -271,7 +271,7 @@ Result<void> Communicator::check_order_among(const Posted& posted, Receiving& re
     posted_for_any_.each(look);
     using Verdict = seal::Arrivals::Verdict;
     seal::Arrivals& lane = receiving.lanes[tag];
-    const Verdict verdict = lane.take(number, posted.order, holders);
+    const Verdict verdict = lane.take(number, posted.order, std::move(holders));
     if (verdict != Verdict::fits) lane.fail();
     switch (verdict) {
         case Verdict::fits:

@@ -307,13 +307,13 @@ Result<void> Party::State::check_order(const Posted& at, const Decrypted& messag
 }
 
 Result<void> Party::State::check_order_among(const Posted& at, const Decrypted& message, std::uint64_t tag) const {
-    std::vector<seal::Arrivals::Holder> holders;
+    seal::Arrivals::Holders holders;
     posted.each([&](const Posted& one) {
         if (!one.wanted().takes(message.from, tag)) return;
         holders.push_back({one.place(), one.wanted().names_lane && !one.may_be_cancelled()});
     });
     using Verdict = seal::Arrivals::Verdict;
-    switch (lane_of(*message.flow, message.from, tag).take(message.number, at.place(), holders)) {
+    switch (lane_of(*message.flow, message.from, tag).take(message.number, at.place(), std::move(holders))) {
         case Verdict::fits:
             return {};
         case Verdict::repeated:

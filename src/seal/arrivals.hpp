@@ -24,6 +24,7 @@ public:
         std::uint64_t posted;
         bool surely;
     };
+    using Holders = std::vector<Holder>;
     enum class Verdict : std::uint8_t { fits, repeated, out_of_order, lost, after_failure };
 
     Arrivals() = default;
@@ -55,7 +56,8 @@ public:
     }
 
     /// Accepts a number that came to the receive posted as `posted`, if it fits. `holders`: all receives of that kind.
-    Verdict take(std::uint64_t number, std::uint64_t posted, std::span<const Holder> holders) {
+    /// It takes as long as there are receives and runs of numbers, both looked through once: programs have thousands.
+    Verdict take(std::uint64_t number, std::uint64_t posted, Holders holders) {
         // protocol: M27
         if (next_ == kFailed) return Verdict::after_failure;
         // protocol: M21
@@ -66,9 +68,13 @@ public:
         // protocol: M22
         if (posted <= before.last_posted) return Verdict::out_of_order;
         if (after != early_.end() && posted >= after->second.first_posted) return Verdict::out_of_order;
-        Verdict verdict = judge({before.end, number, before.last_posted, posted}, holders);
+        const auto by_place = [](const Holder& a, const Holder& b) { return a.posted < b.posted; };
+        if (!std::is_sorted(holders.begin(), holders.end(), by_place))
+            std::sort(holders.begin(), holders.end(), by_place);
+        Sweep sides(holders);
+        Verdict verdict = judge({before.end, number, before.last_posted, posted}, sides);
         if (verdict == Verdict::fits && after != early_.end()) {
-            verdict = judge({number + 1, after->first, posted, after->second.first_posted}, holders);
+            verdict = judge({number + 1, after->first, posted, after->second.first_posted}, sides);
         }
         // Holders of other gaps may have ended with something else.
         if (verdict == Verdict::fits) verdict = judge_gaps_without(before.end, holders);
@@ -100,20 +106,34 @@ private:
         bool has(std::uint64_t posted) const { return posted > after && posted < before; }
     };
 
+    /// The holders in one gap after the other, in the order of posting, which is also that of the gaps.
+    class Sweep {
+    public:
+        explicit Sweep(std::span<const Holder> holders) : left_(holders) {}
+        std::span<const Holder> in(const Gap& gap) {
+            const auto of_gap = std::find_if(left_.begin(), left_.end(),
+                                             [&](const Holder& holder) { return holder.posted > gap.after; });
+            const auto rest =
+                std::find_if(of_gap, left_.end(), [&](const Holder& holder) { return holder.posted >= gap.before; });
+            left_ = {rest, left_.end()};
+            return {of_gap, rest};
+        }
+
+    private:
+        std::span<const Holder> left_;
+    };
+
     std::uint64_t cut_off_in(const Gap& gap) const {
         return static_cast<std::uint64_t>(
             std::count_if(cut_off_.begin(), cut_off_.end(), [&](std::uint64_t posted) { return gap.has(posted); }));
     }
 
     /// Are its numbers with receives, and have the receives that must hold one a number?
-    Verdict judge(const Gap& gap, std::span<const Holder> holders) const {
-        std::uint64_t most = cut_off_in(gap);
-        std::uint64_t least = 0;
-        for (const Holder& holder : holders) {
-            if (!gap.has(holder.posted)) continue;
-            ++most;
-            if (holder.surely) ++least;
-        }
+    Verdict judge(const Gap& gap, Sweep& sweep) const {
+        const std::span<const Holder> holders = sweep.in(gap);
+        const std::uint64_t most = cut_off_in(gap) + holders.size();
+        const auto least = static_cast<std::uint64_t>(
+            std::count_if(holders.begin(), holders.end(), [](const Holder& holder) { return holder.surely; }));
         // protocol: M23
         if (gap.end - gap.begin > most) return Verdict::lost;
         // protocol: M24
@@ -133,8 +153,9 @@ private:
 
     Verdict judge_gaps_without(std::uint64_t begin, std::span<const Holder> holders) const {
         Verdict verdict = Verdict::fits;
+        Sweep sweep(holders);
         each_gap([&](const Gap& gap) {
-            if (gap.begin != begin && verdict == Verdict::fits) verdict = judge(gap, holders);
+            if (gap.begin != begin && verdict == Verdict::fits) verdict = judge(gap, sweep);
         });
         return verdict;
     }
@@ -149,9 +170,9 @@ private:
     /// What only messages that were cut off can be in is not waited for.
     void close_gaps(std::span<const Holder> holders) {
         std::vector<Gap> closed;
+        Sweep sweep(holders);
         each_gap([&](const Gap& gap) {
-            const bool held = std::any_of(holders.begin(), holders.end(),
-                                          [&](const Holder& holder) { return gap.has(holder.posted); });
+            const bool held = !sweep.in(gap).empty();
             if (!held && gap.end != gap.begin) closed.push_back(gap);
         });
         for (const Gap& gap : closed) {

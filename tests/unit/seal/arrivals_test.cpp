@@ -41,6 +41,35 @@ TEST(Arrivals, ReceivesOfOneLaneEndInAnyOrder) {
     } while (std::next_permutation(order.begin(), order.end()));
 }
 
+/// As where small messages overtake large ones: of thousands of receives every second one ends first. Where each
+/// message cost the square of them, this took a minute.
+TEST(Arrivals, ThousandsOvertakeEachOther) {
+    constexpr std::uint64_t kCount = 4000;
+    Arrivals lane;
+    Holders holders;
+    for (std::uint64_t n = 0; n < kCount; ++n) holders.push_back({n + 1, true});
+    const auto end = [&](std::uint64_t number) {
+        std::erase_if(holders, [&](const auto& holder) { return holder.posted == number + 1; });
+        return take(lane, number, number + 1, holders);
+    };
+    for (std::uint64_t n = 1; n < kCount; n += 2) ASSERT_EQ(end(n), Verdict::fits);
+    EXPECT_EQ(lane.count(), 0U);
+    for (std::uint64_t n = 0; n < kCount; n += 2) ASSERT_EQ(end(n), Verdict::fits);
+    EXPECT_EQ(lane.count(), kCount);
+    EXPECT_TRUE(lane.rests());
+}
+
+/// Those that wait for anybody stand in another list.
+TEST(Arrivals, HoldersMayBeToldInAnyOrder) {
+    const Holders holders{{5, true}, {3, true}, {1, false}, {2, true}};
+    Arrivals lane;
+    EXPECT_EQ(take(lane, 3, 4, holders), Verdict::fits);
+    EXPECT_EQ(take(lane, 5, 6, holders), Verdict::fits);
+    Arrivals other;
+    EXPECT_EQ(take(other, 1, 4, holders), Verdict::out_of_order) << "2 and 3 hold one each";
+    EXPECT_EQ(take(other, 4, 4, holders), Verdict::lost) << "three receives hold no four messages";
+}
+
 // protocol: M27
 TEST(Arrivals, NothingOfALaneFitsAfterAFailure) {
     Arrivals lane;
