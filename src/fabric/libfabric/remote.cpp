@@ -230,7 +230,7 @@ void Remote::ask_for_pieces(Side& side) {
         const std::uint64_t id = next_id();
         const auto code = endpoint_.expect_piece(side.asking.front(), transfer.asked, size, id);
         if (code == -FI_EAGAIN) return;
-        if (code != 0) endpoint_.end("a receive for memory cannot be posted: " + text_of(code));
+        if (code != 0) endpoint_.give_up("a receive for memory cannot be posted: " + text_of(code));
         will_say({transfer.peer, transfer.what, id, transfer.key, transfer.address + transfer.asked, size});
         ++side.pieces;
         ++pieces_;
@@ -321,7 +321,7 @@ bool Remote::go_on(Side& side, std::deque<Note>& notes, Say say) {
     while (!notes.empty() && may_say(side)) {
         const auto code = say(notes.front());
         if (code == -FI_EAGAIN) return false;
-        if (code != 0) endpoint_.end("a message about a peer's memory fails: " + text_of(code));
+        if (code != 0) endpoint_.give_up("a message about a peer's memory fails: " + text_of(code));
         notes.pop_front();
         --waiting_;
     }

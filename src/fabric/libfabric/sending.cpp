@@ -138,7 +138,7 @@ ssize_t Endpoint::hand_over(Operation& operation) {
 /// False: the provider still does not take it.
 bool Endpoint::hand_over_owed(Operation& operation) {
     const ssize_t code = hand_over(operation);
-    if (code != 0 && code != -FI_EAGAIN) end("a sealed message could not be sent: " + text_of(code));
+    if (code != 0 && code != -FI_EAGAIN) give_up("a sealed message could not be sent: " + text_of(code));
     return code == 0;
 }
 
