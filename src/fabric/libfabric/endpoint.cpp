@@ -22,6 +22,11 @@ void Endpoint::end(const std::string& what) const {
     std::abort();  // not reached: GCC does not see that a virtual function does not return
 }
 
+void Endpoint::give_up(const std::string& why) const {
+    around().give_up("libfabric, provider " + domain->fabric->provider + ": " + why);
+    std::abort();  // not reached, as above
+}
+
 // protocol: F11
 /// Immediate data that comes beside a message is authenticated with it, as far as the provider carries it.
 std::array<std::uint8_t, 9> Endpoint::bound_of(Beside beside, std::uint64_t data) const {
@@ -240,8 +245,7 @@ void EndpointOfRemote::end(const std::string& what) const {
 }
 
 void EndpointOfRemote::give_up(const std::string& why) const {
-    endpoint_.around().give_up(why);
-    std::abort();  // not reached, as in Endpoint::end
+    endpoint_.give_up(why);
 }
 
 void Endpoint::close() {

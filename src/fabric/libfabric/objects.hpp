@@ -280,6 +280,8 @@ struct Endpoint : Object<fid_ep> {
     void end_fetching(Operation& operation);
 
     [[noreturn]] void end(const std::string& what) const;
+    /// Where the network fails, or a peer is gone: nothing was altered.
+    [[noreturn]] void give_up(const std::string& why) const;
     Surroundings& around() const { return *domain->fabric->around; }
 
 private:
