@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "command/elf.hpp"
+#include "command/planting.hpp"
 #include "command/shell.hpp"
 
 namespace cryptmpi::command {
@@ -77,6 +78,45 @@ std::vector<fs::path> folders_near(const fs::path& folder) {
         result.push_back(ancestor / "bin");
     }
     return result;
+}
+
+/// What may be a launcher near a library, or near the file that it is a link to.
+std::vector<fs::path> launchers_near(const MpiLibrary& library) {
+    std::vector<fs::path> launchers;
+    std::error_code error;
+    for (const auto& file : {library.file, fs::canonical(library.file, error)}) {
+        for (const auto& folder : folders_near(file.parent_path())) {
+            for (const char* launcher_name : known(library.mpi).launcher_names) {
+                if (fs::exists(folder / launcher_name, error)) launchers.push_back(folder / launcher_name);
+            }
+        }
+    }
+    return launchers;
+}
+
+/// The folders that the user has named.
+std::set<fs::path> folders_in_path(const config::Environment& environment) {
+    std::set<fs::path> folders;
+    std::istringstream path(environment("PATH").value_or(""));
+    for (std::string folder; std::getline(path, folder, ':');) {
+        // Without a slash at its end, which a path keeps.
+        if (folder.starts_with('/')) folders.insert((fs::path(folder) / "-").lexically_normal().parent_path());
+    }
+    return folders;
+}
+
+/// Takes out those that somebody else may have put there: near /tmp/mpi/lib is /tmp/bin, which anybody can make.
+/// Returns the first of them and why, for an error's line.
+std::string take_planted_out(std::vector<fs::path>& launchers, const config::Environment& environment) {
+    const auto chosen = folders_in_path(environment);
+    std::string first;
+    std::erase_if(launchers, [&](const fs::path& launcher) {
+        const bool is_chosen = chosen.count(launcher.parent_path()) != 0;
+        const std::string risk = is_chosen ? std::string() : planting_risk(launcher);
+        if (first.empty() && !risk.empty()) first = " (" + launcher.string() + " is not run: " + risk + ")";
+        return !risk.empty();
+    });
+    return first;
 }
 
 /// Intel MPI fills a node's cores whatever slots its name carries, so the number of ranks is said where all nodes have
@@ -182,25 +222,19 @@ Result<Launcher> identify_launcher(const fs::path& file) {
 }
 
 Result<Launcher> launcher_of(const MpiLibrary& library, const config::Environment& environment) {
-    std::vector<fs::path> candidates;
-    std::error_code ignored;
-    const auto& names = known(library.mpi).launcher_names;
-    for (const auto& file : {library.file, fs::canonical(library.file, ignored)}) {
-        for (const auto& folder : folders_near(file.parent_path())) {
-            for (const char* launcher_name : names) candidates.push_back(folder / launcher_name);
-        }
-    }
-    for (const char* launcher_name : names) {
+    std::vector<fs::path> candidates = launchers_near(library);
+    const std::string planted = take_planted_out(candidates, environment);
+    for (const char* launcher_name : known(library.mpi).launcher_names) {
         if (auto file = find_in_path(launcher_name, environment)) candidates.push_back(*file);
     }
     std::set<fs::path> asked;
     for (const auto& candidate : candidates) {
-        if (!fs::exists(candidate, ignored) || !asked.insert(candidate).second) continue;
+        if (!asked.insert(candidate).second) continue;
         auto launcher = identify_launcher(candidate);
         if (launcher && launcher->mpi == library.mpi) return launcher;
     }
     return fail(ENOENT, std::string("no launcher of ") + name(library.mpi) + " found for " + library.file.string() +
-                            ", neither beside it nor in PATH; name it with --mpi");
+                            ", neither beside it nor in PATH" + planted + "; name it with --mpi");
 }
 
 std::vector<Launcher> launchers_in_path(const config::Environment& environment) {

@@ -8,6 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -606,6 +607,70 @@ def test_run_disabled_has_no_report(home, launcher):
 def test_run_refused_has_no_report(home, launcher):
     done = disabled_with_a_report(home, launcher, "--report", home / "job.json", CRYPTMPI_CIPHER="nonsense")
     assert_refused(done, "nonsense")
+
+
+# The launcher that is found by the program's library
+
+
+@pytest.fixture
+def linked(home):
+    """A program with an MPI library in a folder that nobody else may write, and what may be a launcher near it."""
+    with tempfile.TemporaryDirectory(dir=BUILD) as name:
+        folder = Path(name)
+        (folder / "mpi" / "lib").mkdir(parents=True)
+        (folder / "bin").mkdir()
+        folder.chmod(0o755)
+        (home / "empty").mkdir()
+        (folder / "mpi.c").write_text("int MPI_Init(void) { return 0; }\n")
+        library = folder / "mpi" / "lib" / "libmpi.so.12"
+        built = subprocess.run(["cc", "-shared", "-fPIC", "-Wl,-soname,libmpi.so.12", "-o", library, folder / "mpi.c"], capture_output=True)
+        if built.returncode != 0:
+            pytest.skip("no C compiler that links")
+        near = folder / "bin" / "mpiexec"
+        near.write_text('#!/bin/sh\n: >"$HOME/planted"\nif [ "$1" = --version ]; then echo "HYDRA build details:"; fi\n')
+        near.chmod(0o755)
+        program = compiled(home, "int MPI_Init(void); int main(void) { return MPI_Init(); }", library, f"-Wl,-rpath,{library.parent}")
+        yield folder, program
+
+
+def start_linked(home, program, path):
+    return cryptmpi(home, "run", "-n", "1", "--layer", "channel", program, PATH=path)
+
+
+def test_a_launcher_near_the_library(home, linked):
+    folder, program = linked
+    start_linked(home, program, home / "empty")
+    assert (home / "planted").exists()
+
+
+NOBODY = 65534
+PLANTED = {
+    "in a folder that all may write": lambda folder: folder.chmod(0o1777),
+    "in a folder that a group may write": lambda folder: (folder / "bin").chmod(0o775),
+    "that a group may write": lambda folder: (folder / "bin" / "mpiexec").chmod(0o775),
+    "of another user": lambda folder: os.chown(folder / "bin" / "mpiexec", NOBODY, NOBODY),
+    "in another user's folder": lambda folder: os.chown(folder / "bin", NOBODY, NOBODY),
+    "behind another user's link": lambda folder: plant_link(folder / "bin"),
+}
+
+
+def plant_link(folder):
+    folder.rename(folder.parent / "theirs")
+    folder.symlink_to(folder.parent / "theirs")
+    os.chown(folder, NOBODY, NOBODY, follow_symlinks=False)
+
+
+@pytest.mark.parametrize("how", PLANTED)
+def test_a_launcher_that_others_could_plant_is_not_run(home, linked, how):
+    folder, program = linked
+    if "another user" in how and os.geteuid() != 0:
+        pytest.skip("needs root to give files away")
+    PLANTED[how](folder)
+    done = start_linked(home, program, home / "empty")
+    assert_refused(done, "no launcher of MPICH found", f"{folder}/bin/mpiexec is not run: ", "--mpi")
+    assert not (home / "planted").exists()
+    start_linked(home, program, folder / "bin")  # which the user has chosen
+    assert (home / "planted").exists()
 
 
 # The agent: a remote shell that runs its command here, through a shell, as ssh does
