@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "command/earlier_report.hpp"
 #include "command/fresh_key.hpp"
 #include "command/job.hpp"
 #include "command/key_storage.hpp"
@@ -163,13 +164,33 @@ int refuse(const Error& error) {
     return complain(error.line, kExitRefused);
 }
 
+/// Without CryptMPI, as the setting `enabled` says. The first rank removes the earlier report, which would pass for
+/// this job's; within a job of cryptmpi run, the report is that one's.
+int start_plain(const Options& options, const config::Settings& settings, const config::Environment& environment,
+                const Words& program) {
+    const bool first = config::identify(environment).rank.value_or(0) == 0;
+    const bool forgets = first && !settings.report_file.empty() && !environment(config::kReportFileVariable);
+    if (forgets) {
+        if (auto forgotten = forget_report(settings.report_file); !forgotten) return refuse(forgotten.error());
+    }
+    if (!options.report.empty()) {
+        return complain(
+            "exec: enabled = false: the program would run in clear, and there is no report of that; set enabled, or "
+            "leave out --report",
+            kExitRefused);
+    }
+    if (forgets) complain("note: enabled = false: the job runs in clear, without CryptMPI, and has no report", 0);
+    leave_children_as_found();
+    return replace_by(program.front(), program);
+}
+
 int exec(const Options& options, const Words& program) {
     if (program.empty()) return complain("exec: no program given; see cryptmpi exec --help", kExitRefused);
     if (auto taken = take_settings(options); !taken) return refuse(taken.error());
     const auto environment = config::process_environment();
     auto settings = config::load(environment);
     if (!settings) return refuse(settings.error());
-    if (!settings->enabled) return replace_by(program.front(), program);
+    if (!settings->enabled) return start_plain(options, *settings, environment, program);
     if (settings->require_members && !options.forwarded.empty()) keep_members_of_this_node(*settings);
 
     auto key = take_key(options, *settings);
@@ -185,6 +206,7 @@ int exec(const Options& options, const Words& program) {
     warn_of_cipher(*settings, config::process_environment());
     warn_of_launcher(options, environment);
     if (*key) return hold_while_running(std::move(**key), file->string(), program);
+    leave_children_as_found();
     // The channel library, which this process may have from its launcher, would give itself to the program.
     const bool sockets_stay_clear =
         options.role.empty() && choice->layer != config::Layer::channel && !settings->seal_sockets;

@@ -47,6 +47,12 @@ std::optional<std::string> unknown_subcommand(const CLI::App& app, const Words& 
     return "no subcommand " + word + (meant.empty() ? "; see cryptmpi --help" : "; did you mean " + meant + "?");
 }
 
+/// A line of "run" that starts nothing leaves no report that would pass for its own.
+int refuse_line(const LaunchLine& line, const std::string& why) {
+    if (auto forgotten = forget_report_of(line); !forgotten) complain(forgotten.error().line, kExitRefused);
+    return complain(why, kExitRefused);
+}
+
 int main_of(Words arguments) {
     CLI::App app;
     int status = 0;
@@ -59,7 +65,7 @@ int main_of(Words arguments) {
     const bool starts_program = runs || first == "exec";
     if (runs) {
         line = read_typed_line({arguments.begin() + 1, arguments.end()}, config::process_environment());
-        if (line.error && !line.wants_help) return complain(line.error->line, kExitRefused);
+        if (line.error && !line.wants_help) return refuse_line(line, line.error->line);
         arguments.resize(1);
         if (line.wants_help) arguments.emplace_back("--help");
         if (!line.wants_help) arguments.insert(arguments.end(), line.own.begin(), line.own.end());
@@ -74,7 +80,8 @@ int main_of(Words arguments) {
     } catch (const CLI::ParseError& error) {
         if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
         const std::string asked = first.empty() || first.starts_with('-') ? "cryptmpi" : "cryptmpi " + first;
-        return complain(std::string(error.what()) + "; see " + asked + " --help", starts_program ? kExitRefused : 2);
+        const std::string why = std::string(error.what()) + "; see " + asked + " --help";
+        return runs ? refuse_line(line, why) : complain(why, starts_program ? kExitRefused : 2);
     }
     if (app.get_subcommands().empty()) return complain("a subcommand is required; see cryptmpi --help", 2);
     return status;
@@ -86,6 +93,7 @@ int main_of(Words arguments) {
 int main(int argc, char** argv) {
     using namespace cryptmpi::command;
     try {
+        watch_children();
         // Else it would look for its libraries in the current folder.
         if (own_file().empty())
             return complain("/proc is not mounted here, by which cryptmpi finds its own libraries; mount it",

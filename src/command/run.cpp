@@ -18,6 +18,7 @@
 
 #include "aead/registry.hpp"
 #include "base/hex.hpp"
+#include "command/earlier_report.hpp"
 #include "command/fresh_key.hpp"
 #include "command/job.hpp"
 #include "command/key_storage.hpp"
@@ -123,14 +124,16 @@ int supervise(const Words& line, FreshKey* key) {
         siginfo_t info{};
         const int signal = sigtimedwait(&handled, &info, &kLookAfterKey);
         if (key != nullptr) key->held.restore();
-        if (signal == SIGCHLD) {
-            int status = 0;
-            if (waitpid(child, &status, WNOHANG) != child) continue;
+        int status = 0;
+        const pid_t ended = waitpid(child, &status, WNOHANG);
+        if (ended < 0 && errno == ECHILD)
+            return complain("run: the kernel does not tell how the launcher ended: SIGCHLD is ignored", kExitRefused);
+        if (ended == child) {
             sigprocmask(SIG_SETMASK, &before, nullptr);
             return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
         }
         // What the terminal sends, it has sent to the launcher too.
-        if (signal > 0 && info.si_code != SI_KERNEL) kill(child, signal);
+        if (signal > 0 && signal != SIGCHLD && info.si_code != SI_KERNEL) kill(child, signal);
     }
 }
 
@@ -260,6 +263,7 @@ private:
     Result<void> guard_words();
     Result<void> choose_layer();
     Result<void> name_job();
+    Result<fs::path> place_in_cache() const;
     Result<void> prepare_report();
     Result<void> take_key();
     int start_plain();
@@ -306,18 +310,29 @@ void leave_outer_job() {
     unsetenv(config::kReportTokenVariable);
 }
 
+/// Removes the earlier report that lies where the line or the environment wants this job's, for which it would pass.
+/// Comes before the settings, which may be what is refused.
+Result<void> forget_named_report(const std::string& option, const config::Environment& environment) {
+    const std::string asked = option.empty() ? environment("CRYPTMPI_REPORT_FILE").value_or("") : option;
+    return asked.empty() ? Result<void>{} : forget_report(fs::absolute(asked));
+}
+
+/// The same where the settings want it: their file alone may say so.
+Result<void> forget_report_of_settings(const std::string& option, const config::Settings& settings) {
+    if (!option.empty() || settings.report_file.empty()) return {};
+    return forget_report(settings.report_file);
+}
+
 Result<void> JobRun::read_settings() {
     if (!options_.layer.empty()) set_variable("CRYPTMPI_LAYER", options_.layer);
     leave_outer_job();
     environment_ = config::process_environment();
-    const std::string asked =
-        options_.report.empty() ? environment_("CRYPTMPI_REPORT_FILE").value_or("") : options_.report;
-    if (!asked.empty()) {  // who is refused from here on has no report
-        if (auto forgotten = forget_report(fs::absolute(asked)); !forgotten) return forgotten;
-    }
+    // Who is refused from here on has no report.
+    if (auto forgotten = forget_named_report(options_.report, environment_); !forgotten) return forgotten;
     auto settings = config::load(environment_);
     if (!settings) return tl::unexpected<Error>(settings.error());
     settings_ = std::move(*settings);
+    if (auto forgotten = forget_report_of_settings(options_.report, *settings_); !forgotten) return forgotten;
     // Within a job that has a fresh key the setting key_file is that one's.
     lasting_key_ = environment_(config::kLastingKeyVariable);
     if (lasting_key_) settings_->key_file = *lasting_key_;
@@ -395,12 +410,21 @@ Result<void> JobRun::name_job() {
     return {};
 }
 
+Result<fs::path> JobRun::place_in_cache() const {
+    const auto kex = aead::load_kex(settings_->module_folder.string(), settings_->module);
+    if (!kex) return tl::unexpected<Error>(kex.error());
+    return cache_file(environment_, job_, *kex->api->kex);
+}
+
 Result<void> JobRun::prepare_report() {
     if (settings_->live) report::remove_stale_pages(report::own_runtime_folder());
     is_report_asked_ = !options_.report.empty() || !settings_->report_file.empty();
-    report_file_ = !options_.report.empty() ? fs::absolute(options_.report)
-                   : is_report_asked_       ? settings_->report_file
-                                            : cache_file(environment_, job_);
+    report_file_ = !options_.report.empty() ? fs::absolute(options_.report) : settings_->report_file;
+    if (!is_report_asked_) {
+        auto cached = place_in_cache();
+        if (!cached) return tl::unexpected<Error>(cached.error());
+        report_file_ = std::move(*cached);
+    }
     if (auto passed = pass_on_settings(*settings_); !passed) return passed;
     if (auto made = make_place_of_report(report_file_, !is_report_asked_, token_, is_fresh_); !made) return made;
     for (const char* variable : {"CRYPTMPI_REPORT_FILE", config::kReportFileVariable})
@@ -433,10 +457,6 @@ int JobRun::start_plain() {
             "run: enabled = false: the job would run in clear, and there is no report of that; set enabled, or "
             "leave out --report",
             kExitRefused);
-    }
-    if (!settings_->report_file.empty()) {
-        if (auto forgotten = forget_report(settings_->report_file); !forgotten)
-            return complain(forgotten.error().line, kExitRefused);
     }
     complain("note: enabled = false: the job runs in clear, without CryptMPI", 0);
     if (!rsh_.empty()) launch_.agent = rsh_;
@@ -498,6 +518,16 @@ int JobRun::run() {
 }
 
 }  // namespace
+
+Result<void> forget_report_of(const LaunchLine& line) {
+    leave_outer_job();
+    const auto environment = config::process_environment();
+    const auto at = std::find(line.own.begin(), line.own.end(), "--report");
+    const std::string option = at == line.own.end() || at + 1 == line.own.end() ? std::string() : *(at + 1);
+    if (auto forgotten = forget_named_report(option, environment); !forgotten) return forgotten;
+    const auto settings = config::load(environment);
+    return settings ? forget_report_of_settings(option, *settings) : Result<void>{};
+}
 
 void add_run(CLI::App& app, const LaunchLine& line, int& status) {
     const CLI::Range some(1, INT_MAX);

@@ -1,10 +1,16 @@
 #include "command/run_report.hpp"
 
+#include <array>
 #include <cerrno>
+#include <cstddef>
+#include <cstdint>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "base/hex.hpp"
+#include "base/pieces.hpp"
+#include "command/earlier_report.hpp"
 #include "command/job.hpp"
 #include "command/shell.hpp"
 #include "report/parts_folder.hpp"
@@ -18,27 +24,35 @@ report::Sign signing_with(const keys::ReportKey& key) {
     return [&key](std::string_view text) { return key.sign(text); };
 }
 
+/// Leads nowhere else, is no hidden file, and leaves room for what is written beside it.
+bool is_plain_name(std::string_view job) {
+    constexpr std::size_t kLongest = 100;
+    constexpr std::string_view kPlain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+    return !job.empty() && job.size() <= kLongest && job.front() != '.' &&
+           job.find_first_not_of(kPlain) == std::string_view::npos;
+}
+
+Result<std::string> digest_of(std::string_view job, const cryptmpi_kex& kex) {
+    std::array<std::uint8_t, 32> digest{};
+    const iovec in = piece(job.data(), job.size());
+    if (kex.sha256(digest.data(), &in, 1) != CRYPTMPI_OK) return fail(EIO, "run: SHA-256 of the job's id failed");
+    return hex(digest);
+}
+
 }  // namespace
 
-fs::path cache_file(const config::Environment& environment, const std::string& job) {
+Result<fs::path> cache_file(const config::Environment& environment, const std::string& job, const cryptmpi_kex& kex) {
     fs::path cache;
     if (auto xdg = environment("XDG_CACHE_HOME"); xdg && xdg->starts_with('/')) {
         cache = *xdg;
     } else if (auto home = environment("HOME"); home && !home->empty()) {
         cache = fs::path(*home) / ".cache";
     } else {
-        return {};
+        return fs::path();
     }
-    return cache / "cryptmpi" / "jobs" / (job + ".json");
-}
-
-Result<void> forget_report(const fs::path& file) {
-    std::error_code error;
-    fs::remove_all(file.string() + ".parts", error);
-    if (std::error_code unknown; fs::is_directory(file, unknown)) return {};  // no report; prepare_parts() says so
-    fs::remove(file, error);
-    if (std::error_code unknown; !fs::exists(file, unknown)) return {};
-    return fail(EACCES, "report " + file.string() + " of an earlier job cannot be removed: " + error.message());
+    const auto name = is_plain_name(job) ? Result<std::string>(job) : digest_of(job, kex);
+    if (!name) return tl::unexpected<Error>(name.error());
+    return cache / "cryptmpi" / "jobs" / (*name + ".json");
 }
 
 Result<void> make_place_of_report(const fs::path& file, bool private_folder, const std::string& token, bool fresh_key) {

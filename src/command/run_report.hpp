@@ -1,6 +1,8 @@
 // The report of a job that cryptmpi run starts: its place, its keys, and the verdict at the end.
 #pragma once
 
+#include <cryptmpi/module.h>
+
 #include <filesystem>
 #include <string>
 
@@ -11,11 +13,10 @@
 
 namespace cryptmpi::command {
 
-/// Where a job's report goes that nobody asked for. Empty: there is no such place.
-std::filesystem::path cache_file(const config::Environment& environment, const std::string& job);
-
-/// Removes what an earlier job left there: whatever comes of this one, a verdict must not be that one's.
-Result<void> forget_report(const std::filesystem::path& file);
+/// Where a job's report goes that nobody asked for. Empty: there is no such place. The id may be any text: what would
+/// be no plain name of a file, or a long one, is named by its SHA-256.
+Result<std::filesystem::path> cache_file(const config::Environment& environment, const std::string& job,
+                                         const cryptmpi_kex& kex);
 
 /// Makes the report's folder. The token tells the job's processes that they see this very folder.
 Result<void> make_place_of_report(const std::filesystem::path& file, bool private_folder, const std::string& token,

@@ -38,6 +38,9 @@ int not_run(const std::string& program) {
                     code == ENOENT ? kExitNotFound : kExitNotExecutable);
 }
 
+/// Of the process, as the disposition of the signal is.
+bool children_were_ignored = false;
+
 using Clock = std::chrono::steady_clock;
 constexpr auto kPatience = std::chrono::seconds(20);
 constexpr std::size_t kMostOutput = std::size_t{64} << 20;  // of what a command says that should say little
@@ -188,7 +191,16 @@ std::string shell_word(std::string_view word) {
 
 fs::path own_file() {
     std::error_code ignored;
-    return fs::read_symlink("/proc/self/exe", ignored);
+    static const fs::path file = fs::read_symlink("/proc/self/exe", ignored);
+    return file;
+}
+
+void watch_children() {
+    children_were_ignored = std::signal(SIGCHLD, SIG_DFL) == SIG_IGN;
+}
+
+void leave_children_as_found() {
+    if (children_were_ignored) std::signal(SIGCHLD, SIG_IGN);
 }
 
 int replace_by(const std::string& program, const std::vector<std::string>& arguments) {

@@ -42,8 +42,14 @@ std::optional<std::filesystem::path> find_in_path(const std::string& name, const
 /// `word` so that a shell reads it as one word.
 std::string shell_word(std::string_view word);
 
-/// The file of this very executable.
+/// The file of this very executable, as the first call found it: once another file has taken its name, as in an
+/// upgrade, the kernel tells another one.
 std::filesystem::path own_file();
+
+/// A starter may have left SIGCHLD ignored, as daemons do: the kernel then tells nobody how a child ended. Launchers,
+/// too, have to know (MPICH 4.0's never ends else); a program finds what its starter left.
+void watch_children();
+void leave_children_as_found();
 
 /// Replaces this process. Returns only on failure: kExitNotFound or kExitNotExecutable, after a line on stderr.
 int replace_by(const std::string& program, const std::vector<std::string>& arguments);

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "base/result.hpp"
+
 namespace CLI {
 class App;
 }
@@ -20,6 +22,8 @@ void add_key(CLI::App& app, int& status);
 void add_receive_key(CLI::App& app, int& status);
 void add_exec(CLI::App& app, const Words& program, int& status);
 void add_run(CLI::App& app, const LaunchLine& line, int& status);
+/// Removes what an earlier job left under the name of this line's report. For lines that start nothing.
+Result<void> forget_report_of(const LaunchLine& line);
 void add_doctor(CLI::App& app, int& status);
 void add_coverage(CLI::App& app, int& status);
 void add_report(CLI::App& app, int& status);

@@ -1,5 +1,6 @@
 """The command `cryptmpi`: every bad input gives one clear line, and exec passes everything through."""
 
+import hashlib
 import json
 import os
 import pty
@@ -585,14 +586,22 @@ def test_run_disabled_is_native(home, launcher):
     assert done.stderr == "cryptmpi: note: enabled = false: the job runs in clear, without CryptMPI\n"
 
 
+def left_by_an_earlier_job(report):
+    """What must not pass for a later job's."""
+    report.write_text('{"totals": {}, "processes": []}')
+    parts = Path(f"{report}.parts")
+    parts.mkdir()
+    (parts / "n1.1.json").write_text('{"job_id": "x"}')
+    (parts / "n1.2.json.77.new").write_text('{"jo')
+    (parts / "n1.host").write_text('{"job_id": "x", "host": "n1"}')
+    (parts / "token").write_text("0" * 32 + "\n\n")
+    (parts / "trial").touch()
+
+
 def disabled_with_a_report(home, launcher, *options, **settings):
-    """What an earlier job left must not pass for this one's report."""
-    report, part = home / "job.json", home / "job.json.parts" / "one.json"
-    part.parent.mkdir()
-    report.write_text("SEALED")
-    part.write_text("SEALED")
+    left_by_an_earlier_job(home / "job.json")
     done = cryptmpi(home, "run", "-n", "1", "--mpi", launcher, *options, COMMAND, "--version", COMMAND=COMMAND, **settings)
-    assert not report.exists() and not part.exists()
+    assert not list(home.glob("job.json*"))
     return done
 
 
@@ -607,6 +616,129 @@ def test_run_disabled_has_no_report(home, launcher):
 def test_run_refused_has_no_report(home, launcher):
     done = disabled_with_a_report(home, launcher, "--report", home / "job.json", CRYPTMPI_CIPHER="nonsense")
     assert_refused(done, "nonsense")
+
+
+@pytest.mark.parametrize("words", [["--nosuchopt"], ["-n", "0"], ["--ppn", "x"]], ids="".join)
+@pytest.mark.parametrize("where", ["option", "variable", "file"])
+def test_a_line_that_is_refused_has_no_report(home, words, where):
+    """Nor where it cannot be read: the report's name was read before, or is none of the line's."""
+    report = home / "job.json"
+    left_by_an_earlier_job(report)
+    if where == "file":
+        (home / ".config/cryptmpi/config.toml").write_text(f'report_file = "{report}"\n')
+    option = ["--report", report] if where == "option" else []
+    variables = {"CRYPTMPI_REPORT_FILE": report} if where == "variable" else {}
+    assert_refused(cryptmpi(home, "run", *option, *words, "true", **variables))
+    assert not list(home.glob("job.json*"))
+
+
+@pytest.mark.parametrize("words, status", [(["./nosuch"], NOT_FOUND), (["-genv", "LD_PRELOAD", "x", "true"], REFUSED)], ids=lambda value: str(value))
+def test_run_refused_has_no_report_of_the_settings_file(home, launcher, words, status):
+    report = home / "job.json"
+    left_by_an_earlier_job(report)
+    (home / ".config/cryptmpi/config.toml").write_text(f'report_file = "{report}"\n')
+    assert_refused(cryptmpi(home, "run", "-n", "2", "--mpi", launcher, *words), status=status)
+    assert not list(home.glob("job.json*"))
+
+
+def test_a_job_within_another_leaves_that_ones_report(home):
+    report = home / "job.json"
+    left_by_an_earlier_job(report)
+    of_job = {"CRYPTMPI_REPORT_FILE": report, "CRYPTMPI_INTERNAL_REPORT_FILE": report}
+    assert_refused(cryptmpi(home, "run", "--nosuchopt", "true", **of_job))
+    assert cryptmpi(home, "exec", "true", CRYPTMPI_ENABLED="no", **of_job).stderr == ""
+    assert report.exists() and (home / "job.json.parts" / "n1.1.json").exists()
+
+
+def test_exec_disabled_has_no_report(home):
+    report = home / "job.json"
+    left_by_an_earlier_job(report)
+    assert_refused(cryptmpi(home, "exec", "--report", report, "true", CRYPTMPI_ENABLED="no"), "exec: enabled = false", "in clear", "--report")
+    assert not list(home.glob("job.json*"))
+    left_by_an_earlier_job(report)
+    settings = {"CRYPTMPI_REPORT_FILE": report, "CRYPTMPI_ENABLED": "no"}
+    assert cryptmpi(home, "exec", "true", PMI_RANK="1", PMI_SIZE="2", **settings).stderr == ""
+    done = cryptmpi(home, "exec", "true", PMI_RANK="0", PMI_SIZE="2", **settings)
+    assert done.returncode == 0 and "note: enabled = false" in done.stderr and done.stderr.count("\n") == 1
+    assert not list(home.glob("job.json*"))
+
+
+def test_what_is_no_report_stays(home, launcher):
+    """The report's name was forgotten, and the program's stands in its place."""
+    victim = home / "victim"
+    for text in ("#!/bin/sh\n", '{"totals": {}, "processes": [', '{"totals": {}}', "[]"):
+        victim.write_text(text)
+        run = ["run", "-n", "2", "--mpi", launcher, "--report", victim, "true"]
+        assert_refused(cryptmpi(home, *run), str(victim), "no whole report", "remove")
+        assert_refused(cryptmpi(home, *run, CRYPTMPI_ENABLED="no"), str(victim), "no whole report")
+        done = cryptmpi(home, "exec", "true", CRYPTMPI_ENABLED="no", CRYPTMPI_REPORT_FILE=victim)
+        assert_refused(done, str(victim), "no whole report")
+        assert victim.read_text() == text
+    victim.unlink()
+    left_by_an_earlier_job(victim)
+    for name, text in (("input.txt", "mine"), ("model.json", '{"mine": 1}'), ("list.json", "[1]"), ("token", "mine"), ("trial", "mine")):
+        file = home / "victim.parts" / name
+        file.write_text(text)
+        assert_refused(cryptmpi(home, *run), f"{name} is nothing that CryptMPI writes there")
+        assert file.read_text() == text and victim.exists() and (home / "victim.parts" / "n1.1.json").exists()
+        file.unlink()
+    (home / "victim.parts" / "folder").mkdir()
+    assert_refused(cryptmpi(home, *run), "folder is nothing that CryptMPI writes there")
+    (home / "victim.parts" / "folder").rmdir()
+    assert "INCOMPLETE" in cryptmpi(home, *run, COMMAND=COMMAND).stderr  # of ranks that are none of MPI's
+    assert "INCOMPLETE" in json.loads(victim.read_text()).get("verdict", "INCOMPLETE") and not (home / "victim.parts").exists()
+
+
+def test_a_file_of_no_bytes_is_a_place_for_a_report(home, launcher):
+    report = home / "made-by-mktemp"
+    report.touch()
+    cryptmpi(home, "run", "-n", "1", "--mpi", launcher, "--report", report, "true", COMMAND=COMMAND)
+    assert "processes" in json.loads(report.read_text())
+
+
+@pytest.mark.parametrize("job, name", [("job-1.x", "job-1.x"), ("../../../x", None), (".x", None), ("a/b", None), ("x" * 300, None), ("a b", None)])
+def test_an_id_is_no_path(home, launcher, job, name):
+    mode = stat.S_IMODE(home.stat().st_mode)
+    cryptmpi(home, "run", "-n", "1", "--mpi", launcher, "true", COMMAND=COMMAND, CRYPTMPI_JOB_ID=job)
+    (report,) = home.rglob("*.json")
+    assert report.parent == home / ".cache" / "cryptmpi" / "jobs" and json.loads(report.read_text())["job_id"] == job
+    assert report.stem == (name or hashlib.sha256(job.encode()).hexdigest())
+    assert stat.S_IMODE(home.stat().st_mode) == mode
+
+
+def ignoring_children(home, *words, **variables):
+    """As a daemon's starter, or Perl's, may leave it."""
+    return subprocess.run([COMMAND, *map(str, words)], env=environment(home, **variables), text=True, capture_output=True, timeout=60,
+                          preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+
+
+def test_a_starter_that_ignores_its_children(home, launcher):
+    done = ignoring_children(home, "run", "-n", "1", "--mpi", launcher, "sh", "-c", "exit 5", COMMAND=COMMAND)
+    assert done.returncode == 5 and "ended with status 5" in done.stderr, done
+    ignored = ignoring_children(home, "exec", "grep", "SigIgn", "/proc/self/status").stdout
+    assert int(ignored.split()[1], 16) & (1 << (signal.SIGCHLD - 1)), "the program does not find what its starter left"
+    kept = cryptmpi(home, "exec", "grep", "SigIgn", "/proc/self/status").stdout
+    assert not int(kept.split()[1], 16) & (1 << (signal.SIGCHLD - 1))
+
+
+def test_the_command_is_replaced_while_a_job_runs(home):
+    """As in an upgrade: the other nodes are asked for their parts by the command's name, which stays."""
+    command = home / "bin" / "cryptmpi"
+    command.parent.mkdir()
+    shutil.copy(COMMAND, command)
+    (home / "lib").mkdir()
+    (home / "lib" / "cryptmpi").symlink_to(LIBRARY.parent)
+    rsh = home / "rsh"
+    rsh.write_text('#!/bin/sh\nprintf "%s\\n" "$*" >>"$HOME/asked"\n')
+    rsh.chmod(0o755)
+    launcher = home / "mpiexec"
+    launcher.write_text('#!/bin/sh\nif [ "$1" = --version ]; then echo "HYDRA build details:"; exit; fi\n'
+                        f'"{LIBRARY.parent}/cryptmpi-agent" node9 true\ncp "{command}" "$HOME/new"\nmv "$HOME/new" "{command}"\n')
+    launcher.chmod(0o755)
+    subprocess.run([command, "run", "-n", "1", "--mpi", launcher, "--rsh", rsh, "--report", home / "job.json", "true"], env=environment(home),
+                   timeout=120)
+    (asked,) = [line for line in (home / "asked").read_text().splitlines() if " collect " in line]
+    assert asked.startswith(f"node9 {command} collect ")
 
 
 # The launcher that is found by the program's library
