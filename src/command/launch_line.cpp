@@ -66,6 +66,11 @@ public:
         if (equals != std::string::npos && option.known->values == 0 && mpi_ != Mpi::open_mpi)
             return fail(EINVAL, "run: option " + typed + ": " + option.name + " has no value");
         if (equals != std::string::npos) add_value(option, typed.substr(equals + 1));
+        // Open MPI 4 does not know --wdir=/tmp; all of its releases know two words.
+        if (equals != std::string::npos && mpi_ == Mpi::open_mpi && option.known->values > 0) {
+            option.words.front().resize(option.words.front().find('='));
+            option.words.push_back(option.values.front());
+        }
         while (static_cast<int>(option.values.size()) < option.known->values) {
             if (at_end() || word() == ":") return fail(EINVAL, "run: option " + option.name + " lacks its value");
             if (mpi_ != Mpi::open_mpi && asks_for_help(word()))

@@ -165,8 +165,9 @@ Result<void> guard(Launch& launch, std::string& rsh) {
 }
 
 /// A word behind an option that no table has may be its value. Where it names a program, too, the launcher might start
-/// that one past us.
-Result<void> check_values(const Launch& launch, const config::Environment& environment) {
+/// that one past us. Open MPI 4 takes no OPTION=VALUE.
+Result<void> check_values(const Launch& launch, const Launcher& launcher, const config::Environment& environment) {
+    const bool joins = launcher.mpi != Mpi::open_mpi || launcher.prrte;
     std::vector<TypedOption> all = launch.options;
     for (const auto& context : launch.more) all.insert(all.end(), context.options.begin(), context.options.end());
     for (const auto& option : all) {
@@ -174,8 +175,9 @@ Result<void> check_values(const Launch& launch, const config::Environment& envir
         for (auto word = option.words.begin() + 1; word != option.words.end(); ++word) {
             if (find_in_path(*word, environment))
                 return fail(EINVAL, "run: option " + option.name + " is not known, and " + *word +
-                                        " behind it may be its value or a program; write " + option.name + "=" + *word +
-                                        ", or leave the option out");
+                                        " behind it may be its value or a program; " +
+                                        (joins ? "write " + option.name + "=" + *word + ", or " : "") +
+                                        "leave the option out");
         }
     }
     return {};
@@ -386,7 +388,7 @@ Result<void> JobRun::guard_words() {
     for (const auto& variable : options_.variables) {
         if (auto guarded = guard_variable("--env", variable); !guarded) return guarded;
     }
-    return check_values(launch_, environment_);
+    return check_values(launch_, *launcher_, environment_);
 }
 
 Result<void> JobRun::choose_layer() {

@@ -88,6 +88,7 @@ def nodes_of(ranks):
     "-np 2 -host node1,node2 --mca plm rsh --gmca mpi_yield_when_idle 1 ./p",
     "--hosts node[1-2] -ppn 1 ./p",
     "-np 2 -host node1,node2 --prefix /usr -- ./p",
+    "-np=2 --host=node1,node2 --wdir=. --mca=pml ob1 -map-by=node -x=A=B ./p",
     "-n 1 -host node1 ./p : -np 1 -host node2 ./p",
     "-np 2 -host node1,node2 taskset -c 0 ./p",
     "-np 2 -host node1,node2 --mpi MPIEXEC ./wrap.sh",
@@ -121,6 +122,7 @@ def test_lines_of_hydra(line, shell):
     (OPENMPI5, "-np 2 -host node1,node2 ./p"),
     (OPENMPI5, "--hostfile slots -map-by node -bind-to none --mca plm rsh -x MINE=here --output tag ./p"),
     (OPENMPI5, "-n 1 -host node1 ./p : -n 1 -host node2 ./p"),
+    (OPENMPI5, "-n 2 --host=node1,node2 --wdir=. --map-by=node ./p"),
     (INTEL, "-np 2 -hosts node1,node2 -ppn 1 ./p"),
     (INTEL, "-n 2 -perhost 1 -f hosts -genv MINE here -bootstrap ssh -print-rank-map ./p"),
 ], ids=lambda value: getattr(value, "name", value))
@@ -216,7 +218,9 @@ def test_what_would_not_be_sealed_is_refused(mpi, options, piece, shell):
 @pytest.mark.parametrize("mpi, line, piece", [
     (OPENMPI, "-np 2 -hosts a ./p", "is MPICH's"),
     (OPENMPI, "-np 2 --foo 1 ./p", "write -- before the program"),
-    (OPENMPI, "-np 2 --foo ./p -- ./p", "write --foo=./p"),
+    (OPENMPI, "-np 2 --foo ./p -- ./p", "its value or a program; leave the option out"),
+    (OPENMPI5, "-np 2 --foo ./p -- ./p", "write --foo=./p"),
+    (MPICH, "-np 2 --foo ./p -- ./p", "write --foo=./p"),
     (OPENMPI, "-np 2 -oversubscrib ./p", "--oversubscribe"),
     (OPENMPI, "-np 2 -vx A=B -- ./p", "by itself"),
     (OPENMPI, "-np 2 --ap=f ./p", "--app"),

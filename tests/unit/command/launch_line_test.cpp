@@ -139,6 +139,15 @@ TEST(LaunchLine, OptionsOfHydra) {
     EXPECT_EQ(read(Mpi::intel, {"-s", "all", "-grr", "2", "-nolocal", "./p"}).second, (Words{"./p"}));
 }
 
+TEST(LaunchLine, OpenMpiIsGivenAValueAsAWordOfItsOwn) {
+    const Words typed = {"--wdir=/tmp", "-x=A=B",          "--mca=pml", "ob1",
+                         "--host=a:1",  "--oversubscribe", "--new=v",   "./p"};
+    const Words given = {"--wdir",          "/tmp",   "-x", "A=B", "--mca", "pml", "ob1", "--host", "a:1",
+                         "--oversubscribe", "--new=v"};
+    EXPECT_EQ(read(Mpi::open_mpi, typed), (std::pair<Words, Words>{given, {"./p"}}));
+    EXPECT_EQ(read(Mpi::mpich, {"--wdir=/tmp", "./p"}).first, Words{"--wdir=/tmp"});
+}
+
 TEST(LaunchLine, WhatNoTableKnows) {
     for (const Mpi mpi : kAll) {
         EXPECT_NE(refusal(mpi, {"--foo", "bar", "./p"}).find("write -- before the program"), std::string::npos);
