@@ -42,6 +42,7 @@ const std::set<std::string> kNotHere = {
     "fork_with_a_duplicate_before_it_is_accepted",
     "fork_with_bytes_to_be_sent",
     "functions_that_fork",
+    "interrupted_before_it_is_accepted",
     "interrupted_calls",
     "long_messages_and_forks",
     "long_messages_then_all_descriptors_closed",
