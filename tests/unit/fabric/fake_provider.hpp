@@ -47,6 +47,7 @@ struct FakeProvider {
     std::deque<Wire> under_way;
     int refusals = 0;                    // how often the next sends are told "again"
     std::optional<std::size_t> refused;  // to whom nothing is taken
+    ssize_t refusal = -FI_EAGAIN;        // and why
     int send_error = 0;
     std::uint64_t most_tag = ~std::uint64_t{0};  // no receive of a higher one
     std::function<void(const Wire&)> on_send = [](const Wire&) {};
@@ -118,7 +119,7 @@ inline std::size_t gather(const iovec* parts, std::size_t count, std::vector<std
 }
 
 inline ssize_t FakeEndpoint::send(Wire wire, void* context, bool completes) {
-    if (provider->refused == wire.to) return -FI_EAGAIN;
+    if (provider->refused == wire.to) return provider->refusal;
     if (provider->refusals > 0) {
         --provider->refusals;
         return -FI_EAGAIN;

@@ -1341,6 +1341,17 @@ TEST_F(Standstill, HoldsUpNoWriteToAnother) {
     EXPECT_EQ(part_of_memory(13, kLong), plain);
 }
 
+TEST_F(Standstill, IsNoAttackWhereItIsGone) {
+    provider.refused = kStill;
+    provider.refusal = -FI_ENOTCONN;
+    const Bytes plain = random_bytes(8);
+    const auto write_to_it = [&] {
+        (void)fi_write(ends[0].ep, plain.data(), plain.size(), nullptr, kStill, 0, kKey, nullptr);
+        completions(ends[0]);
+    };
+    EXPECT_THROW(write_to_it(), GaveUp);
+}
+
 /// The provider takes nothing for it, as where its queue of an address is full.
 TEST_F(Standstill, HoldsUpNothingToAnotherWhereTheProviderTakesNothing) {
     provider.refused = kStill;
