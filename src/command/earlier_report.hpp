@@ -8,7 +8,7 @@
 namespace cryptmpi::command {
 
 /// Removes the report, its parts, and all else that CryptMPI writes in their folder. Error: something else has one of
-/// the names, as a program does before which the report's name was forgotten; then all stays. Or it cannot be removed.
+/// the names, as the program has where the report's name was forgotten, and then all stays; or it cannot be removed.
 Result<void> forget_report(const std::filesystem::path& file);
 
 }  // namespace cryptmpi::command
