@@ -1,9 +1,7 @@
-// The calls of MPI's that are seen here: after MPI_Abort the process may be killed before it can report anything; the
-// ranks that MPI_Comm_spawn starts are under CryptMPI only where their launcher is, so their reports are counted; and
-// of a program that opens MPI by sessions alone MPI_Initialized says that it has not.
+// The calls of MPI's that are seen here: after MPI_Abort the process may be killed before it can report anything, and
+// the ranks that MPI_Comm_spawn starts are under CryptMPI only where their launcher is, so their reports are counted.
 //
-// A communicator, an info and their like are numbers or pointers, as the MPI has it: either is in the place of a
-// pointer.
+// A communicator and an info are numbers or pointers, as the MPI has it: either is in the place of a pointer.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -25,8 +23,6 @@ using Spawn = int (*)(void* command, void* words, int most, void* info, int root
                       int* codes);
 using SpawnMultiple = int (*)(int count, void* commands, void* words, const int* most, void* infos, int root,
                               void* communicator, void* made, int* codes);
-using SessionInit = int (*)(void* info, void* handler, void* session);
-using SessionFinalize = int (*)(void* session);
 
 /// What would have been called without us: of a tool behind us, of the MPI layer, or MPI's own, which the loader does
 /// not show where a script loaded it for itself.
@@ -35,8 +31,6 @@ Function next(const char* name, const char* inner_name) {
     void* const found = dlsym(RTLD_NEXT, name);
     return reinterpret_cast<Function>(found != nullptr ? found : cryptmpi::programs::mpi_function(inner_name));
 }
-
-constexpr int kNoMpi = 15;  // MPI_ERR_OTHER or MPI_ERR_UNKNOWN of most
 
 /// A tool that is called as MPI_Comm_spawn calls it as PMPI_Comm_spawn.
 thread_local bool is_spawning = false;
@@ -67,6 +61,7 @@ int size_beyond(const void* made, int otherwise) {
 /// tool). `most` says how many were, which is the root's to know.
 template <class Most, class Function, class... Arguments>
 int spawn(int root, void* communicator, const void* made, const Most& most, Function function, Arguments... arguments) {
+    constexpr int kNoMpi = 15;  // MPI_ERR_OTHER or MPI_ERR_UNKNOWN of most
     if (function == nullptr) return kNoMpi;
     if (is_spawning) return function(arguments...);
     is_spawning = true;
@@ -75,21 +70,6 @@ int spawn(int root, void* communicator, const void* made, const Most& most, Func
     Process* const process = Process::made();
     if (code != 0 || process == nullptr || !is_root(communicator, root)) return code;
     process->report().tell_of_spawned(size_beyond(made, most()));
-    return code;
-}
-
-int init_session(const char* name, void* info, void* handler, void* session) {
-    const auto init = next<SessionInit>(name, "PMPI_Session_init");
-    const int code = init == nullptr ? kNoMpi : init(info, handler, session);
-    if (Process* const process = Process::made(); code == 0 && process != nullptr) process->report().tell_of_session(1);
-    return code;
-}
-
-int finalize_session(const char* name, void* session) {
-    const auto finalize = next<SessionFinalize>(name, "PMPI_Session_finalize");
-    const int code = finalize == nullptr ? kNoMpi : finalize(session);
-    if (Process* const process = Process::made(); code == 0 && process != nullptr)
-        process->report().tell_of_session(-1);
     return code;
 }
 
@@ -136,22 +116,4 @@ CRYPTMPI_CALL int PMPI_Comm_spawn_multiple(int count, void* commands, void* word
                                            int root, void* communicator, void* made, int* codes) {
     return spawn_several("PMPI_Comm_spawn_multiple", count, commands, words, most, infos, root, communicator, made,
                          codes);
-}
-
-// A tool that is called by the one name calls the other one: a session is told of twice then, at both of its ends.
-
-CRYPTMPI_CALL int MPI_Session_init(void* info, void* handler, void* session) {
-    return init_session("MPI_Session_init", info, handler, session);
-}
-
-CRYPTMPI_CALL int PMPI_Session_init(void* info, void* handler, void* session) {
-    return init_session("PMPI_Session_init", info, handler, session);
-}
-
-CRYPTMPI_CALL int MPI_Session_finalize(void* session) {
-    return finalize_session("MPI_Session_finalize", session);
-}
-
-CRYPTMPI_CALL int PMPI_Session_finalize(void* session) {
-    return finalize_session("PMPI_Session_finalize", session);
 }

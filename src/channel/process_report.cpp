@@ -98,15 +98,6 @@ void ProcessReport::tell_of_refused(const std::string& road, const std::string& 
     say(line);
 }
 
-void ProcessReport::tell_of_session(int change) {
-    open_sessions_.fetch_add(change);
-    had_session_.store(true);
-}
-
-std::optional<int> ProcessReport::open_sessions() const {
-    return had_session_.load() ? std::optional(open_sessions_.load()) : std::nullopt;
-}
-
 void ProcessReport::tell_of_abort() {
     {
         const std::lock_guard guard(lock_);
@@ -184,15 +175,7 @@ void ProcessReport::go_live() {
 }
 
 bool ProcessReport::mpi_was_there() const {
-    return mpi_before_fork_ || (has_rank_ && has_opened_mpi());
-}
-
-bool ProcessReport::has_opened_mpi() const {
-    return had_session_.load() || mpi_says("Initialized");
-}
-
-bool ProcessReport::has_closed_mpi() const {
-    return open_sessions_.load() == 0 && (!mpi_says("Initialized") || mpi_says("Finalized"));
+    return mpi_before_fork_ || (has_rank_ && mpi_says("Initialized"));
 }
 
 void ProcessReport::lock() {
@@ -250,8 +233,8 @@ void ProcessReport::write_part(bool ended) {
     } else if (!writing.try_lock()) {
         return;
     }
-    const bool mpi = ended && settings_.enabled && has_rank_ && !mpi_before_fork_ && has_opened_mpi();
-    const bool finalized = !mpi || has_closed_mpi();
+    const bool mpi = ended && settings_.enabled && has_rank_ && !mpi_before_fork_ && mpi_says("Initialized");
+    const bool finalized = !mpi || mpi_says("Finalized");
     report::Part part;
     {
         const std::lock_guard guard(lock_);

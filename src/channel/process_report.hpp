@@ -7,7 +7,6 @@
 #include <functional>
 #include <map>
 #include <mutex>
-#include <optional>
 #include <string>
 
 #include "base/result.hpp"
@@ -57,10 +56,6 @@ public:
     /// A road between nodes that was closed to the job, or a program that was not started. Nothing went in clear, so it
     /// is no error of the job's: who tries one that is not needed goes on without; who needs it fails by itself.
     void tell_of_refused(const std::string& road, const std::string& line);
-    /// The program has begun a session of MPI (1), or ended one (-1).
-    void tell_of_session(int change);
-    /// The sessions of MPI that are open; nothing: there was none.
-    std::optional<int> open_sessions() const;
     /// The program calls MPI_Abort, after which it may be killed at any time.
     void tell_of_abort();
     /// The program has started so many ranks by MPI_Comm_spawn: each of them has to report.
@@ -101,8 +96,6 @@ private:
     void write_part(bool ended);
     /// Under the lock: there is no need for a part of this process.
     bool is_idle(bool mpi) const;
-    bool has_opened_mpi() const;
-    bool has_closed_mpi() const;
     std::string program_digest() const;
     /// What others see of the part while this process runs; under its lock. Before the first thing that is worth it,
     /// they see nothing.
@@ -126,9 +119,6 @@ private:
     std::map<std::string, report::Unsealed> unsealed_;
     std::map<std::string, bool> said_;
     std::atomic<std::uint64_t> records_by_workers_{0};
-    // Of MPI, whose MPI_Initialized does not count them.
-    std::atomic<bool> had_session_{false};
-    std::atomic<int> open_sessions_{0};
 };
 
 }  // namespace cryptmpi::channel

@@ -179,13 +179,7 @@ Process& this_process() {
 
 }  // namespace cryptmpi::channel
 
-// Asked by the MPI layer and the fabric layer in the same process (base/channel_library.hpp).
-
+/// Asked by the MPI layer in the same process.
 extern "C" [[gnu::visibility("default")]] int cryptmpi_channel_confines() {
     return cryptmpi::channel::this_process().confined() ? 1 : 0;
-}
-
-/// -1: there was none.
-extern "C" [[gnu::visibility("default")]] int cryptmpi_channel_sessions() {
-    return cryptmpi::channel::this_process().report().open_sessions().value_or(-1);
 }

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "aead/registry.hpp"
-#include "base/channel_library.hpp"
+#include "base/confined.hpp"
 #include "base/exit_status.hpp"
 #include "base/last_words.hpp"
 #include "base/network_devices.hpp"
@@ -241,10 +241,8 @@ void Process::say_what_is_not_sealed() {
 
 void Process::write_part(bool ended) {
     if (settings_.report_file.empty() || !settings_.enabled) return;
-    const auto sessions = open_sessions_by_channel();  // MPI_Initialized does not count them
-    const bool world = mpi_says("Initialized");
-    part_.mpi_initialized = ended && is_rank_ && (world || sessions);
-    part_.mpi_finalized = !part_.mpi_initialized || (sessions.value_or(0) == 0 && (!world || mpi_says("Finalized")));
+    part_.mpi_initialized = ended && is_rank_ && mpi_says("Initialized");
+    part_.mpi_finalized = !part_.mpi_initialized || mpi_says("Finalized");
     if (!part_.mpi_initialized && part_.errors.empty()) return;  // a shell in a rank's place, a tool
     part_.ended = ended;
     report::Part part = part_;

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "base/channel_library.hpp"
+#include "base/confined.hpp"
 #include "base/own_names.hpp"
 #include "interpose/resolve.hpp"
 

@@ -116,50 +116,6 @@ def test_a_rank_that_computes_before_it_answers_is_no_error(mpi, job):
     assert facts["complete"] and facts["errors"] == [], facts
 
 
-SESSIONS = """
-#include <mpi.h>
-#include <stdlib.h>
-#include <string.h>
-int main(int argc, char** argv) {
-    for (int round = 0; round < 2; ++round) {
-        MPI_Session session;
-        MPI_Group group;
-        MPI_Comm comm;
-        int rank, size;
-        MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &session);
-        MPI_Group_from_session_pset(session, "mpi://WORLD", &group);
-        MPI_Comm_create_from_group(group, "sessions", MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &comm);
-        MPI_Comm_rank(comm, &rank);
-        MPI_Comm_size(comm, &size);
-        int sent = 100 * round + rank, got = -1;
-        MPI_Sendrecv(&sent, 1, MPI_INT, (rank + 1) % size, 0, &got, 1, MPI_INT, (rank + size - 1) % size, 0, comm, MPI_STATUS_IGNORE);
-        if (got != 100 * round + (rank + size - 1) % size) abort();
-        if (argc > 1 && round == 1) exit(0);
-        MPI_Group_free(&group);
-        MPI_Comm_free(&comm);
-        MPI_Session_finalize(&session);
-    }
-    return 0;
-}
-"""
-
-
-@pytest.mark.parametrize("layer", ["channel", "fabric"])
-@pytest.mark.parametrize("mpi", [stacks.stack("mpich-5.0.2-ofi")], ids=lambda mpi: mpi.name)
-def test_a_program_that_opens_mpi_by_sessions_alone_has_ranks(mpi, layer, nodes, tmp_path):
-    """MPI_Initialized says that it has not: the sessions are counted as they begin and end."""
-    job = Job(mpi, nodes, tmp_path, layer)
-    source = job.folder / "sessions.c"
-    source.write_text(SESSIONS)
-    program = str(job.compiled(source))
-    done = job.run([program])
-    assert done.returncode == 0 and job.verdict.startswith("SEALED: all traffic"), done.output
-    facts = json.loads(job.report_file.read_text())
-    assert facts["complete"] and facts["ranks_reported"] == facts["ranks"] == 2, facts
-    done = job.run([program, "leave"])
-    assert "rank(s) 0 1 ended without MPI_Finalize" in job.verdict, done.output
-
-
 USES_OPENSSL = """
 #include <mpi.h>
 #include <openssl/evp.h>

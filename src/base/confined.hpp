@@ -13,11 +13,4 @@ inline std::optional<bool> confined_by_channel() {
     return ask == nullptr ? std::nullopt : std::optional(ask() != 0);
 }
 
-/// How many sessions of MPI the program has open; nullopt: it began none, or the channel library is not here.
-inline std::optional<int> open_sessions_by_channel() {
-    auto* const ask = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "cryptmpi_channel_sessions"));
-    const int open = ask == nullptr ? -1 : ask();
-    return open < 0 ? std::nullopt : std::optional(open);
-}
-
 }  // namespace cryptmpi
