@@ -15,13 +15,15 @@ namespace fs = std::filesystem;
 
 constexpr int kMostLinks = 40;  // as the kernel follows
 
-/// A folder that all may write is none of these, with the sticky bit neither: that one keeps others from taking files
-/// away, not from putting some there.
+/// In a folder with the sticky bit, as /tmp, others can put files of theirs and can take away none of ours: whose each
+/// one is tells them apart. In another folder that they may write, they could also put theirs in the place of ours,
+/// between this look and its use.
 std::string risk_of(const fs::path& place, const struct stat& found) {
     if (found.st_uid != 0 && found.st_uid != geteuid())
         return fmt::format("{} belongs to user {}", place.string(), found.st_uid);
+    const bool keeps_ours = S_ISDIR(found.st_mode) && (found.st_mode & S_ISVTX) != 0;
     // A link's own permissions say nothing.
-    if (!S_ISLNK(found.st_mode) && (found.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+    if (!S_ISLNK(found.st_mode) && !keeps_ours && (found.st_mode & (S_IWGRP | S_IWOTH)) != 0)
         return fmt::format("others may write {}", place.string());
     return {};
 }

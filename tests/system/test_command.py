@@ -769,15 +769,18 @@ def start_linked(home, program, path):
     return cryptmpi(home, "run", "-n", "1", "--layer", "channel", program, PATH=path)
 
 
-def test_a_launcher_near_the_library(home, linked):
+@pytest.mark.parametrize("mode", [0o755, 0o1777], ids=["own-folder", "like-tmp"])
+def test_a_launcher_near_the_library(home, linked, mode):
     folder, program = linked
+    folder.chmod(mode)
     start_linked(home, program, home / "empty")
     assert (home / "planted").exists()
 
 
 NOBODY = 65534
 PLANTED = {
-    "in a folder that all may write": lambda folder: folder.chmod(0o1777),
+    "in a folder that all may write": lambda folder: folder.chmod(0o777),
+    "of another user in a folder like tmp": lambda folder: (folder.chmod(0o1777), os.chown(folder / "bin", NOBODY, NOBODY)),
     "in a folder that a group may write": lambda folder: (folder / "bin").chmod(0o775),
     "that a group may write": lambda folder: (folder / "bin" / "mpiexec").chmod(0o775),
     "of another user": lambda folder: os.chown(folder / "bin" / "mpiexec", NOBODY, NOBODY),
