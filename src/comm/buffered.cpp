@@ -13,7 +13,8 @@ namespace cryptmpi::comm {
 int start_buffered(Layer& layer, Communicator& communicator, const UserBuffer& buffer, int to, int tag) {
     Requests& requests = layer.requests();
     const std::size_t need = buffer.size() + MPI_BSEND_OVERHEAD;
-    collect_orphans(layer, false);
+    collect_orphans(layer, Orphans::some);
+    if (requests.buffered + need > requests.attached) collect_orphans(layer, Orphans::each);
     if (requests.buffered + need > requests.attached) {
         return raise_on_comm(layer, communicator.handle(), MPI_ERR_BUFFER);
     }
@@ -51,7 +52,7 @@ int bsend(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, int 
 void drain(Layer& layer) {
     repeat(layer, [&](int& done) {
         const auto guard = layer.guard();
-        collect_orphans(layer, false);
+        collect_orphans(layer, Orphans::each);
         done = layer.requests().buffered == 0 ? 1 : 0;
         return MPI_SUCCESS;
     });

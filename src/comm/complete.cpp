@@ -124,18 +124,50 @@ void advance(Layer& layer, MPI_Request request, Operation& operation) {
 
 }  // namespace
 
+namespace {
+
+/// A receive of which nothing has come, as far as we know: only MPI can tell.
+bool is_quiet(const Operation& operation) {
+    return operation.kind == Operation::Kind::receive && !operation.incoming && !operation.is_finished();
+}
+
+/// Of the quiet ones, those whose turn it is.
+void advance_quiet(Layer& layer) {
+    Requests& requests = layer.requests();
+    std::size_t looks = 0;
+    for (std::size_t steps = requests.unfinished.size(); steps > 0 && looks < kLooks; --steps) {
+        if (requests.next_unfinished >= requests.unfinished.size()) requests.next_unfinished = 0;
+        const auto [request, operation] = requests.unfinished[requests.next_unfinished++];
+        if (!is_quiet(*operation)) continue;
+        advance(layer, request, *operation);
+        ++looks;
+    }
+}
+
+void forget_finished(Requests& requests) {
+    std::erase_if(requests.unfinished, [](const auto& one) { return one.operation->is_finished(); });
+}
+
+}  // namespace
+
+void advance_named(Layer& layer, std::span<const MPI_Request> requests) {
+    Requests& all = layer.requests();
+    if (all.unfinished.size() <= kLooks || requests.size() > kLooks) return;
+    for (const MPI_Request request : requests) {
+        Operation* const operation = all.find(request);
+        if (is_unfinished(operation) && is_quiet(*operation)) advance(layer, request, *operation);
+    }
+    forget_finished(all);
+}
+
 void advance_all(Layer& layer) {
     auto& unfinished = layer.requests().unfinished;
-    for (std::size_t i = 0; i < unfinished.size();) {
+    for (std::size_t i = 0; i < unfinished.size(); ++i) {
         const auto [request, operation] = unfinished[i];
-        advance(layer, request, *operation);
-        if (!operation->is_finished()) {
-            ++i;
-            continue;
-        }
-        unfinished[i] = unfinished.back();
-        unfinished.pop_back();
+        if (!is_quiet(*operation)) advance(layer, request, *operation);
     }
+    advance_quiet(layer);
+    forget_finished(layer.requests());
     layer.leftovers().outgoing.remove_if([](const auto& one) {
         one->advance();
         return one->done();
@@ -218,22 +250,34 @@ void end_orphan(Layer& layer, MPI_Request handle, MPI_Request now, MPI_Status& s
 
 }  // namespace
 
-void collect_orphans(Layer& layer, bool all) {
-    auto& orphans = layer.requests().orphans;
+namespace {
+
+void look_at_orphans(Layer& layer, std::size_t most) {
+    Requests& requests = layer.requests();
+    auto& orphans = requests.orphans;
+    for (std::size_t looks = std::min(most, orphans.size()); looks > 0; --looks) {
+        if (requests.next_orphan >= orphans.size()) requests.next_orphan = 0;
+        const MPI_Request handle = orphans[requests.next_orphan];
+        MPI_Request now = handle;
+        MPI_Status status;
+        if (!has_ended(layer, now, status)) {
+            ++requests.next_orphan;
+            continue;
+        }
+        orphans[requests.next_orphan] = orphans.back();
+        orphans.pop_back();
+        end_orphan(layer, handle, now, status);
+    }
+}
+
+}  // namespace
+
+void collect_orphans(Layer& layer, Orphans which) {
+    const auto& orphans = layer.requests().orphans;
     for (Attempts attempts;; attempts.failed()) {
         progress(layer);
-        std::size_t kept = 0;
-        for (MPI_Request& orphan : orphans) {
-            const MPI_Request handle = orphan;
-            MPI_Status status;
-            if (has_ended(layer, orphan, status)) {
-                end_orphan(layer, handle, orphan, status);
-            } else {
-                orphans[kept++] = handle;
-            }
-        }
-        orphans.resize(kept);
-        if (!all || kept == 0) return;
+        look_at_orphans(layer, which == Orphans::some ? kLooks : orphans.size());
+        if (which != Orphans::until_none || orphans.empty()) return;
     }
 }
 

@@ -3,7 +3,9 @@
 
 #include <mpi.h>
 
+#include <cstddef>
 #include <memory>
+#include <span>
 
 #include "comm/attempts.hpp"
 #include "comm/layer.hpp"
@@ -39,8 +41,15 @@ inline bool may_block(Layer& layer) {
     return layer.requests().unfinished.empty();
 }
 
-/// The rare part of progress().
+/// How many requests a call asks MPI about that nobody named, and how many that it was given. Each question makes MPI's
+/// own progress, with a call of the kernel: thousands of receives that wait would make every call as slow.
+inline constexpr std::size_t kLooks = 16;
+
+/// The rare part of progress(). Of receives whose messages have not come some are looked at, in turn.
 void advance_all(Layer& layer);
+
+/// Lets these go on that a call asks for, where they are few, though it is not their turn. After progress().
+void advance_named(Layer& layer, std::span<const MPI_Request> requests);
 
 /// Lets everything large go on that is not finished. Every call that waits or tests comes here.
 inline void progress(Layer& layer) {
@@ -65,8 +74,13 @@ int repeat(const Layer& layer, Attempt attempt) {
 /// Waits for one request, ours or MPI's.
 int wait_one(Layer& layer, MPI_Request* request, MPI_Status* status);
 
-/// Looks whether requests that the user has given up are done. `all`: waits for them.
-void collect_orphans(Layer& layer, bool all);
+/// Looks whether requests that the user has given up are done.
+enum class Orphans {
+    some,  // at some, in turn
+    each,
+    until_none,  // waits for them
+};
+void collect_orphans(Layer& layer, Orphans which);
 
 /// Waits until the segments that were left to go on by themselves have arrived.
 void end_leftovers(Layer& layer);

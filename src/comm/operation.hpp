@@ -85,11 +85,13 @@ public:
         Operation* operation;
     };
     std::vector<Unfinished> unfinished;
+    std::size_t next_unfinished = 0;  // from which on receives are looked at next, whose messages have not come
 
     /// Requests that the user has given up (Request_free, Bsend): ours until MPI is done with them.
     std::vector<MPI_Request> orphans;
-    std::size_t attached = 0;  // size of the buffer that the user attached for buffered sends
-    std::size_t buffered = 0;  // of that, taken by sends of ours that are on their way
+    std::size_t next_orphan = 0;  // which is looked at next
+    std::size_t attached = 0;     // size of the buffer that the user attached for buffered sends
+    std::size_t buffered = 0;     // of that, taken by sends of ours that are on their way
 
 private:
     /// Handles are addresses, or numbers that differ in a few bits only.

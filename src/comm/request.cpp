@@ -12,6 +12,7 @@ int Request_get_status(Layer& layer, MPI_Request request, int* flag, MPI_Status*
     if (flag == nullptr) return layer.mpi.Request_get_status(request, flag, status);
     const auto guard = layer.guard();
     progress(layer);
+    advance_named(layer, {&request, 1});
     Operation* operation = layer.requests().find(request);
     if (!is_active(operation)) return layer.mpi.Request_get_status(request, flag, status);
     if (is_unfinished(operation)) {
@@ -122,7 +123,7 @@ int Request_free(Layer& layer, MPI_Request* request) {
     }
     layer.requests().orphans.push_back(*request);
     *request = MPI_REQUEST_NULL;
-    collect_orphans(layer, false);
+    collect_orphans(layer, Orphans::some);
     return MPI_SUCCESS;
 }
 

@@ -17,7 +17,7 @@ int watched(Layer& layer, const Call& call) {
 void end_traffic(Layer& layer) {
     {
         const auto guard = layer.guard();
-        collect_orphans(layer, true);
+        collect_orphans(layer, Orphans::until_none);
         end_leftovers(layer);
     }
     layer.report();

@@ -198,6 +198,7 @@ int Test(Layer& layer, MPI_Request* request, int* flag, MPI_Status* status) {
     const auto guard = layer.guard();
     const MPI_Request handle = *request;
     progress(layer);
+    advance_named(layer, {request, 1});
     const Operation* operation = layer.requests().find(handle);
     if (is_unfinished(operation)) {
         *flag = 0;
@@ -231,6 +232,7 @@ int Testall(Layer& layer, int count, MPI_Request* requests, int* flag, MPI_Statu
     const auto guard = layer.guard();
     progress(layer);
     const std::span<MPI_Request> all(requests, static_cast<std::size_t>(std::max(count, 0)));
+    advance_named(layer, all);
     const auto has = [&](bool (*what)(const Operation*)) {
         return std::any_of(all.begin(), all.end(),
                            [&](MPI_Request request) { return what(layer.requests().find(request)); });
@@ -259,6 +261,7 @@ int Testany(Layer& layer, int count, MPI_Request* requests, int* index, int* fla
     const auto guard = layer.guard();
     if (layer.requests().empty()) return layer.mpi.Testany(count, requests, index, flag, status);
     progress(layer);
+    advance_named(layer, {requests, static_cast<std::size_t>(std::max(count, 0))});
     const Masked masked(layer, count, requests);
     const auto& handles = masked.handles();
     MPI_Status own;
@@ -330,6 +333,7 @@ int Testsome(Layer& layer, int count, MPI_Request* requests, int* done, int* ind
     const auto guard = layer.guard();
     if (layer.requests().empty()) return layer.mpi.Testsome(count, requests, done, indices, statuses);
     progress(layer);
+    advance_named(layer, {requests, static_cast<std::size_t>(std::max(count, 0))});
     const Masked masked(layer, count, requests);
     Statuses mine(count, statuses);
     const int finished = find_finished(layer, masked.handles());

@@ -251,6 +251,7 @@ struct Process {
     bool counts = false;   // the test's function runs
     bool leaving = false;  // nothing is waited for any more
     std::uint64_t calls = 0;
+    std::uint64_t looks = 0;
     DueBeforeWait due;
     int lines = -1;
     // the turn
@@ -1875,6 +1876,7 @@ struct Counted<Function, int(Arguments...)> {
     static int call(Arguments... arguments) {
         Process& mine = me();
         if (kWaits.contains(name) && !mine.leaving) mine.due.act();
+        if (mine.counts && (name == "Request_get_status" || name == "Test")) ++mine.looks;
         if (mine.counts && kMayFail.contains(name)) {
             const std::uint64_t number = mine.calls++;
             if (world().job.fails && world().job.fails(mine.number, std::string(name), number)) {
@@ -2096,6 +2098,7 @@ Ending Job::run(const std::function<void(Rank&)>& function) {
     for (const auto& process : world_->processes) {
         ending.said.push_back(read_all(process->lines));
         ending.calls.push_back(process->calls);
+        ending.looks.push_back(process->looks);
         ::close(process->lines);
     }
     return ending;

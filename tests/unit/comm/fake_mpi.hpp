@@ -84,6 +84,7 @@ struct Ending {
     std::vector<std::string> left;        // what was there at the end that should not
     std::vector<std::string> said;        // by the layers, by rank
     std::vector<std::uint64_t> calls;     // of MPI's procedures since the start of the test's function, by rank
+    std::vector<std::uint64_t> looks;     // how often MPI was asked whether one request is done, by rank
     bool went_well() const { return !aborted && stuck.empty() && complaints.empty() && left.empty(); }
     std::string told() const;
 };

@@ -873,6 +873,93 @@ TEST(PointToPoint, RingsOfSendrecvComeRound) {
     }
 }
 
+/// Rank 0 has so many receives posted, each with room for a large message, while it and rank 1 send each other small
+/// ones. Then their messages come, large and small. Returns how often rank 0 asked MPI whether a request is done.
+std::uint64_t looks_beside(int receives, Way way) {
+    constexpr int kRounds = 50;
+    constexpr std::size_t kRoom = 70000;
+    const auto size_at = [](int i) { return i % 3 == 0 ? kRoom : std::size_t{8}; };
+    Job job(2);
+    const Ending ending = job.run([&](Rank& rank) {
+        std::vector<Bytes> in;
+        std::vector<MPI_Request> requests(static_cast<std::size_t>(receives), MPI_REQUEST_NULL);
+        for (int i = 0; i < receives; ++i) in.emplace_back(kRoom);
+        for (int i = 0; rank.number == 0 && i < receives; ++i) {
+            const auto at = static_cast<std::size_t>(i);
+            EXPECT_EQ(Irecv(rank.layer, in[at].data(), kRoom, MPI_BYTE, 1, 1, MPI_COMM_WORLD, &requests[at]),
+                      MPI_SUCCESS);
+        }
+        const Clear word(8);
+        Bytes back(8);
+        for (int round = 0; round < kRounds; ++round) {
+            const int first = rank.number == 0 ? send(rank, word, 1, 2) : receive(rank, back, 0, 2);
+            const int then = rank.number == 0 ? receive(rank, back, 1, 2) : send(rank, word, 0, 2);
+            EXPECT_EQ(first, MPI_SUCCESS);
+            EXPECT_EQ(then, MPI_SUCCESS);
+        }
+        if (rank.number == 1) {
+            for (int i = 0; i < receives; ++i) EXPECT_EQ(send(rank, Clear(size_at(i), i), 0, 1), MPI_SUCCESS);
+            return;
+        }
+        std::vector<MPI_Status> statuses;
+        wait_for(rank, way, requests, statuses);
+        for (int i = 0; i < receives; ++i) {
+            Bytes& got = in[static_cast<std::size_t>(i)];
+            got.resize(size_at(i));
+            EXPECT_EQ(got, Clear(size_at(i), i).bytes()) << "message " << i;
+        }
+    });
+    EXPECT_TRUE(ending.went_well()) << ending.told();
+    return ending.looks.at(0);
+}
+
+TEST(PointToPoint, ReceivesThatWaitDoNotMakeOtherCallsSlow) {
+    for (int way = 0; way < 5; ++way) {
+        const std::uint64_t few = looks_beside(20, static_cast<Way>(way));
+        const std::uint64_t many = looks_beside(200, static_cast<Way>(way));
+        EXPECT_LT(many, 2 * few) << "way " << way << ": " << few << " looks beside 20, " << many << " beside 200";
+    }
+}
+
+/// Of sends that nobody receives yet, each further one would look at all.
+TEST(PointToPoint, SendsThatAreGivenUpDoNotMakeEachOtherSlow) {
+    constexpr int kSends = 300;
+    for (const bool buffered : {false, true}) {
+        Job job(2);
+        const Ending ending = job.run([&](Rank& rank) {
+            const Clear data(3000);
+            Bytes memory(kSends * 4000);
+            Bytes into(3000);
+            if (rank.number == 0) {
+                EXPECT_EQ(Buffer_attach(rank.layer, memory.data(), static_cast<MPI_Count>(memory.size())), MPI_SUCCESS);
+                for (int i = 0; i < kSends; ++i) {
+                    MPI_Request request = MPI_REQUEST_NULL;
+                    const auto* const at = data.bytes().data();
+                    if (buffered) {
+                        EXPECT_EQ(Bsend(rank.layer, at, 3000, MPI_BYTE, 1, 5, MPI_COMM_WORLD), MPI_SUCCESS);
+                    } else {
+                        EXPECT_EQ(Issend(rank.layer, at, 3000, MPI_BYTE, 1, 5, MPI_COMM_WORLD, &request), MPI_SUCCESS);
+                        EXPECT_EQ(Request_free(rank.layer, &request), MPI_SUCCESS);
+                    }
+                }
+                send(rank, Clear(1), 1, 1);
+                void* at = nullptr;
+                int size = 0;
+                EXPECT_EQ(Buffer_detach(rank.layer, &at, &size), MPI_SUCCESS);
+                return;
+            }
+            Bytes go(1);
+            receive(rank, go, 0, 1);
+            for (int i = 0; i < kSends; ++i) {
+                EXPECT_EQ(receive(rank, into, 0, 5), MPI_SUCCESS);
+                EXPECT_EQ(into, data.bytes());
+            }
+        });
+        EXPECT_TRUE(ending.went_well()) << ending.told();
+        EXPECT_LT(ending.looks.at(0), kSends * 60) << (buffered ? "buffered" : "given up");
+    }
+}
+
 TEST(PointToPoint, BufferedSendsEndBeforeTheirReceives) {
     Job job(2);
     const Ending ending = job.run([&](Rank& rank) {
