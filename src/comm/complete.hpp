@@ -43,7 +43,7 @@ inline bool may_block(Layer& layer) {
 
 /// How many requests a call asks MPI about that nobody named, and how many that it was given. Each question makes MPI's
 /// own progress, with a call of the kernel: thousands of receives that wait would make every call as slow.
-inline constexpr std::size_t kLooks = 16;
+inline constexpr std::size_t kLooks = 8;
 
 /// The rare part of progress(). Of receives whose messages have not come some are looked at, in turn.
 void advance_all(Layer& layer);
