@@ -48,13 +48,21 @@ inline constexpr std::size_t kLooks = 8;
 /// The rare part of progress(). Of receives whose messages have not come some are looked at, in turn.
 void advance_all(Layer& layer);
 
-/// Lets these go on that a call asks for, where they are few, though it is not their turn. After progress().
+/// Lets these go on that a call asks for, where they are few, though it is not their turn. After advance_all().
 void advance_named(Layer& layer, std::span<const MPI_Request> requests);
 
 /// Lets everything large go on that is not finished. Every call that waits or tests comes here.
 inline void progress(Layer& layer) {
     if (layer.anything_goes_on()) [[unlikely]] {
         advance_all(layer);
+    }
+}
+
+/// The same in a call that asks for these.
+inline void progress(Layer& layer, std::span<const MPI_Request> named) {
+    if (layer.anything_goes_on()) [[unlikely]] {
+        advance_all(layer);
+        advance_named(layer, named);
     }
 }
 

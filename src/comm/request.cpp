@@ -11,8 +11,7 @@ namespace cryptmpi::comm {
 int Request_get_status(Layer& layer, MPI_Request request, int* flag, MPI_Status* status) {
     if (flag == nullptr) return layer.mpi.Request_get_status(request, flag, status);
     const auto guard = layer.guard();
-    progress(layer);
-    advance_named(layer, {&request, 1});
+    progress(layer, {&request, 1});
     Operation* operation = layer.requests().find(request);
     if (!is_active(operation)) return layer.mpi.Request_get_status(request, flag, status);
     if (is_unfinished(operation)) {

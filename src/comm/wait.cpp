@@ -197,8 +197,7 @@ int Test(Layer& layer, MPI_Request* request, int* flag, MPI_Status* status) {
     if (request == nullptr || flag == nullptr) return layer.mpi.Test(request, flag, status);
     const auto guard = layer.guard();
     const MPI_Request handle = *request;
-    progress(layer);
-    advance_named(layer, {request, 1});
+    progress(layer, {request, 1});
     const Operation* operation = layer.requests().find(handle);
     if (is_unfinished(operation)) {
         *flag = 0;
@@ -230,9 +229,8 @@ int Waitall(Layer& layer, int count, MPI_Request* requests, MPI_Status* statuses
 int Testall(Layer& layer, int count, MPI_Request* requests, int* flag, MPI_Status* statuses) {
     if (is_missing(count, requests) || flag == nullptr) return layer.mpi.Testall(count, requests, flag, statuses);
     const auto guard = layer.guard();
-    progress(layer);
     const std::span<MPI_Request> all(requests, static_cast<std::size_t>(std::max(count, 0)));
-    advance_named(layer, all);
+    progress(layer, all);
     const auto has = [&](bool (*what)(const Operation*)) {
         return std::any_of(all.begin(), all.end(),
                            [&](MPI_Request request) { return what(layer.requests().find(request)); });
@@ -260,8 +258,7 @@ int Testany(Layer& layer, int count, MPI_Request* requests, int* index, int* fla
     }
     const auto guard = layer.guard();
     if (layer.requests().empty()) return layer.mpi.Testany(count, requests, index, flag, status);
-    progress(layer);
-    advance_named(layer, {requests, static_cast<std::size_t>(std::max(count, 0))});
+    progress(layer, {requests, static_cast<std::size_t>(std::max(count, 0))});
     const Masked masked(layer, count, requests);
     const auto& handles = masked.handles();
     MPI_Status own;
@@ -332,8 +329,7 @@ int Testsome(Layer& layer, int count, MPI_Request* requests, int* done, int* ind
     }
     const auto guard = layer.guard();
     if (layer.requests().empty()) return layer.mpi.Testsome(count, requests, done, indices, statuses);
-    progress(layer);
-    advance_named(layer, {requests, static_cast<std::size_t>(std::max(count, 0))});
+    progress(layer, {requests, static_cast<std::size_t>(std::max(count, 0))});
     const Masked masked(layer, count, requests);
     Statuses mine(count, statuses);
     const int finished = find_finished(layer, masked.handles());
