@@ -131,21 +131,29 @@ bool is_quiet(const Operation& operation) {
     return operation.kind == Operation::Kind::receive && !operation.incoming && !operation.is_finished();
 }
 
+/// Lets the one at this place go on. False: it has finished, and another one is there now. That is done at once: an
+/// error handler of the program's, which MPI may call while the next one is looked at, may throw.
+bool advance_at(Layer& layer, std::size_t place) {
+    auto& unfinished = layer.requests().unfinished;
+    const auto [request, operation] = unfinished[place];
+    advance(layer, request, *operation);
+    if (!operation->is_finished()) return true;
+    unfinished[place] = unfinished.back();
+    unfinished.pop_back();
+    return false;
+}
+
 /// Of the quiet ones, those whose turn it is.
 void advance_quiet(Layer& layer) {
     Requests& requests = layer.requests();
     std::size_t looks = 0;
     for (std::size_t steps = requests.unfinished.size(); steps > 0 && looks < kLooks; --steps) {
         if (requests.next_unfinished >= requests.unfinished.size()) requests.next_unfinished = 0;
-        const auto [request, operation] = requests.unfinished[requests.next_unfinished++];
-        if (!is_quiet(*operation)) continue;
-        advance(layer, request, *operation);
-        ++looks;
+        const std::size_t place = requests.next_unfinished;
+        const bool quiet = is_quiet(*requests.unfinished[place].operation);
+        if (quiet) ++looks;
+        if (!quiet || advance_at(layer, place)) ++requests.next_unfinished;
     }
-}
-
-void forget_finished(Requests& requests) {
-    std::erase_if(requests.unfinished, [](const auto& one) { return one.operation->is_finished(); });
 }
 
 }  // namespace
@@ -154,20 +162,21 @@ void advance_named(Layer& layer, std::span<const MPI_Request> requests) {
     Requests& all = layer.requests();
     if (all.unfinished.size() <= kLooks || requests.size() > kLooks) return;
     for (const MPI_Request request : requests) {
-        Operation* const operation = all.find(request);
-        if (is_unfinished(operation) && is_quiet(*operation)) advance(layer, request, *operation);
+        const Operation* const operation = all.find(request);
+        if (!is_unfinished(operation) || !is_quiet(*operation)) continue;
+        const auto found = std::find_if(all.unfinished.begin(), all.unfinished.end(),
+                                        [&](const auto& one) { return one.operation == operation; });
+        if (found != all.unfinished.end())
+            (void)advance_at(layer, static_cast<std::size_t>(found - all.unfinished.begin()));
     }
-    forget_finished(all);
 }
 
 void advance_all(Layer& layer) {
     auto& unfinished = layer.requests().unfinished;
-    for (std::size_t i = 0; i < unfinished.size(); ++i) {
-        const auto [request, operation] = unfinished[i];
-        if (!is_quiet(*operation)) advance(layer, request, *operation);
+    for (std::size_t i = 0; i < unfinished.size();) {
+        if (is_quiet(*unfinished[i].operation) || advance_at(layer, i)) ++i;
     }
     advance_quiet(layer);
-    forget_finished(layer.requests());
     layer.leftovers().outgoing.remove_if([](const auto& one) {
         one->advance();
         return one->done();
