@@ -94,19 +94,21 @@ def run_plain(lab, mpi, suite, ranks, folder, options):
 def one(lab, mpi, suite, ranks, sealing, folder, options):
     shutil.rmtree(folder / "sealed" if options.again else folder, ignore_errors=True)
     plain, plain_s = {}, 0.0
-    if not options.sealed_first:
+    apart = options.layer == "mpi" and suite.alone
+    sealed_first = options.sealed_first and not apart  # of those a plain run tells which tests there are
+    if not sealed_first:
         plain, plain_s = run_plain(lab, mpi, suite, ranks, folder, options)
     # One attempt: a sealed run that hangs now and then is what is looked for.
     if options.plain_only:
         sealed, sealed_s = plain, 0.0
-    elif options.layer == "mpi" and suite.alone:
+    elif apart:
         tests = [test for test, value in plain.items() if value and test != END]
         sealed, sealed_s = run_apart(lab, mpi, suite, ranks, sealing, folder / "sealed", tests)
     else:
         left_out = suite.left_out_refused if options.layer == "mpi" else {}
         sealed, sealed_s = run_suite(lab, mpi, suite, ranks, sealing, folder / "sealed", 1, suite.leave_out(left_out))
         sealed.update(dict.fromkeys(left_out, REFUSED))
-    if options.sealed_first:
+    if sealed_first:
         if suite.own_verdicts and all(sealed.values()) and REFUSED not in sealed.values():
             plain = sealed  # what passed sealed is no regression, whatever it was plain
         else:
