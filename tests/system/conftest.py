@@ -214,18 +214,23 @@ def _stack_of(item):
     return next((name for name in names if name in STACK_NAMES), None)
 
 
-# One MPI of each ABI, and one of each family for each door of the fabric layer.
 STACK_NAMES = {one.name for one in stacks.EVERY}
-FIRST = {"mpich-5.0.2-ofi", "openmpi-4.1.4", "mpich-5.0.2-ucx", "openmpi-4.1.4-pml-ucx", "mpich-5.0.2-ofi-udp", "mpich-5.0.2-abi"}
+# One MPI of each ABI, and for tests of the fabric layer one of each family for each of its doors.
+FIRST = {"mpich-5.0.2-ofi", "openmpi-4.1.4", "mpich-5.0.2-abi"}
+DOORS = {"mpich-5.0.2-ucx", "openmpi-4.1.4-pml-ucx", "mpich-5.0.2-ofi-udp"}
+
+
+def _is_first(item):
+    return _stack_of(item) in (FIRST | DOORS if "fabric" in item.nodeid else FIRST)
 
 
 def pytest_collection_modifyitems(items):
-    """Marks `other_mpi` the cases of a test on MPIs that are none of FIRST, where the same test has cases on some of
-    FIRST."""
-    of_first = {item.function for item in items if _stack_of(item) in FIRST}
+    """Marks `other_mpi` the cases of a test on MPIs that do not stand for all, where the same test has cases on some
+    that do."""
+    of_first = {item.function for item in items if _is_first(item)}
     for item in items:
-        name = _stack_of(item)
-        if name is not None and name not in FIRST and item.function in of_first and item.get_closest_marker("every_mpi") is None:
+        is_other = _stack_of(item) is not None and not _is_first(item)
+        if is_other and item.function in of_first and item.get_closest_marker("every_mpi") is None:
             item.add_marker(pytest.mark.other_mpi)
 
 
