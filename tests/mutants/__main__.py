@@ -4,6 +4,7 @@ promise without a test."""
 import argparse
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 COPY = REPOSITORY / "build" / "mutants"
 BUILD = COPY / "build" / "debug"  # quickly built; and it dies of a nonce that comes twice
 PYTHON = REPOSITORY / "build" / "python" / "bin" / "python"
-WHOLE_JOBS = ["product", "cryptmpi-test-sockets"]  # what tests with pytest need
+WHOLE_JOBS = ["product", "cryptmpi-test-sockets", "cryptmpi_mpi_tested"]  # what tests with pytest need
 SECONDS = 300
 
 
@@ -53,9 +54,7 @@ def build(programs):
 
 def passes(mutant):
     if mutant.program == "pytest":
-        file, *more = mutant.tests.split(" ", 1)
-        choice = more[0].split(" ") if more else []
-        line = [PYTHON, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", file, *choice]
+        line = [PYTHON, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *shlex.split(mutant.tests)]
     else:
         line = [BUILD / "bin" / mutant.program, f"--gtest_filter={mutant.tests}"]
     try:
