@@ -10,6 +10,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <optional>
 
 #include "channel/clock.hpp"
 #include "channel/connection.hpp"
@@ -500,8 +501,9 @@ int kernel_error(int fd) {
     return error != 0 ? error : EPIPE;
 }
 
-/// After a signal that interrupted a wait: the kernel's own recv or send would go on. Which signal it was is not known:
-/// all that the program has a handler for must say so.
+/// Where a signal interrupts a wait, the kernel's own recv or send would go on. Which signal it was is not known: all
+/// that the program has a handler for must say so. Before the wait, too: a handler may be for one signal only
+/// (SA_RESETHAND), or put another one in its place.
 bool handlers_restart() {
     for (int number = 1; number < NSIG; ++number) {
         struct sigaction action {};
@@ -525,6 +527,7 @@ int await_open(Process& process, Entry& entry, int flags, int timeout_option) {
     const std::int64_t until =
         now_ns() + limit.tv_sec * std::int64_t{1'000'000'000} + limit.tv_usec * std::int64_t{1000};
     Ticks ticks;
+    std::optional<bool> restart;  // as it was before the wait
     for (;;) {
         const State state = drive(process, entry);
         if (state == State::open) return 0;
@@ -540,10 +543,11 @@ int await_open(Process& process, Entry& entry, int flags, int timeout_option) {
         }
         pollfd poll{entry.descriptor(), handshake_events(entry), 0};
         const timespec tick = ticks.next();
-        if (real::ppoll(&poll, 1, &tick, nullptr) >= 0) continue;
         // With a time limit the kernel does not go on, either.
+        if (!restart) restart = !limited && handlers_restart();
+        if (real::ppoll(&poll, 1, &tick, nullptr) >= 0) continue;
         if (errno != EINTR) return -1;
-        if (limited || !handlers_restart()) {
+        if (!*restart || !handlers_restart()) {
             errno = EINTR;
             return -1;
         }

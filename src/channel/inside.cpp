@@ -174,7 +174,7 @@ Asked ask_all(Kernel& kernel, const Address& local, const Address& remote, std::
     return Asked::none;
 }
 
-enum class Ends { found, none, unanswered, of_unknown_user };
+enum class Ends { found, none, unanswered, of_unknown_user, of_another_user };
 
 /// Whether the kernel holds both ends.
 Ends both_ends(Kernel& kernel, const End& end, std::span<const Interface> all) {
@@ -192,9 +192,11 @@ Ends both_ends(Kernel& kernel, const End& end, std::span<const Interface> all) {
     // What is left of an earlier connection between the same addresses is not the other end of this one.
     const bool closed = other.state == TCP_TIME_WAIT || other.state == TCP_FIN_WAIT2 || other.state == TCP_CLOSE;
     if (closed && own.state == TCP_ESTABLISHED) return Ends::none;
-    if (!end.accepted) return Ends::found;
+    const bool strangers = other.user_known && other.user != end.user && other.user != 0;
+    // Another user can make two ends of his own, bound to an interface, whose addresses are those of ours.
+    if (!end.accepted) return strangers ? Ends::of_another_user : Ends::found;
     if (!other.user_known) return Ends::of_unknown_user;
-    return other.user == end.user || other.user == 0 ? Ends::found : Ends::none;
+    return strangers ? Ends::none : Ends::found;
 }
 
 int tcp_state(int fd) {
@@ -254,6 +256,11 @@ Place place_of(Kernel& kernel, const End& end) {
     }
     if (ends == Ends::found) return Place::inside;
     if (ends == Ends::of_unknown_user) return Place::unknown;
+    if (ends == Ends::of_another_user) {
+        // From and to loopback addresses nothing comes off the wire, wherever a rule leads them.
+        const bool loopback = end.local.loopback() && end.remote.loopback() && !end.bound;
+        return loopback && (!end.local.ipv4() || !kernel.routes_loopback()) ? Place::inside : Place::outside;
+    }
     // A peer that came and went may have left nothing to ask about, and there are kernels that do not answer. From and
     // to loopback addresses nothing comes off the wire then either, unless an interface was told to take it.
     const bool unknowable = ends == Ends::unanswered || end.peer_is_gone;

@@ -1,6 +1,7 @@
 #include "command/earlier_report.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -35,7 +36,10 @@ bool is_object_with(const fs::path& file, std::initializer_list<const char*> key
 /// Nothing is lost that is not CryptMPI's. A link that leads nowhere holds nothing.
 Result<void> check_report(const fs::path& file) {
     std::error_code unknown;
-    if (!fs::exists(file, unknown) || is_empty_file(file) || is_object_with(file, {"totals", "processes"})) return {};
+    // Totals and processes are also what other programs count.
+    if (!fs::exists(file, unknown) || is_empty_file(file) ||
+        is_object_with(file, {"job_id", "totals", "processes", "not_sealed", "signature"}))
+        return {};
     return fail(EEXIST, "report " + file.string() +
                             ": what is there is no whole report of CryptMPI, and stays; name another file for the "
                             "report, or remove this one");
@@ -58,6 +62,12 @@ bool has_token(const fs::path& file) {
     return std::getline(stream, line) && config::is_report_token(line);
 }
 
+/// A part, a note or a token that was never written to its end.
+bool begins_as_ours(const fs::path& file) {
+    const int first = std::ifstream(file).peek();
+    return first == '{' || (std::isxdigit(first) != 0 && file.filename().string().starts_with("token"));
+}
+
 /// Does CryptMPI write such a file beside a report's parts?
 bool is_of_parts(const fs::path& file) {
     const std::string name = file.filename().string();
@@ -68,8 +78,11 @@ bool is_of_parts(const fs::path& file) {
     const auto kind = fs::symlink_status(file, unknown).type();
     if (kind == fs::file_type::symlink) return true;  // somebody's who wanted it followed; what it leads to stays
     if (kind != fs::file_type::regular) return false;
-    if (whole != name || is_empty_file(file)) return true;
-    return part ? is_object_with(file, {"job_id"}) : whole == "token" && has_token(file);
+    if (is_empty_file(file)) return true;
+    if (whole != name) return begins_as_ours(file);
+    if (!part) return whole == "token" && has_token(file);
+    // Batch systems and their tools write job_id, too.
+    return is_object_with(file, {"job_id", whole.extension() == report::kNote ? "host" : "library", "signature"});
 }
 
 /// What CryptMPI has written there. Error: there is something else.

@@ -65,7 +65,10 @@ int main_of(Words arguments) {
     const bool starts_program = runs || first == "exec";
     if (runs) {
         line = read_typed_line({arguments.begin() + 1, arguments.end()}, config::process_environment());
-        if (line.error && !line.wants_help) return refuse_line(line, line.error->line);
+        if (line.error && !line.wants_help) {
+            forget_report_in({arguments.begin() + 1, arguments.end()});
+            return refuse_line(line, line.error->line);
+        }
         arguments.resize(1);
         if (line.wants_help) arguments.emplace_back("--help");
         if (!line.wants_help) arguments.insert(arguments.end(), line.own.begin(), line.own.end());

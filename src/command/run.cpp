@@ -531,6 +531,18 @@ Result<void> forget_report_of(const LaunchLine& line) {
     return settings ? forget_report_of_settings(option, *settings) : Result<void>{};
 }
 
+void forget_report_in(const Words& words) {
+    constexpr std::string_view kOption = "--report";
+    for (auto word = words.begin(); word != words.end() && *word != "--"; ++word) {
+        std::string name;
+        if (word->starts_with(std::string(kOption) + "=")) name = word->substr(kOption.size() + 1);
+        if (*word == kOption && word + 1 != words.end()) name = *(word + 1);
+        std::error_code unknown;
+        // What is none of ours stays, and needs no line: it may be none of this line's.
+        if (!name.empty() && fs::file_size(fs::absolute(name), unknown) > 0 && !unknown) (void)forget_report(fs::absolute(name));
+    }
+}
+
 void add_run(CLI::App& app, const LaunchLine& line, int& status) {
     const CLI::Range some(1, INT_MAX);
     auto options = std::make_shared<Options>();

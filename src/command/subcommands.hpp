@@ -24,6 +24,8 @@ void add_exec(CLI::App& app, const Words& program, int& status);
 void add_run(CLI::App& app, const LaunchLine& line, int& status);
 /// Removes what an earlier job left under the name of this line's report. For lines that start nothing.
 Result<void> forget_report_of(const LaunchLine& line);
+/// The same of a report that may be named in words that were not read, which may also be the program's.
+void forget_report_in(const Words& words);
 void add_doctor(CLI::App& app, int& status);
 void add_coverage(CLI::App& app, int& status);
 void add_report(CLI::App& app, int& status);

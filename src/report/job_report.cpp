@@ -85,6 +85,10 @@ Result<Json> merge(const fs::path& report_file, const Started& started, const st
         return fail(ENOENT, "no process of the job wrote a part of its report into " +
                                 parts_folder(report_file).string() + "; it must be a folder that all nodes share");
     }
+    if (!started.token.empty() && !has_token(report_file, started.token))
+        parts->problems.push_back("the report's folder " + parts_folder(report_file).string() +
+                                  " was removed or taken by another job while this one ran: what it had of this job "
+                                  "is not known");
     return merged(std::move(parts->believed), std::move(parts->problems), started);
 }
 
@@ -96,12 +100,16 @@ bool is_harmless(const Json& job, const Parts& late) {
 }
 
 /// Adds what was reported after the end of a job whose report was made.
-Result<void> add_late_parts(Json& job, const fs::path& report_file, const std::vector<Sign>& signers) {
+Result<void> add_late_parts(Json& job, const fs::path& report_file, const std::vector<Sign>& signers, bool strangers) {
     Started started{job.value("job_id", "")};
     started.token = job.value("report_token", "");
     auto late = read_parts(report_file, started, signers, kLateAndDoubted);
     if (!late) return tl::unexpected<Error>(late.error());
-    for (const auto& part : late->believed) add_late(job, part);
+    // In a stranger's folder anybody may have put anything, but for what is signed, which nobody else could make.
+    if (!strangers || !signers.empty()) {
+        for (const auto& part : late->believed) add_late(job, part);
+    }
+    if (strangers) return {};
     if (is_harmless(job, *late)) {
         if (!late->doubted.empty()) job["doubted_late"] = late->doubted.size();
         return {};
@@ -117,6 +125,20 @@ bool has_parts_of_another(const fs::path& report_file, const std::string& job_id
         const auto json = parse_json<Json>(part.second);
         return job_id.empty() || !json.is_object() || json.value("job_id", "") != job_id;
     });
+}
+
+/// Where others may write beside the report, the folder stays: one of theirs in its place would hide what comes late.
+void remove_parts(const fs::path& report_file) {
+    const fs::path folder = parts_folder(report_file);
+    std::error_code ignored;
+    constexpr auto kOthers = fs::perms::group_write | fs::perms::others_write;
+    if ((fs::status(folder.parent_path(), ignored).permissions() & kOthers) == fs::perms::none) {
+        fs::remove_all(folder, ignored);
+        return;
+    }
+    std::error_code error;
+    for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
+        fs::remove_all(entry->path(), ignored);
 }
 
 }  // namespace
@@ -137,8 +159,7 @@ Result<Verdict> finish_job(const fs::path& report_file, const Started& started, 
         auto text = signed_text(kReportKind, std::move(*job), sign_of_report);
         if (!text) return tl::unexpected<Error>(text.error());
         if (auto written = write_file(report_file, *text); !written) return tl::unexpected<Error>(written.error());
-        std::error_code ignored;
-        fs::remove_all(parts_folder(report_file), ignored);
+        remove_parts(report_file);
         return verdict;
     });
 }
@@ -162,8 +183,8 @@ Result<Reading> Reading::of(const fs::path& report_file, const std::vector<Sign>
             fs::exists(report_file, ignored) || !fs::is_directory(parts_folder(report_file), ignored);
         auto job = merged_already ? read_json(report_file) : merge(report_file, {}, signers);
         if (!job) return tl::unexpected<Error>(job.error());
-        const bool late_parts = merged_already && !is_a_strangers(parts_folder(report_file), report_file);
-        if (late_parts && has_parts_of_another(report_file, job->value("job_id", "")))
+        const bool strangers = is_a_strangers(parts_folder(report_file), report_file);
+        if (merged_already && !strangers && has_parts_of_another(report_file, job->value("job_id", "")))
             return fail(EEXIST, "report " + report_file.string() + " is of one job, and " +
                                     parts_folder(report_file).string() +
                                     " has parts of another one: remove the one that is not meant");
@@ -171,8 +192,9 @@ Result<Reading> Reading::of(const fs::path& report_file, const std::vector<Sign>
             return fail(EINVAL, report_file.string() + " is not a job's report of CryptMPI");
         Reading reading;
         reading.verified_ = !signers.empty() && (!merged_already || is_signed(kReportKind, *job, signers));
-        if (late_parts) {
-            if (auto added = add_late_parts(*job, report_file, signers); !added)
+        if (merged_already) {
+            // What a stranger lets nobody read is none of ours.
+            if (auto added = add_late_parts(*job, report_file, signers, strangers); !added && !strangers)
                 return tl::unexpected<Error>(added.error());
         }
         reading.verdict_ = verdict_of(*job);

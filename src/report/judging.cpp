@@ -33,19 +33,20 @@ struct Group {
     bool has_name = false;
     std::int64_t expected = 0;  // of one start
     bool is_known = false;      // how many there are, by the launcher, not by who has reported
-    std::map<int, std::set<ProcessName>> counted;
+    // Parts, of which each program has one: processes of several PID namespaces may have one number.
+    std::map<int, std::int64_t> counted;
 
     std::int64_t starts() const {
         if (has_name) return 1;
-        std::size_t most = 1;
-        for (const auto& [rank, processes] : counted) most = std::max(most, processes.size());
-        return static_cast<std::int64_t>(most);
+        std::int64_t most = 1;
+        for (const auto& [rank, parts] : counted) most = std::max(most, parts);
+        return most;
     }
     std::int64_t reported() const {
         if (has_name) return std::ssize(counted);  // several programs of one place are one rank
-        std::size_t sum = 0;
-        for (const auto& [rank, processes] : counted) sum += processes.size();
-        return static_cast<std::int64_t>(sum);
+        std::int64_t sum = 0;
+        for (const auto& [rank, parts] : counted) sum += parts;
+        return sum;
     }
     bool is_whole() const { return is_known && expected > 0 && reported() == expected * starts(); }
 };
@@ -247,7 +248,7 @@ RankCount count_ranks(const std::vector<Json>& parts, int started) {
         group.expected = std::max({group.expected, std::int64_t{part.value("ranks", -1)}, std::int64_t{rank} + 1});
         group.is_known = group.is_known || part.value("ranks", -1) > 0;
         if (!counts_as_rank(part)) continue;
-        group.counted[rank].insert(process_of(part));
+        ++group.counted[rank];
         if (was_spawned(name.group)) spawned.processes.insert(process_of(part));
     }
     const bool is_known = own_group(groups, started).is_known;

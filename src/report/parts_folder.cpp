@@ -60,9 +60,8 @@ Result<void> prepare_parts(const fs::path& report_file) {
         if (fs::is_directory(report_file, error))
             return fail(EISDIR, "report " + report_file.string() + " is a folder");
         // Beside the report and among its parts: both are written by name and renamed.
-        for (const fs::path& trial : {folder / "trial", fs::path(report_file.string() + ".trial")}) {
-            if (auto written = write_file(trial, ""); !written) return written;
-            fs::remove(trial, error);
+        for (const fs::path& one : {folder / "trial", report_file}) {
+            if (auto tried = try_to_write(one); !tried) return tried;
         }
         return {};
     });
@@ -73,6 +72,12 @@ Result<void> mark_parts(const fs::path& report_file, const std::string& token, b
         return write_file(config::report_token_file(report_file),
                           token + "\n" + std::string(fresh_key ? kFreshKeyMark : "") + "\n");
     });
+}
+
+bool has_token(const fs::path& report_file, const std::string& token) {
+    std::ifstream stream(config::report_token_file(report_file));
+    std::string line;
+    return std::getline(stream, line) && line == token;
 }
 
 bool has_fresh_key(const fs::path& report_file) {

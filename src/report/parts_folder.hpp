@@ -28,6 +28,9 @@ Result<void> prepare_parts(const std::filesystem::path& report_file);
 /// cannot be checked later. Error: one line.
 Result<void> mark_parts(const std::filesystem::path& report_file, const std::string& token, bool fresh_key);
 
+/// Is it still the folder that `cryptmpi run` has marked for its job?
+bool has_token(const std::filesystem::path& report_file, const std::string& token);
+
 /// Did this job have a key of its own? Cryptmpi run wrote so beside the parts.
 bool has_fresh_key(const std::filesystem::path& report_file);
 

@@ -39,6 +39,15 @@ Result<void> write_file(const fs::path& file, const std::string& text) {
     return {};
 }
 
+Result<void> try_to_write(const fs::path& file) {
+    const std::string temporary = fmt::format("{}.{}.new", file.string(), getpid());
+    const int fd = open_fresh(temporary);
+    if (fd < 0) return fail(errno, "cannot write " + file.string() + ": " + std::strerror(errno));
+    ::close(fd);
+    if (std::remove(temporary.c_str()) == 0) return {};
+    return fail(errno, "cannot rename files to " + file.string() + ": " + std::strerror(errno));
+}
+
 Result<void> check_own_folder(const fs::path& folder) {
     struct stat found = {};
     if (::lstat(folder.c_str(), &found) != 0)

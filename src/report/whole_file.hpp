@@ -12,6 +12,9 @@ namespace cryptmpi::report {
 /// and renamed, so that a reader never sees half of it. Error: one line.
 Result<void> write_file(const std::filesystem::path& file, const std::string& text);
 
+/// Could write_file() make this one? Leaves what has its name as it is.
+Result<void> try_to_write(const std::filesystem::path& file);
+
 /// Is this a folder of this user's? Somebody else may have made it first, where all may write. Error: one line.
 Result<void> check_own_folder(const std::filesystem::path& folder);
 

@@ -516,6 +516,17 @@ void send_signals(bool restart) {
     ::sigaction(SIGUSR1, &action, nullptr);
 }
 
+void on_first_signal(int) {
+    std::signal(SIGUSR1, SIG_IGN);
+}
+
+/// The first one interrupts, and leaves no handler by which one could tell that afterwards.
+void send_signals_of_which_one_counts() {
+    struct sigaction action {};
+    action.sa_handler = on_first_signal;
+    ::sigaction(SIGUSR1, &action, nullptr);
+}
+
 /// Runs `call` in a thread and sends that thread signals while it waits: until it returns, or a few, and then `help`
 /// lets it return.
 void interrupted(const char* what, const std::function<long()>& call, const std::function<void()>& help = {}) {
@@ -580,6 +591,8 @@ SOCKETS_CASE(interrupted_before_it_is_accepted) {
     const auto wait = [&] { return ::recv(client, buffer, sizeof buffer, 0); };
     send_signals(false);
     interrupted("recv", wait);
+    send_signals_of_which_one_counts();
+    interrupted("recv, once", wait);
     send_signals(true);
     set_timeout(client, SO_RCVTIMEO, 10000);
     interrupted("recv with a time limit", wait);

@@ -588,12 +588,12 @@ def test_run_disabled_is_native(home, launcher):
 
 def left_by_an_earlier_job(report):
     """What must not pass for a later job's."""
-    report.write_text('{"totals": {}, "processes": []}')
+    report.write_text('{"job_id": "x", "totals": {}, "not_sealed": [], "processes": [], "signature": "0"}')
     parts = Path(f"{report}.parts")
     parts.mkdir()
-    (parts / "n1.1.json").write_text('{"job_id": "x"}')
+    (parts / "n1.1.json").write_text('{"job_id": "x", "library": "channel", "signature": "0"}')
     (parts / "n1.2.json.77.new").write_text('{"jo')
-    (parts / "n1.host").write_text('{"job_id": "x", "host": "n1"}')
+    (parts / "n1.host").write_text('{"job_id": "x", "host": "n1", "signature": "0"}')
     (parts / "token").write_text("0" * 32 + "\n\n")
     (parts / "trial").touch()
 
@@ -619,7 +619,7 @@ def test_run_refused_has_no_report(home, launcher):
 
 
 @pytest.mark.parametrize("words", [["--nosuchopt"], ["-n", "0"], ["--ppn", "x"]], ids="".join)
-@pytest.mark.parametrize("where", ["option", "variable", "file"])
+@pytest.mark.parametrize("where", ["option", "behind", "variable", "file"])
 def test_a_line_that_is_refused_has_no_report(home, words, where):
     """Nor where it cannot be read: the report's name was read before, or is none of the line's."""
     report = home / "job.json"
@@ -628,7 +628,8 @@ def test_a_line_that_is_refused_has_no_report(home, words, where):
         (home / ".config/cryptmpi/config.toml").write_text(f'report_file = "{report}"\n')
     option = ["--report", report] if where == "option" else []
     variables = {"CRYPTMPI_REPORT_FILE": report} if where == "variable" else {}
-    assert_refused(cryptmpi(home, "run", *option, *words, "true", **variables))
+    behind = ["--report", report] if where == "behind" else []
+    assert_refused(cryptmpi(home, "run", *option, *words, *behind, "true", **variables))
     assert not list(home.glob("job.json*"))
 
 
@@ -666,7 +667,7 @@ def test_exec_disabled_has_no_report(home):
 def test_what_is_no_report_stays(home, launcher):
     """The report's name was forgotten, and the program's stands in its place."""
     victim = home / "victim"
-    for text in ("#!/bin/sh\n", '{"totals": {}, "processes": [', '{"totals": {}}', "[]"):
+    for text in ("#!/bin/sh\n", '{"totals": {}, "processes": [', '{"totals": {}}', '{"totals": {}, "processes": []}', "[]"):
         victim.write_text(text)
         run = ["run", "-n", "2", "--mpi", launcher, "--report", victim, "true"]
         assert_refused(cryptmpi(home, *run), str(victim), "no whole report", "remove")
@@ -676,7 +677,8 @@ def test_what_is_no_report_stays(home, launcher):
         assert victim.read_text() == text
     victim.unlink()
     left_by_an_earlier_job(victim)
-    for name, text in (("input.txt", "mine"), ("model.json", '{"mine": 1}'), ("list.json", "[1]"), ("token", "mine"), ("trial", "mine")):
+    for name, text in (("input.txt", "mine"), ("model.json", '{"mine": 1}'), ("list.json", "[1]"), ("token", "mine"), ("trial", "mine"),
+                       ("step.json", '{"job_id": 4711, "energy": 1}'), ("notes.json.12.new", "mine")):
         file = home / "victim.parts" / name
         file.write_text(text)
         assert_refused(cryptmpi(home, *run), f"{name} is nothing that CryptMPI writes there")
@@ -694,6 +696,23 @@ def test_a_file_of_no_bytes_is_a_place_for_a_report(home, launcher):
     report.touch()
     cryptmpi(home, "run", "-n", "1", "--mpi", launcher, "--report", report, "true", COMMAND=COMMAND)
     assert "processes" in json.loads(report.read_text())
+
+
+def test_what_lies_beside_a_report_stays(home, launcher):
+    """The report's place is tried before the job starts."""
+    report = home / "job.json"
+    (home / "job.json.trial").write_text("mine")
+    cryptmpi(home, "run", "-n", "1", "--mpi", launcher, "--report", report, "true", COMMAND=COMMAND)
+    assert "processes" in json.loads(report.read_text()) and (home / "job.json.trial").read_text() == "mine"
+
+
+def test_a_line_that_is_refused_takes_nothing_from_a_job_that_runs(home, launcher):
+    """It removes the parts of that job's report: the verdict says so."""
+    report = home / "job.json"
+    typo = f"test -d {report}.parts && CRYPTMPI_REPORT_FILE={report} CRYPTMPI_INTERNAL_REPORT_FILE= {COMMAND} run --nosuchopt true"
+    done = cryptmpi(home, "run", "-n", "1", "--mpi", launcher, "--report", report, "sh", "-c", typo, COMMAND=COMMAND)
+    assert "was removed or taken by another job" in json.dumps(json.loads(report.read_text())), done
+    assert "FAILED" in done.stderr or "INCOMPLETE" in done.stderr, done
 
 
 @pytest.mark.parametrize("job, name", [("job-1.x", "job-1.x"), ("../../../x", None), (".x", None), ("a/b", None), ("x" * 300, None), ("a b", None)])

@@ -172,6 +172,49 @@ def test_own_address_that_leads_elsewhere(name, lab, sealing):
     assert heard["sealed"][0] == "False" and int(heard["sealed"][1]) > 0, heard
 
 
+# Opens connections of his own between two addresses, bound to lo, from each port that the kernel gives away.
+BOTH_ENDS = """
+import os, socket, sys
+os.setuid(12345)
+source, target, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+listener = socket.socket()
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo")
+listener.bind((target, 4567))
+listener.listen(count)
+held = []
+for _ in range(count):
+    stream = socket.socket()
+    stream.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo")
+    stream.setsockopt(socket.IPPROTO_IP, 24, 1)  # IP_BIND_ADDRESS_NO_PORT
+    stream.bind((source, 0))
+    stream.connect((target, 4567))
+    held += [stream, listener.accept()[0]]
+print("ready", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_another_user_who_has_both_ends_of_such_a_connection(lab, sealing):
+    """The kernel knows both ends of a connection with the addresses of ours, which leaves the node."""
+    *_, rules = ELSEWHERE["own-address-by-rule"]
+    victim = lab.nodes[0]
+    report = sealing.report_file()
+    within(victim, f"echo 40000 40099 > /proc/sys/net/ipv4/ip_local_port_range; {rules}")
+    try:
+        other = start(lab, 0, BOTH_ENDS, "10.77.0.1", OWN, "100")
+        assert other.stdout.readline() == "ready\n", other.communicate(timeout=20)
+        stranger = start(lab, 1, HEAR, "0.0.0.0")
+        assert stranger.stdout.readline() == "ready\n"
+        connect(lab, 0, "", OWN, "secret", env=sealing.environment(report, handshake_timeout_s=3))
+        heard = stranger.communicate(timeout=30)[0].split()
+        other.communicate("go\n", timeout=20)
+    finally:
+        within(victim, f"echo 32768 60999 > /proc/sys/net/ipv4/ip_local_port_range; {_BACK}")
+    assert heard[0] == "False" and int(heard[1]) > 0, heard
+    assert sum(part["native_connections"] for part in sealing.parts(report)) == 0
+
+
 NEIGHBOURS = {
     "loopback": ("127.0.0.1", "127.0.0.1"),
     "loopback-ipv6": ("::1", "::1"),

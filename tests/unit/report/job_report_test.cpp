@@ -48,6 +48,50 @@ TEST_F(ReportTest, PartsOfAStrangerBesideAReportAreNothing) {
     EXPECT_FALSE(Reading::of(file_, kSign)) << "another user's report, with parts of his";
 }
 
+/// He made the folder when the job had ended, and what its processes tell later comes into it.
+TEST_F(ReportTest, AStrangersFolderHidesNothingThatIsSigned) {
+    if (geteuid() != 0) GTEST_SKIP() << "only root can give a folder away";
+    write_launcher();
+    write_ranks(4, 4);
+    ASSERT_TRUE(finish(4));
+    auto late = rank(0, 4);
+    late.pid = 7;
+    late.not_sealed = {{"plaintext_peers allows 10.0.0.7", 1, 10, true}};
+    ASSERT_TRUE(write_part(file_, late, kSign));
+    std::ofstream(parts_folder(file_) / "strange.json") << "{}";
+    constexpr uid_t kStranger = 12345;
+    ASSERT_EQ(chown(parts_folder(file_).c_str(), kStranger, kStranger), 0);
+    EXPECT_TRUE(verdict().starts_with("SEALED WITH EXCEPTIONS: plaintext_peers allows 10.0.0.7")) << verdict();
+}
+
+/// One of theirs in its place would keep out what is told late.
+TEST_F(ReportTest, WhereOthersMayWriteTheFolderStays) {
+    write_launcher();
+    write_ranks(4, 4);
+    fs::permissions(folder_, fs::perms{01777});
+    ASSERT_TRUE(finish(4));
+    EXPECT_TRUE(fs::is_directory(parts_folder(file_)) && fs::is_empty(parts_folder(file_)));
+    fs::permissions(folder_, fs::perms{0755});
+    write_ranks(4, 4);
+    ASSERT_TRUE(finish(4));
+    EXPECT_FALSE(fs::exists(parts_folder(file_)));
+}
+
+/// Another job, or a line that was refused, has removed the folder; what is there now is of what came after that.
+TEST_F(ReportTest, AFolderThatWasTakenAwayIsNoWholeJob) {
+    const std::string token(32, 'a');
+    Started started{"job", 4, 0};
+    started.token = token;
+    ASSERT_TRUE(prepare_parts(file_));
+    ASSERT_TRUE(mark_parts(file_, token, false));
+    write_launcher();
+    fs::remove_all(parts_folder(file_));
+    write_ranks(4, 4);
+    ASSERT_TRUE(finish_job(file_, started, kSign, kSign));
+    EXPECT_TRUE(verdict().starts_with("FAILED")) << verdict();
+    EXPECT_NE(summary().find("was removed or taken by another job"), std::string::npos) << summary();
+}
+
 /// Who takes a part of the launcher's out of it is not found out.
 TEST_F(ReportTest, NobodyElseCanWriteAmongTheParts) {
     const mode_t before = umask(0);
@@ -189,11 +233,13 @@ TEST_F(ReportTest, PartsOfAnEarlierJobWithTheSameIdAreAProblem) {
     EXPECT_TRUE(verdict().starts_with("FAILED")) << verdict();
     EXPECT_NE(summary().find("parts of 2 jobs of one id"), std::string::npos) << summary();
     const Started started{"job", 2, 0, "", "this"};
+    ASSERT_TRUE(mark_parts(file_, "this", false));
     EXPECT_EQ(finish_job(file_, started, kSign, kSign)->outcome, Outcome::failed);
     EXPECT_NE(summary().find("1 of 2 ranks reported"), std::string::npos) << summary();
     EXPECT_NE(summary().find("was given the same id"), std::string::npos) << summary();
     write(0, "this");
     write(1, "this");
+    ASSERT_TRUE(mark_parts(file_, "this", false));
     EXPECT_EQ(finish_job(file_, started, kSign, kSign)->outcome, Outcome::sealed);
     write(1, "earlier");
     EXPECT_TRUE(verdict().starts_with("FAILED")) << "late: " << verdict();

@@ -1,9 +1,11 @@
 #include "report/judging.hpp"
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
+#include "report/parts_folder.hpp"
 #include "report_fixture.hpp"
 
 namespace cryptmpi::report {
@@ -142,6 +144,24 @@ TEST_F(ReportTest, ARankOfOneLaunchDoesNotStandForOneOfAnother) {
     EXPECT_TRUE(verdict().starts_with("SEALED:")) << verdict();
     write_launch(500, 2, 3);
     EXPECT_TRUE(verdict().starts_with("INCOMPLETE: 9 of 10 ranks reported")) << verdict();
+}
+
+/// As where each rank has a PID namespace of its own.
+TEST_F(ReportTest, RanksWithOneProcessNumberAreNotOne) {
+    write_launcher();
+    for (const int launch : {0, 1}) {
+        for (int i = 0; i < 2 - launch; ++i) {  // rank 1 of the second ran in clear
+            auto part = rank(i, 2);
+            part.pid = 1;
+            part.node = "node1";
+            ASSERT_TRUE(write_part(file_, part, kSign));
+            for (const auto& entry : fs::directory_iterator(parts_folder(file_))) {
+                if (!entry.path().filename().string().starts_with("node1.1.")) continue;
+                fs::rename(entry.path(), parts_folder(file_) / fmt::format("of-{}-{}.json", launch, i));
+            }
+        }
+    }
+    EXPECT_TRUE(verdict().starts_with("INCOMPLETE: 3 of 4 ranks reported")) << verdict();
 }
 
 TEST_F(ReportTest, NumbersOfRanksThatNobodyHasCostNothing) {
