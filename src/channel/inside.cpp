@@ -199,6 +199,13 @@ Ends both_ends(Kernel& kernel, const End& end, std::span<const Interface> all) {
     return strangers ? Ends::none : Ends::found;
 }
 
+/// From and to loopback addresses nothing comes off the wire, and nothing leaves by it, unless an interface was told to
+/// take 127/8. ::1 is never taken from elsewhere.
+bool only_loopback(Kernel& kernel, const End& end) {
+    if (end.bound || !end.local.loopback() || !end.remote.loopback()) return false;
+    return !end.local.ipv4() || !kernel.routes_loopback();
+}
+
 int tcp_state(int fd) {
     tcp_info information{};
     socklen_t size = sizeof information;
@@ -256,17 +263,11 @@ Place place_of(Kernel& kernel, const End& end) {
     }
     if (ends == Ends::found) return Place::inside;
     if (ends == Ends::of_unknown_user) return Place::unknown;
-    if (ends == Ends::of_another_user) {
-        // From and to loopback addresses nothing comes off the wire, wherever a rule leads them.
-        const bool loopback = end.local.loopback() && end.remote.loopback() && !end.bound;
-        return loopback && (!end.local.ipv4() || !kernel.routes_loopback()) ? Place::inside : Place::outside;
-    }
-    // A peer that came and went may have left nothing to ask about, and there are kernels that do not answer. From and
-    // to loopback addresses nothing comes off the wire then either, unless an interface was told to take it.
+    const bool loopback = only_loopback(kernel, end);
+    if (ends == Ends::of_another_user) return loopback ? Place::inside : Place::outside;
+    // A peer that came and went may have left nothing to ask about, and there are kernels that do not answer.
     const bool unknowable = ends == Ends::unanswered || end.peer_is_gone;
-    if (!unknowable || end.bound || !end.local.loopback() || !end.remote.loopback()) return Place::outside;
-    const bool only_inside = !end.local.ipv4() || !kernel.routes_loopback();  // ::1 is never taken from elsewhere
-    if (!only_inside) return Place::outside;
+    if (!unknowable || !loopback) return Place::outside;
     const bool may_be_anybodys = end.accepted && (end.reset || ends == Ends::none);
     return may_be_anybodys ? Place::unknown : Place::inside;
 }

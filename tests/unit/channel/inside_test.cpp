@@ -202,8 +202,26 @@ TEST(StaysInside, NotWhatAnotherUserHasConnected) {
             kernel.hold(peer, local, 22, TCP_ESTABLISHED, 0, user);
             EXPECT_EQ(is_inside(kernel, accepted), user != kOther) << text << " of " << user;
         }
-        // To a service of another user's.
-        EXPECT_TRUE(is_inside(kernel, {local, peer, 11, false, false, false, kUser})) << text;
+    }
+}
+
+/// To another user's service; or he has made both ends of a connection like ours, which leaves the node.
+TEST(StaysInside, ToAnotherUserFromLoopbackOnly) {
+    constexpr std::uint32_t kUser = 1000, kOther = 1001, kRoot = 0;
+    for (const char* text : {"127.0.0.1", "10.77.0.1", "::1"}) {
+        FakeKernel kernel;
+        const Address local = at(text, 0, 1000), peer = at(text, 0, 2000);
+        kernel.hold(local, peer, 11, TCP_ESTABLISHED, 0, kUser);
+        const End connected{local, peer, 11, false, false, false, kUser};
+        for (const std::uint32_t user : {kUser, kRoot, kOther}) {
+            kernel.hold(peer, local, 22, TCP_ESTABLISHED, 0, user);
+            EXPECT_EQ(is_inside(kernel, connected), user != kOther || local.loopback()) << text << " of " << user;
+        }
+        kernel.routes = true;
+        EXPECT_EQ(is_inside(kernel, connected), local.loopback() && !local.ipv4()) << text;
+        End bound = connected;
+        bound.bound = true;
+        EXPECT_FALSE(is_inside(kernel, bound)) << text;
     }
 }
 
