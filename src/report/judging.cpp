@@ -20,10 +20,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-using ProcessName = std::tuple<std::string, std::string, int>;  // node, kernel, process
+using ProcessName = std::tuple<std::string, std::string, std::uint64_t, int>;  // node, kernel, PID namespace, process
 
 ProcessName process_of(const Json& part) {
-    return {part.value("node", ""), part.value("kernel", ""), part.value("pid", 0)};
+    return {part.value("node", ""), part.value("kernel", ""), part.value("pid_namespace", std::uint64_t{0}),
+            part.value("pid", 0)};
 }
 
 /// Ranks that one start of a launcher, or one spawn, has made. Where the launcher gives it no name, it may be several
@@ -183,15 +184,28 @@ struct GroupName {
 };
 using Groups = std::map<GroupName, Group>;
 
+/// What a part says of its launch and group; no name of a launch: it does not tell.
+GroupName told_by(const Json& part) {
+    return {part.value("launch", ""), part.value("group", ""), 0};
+}
+
 /// The launch and group of each process that tells its launch in one of its parts. MPI_Init of Open MPI 4 takes the
 /// launch out of the environment, so that the part of a library that looks later does not tell it.
 std::map<ProcessName, GroupName> told_groups(const std::vector<Json>& parts) {
     std::map<ProcessName, GroupName> told;
     for (const auto& part : parts) {
-        if (const auto launch = part.value("launch", ""); !launch.empty())
-            told[process_of(part)] = {launch, part.value("group", ""), 0};
+        if (const GroupName name = told_by(part); !name.launch.empty()) told[process_of(part)] = name;
     }
     return told;
+}
+
+/// The kernel uses a process's number again: what a part says itself goes before what another one of that number says.
+GroupName group_of(const Json& part, const std::map<ProcessName, GroupName>& told,
+                   const std::map<ProcessName, int>& sizes) {
+    if (GroupName own = told_by(part); !own.launch.empty()) return own;
+    const ProcessName process = process_of(part);
+    const auto known = told.find(process);
+    return known != told.end() ? known->second : GroupName{"", part.value("group", ""), sizes.at(process)};
 }
 
 /// Of how many ranks each process says that it is one: the most that one of its parts does.
@@ -239,9 +253,7 @@ RankCount count_ranks(const std::vector<Json>& parts, int started) {
         // Who is no rank of the launcher's, having started its MPI by itself, spawns as well.
         spawned.started += part.value("spawned", 0);
         const int rank = part.value("rank", -1);
-        const auto known = told.find(process_of(part));
-        const GroupName name =
-            known != told.end() ? known->second : GroupName{"", part.value("group", ""), sizes.at(process_of(part))};
+        const GroupName name = group_of(part, told, sizes);
         if (rank < 0 || may_be_a_tool(part, name)) continue;
         Group& group = groups[name];
         group.has_name = !name.launch.empty();

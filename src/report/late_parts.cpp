@@ -24,7 +24,7 @@ Json entries(const Json& part, const char* key) {
 
 bool is_same_process(const Json& a, const Json& b) {
     const auto same = [&](const char* key) { return a.value(key, Json()) == b.value(key, Json()); };
-    return same("node") && same("kernel") && same("pid") && same("library") && same("began");
+    return same("node") && same("kernel") && same("pid_namespace") && same("pid") && same("library") && same("began");
 }
 
 /// What the report has of this process already; an empty object: nothing.

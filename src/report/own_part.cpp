@@ -6,6 +6,7 @@
 #include "base/own_names.hpp"
 #include "config/internal_variables.hpp"
 #include "config/other_process.hpp"
+#include "report/live.hpp"
 
 namespace cryptmpi::report {
 
@@ -17,6 +18,7 @@ void tell_process(Part& part, const config::Environment& environment, const conf
     part.node = node;
     part.kernel = kernel_and_network();
     part.pid = getpid();
+    part.pid_namespace = own_pid_namespace();
     part.role = process.role;
     part.slurm_step = process.slurm_step;
     part.launcher_here = process.rank && config::has_launcher_above();

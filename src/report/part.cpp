@@ -42,6 +42,7 @@ Json identity_to_json(const Part& part) {
             {"node", part.node},
             {"kernel", part.kernel},
             {"pid", part.pid},
+            {"pid_namespace", part.pid_namespace},
             {"role", part.role},
             {"rank", part.rank},
             {"ranks", part.ranks},

@@ -43,8 +43,9 @@ struct Part {
     std::string node;          // host name
     std::string kernel;        // of the node: its boot's id and the network namespace; nodes may share a name
     int pid = 0;
-    std::string role;  // "rank", "launcher", "process"
-    int rank = -1;     // -1: none
+    std::uint64_t pid_namespace = 0;  // what `pid` is a number in; 0: not known
+    std::string role;                 // "rank", "launcher", "process"
+    int rank = -1;                    // -1: none
     int ranks = -1;
     std::string launch;            // which start of a launcher the rank is of; empty: the launcher does not say
     std::string group;             // of ranks that the job has spawned; empty: those that its launcher started

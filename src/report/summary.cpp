@@ -88,12 +88,13 @@ std::string ranges_text(const std::set<int>& numbers) {
 /// again: of ranks that were spawned, and of several launches. The report may be anybody's: what it says of the number
 /// of ranks must not cost memory.
 std::string missing_ranks(const Json& job) {
-    std::set<std::tuple<int, std::string, std::string, int>> processes;  // rank, node, kernel, process
+    std::set<std::tuple<int, std::string, std::string, std::uint64_t, int>>
+        processes;  // rank, node, kernel, PID namespace, process
     for (const auto& part : job.at("processes")) {
         if (!part.value("group", "").empty()) return {};
         if (!counts_as_rank(part)) continue;
         processes.emplace(part.value("rank", -1), part.value("node", ""), part.value("kernel", ""),
-                          part.value("pid", 0));
+                          part.value("pid_namespace", std::uint64_t{0}), part.value("pid", 0));
     }
     std::string text;
     const auto add = [&text](std::int64_t first, std::int64_t last) {

@@ -1,6 +1,5 @@
 #include "report/judging.hpp"
 
-#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -146,21 +145,29 @@ TEST_F(ReportTest, ARankOfOneLaunchDoesNotStandForOneOfAnother) {
     EXPECT_TRUE(verdict().starts_with("INCOMPLETE: 9 of 10 ranks reported")) << verdict();
 }
 
-/// As where each rank has a PID namespace of its own.
 TEST_F(ReportTest, RanksWithOneProcessNumberAreNotOne) {
     write_launcher();
-    for (const int launch : {0, 1}) {
-        for (int i = 0; i < 2 - launch; ++i) {  // rank 1 of the second ran in clear
-            auto part = rank(i, 2);
-            part.pid = 1;
-            part.node = "node1";
-            ASSERT_TRUE(write_part(file_, part, kSign));
-            for (const auto& entry : fs::directory_iterator(parts_folder(file_))) {
-                if (!entry.path().filename().string().starts_with("node1.1.")) continue;
-                fs::rename(entry.path(), parts_folder(file_) / fmt::format("of-{}-{}.json", launch, i));
-            }
-        }
-    }
+    write_first_process(rank(0, 2), 11);
+    write_first_process(rank(1, 2), 12);
+    write_first_process(rank(0, 2), 13);  // of a second launch, whose rank 1 ran in clear
+    EXPECT_TRUE(verdict().starts_with("INCOMPLETE: 3 of 4 ranks reported")) << verdict();
+    EXPECT_EQ(summary().find("ranks missing"), std::string::npos) << summary();
+}
+
+TEST_F(ReportTest, RanksWithOneProcessNumberAreOfTheirOwnLaunch) {
+    write_launcher("mpi");
+    const auto write = [&](int number, const char* launch, std::uint64_t pid_namespace) {
+        auto part = rank(number, 2);
+        part.layer = part.library = "mpi";
+        part.seals_sockets = true;
+        write_first_process(part, pid_namespace);
+        part.library = "channel";  // which alone tells its launch
+        part.launch = launch;
+        write_first_process(part, pid_namespace);
+    };
+    write(0, "a", 11);
+    write(1, "a", 12);
+    write(0, "b", 13);  // its rank 1 ran in clear
     EXPECT_TRUE(verdict().starts_with("INCOMPLETE: 3 of 4 ranks reported")) << verdict();
 }
 

@@ -11,6 +11,7 @@
 
 #include "report/job_report.hpp"
 #include "report/part.hpp"
+#include "report/parts_folder.hpp"
 
 namespace cryptmpi::report {
 
@@ -64,6 +65,17 @@ protected:
         part.pid = 99;
         part.sealed_bytes_sent = part.sealed_records_sent = 0;
         ASSERT_TRUE(write_part(file_, part, kSign));
+    }
+    /// Of the first process of a PID namespace of its own, as in a container.
+    void write_first_process(Part part, std::uint64_t pid_namespace) const {
+        part.pid = 1;
+        part.pid_namespace = pid_namespace;
+        part.node = "node1";
+        ASSERT_TRUE(write_part(file_, part, kSign));
+        for (const auto& entry : fs::directory_iterator(parts_folder(file_))) {
+            if (!entry.path().filename().string().starts_with("node1.1.")) continue;
+            fs::rename(entry.path(), parts_folder(file_) / (std::to_string(pid_namespace) + part.library + ".json"));
+        }
     }
     void write_ranks(int count, int of) const {
         for (int i = 0; i < count; ++i) ASSERT_TRUE(write_part(file_, rank(i, of), kSign));
