@@ -41,7 +41,10 @@ int check_operation(Layer& layer, MPI_Comm comm, MPI_Datatype type, MPI_Op op) {
     // What MPI took once it takes again: only predefined types go with predefined operations, and these stay.
     auto& known = layer.answers();
     if (op == MPI_OP_NULL) return raise_on_comm(layer, comm, MPI_ERR_OP);
-    if (!is_predefined(op)) return MPI_SUCCESS;
+    if (!is_predefined(op)) {
+        Shape shape;
+        return layer.types().find(type, comm, shape);  // of no elements, too
+    }
     if (type == MPI_DATATYPE_NULL) return raise_on_comm(layer, comm, MPI_ERR_OP);  // MPICH 5 would crash
     const int asked = [&]() -> int {
         // One thread at a time calls an operation on the communicator of this rank alone.

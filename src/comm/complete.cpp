@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <utility>
 
 #include "comm/calls.hpp"
 #include "comm/in_transit.hpp"
+#include "comm/quiet.hpp"
 #include "comm/received.hpp"
 #include "comm/waiting.hpp"
 
@@ -23,6 +25,14 @@ bool is_truncation(Layer& layer, int code) {
     return layer.mpi.Error_class(code, &error_class) == MPI_SUCCESS && error_class == MPI_ERR_TRUNCATE;
 }
 
+/// Asks MPI for the status of a request that has yet to end. MPICH raises the error of a message that was cut off,
+/// though on no communicator of its own, and once more when the request ends, on its own.
+int ask_quietly(Layer& layer, MPI_Request request, int& done, MPI_Status* status) {
+    std::optional<QuietElsewhere> quiet;
+    if (!layer.threads()) quiet.emplace(layer.mpi);
+    return layer.mpi.Request_get_status(request, &done, status);
+}
+
 /// Of a blocking receive, which is in no table.
 int wait_for_segments(Layer& layer, Operation& operation, MPI_Status& status) {
     Attempts attempts;
@@ -35,6 +45,10 @@ int wait_for_segments(Layer& layer, Operation& operation, MPI_Status& status) {
 
 }  // namespace
 
+bool was_told(Layer& layer, const Operation& operation) {
+    return operation.error_is_mpis && forgets_told_errors(layer);
+}
+
 void put_back(Layer& layer, MPI_Request handle, std::unique_ptr<Operation> operation) {
     if (!operation->persistent) return;
     operation->state = Operation::State::inactive;
@@ -44,8 +58,7 @@ void put_back(Layer& layer, MPI_Request handle, std::unique_ptr<Operation> opera
 bool is_kept(Layer& layer, MPI_Request request, const Operation& operation, int code) {
     if (code == MPI_SUCCESS || request == MPI_REQUEST_NULL) return false;
     int done = 0;
-    return !operation.persistent ||
-           (layer.mpi.Request_get_status(request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done == 0);
+    return !operation.persistent || (ask_quietly(layer, request, done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done == 0);
 }
 
 int settle(Layer& layer, Operation& operation, MPI_Status& status, int code) {
@@ -62,6 +75,7 @@ int settle(Layer& layer, Operation& operation, MPI_Status& status, int code) {
     }
     if (code == MPI_SUCCESS) return finish_receive(layer, operation, status);
     operation.posted.withdraw();
+    operation.error_is_mpis = true;
     const Communicator& communicator = *operation.communicator;
     if (is_truncation(layer, code) && communicator.has(status.MPI_SOURCE) && communicator.sealed(status.MPI_SOURCE)) {
         cut_off(layer, operation, status);
@@ -72,7 +86,8 @@ int settle(Layer& layer, Operation& operation, MPI_Status& status, int code) {
 int conclude(Layer& layer, Operation& operation, MPI_Status& status, int code) {
     int result = settle(layer, operation, status, code);
     if (operation.incoming && !operation.is_finished()) result = wait_for_segments(layer, operation, status);
-    return result != MPI_SUCCESS && code == MPI_SUCCESS ? call_handler(layer, operation, result) : result;
+    const bool is_new = result != MPI_SUCCESS && code == MPI_SUCCESS && !was_told(layer, operation);
+    return is_new ? call_handler(layer, operation, result) : result;
 }
 
 int conclude_held(Layer& layer, Operation& operation, std::unique_ptr<Held> held, MPI_Status& status) {
@@ -109,7 +124,10 @@ void advance(Layer& layer, MPI_Request request, Operation& operation) {
         operation.result = sent;
     } else {
         if (!operation.incoming) {
-            const int code = mpi.Request_get_status(request, &native, &operation.status);
+            // Only what comes as it is can be longer than the room for it, which may then be of any source.
+            const int code = operation.peer == MPI_ANY_SOURCE
+                                 ? ask_quietly(layer, request, native, &operation.status)
+                                 : mpi.Request_get_status(request, &native, &operation.status);
             if (code == MPI_SUCCESS && native == 0) return;
             operation.result = settle(layer, operation, operation.status, code);
         }

@@ -19,6 +19,9 @@ int settle(Layer& layer, Operation& operation, MPI_Status& status, int code);
 /// The same for a blocking call: calls the communicator's error handler where MPI has not.
 int conclude(Layer& layer, Operation& operation, MPI_Status& status, int code);
 
+/// Did the handler hear of the error when MPI, whose error it is, ended the request, though MPI calls that a success?
+bool was_told(Layer& layer, const Operation& operation);
+
 /// A message that we hold comes to a blocking receive: returns its error code, with the handler called.
 int conclude_held(Layer& layer, Operation& operation, std::unique_ptr<Held> held, MPI_Status& status);
 

@@ -20,15 +20,20 @@ bool world_exists(const Native& mpi) {
     return begun != 0 && ended == 0;
 }
 
+bool is_fatal(MPI_Errhandler handler) {
+    bool fatal = handler == MPI_ERRORS_ARE_FATAL;
+#ifdef MPI_ERRORS_ABORT
+    fatal = fatal || handler == MPI_ERRORS_ABORT;
+#endif
+    return fatal;
+}
+
 /// `get` asks MPI for the handler.
 template <class Get>
 bool ends_the_job(const Native& mpi, Get get) {
     MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
     if (get(&handler) != MPI_SUCCESS) return false;
-    bool fatal = handler == MPI_ERRORS_ARE_FATAL;
-#ifdef MPI_ERRORS_ABORT
-    fatal = fatal || handler == MPI_ERRORS_ABORT;
-#endif
+    const bool fatal = is_fatal(handler);
     mpi.Errhandler_free(&handler);  // a reference of our own
     return fatal;
 }
@@ -59,6 +64,20 @@ int raise_on_comm(const Voice& voice, MPI_Comm comm, int code, int cause) {
 }
 
 }  // namespace
+
+bool hides_told_errors(const Native& mpi, MPI_Comm comm) {
+#ifdef OPEN_MPI
+    (void)mpi;
+    (void)comm;
+    return false;
+#else
+    MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+    if (mpi.Comm_get_errhandler(comm, &handler) != MPI_SUCCESS) return false;
+    const bool is_the_programs = !is_fatal(handler) && handler != MPI_ERRORS_RETURN;
+    mpi.Errhandler_free(&handler);
+    return is_the_programs;
+#endif
+}
 
 int raise_on_comm(const Voice& voice, MPI_Comm comm, int code) {
     return raise_on_comm(voice, comm, code, code);

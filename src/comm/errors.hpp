@@ -10,6 +10,10 @@
 
 namespace cryptmpi::comm {
 
+/// May MPI return MPI_SUCCESS from a call on this communicator that failed? MPICH 5 does where a function of the
+/// program's has heard of the error. Open MPI never does.
+bool hides_told_errors(const Native& mpi, MPI_Comm comm);
+
 /// Each returns `code`, if the handler returns. A line is printed for a code of MPI's own whose handler ends the job;
 /// of codes of ours it has been.
 int raise_on_comm(const Voice& voice, MPI_Comm comm, int code);

@@ -322,29 +322,10 @@ bool Layer::intercommunicators_allowed() const {
     });
 }
 
-namespace {
-
-bool errors_are_fatal(const Native& mpi, MPI_Comm comm) {
-    MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
-    mpi.Comm_get_errhandler(comm, &handler);
-    const bool are_fatal = handler == MPI_ERRORS_ARE_FATAL;
-    mpi.Errhandler_free(&handler);
-    return are_fatal;
-}
-
-}  // namespace
-
 Layer::Handle Layer::look_at(MPI_Comm handle) const {
-    // MPI raises errors of what is no communicator on one of these, by its version. It does so once more when it gets
-    // the program's call. Other threads may have errors of their own there.
-    std::optional<Quiet> world;
-    std::optional<Quiet> self;
-    if (!threads_) {
-        world.emplace(mpi, MPI_COMM_WORLD);
-        // MPICH 5 raises errors on MPI_COMM_SELF only once a handler was set there, and tells of this one while none
-        // was: written back, it would end the job at the next error. A program that did set it ends in any case.
-        if (!errors_are_fatal(mpi, MPI_COMM_SELF)) self.emplace(mpi, MPI_COMM_SELF);
-    }
+    // MPI raises its error once more when it gets the program's call.
+    std::optional<QuietElsewhere> quiet;
+    if (!threads_) quiet.emplace(mpi);
     int between = 0;
     if (mpi.Comm_test_inter(handle, &between) != MPI_SUCCESS) return Handle::of_none;
     return between != 0 ? Handle::of_inter : Handle::of_intra;

@@ -45,6 +45,7 @@ struct Operation {
     Posted posted;  // an active receive
     MPI_Status status = {};
     int result = MPI_SUCCESS;
+    bool error_is_mpis = false;          // MPI found it, and tells the error handler itself
     std::function<void()> at_end;        // construct: the new communicator's handle is there
     std::size_t buffered = 0;            // bytes of the user's attached buffer that it stands for
     std::unique_ptr<Outgoing> outgoing;  // the segments of a large message

@@ -57,6 +57,7 @@ int start_send(Layer& layer, MPI_Request* request, Operation& operation) {
 /// Of a message that is still with MPI, to a persistent receive: its request cannot take it.
 int receive_held(Layer& layer, Operation& operation, Held& held) {
     operation.posted = std::move(held.posted);
+    mark_unwritten(operation.wire);
     const ByteCount bytes(layer.mpi, operation.wire.room());
     const int code =
         layer.mpi.Mrecv(operation.wire.data(), bytes.count(), bytes.type(), &held.message, &operation.status);
@@ -73,6 +74,7 @@ int start_receive(Layer& layer, MPI_Request* request, Operation& operation) {
         if (!operation.incoming) operation.state = State::finished;
         return MPI_SUCCESS;
     }
+    mark_unwritten(operation.wire);
     const int code = layer.mpi.Start(request);
     if (code != MPI_SUCCESS) return code;
     communicator.post(operation.peer, operation.tag, operation.posted);
@@ -82,6 +84,7 @@ int start_receive(Layer& layer, MPI_Request* request, Operation& operation) {
 int start(Layer& layer, MPI_Request* request, Operation& operation) {
     // MPI's own request may be inactive then, or be taken once more, with what was sealed for the first start.
     if (operation.is_active()) return raise_on_world(layer, MPI_ERR_REQUEST);
+    operation.error_is_mpis = false;
     const int code = operation.kind == Operation::Kind::send ? start_send(layer, request, operation)
                                                              : start_receive(layer, request, operation);
     if (code != MPI_SUCCESS) return code;
@@ -107,8 +110,9 @@ int send_init(Layer& layer, const void* at, MPI_Count count, MPI_Datatype type, 
     operation->synchronous_mode = mode == Mode::synchronous;
     operation->wire = layer.buffer(is_large ? seal::kAnnouncedWire : operation->user.size() + kMessageOverhead);
     const ByteCount bytes(layer.mpi, operation->wire.size());
+    *request = MPI_REQUEST_NULL;
     const int code = make(layer.mpi, operation->wire.data(), bytes);
-    if (code == MPI_SUCCESS) layer.requests().add(*request, std::move(operation));
+    if (code == MPI_SUCCESS && *request != MPI_REQUEST_NULL) layer.requests().add(*request, std::move(operation));
     return code;
 }
 
@@ -171,8 +175,9 @@ int Recv_init(Layer& layer, void* at, MPI_Count count, MPI_Datatype type, int fr
     auto operation = prepare(layer, Operation::Kind::receive, comm, std::move(buffer), from, tag, may_be_large);
     operation->wire = layer.buffer(receive_room(from, operation->user.size()));
     const ByteCount bytes(layer.mpi, operation->wire.room());
+    *request = MPI_REQUEST_NULL;
     const int code = layer.mpi.Recv_init(operation->wire.data(), bytes.count(), bytes.type(), from, tag, comm, request);
-    if (code == MPI_SUCCESS) layer.requests().add(*request, std::move(operation));
+    if (code == MPI_SUCCESS && *request != MPI_REQUEST_NULL) layer.requests().add(*request, std::move(operation));
     return code;
 }
 

@@ -1,6 +1,7 @@
 #include "comm/point.hpp"
 
 #include <algorithm>
+#include <climits>
 #include <utility>
 
 #include "comm/attempts.hpp"
@@ -87,6 +88,7 @@ int send_segments(Layer& layer, MPI_Comm comm, Outgoing& outgoing, bool all) {
 namespace {
 
 /// Announces a large message. From then on its owner may give it up at any time: what MPI has of it stays with MPI.
+/// No `outgoing` afterwards: nothing goes, and the error handler has heard why, even where MPI's code says nothing.
 int begin_large(Layer& layer, Mode mode, Communicator& communicator, const UserBuffer& buffer, int to, int tag,
                 std::unique_ptr<Outgoing>& outgoing) {
     InTransit announcement(layer.left_with_mpi(), Transfer::send, layer.buffer(seal::kAnnouncedWire));
@@ -95,7 +97,11 @@ int begin_large(Layer& layer, Mode mode, Communicator& communicator, const UserB
     if (code != MPI_SUCCESS) return code;
     code = native_isend(layer.mpi, mode, ByteCount(layer.mpi, wire.size()), wire.data(), to, tag, communicator.handle(),
                         &announcement.request);
-    if (code == MPI_SUCCESS) outgoing->announced(std::move(announcement));
+    if (code == MPI_SUCCESS && announcement.request != MPI_REQUEST_NULL) {
+        outgoing->announced(std::move(announcement));
+    } else {
+        outgoing.reset();
+    }
     return code;
 }
 
@@ -103,9 +109,8 @@ int begin_large(Layer& layer, Mode mode, Communicator& communicator, const UserB
 int send_large(Layer& layer, Mode mode, Communicator& communicator, const UserBuffer& buffer, int to, int tag) {
     const MPI_Comm comm = communicator.handle();
     std::unique_ptr<Outgoing> outgoing;
-    if (const int code = begin_large(layer, mode, communicator, buffer, to, tag, outgoing); code != MPI_SUCCESS) {
-        return code;
-    }
+    const int code = begin_large(layer, mode, communicator, buffer, to, tag, outgoing);
+    if (!outgoing) return code;
     Attempts attempts;
     while (!outgoing->all_sent()) {
         auto sent = outgoing->send(Outgoing::Amount::without_receiver);
@@ -129,7 +134,7 @@ int start_large(Layer& layer, Mode mode, Communicator& communicator, const UserB
                 MPI_Request* request) {
     auto operation = std::make_unique<Operation>();
     int code = begin_large(layer, mode, communicator, buffer, to, tag, operation->outgoing);
-    if (code != MPI_SUCCESS) return code;
+    if (!operation->outgoing) return code;
     code = send_segments(layer, communicator.handle(), *operation->outgoing, mode == Mode::buffered);
     if (code != MPI_SUCCESS) return code;
     operation->communicator = layer.share(communicator.handle());
@@ -153,6 +158,7 @@ bool is_over(Layer& layer, MPI_Request request) {
 
 int start_send(Layer& layer, Mode mode, Communicator& communicator, const UserBuffer& buffer, int to, int tag,
                MPI_Request* request) {
+    *request = MPI_REQUEST_NULL;
     if (layer.transport().plans.in_segments(buffer.size())) {
         return start_large(layer, mode, communicator, buffer, to, tag, request);
     }
@@ -165,7 +171,7 @@ int start_send(Layer& layer, Mode mode, Communicator& communicator, const UserBu
     const ByteCount bytes(layer.mpi, operation->wire.size());
     const int code =
         native_isend(layer.mpi, mode, bytes, operation->wire.data(), to, tag, communicator.handle(), request);
-    if (code != MPI_SUCCESS) return code;
+    if (code != MPI_SUCCESS || *request == MPI_REQUEST_NULL) return code;
     if (!is_over(layer, *request)) layer.requests().add(*request, std::move(operation));
     return MPI_SUCCESS;
 }
@@ -221,12 +227,14 @@ int start_receive(Layer& layer, Communicator& communicator, UserBuffer buffer, i
         return MPI_SUCCESS;
     }
     operation->wire = layer.buffer(receive_room(from, operation->user.size()));
+    mark_unwritten(operation->wire);
     const ByteCount bytes(layer.mpi, operation->wire.room());
+    *request = MPI_REQUEST_NULL;
     const int code =
         held ? layer.mpi.Imrecv(operation->wire.data(), bytes.count(), bytes.type(), &held->message, request)
              : layer.mpi.Irecv(operation->wire.data(), bytes.count(), bytes.type(), from, tag, communicator.handle(),
                                request);
-    if (code != MPI_SUCCESS) return code;
+    if (code != MPI_SUCCESS || *request == MPI_REQUEST_NULL) return code;
     if (held) {
         operation->posted = std::move(held->posted);
     } else {
@@ -354,13 +362,16 @@ int Recv(Layer& layer, void* at, MPI_Count count, MPI_Datatype type, int from, i
     Operation operation;
     operation.kind = Operation::Kind::receive;
     operation.wire = layer.buffer(receive_room(from, buffer.size()));
+    mark_unwritten(operation.wire);
     operation.user = std::move(buffer);
     operation.communicator = layer.share(comm);
     communicator->post(from, tag, operation.posted);
-    MPI_Status own;
+    MPI_Status own = {};
     MPI_Status& mine = status == MPI_STATUS_IGNORE ? own : *status;
+    Unfilled unfilled(mine);
     const ByteCount bytes(layer.mpi, operation.wire.room());
     const int code = layer.mpi.Recv(operation.wire.data(), bytes.count(), bytes.type(), from, tag, comm, &mine);
+    if (unfilled.was_left()) return code;
     return conclude(layer, operation, mine, code);
 }
 
@@ -378,12 +389,31 @@ int Irecv(Layer& layer, void* at, MPI_Count count, MPI_Datatype type, int from, 
 
 namespace {
 
+int largest_tag(const Native& mpi) {
+    int* largest = nullptr;
+    int found = 0;
+    mpi.Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&largest), &found);
+    return found != 0 ? *largest : INT_MAX;
+}
+
 /// The status of a receive from MPI_PROC_NULL.
 void set_nobody(const Native& mpi, MPI_Status& status) {
     status.MPI_SOURCE = MPI_PROC_NULL;
     status.MPI_TAG = MPI_ANY_TAG;
     mpi.Status_set_cancelled(&status, 0);
     set_size(mpi, status, 0);
+}
+
+/// What is wrong with the send of MPI_Sendrecv, raised on its communicator: MPI would say so only when its receive may
+/// have taken a message already.
+int check_send(Layer& layer, const Communicator& communicator, const void* at, MPI_Count count, MPI_Datatype type,
+               int to, int tag) {
+    const MPI_Comm comm = communicator.handle();
+    if (to != MPI_PROC_NULL && !communicator.has(to)) return raise_on_comm(layer, comm, MPI_ERR_RANK);
+    constexpr int kEveryMpiHas = 32767;
+    if (tag > kEveryMpiHas && tag > largest_tag(layer.mpi)) return raise_on_comm(layer, comm, MPI_ERR_TAG);
+    UserBuffer buffer;
+    return make_message(layer, comm, at, count, type, tag, false, buffer);
 }
 
 /// Nothing may come into the user's buffer when the call has returned.
@@ -401,17 +431,19 @@ int Sendrecv(Layer& layer, const void* out, MPI_Count out_count, MPI_Datatype ou
              MPI_Count in_count, MPI_Datatype in_type, int from, int in_tag, MPI_Comm comm, MPI_Status* status) {
     {
         const auto guard = layer.guard();
-        if (layer.find(comm) == nullptr) {
+        const Communicator* const communicator = layer.find(comm);
+        if (communicator == nullptr) {
             return CRYPTMPI_NATIVE(Sendrecv, std::max(out_count, in_count), out, Count{out_count}, out_type, to,
                                    out_tag, in, Count{in_count}, in_type, from, in_tag, comm, status)(layer.mpi);
         }
+        const int wrong = check_send(layer, *communicator, out, out_count, out_type, to, out_tag);
+        if (wrong != MPI_SUCCESS) return wrong;
     }
     MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
-    if (const int code = Irecv(layer, in, in_count, in_type, from, in_tag, comm, &requests[0]); code != MPI_SUCCESS) {
-        return code;
-    }
+    const int posted = Irecv(layer, in, in_count, in_type, from, in_tag, comm, &requests[0]);
+    if (posted != MPI_SUCCESS || requests[0] == MPI_REQUEST_NULL) return posted;
     int sent = Isend(layer, out, out_count, out_type, to, out_tag, comm, &requests[1]);
-    if (sent != MPI_SUCCESS) {
+    if (sent != MPI_SUCCESS || requests[1] == MPI_REQUEST_NULL) {
         give_up_receive(layer, requests[0]);
         return sent;
     }

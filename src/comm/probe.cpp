@@ -16,6 +16,9 @@
 namespace cryptmpi::comm {
 namespace {
 
+// The flag of a probe that MPI has not answered: it found an error, and has told it, even where its code says nothing.
+constexpr int kUnanswered = -1;
+
 void show_user_size(Layer& layer, const Communicator& communicator, MPI_Status& status) {
     if (!communicator.has(status.MPI_SOURCE) || !communicator.sealed(status.MPI_SOURCE)) return;
     const std::size_t size = wire_size(layer.mpi, status);
@@ -133,8 +136,11 @@ int Iprobe(Layer& layer, int from, int tag, MPI_Comm comm, int* flag, MPI_Status
             *flag = 1;
             return MPI_SUCCESS;
         }
-        const int code = layer.mpi.Iprobe(from, tag, comm, flag, &mine);
-        if (code != MPI_SUCCESS || *flag == 0) return code;
+        int found = kUnanswered;
+        const int code = layer.mpi.Iprobe(from, tag, comm, &found, &mine);
+        if (code != MPI_SUCCESS || found == kUnanswered) return code;
+        *flag = found;
+        if (found == 0) return code;
         if (!may_announce(layer, *communicator, mine)) {
             show_user_size(layer, *communicator, mine);
             return code;
@@ -160,13 +166,17 @@ int Probe(Layer& layer, int from, int tag, MPI_Comm comm, MPI_Status* status) {
     if (may_block) {
         MPI_Status own = {};
         MPI_Status& mine = status == MPI_STATUS_IGNORE ? own : *status;
+        Unfilled unfilled(mine);
         const int code = layer.mpi.Probe(from, tag, comm, &mine);
-        if (code != MPI_SUCCESS || !may_announce(layer, *communicator, mine)) {
+        if (unfilled.was_left() || code != MPI_SUCCESS || !may_announce(layer, *communicator, mine)) {
             if (code == MPI_SUCCESS) show_user_size(layer, *communicator, mine);
             return code;
         }
     }
-    return repeat(layer, [&](int& done) { return Iprobe(layer, from, tag, comm, &done, status); });
+    return repeat(layer, [&](int& done) {
+        done = kUnanswered;
+        return Iprobe(layer, from, tag, comm, &done, status);
+    });
 }
 
 namespace {
@@ -238,8 +248,11 @@ int Improbe(Layer& layer, int from, int tag, MPI_Comm comm, int* flag, MPI_Messa
         *flag = 1;
         return MPI_SUCCESS;
     }
-    const int code = layer.mpi.Improbe(from, tag, comm, flag, message, &mine);
-    return code != MPI_SUCCESS || *flag == 0 ? code : note_matched(layer, *communicator, message, mine);
+    int found = kUnanswered;
+    const int code = layer.mpi.Improbe(from, tag, comm, &found, message, &mine);
+    if (code != MPI_SUCCESS || found == kUnanswered) return code;
+    *flag = found;
+    return found == 0 ? code : note_matched(layer, *communicator, message, mine);
 }
 
 int Mprobe(Layer& layer, int from, int tag, MPI_Comm comm, MPI_Message* message, MPI_Status* status) {
@@ -252,12 +265,16 @@ int Mprobe(Layer& layer, int from, int tag, MPI_Comm comm, MPI_Message* message,
     // Two threads' messages must be noted in the order in which MPI gave them out.
     if (layer.threads() || !layer.requests().unfinished.empty() || !communicator->held().empty()) {
         if (guard) guard.unlock();
-        return repeat(layer, [&](int& done) { return Improbe(layer, from, tag, comm, &done, message, status); });
+        return repeat(layer, [&](int& done) {
+            done = kUnanswered;
+            return Improbe(layer, from, tag, comm, &done, message, status);
+        });
     }
     MPI_Status own = {};
     MPI_Status& mine = status == MPI_STATUS_IGNORE ? own : *status;
+    Unfilled unfilled(mine);
     const int code = layer.mpi.Mprobe(from, tag, comm, message, &mine);
-    return code != MPI_SUCCESS ? code : note_matched(layer, *communicator, message, mine);
+    return unfilled.was_left() || code != MPI_SUCCESS ? code : note_matched(layer, *communicator, message, mine);
 }
 
 namespace {
@@ -271,6 +288,7 @@ std::unique_ptr<Operation> receive_matched(Layer& layer, Layer::Matched& matched
     if (matched.held) return operation;
     operation->posted = std::move(matched.posted);
     operation->wire = layer.buffer(receive_room(operation->posted.source, operation->user.size()));
+    mark_unwritten(operation->wire);
     return operation;
 }
 
@@ -300,8 +318,10 @@ int Mrecv(Layer& layer, void* at, MPI_Count count, MPI_Datatype type, MPI_Messag
     }
     const ByteCount bytes(layer.mpi, operation->wire.room());
     if (guard) guard.unlock();
+    Unfilled unfilled(mine);
     const int code = layer.mpi.Mrecv(operation->wire.data(), bytes.count(), bytes.type(), message, &mine);
     if (layer.threads()) guard.lock();
+    if (unfilled.was_left()) return code;
     return conclude(layer, *operation, mine, code);
 }
 
@@ -321,8 +341,9 @@ int Imrecv(Layer& layer, void* at, MPI_Count count, MPI_Datatype type, MPI_Messa
         return code;
     }
     const ByteCount bytes(layer.mpi, operation->wire.room());
+    *request = MPI_REQUEST_NULL;
     const int code = layer.mpi.Imrecv(operation->wire.data(), bytes.count(), bytes.type(), message, request);
-    if (code != MPI_SUCCESS) return code;
+    if (code != MPI_SUCCESS || *request == MPI_REQUEST_NULL) return code;
     if (engine::Plan::may_be_in_segments(operation->user.size())) {
         operation->completion = Operation::Completion::after_mpi;
         layer.requests().unfinished.push_back({*request, operation.get()});

@@ -25,6 +25,12 @@ int finish_receive(Layer& layer, Operation& operation, MPI_Status& status);
 /// open: a program may send more than is received, and handle that.
 int cut_off(Layer& layer, Operation& operation, MPI_Status& status);
 
+/// Before MPI gets the memory of a receive: afterwards it shows whether MPI has written there.
+void mark_unwritten(engine::Buffer& wire);
+
+/// Does this MPI return MPI_SUCCESS of what failed, once a handler of the program's has heard of it, as MPICH 5 does?
+bool forgets_told_errors(Layer& layer);
+
 /// `operation.incoming` is there, or has failed: hands over. As above.
 int finish_incoming(Layer& layer, Operation& operation, MPI_Status& status);
 

@@ -1,5 +1,6 @@
 #include "comm/reduction.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -16,11 +17,16 @@ int Vector::make(Layer& layer, MPI_Count count, MPI_Datatype type, Vector& out) 
     if (int code = layer.mpi.Type_get_true_extent(type, &true_lower, &true_extent); code != MPI_SUCCESS) {
         return code;
     }
-    const MPI_Aint span = count == 0 ? 0 : std::abs(extent) * static_cast<MPI_Aint>(count - 1) + true_extent;
+    // User operations see whole elements: what lies between the data is set, and what lies before the first of them and
+    // after the last is there, too. An element's data may lie anywhere outside of its extent.
+    const MPI_Aint widest = std::max<MPI_Aint>(extent, 0);
+    const MPI_Aint head = std::clamp<MPI_Aint>(true_lower - lower, 0, widest);
+    const MPI_Aint tail = std::clamp<MPI_Aint>(lower + extent - true_lower - true_extent, 0, widest);
+    const MPI_Aint element = head + true_extent + tail;
+    const MPI_Aint span = count == 0 ? 0 : std::abs(extent) * static_cast<MPI_Aint>(count - 1) + element;
     out.memory_ = layer.buffer(static_cast<std::size_t>(span));
-    // User operations see whole elements: what lies between the data is set, too.
     std::memset(out.memory_.data(), 0, out.memory_.size());
-    const MPI_Aint before = extent < 0 ? -extent * static_cast<MPI_Aint>(count - 1) : 0;
+    const MPI_Aint before = head + (extent < 0 ? -extent * static_cast<MPI_Aint>(count - 1) : 0);
     return UserBuffer::make(layer.types(), MPI_COMM_SELF, out.memory_.data() + before - true_lower, count, type, false,
                             out.view_);
 }

@@ -1,7 +1,10 @@
 // MPI_Init to MPI_Finalize.
+#include <optional>
+
 #include "comm/calls.hpp"
 #include "comm/complete.hpp"
 #include "comm/layer.hpp"
+#include "comm/quiet.hpp"
 #include "comm/start_watch.hpp"
 
 namespace cryptmpi::comm {
@@ -23,8 +26,13 @@ void end_traffic(Layer& layer) {
     layer.report();
     // UCX 1.13 waits inside MPI_Finalize for its peers to acknowledge large messages, and MPICH 4.0 leaves a peer there
     // that makes no progress any more. In the first barrier all send what is left, in the others they acknowledge it.
+    // The program may have revoked MPI_COMM_WORLD, and hears of no error of ours.
     constexpr int kRounds = 3;
-    for (int round = 0; round < kRounds; ++round) layer.mpi.Barrier(MPI_COMM_WORLD);
+    const bool has_own = layer.own_traffic() != MPI_COMM_NULL;
+    std::optional<Quiet> quiet;
+    if (!has_own) quiet.emplace(layer.mpi, MPI_COMM_WORLD);
+    const MPI_Comm everybody = has_own ? layer.own_traffic() : MPI_COMM_WORLD;
+    for (int round = 0; round < kRounds; ++round) layer.mpi.Barrier(everybody);
 }
 
 extern "C" {

@@ -46,15 +46,20 @@ Handles handles_of(int count, const MPI_Request* requests) {
     return handles;
 }
 
-/// The first error among requests that ended together, and whose error handler hears of it.
+/// The first error among requests that ended together, and whose error handler hears of it: the first one that MPI has
+/// not told, if there is any.
 struct Failure {
     int code = MPI_SUCCESS;
     MPI_Comm comm = MPI_COMM_WORLD;
+    bool told = false;
 
     bool is_one() const { return code != MPI_SUCCESS; }
     void note(Layer& layer, const Operation& operation, int with) {
-        if (!is_one()) *this = {with, layer.living(operation.communicator)};
+        if (is_one() && !told) return;
+        const bool is_told = was_told(layer, operation);
+        if (!is_one() || !is_told) *this = {with, layer.living(operation.communicator), is_told};
     }
+    int raise(Layer& layer) const { return told ? MPI_ERR_IN_STATUS : raise_in_status(layer, comm, code); }
 };
 
 /// The requests of one call that are ours, out of the table while MPI works on them: another thread may get their
@@ -108,16 +113,14 @@ private:
     std::vector<int> failed_;
 };
 
-/// The user's requests without those that are not finished, while MPI looks at them.
+/// The user's requests without those that are not finished, or that MPI need not look at, while it looks at the others.
 class Masked {
 public:
     Masked(Layer& layer, int count, MPI_Request* requests)
         : requests_(requests), handles_(handles_of(count, requests)) {
         if (may_block(layer)) return;
         for (std::size_t i = 0; i < handles_.size(); ++i) {
-            if (!is_unfinished(layer.requests().find(handles_[i]))) continue;
-            masked_.push_back(i);
-            requests_[i] = MPI_REQUEST_NULL;
+            if (is_unfinished(layer.requests().find(handles_[i]))) mask(i);
         }
     }
     Masked(const Masked&) = delete;
@@ -127,6 +130,10 @@ public:
     }
     const Handles& handles() const { return handles_; }
     bool any() const { return !masked_.empty(); }
+    void mask(std::size_t i) {
+        masked_.push_back(i);
+        requests_[i] = MPI_REQUEST_NULL;
+    }
 
 private:
     MPI_Request* requests_;
@@ -134,11 +141,11 @@ private:
     std::vector<std::size_t> masked_;
 };
 
-/// A finished persistent one. MPI does not name it among others: it may have been done without MPI, and MPICH takes one
-/// that Request_get_status has seen complete for inactive.
-int find_finished(Layer& layer, const Handles& handles) {
+/// A finished persistent one, from place `from` on. MPI does not name it among others: it may have been done without
+/// MPI, and MPICH takes one that Request_get_status has seen complete for inactive.
+int find_finished(Layer& layer, const Handles& handles, std::size_t from = 0) {
     if (!layer.requests().any_persistent()) return MPI_UNDEFINED;
-    for (std::size_t i = 0; i < handles.size(); ++i) {
+    for (std::size_t i = from; i < handles.size(); ++i) {
         const Operation* operation = layer.requests().find(handles[i]);
         if (operation != nullptr && operation->persistent && operation->is_finished()) return static_cast<int>(i);
     }
@@ -171,7 +178,7 @@ int conclude_several(Layer& layer, Taken& taken, int count, const MPI_Request* r
     for (int i = 0; i < count; ++i) {
         if (!taken.has_failed(i)) statuses[i].MPI_ERROR = MPI_SUCCESS;
     }
-    return raise_in_status(layer, first.comm, first.code);
+    return first.raise(layer);
 }
 
 /// A request ended, or MPI could not say so: `handle` before, `now` after MPI looked at it.
@@ -266,8 +273,8 @@ int Testany(Layer& layer, int count, MPI_Request* requests, int* index, int* fla
     *index = find_finished(layer, handles);
     if (*index != MPI_UNDEFINED) {
         *flag = 1;
-        layer.mpi.Wait(&requests[*index], &mine);
-        return conclude_one(layer, handles[static_cast<std::size_t>(*index)], requests[*index], mine, MPI_SUCCESS);
+        const int code = layer.mpi.Wait(&requests[*index], &mine);
+        return conclude_one(layer, handles[static_cast<std::size_t>(*index)], requests[*index], mine, code);
     }
     const int code = layer.mpi.Testany(count, requests, index, flag, &mine);
     if (*flag != 0 && *index == MPI_UNDEFINED && masked.any()) *flag = 0;
@@ -297,6 +304,18 @@ int Waitany(Layer& layer, int count, MPI_Request* requests, int* index, MPI_Stat
 
 namespace {
 
+/// Ends each finished persistent one with MPI, which is to look at the others alone. How many there were; MPI's code is
+/// in the status of each.
+int end_finished(Layer& layer, Masked& masked, MPI_Request* requests, int* indices, MPI_Status* statuses) {
+    int count = 0;
+    for (int i = 0; (i = find_finished(layer, masked.handles(), static_cast<std::size_t>(i))) != MPI_UNDEFINED; ++i) {
+        statuses[count].MPI_ERROR = layer.mpi.Wait(&requests[i], statuses + count);
+        masked.mask(static_cast<std::size_t>(i));
+        indices[count++] = i;
+    }
+    return count;
+}
+
 /// Waitsome or Testsome, after MPI.
 int conclude_some(Layer& layer, const Handles& handles, const MPI_Request* requests, int done, const int* indices,
                   MPI_Status* statuses, int code) {
@@ -318,7 +337,7 @@ int conclude_some(Layer& layer, const Handles& handles, const MPI_Request* reque
         }
         if (result != MPI_SUCCESS) status.MPI_ERROR = result;
     }
-    return first.is_one() ? raise_in_status(layer, first.comm, first.code) : code;
+    return first.is_one() ? first.raise(layer) : code;
 }
 
 }  // namespace
@@ -330,17 +349,19 @@ int Testsome(Layer& layer, int count, MPI_Request* requests, int* done, int* ind
     const auto guard = layer.guard();
     if (layer.requests().empty()) return layer.mpi.Testsome(count, requests, done, indices, statuses);
     progress(layer, {requests, static_cast<std::size_t>(std::max(count, 0))});
-    const Masked masked(layer, count, requests);
+    Masked masked(layer, count, requests);
     Statuses mine(count, statuses);
-    const int finished = find_finished(layer, masked.handles());
-    if (finished != MPI_UNDEFINED) {
-        *done = 1;
-        indices[0] = finished;
-        layer.mpi.Wait(&requests[finished], mine.data());
-        return conclude_some(layer, masked.handles(), requests, 1, indices, mine.data(), MPI_SUCCESS);
+    // Those that are done without MPI, and what MPI is done with: who starts the first ones again and again gets the
+    // others, too.
+    const int finished = end_finished(layer, masked, requests, indices, mine.data());
+    int others = 0;
+    int code = layer.mpi.Testsome(count, requests, &others, indices + finished, mine.data() + finished);
+    *done = others == MPI_UNDEFINED && !masked.any() ? MPI_UNDEFINED : finished + std::max(others, 0);
+    const auto has_failed = [](const MPI_Status& one) { return one.MPI_ERROR != MPI_SUCCESS; };
+    if (code == MPI_SUCCESS && std::any_of(mine.data(), mine.data() + finished, has_failed)) {
+        std::for_each(mine.data() + finished, mine.data() + *done, [](auto& one) { one.MPI_ERROR = MPI_SUCCESS; });
+        code = MPI_ERR_IN_STATUS;
     }
-    const int code = layer.mpi.Testsome(count, requests, done, indices, mine.data());
-    if (*done == MPI_UNDEFINED && masked.any()) *done = 0;
     return conclude_some(layer, masked.handles(), requests, *done, indices, mine.data(), code);
 }
 

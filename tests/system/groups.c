@@ -1,6 +1,7 @@
 /* Communicators of groups alone (MPI_Comm_create_from_group): of MPI_COMM_WORLD, and of a session.
  *
  *     groups sessions      a session without MPI_Init: what MPI_Comm_create_from_group returns, three times
+ *     groups failing       constructors that MPI refuses, on one rank or on all, with an error handler of the program's
  *     groups HEX-DIGITS    a canary through many such communicators, of the world's processes
  *     groups HEX-DIGITS after    and through one of a session when MPI_COMM_WORLD is gone */
 #include <mpi.h>
@@ -97,19 +98,90 @@ static void without_world(void) {
     MPI_Session_finalize(&session);
 }
 
+static int told;
+static void tell(MPI_Comm* comm, int* code, ...) {
+    (void)comm;
+    (void)code;
+    told++;
+}
+
+static int copies_nothing(MPI_Comm comm, int key, void* state, void* value, void* copy, int* flag) {
+    (void)comm;
+    (void)key;
+    (void)state;
+    (void)value;
+    (void)copy;
+    *flag = 0;
+    return MPI_ERR_OTHER;
+}
+
+/* Of each, MPI itself tells this rank, without asking the others. */
+static void refused_here(MPI_Comm comm) {
+    const int sizes[] = {100, 100}, nothing[8] = {0};
+    MPI_Comm made = MPI_COMM_NULL;
+    MPI_Cart_sub(comm, nothing, &made);
+    for (int reorder = 0; reorder < 2; reorder++) {
+        MPI_Cart_create(comm, 2, sizes, nothing, reorder, &made);
+        MPI_Graph_create(comm, 1000, nothing, nothing, reorder, &made);
+        MPI_Dist_graph_create_adjacent(comm, -1, nothing, nothing, 0, nothing, nothing, MPI_INFO_NULL, reorder, &made);
+    }
+    MPI_Comm_split_type(comm, 4711, 0, MPI_INFO_NULL, &made);
+    expect(made == MPI_COMM_NULL, "a communicator was made");
+}
+
+static void refused_everywhere(MPI_Comm comm) {
+    const int sizes[] = {1000}, nothing[1] = {0};
+    MPI_Comm made = MPI_COMM_NULL;
+    MPI_Cart_create(comm, 1, sizes, nothing, 0, &made);
+    MPI_Cart_create(comm, 1, sizes, nothing, 1, &made);
+    int key;
+    MPI_Comm_create_keyval(copies_nothing, MPI_COMM_NULL_DELETE_FN, &key, NULL);
+    MPI_Comm_set_attr(comm, key, NULL);
+    MPI_Comm_dup(comm, &made);
+    expect(made == MPI_COMM_NULL, "a communicator was made");
+    MPI_Comm_delete_attr(comm, key);
+    MPI_Comm_free_keyval(&key);
+}
+
+static void failing(void) {
+    MPI_Comm comm, made;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Errhandler handler;
+    MPI_Comm_create_errhandler(tell, &handler);
+    MPI_Comm_set_errhandler(comm, handler);
+    if (rank == 1) refused_here(comm);
+    refused_everywhere(comm);
+    printf("groups: rank %d was told of %d errors\n", rank, told);
+    MPI_Comm_dup(comm, &made);
+    use(made);
+    MPI_Comm_free(&made);
+    MPI_Comm_split(comm, 0, -rank, &made);
+    use(made);
+    MPI_Comm_free(&made);
+    MPI_Errhandler_free(&handler);
+    MPI_Comm_free(&comm);
+    printf("groups: passed\n");
+}
+
 int main(int argc, char** argv) {
     setvbuf(stdout, NULL, _IOLBF, 0);
-    expect(argc >= 2, "usage: groups sessions|HEX-DIGITS [after]");
+    expect(argc >= 2, "usage: groups sessions|failing|HEX-DIGITS [after]");
     if (strcmp(argv[1], "sessions") == 0) {
         without_world();
         return 0;
     }
-    for (int i = 0; i < CANARY; i++) sscanf(argv[1] + 2 * i, "%2hhx", &canary[i]);
+    const bool fails = strcmp(argv[1], "failing") == 0;
+    for (int i = 0; i < CANARY && !fails; i++) sscanf(argv[1] + 2 * i, "%2hhx", &canary[i]);
     for (int i = 0; i < MOST; i += CANARY) memcpy(out + i, canary, CANARY);
     int ranks, last;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    if (fails) {
+        failing();
+        MPI_Finalize();
+        return 0;
+    }
     if (argc > 2) {
         after_world();
         return 0;

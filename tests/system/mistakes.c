@@ -12,6 +12,9 @@
  *     mistakes kept         communicators that cannot be freed, by one rank
  *     mistakes inactive     persistent requests that are cancelled before they are started
  *     mistakes several      one of several requests fails: what the communicator's error handler is told
+ *     mistakes sendrecv     an MPI_Sendrecv whose send is wrong, while there is a message for it
+ *     mistakes handled      wrong arguments, and an error handler that returns
+ *     mistakes cut          messages that are much longer than their receives, and such a handler
  *     mistakes sizes CASE   ranks that disagree in the size of a block
  */
 #include <mpi.h>
@@ -298,6 +301,62 @@ static void several(void) {
     }
 }
 
+static void sendrecv(void) {
+    const int other = 1 - rank;
+    MPI_Request request;
+    MPI_Status* const none = MPI_STATUS_IGNORE;
+    MPI_Isend(out, 1, MPI_INT, other, 1, comm, &request);
+    MPI_Probe(other, 1, comm, none);
+    TELL(MPI_Sendrecv(out, 1, MPI_INT, ranks, 1, in, 1, MPI_INT, other, 1, comm, none));
+    TELL(MPI_Sendrecv(out, 1, MPI_INT, other, -5, in, 1, MPI_INT, other, 1, comm, none));
+    TELL(MPI_Sendrecv(out, -1, MPI_INT, other, 1, in, 1, MPI_INT, other, 1, comm, none));
+    in[0] = 0;
+    TELL(MPI_Recv(in, 1, MPI_INT, other, 1, comm, none));
+    printf("mistakes: rank %d: received: %d\n", rank, in[0] == out[0]);
+    MPI_Wait(&request, none);
+}
+
+static void set_handler(void) {
+    MPI_Errhandler handler;
+    MPI_Comm_create_errhandler(hear, &handler);
+    MPI_Comm_set_errhandler(comm, handler);
+    MPI_Errhandler_free(&handler);
+}
+
+/* MPICH 5 calls a success what the handler has heard of: the codes of the calls are not told. */
+static void handled(void) {
+    const int other = 1 - rank;
+    const MPI_Count large = 1 << 20;
+    char* const data = calloc(1, large);
+    int flag = 0;
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Status* const none = MPI_STATUS_IGNORE;
+    set_handler();
+    MPI_Recv(in, 1, MPI_INT, other, -5, comm, none);
+    MPI_Irecv(in, 1, MPI_INT, other, -5, comm, &request);
+    MPI_Isend(data, large, MPI_CHAR, ranks, 1, comm, &request);
+    MPI_Sendrecv(out, 1, MPI_INT, other, -5, in, 1, MPI_INT, other, -5, comm, none);
+    MPI_Iprobe(ranks, 1, comm, &flag, none);
+    MPI_Probe(ranks, 1, comm, none);
+    printf("mistakes: rank %d: a request: %d\n", rank, request != MPI_REQUEST_NULL);
+    add_up();
+    free(data);
+}
+
+static void cut(void) {
+    const int other = 1 - rank;
+    MPI_Request requests[2];
+    MPI_Status* const none = MPI_STATUS_IGNORE;
+    set_handler();
+    for (int i = 0; i < 2; i++) MPI_Isend(out, MOST, MPI_INT, other, 1, comm, &requests[i]);
+    MPI_Recv(in, 1, MPI_INT, other, 1, comm, none);
+    MPI_Request receive;
+    MPI_Irecv(in, 1, MPI_INT, other, 1, comm, &receive);
+    MPI_Wait(&receive, none);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    add_up();
+}
+
 static void sizes(const char* what) {
     const int mine = rank == 0 ? root_says : others_say;
     int outs[MOST], ins[MOST], places[MOST];
@@ -338,6 +397,9 @@ int main(int argc, char** argv) {
     if (strcmp(what, "kept") == 0) kept();
     if (strcmp(what, "inactive") == 0) inactive();
     if (strcmp(what, "several") == 0) several();
+    if (strcmp(what, "sendrecv") == 0) sendrecv();
+    if (strcmp(what, "handled") == 0) handled();
+    if (strcmp(what, "cut") == 0) cut();
     if (argc > 4) {
         root_says = atoi(argv[3]);
         others_say = atoi(argv[4]);

@@ -24,7 +24,7 @@ def check_told_as_plain(mpi, mistake, ranks, build, nodes, tmp_path):
     assert "altered" not in sealed.output, sealed.output
 
 
-@pytest.mark.parametrize("mistake", ["null", "operation", "alias", "own", "types", "places", "part", "inactive"])
+@pytest.mark.parametrize("mistake", ["null", "operation", "alias", "own", "types", "places", "part", "inactive", "sendrecv", "handled"])
 @MPIS
 def test_mistakes_are_told_as_plain(name, mistake, build, nodes, tmp_path):
     check_told_as_plain(stacks.stack(name), mistake, 2, build, nodes, tmp_path)
@@ -44,6 +44,20 @@ def test_communicators_that_mpi_keeps(name, build, nodes, tmp_path):
 @pytest.mark.parametrize("name", ["openmpi-4.1.4", "openmpi-5.0.11"])   # MPICH calls no communicator's own error handler
 def test_several_requests(name, build, nodes, tmp_path):
     check_told_as_plain(stacks.stack(name), "several", 2, build, nodes, tmp_path)
+
+
+@MPIS
+def test_what_is_cut_off_is_told_once_and_is_no_alarm(name, build, nodes, tmp_path):
+    mpi = stacks.stack(name)
+    report = tmp_path / "report.json"
+    sealing = sealing_of(tmp_path, nodes)
+    line = sealing.run_line(mpi, nodes, 2, [str(build(mpi, SOURCE)), "cut"], report)
+    line[2:2] = ["--mpi", str(mpi.mpiexec)]
+    done = nodes.run(line, env={**mpi.env(nodes), **stacks.abi_environment(mpi), **sealing.env()}, timeout=30, cwd=tmp_path)
+    assert not done.timed_out and done.output.count(": made") == 2, done.output
+    assert done.output.count(": heard: ") == 4 and "could not be opened" in done.output, done.output
+    totals = sealing.report(report)["totals"]
+    assert (totals["failed_opens"], totals["cut_off"]) == (0, 4), totals
 
 
 # MPICH's ranks take more than was expected, over what they have yet to send themselves: no such block can be told from

@@ -411,6 +411,20 @@ def test_communicators_that_outlive_the_world(mpi, build, nodes, tmp_path):
     assert any("after MPI_Finalize" in line for line in error_lines(seen[False][1].output)), seen[False]
 
 
+@ALL
+def test_communicators_that_cannot_be_made(mpi, build, nodes, tmp_path):
+    """Whoever hears of it hears the same as plain, and the others need not know."""
+    if mpi.name == "impi-2021.19-abi":
+        pytest.skip("Intel MPI 2021.19 by the standard ABI ends the job at errors where the handler is MPI_ERRORS_RETURN, plain, too")
+    job = [of_groups(mpi, build), "failing"]
+    said = []
+    for sealing in (None, sealing_of(tmp_path, nodes)):
+        done = run(mpi, nodes, sealing, job, timeout=60)
+        assert done.ok and done.output.count("groups: passed") == 2 and not error_lines(done.output), done.output
+        said.append(sorted(re.findall(r"rank \d was told of \d+ errors", done.output)))
+    assert said[0] == said[1], said
+
+
 # protocol: M6
 def test_communicators_made_alike(build, nodes, tmp_path):
     """Each has keys of its own, whatever it was made by: the same bytes do not travel alike on any two."""

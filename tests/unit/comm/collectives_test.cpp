@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -557,6 +558,148 @@ TEST(Collectives, NothingStaysOfABcastWhoseThirdPieceDoesNotOpen) {
     });
     EXPECT_EQ(pieces, 4);
     EXPECT_TRUE(ending.went_well()) << ending.told();
+}
+
+// Reductions of elements that are none, or larger than their data.
+
+void take_first(void*, void*, int*, MPI_Datatype*) {}
+
+/// Whose error handler was called last on this rank.
+thread_local MPI_Comm told = MPI_COMM_NULL;
+void tell(MPI_Comm* comm, int*, ...) {
+    told = *comm;
+}
+
+TEST(Collectives, ReductionsOfNoElementsTellTheirCommunicatorOfABadType) {
+    fake::Options options;
+    options.errors_return = false;
+    Job job(2, options);
+    const Ending ending = job.run([](Rank& rank) {
+        Layer& layer = rank.layer;
+        MPI_Comm comm = MPI_COMM_NULL;
+        Comm_dup(layer, MPI_COMM_WORLD, &comm);
+        MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+        rank.mpi.Comm_create_errhandler(tell, &handler);
+        rank.mpi.Comm_set_errhandler(comm, handler);
+        MPI_Op op = MPI_OP_NULL;
+        rank.mpi.Op_create(take_first, 1, &op);
+        MPI_Datatype uncommitted = MPI_DATATYPE_NULL;
+        rank.mpi.Type_contiguous(2, MPI_INT, &uncommitted);
+        int out[4] = {};
+        int in[4] = {};
+        for (MPI_Datatype const type : {MPI_DATATYPE_NULL, uncommitted}) {
+            const std::function<int()> reductions[] = {
+                [&] { return Allreduce(layer, out, in, 0, type, op, comm); },
+                [&] { return Scan(layer, out, in, 0, type, op, comm); },
+                [&] { return Exscan(layer, out, in, 0, type, op, comm); },
+                [&] { return Reduce(layer, out, in, 0, type, op, 0, comm); },
+                [&] { return Reduce_scatter_block(layer, out, in, 0, type, op, comm); },
+            };
+            for (const auto& reduction : reductions) {
+                told = MPI_COMM_NULL;
+                EXPECT_EQ(reduction(), MPI_ERR_TYPE);
+                EXPECT_EQ(told, comm);
+            }
+        }
+        rank.mpi.Type_free(&uncommitted);
+        rank.mpi.Op_free(&op);
+        EXPECT_EQ(Comm_free(layer, &comm), MPI_SUCCESS);
+    });
+    EXPECT_TRUE(ending.went_well()) << ending.told();
+}
+
+/// A structure of which the type names one member only.
+struct Padded {
+    std::uint8_t before[24];
+    int number;
+    std::uint8_t after[36];
+};
+
+/// The fields that the type does not name are zeros wherever the layer made the element.
+thread_local bool has_whole_elements = true;
+void add_padded(void* from, void* to, int* count, MPI_Datatype*) {
+    for (int i = 0; i < *count; ++i) {
+        Padded one;
+        Padded other;
+        std::memcpy(&one, static_cast<Padded*>(from) + i, sizeof one);
+        std::memcpy(&other, static_cast<Padded*>(to) + i, sizeof other);
+        for (const Padded& each : {one, other}) {
+            const auto is_zero = [](std::uint8_t byte) { return byte == 0; };
+            has_whole_elements = has_whole_elements && std::all_of(each.before, std::end(each.before), is_zero) &&
+                                 std::all_of(each.after, std::end(each.after), is_zero);
+        }
+        other.number += one.number;
+        std::memcpy(static_cast<Padded*>(to) + i, &other, sizeof other);
+    }
+}
+
+TEST(Collectives, OperationsMayCopyWholeElements) {
+    Job job(4);
+    const Ending ending = job.run([](Rank& rank) {
+        {
+            // Memory that the layer uses again is not zero by chance.
+            engine::Buffer used[8];
+            for (auto& one : used) {
+                one = rank.layer.buffer(200);
+                std::memset(one.data(), 0xA5, one.room());
+            }
+        }
+        const int length = 1;
+        const MPI_Aint place = offsetof(Padded, number);
+        MPI_Datatype member = MPI_DATATYPE_NULL;
+        MPI_Datatype type = MPI_DATATYPE_NULL;
+        rank.mpi.Type_create_hindexed(1, &length, &place, MPI_INT, &member);
+        rank.mpi.Type_create_resized(member, 0, sizeof(Padded), &type);
+        rank.mpi.Type_commit(&type);
+        MPI_Op op = MPI_OP_NULL;
+        rank.mpi.Op_create(add_padded, 0, &op);
+        has_whole_elements = true;
+        Padded out[2] = {};
+        Padded in[2] = {};
+        for (Padded& each : out) each.number = rank.number + 1;
+        EXPECT_EQ(Allreduce(rank.layer, out, in, 2, type, op, MPI_COMM_WORLD), MPI_SUCCESS);
+        EXPECT_EQ(in[0].number, 10);
+        EXPECT_EQ(in[1].number, 10);
+        EXPECT_TRUE(has_whole_elements);
+        rank.mpi.Op_free(&op);
+        rank.mpi.Type_free(&type);
+        rank.mpi.Type_free(&member);
+    });
+    EXPECT_TRUE(ending.went_well()) << ending.told();
+}
+
+// A function of the program's that deletes an attribute uses the communicator that is freed.
+
+int use_once_more(MPI_Comm comm, int, void*, void* state) {
+    const int mine = 1;
+    int sum = 0;
+    EXPECT_EQ(Allreduce(*static_cast<Layer*>(state), &mine, &sum, 1, MPI_INT, MPI_SUM, comm), MPI_SUCCESS);
+    EXPECT_EQ(sum, 4);
+    return MPI_SUCCESS;
+}
+
+std::vector<std::size_t> communicators_after_freeing(int times) {
+    fake::Options options;
+    options.thread_level = MPI_THREAD_MULTIPLE;
+    options.seals_all = false;
+    options.nodes = {0, 0, 1, 1};
+    Job job(4, options);
+    const Ending ending = job.run([&](Rank& rank) {
+        int key = MPI_KEYVAL_INVALID;
+        rank.mpi.Comm_create_keyval(nullptr, use_once_more, &key, &rank.layer);
+        for (int i = 0; i < times; ++i) {
+            MPI_Comm made = MPI_COMM_NULL;
+            EXPECT_EQ(Comm_dup(rank.layer, MPI_COMM_WORLD, &made), MPI_SUCCESS);
+            rank.mpi.Comm_set_attr(made, key, nullptr);
+            EXPECT_EQ(Comm_free(rank.layer, &made), MPI_SUCCESS);
+        }
+    });
+    EXPECT_TRUE(ending.went_well()) << ending.told();
+    return ending.communicators;
+}
+
+TEST(Collectives, NothingStaysOfACommunicatorThatIsUsedWhileItIsFreed) {
+    EXPECT_EQ(communicators_after_freeing(5), communicators_after_freeing(1));
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // Each call of MPI's fails once: the error comes out, nothing crashes, nothing goes in clear, and nobody is deceived.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <atomic>
 #include <functional>
 #include <list>
 #include <string>
@@ -311,6 +313,197 @@ TEST(Failures, OfCollectiveOperations) {
     fail_each("alltoall of large blocks", 3, [](Rank& rank) { return alltoall(rank, 3000); });
     fail_each("allreduce", 3, [](Rank& rank) { return allreduce(rank, 20); });
     fail_each("gather", 3, [](Rank& rank) { return gather(rank, 100); });
+}
+
+// Constructors that fail.
+
+/// How often this rank's error handler was called.
+thread_local int times_told = 0;
+void count_told(MPI_Comm*, int*, ...) {
+    ++times_told;
+}
+
+void set_handler(const Rank& rank, MPI_Comm comm, MPI_Comm_errhandler_function* function) {
+    MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+    rank.mpi.Comm_create_errhandler(function, &handler);
+    rank.mpi.Comm_set_errhandler(comm, handler);
+}
+
+/// All ranks have the same idea of what was made of MPI_COMM_WORLD, of what is made of it now, and of what has failed.
+void expect_all_go_on(const Rank& rank) {
+    MPI_Comm made = MPI_COMM_NULL;
+    EXPECT_EQ(Comm_dup(rank.layer, MPI_COMM_WORLD, &made), MPI_SUCCESS);
+    MPI_Comm split = MPI_COMM_NULL;
+    EXPECT_EQ(Comm_split(rank.layer, MPI_COMM_WORLD, 0, -rank.number, &split), MPI_SUCCESS);
+    for (MPI_Comm* const comm : {&made, &split}) {
+        const int mine = 1;
+        int sum = 0;
+        EXPECT_EQ(Allreduce(rank.layer, &mine, &sum, 1, MPI_INT, MPI_SUM, *comm), MPI_SUCCESS);
+        EXPECT_EQ(sum, rank.ranks);
+        EXPECT_EQ(Comm_free(rank.layer, comm), MPI_SUCCESS);
+    }
+}
+
+using Construct = std::function<int(Layer&, MPI_Comm* made)>;
+
+struct Constructor {
+    std::string name;
+    Construct call;
+};
+
+constexpr int kTooMany[] = {100, 100};
+constexpr int kNothing[] = {0, 0};
+
+/// What MPI refuses on any rank by itself.
+std::vector<Constructor> refused_constructors() {
+    std::vector<Constructor> all{
+        {"Comm_dup to nowhere", [](Layer& layer, MPI_Comm*) { return Comm_dup(layer, MPI_COMM_WORLD, nullptr); }},
+        {"Comm_split to nowhere",
+         [](Layer& layer, MPI_Comm*) { return Comm_split(layer, MPI_COMM_WORLD, 0, 0, nullptr); }},
+        {"Comm_split by no color",
+         [](Layer& layer, MPI_Comm* made) { return Comm_split(layer, MPI_COMM_WORLD, -7, 0, made); }},
+        {"Comm_split_type by no type",
+         [](Layer& layer, MPI_Comm* made) {
+             return Comm_split_type(layer, MPI_COMM_WORLD, 4711, 0, MPI_INFO_NULL, made);
+         }},
+        {"Comm_create of no group",
+         [](Layer& layer, MPI_Comm* made) { return Comm_create(layer, MPI_COMM_WORLD, MPI_GROUP_NULL, made); }},
+        {"Cart_sub of no grid",
+         [](Layer& layer, MPI_Comm* made) { return Cart_sub(layer, MPI_COMM_WORLD, kNothing, made); }},
+    };
+    for (const int reorder : {0, 1}) {
+        const std::string how = reorder != 0 ? " with reorder" : "";
+        all.push_back({"Cart_create" + how, [=](Layer& layer, MPI_Comm* made) {
+                           return Cart_create(layer, MPI_COMM_WORLD, 2, kTooMany, kNothing, reorder, made);
+                       }});
+        all.push_back({"Graph_create" + how, [=](Layer& layer, MPI_Comm* made) {
+                           return Graph_create(layer, MPI_COMM_WORLD, 1000, kNothing, kNothing, reorder, made);
+                       }});
+        all.push_back({"Dist_graph_create_adjacent" + how, [=](Layer& layer, MPI_Comm* made) {
+                           return Dist_graph_create_adjacent(layer, MPI_COMM_WORLD, -1, kNothing, kNothing, 0, kNothing,
+                                                             kNothing, MPI_INFO_NULL, reorder, made);
+                       }});
+    }
+    return all;
+}
+
+TEST(Failures, AConstructorThatMpiRefusesOnOneRankIsNoCallOfTheOthers) {
+    for (const Constructor& constructor : refused_constructors()) {
+        for (const bool forgets_told_errors : {false, true}) {
+            fake::Options options;
+            options.longest = std::chrono::milliseconds(1000);
+            options.forgets_told_errors = forgets_told_errors;
+            Job job(3, options);
+            const Ending ending = job.run([&](Rank& rank) {
+                times_told = 0;
+                set_handler(rank, MPI_COMM_WORLD, count_told);
+                if (rank.number == 2) {
+                    MPI_Comm made = MPI_COMM_NULL;
+                    const int code = constructor.call(rank.layer, &made);
+                    EXPECT_EQ(code == MPI_SUCCESS, forgets_told_errors) << constructor.name;
+                    EXPECT_EQ(times_told, 1) << constructor.name;
+                    EXPECT_EQ(made, MPI_COMM_NULL) << constructor.name;
+                }
+                expect_all_go_on(rank);
+            });
+            EXPECT_TRUE(ending.went_well()) << constructor.name << ending.told();
+        }
+    }
+}
+
+/// Such of all ranks that may fail anywhere.
+std::vector<Constructor> constructors() {
+    return {
+        {"Comm_dup", [](Layer& layer, MPI_Comm* made) { return Comm_dup(layer, MPI_COMM_WORLD, made); }},
+        {"Comm_split", [](Layer& layer, MPI_Comm* made) { return Comm_split(layer, MPI_COMM_WORLD, 0, 0, made); }},
+        {"Comm_create",
+         [](Layer& layer, MPI_Comm* made) {
+             MPI_Group all = MPI_GROUP_NULL;
+             layer.mpi.Comm_group(MPI_COMM_WORLD, &all);
+             const int code = Comm_create(layer, MPI_COMM_WORLD, all, made);
+             layer.mpi.Group_free(&all);
+             return code;
+         }},
+    };
+}
+
+TEST(Failures, AConstructorThatFailsOnAllRanksMakesNoneAndAllGoOn) {
+    for (const Constructor& constructor : constructors()) {
+        for (const bool forgets_told_errors : {false, true}) {
+            fake::Options options;
+            options.longest = std::chrono::milliseconds(1000);
+            options.forgets_told_errors = forgets_told_errors;
+            Job job(3, options);
+            std::array<bool, 3> failed{};
+            job.fails = [&](int rank, const std::string& procedure, std::uint64_t) {
+                const bool first = procedure == constructor.name && !failed[static_cast<std::size_t>(rank)];
+                if (first) failed[static_cast<std::size_t>(rank)] = true;
+                return first;
+            };
+            const Ending ending = job.run([&](Rank& rank) {
+                times_told = 0;
+                set_handler(rank, MPI_COMM_WORLD, count_told);
+                MPI_Comm made = MPI_COMM_SELF;
+                const int code = constructor.call(rank.layer, &made);
+                EXPECT_EQ(code == MPI_SUCCESS, forgets_told_errors) << constructor.name;
+                EXPECT_EQ(times_told, 1) << constructor.name;
+                EXPECT_EQ(made, MPI_COMM_NULL) << constructor.name;
+                expect_all_go_on(rank);
+            });
+            EXPECT_TRUE(ending.went_well()) << constructor.name << ending.told();
+        }
+    }
+}
+
+// protocol: M16
+TEST(Failures, AMemberWithoutACommunicatorAndWithoutAnErrorEndsTheJob) {
+    Job job(3);
+    job.on_members = [](int rank, std::vector<int>& members) {
+        if (rank == 2) members.clear();
+    };
+    const Ending ending = job.run([](Rank& rank) {
+        MPI_Comm made = MPI_COMM_NULL;
+        Comm_dup(rank.layer, MPI_COMM_WORLD, &made);
+        if (rank.number == 2) ADD_FAILURE() << "it goes on";
+    });
+    EXPECT_TRUE(ending.aborted);
+    EXPECT_NE(ending.said[2].find("other members"), std::string::npos) << ending.told();
+}
+
+TEST(Failures, ACommunicatorOfNoGroupIsNone) {
+    Job job(2);
+    const Ending ending = job.run([](Rank& rank) {
+        times_told = 0;
+        set_handler(rank, MPI_COMM_WORLD, count_told);
+        MPI_Comm made = MPI_COMM_SELF;
+        EXPECT_EQ(Comm_create_group(rank.layer, MPI_COMM_WORLD, MPI_GROUP_NULL, 3, &made), MPI_SUCCESS);
+        EXPECT_EQ(made, MPI_COMM_NULL);
+        EXPECT_EQ(times_told, 0);
+        expect_all_go_on(rank);
+    });
+    EXPECT_TRUE(ending.went_well()) << ending.told();
+}
+
+std::atomic<int> told_at_the_end = 0;
+void tell_at_the_end(MPI_Comm*, int*, ...) {
+    ++told_at_the_end;
+}
+
+TEST(Failures, NobodyHearsAtTheEndThatCommWorldIsRevoked) {
+    for (const std::vector<int>& nodes : {std::vector<int>{0, 1}, std::vector<int>{0, 0}}) {
+        fake::Options options;
+        options.nodes = nodes;
+        options.seals_all = false;
+        options.world_is_revoked = true;
+        options.errors_return = false;
+        Job job(2, options);
+        const Ending fatal = job.run([](Rank&) {});
+        EXPECT_TRUE(fatal.went_well()) << fatal.told();
+        told_at_the_end = 0;
+        const Ending handled = job.run([](Rank& rank) { set_handler(rank, MPI_COMM_WORLD, tell_at_the_end); });
+        EXPECT_TRUE(handled.went_well()) << handled.told();
+        EXPECT_EQ(told_at_the_end, 0);
+    }
 }
 
 }  // namespace

@@ -35,6 +35,7 @@ constexpr std::array<std::uint8_t, 8> kMarker{'P', 'L', 'A', 'I', 'N', 'T', 'X',
 // that is busy elsewhere takes time, but no turns.
 constexpr std::uint64_t kLeastTurns = 20'000;
 constexpr int kAnything = -1000000;  // no rank, tag or context
+constexpr int kMostTag = 32767;
 
 }  // namespace
 
@@ -464,12 +465,16 @@ private:
                      std::to_string(message.source) + " in " + message.operation);
         }
         const std::size_t fits = std::min(message.bytes.size(), request.capacity());
-        if (request.type) unpack(message.bytes.data(), fits, request.at, request.count, *request.type);
+        const bool was_cut_off = message.bytes.size() > request.capacity();
+        const bool is_written = !was_cut_off || options.length_of_cut_off == 0;
+        if (request.type && is_written) {
+            unpack(message.bytes.data(), fits, request.at, request.count, *request.type);
+        }
         request.status.MPI_SOURCE = message.rank;
         request.status.MPI_TAG = message.tag;
         request.status.MPI_internal[3] = 0;
-        set_count(request.status, fits);
-        request.error = message.bytes.size() > request.capacity() ? MPI_ERR_TRUNCATE : MPI_SUCCESS;
+        set_count(request.status, was_cut_off && options.forgets_told_errors ? options.length_of_cut_off : fits);
+        request.error = was_cut_off ? MPI_ERR_TRUNCATE : MPI_SUCCESS;
         request.done = true;
         end_send(arrival.sent);
     }
@@ -569,8 +574,9 @@ int raise(MPI_Comm comm, int code) {
     if (handler == MPI_ERRORS_RETURN) return code;
     if (const auto found = me().handlers.find(handler); found != me().handlers.end()) {
         MPI_Comm of = comm;
-        found->second(&of, &code);
-        return code;
+        int told = code;
+        found->second(&of, &told);
+        return world().options.forgets_told_errors ? MPI_SUCCESS : code;
     }
     abort_job(1);
 }
@@ -967,6 +973,7 @@ std::vector<Data> v_blocks(int ranks, const void* at, const int* counts, const i
 MPI_Comm add_comm(const std::shared_ptr<Group>& group, MPI_Comm parent) {
     std::vector<int> world = group->world;
     if (fake::world().job.on_members && me().counts) fake::world().job.on_members(me().number, world);
+    if (world.empty()) return MPI_COMM_NULL;
     const auto found = std::find(group->world.begin(), group->world.end(), me().number);
     const auto handle = new_handle<MPI_Comm>();
     const MPI_Errhandler handler = find(parent) != nullptr ? find(parent)->handler : MPI_ERRORS_ARE_FATAL;
@@ -1009,6 +1016,7 @@ std::shared_ptr<Meeting> come(const std::string& where, const std::vector<int>& 
 }
 
 int split(MPI_Comm comm, int color, int key, const std::string& name, MPI_Comm* made) {
+    if (made == nullptr) return raise(comm, MPI_ERR_ARG);
     Member& member = *find(comm);
     const std::string where = name + std::to_string(member.group->id) + "/" + std::to_string(member.constructions++);
     const auto meeting = come(where, member.group->world, color, key);
@@ -1068,11 +1076,7 @@ struct Calls {
         return MPI_SUCCESS;
     }
     static int Finalize() {
-        for (auto& attributes = me().attributes; !attributes.empty();) {
-            const Attribute last = attributes.back();
-            attributes.pop_back();
-            if (last.comm == MPI_COMM_SELF) delete_attribute(last);
-        }
+        delete_attributes(MPI_COMM_SELF);
         me().ended = true;
         return MPI_SUCCESS;
     }
@@ -1094,7 +1098,7 @@ struct Calls {
         return find(comm) == nullptr ? raise(comm, MPI_ERR_COMM) : MPI_SUCCESS;
     }
     static int Comm_get_attr(MPI_Comm, int key, void* value, int* flag) {
-        static int most = 32767;
+        static int most = kMostTag;
         *flag = key == MPI_TAG_UB ? 1 : 0;
         if (*flag != 0) *static_cast<int**>(value) = &most;
         return MPI_SUCCESS;
@@ -1102,6 +1106,18 @@ struct Calls {
     static int delete_attribute(const Attribute& one) {
         const Keyval& keyval = me().keyvals.at(one.key);
         return keyval.deleted(one.comm, one.key, one.value, keyval.state);
+    }
+    /// The youngest first.
+    static void delete_attributes(MPI_Comm comm) {
+        auto& attributes = me().attributes;
+        const auto is_its = [&](const Attribute& one) { return one.comm == comm; };
+        for (;;) {
+            const auto found = std::find_if(attributes.rbegin(), attributes.rend(), is_its);
+            if (found == attributes.rend()) return;
+            const Attribute last = *found;
+            attributes.erase(std::prev(found.base()));
+            delete_attribute(last);
+        }
     }
     static int Comm_create_keyval(MPI_Comm_copy_attr_function*, MPI_Comm_delete_attr_function* deleted, int* key,
                                   void* state) {
@@ -1124,6 +1140,7 @@ struct Calls {
         return MPI_SUCCESS;
     }
     static int Group_size(MPI_Group group, int* size) {
+        if (group == MPI_GROUP_NULL) return raise(MPI_COMM_WORLD, MPI_ERR_GROUP);
         *size = static_cast<int>(me().groups[group].size());
         return MPI_SUCCESS;
     }
@@ -1165,18 +1182,45 @@ struct Calls {
         return MPI_SUCCESS;
     }
     static int Comm_split(MPI_Comm comm, int color, int key, MPI_Comm* made) {
+        if (color < 0 && color != MPI_UNDEFINED) return raise(comm, MPI_ERR_ARG);
         return split(comm, color, key, "split", made);
     }
-    static int Comm_split_type(MPI_Comm comm, int, int key, MPI_Info, MPI_Comm* made) {
+    static int Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info, MPI_Comm* made) {
+        if (type != MPI_COMM_TYPE_SHARED) return raise(comm, MPI_ERR_ARG);
         return split(comm, world().options.nodes[static_cast<std::size_t>(me().number)], key, "split type", made);
     }
+    static int Topo_test(MPI_Comm, int* kind) {
+        *kind = MPI_UNDEFINED;
+        return MPI_SUCCESS;
+    }
+    static int Cart_create(MPI_Comm comm, int dimensions, const int* sizes, const int*, int, MPI_Comm* made) {
+        int places = 1;
+        for (int i = 0; i < dimensions; ++i) places *= sizes[i];
+        if (places > static_cast<int>(find(comm)->world.size())) return raise(comm, MPI_ERR_DIMS);
+        return split(comm, find(comm)->rank < places ? 0 : MPI_UNDEFINED, 0, "grid", made);
+    }
+    static int Cart_sub(MPI_Comm comm, const int*, MPI_Comm*) { return raise(comm, MPI_ERR_TOPOLOGY); }
+    static int Graph_create(MPI_Comm comm, int nodes, const int*, const int*, int, MPI_Comm* made) {
+        if (nodes > static_cast<int>(find(comm)->world.size())) return raise(comm, MPI_ERR_ARG);
+        return split(comm, find(comm)->rank < nodes ? 0 : MPI_UNDEFINED, 0, "graph", made);
+    }
+    static int Dist_graph_create_adjacent(MPI_Comm comm, int in_degree, const int*, const int*, int out_degree,
+                                          const int*, const int*, MPI_Info, int, MPI_Comm* made) {
+        if (in_degree < 0 || out_degree < 0) return raise(comm, MPI_ERR_ARG);
+        return split(comm, 0, 0, "neighbors", made);
+    }
     static int Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm* made) {
+        if (group == MPI_GROUP_NULL) return raise(comm, MPI_ERR_GROUP);
         const auto& members = me().groups[group];
         const auto found = std::find(members.begin(), members.end(), me().number);
         const bool is_one = found != members.end();
         return split(comm, is_one ? 0 : MPI_UNDEFINED, static_cast<int>(found - members.begin()), "create", made);
     }
     static int Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm* made) {
+        if (group == MPI_GROUP_NULL) {  // as Open MPI 4
+            *made = MPI_COMM_NULL;
+            return MPI_SUCCESS;
+        }
         const auto& members = me().groups[group];
         std::string where = "group" + std::to_string(tag);
         for (const int member : members) where += "," + std::to_string(member);
@@ -1187,6 +1231,7 @@ struct Calls {
     }
     static int Comm_free(MPI_Comm* comm) {
         if (*comm == MPI_COMM_WORLD || *comm == MPI_COMM_SELF) return raise(*comm, MPI_ERR_COMM);
+        delete_attributes(*comm);
         me().comms.erase(*comm);
         *comm = MPI_COMM_NULL;
         return MPI_SUCCESS;
@@ -1234,11 +1279,23 @@ struct Calls {
     }
 
     // Messages.
+    static int look_at_rank(int rank, MPI_Comm comm) {
+        const bool is_member = rank >= 0 && rank < static_cast<int>(find(comm)->group->world.size());
+        return is_member || rank == MPI_PROC_NULL ? MPI_SUCCESS : MPI_ERR_RANK;
+    }
+    static int look_at_envelope(int to, int tag, MPI_Comm comm) {
+        return tag < 0 || tag > kMostTag ? MPI_ERR_TAG : look_at_rank(to, comm);
+    }
+    /// Of a receive or a probe.
+    static int look_at_wanted(int from, int tag, MPI_Comm comm) {
+        if (tag != MPI_ANY_TAG && (tag < 0 || tag > kMostTag)) return MPI_ERR_TAG;
+        return from == MPI_ANY_SOURCE ? MPI_SUCCESS : look_at_rank(from, comm);
+    }
     static int isend(int mode, const void* at, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
                      MPI_Request* handle) {
         if (find(comm) == nullptr) return raise(comm, MPI_ERR_COMM);
         if (const int code = look_at(at, count, type); code != MPI_SUCCESS) return raise(comm, code);
-        if (tag < 0) return raise(comm, MPI_ERR_TAG);
+        if (const int code = look_at_envelope(to, tag, comm); code != MPI_SUCCESS) return raise(comm, code);
         if (handle == nullptr) return raise(comm, MPI_ERR_ARG);
         const auto request = new_send(at, count, type, to, tag, comm, mode);
         begin(request);
@@ -1260,7 +1317,7 @@ struct Calls {
     static int send(int mode, const void* at, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm) {
         if (find(comm) == nullptr) return raise(comm, MPI_ERR_COMM);
         if (const int code = look_at(at, count, type); code != MPI_SUCCESS) return raise(comm, code);
-        if (tag < 0) return raise(comm, MPI_ERR_TAG);
+        if (const int code = look_at_envelope(to, tag, comm); code != MPI_SUCCESS) return raise(comm, code);
         const auto request = new_send(at, count, type, to, tag, comm, mode);
         begin(request);
         world().wait([&] { return request->done; });
@@ -1277,6 +1334,7 @@ struct Calls {
     }
     static int Irecv(void* at, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Request* handle) {
         if (find(comm) == nullptr) return raise(comm, MPI_ERR_COMM);
+        if (const int code = look_at_wanted(from, tag, comm); code != MPI_SUCCESS) return raise(comm, code);
         const auto request = new_receive(at, count, type, from, tag, comm);
         begin(request);
         *handle = add_request(request);
@@ -1284,6 +1342,7 @@ struct Calls {
     }
     static int Recv(void* at, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Status* status) {
         if (find(comm) == nullptr) return raise(comm, MPI_ERR_COMM);
+        if (const int code = look_at_wanted(from, tag, comm); code != MPI_SUCCESS) return raise(comm, code);
         const auto request = new_receive(at, count, type, from, tag, comm);
         begin(request);
         world().wait([&] { return request->done; });
@@ -1376,7 +1435,8 @@ struct Calls {
         if (!is_done(request)) world().wait();
         *flag = is_done(request) ? 1 : 0;
         if (*flag != 0 && status != MPI_STATUS_IGNORE) *status = request->status;
-        return MPI_SUCCESS;
+        const bool tells = *flag != 0 && request->active && world().options.forgets_told_errors;
+        return tells ? raise(MPI_COMM_NULL, request->error) : MPI_SUCCESS;
     }
     static bool all_done(int count, const MPI_Request* handles) {
         return std::all_of(handles, handles + count, [](MPI_Request handle) {
@@ -1509,6 +1569,7 @@ struct Calls {
         set_count(*status, message.bytes.size());
     }
     static int Iprobe(int from, int tag, MPI_Comm comm, int* flag, MPI_Status* status) {
+        if (const int code = look_at_wanted(from, tag, comm); code != MPI_SUCCESS) return raise(comm, code);
         if (look(from, tag, comm) == nullptr) world().wait();
         const Sent* const sent = look(from, tag, comm);
         *flag = sent != nullptr ? 1 : 0;
@@ -1516,6 +1577,7 @@ struct Calls {
         return MPI_SUCCESS;
     }
     static int Probe(int from, int tag, MPI_Comm comm, MPI_Status* status) {
+        if (const int code = look_at_wanted(from, tag, comm); code != MPI_SUCCESS) return raise(comm, code);
         world().wait([&] { return look(from, tag, comm) != nullptr; });
         describe(look(from, tag, comm)->message, status);
         return MPI_SUCCESS;
@@ -1731,6 +1793,7 @@ struct Calls {
 
     // Collective operations.
     static int Barrier(MPI_Comm comm) {
+        if (comm == MPI_COMM_WORLD && world().options.world_is_revoked) return raise(comm, MPI_ERR_OTHER);
         Collective call(comm, "Barrier");
         std::uint8_t nothing = 0;
         const std::vector<Data> all(static_cast<std::size_t>(call.size()), Data(&nothing, 1, MPI_BYTE));
@@ -1882,6 +1945,7 @@ struct Counted<Function, int(Arguments...)> {
             if (world().job.fails && world().job.fails(mine.number, std::string(name), number)) {
                 MPI_Comm comm = MPI_COMM_WORLD;
                 (find_comm(arguments, comm), ...);
+                (make_none(arguments), ...);
                 return raise(comm, MPI_ERR_INTERN);
             }
         }
@@ -1893,6 +1957,11 @@ private:
     template <class Argument>
     static void find_comm(Argument argument, MPI_Comm& comm) {
         if constexpr (std::is_same_v<Argument, MPI_Comm>) comm = argument;
+    }
+    /// MPICH's constructors do so before anything else.
+    template <class Argument>
+    static void make_none([[maybe_unused]] Argument argument) {
+        if constexpr (std::is_same_v<Argument, MPI_Comm*>) *argument = MPI_COMM_NULL;
     }
 };
 
@@ -1926,6 +1995,11 @@ comm::Native make_native() {
     CRYPTMPI_FAKE(Comm_split_type);
     CRYPTMPI_FAKE(Comm_create);
     CRYPTMPI_FAKE(Comm_create_group);
+    CRYPTMPI_FAKE(Topo_test);
+    CRYPTMPI_FAKE(Cart_create);
+    CRYPTMPI_FAKE(Cart_sub);
+    CRYPTMPI_FAKE(Graph_create);
+    CRYPTMPI_FAKE(Dist_graph_create_adjacent);
     CRYPTMPI_FAKE(Comm_free);
     CRYPTMPI_FAKE(Comm_disconnect);
     CRYPTMPI_FAKE(Comm_set_errhandler);
@@ -2099,6 +2173,7 @@ Ending Job::run(const std::function<void(Rank&)>& function) {
         ending.said.push_back(read_all(process->lines));
         ending.calls.push_back(process->calls);
         ending.looks.push_back(process->looks);
+        ending.communicators.push_back(process->comms.size());
         ::close(process->lines);
     }
     return ending;

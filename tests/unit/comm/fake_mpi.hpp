@@ -59,7 +59,13 @@ struct Options {
     std::size_t eager = 4096;                          // bytes: larger sends wait for their receivers
     std::map<std::string, std::string> settings = {};  // "CRYPTMPI_..."
     bool errors_return = true;                         // or they are fatal, as MPI begins
+    bool world_is_revoked = false;                     // no collective operation on MPI_COMM_WORLD goes on
     bool takes_back_sent = false;                      // a cancel takes back what was sent, too, as MPICH's ch3 does
+    // As MPICH 5: what failed is a success once a handler of the program's has heard of it, what was cut off has no
+    // length, and is told to who asks for the status of its request, too, on no communicator.
+    bool forgets_told_errors = false;
+    // Then it has this length instead, and nothing of it is written, as with UCX.
+    std::size_t length_of_cut_off = 0;
     int thread_level = MPI_THREAD_SINGLE;
     std::chrono::milliseconds longest{20'000};  // that ranks may ask in vain
 };
@@ -77,14 +83,15 @@ struct Rank {
 
 /// How a job ended.
 struct Ending {
-    bool aborted = false;                 // by a rank, with MPI_Abort
-    int status = 0;                       // of MPI_Abort
-    std::string stuck;                    // why nothing could go on; empty: it could
-    std::vector<std::string> complaints;  // of the fake, about what the layer did
-    std::vector<std::string> left;        // what was there at the end that should not
-    std::vector<std::string> said;        // by the layers, by rank
-    std::vector<std::uint64_t> calls;     // of MPI's procedures since the start of the test's function, by rank
-    std::vector<std::uint64_t> looks;     // how often MPI was asked whether one request is done, by rank
+    bool aborted = false;                    // by a rank, with MPI_Abort
+    int status = 0;                          // of MPI_Abort
+    std::string stuck;                       // why nothing could go on; empty: it could
+    std::vector<std::string> complaints;     // of the fake, about what the layer did
+    std::vector<std::string> left;           // what was there at the end that should not
+    std::vector<std::string> said;           // by the layers, by rank
+    std::vector<std::uint64_t> calls;        // of MPI's procedures since the start of the test's function, by rank
+    std::vector<std::size_t> communicators;  // that MPI still has, by rank
+    std::vector<std::uint64_t> looks;        // how often MPI was asked whether one request is done, by rank
     bool went_well() const { return !aborted && stuck.empty() && complaints.empty() && left.empty(); }
     std::string told() const;
 };
@@ -100,7 +107,8 @@ public:
 
     /// May change a message as it is sent. False: it is lost. What it adds to `more` is sent after it.
     std::function<bool(Message& message, std::vector<Message>& more)> on_wire;
-    /// May change who is in a communicator that MPI makes, as MPI tells this rank of MPI_COMM_WORLD.
+    /// May change who is in a communicator that MPI makes, as MPI tells this rank of MPI_COMM_WORLD. Nobody: this rank
+    /// has none.
     std::function<void(int rank, std::vector<int>& members)> on_members;
     /// Does this call of the test's function fail? Asked of each of those that may, by its number on its rank.
     std::function<bool(int rank, const std::string& procedure, std::uint64_t number)> fails;

@@ -535,5 +535,283 @@ TEST(Mistakes, SeveralRequestsTellTheCommunicatorOfTheFirstThatFailed) {
     }
 }
 
+TEST(Mistakes, ASendrecvWhoseSendIsWrongTakesNoMessage) {
+    for (const std::size_t size : {std::size_t{100}, std::size_t{400000}}) {
+        Job job(2);
+        const Ending ending = job.run([&](Rank& rank) {
+            const Clear data(size);
+            const auto count = static_cast<MPI_Count>(size);
+            MPI_Comm comm = make_comm(rank);
+            if (rank.number == 0) {
+                EXPECT_EQ(Send(rank.layer, data.bytes().data(), count, MPI_BYTE, 1, 1, comm), MPI_SUCCESS);
+            } else {
+                Bytes out(10);
+                Bytes into(size);
+                EXPECT_EQ(Probe(rank.layer, 0, 1, comm, MPI_STATUS_IGNORE), MPI_SUCCESS);
+                const auto sendrecv = [&](int length, MPI_Datatype type, int to, int tag) {
+                    return [&, length, type, to, tag](MPI_Comm on) {
+                        return Sendrecv(rank.layer, out.data(), length, type, to, tag, into.data(), count, MPI_BYTE, 0,
+                                        1, on, MPI_STATUS_IGNORE);
+                    };
+                };
+                expect_told({{"to nobody", MPI_ERR_RANK, sendrecv(10, MPI_BYTE, 2, 1)},
+                             {"below every tag", MPI_ERR_TAG, sendrecv(10, MPI_BYTE, 0, -5)},
+                             {"past every tag", MPI_ERR_TAG, sendrecv(10, MPI_BYTE, 0, 40000)},
+                             {"fewer than none", MPI_ERR_COUNT, sendrecv(-1, MPI_BYTE, 0, 1)},
+                             {"of no type", MPI_ERR_TYPE, sendrecv(10, MPI_DATATYPE_NULL, 0, 1)}},
+                            comm);
+                EXPECT_EQ(Recv(rank.layer, into.data(), count, MPI_BYTE, 0, 1, comm, MPI_STATUS_IGNORE), MPI_SUCCESS);
+                EXPECT_EQ(into, data.bytes());
+            }
+            Comm_free(rank.layer, &comm);
+        });
+        EXPECT_TRUE(ending.went_well()) << ending.told();
+    }
+}
+
+// An MPI that calls a success what it has told an error handler of the program's, as MPICH 5.
+
+fake::Options forgetful() {
+    fake::Options options;
+    options.forgets_told_errors = true;
+    return options;
+}
+
+/// From here on this rank counts what the handler of MPI_COMM_WORLD is told of.
+void count_told_on_world(const Rank& rank) {
+    MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+    rank.mpi.Comm_create_errhandler(count_told, &handler);
+    rank.mpi.Comm_set_errhandler(MPI_COMM_WORLD, handler);
+    times_told = 0;
+}
+
+/// A receive from rank 0 with tag 1, each in its own way. Its result, that of the one request where there are several.
+using Receive = std::function<int(Layer& layer, Bytes& into)>;
+
+Receive started(std::function<int(Layer&, MPI_Request*)> end) {
+    return [end = std::move(end)](Layer& layer, Bytes& into) {
+        MPI_Request request = MPI_REQUEST_NULL;
+        Irecv(layer, into.data(), static_cast<MPI_Count>(into.size()), MPI_BYTE, 0, 1, MPI_COMM_WORLD, &request);
+        return end(layer, &request);
+    };
+}
+
+std::vector<std::pair<std::string, Receive>> ways_to_receive() {
+    MPI_Status* const none = MPI_STATUS_IGNORE;
+    return {
+        {"Recv",
+         [=](Layer& layer, Bytes& into) {
+             return Recv(layer, into.data(), static_cast<MPI_Count>(into.size()), MPI_BYTE, 0, 1, MPI_COMM_WORLD, none);
+         }},
+        {"Mrecv",
+         [=](Layer& layer, Bytes& into) {
+             MPI_Message message = MPI_MESSAGE_NULL;
+             Mprobe(layer, 0, 1, MPI_COMM_WORLD, &message, none);
+             return Mrecv(layer, into.data(), static_cast<MPI_Count>(into.size()), MPI_BYTE, &message, none);
+         }},
+        {"Wait", started([=](Layer& layer, MPI_Request* request) { return Wait(layer, request, none); })},
+        {"Test", started([=](Layer& layer, MPI_Request* request) {
+             int done = 0;
+             int code = MPI_SUCCESS;
+             while (done == 0) code = Test(layer, request, &done, none);
+             return code;
+         })},
+        {"Waitall", started([](Layer& layer, MPI_Request* request) {
+             MPI_Status status = {};
+             EXPECT_EQ(Waitall(layer, 1, request, &status), MPI_ERR_IN_STATUS);
+             return status.MPI_ERROR;
+         })},
+        {"Waitsome", started([](Layer& layer, MPI_Request* request) {
+             MPI_Status status = {};
+             int done = 0;
+             int index = 0;
+             EXPECT_EQ(Waitsome(layer, 1, request, &done, &index, &status), MPI_ERR_IN_STATUS);
+             return status.MPI_ERROR;
+         })},
+    };
+}
+
+void expect_no_alarm_of_what_was_cut_off(std::size_t length) {
+    for (const auto& [what, receive] : ways_to_receive()) {
+        fake::Options options = forgetful();
+        options.length_of_cut_off = length;
+        Job job(2, options);
+        const Ending ending = job.run([&, &way = receive](Rank& rank) {
+            const Clear data(5000);
+            if (rank.number == 0) {
+                EXPECT_EQ(Send(rank.layer, data.bytes().data(), 5000, MPI_BYTE, 1, 1, MPI_COMM_WORLD), MPI_SUCCESS);
+                EXPECT_EQ(Send(rank.layer, data.bytes().data(), 5000, MPI_BYTE, 1, 1, MPI_COMM_WORLD), MPI_SUCCESS);
+                return;
+            }
+            count_told_on_world(rank);
+            Bytes small(4);
+            EXPECT_EQ(way(rank.layer, small), MPI_ERR_TRUNCATE);
+            EXPECT_EQ(times_told, length == 0 ? 1 : 2);
+            EXPECT_EQ(small, Bytes(4));
+            EXPECT_EQ(rank.layer.rank_report().part().cut_off, 1U);
+            Bytes into(5000);
+            EXPECT_EQ(Recv(rank.layer, into.data(), 5000, MPI_BYTE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE),
+                      MPI_SUCCESS);
+            EXPECT_EQ(into, data.bytes());
+        });
+        EXPECT_TRUE(ending.went_well()) << what << ending.told();
+        EXPECT_EQ(ending.said[1].find("shorter"), std::string::npos) << what << ending.told();
+        EXPECT_EQ(ending.said[1].find("does not open"), std::string::npos) << what << ending.told();
+    }
+}
+
+TEST(Forgetful, WhatWasCutOffIsToldOnceAndIsNoAlarm) {
+    expect_no_alarm_of_what_was_cut_off(0);
+}
+
+TEST(Forgetful, WhatWasCutOffAndHasTheLengthOfAnotherIsNoAlarm) {
+    expect_no_alarm_of_what_was_cut_off(64);
+}
+
+TEST(Forgetful, AnEmptyMessageThatNobodySentIsAnAlarm) {
+    for (const auto& [what, receive] : ways_to_receive()) {
+        Job job(2, forgetful());
+        job.on_wire = [](fake::Message& message, std::vector<fake::Message>&) {
+            if (message.tag == 1 && !message.is_collective()) message.bytes.clear();
+            return true;
+        };
+        const Ending ending = job.run([&, &way = receive](Rank& rank) {
+            const Clear data(5000);
+            if (rank.number == 0) {
+                EXPECT_EQ(Send(rank.layer, data.bytes().data(), 5000, MPI_BYTE, 1, 1, MPI_COMM_WORLD), MPI_SUCCESS);
+                return;
+            }
+            count_told_on_world(rank);
+            Bytes into(5000);
+            EXPECT_TRUE(rank.layer.has_complained_of(way(rank.layer, into)));
+            EXPECT_EQ(times_told, 1);
+            EXPECT_EQ(into, Bytes(5000));
+        });
+        EXPECT_TRUE(ending.went_well()) << what << ending.told();
+        EXPECT_NE(ending.said[1].find("shorter"), std::string::npos) << what << ending.told();
+    }
+}
+
+TEST(Forgetful, ACallThatMpiDoesNotMakeLeavesNothing) {
+    Job job(2, forgetful());
+    const Ending ending = job.run([](Rank& rank) {
+        count_told_on_world(rank);
+        Layer& layer = rank.layer;
+        Bytes data = Clear(400000).bytes();
+        const int peer = 1 - rank.number;
+        MPI_Comm const world = MPI_COMM_WORLD;
+        MPI_Request request = MPI_REQUEST_NULL;
+        MPI_Status status = {};
+        status.MPI_SOURCE = 77;
+        int flag = 7;
+        const std::vector<std::function<int()>> calls{
+            [&] { return Recv(layer, data.data(), 10, MPI_BYTE, peer, -5, world, &status); },
+            [&] { return Irecv(layer, data.data(), 10, MPI_BYTE, peer, -5, world, &request); },
+            [&] { return Isend(layer, data.data(), 10, MPI_BYTE, peer, 40000, world, &request); },
+            [&] { return Isend(layer, data.data(), 400000, MPI_BYTE, peer, 40000, world, &request); },
+            [&] { return Send(layer, data.data(), 400000, MPI_BYTE, peer, 40000, world); },
+            [&] { return Probe(layer, 7, 1, world, &status); },
+            [&] { return Iprobe(layer, 7, 1, world, &flag, &status); },
+        };
+        for (std::size_t i = 0; i < calls.size(); ++i) {
+            times_told = 0;
+            EXPECT_EQ(calls[i](), MPI_SUCCESS) << i;
+            EXPECT_EQ(times_told, 1) << i;
+            EXPECT_EQ(request, MPI_REQUEST_NULL) << i;
+            EXPECT_EQ(status.MPI_SOURCE, 77) << i;
+            EXPECT_EQ(flag, 7) << i;
+        }
+        EXPECT_FALSE(layer.anything_goes_on());
+    });
+    EXPECT_TRUE(ending.went_well()) << ending.told();
+}
+
+TEST(Forgetful, AProbeThatMpiDoesNotMakeEndsWhileMessagesAreUnderWay) {
+    Job job(2, forgetful());
+    const Ending ending = job.run([](Rank& rank) {
+        const Clear data(400000);
+        Bytes into(400000);
+        MPI_Request request = MPI_REQUEST_NULL;
+        if (rank.number == 0) {
+            EXPECT_EQ(Send(rank.layer, data.bytes().data(), 400000, MPI_BYTE, 1, 1, MPI_COMM_WORLD), MPI_SUCCESS);
+            return;
+        }
+        count_told_on_world(rank);
+        Irecv(rank.layer, into.data(), 400000, MPI_BYTE, 0, 1, MPI_COMM_WORLD, &request);
+        EXPECT_EQ(Probe(rank.layer, 7, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE), MPI_SUCCESS);
+        EXPECT_EQ(times_told, 1);
+        EXPECT_EQ(Wait(rank.layer, &request, MPI_STATUS_IGNORE), MPI_SUCCESS);
+        EXPECT_EQ(into, data.bytes());
+    });
+    EXPECT_TRUE(ending.went_well()) << ending.told();
+}
+
+TEST(Forgetful, ALargeMessageOfTheOwnNodeThatIsCutOffIsToldToItsCommunicatorAlone) {
+    for (const bool persistent : {false, true}) {
+        fake::Options options = forgetful();
+        options.seals_all = false;
+        options.nodes = {0, 0, 1};
+        options.errors_return = false;
+        Job job(3, options);
+        const Ending ending = job.run([&](Rank& rank) {
+            MPI_Comm comm = make_comm(rank);
+            const Clear data(400000);
+            if (rank.number == 0) {
+                EXPECT_EQ(Send(rank.layer, data.bytes().data(), 400000, MPI_BYTE, 1, 1, comm), MPI_SUCCESS);
+            } else if (rank.number == 1) {
+                Bytes small(200000);
+                MPI_Request request = MPI_REQUEST_NULL;
+                if (persistent) {
+                    Recv_init(rank.layer, small.data(), 200000, MPI_BYTE, MPI_ANY_SOURCE, 1, comm, &request);
+                    EXPECT_EQ(Start(rank.layer, &request), MPI_SUCCESS);
+                } else {
+                    Irecv(rank.layer, small.data(), 200000, MPI_BYTE, MPI_ANY_SOURCE, 1, comm, &request);
+                }
+                told = MPI_COMM_NULL;
+                EXPECT_EQ(Wait(rank.layer, &request, MPI_STATUS_IGNORE), MPI_ERR_TRUNCATE);
+                EXPECT_EQ(told, comm);
+                if (persistent) Request_free(rank.layer, &request);
+            }
+            Comm_free(rank.layer, &comm);
+        });
+        EXPECT_TRUE(ending.went_well()) << ending.told();
+    }
+}
+
+TEST(Mistakes, APersistentRequestThatIsAlwaysDoneKeepsNoOtherFromEnding) {
+    for (const bool waits : {false, true}) {
+        Job job(2);
+        const Ending ending = job.run([&](Rank& rank) {
+            const int last = -1;
+            int number = 1;
+            Bytes memory(100000);
+            Buffer_attach(rank.layer, memory.data(), 100000);
+            if (rank.number == 1) {
+                EXPECT_EQ(Send(rank.layer, &number, 1, MPI_INT, 0, 2, MPI_COMM_WORLD), MPI_SUCCESS);
+                while (number != last) Recv(rank.layer, &number, 1, MPI_INT, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+                return;
+            }
+            int got = 0;
+            std::array<MPI_Request, 2> requests{};
+            Bsend_init(rank.layer, &number, 1, MPI_INT, 1, 1, MPI_COMM_WORLD, requests.data());
+            Irecv(rank.layer, &got, 1, MPI_INT, 1, 2, MPI_COMM_WORLD, &requests[1]);
+            for (int round = 0; round < 1000 && requests[1] != MPI_REQUEST_NULL; ++round) {
+                EXPECT_EQ(Start(rank.layer, requests.data()), MPI_SUCCESS);
+                int done = 0;
+                std::array<int, 2> indices{};
+                const auto ask = waits ? Waitsome : Testsome;
+                EXPECT_EQ(ask(rank.layer, 2, requests.data(), &done, indices.data(), MPI_STATUSES_IGNORE), MPI_SUCCESS);
+                EXPECT_GE(done, 1);
+                EXPECT_EQ(indices[0], 0);
+            }
+            EXPECT_EQ(got, 1);
+            EXPECT_EQ(requests[1], MPI_REQUEST_NULL);
+            Request_free(rank.layer, requests.data());
+            EXPECT_EQ(Send(rank.layer, &last, 1, MPI_INT, 1, 1, MPI_COMM_WORLD), MPI_SUCCESS);
+        });
+        EXPECT_TRUE(ending.went_well()) << ending.told();
+    }
+}
+
 }  // namespace
 }  // namespace cryptmpi::comm
