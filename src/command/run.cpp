@@ -539,7 +539,8 @@ void forget_report_in(const Words& words) {
         if (*word == kOption && word + 1 != words.end()) name = *(word + 1);
         std::error_code unknown;
         // What is none of ours stays, and needs no line: it may be none of this line's.
-        if (!name.empty() && fs::file_size(fs::absolute(name), unknown) > 0 && !unknown) (void)forget_report(fs::absolute(name));
+        if (!name.empty() && fs::file_size(fs::absolute(name), unknown) > 0 && !unknown)
+            (void)forget_report(fs::absolute(name));
     }
 }
 
