@@ -20,6 +20,7 @@
 #include "comm/layer.hpp"
 #include "comm/meeting.hpp"
 #include "comm/members.hpp"
+#include "comm/received.hpp"
 
 namespace cryptmpi::comm {
 namespace {
@@ -91,10 +92,11 @@ struct Given {
     MPI_Comm made = MPI_COMM_NULL;
     bool written = false;  // by MPI, at all
 
-    /// Where the program has heard of an error, MPI's code does not tell, but a member without a communicator does.
-    bool failed(const Native& mpi, MPI_Comm comm, bool is_member) const {
+    /// Where the program has heard of an error, MPI's code may not tell, but a member without a communicator does.
+    bool failed(Layer& layer, MPI_Comm comm, bool is_member) const {
         if (code != MPI_SUCCESS) return true;
-        return made == MPI_COMM_NULL && (!written || is_member) && hides_told_errors(mpi, comm);
+        if (made != MPI_COMM_NULL || (written && !is_member)) return false;
+        return hides_told_errors(layer.mpi, comm) && forgets_told_errors(layer);
     }
 };
 
@@ -154,7 +156,7 @@ int construct(Layer& layer, const char* by_what, MPI_Comm comm, MPI_Comm* made, 
     const std::optional<Asked> asked = ask(*parent);
     if (!asked) return make(layer.mpi, made);
     const Given given = make_natively(layer.mpi, made, make);
-    const bool failed = given.failed(layer.mpi, comm, asked->has(layer.world_rank()));
+    const bool failed = given.failed(layer, comm, asked->has(layer.world_rank()));
     if (failed && !asked->of_all_if_refused) return given.code;
     const Turn turn = take_turn(layer, parent);
     check(layer, turn, *asked, by_what, given.made, failed);
@@ -221,7 +223,7 @@ int construct_later(Layer& layer, const char* by_what, MPI_Comm comm, MPI_Comm* 
     operation->communicator = parent;
     operation->at_end = [&layer, turn, made, written = *made, by_what, hides_errors] {
         const MPI_Comm ready = written != MPI_COMM_NULL ? written : *made;
-        const bool failed = ready == MPI_COMM_NULL && hides_errors;
+        const bool failed = ready == MPI_COMM_NULL && hides_errors && forgets_told_errors(layer);
         check(layer, turn, all_members(*turn.parent), by_what, ready, failed);
         add(layer, turn.parent.get(), "made", turn.call, ready);
     };
@@ -237,7 +239,7 @@ int construct_of_group(Layer& layer, const char* by_what, MPI_Comm comm, MPI_Gro
     if (parent == nullptr || made == nullptr) return make(layer.mpi, made);
     const Given given = make_natively(layer.mpi, made, make);
     const Asked asked = members_of(layer, group);
-    if (given.failed(layer.mpi, comm, asked.has(layer.world_rank())) || !asked.members) return given.code;
+    if (given.failed(layer, comm, asked.has(layer.world_rank())) || !asked.members) return given.code;
     check(layer, {parent, 0}, asked, by_what, given.made, false);
     if (given.made == MPI_COMM_NULL) return given.code;
     {
