@@ -319,6 +319,34 @@ SOCKETS_CASE(fork_while_it_connects) {
     }
 }
 
+SOCKETS_CASE(fork_and_wait_for_what_the_parent_connects) {
+    // The child sleeps in an instance that it has inherited while the parent brings the connection to its end.
+    sockaddr_in address;
+    const Descriptor listener = listen_on_loopback(address);
+    for (int round = 0; round < 5; ++round) {
+        const Descriptor client(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
+        (void)::connect(client, reinterpret_cast<const sockaddr*>(&address), sizeof address);
+        const Descriptor epoll(::epoll_create1(0));
+        epoll_event event{EPOLLIN, {.fd = client}};
+        ::epoll_ctl(epoll, EPOLL_CTL_ADD, client, &event);
+        const pid_t child = ::fork();
+        if (child == 0) {
+            event.events = EPOLLOUT;
+            ::epoll_ctl(epoll, EPOLL_CTL_MOD, client, &event);
+            ::_exit(::epoll_wait(epoll, &event, 1, 10000) == 1 && (event.events & EPOLLOUT) != 0 ? 0 : 1);
+        }
+        ::usleep(50000);
+        std::thread accepting([&] {
+            const Descriptor server = accept_from(listener);
+            note("received %zu", receive(server, 5).size());
+        });
+        note("the parent's is %s", becomes_writable(client) ? "writable" : "not writable");
+        result("child", wait_for_child(child));
+        send_all(client, text("hello"));
+        accepting.join();
+    }
+}
+
 SOCKETS_CASE(fork_and_read_a_part) {
     // One process reads a part of what came, while the other one sleeps: what is left wakes that one.
     for (const char* call : {"poll", "select", "epoll"}) {

@@ -34,6 +34,7 @@ const std::set<std::string> kNotHere = {
     "fork_and_leave_a_part",
     "fork_and_read_a_part",
     "fork_and_read_in_turns",
+    "fork_and_wait_for_what_the_parent_connects",
     "fork_and_write_before_it_is_accepted",
     "fork_child_exits_without_closing",
     "fork_server_of_one_process",
