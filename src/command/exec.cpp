@@ -18,6 +18,7 @@
 #include "config/other_process.hpp"
 #include "report/live.hpp"
 #include "report/live_reader.hpp"
+#include "report/parts_folder.hpp"
 
 namespace cryptmpi::command {
 namespace {
@@ -131,6 +132,15 @@ Result<void> check_job(const Options& options, const config::Settings& settings,
     return check_key_storage(settings, KeyUse::protects_jobs, speaks);
 }
 
+/// In a job that was started by hand nobody else has marked the folder of its parts.
+Result<void> join_report(const config::Settings& settings, const config::Environment& environment) {
+    if (settings.report_file.empty() || environment(config::kReportTokenVariable)) return {};
+    const auto fresh = random_name("exec");
+    if (!fresh) return tl::unexpected<Error>(fresh.error());
+    set_variable(config::kFolderTokenVariable, report::join_parts(settings.report_file, *fresh));
+    return {};
+}
+
 /// The layer for this program, if it does what is asked for.
 Result<LayerChoice> layer_for(const std::filesystem::path& file, const config::Settings& settings,
                               const config::Environment& environment) {
@@ -200,6 +210,7 @@ int exec(const Options& options, const Words& program) {
     if (!file) return complain(file.error().line, file.error().status);
     const auto choice = layer_for(*file, *settings, environment);
     if (!choice) return refuse(choice.error());
+    if (auto joined = join_report(*settings, environment); !joined) return refuse(joined.error());
     if (settings->live) report::remove_stale_pages(report::own_runtime_folder());
 
     prepare_environment(options, *settings, environment, *choice);

@@ -1,6 +1,5 @@
 // Starts an MPI program with its own MPI's launcher, everything that the launcher starts under the preloaded library.
 #include <sys/prctl.h>
-#include <sys/random.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,7 +16,6 @@
 #include <optional>
 
 #include "aead/registry.hpp"
-#include "base/hex.hpp"
 #include "command/earlier_report.hpp"
 #include "command/fresh_key.hpp"
 #include "command/job.hpp"
@@ -61,15 +59,6 @@ struct Options {
     std::string launcher_arguments;
     bool verbose = false;
 };
-
-/// 32 hexadecimal digits: a job's id, a report's token.
-Result<std::string> random_name() {
-    std::array<unsigned char, 16> bytes{};
-    if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-        return fail(errno, std::string("run: the system gives no random bytes: ") + std::strerror(errno));
-    }
-    return hex(bytes);
-}
 
 /// Whose MPI is not known: the launchers that are here, as words that can be copied.
 std::string launchers_here(const config::Environment& environment) {
@@ -304,6 +293,7 @@ Result<void> JobRun::take(std::initializer_list<Step> steps) {
 /// A job that is started in another one has ranks and a report of its own.
 void leave_outer_job() {
     unsetenv(config::kPlaceVariable);
+    unsetenv(config::kFolderTokenVariable);
     const char* const outer = std::getenv(config::kReportFileVariable);
     if (outer == nullptr) return;
     const char* const asked = std::getenv("CRYPTMPI_REPORT_FILE");
@@ -402,11 +392,11 @@ Result<void> JobRun::choose_layer() {
 Result<void> JobRun::name_job() {
     job_ = settings_->job_id;
     if (!environment_("CRYPTMPI_JOB_ID")) {
-        auto random = random_name();
+        auto random = random_name("run");
         if (!random) return tl::unexpected<Error>(random.error());
         job_ = *random;
     }
-    auto token = random_name();
+    auto token = random_name("run");
     if (!token) return tl::unexpected<Error>(token.error());
     token_ = *token;
     return {};

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@
 #include <cstring>
 #include <sstream>
 
+#include "base/hex.hpp"
 #include "base/printable.hpp"
 
 namespace cryptmpi::command {
@@ -112,6 +114,13 @@ std::optional<std::string> finish(Running& one) {
 }
 
 }  // namespace
+
+Result<std::string> random_name(const std::string& subcommand) {
+    std::array<std::uint8_t, 16> bytes{};
+    if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
+        return fail(errno, subcommand + ": the system gives no random bytes: " + std::strerror(errno));
+    return hex(bytes);
+}
 
 int complain(const std::string& line, int status) {
     // A line may quote a file or a host that anybody has written or named.

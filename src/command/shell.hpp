@@ -22,6 +22,9 @@ inline constexpr int kNotSealed = 123;  // the job ended well, but its report's 
 /// Prints "cryptmpi: LINE" to stderr and returns `status`.
 int complain(const std::string& line, int status);
 
+/// 32 hexadecimal digits: a job's id, a report's token. Error: one line of `subcommand`'s.
+Result<std::string> random_name(const std::string& subcommand);
+
 /// What `command` prints to stdout (and stderr), run without our library; nullopt when it cannot be run or does not end
 /// in time.
 std::optional<std::string> output_of(const std::vector<std::string>& command);

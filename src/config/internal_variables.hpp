@@ -19,6 +19,9 @@ inline constexpr const char* kKeyLimitsVariable = "CRYPTMPI_INTERNAL_KEY_LIMITS"
 /// How a process knows whether it sees the report's folder that cryptmpi run made: by random bytes in a file there,
 /// which cryptmpi run tells everybody in this variable.
 inline constexpr const char* kReportTokenVariable = "CRYPTMPI_INTERNAL_REPORT_TOKEN";
+/// The random bytes of the report's folder as cryptmpi exec has found it, in a job that was started by hand: who takes
+/// the folder away while the job runs takes what it had of the job, and is found out by them.
+inline constexpr const char* kFolderTokenVariable = "CRYPTMPI_INTERNAL_FOLDER_TOKEN";
 /// Where the job's parts go, whatever `report_file` says: a process of a job cannot lead those that it starts to
 /// another report, in which nobody looks for what they left in clear.
 inline constexpr const char* kReportFileVariable = "CRYPTMPI_INTERNAL_REPORT_FILE";

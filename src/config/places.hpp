@@ -21,7 +21,7 @@ std::optional<std::filesystem::path> settings_file(const Environment& environmen
 /// With our library and modules: the library's own folder, or for an executable in bin/ the lib folder beside it.
 std::filesystem::path default_module_folder();
 
-/// The file with the bytes of kReportTokenVariable, beside the parts.
+/// The file with the bytes of kReportTokenVariable or kFolderTokenVariable, beside the parts.
 std::filesystem::path report_token_file(const std::filesystem::path& report_file);
 /// Where parts wait on a node that does not see the folder. Made by cryptmpi exec.
 std::filesystem::path local_report_folder(std::string_view token);

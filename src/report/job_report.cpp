@@ -76,6 +76,11 @@ Result<Parts> read_parts(const fs::path& report_file, const Started& started, co
     return parts;
 }
 
+std::string taken_away(const fs::path& report_file) {
+    return "the report's folder " + parts_folder(report_file).string() +
+           " was removed or taken by another job while this one ran: what it had of this job is not known";
+}
+
 Result<Json> merge(const fs::path& report_file, const Started& started, const std::vector<Sign>& signers) {
     // Who merges a job that it started has the job's own key.
     const bool gone = started.job_id.empty() && has_fresh_key(report_file);
@@ -86,9 +91,12 @@ Result<Json> merge(const fs::path& report_file, const Started& started, const st
                                 parts_folder(report_file).string() + "; it must be a folder that all nodes share");
     }
     if (!started.token.empty() && !has_token(report_file, started.token))
-        parts->problems.push_back("the report's folder " + parts_folder(report_file).string() +
-                                  " was removed or taken by another job while this one ran: what it had of this job "
-                                  "is not known");
+        parts->problems.push_back(taken_away(report_file));
+    if (std::any_of(parts->believed.begin(), parts->believed.end(), [&](const Json& part) {
+            const auto token = part.value("folder_token", "");
+            return !token.empty() && !has_token(report_file, token);
+        }))
+        parts->problems.push_back(taken_away(report_file));
     return merged(std::move(parts->believed), std::move(parts->problems), started);
 }
 

@@ -14,6 +14,7 @@ void tell_process(Part& part, const config::Environment& environment, const conf
                   const config::Process& process, const std::string& node) {
     part.job_id = settings.job_id;
     part.report_token = environment(config::kReportTokenVariable).value_or("");
+    part.folder_token = environment(config::kFolderTokenVariable).value_or("");
     part.layer_reason = config::layer_reason(environment, part.layer);
     part.node = node;
     part.kernel = kernel_and_network();

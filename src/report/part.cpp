@@ -32,6 +32,7 @@ Json identity_to_json(const Part& part) {
     Json profile = {{"file", part.profile.file}, {"digest", part.profile.digest}, {"unused", part.profile.unused}};
     return {{"job_id", part.job_id},
             {"report_token", part.report_token},
+            {"folder_token", part.folder_token},
             {"version", CRYPTMPI_VERSION},
             {"user", part.user},
             {"began", part.began},

@@ -37,6 +37,7 @@ std::int64_t seconds_now();
 struct Part {
     std::string job_id;
     std::string report_token;  // of the cryptmpi run that started the job; empty: none did. An id may be given twice
+    std::string folder_token;  // of the parts' folder, as a job that was started by hand has found it; empty: unknown
     std::string layer;         // "channel", "mpi"
     std::string layer_reason;  // why this one; empty: nobody chose
     std::string library;       // "channel", "mpi": which of the two wrote this part; under the MPI layer both may

@@ -27,6 +27,14 @@ bool is_part_or_note(const fs::path& file) {
     return file.extension() == ".json" || file.extension() == kNote;
 }
 
+/// The first line of the folder's token file; empty: there is none.
+std::string token_of(const fs::path& report_file) {
+    std::ifstream stream(config::report_token_file(report_file));
+    std::string line;
+    std::getline(stream, line);
+    return line;
+}
+
 }  // namespace
 
 fs::path parts_folder(const fs::path& report_file) {
@@ -74,10 +82,15 @@ Result<void> mark_parts(const fs::path& report_file, const std::string& token, b
     });
 }
 
+std::string join_parts(const fs::path& report_file, const std::string& fresh) {
+    if (!make_parts_folder(report_file)) return {};
+    const auto written = write_first(config::report_token_file(report_file), fresh + "\n");
+    const std::string found = written ? token_of(report_file) : std::string();
+    return config::is_report_token(found) ? found : std::string();
+}
+
 bool has_token(const fs::path& report_file, const std::string& token) {
-    std::ifstream stream(config::report_token_file(report_file));
-    std::string line;
-    return std::getline(stream, line) && line == token;
+    return token_of(report_file) == token;
 }
 
 bool has_fresh_key(const fs::path& report_file) {

@@ -28,7 +28,11 @@ Result<void> prepare_parts(const std::filesystem::path& report_file);
 /// cannot be checked later. Error: one line.
 Result<void> mark_parts(const std::filesystem::path& report_file, const std::string& token, bool fresh_key);
 
-/// Is it still the folder that `cryptmpi run` has marked for its job?
+/// For a process of a job that nobody has marked the folder for: the token that is there, or else `fresh`, which then
+/// is put there. Empty: neither can be, as where no file can be written.
+std::string join_parts(const std::filesystem::path& report_file, const std::string& fresh);
+
+/// Is it still the folder that has this token?
 bool has_token(const std::filesystem::path& report_file, const std::string& token);
 
 /// Did this job have a key of its own? Cryptmpi run wrote so beside the parts.

@@ -2,10 +2,12 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 
@@ -23,20 +25,40 @@ int open_fresh(const std::string& name) {
     return ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
 }
 
-}  // namespace
-
-Result<void> write_file(const fs::path& file, const std::string& text) {
-    const std::string temporary = fmt::format("{}.{}.new", file.string(), getpid());
+/// Writes `temporary`, then gives it its name by `name_it`, which returns 0 and leaves errno as rename(2).
+template <typename NameIt>
+Result<void> write_as(const std::string& temporary, const fs::path& file, const std::string& text, NameIt name_it) {
     errno = 0;
     const int fd = open_fresh(temporary);
     bool written = fd >= 0 && write_all(fd, text.data(), text.size());
     written = fd >= 0 && ::close(fd) == 0 && written;
-    if (!written || std::rename(temporary.c_str(), file.c_str()) != 0) {
+    if (!written || name_it(temporary.c_str(), file.c_str()) != 0) {
         const int code = errno != 0 ? errno : EIO;
         if (fd >= 0) std::remove(temporary.c_str());
         return fail(code, "cannot write " + file.string() + ": " + std::strerror(code));
     }
     return {};
+}
+
+}  // namespace
+
+Result<void> write_file(const fs::path& file, const std::string& text) {
+    return write_as(fmt::format("{}.{}.new", file.string(), getpid()), file, text, std::rename);
+}
+
+Result<void> write_first(const fs::path& file, const std::string& text) {
+    std::error_code unknown;
+    if (fs::exists(fs::symlink_status(file, unknown))) return {};
+    std::uint64_t number = 0;  // processes of several nodes may have one, but for this
+    if (::getrandom(&number, sizeof number, 0) != sizeof number)
+        return fail(errno, std::string("the system gives no random bytes: ") + std::strerror(errno));
+    const std::string temporary = fmt::format("{}.{}.new", file.string(), number);
+    // Unlike a rename, a link takes nobody's place.
+    const auto linked = [](const char* from, const char* to) {
+        const bool there = ::link(from, to) == 0 || errno == EEXIST;
+        return there ? std::remove(from) : -1;
+    };
+    return write_as(temporary, file, text, linked);
 }
 
 Result<void> try_to_write(const fs::path& file) {

@@ -12,6 +12,10 @@ namespace cryptmpi::report {
 /// and renamed, so that a reader never sees half of it. Error: one line.
 Result<void> write_file(const std::filesystem::path& file, const std::string& text);
 
+/// The same where nothing has this name; else leaves what is there. Of processes of many nodes that come together, one
+/// writes its text.
+Result<void> write_first(const std::filesystem::path& file, const std::string& text);
+
 /// Could write_file() make this one? Leaves what has its name as it is.
 Result<void> try_to_write(const std::filesystem::path& file);
 

@@ -10,6 +10,8 @@ import secrets
 import shutil
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 from conftest import BUILD, REPOSITORY, expect_unseen, needs
@@ -94,8 +96,8 @@ int main(int argc, char** argv) {
     int rank, word = 0;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    struct timespec twelve_seconds = {12, 0};
-    if (rank == 1) nanosleep(&twelve_seconds, NULL);
+    struct timespec long_enough = {15, 0};
+    if (rank == 1) nanosleep(&long_enough, NULL);
     if (rank == 0) MPI_Send(&word, 1, MPI_INT, 1, 0, MPI_COMM_WORLD);
     if (rank == 1) MPI_Recv(&word, 1, MPI_INT, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     MPI_Finalize();
@@ -458,6 +460,29 @@ def test_spawned_ranks_that_run_without_us_are_missed(mpi, nodes, tmp_path):
     assert done.ok, done.output
     checked = job.report("--check")
     assert checked.returncode == NOT_SEALED and "2 rank(s) that MPI_Comm_spawn started did not report" in checked.stdout, checked
+
+
+@MPIS
+@pytest.mark.parametrize("taken", [False, True], ids=["left", "taken"])
+def test_parts_that_a_refused_line_takes_from_a_running_job_are_missed(mpi, taken, nodes, tmp_path):
+    """What it took may have told of what went in clear. The job was started by hand, so that nobody else knows."""
+    job = Job(mpi, nodes, tmp_path)
+    waiting = job.script(f': >{tmp_path}/begun.$$; until [ -e {tmp_path}/go ]; do sleep 0.1; done; exec "$@"')
+    options = ["--oversubscribe"] if mpi.family.startswith("openmpi") else []
+    line = [mpi.mpiexec, *mpi.launcher_options(nodes), *options, "-n", "2", *job.sealing.exec_line([waiting, *job.program], job.report_file)]
+    environment = {**mpi.env(nodes), **stacks.abi_environment(mpi), **job.sealing.env()}
+    running = nodes.start(line, env=environment, cwd=tmp_path, stdin=subprocess.DEVNULL)
+    until = time.monotonic() + 60
+    while len(list(tmp_path.glob("begun.*"))) < 2 and time.monotonic() < until:
+        time.sleep(0.1)
+    if taken:
+        refused = subprocess.run([COMMAND, "run", "--nonsense", "true"], env={**os.environ, "CRYPTMPI_REPORT_FILE": str(job.report_file)}, timeout=60)
+        assert refused.returncode == REFUSED and not Path(f"{job.report_file}.parts").exists()
+    (tmp_path / "go").touch()
+    assert running.wait(timeout=60) == 0
+    checked = job.report("--check")
+    assert checked.returncode == (NOT_SEALED if taken else 0), checked
+    assert ("was removed or taken by another job" in checked.stdout) == taken, checked
 
 
 # A tool that starts fewer ranks than the program asks for, as an MPI may under the info `soft`.

@@ -92,6 +92,37 @@ TEST_F(ReportTest, AFolderThatWasTakenAwayIsNoWholeJob) {
     EXPECT_NE(summary().find("was removed or taken by another job"), std::string::npos) << summary();
 }
 
+/// The same where nobody but the processes themselves has marked the folder.
+TEST_F(ReportTest, AFolderThatWasTakenFromAJobStartedByHandIsMissed) {
+    const auto begin = [&](char fresh) { return join_parts(file_, std::string(32, fresh)); };
+    const std::string token = begin('a');
+    EXPECT_EQ(begin('b'), token);  // of the same job
+    const auto write = [&] {
+        for (int i = 0; i < 4; ++i) {
+            Part part = rank(i, 4);
+            part.folder_token = token;
+            ASSERT_TRUE(write_part(file_, part, kSign));
+        }
+    };
+    write();
+    EXPECT_TRUE(verdict().starts_with("SEALED")) << verdict();
+    fs::remove_all(parts_folder(file_));
+    write();
+    EXPECT_TRUE(verdict().starts_with("FAILED")) << verdict();
+    EXPECT_NE(begin('c'), token);
+    EXPECT_TRUE(verdict().starts_with("FAILED")) << verdict();
+    EXPECT_NE(summary().find("was removed or taken by another job"), std::string::npos) << summary();
+}
+
+TEST_F(ReportTest, AFolderThatCannotBeMarkedHasNoToken) {
+    std::ofstream(parts_folder(file_)) << "no folder";
+    EXPECT_EQ(join_parts(file_, std::string(32, 'a')), "");
+    fs::remove(parts_folder(file_));
+    ASSERT_TRUE(make_parts_folder(file_));
+    std::ofstream(parts_folder(file_) / "token") << "cut of";
+    EXPECT_EQ(join_parts(file_, std::string(32, 'a')), "");
+}
+
 /// Who takes a part of the launcher's out of it is not found out.
 TEST_F(ReportTest, NobodyElseCanWriteAmongTheParts) {
     const mode_t before = umask(0);
