@@ -55,6 +55,9 @@ enum class Cloned { sharing, copy, mixed };
 Cloned cloned(std::uint64_t flags);
 /// -1 with errno and a line.
 int refuse_clone();
+/// May a thread leave the descriptors that it has in common with others of this process, ours among them? What it then
+/// closes would be taken for closed by them all, and its numbers for theirs. 0, or -1 with errno and a line.
+int allow_unsharing(const char* call);
 
 /// stdin, stdout and stderr go through our calls while their descriptors are sockets: after exec, and when a descriptor
 /// has become another one.

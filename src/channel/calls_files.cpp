@@ -200,6 +200,8 @@ CRYPTMPI_CALL int close_range(unsigned first, unsigned last, int flags) {
         errno = EINVAL;  // a newer kernel may know what it would do to our descriptors
         return -1;
     }
+    const bool unshares = (flags & CLOSE_RANGE_UNSHARE) != 0;
+    if (unshares && process->enabled() && allow_unsharing("close_range with CLOSE_RANGE_UNSHARE") != 0) return -1;
     const bool closes = (flags & CLOSE_RANGE_CLOEXEC) == 0;
     const unsigned end = std::min<unsigned>(last, static_cast<unsigned>(process->table().highest()));
     for (unsigned fd = first; closes && process->table().highest() >= 0 && fd <= end; ++fd) {

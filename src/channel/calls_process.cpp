@@ -14,9 +14,12 @@
 #include <cstdarg>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "channel/calls.hpp"
@@ -334,8 +337,8 @@ pid_t fork_by(const std::function<pid_t()>& call, bool elsewhere) {
 }
 
 Cloned cloned(std::uint64_t flags) {
-    if ((flags & CLONE_THREAD) != 0 || (flags & (CLONE_VM | CLONE_VFORK)) == (CLONE_VM | CLONE_VFORK))
-        return Cloned::sharing;
+    if ((flags & CLONE_THREAD) != 0) return (flags & CLONE_FILES) != 0 ? Cloned::sharing : Cloned::mixed;
+    if ((flags & (CLONE_VM | CLONE_VFORK)) == (CLONE_VM | CLONE_VFORK)) return Cloned::sharing;
     return (flags & (CLONE_VM | CLONE_FILES)) == 0 ? Cloned::copy : Cloned::mixed;
 }
 
@@ -348,7 +351,27 @@ int refuse_clone() {
     return -1;
 }
 
+int allow_unsharing(const char* call) {
+    std::error_code error;
+    const std::filesystem::directory_iterator tasks("/proc/self/task", error);
+    const auto threads = error ? 0 : std::distance(begin(tasks), end(tasks));
+    if (threads == 1) return 0;
+    this_process().report().tell_of_refused(
+        call, fmt::format("{} is refused in a process with several threads: one with descriptors of its own would not "
+                          "know any more which sockets are sealed; unshare before threads begin, or in a child",
+                          call));
+    errno = EINVAL;
+    return -1;
+}
+
 }  // namespace cryptmpi::channel
+
+CRYPTMPI_CALL int unshare(int flags) {
+    const Process* process = Process::made();
+    const bool enabled = process != nullptr && process->enabled();
+    if (enabled && (flags & CLONE_FILES) != 0 && allow_unsharing("unshare of the descriptors") != 0) return -1;
+    return real::unshare(flags);
+}
 
 /// What follows `argument` depends on the flags, and is passed on as if it were all there. A child as of fork goes on
 /// where its copy of our stack ends, not on the stack that it was given.

@@ -259,6 +259,7 @@ constexpr Route kRoutes[] = {
     {SYS_execve, same<execve>},
     {SYS_execveat, raw_execveat},
     {SYS_clone, raw_clone},
+    {SYS_unshare, same<unshare>},
     {SYS_exit_group, raw_exit_group},
     {SYS_pidfd_getfd, raw_pidfd_getfd},
     {SYS_io_submit, raw_io_submit},

@@ -124,6 +124,7 @@ CRYPTMPI_REAL(syscall, long, long, long, long, long, long, long, long);
 CRYPTMPI_REAL(fork, pid_t);
 CRYPTMPI_REAL(_Fork, pid_t);
 CRYPTMPI_REAL(clone, int, int (*)(void*), void*, int, void*, pid_t*, void*, pid_t*);
+CRYPTMPI_REAL(unshare, int, int);
 CRYPTMPI_REAL(preadv2, ssize_t, int, const iovec*, int, off_t, int);
 CRYPTMPI_REAL(pwritev2, ssize_t, int, const iovec*, int, off_t, int);
 CRYPTMPI_REAL(execve, int, const char*, char* const*, char* const*);

@@ -1,5 +1,6 @@
 // The same calls by another way: libc's syscall(), its other names, and stdio.
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <linux/sched.h>
 #include <pty.h>
 #include <sched.h>
@@ -14,6 +15,7 @@
 #include <cstdio>
 #include <cstring>
 #include <iostream>
+#include <thread>
 
 #include "support.hpp"
 
@@ -254,6 +256,25 @@ SOCKETS_CASE_OF_KIND(refused_clone, Kind::sealed_only) {
     for (const int flags : {CLONE_VM, CLONE_FILES, CLONE_VM | CLONE_FILES})
         result("clone", ::clone(clone_that_writes, stack.data() + stack.size(), flags | SIGCHLD, &fd));
     result("number", ::syscall(SYS_clone, CLONE_FILES | SIGCHLD, 0, 0, 0, 0));
+}
+
+/// A thread that has descriptors of its own closes some of its numbers; the others' go on being sealed.
+SOCKETS_CASE_OF_KIND(refused_unshare, Kind::sealed_only) {
+    std::vector<char> stack(1U << 18U);
+    int fd = -1;
+    constexpr int kThread = CLONE_VM | CLONE_SIGHAND | CLONE_THREAD;
+    result("thread", ::clone(clone_that_writes, stack.data() + stack.size(), kThread, &fd));
+    result("number", ::syscall(SYS_clone, kThread, 0, 0, 0, 0));
+    Pair pair = connected_pair();
+    std::thread leaving([&] {
+        result("unshare", ::unshare(CLONE_FILES));
+        result("number", ::syscall(SYS_unshare, CLONE_FILES));
+        result("close_range", ::close_range(pair.client, pair.client, CLOSE_RANGE_UNSHARE));
+        result("other spaces", ::unshare(CLONE_FS));
+    });
+    leaving.join();
+    send_all(pair.client, text("still sealed"));
+    note("received %zu", receive(pair.server, 12).size());
 }
 
 void child_that_echoes(const char* how, Pair pair, const std::function<void()>& start) {

@@ -214,6 +214,8 @@ REFUSED = {
     "refused_aio": ([f"{call} = -1 ENOSYS" for call in ("aio_write", "lio_listio", "aio_read")], "aio_write on a socket"),
     "refused_other_abi": (["write = -1 ENOSYS"], "x32"),
     "refused_clone": (["clone = -1 EINVAL"] * 3 + ["number = -1 EINVAL"], "clone with"),
+    "refused_unshare": (["thread = -1 EINVAL", "number = -1 EINVAL", "unshare = -1 EINVAL", "number = -1 EINVAL", "close_range = -1 EINVAL",
+                         "other spaces = 0", "received 12"], "several threads"),
     "refused_verbs": ([f"{call} = -1 EACCES" for call in ("open", "creat", "stream", "stream")], "/dev/infiniband/uverbs0"),
     "refused_passing_of_a_sealed_socket": ([f"{call} SCM_RIGHTS = -1 EOPNOTSUPP" for call in ("sendmsg", "sendmmsg")], "SCM_RIGHTS"),
     "refused_stream_over_a_number": (["fflush = -1 EBADF", "fflush of a forgotten one = -1 EBADF", *["readable: none"] * 2], "a stream (FILE)"),

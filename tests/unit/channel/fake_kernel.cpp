@@ -2093,5 +2093,8 @@ Cloned cloned(std::uint64_t) {
 int refuse_clone() {
     std::abort();
 }
+int allow_unsharing(const char*) {
+    std::abort();
+}
 
 }  // namespace cryptmpi::channel
