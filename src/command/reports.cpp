@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -58,28 +59,49 @@ void print(const Json& line) {
     std::printf("%s\n", line.dump(-1, ' ', true, Json::error_handler_t::replace).c_str());
 }
 
+/// The parts of the job that wait on this node, by name. Error: others may have taken some, or put theirs there.
+Result<std::map<std::string, std::string>> waiting_here(const std::string& token) {
+    const fs::path folder = config::local_report_folder(token);
+    std::map<std::string, std::string> parts;
+    std::error_code error;
+    if (!fs::exists(fs::symlink_status(folder, error))) return parts;
+    if (const auto why = unfit(folder); !why.empty()) return fail(EPERM, "folder " + folder.string() + ": " + why);
+    for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+        if (entry->path().extension() == ".parts")
+            parts.merge(report::raw_parts(entry->path().parent_path() / entry->path().stem()));
+    }
+    return parts;
+}
+
+void wait_no_more(const std::string& token) {
+    const fs::path folder = config::local_report_folder(token);
+    std::error_code ignored;
+    if (unfit(folder).empty()) fs::remove_all(folder, ignored);
+}
+
 /// Prints a line for each part that waits here, and their number; then nothing waits any more.
 int collect(const std::string& token, const std::string& key_file) {
     if (!config::is_report_token(token)) return complain("collect: \"" + token + "\" is no job's token", 1);
     await_end_of_job(key_file);
-    const fs::path folder = config::local_report_folder(token);
-    std::size_t count = 0;
-    if (unfit(folder).empty()) {
-        std::error_code error;
-        for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-            if (entry->path().extension() != ".parts") continue;
-            const fs::path report_file = entry->path().parent_path() / entry->path().stem();
-            for (const auto& [name, text] : report::raw_parts(report_file)) {
-                print({{kName, name}, {kText, text}});
-                ++count;
-            }
-        }
-    }
-    print({{kCount, count}});
+    const auto parts = waiting_here(token);
+    if (!parts) return complain("collect: " + parts.error().line, 1);
+    for (const auto& [name, text] : *parts) print({{kName, name}, {kText, text}});
+    print({{kCount, parts->size()}});
     if (std::fflush(stdout) != 0) return complain("collect: the parts could not be passed on", 1);
-    std::error_code ignored;
-    if (unfit(folder).empty()) fs::remove_all(folder, ignored);
+    wait_no_more(token);
     return 0;
+}
+
+/// Those of processes that do not see the folder although their node does, as in a container. Returns why not all of
+/// them are there; empty: they are.
+std::string keep_own(const Collecting& what) {
+    const auto parts = waiting_here(what.token);
+    if (!parts) return parts.error().line;
+    for (const auto& [name, text] : *parts) {
+        if (const auto added = report::add_raw_part(what.report_file, name, text); !added) return added.error().line;
+    }
+    wait_no_more(what.token);
+    return "";
 }
 
 /// "node7.cluster.example", "me@node7" and "node7" are one.
@@ -148,6 +170,7 @@ void sweep_local_reports() {
 std::string collect_parts(const Collecting& what, const report::Sign& sign) {
     std::set<std::string> settled;
     std::string missing;
+    if (const auto why = keep_own(what); !why.empty()) missing = "this node (" + why + ")";
     // A daemon may have started others: what it sends tells of them.
     for (;;) {
         for (const auto& node : report::nodes_of_parts(what.report_file, what.started, sign))

@@ -22,8 +22,8 @@ Result<void> prepare_local_report(const config::Settings& settings, const config
 /// Removes such places of this user's that nobody fetched in a month: longer than any job.
 void sweep_local_reports();
 
-/// Fetches the parts that wait on nodes of which none is here: cryptmpi collect on each, by the remote shell. The job's
-/// agents have noted the nodes.
+/// Fetches the parts that wait on this node, and on nodes of which none is here, or one that tells of others which
+/// wait: cryptmpi collect on each, by the remote shell. The job's agents have noted the nodes.
 struct Collecting {
     std::filesystem::path report_file;
     report::Started started;

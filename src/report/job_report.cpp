@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "base/json_text.hpp"
@@ -176,7 +177,14 @@ std::vector<std::string> nodes_of_parts(const fs::path& report_file, const Start
     std::vector<std::string> nodes;
     const auto job = guarded(report_file, [&] { return merge(report_file, started, {sign}); });
     if (!job) return nodes;
-    for (const auto& node : job->at("nodes")) nodes.push_back(node.value("name", ""));
+    std::set<std::string> waiting;
+    for (const auto& part : job->at("processes")) {
+        if (part.value("parts_wait", false)) waiting.insert(part.value("node", ""));
+    }
+    for (const auto& node : job->at("nodes")) {
+        const std::string name = node.value("name", "");
+        if (waiting.count(name) == 0) nodes.push_back(name);
+    }
     return nodes;
 }
 

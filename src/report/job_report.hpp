@@ -20,7 +20,7 @@ namespace cryptmpi::report {
 Result<Verdict> finish_job(const std::filesystem::path& report_file, const Started& started, const Sign& sign_of_parts,
                            const Sign& sign_of_report);
 
-/// The nodes of the parts that are there and signed.
+/// The nodes of the parts that are there and signed, but for those where others wait.
 std::vector<std::string> nodes_of_parts(const std::filesystem::path& report_file, const Started& started,
                                         const Sign& sign);
 

@@ -6,8 +6,10 @@
 #include <chrono>
 #include <cstddef>
 #include <nlohmann/json.hpp>
+#include <system_error>
 #include <utility>
 
+#include "config/places.hpp"
 #include "report/guarded.hpp"
 #include "report/parts_folder.hpp"
 #include "report/whole_file.hpp"
@@ -27,12 +29,19 @@ Json to_json(const Sizes& sizes) {
     return classes;
 }
 
+/// Have processes of this node that do not see the report's folder, as in a container, put their parts elsewhere?
+bool parts_wait(const std::string& token) {
+    std::error_code unknown;
+    return !token.empty() && fs::exists(config::local_report_folder(token), unknown);
+}
+
 /// Which process it was, and with what it sealed.
 Json identity_to_json(const Part& part) {
     Json profile = {{"file", part.profile.file}, {"digest", part.profile.digest}, {"unused", part.profile.unused}};
     return {{"job_id", part.job_id},
             {"report_token", part.report_token},
             {"folder_token", part.folder_token},
+            {"parts_wait", parts_wait(part.report_token)},
             {"version", CRYPTMPI_VERSION},
             {"user", part.user},
             {"began", part.began},

@@ -44,7 +44,10 @@ fs::path parts_folder(const fs::path& report_file) {
 Result<void> make_parts_folder(const fs::path& report_file) {
     const fs::path folder = parts_folder(report_file);
     std::error_code error;
-    fs::create_directories(folder.parent_path(), error);
+    // The place on a node that does not see the report's folder is for this user alone, whoever is the first there.
+    const fs::path parent = folder.parent_path();
+    if (parent.native().starts_with(config::local_report_folder("").native())) (void)::mkdir(parent.c_str(), S_IRWXU);
+    fs::create_directories(parent, error);
     constexpr mode_t kOthersRead = 0755;
     if (::mkdir(folder.c_str(), kOthersRead) == 0 || errno == EEXIST) return {};
     return fail(errno, "cannot make report folder " + folder.string() + ": " + std::strerror(errno));

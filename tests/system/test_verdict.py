@@ -713,6 +713,35 @@ def test_a_process_that_is_killed_has_told_of_its_exceptions(nodes, tmp_path):
     assert not facts["ended"] and [entry["reason"] for entry in facts["not_sealed"]] == [f"plaintext_peers allows {address}"]
 
 
+HIDES = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None)
+NEWNS, REC, PRIVATE = 0x20000, 1 << 14, 1 << 18
+assert libc.unshare(NEWNS) == 0 and libc.mount(b"none", b"/", None, ctypes.c_ulong(REC | PRIVATE), None) == 0
+assert libc.mount(b"none", {folder}, b"tmpfs", ctypes.c_ulong(0), None) == 0
+os.chdir("/")
+connects = "import socket; socket.create_connection(({peer!r}, 7777)).sendall(b'x')"
+os.execv(sys.executable, [sys.executable, "-c", connects])
+"""
+
+
+@MPIS
+@pytest.mark.parametrize("node", [0, 1])
+def test_a_part_that_waits_on_a_node_beside_others_is_fetched(mpi, node, nodes, tmp_path):
+    """Of a process that does not see the report's folder, as in a container, while the ranks of its node do."""
+    job = Job(mpi, nodes, tmp_path)
+    peer = nodes.nodes[1 - node].address
+    (tmp_path / "connects.py").write_text(HIDES.format(folder=str(tmp_path).encode(), peer=peer))
+    helped = job.script(f'[ "$(hostname)" = {nodes.nodes[node].name} ] && {sys.executable} connects.py\nexec "$@"')
+    with nodes.start([sys.executable, "-c", LISTENS], node=1 - node, stdout=subprocess.PIPE, text=True) as listening:
+        try:
+            assert listening.stdout.readline() == "up\n"
+            done = job.run([helped, *job.program], plaintext_peers=f"{peer}:7777")
+        finally:
+            listening.kill()
+    assert "SEALED WITH EXCEPTIONS" in job.verdict and f"plaintext_peers allows {peer}" in job.verdict, done.output
+
+
 # Several programs in one job
 
 
