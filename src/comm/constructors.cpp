@@ -80,6 +80,8 @@ struct Asked {
     /// A call that MPI refuses is one of all members, too. Else MPI may have refused it on this rank alone, before the
     /// ranks met, and the others know of no such call.
     bool of_all_if_refused = false;
+    /// A rank that would be its only member may get none, as MPICH 4.0 gives to all but the first.
+    bool none_if_alone = false;
 
     bool has(int world_rank) const {
         return !members || std::find(members->begin(), members->end(), world_rank) != members->end();
@@ -141,6 +143,7 @@ void check(Layer& layer, const Turn& turn, const Asked& asked, const char* by_wh
     if (failed || !asked.members) return;
     const std::vector<int>& members = *asked.members;
     const bool is_member = asked.has(layer.world_rank());
+    if (asked.none_if_alone && made == MPI_COMM_NULL && members.size() == 1) return;
     if (is_member != (made != MPI_COMM_NULL)) end_for_other_members(layer, by_what);
     if (!is_member) return;
     const std::vector<int> given = world_ranks_of(layer.mpi, made);
@@ -317,7 +320,7 @@ Asked members_of_slice(Layer& layer, const Communicator& parent, const int remai
         }
         if (fits) members.push_back(parent.world_ranks()[static_cast<std::size_t>(rank)]);
     }
-    return {members};
+    return {members, false, false, true};
 }
 
 /// Why there are no keys for a communicator of this group; empty where there are: MPI_COMM_WORLD has them.

@@ -1,5 +1,7 @@
 #include "comm/members.hpp"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdlib>
 #include <numeric>
 
@@ -23,6 +25,11 @@ std::vector<int> world_ranks_of(const Native& mpi, MPI_Comm comm) {
     mpi.Comm_group(comm, &group);
     auto result = world_ranks(mpi, group);
     mpi.Group_free(&group);
+    // MPICH 5.0.2 gives a grid or a graph with fewer places than its parent has ranks the whole group of the parent,
+    // unless it may reorder the ranks. The first of them are in it.
+    int size = 0;
+    mpi.Comm_size(comm, &size);
+    result.resize(std::min(result.size(), static_cast<std::size_t>(std::max(size, 0))));
     return result;
 }
 

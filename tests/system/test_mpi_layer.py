@@ -425,6 +425,18 @@ def test_communicators_that_cannot_be_made(mpi, build, nodes, tmp_path):
     assert said[0] == said[1], said
 
 
+@ALL
+def test_grids_with_fewer_places_than_ranks(mpi, build, nodes, tmp_path):
+    job = [build(mpi, REPOSITORY / "tests" / "system" / "grids.c")]
+    said = []
+    for sealing in (None, sealing_of(tmp_path, nodes)):
+        done = run(mpi, nodes, sealing, job, 3, timeout=60)
+        lines = sorted(re.findall(r"grids: rank.*", done.output))
+        assert len(lines) == 18 and not error_lines(done.output), done.output
+        said.append(lines)
+    assert said[0] == said[1]
+
+
 # protocol: M6
 def test_communicators_made_alike(build, nodes, tmp_path):
     """Each has keys of its own, whatever it was made by: the same bytes do not travel alike on any two."""
