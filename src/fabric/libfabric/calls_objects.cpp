@@ -119,8 +119,8 @@ int close(fid* object) {
     if (real == nullptr) return -FI_EINVAL;
     if (object->fclass == FI_CLASS_EP) {
         auto& endpoint = mine<Endpoint>(as<fid_ep>(object));
-        const std::lock_guard hold(endpoint.domain->lock);
-        endpoint.close();
+        std::unique_lock hold(endpoint.domain->lock);
+        endpoint.close(hold);
     }
     if (object->fclass == FI_CLASS_DOMAIN) mine<Domain>(as<fid_domain>(object)).close_regions();
     const int code = real->ops->close(real);

@@ -1,5 +1,7 @@
 // An endpoint's peers, and its operations from their beginning to what the program is told of them.
 #include <algorithm>
+#include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <thread>
@@ -14,6 +16,8 @@ namespace {
 
 // What an endpoint that is closed still owes, it tries to hand over so many times.
 constexpr int kLastTries = 100'000;
+// Between two looks of an endpoint that is closed, and still has what its peers want.
+constexpr auto kPause = std::chrono::microseconds(50);
 
 }  // namespace
 
@@ -171,10 +175,16 @@ bool Endpoint::complete(Operation& operation, fi_cq_tagged_entry& entry, fi_addr
 bool Endpoint::fail(Operation& operation, fi_cq_err_entry& entry) {
     entry.op_context = operation.context;
     if (entry.err == FI_ETRUNC) excuse(operation, entry.tag);
+    const bool is_leaving = remote.is_leaving();
+    if (is_leaving && operation.work == Operation::Work::send && entry.err != FI_ECANCELED) {
+        remote.lose(operation.to_peer);
+    }
     if (operation.is_ours()) {
         // Longer than we made it: nobody of ours sent that. Else the network fails, or the peer is gone.
         if (entry.err == FI_ETRUNC) end("a message about memory is longer than CryptMPI makes it");
-        if (entry.err != FI_ECANCELED) give_up("a message about memory goes wrong: " + text_of(-entry.err));
+        if (entry.err != FI_ECANCELED && !is_leaving) {
+            give_up("a message about memory goes wrong: " + text_of(-entry.err));
+        }
         give_back(operation);
         return false;
     }
@@ -227,6 +237,10 @@ std::int64_t EndpointOfRemote::send(std::uint64_t peer, std::uint64_t tag, std::
     return endpoint_.send({Kind::active, parts, peer, tag, number, 0, nullptr, false});
 }
 
+bool EndpointOfRemote::owes_to(const Peer* peer) const {
+    return endpoint_.owes_to(peer);
+}
+
 std::int64_t EndpointOfRemote::expect_piece(std::uint64_t transfer, std::size_t at, std::size_t size,
                                             std::uint64_t id) {
     return endpoint_.expect_piece(transfer, at, size, id);
@@ -248,13 +262,37 @@ void EndpointOfRemote::give_up(const std::string& why) const {
     endpoint_.give_up(why);
 }
 
-void Endpoint::close() {
+/// The program may have given a long send up, and its receiver may take it much later: only its head has gone then.
+/// Plain, the kernel would have the message by now, and bring it without us.
+void Endpoint::wait_for_receivers(std::unique_lock<std::mutex>& domains_lock) {
+    using Clock = std::chrono::steady_clock;
+    const auto until = Clock::now() + domain->fabric->longest_leave;
+    auto next_question = Clock::now() + domain->fabric->between_questions;
+    while (remote.has_messages()) {
+        ssize_t got = 0;
+        while ((got = received->make_progress(SIZE_MAX)) > 0) {
+        }
+        const auto now = Clock::now();
+        if ((got < 0 && got != -FI_EAGAIN) || now >= until) return;
+        if (now >= next_question) {
+            next_question = now + domain->fabric->between_questions;
+            remote.ask_who_fetches();
+        }
+        domains_lock.unlock();
+        std::this_thread::sleep_for(kPause);
+        domains_lock.lock();
+    }
+}
+
+void Endpoint::close(std::unique_lock<std::mutex>& domains_lock) {
+    remote.leave();
     flush();
     for (int tries = 0; !owed_.empty() && tries < kLastTries; ++tries) {
         // The provider makes progress when its queue is read; what has come is nobody's any more.
         std::this_thread::yield();
         flush();
     }
+    wait_for_receivers(domains_lock);
     around().end(*party);
 }
 

@@ -9,8 +9,10 @@
 #include <rdma/fi_eq.h>
 #include <rdma/fi_tagged.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -45,6 +47,10 @@ struct Fabric : Object<fid_fabric> {
     std::string provider;
     bool keeps_data = false;      // the program was shown a part of the immediate data: keep_data_for_lengths
     std::size_t most_pieces = 2;  // of memory, that may be under way to an endpoint at a time
+    // How long an endpoint that is closed waits for who receives its long messages. A receiver that is there may come
+    // to them as late as it likes; who is gone, or closes as well, is found out by the questions in between.
+    std::chrono::milliseconds longest_leave = std::chrono::minutes(10);
+    std::chrono::milliseconds between_questions = std::chrono::seconds(1);
 };
 
 struct Domain : Object<fid_domain> {
@@ -214,6 +220,7 @@ public:
                                            std::uint64_t access) const override;
     std::int64_t send(std::uint64_t peer, std::uint64_t tag, std::uint64_t number,
                       std::span<const iovec> parts) override;
+    bool owes_to(const Peer* peer) const override;
     std::int64_t expect_piece(std::uint64_t transfer, std::size_t at, std::size_t size, std::uint64_t id) override;
     void tell(std::uint64_t what, void* context, bool wanted) override;
     void end_fetching(Operation& receive) override;
@@ -252,6 +259,9 @@ struct Endpoint : Object<fid_ep> {
     void flush();
     /// Has it something to hand over that the provider did not take?
     bool owes() const { return !owed_.empty() || remote.has_to_say(); }
+    bool owes_to(const Peer* peer) const {
+        return std::any_of(owed_.begin(), owed_.end(), [&](const Operation* one) { return one->to_peer == peer; });
+    }
     /// Null: it has one queue.
     Queue* other_than(const Queue& queue) const {
         return sent == received ? nullptr : sent == &queue ? received : sent;
@@ -261,8 +271,8 @@ struct Endpoint : Object<fid_ep> {
     /// A completion of `operation`, in the provider's terms, becomes the program's. False: the program gets none.
     bool complete(Operation& operation, fi_cq_tagged_entry& entry, fi_addr_t& from);
     bool fail(Operation& operation, fi_cq_err_entry& entry);
-    /// Before the provider's endpoint is closed.
-    void close();
+    /// Before the provider's endpoint is closed. Others get the domain's lock in between.
+    void close(std::unique_lock<std::mutex>& domains_lock);
     /// After that: nobody writes to its operations any more.
     void leave();
 
@@ -293,6 +303,7 @@ private:
     ssize_t hand_over(Operation& operation);
     bool hand_over_owed(Operation& operation);
     bool flush(const Peer& peer);
+    void wait_for_receivers(std::unique_lock<std::mutex>& domains_lock);
     ssize_t inject(Operation& operation);
     ssize_t peek(const Incoming& wanted);
     ssize_t claim(const Incoming& wanted);

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstring>
 #include <iterator>
+#include <unordered_map>
 #include <utility>
 
 #include "base/endian.hpp"
@@ -32,6 +33,8 @@ constexpr Limit kNotes = {512, 4096};
 constexpr std::size_t kMostPieces = 64;
 // Of a long message: nothing travels while the first piece is sealed, and while the last one is opened.
 constexpr std::size_t kShortPiece = std::size_t{64} << 10;
+// Questions that a peer that is there may not have taken.
+constexpr int kMostNotTaken = 3;
 
 }  // namespace
 
@@ -129,6 +132,12 @@ void Remote::take_note(const Peer* peer, std::span<const std::uint8_t> note) {
         case What::done:
             take_done(one);
             break;
+        case What::leaves:
+            if (is_leaving_) will_say({from, What::wants_none, 0, 0, 0, 0});
+            break;
+        case What::wants_none:
+            take_end_of_receives(peer);
+            break;
         default:
             endpoint_.end("a note about memory is of no kind that is known");
     }
@@ -180,6 +189,44 @@ void Remote::take_done(const Note& note) {
     const Write ended = std::move(found->second);
     writes_.erase(found);
     endpoint_.tell(ended.is_message ? FI_SEND : FI_WRITE, ended.context, ended.wanted);
+}
+
+bool Remote::has_messages() const {
+    return std::any_of(writes_.begin(), writes_.end(),
+                       [](const auto& one) { return one.second.is_message && !one.second.is_lost; });
+}
+
+/// One question for all messages to a peer; none while the provider has something for it. A provider may call a peer
+/// that is gone one that takes nothing now: tcp connects again and again. There was a connection, so that one that is
+/// there takes something soon, even if its program is busy.
+void Remote::ask_who_fetches() {
+    std::unordered_map<const Peer*, std::uint64_t> receivers;
+    for (const auto& [id, write] : writes_) {
+        if (write.is_message && !write.is_lost) receivers.emplace(endpoint_.peer_of(write.peer), write.peer);
+    }
+    for (const auto& [peer, address] : receivers) {
+        Side& side = side_of(address);
+        if (endpoint_.owes_to(peer) || !side.notes.empty()) {
+            if (++side.not_taken >= kMostNotTaken) lose(peer);
+        } else {
+            side.not_taken = 0;
+            if (side.under_way.empty()) will_say({address, What::leaves, 0, 0, 0, 0});
+        }
+    }
+    go_on();
+}
+
+/// What it fetches all the same is still there: it may have asked before it knew.
+void Remote::lose(const Peer* peer) {
+    for (auto& [id, write] : writes_) {
+        if (write.is_message && endpoint_.peer_of(write.peer) == peer) write.is_lost = true;
+    }
+}
+
+// protocol: F10
+void Remote::take_end_of_receives(const Peer* peer) {
+    if (!is_leaving_) endpoint_.end("a peer says that it receives nothing any more, and nobody has asked");
+    lose(peer);
 }
 
 Remote::Side& Remote::side_of(std::uint64_t peer) {
@@ -321,7 +368,8 @@ bool Remote::go_on(Side& side, std::deque<Note>& notes, Say say) {
     while (!notes.empty() && may_say(side)) {
         const auto code = say(notes.front());
         if (code == -FI_EAGAIN) return false;
-        if (code != 0) endpoint_.give_up("a message about a peer's memory fails: " + text_of(code));
+        if (code != 0 && !is_leaving_) endpoint_.give_up("a message about a peer's memory fails: " + text_of(code));
+        if (code != 0) lose(endpoint_.peer_of(notes.front().peer));
         notes.pop_front();
         --waiting_;
     }

@@ -8,6 +8,8 @@
 //   alone: nobody may read that there
 // A long write is fetched by the peer whose memory it is for, piece by piece, so that it never waits for bytes that it
 // has no room for, and checks key, bounds and access before each piece gets into that memory.
+// An endpoint that closes goes on serving its long messages until they were fetched. Now and then it asks who has not
+// done so whether it still will: who closes, too, says that it will not, and who is gone takes no question.
 #pragma once
 
 #include <sys/uio.h>
@@ -80,6 +82,8 @@ public:
     /// A message of ours, which has this number.
     virtual std::int64_t send(std::uint64_t peer, std::uint64_t tag, std::uint64_t number,
                               std::span<const iovec> parts) = 0;
+    /// Does something wait for the provider to take it for this peer?
+    virtual bool owes_to(const Peer* peer) const = 0;
     /// A receive for the piece that the note `id` asks for.
     virtual std::int64_t expect_piece(std::uint64_t transfer, std::size_t at, std::size_t size, std::uint64_t id) = 0;
     /// A read (FI_READ), a write (FI_WRITE) or a long send (FI_SEND) of the program's has ended.
@@ -121,6 +125,16 @@ public:
     /// It has opened.
     void take_piece(std::uint64_t transfer, std::size_t at, std::span<const std::uint8_t> scratch);
 
+    /// From now on the program receives nothing, and a peer that is gone is nobody's concern.
+    void leave() { is_leaving_ = true; }
+    bool is_leaving() const { return is_leaving_; }
+    /// Is there a long message that its receiver may still fetch?
+    bool has_messages() const;
+    /// Asks the receivers of these whether they will. Who has not taken some questions in a row is lost.
+    void ask_who_fetches();
+    /// This peer fetches nothing any more.
+    void lose(const Peer* peer);
+
     /// The provider has sent the message of ours to this peer that has this number.
     void sent(const Peer* peer, std::uint64_t number);
     bool has_to_say() const { return waiting_ != 0; }
@@ -130,7 +144,7 @@ public:
     void go_on();
 
 private:
-    enum class What : std::uint64_t { read = 1, write = 2, fetch = 3, done = 4 };
+    enum class What : std::uint64_t { read = 1, write = 2, fetch = 3, done = 4, leaves = 5, wants_none = 6 };
     struct Note {
         std::uint64_t peer;  // its address: who says it, or is told
         What what;
@@ -147,6 +161,7 @@ private:
         void* context;
         bool wanted;
         bool is_message = false;
+        bool is_lost = false;  // its receiver fetches nothing any more
     };
     /// What there is with one peer. One that makes no progress holds up what is its own, and no other's.
     struct Side {
@@ -157,6 +172,7 @@ private:
         std::size_t pieces = 0;             // asked for, and not there
         std::uint64_t last_number = 0;      // of the messages of ours
         std::set<std::uint64_t> under_way;  // those that the provider has
+        int not_taken = 0;                  // questions in a row, of an endpoint that closes
         bool is_busy = false;               // it is in busy_, as long as it has work
 
         bool has_work() const { return !notes.empty() || !questions.empty() || !asking.empty(); }
@@ -196,6 +212,7 @@ private:
     void take_write(const Note& note);
     bool is_for(const Write& write, const Note& note) const;
     void take_done(const Note& note);
+    void take_end_of_receives(const Peer* peer);
     bool put(std::uint64_t key, std::uint64_t address, std::span<const std::uint8_t> bytes);
     std::uint64_t next_id();
     bool may_say(const Side& side) const;
@@ -210,6 +227,7 @@ private:
 
     RemoteEndpoint& endpoint_;
     std::uint64_t last_id_ = 0;
+    bool is_leaving_ = false;
     std::unordered_map<const Peer*, Side> sides_;
     std::deque<Side*> busy_;  // of which there is something to do
     std::unordered_map<std::uint64_t, Write> writes_;

@@ -138,8 +138,13 @@ ssize_t Endpoint::hand_over(Operation& operation) {
 /// False: the provider still does not take it.
 bool Endpoint::hand_over_owed(Operation& operation) {
     const ssize_t code = hand_over(operation);
-    if (code != 0 && code != -FI_EAGAIN) give_up("a sealed message could not be sent: " + text_of(code));
-    return code == 0;
+    if (code == 0 || code == -FI_EAGAIN) return code == 0;
+    if (!remote.is_leaving() || !operation.is_ours()) {
+        give_up("a sealed message could not be sent: " + text_of(code));
+    }
+    remote.lose(operation.to_peer);
+    give_back(operation);
+    return true;
 }
 
 void Endpoint::flush() {

@@ -51,6 +51,7 @@ struct FakeProvider {
     int send_error = 0;
     std::uint64_t most_tag = ~std::uint64_t{0};  // no receive of a higher one
     std::function<void(const Wire&)> on_send = [](const Wire&) {};
+    std::function<void(std::size_t)> on_read = [](std::size_t) {};  // of the queue of the endpoint of this number
     int opening_when_enabled = 0;                                   // how many endpoints were enabled in an Opening
     std::vector<std::pair<const void*, std::uint64_t>> registered;  // memory and what the network may do with it
 
@@ -91,6 +92,7 @@ struct FakeEndpoint : fid_ep {
         std::deque<fi_cq_tagged_entry> done;
         std::deque<fi_cq_err_entry> failed;
         int signals = 0;
+        FakeEndpoint* owner = nullptr;
     } queue, sends;         // the second that is opened is for sends
     Queue* sent = nullptr;  // where they complete
     struct Addresses : fid_av {
@@ -332,11 +334,13 @@ inline FakeProvider::FakeProvider() {
         FakeEndpoint& ep = *provider.endpoints.back();
         auto& queue = ep.sent == nullptr ? ep.queue : ep.sends;
         ep.sent = &queue;
+        queue.owner = &ep;
         static_cast<fid_cq&>(queue).fid = {FI_CLASS_CQ, nullptr, &provider.base};
         queue.ops = &queue.cq_ops;
         queue.cq_ops.size = sizeof queue.cq_ops;
         queue.cq_ops.read = [](fid_cq* from_queue, void* out, std::size_t count) -> ssize_t {
             auto& self = *static_cast<FakeEndpoint::Queue*>(from_queue);
+            if (self.owner != nullptr) self.owner->provider->on_read(self.owner->number);
             if (!self.failed.empty()) return -FI_EAVAIL;
             std::size_t given = 0;
             for (; given < count && !self.done.empty(); ++given) {

@@ -84,6 +84,7 @@ protected:
     void open(int mr_mode) {
         given.domain.mr_mode = mr_mode;
         fabric = show(&provider.fabric, around, nullptr, given.provider.c_str(), given.keeps_data);
+        waits_at_the_end(std::chrono::milliseconds(0));
         for (End& end : ends) open(end);
         Bytes names;
         for (End& end : ends) {
@@ -95,6 +96,12 @@ protected:
         }
         const auto count = static_cast<int>(ends.size());
         for (End& end : ends) ASSERT_EQ(fi_av_insert(end.av, names.data(), ends.size(), nullptr, 0, nullptr), count);
+    }
+    /// So long does an endpoint that is closed wait for who receives its long messages.
+    void waits_at_the_end(std::chrono::milliseconds longest) {
+        auto& ours = static_cast<Fabric&>(Fabric::of(fabric));
+        ours.longest_leave = longest;
+        ours.between_questions = std::chrono::milliseconds(1);
     }
     void open(End& end) {
         ASSERT_EQ(fi_domain(fabric, &given.info, &end.domain, nullptr), 0);
@@ -677,6 +684,105 @@ TEST_F(LongMessages, AreRefusedByWhoDoesNotKnowOfHeads) {
     provider.deliver();
     EXPECT_THROW(completions(ends[1]), Attacked);
     EXPECT_EQ(Bytes(got.begin(), got.begin() + 64), Bytes(64));
+}
+
+/// The first endpoint closes, and waits for the second, which has not received yet.
+class LongMessagesAtTheEnd : public LongMessages {
+protected:
+    void SetUp() override {
+        LongMessages::SetUp();
+        waits_at_the_end(std::chrono::minutes(1));
+        ASSERT_EQ(send(5, plain), 0);
+        provider.deliver_all();
+    }
+    void TearDown() override {
+        provider.on_read = [](std::size_t) {};
+        waits_at_the_end(std::chrono::milliseconds(0));
+        LongMessages::TearDown();
+    }
+    /// How long it takes. The others go on whenever the first endpoint looks, and before that `then` happens, which is
+    /// told how often it has looked before.
+    std::chrono::steady_clock::duration close_the_first(const std::function<void(int)>& then) {
+        int looks = 0;
+        provider.on_read = [&](std::size_t who) {
+            if (who != 0) return;
+            then(looks++);
+            provider.deliver_all();
+            const auto more = completions(ends[1]);
+            told[1].insert(told[1].end(), more.begin(), more.end());
+            provider.deliver_all();
+        };
+        const auto begun = std::chrono::steady_clock::now();
+        close(ends[0].ep);
+        provider.on_read = [](std::size_t) {};
+        return std::chrono::steady_clock::now() - begun;
+    }
+};
+
+TEST_F(LongMessagesAtTheEnd, AreServedUntilTheyWereFetched) {
+    close_the_first([&](int looks) {
+        if (looks == 100) {
+            EXPECT_EQ(receive(5, got), 0);
+        }
+    });
+    EXPECT_EQ(got, plain);
+    EXPECT_EQ(told[1].size(), 1U);
+}
+
+TEST_F(LongMessagesAtTheEnd, AreNotKeptForWhoClosesAsWell) {
+    static_cast<Endpoint&>(Endpoint::of(ends[1].ep)).remote.leave();
+    EXPECT_LT(close_the_first([](int) {}), std::chrono::seconds(30));
+    EXPECT_TRUE(told[1].empty());
+}
+
+TEST_F(LongMessagesAtTheEnd, AreNotKeptForWhoIsGone) {
+    provider.refused = 1;
+    provider.refusal = -FI_ENOTCONN;
+    EXPECT_LT(close_the_first([](int) {}), std::chrono::seconds(30));
+}
+
+/// As tcp does of a peer that is gone: it connects again and again.
+TEST_F(LongMessagesAtTheEnd, AreNotKeptForWhomTheProviderTakesNothing) {
+    provider.refused = 1;
+    EXPECT_LT(close_the_first([](int) {}), std::chrono::seconds(30));
+}
+
+TEST_F(LongMessagesAtTheEnd, AreNotKeptForWhomTheProviderCallsGone) {
+    fi_cq_err_entry error = {};
+    provider.on_send = [&](const Wire&) { error.err = FI_ECONNRESET; };
+    EXPECT_LT(close_the_first([&](int) {
+                  auto& queue = provider.endpoints[0]->queue;
+                  if (error.err == 0 || queue.done.empty()) return;
+                  error.op_context = queue.done.back().op_context;  // of the question
+                  queue.done.pop_back();
+                  queue.failed.push_back(error);
+                  error.err = 0;
+                  provider.under_way.clear();
+              }),
+              std::chrono::seconds(30));
+}
+
+TEST_F(LongMessagesAtTheEnd, AreNotKeptForEverForWhoSaysNothing) {
+    waits_at_the_end(std::chrono::milliseconds(20));
+    EXPECT_GE(close_the_first([](int) {}), std::chrono::milliseconds(20));
+    completions(ends[1]);
+    EXPECT_TRUE(told[1].empty()) << "a question tells the program nothing";
+}
+
+// protocol: F10
+TEST_F(LongMessagesAtTheEnd, AreGivenUpByNobodyWhoWasNotAsked) {
+    std::size_t questions = 0;
+    provider.on_send = [&](const Wire& wire) { questions += wire.to == 1 ? 1 : 0; };
+    auto& second = static_cast<Endpoint&>(Endpoint::of(ends[1].ep));
+    ASSERT_EQ(receive(5, got), 0);
+    run();
+    EXPECT_EQ(got, plain);
+    ASSERT_EQ(fi_tsend(ends[1].ep, plain.data(), plain.size(), nullptr, 0, 7, nullptr), 0);
+    second.remote.leave();
+    // The first one answers a question with nothing, as long as it does not close.
+    second.remote.ask_who_fetches();
+    run();
+    EXPECT_TRUE(second.remote.has_messages());
 }
 
 TEST_F(Libfabric, ALongMessageGoesWholeToWhoMayNotKnowTheWayBack) {
