@@ -5,6 +5,7 @@
 #include <functional>
 #include <mutex>
 
+#include "channel/borrowing.hpp"
 #include "channel/connection.hpp"
 #include "channel/process.hpp"
 #include "channel/start.hpp"
@@ -13,15 +14,25 @@
 
 namespace cryptmpi::channel {
 
-/// The sealed connection behind a descriptor, or nullptr. HOT PATH: two loads for a descriptor that is none of ours.
-inline Entry* sealed(int fd) {
+/// The process of a program that has inherited connections of ours; null where there are none.
+Process* made_where_inherited();
+
+/// The process, if it was made or has connections of the program before this one: libraries' constructors, which run
+/// before ours, may write to them.
+inline Process* present() {
     Process* process = Process::made();
-    return process == nullptr ? nullptr : process->table().find_sealed(fd);
+    return process == nullptr ? made_where_inherited() : process;
+}
+
+/// The sealed connection behind a descriptor, or nullptr. HOT PATH: a few loads for a descriptor that is none of ours.
+inline Entry* sealed(int fd) {
+    Process* process = present();
+    return process == nullptr || is_borrower() ? nullptr : process->table().find_sealed(fd);
 }
 
 inline Entry* known(int fd) {
-    Process* process = Process::made();
-    return process == nullptr ? nullptr : process->table().find(fd);
+    Process* process = present();
+    return process == nullptr || is_borrower() ? nullptr : process->table().find(fd);
 }
 
 /// A call that moves bytes on a descriptor that is not sealed.
@@ -30,6 +41,7 @@ struct Move {
     int flags = 0;  // as send() and recv() have them
     const sockaddr* to = nullptr;
     socklen_t to_size = 0;
+    const msghdr* message = nullptr;  // of sendmsg
 };
 /// What the call returns without the kernel, with errno, and a line where a road is closed. Nothing: the kernel may
 /// have the bytes.
@@ -48,10 +60,10 @@ void taken_over(int fd);
 /// fork(), by whatever call makes the child; `elsewhere`: in a PID namespace of its own.
 pid_t fork_by(const std::function<pid_t()>& call, bool elsewhere = false);
 
-/// What clone() with these flags makes: a thread or a child as of vfork, which use what we keep; a child as of fork,
-/// which has a copy; or a process with memory of its own and our descriptors, or the other way round, whose sockets
-/// nobody could tell any more.
-enum class Cloned { sharing, copy, mixed };
+/// What clone() with these flags makes: a thread, which uses what we keep; a child as of vfork, which borrows it; a
+/// child as of fork, which has a copy; or a process with memory of its own and our descriptors, or the other way round,
+/// whose sockets nobody could tell any more.
+enum class Cloned { sharing, borrowing, copy, mixed };
 Cloned cloned(std::uint64_t flags);
 /// -1 with errno and a line.
 int refuse_clone();
@@ -63,6 +75,11 @@ int allow_unsharing(const char* call);
 /// has become another one.
 void take_over_standard_streams();
 void follow_standard_stream(int fd);
+
+/// Around the call of the kernel that makes a child which borrows our memory; the second one in the parent only, with
+/// what the first one returned.
+long lend_memory();
+void take_memory_back(long before);
 
 /// Nobody's while it is held, around fork: what there is to know of streams over sockets.
 std::unique_lock<std::mutex> hold_streams();

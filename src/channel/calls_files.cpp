@@ -127,7 +127,8 @@ FILE* unless_device(FILE* stream) {
 }
 
 bool is_own(int fd) {
-    const Entry* entry = known(fd);
+    Process* process = present();
+    const Entry* entry = process == nullptr ? nullptr : process->table().find(fd);
     return entry != nullptr && entry->kind.load() == Kind::own;
 }
 
@@ -139,6 +140,7 @@ int lost() {
 
 /// A new descriptor for what another one is. -1: nobody would look after it.
 int unless_lost(int from, int made) {
+    if (is_borrower()) return got_by_borrower(made);
     if (made >= 0 && !Table::holds(made) && known(from) != nullptr) {
         real::close(made);
         return lost();
@@ -159,11 +161,12 @@ int refusal_of(int from, int to, int flags) {
 /// `call` makes `to` another descriptor of what `from` is.
 template <class Call>
 int duplicate_onto(int from, int to, int flags, const Call& call) {
-    if (from == to || known(from) == known(to)) return call();
-    if (is_own(to)) {
+    if (from != to && is_own(to)) {
         errno = EBUSY;
         return -1;
     }
+    if (is_borrower()) return got_by_borrower(call());
+    if (from == to || known(from) == known(to)) return call();
     if (!Table::holds(to)) return lost();
     if (const int refusal = refusal_of(from, to, flags); refusal != 0) {
         errno = refusal;
@@ -172,7 +175,7 @@ int duplicate_onto(int from, int to, int flags, const Call& call) {
     const bool was_ours = known(to) != nullptr;
     const bool is_ours = known(from) != nullptr;
     closing(to);
-    if (is_ours && Process::made()->is_me()) Process::made()->table().reserve(to);
+    if (is_ours) Process::made()->table().reserve(to);
     const int made = call();
     // Where it failed all the same, what was a sealed connection stays ended: nothing may go out on it in clear. Where
     // the number is ours now, it is given its entry while it still counts as ended.
@@ -194,7 +197,7 @@ CRYPTMPI_CALL int close(int fd) {
 }
 
 CRYPTMPI_CALL int close_range(unsigned first, unsigned last, int flags) {
-    Process* process = Process::made();
+    Process* process = present();
     if (process == nullptr) return real::close_range(first, last, flags);
     if ((static_cast<unsigned>(flags) & ~(CLOSE_RANGE_CLOEXEC | CLOSE_RANGE_UNSHARE)) != 0) {
         errno = EINVAL;  // a newer kernel may know what it would do to our descriptors

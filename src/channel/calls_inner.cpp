@@ -29,10 +29,15 @@ int refuse_on_socket(const char* call) {
     return refuse(std::string(call) + " on a socket", "switch the program's asynchronous input and output off");
 }
 
+/// Is there nothing that libc's inner calls on it must not do?
+bool is_plain(int fd) {
+    return is_borrower() ? !is_internet_socket(fd) : known(fd) == nullptr;
+}
+
 /// What libc's threads read and write.
 template <class Request>
 bool is_of_socket(const Request* request) {
-    return request != nullptr && known(request->aio_fildes) != nullptr;
+    return request != nullptr && !is_plain(request->aio_fildes);
 }
 
 template <class Request>
@@ -46,11 +51,6 @@ bool has_socket(Request* const* requests, int count) {
 /// They connect to another node by themselves, and hand out a socket that we know nothing of.
 int refuse_remote_shell(const char* call) {
     return refuse(call, "start the command by ssh");
-}
-
-/// Is there anything that libc's inner calls on it must not do?
-bool is_plain(int fd) {
-    return known(fd) == nullptr;
 }
 
 bool enabled() {
@@ -116,6 +116,7 @@ CRYPTMPI_CALL void herror(const char* text) {
 
 /// A socket that libc makes, and we have not seen.
 CRYPTMPI_CALL int rresvport_af(int* port, sa_family_t family) {
+    if (is_borrower()) return refuse_borrower("rresvport");
     const int fd = real::rresvport_af(port, family);
     taken_over(fd);
     return fd;

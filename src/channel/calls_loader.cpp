@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "channel/calls.hpp"
+#include "channel/go_libraries.hpp"
 #include "channel/real.hpp"
 #include "loader/loaded.hpp"
 
@@ -124,9 +125,19 @@ void* before(Arguments arguments, const char* version, void* go_on, const void* 
     return nullptr;
 }
 
+/// What dlopen loads is seen at the next of these calls, by which its functions are found, or at the end: dlopen goes
+/// on as its caller's, and does not come back here. We ask under locks of our own, and load nothing of Go's.
+void look_at_loaded(const void* caller) {
+    Process* const process = Process::made();
+    if (process == nullptr || !process->enabled() || process->finishing() || !is_something_loaded()) return;
+    if (loader::object_with(caller) != &own_object() && process->is_me())
+        look_for_go(process->report(), process->covering());
+}
+
 }  // namespace
 
 extern "C" void* cryptmpi_before_dlsym(Arguments arguments, const void* caller) {
+    look_at_loaded(caller);
     void* const go_on = reinterpret_cast<void*>(next_dlsym());
     if (reinterpret_cast<void*>(arguments[0]) == RTLD_DEFAULT) return go_on;
     return before(arguments, nullptr, go_on, caller);
@@ -134,12 +145,14 @@ extern "C" void* cryptmpi_before_dlsym(Arguments arguments, const void* caller) 
 
 /// Ours have no versions: by one, libc's are found behind RTLD_DEFAULT, too.
 extern "C" void* cryptmpi_before_dlvsym(Arguments arguments, const void* caller) {
+    look_at_loaded(caller);
     const auto* const version = reinterpret_cast<const char*>(arguments[2]);
     void* const go_on = reinterpret_cast<void*>(next_dlvsym());
     return version == nullptr ? go_on : before(arguments, version, go_on, caller);
 }
 
 extern "C" void* cryptmpi_before_dlopen(Arguments arguments, const void* caller) {
+    look_at_loaded(caller);
     const bool is_deep = (arguments[1] & RTLD_DEEPBIND) != 0;
     if (is_deep && !is_switched_off() && !is_ours(caller)) arguments[1] &= ~static_cast<std::uintptr_t>(RTLD_DEEPBIND);
     return reinterpret_cast<void*>(next_dlopen());
@@ -152,8 +165,9 @@ CRYPTMPI_CALL void* dlmopen(Lmid_t name_space, const char* file, int flags) {
     if (name_space == LM_ID_BASE) return go_on(name_space, file, flags & ~RTLD_DEEPBIND);
     const std::string name = file == nullptr ? "the program" : file;
     if (file != nullptr && process.covering().allows(file)) {
-        process.report().count_unsealed("allow_programs: " + name + " ran without CryptMPI", true);
-        return go_on(name_space, file, flags);
+        if (process.report().count_unsealed("allow_programs: " + name + " ran without CryptMPI", true))
+            return go_on(name_space, file, flags);
+        return next_dlopen()((name + " (refused by cryptmpi)").c_str(), RTLD_LAZY);  // for dlerror's sake
     }
     process.report().tell_of_refused(
         "namespace for " + name,

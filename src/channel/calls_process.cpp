@@ -16,8 +16,8 @@
 #include <cstring>
 #include <filesystem>
 #include <iterator>
-#include <map>
 #include <mutex>
+#include <numeric>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -25,6 +25,7 @@
 #include "channel/calls.hpp"
 #include "channel/epoll.hpp"
 #include "channel/real.hpp"
+#include "channel/spawn_actions.hpp"
 #include "programs/coverable.hpp"
 
 using namespace cryptmpi::channel;
@@ -119,26 +120,12 @@ void take_back(const std::vector<Shared*>& kept) {
     });
 }
 
-/// What the file actions of posix_spawn say, which cannot be read from them.
-struct SpawnActions {
-    std::string folder;       // where a name that does not begin with "/" is another file's
-    std::vector<int> passed;  // descriptors that the child gets by another number, or without their close-on-exec flag
-};
-
-struct AllSpawnActions {
-    std::mutex lock;
-    std::map<const posix_spawn_file_actions_t*, SpawnActions> of;
-};
-
-AllSpawnActions& spawn_actions() {
-    static auto* all = new AllSpawnActions;
-    return *all;
-}
-
+/// The descriptors that the child may get although they close at exec: all, where that cannot be read.
 std::vector<int> passed_on(const posix_spawn_file_actions_t* actions) {
-    const std::lock_guard guard(spawn_actions().lock);
-    const auto found = spawn_actions().of.find(actions);
-    return found == spawn_actions().of.end() ? std::vector<int>() : found->second.passed;
+    if (auto read = read_spawn_actions(actions)) return std::move(read->passed);
+    std::vector<int> all(static_cast<std::size_t>(Process::made()->table().highest() + 1));
+    std::iota(all.begin(), all.end(), 0);
+    return all;
 }
 
 /// Runs `start` with the environment that keeps sealed sockets alive across it.
@@ -185,6 +172,7 @@ int start_program(char* const* environment, Start start) {
 template <class Start>
 int spawn_program(char* const* environment, const posix_spawn_file_actions_t* actions, Start start) {
     Process* process = Process::made();
+    const Giving giving(process);
     if (process == nullptr || process->arena().fd() < 0) return with_environment(environment, nullptr, start);
     std::vector<Shared*> given = surviving();
     for (const int fd : passed_on(actions)) {
@@ -241,6 +229,7 @@ std::string path_below(int folder, const char* path) {
 template <class Call>
 auto with_whole_environment(const Call& call) {
     Process* process = covering_process();
+    const Giving giving(process);
     if (process == nullptr || process->covering().is_whole(environ)) return call();
     const Covering& covering = process->covering();
     std::vector<char*> list(covering.most_entries(environ));
@@ -321,8 +310,9 @@ __attribute__((destructor)) void ended() {
 namespace cryptmpi::channel {
 
 pid_t fork_by(const std::function<pid_t()>& call, bool elsewhere) {
-    if (Process::made() == nullptr) return call();
-    const std::unique_lock folders(spawn_actions().lock);
+    if (is_borrower()) return refuse_borrower("fork");
+    if (present() == nullptr) return call();
+    const Giving descriptors(Process::made());
     const auto streams = hold_streams();
     Process& process = *Process::made();
     const pid_t pid = process.fork([&] {
@@ -333,12 +323,40 @@ pid_t fork_by(const std::function<pid_t()>& call, bool elsewhere) {
         child.is(made);
         return made;
     });
+    if (pid == 0) may_borrow = false;  // of a handler of signals, which ran before its thread had its memory back
     return pid;
+}
+
+long lend_memory() {
+    const int error = errno;
+    Process& process = this_process();  // the child makes none
+    process.note_given();
+    const long before = process.enabled() ? begin_borrowing() : -1;
+    errno = error;
+    return before;
+}
+
+void take_memory_back(long before) {
+    const int error = errno;
+    Process& process = this_process();
+    process.note_given();
+    const char* const refused = before == -1 ? nullptr : end_borrowing(before);
+    if (refused != nullptr) {
+        const std::string call = refused;
+        process.report().tell_of_refused(
+            call + " after vfork", "in a child of vfork, which uses its parent's memory and so cannot seal, " + call +
+                                       " is refused; let it exec first, or start it by fork");
+    }
+    errno = error;
 }
 
 Cloned cloned(std::uint64_t flags) {
     if ((flags & CLONE_THREAD) != 0) return (flags & CLONE_FILES) != 0 ? Cloned::sharing : Cloned::mixed;
-    if ((flags & (CLONE_VM | CLONE_VFORK)) == (CLONE_VM | CLONE_VFORK)) return Cloned::sharing;
+    if ((flags & (CLONE_VM | CLONE_VFORK)) == (CLONE_VM | CLONE_VFORK)) {
+        // By its thread-local variables, and then by its number, we know it.
+        const bool is_hidden = (flags & CLONE_SETTLS) != 0 || ((flags & CLONE_NEWPID) != 0 && getpid() == 1);
+        return is_hidden || (flags & CLONE_FILES) != 0 ? Cloned::mixed : Cloned::borrowing;
+    }
     return (flags & (CLONE_VM | CLONE_FILES)) == 0 ? Cloned::copy : Cloned::mixed;
 }
 
@@ -388,6 +406,12 @@ CRYPTMPI_CALL __attribute__((no_sanitize("address"))) int clone(int (*function)(
     const Cloned made = cloned(static_cast<unsigned>(flags));
     if (!enabled || made == Cloned::sharing || function == nullptr || stack == nullptr)
         return real::clone(function, stack, flags, argument, parent, tls, child);
+    if (made == Cloned::borrowing) {
+        const long before = lend_memory();
+        const int pid = real::clone(function, stack, flags, argument, parent, tls, child);
+        take_memory_back(before);
+        return pid;
+    }
     if (made == Cloned::mixed) return refuse_clone();
 #ifdef __x86_64__
     const long last[] = {reinterpret_cast<long>(child), reinterpret_cast<long>(tls)};
@@ -444,6 +468,19 @@ CRYPTMPI_CALL pid_t forkpty(int* master, char* name, const termios* terminal, co
         *master = near;
     }
     return pid;
+}
+
+// Of vfork.S.
+
+extern "C" long cryptmpi_before_vfork() {
+    return lend_memory();
+}
+
+extern "C" pid_t cryptmpi_after_vfork(long result, long before) {
+    take_memory_back(before);
+    if (result >= 0) return static_cast<pid_t>(result);
+    errno = static_cast<int>(-result);
+    return -1;
 }
 
 CRYPTMPI_CALL pid_t fork() {
@@ -513,33 +550,26 @@ CRYPTMPI_CALL int execle(const char* path, const char* first, ...) {
 
 namespace {
 
-std::string below(const std::string& folder, const std::string& path) {
-    return folder.empty() || path.starts_with('/') ? path : folder + "/" + path;
-}
-
-/// The file that is started by this name.
-std::string as_spawned(const posix_spawn_file_actions_t* actions, const char* path) {
-    const std::lock_guard guard(spawn_actions().lock);
-    const auto found = spawn_actions().of.find(actions);
-    return below(found == spawn_actions().of.end() ? "" : found->second.folder, path == nullptr ? "" : path);
-}
-
-int goes_to(const posix_spawn_file_actions_t* actions, const std::string& folder, int status) {
-    const std::lock_guard guard(spawn_actions().lock);
-    std::string& known = spawn_actions().of[actions].folder;
-    if (status == 0) known = below(known, folder);
-    return status;
-}
-
-void forget_actions(const posix_spawn_file_actions_t* actions) {
-    const std::lock_guard guard(spawn_actions().lock);
-    spawn_actions().of.erase(actions);
+/// Checks the file that is started by this name, wherever that leads; false with errno.
+bool may_spawn(const char* path, const posix_spawn_file_actions_t* actions) {
+    Process* process = covering_process();
+    if (process == nullptr || path == nullptr || *path == '/') return may_start(path);
+    const auto read = read_spawn_actions(actions);
+    if (read) return may_start(below(read->folder, path).c_str());
+    const std::string name = path;
+    process->report().tell_of_refused(
+        "program " + name,
+        "program " + name +
+            " is not started: this C library keeps the file actions of posix_spawn in another way than is known here, "
+            "so nobody can tell in which folder it would be looked for; give its whole path");
+    errno = EACCES;
+    return false;
 }
 
 template <class Id, class Start>
 int spawn(Id* id, const char* path, const posix_spawn_file_actions_t* actions, const posix_spawnattr_t* attributes,
           char* const* arguments, char* const* environment, Start& start) {
-    if (!may_start(as_spawned(actions, path).c_str())) return errno;
+    if (!may_spawn(path, actions)) return errno;
     return spawn_program(environment, actions,
                          [&](char* const* with) { return start(id, path, actions, attributes, arguments, with); });
 }
@@ -557,42 +587,6 @@ int spawn_by_name(Id* id, const char* file, const posix_spawn_file_actions_t* ac
 }
 
 }  // namespace
-
-CRYPTMPI_CALL int posix_spawn_file_actions_init(posix_spawn_file_actions_t* actions) {
-    forget_actions(actions);
-    return real::posix_spawn_file_actions_init(actions);
-}
-
-CRYPTMPI_CALL int posix_spawn_file_actions_destroy(posix_spawn_file_actions_t* actions) {
-    forget_actions(actions);
-    return real::posix_spawn_file_actions_destroy(actions);
-}
-
-CRYPTMPI_CALL int posix_spawn_file_actions_adddup2(posix_spawn_file_actions_t* actions, int from, int to) {
-    {
-        const std::lock_guard guard(spawn_actions().lock);
-        spawn_actions().of[actions].passed.push_back(from);
-    }
-    return real::posix_spawn_file_actions_adddup2(actions, from, to);
-}
-
-CRYPTMPI_CALL int posix_spawn_file_actions_addchdir_np(posix_spawn_file_actions_t* actions, const char* folder) {
-    return goes_to(actions, folder, real::posix_spawn_file_actions_addchdir_np(actions, folder));
-}
-
-CRYPTMPI_CALL int posix_spawn_file_actions_addfchdir_np(posix_spawn_file_actions_t* actions, int folder) {
-    return goes_to(actions, path_below(folder, ""), real::posix_spawn_file_actions_addfchdir_np(actions, folder));
-}
-
-// What newer C libraries call the two.
-
-CRYPTMPI_CALL int posix_spawn_file_actions_addchdir(posix_spawn_file_actions_t* actions, const char* folder) {
-    return posix_spawn_file_actions_addchdir_np(actions, folder);
-}
-
-CRYPTMPI_CALL int posix_spawn_file_actions_addfchdir(posix_spawn_file_actions_t* actions, int folder) {
-    return posix_spawn_file_actions_addfchdir_np(actions, folder);
-}
 
 CRYPTMPI_CALL int posix_spawn(pid_t* pid, const char* path, const posix_spawn_file_actions_t* actions,
                               const posix_spawnattr_t* attributes, char* const* arguments, char* const* environment) {

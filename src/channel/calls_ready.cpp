@@ -65,6 +65,11 @@ private:
     std::vector<pollfd> polls_;
 };
 
+/// The process whose connections a wait has to look at; null: the kernel's call does.
+Process* waiting_process() {
+    return is_borrower() ? nullptr : Process::made();
+}
+
 bool selects_ours(int count, const fd_set* in, const fd_set* out, const fd_set* exceptional) {
     const int known_fds = std::min(count, Process::made()->table().highest() + 1);
     for (int fd = 0; fd < known_fds; ++fd) {
@@ -80,6 +85,15 @@ bool selects_ours(int count, const fd_set* in, const fd_set* out, const fd_set* 
 Epoll* instance(int epfd) {
     Entry* entry = known(epfd);
     return entry != nullptr && entry->kind.load() == Kind::epoll ? entry->epoll : nullptr;
+}
+
+/// An instance of the parent's says to the kernel what only the parent understands.
+bool is_parents(int epfd) {
+    if (!is_borrower()) return false;
+    const Entry* entry = Process::made()->table().find(epfd);
+    if (entry == nullptr || entry->kind.load() != Kind::epoll) return false;
+    (void)refuse_borrower("epoll with an instance of the parent's");
+    return true;
 }
 
 class Watched final : public Connections {
@@ -99,7 +113,7 @@ private:
 int created(int fd) {
     if (fd < 0) return fd;
     Process& process = this_process();
-    if (!process.enabled()) return fd;
+    if (!process.enabled() || is_borrower()) return fd;
     Entry* entry = process.table().add(fd, Kind::epoll);
     if (entry != nullptr) entry->epoll = &Epoll::open(fd, entry, process.table());
     return fd;
@@ -108,7 +122,7 @@ int created(int fd) {
 }  // namespace
 
 CRYPTMPI_CALL int poll(pollfd* fds, nfds_t count, int timeout) {
-    Process* process = Process::made();
+    Process* process = waiting_process();
     const Among among = process == nullptr ? Among::foreign : look_among(*process, fds, count);
     if (among == Among::foreign) return real::poll(fds, count, timeout);
     if (among == Among::quiet && timeout == 0) {
@@ -125,7 +139,7 @@ CRYPTMPI_CALL int __poll_chk(pollfd* fds, nfds_t count, int timeout, size_t room
 }
 
 CRYPTMPI_CALL int ppoll(pollfd* fds, nfds_t count, const timespec* timeout, const sigset_t* mask) {
-    if (Process::made() == nullptr || look_among(*Process::made(), fds, count) == Among::foreign)
+    if (waiting_process() == nullptr || look_among(*Process::made(), fds, count) == Among::foreign)
         return real::ppoll(fds, count, timeout, mask);
     return wait_ready(*Process::made(), fds, count, timeout, mask);
 }
@@ -136,7 +150,7 @@ CRYPTMPI_CALL int __ppoll_chk(pollfd* fds, nfds_t count, const timespec* timeout
 }
 
 CRYPTMPI_CALL int select(int count, fd_set* in, fd_set* out, fd_set* exceptional, timeval* timeout) {
-    if (Process::made() == nullptr || !selects_ours(count, in, out, exceptional))
+    if (waiting_process() == nullptr || !selects_ours(count, in, out, exceptional))
         return real::select(count, in, out, exceptional, timeout);
     Sets sets(count, in, out, exceptional);
     timespec time{};
@@ -155,7 +169,7 @@ CRYPTMPI_CALL int select(int count, fd_set* in, fd_set* out, fd_set* exceptional
 
 CRYPTMPI_CALL int pselect(int count, fd_set* in, fd_set* out, fd_set* exceptional, const timespec* timeout,
                           const sigset_t* mask) {
-    if (Process::made() == nullptr || !selects_ours(count, in, out, exceptional))
+    if (waiting_process() == nullptr || !selects_ours(count, in, out, exceptional))
         return real::pselect(count, in, out, exceptional, timeout, mask);
     Sets sets(count, in, out, exceptional);
     const int n = wait_ready(*Process::made(), sets.polls().data(), sets.polls().size(), timeout, mask);
@@ -171,6 +185,7 @@ CRYPTMPI_CALL int epoll_create1(int flags) {
 }
 
 CRYPTMPI_CALL int epoll_ctl(int epfd, int operation, int fd, epoll_event* event) {
+    if (is_parents(epfd)) return -1;
     Epoll* epoll = instance(epfd);
     Entry* entry = known(fd);
     if (epoll == nullptr || entry == nullptr || entry->kind.load() == Kind::datagram)
@@ -179,6 +194,7 @@ CRYPTMPI_CALL int epoll_ctl(int epfd, int operation, int fd, epoll_event* event)
 }
 
 CRYPTMPI_CALL int epoll_pwait(int epfd, epoll_event* events, int most, int timeout, const sigset_t* mask) {
+    if (is_parents(epfd)) return -1;
     Epoll* epoll = instance(epfd);
     const bool ours = epoll != nullptr && !epoll->plain() && events != nullptr && most > 0;
     if (!ours) return real::epoll_pwait(epfd, events, most, timeout, mask);

@@ -7,6 +7,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdarg>
 #include <cstring>
@@ -51,6 +52,10 @@ void taken_over(int fd) {
     Process& process = this_process();
     if (fd < 0 || !process.enabled()) return;
     shut_device(fd);
+    if (is_borrower()) {
+        (void)got_by_borrower(fd);
+        return;
+    }
     const auto kind = kind_of_passed(process, fd);
     if (!kind) return;
     if (process.table().add(fd, *kind) == nullptr) real::close(fd);
@@ -67,8 +72,12 @@ std::optional<ssize_t> on_connection_of_another(Process& process, int fd, const 
     Entry* entry = process.table().find(fd);
     Kind expected = Kind::fresh;
     if (verdict != Verdict::seal) {
-        if (entry != nullptr && entry->kind.compare_exchange_strong(expected, Kind::native))
-            process.report().count(verdict, why);
+        if (entry == nullptr || entry->kind.load() != Kind::fresh) return std::nullopt;
+        if (!process.report().count(verdict, why)) {
+            errno = EPERM;
+            return -1;
+        }
+        entry->kind.compare_exchange_strong(expected, Kind::native);
         return std::nullopt;
     }
     if (entry != nullptr && entry->kind.load() == Kind::fresh)
@@ -98,6 +107,19 @@ std::optional<ssize_t> on_unconnected(Process& process, int fd, const Move& move
     return -1;
 }
 
+/// The MPI layer says that MPI's own packets may take any network. What a process that is no rank sends says nobody
+/// else. -1 with errno where the report cannot tell of it.
+int tell_of_open_road(Process& process, const Address& peer) {
+    static std::atomic<bool> told = false;
+    if (peer.loopback() || told.load(std::memory_order_relaxed)) return 0;
+    if (!process.report().count_unsealed("network = any lets UDP to " + peer.text() + " and others pass", true)) {
+        errno = EPERM;
+        return -1;
+    }
+    told.store(true);
+    return 0;
+}
+
 /// The roads but sockets without a connection: -1 with errno and a line for those that are closed.
 int check_road(Process& process, int fd, Kind kind, const Move& move) {
     if (kind == Kind::ended) {
@@ -115,18 +137,27 @@ int check_road(Process& process, int fd, Kind kind, const Move& move) {
         errno = EPERM;
         return -1;
     }
-    if (kind != Kind::datagram || process.roads_open()) return 0;
+    if (kind != Kind::datagram) return 0;
     const auto peer = Address::of_datagram(fd, move.to, move.to_size);
+    if (!peer) return 0;
+    if (process.roads_open()) return tell_of_open_road(process, *peer);
     std::string why;
-    if (!peer || stays_inside_datagram(fd, *peer)) return 0;
+    std::string stray;
+    const bool led = move.message != nullptr && names_a_way(*move.message);
+    if (led) stray = "it names an interface or a route of its own (IP_PKTINFO, IPV6_RTHDR)";
+    // Who may also send to peers outside needs sockets for both.
+    const bool binds = process.settings().plaintext_peers.empty();
+    if (!led && keep_inside_datagram(fd, *peer, binds, stray)) return 0;
     if (process.policy().decide_outside(*peer, why) == Verdict::plaintext) {
-        process.report().count_unsealed(why + " (UDP)", true);
-        return 0;
+        if (process.report().count_unsealed(why + " (UDP)", true)) return 0;
+        errno = EPERM;
+        return -1;
     }
     process.report().tell_of_refused(
         "UDP to " + peer->text(),
         "UDP to " + peer->text() +
-            " is refused: datagrams cannot be sealed; set the MPI's transport to tcp (UCX_TLS=tcp,self,sm, "
+            " is refused: " + (stray.empty() ? stray : "it may leave this node, because " + stray + "; ") +
+            "datagrams cannot be sealed; set the MPI's transport to tcp (UCX_TLS=tcp,self,sm, "
             "FI_PROVIDER=tcp, --mca btl tcp,self,vader), or allow the peer by plaintext_peers");
     errno = EPERM;
     return -1;
@@ -194,8 +225,24 @@ std::optional<Verdict> verdict_on(Process& process, int fd, const Address& peer,
     return policy.decide(fd, *actual, why);
 }
 
+/// Another process that has the socket, too, would take it for connected as it was, and send in clear.
+int refuse_dissolving() {
+    this_process().report().tell_of_refused(
+        "connect without a family",
+        "connect with AF_UNSPEC is refused for a TCP socket that another process may have, too: it would not know to "
+        "whom the socket is connected then; close it and make another one");
+    errno = EOPNOTSUPP;
+    return -1;
+}
+
+bool has_no_family(const sockaddr* address, socklen_t size) {
+    return address != nullptr && size >= sizeof address->sa_family && address->sa_family == AF_UNSPEC;
+}
+
 int connect_stream(Process& process, int fd, Entry& entry, const sockaddr* address, socklen_t size) {
     const auto peer = Address::from(address, size);
+    const bool is_alone = entry.made_at == process.given() + 1;
+    if (!is_alone && has_no_family(address, size)) return refuse_dissolving();
     if (!peer) {
         const int status = real::connect(fd, address, size);
         if (status == 0) entry.kind.store(Kind::fresh);  // AF_UNSPEC: it is connected no more
@@ -209,7 +256,13 @@ int connect_stream(Process& process, int fd, Entry& entry, const sockaddr* addre
     std::string why;
     const auto verdict = verdict_on(process, fd, *peer, may_differ, why);
     if (verdict && *verdict != Verdict::seal) {
-        process.report().count(*verdict, why);
+        if (!process.report().count(*verdict, why)) {
+            // Another thread may try what the socket takes by now.
+            entry.kind.store(Kind::ended);
+            real::shutdown(fd, SHUT_RDWR);
+            errno = EPERM;
+            return -1;
+        }
         if (*verdict == Verdict::native) keep_owner_known(fd);
         entry.kind.store(Kind::native);
     } else {
@@ -294,7 +347,8 @@ int accept_carrier(Process& process, int listener, sockaddr* address, socklen_t*
 
 int accept_connection(int listener, sockaddr* address, socklen_t* size, int flags) {
     Process& process = this_process();
-    if (!process.enabled()) return real::accept4(listener, address, size, flags);
+    if (is_borrower() && refuses_borrower(listener, "accept of an internet socket")) return -1;
+    if (!process.enabled() || is_borrower()) return real::accept4(listener, address, size, flags);
     if (is_carrier(process, listener)) return accept_carrier(process, listener, address, size, flags);
     Verdict verdict = Verdict::seal;
     std::string why;
@@ -302,7 +356,11 @@ int accept_connection(int listener, sockaddr* address, socklen_t* size, int flag
     const int fd = accepted.fd;
     give_address(accepted, address, size);
     if (!accepted.peer) return fd;
-    process.report().count(verdict, why);
+    if (!process.report().count(verdict, why)) {
+        real::close(fd);
+        errno = ECONNABORTED;
+        return -1;
+    }
     if (verdict != Verdict::seal) {
         process.table().forget(fd);
         return fd;
@@ -353,6 +411,7 @@ CRYPTMPI_CALL int socket(int family, int type, int protocol) {
     Process& process = this_process();
     if (!process.enabled()) return real::socket(family, type, protocol);
     const bool internet = family == AF_INET || family == AF_INET6;
+    if (internet && is_borrower()) return refuse_borrower("an internet socket");
     if (internet && process.doors().carries(__builtin_return_address(0))) return carrier_socket(family, type, protocol);
     const auto line = process.roads_open() ? std::nullopt : Policy::refuse_socket(family, type, protocol);
     if (line) return refuse_socket(family, type, protocol, *line);
@@ -364,10 +423,12 @@ CRYPTMPI_CALL int socket(int family, int type, int protocol) {
         errno = EAFNOSUPPORT;
         return -1;
     }
-    if (process.table().add(fd, stream ? Kind::fresh : Kind::datagram) == nullptr) {
+    Entry* const entry = process.table().add(fd, stream ? Kind::fresh : Kind::datagram);
+    if (entry == nullptr) {
         real::close(fd);
         return refuse_number(fd);
     }
+    entry->made_at = process.given() + 1;
     arrived(fd);
     return fd;
 }
@@ -384,7 +445,8 @@ CRYPTMPI_CALL int socketpair(int family, int type, int protocol, int* pair) {
 
 CRYPTMPI_CALL int connect(int fd, const sockaddr* address, socklen_t size) {
     Process& process = this_process();
-    if (!process.enabled()) return real::connect(fd, address, size);
+    if (is_borrower() && refuses_borrower(fd, "connect of an internet socket")) return -1;
+    if (!process.enabled() || is_borrower()) return real::connect(fd, address, size);
     Entry* entry = process.table().find(fd);
     if (entry == nullptr) entry = classify(process, fd);
     if (entry == nullptr && !Table::holds(fd) && is_internet_socket(fd)) return refuse_number(fd);
@@ -409,6 +471,7 @@ CRYPTMPI_CALL int accept4(int fd, sockaddr* address, socklen_t* size, int flags)
 }
 
 CRYPTMPI_CALL int shutdown(int fd, int how) {
+    if (is_borrower() && refuses_borrower(fd, "shutdown of an internet socket")) return -1;
     Entry* entry = sealed(fd);
     if (entry == nullptr || how < SHUT_RD || how > SHUT_RDWR) return real::shutdown(fd, how);
     Process& process = *Process::made();
@@ -433,6 +496,7 @@ constexpr int kTcpZerocopyReceive = 35;  // TCP_ZEROCOPY_RECEIVE, which older he
 
 /// Would the program see what the kernel has received, as it came?
 bool shows_the_wire(int fd) {
+    if (is_borrower()) return is_internet_socket(fd);
     const Entry* entry = known(fd);
     const Kind kind = entry == nullptr ? Kind::native : entry->kind.load();
     return kind != Kind::native && kind != Kind::carrier;
@@ -468,6 +532,7 @@ CRYPTMPI_CALL int getsockopt(int fd, int level, int option, void* value, socklen
 }
 
 CRYPTMPI_CALL int setsockopt(int fd, int level, int option, const void* value, socklen_t size) {
+    if (is_borrower() && refuses_borrower(fd, "setsockopt of an internet socket")) return -1;
     if (known(fd) != nullptr && level == SOL_SOCKET && known(fd)->kind.load() != Kind::native &&
         known(fd)->kind.load() != Kind::carrier) {
         if (option == SO_ZEROCOPY) return refuse_option("SO_ZEROCOPY", "switch the transport's zero-copy sends off");
@@ -482,6 +547,9 @@ CRYPTMPI_CALL int setsockopt(int fd, int level, int option, const void* value, s
     if (known(fd) != nullptr && known(fd)->kind.load() == Kind::datagram && lets_errors_in(level, option) &&
         !Process::made()->roads_open())
         return refuse_option("IP_RECVERR", "switch the program's look at ICMP errors off");
+    if (known(fd) != nullptr && known(fd)->kind.load() == Kind::datagram && gives_a_route(level, option) && size > 0 &&
+        !Process::made()->roads_open())
+        return refuse_option("IP_OPTIONS, IPV6_RTHDR", "let the program send datagrams without a route of their own");
     if (Entry* entry = sealed(fd); entry != nullptr && level == IPPROTO_TCP && option == TCP_NODELAY) {
         if (Shared* shared = entry->shared) shared->nodelay_is_ours.store(false);
     }

@@ -15,8 +15,10 @@
 #include <utility>
 
 #include "channel/calls.hpp"
+#include "channel/libcs_streams.hpp"
 #include "channel/piece_walk.hpp"
 #include "channel/real.hpp"
+#include "config/internal_variables.hpp"
 
 using namespace cryptmpi::channel;
 
@@ -60,10 +62,11 @@ bool carries_sealed_sockets(const msghdr* message) {
     for (cmsghdr* control = CMSG_FIRSTHDR(message); control != nullptr;
          control = CMSG_NXTHDR(const_cast<msghdr*>(message), control)) {
         if (control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS) continue;
+        if (Process::made() != nullptr) process().note_given();
         const auto* fds = reinterpret_cast<const int*>(CMSG_DATA(control));
         const size_t count = (control->cmsg_len - CMSG_LEN(0)) / sizeof(int);
         for (size_t i = 0; i < count; ++i) {
-            if (sealed(fds[i]) != nullptr) return true;
+            if (sealed(fds[i]) != nullptr || (is_borrower() && is_internet_socket(fds[i]))) return true;
         }
     }
     return false;
@@ -71,15 +74,18 @@ bool carries_sealed_sockets(const msghdr* message) {
 
 /// The kernel's call on a descriptor that is not sealed, where it may have the bytes.
 template <class Call>
-ssize_t send_natively(int fd, const Call& call, int flags = 0, const sockaddr* to = nullptr, socklen_t size = 0) {
+ssize_t send_natively(int fd, const Call& call, int flags = 0, const sockaddr* to = nullptr, socklen_t size = 0,
+                      const msghdr* message = nullptr) {
+    if (is_borrower()) return refuses_borrower(fd, "a write to an internet socket") ? -1 : call();
     const Entry* entry = known(fd);
     if (entry == nullptr) return call();
-    const auto kept = kept_from_kernel(fd, *entry, {Move::Where::out, flags, to, size});
+    const auto kept = kept_from_kernel(fd, *entry, {Move::Where::out, flags, to, size, message});
     return kept ? *kept : call();
 }
 
 template <class Call>
 ssize_t receive_natively(int fd, const Call& call, int flags = 0) {
+    if (is_borrower()) return refuses_borrower(fd, "a read of an internet socket") ? -1 : call();
     const Entry* entry = known(fd);
     const Kind kind = entry == nullptr ? Kind::native : entry->kind.load();
     if (kind != Kind::foreign && kind != Kind::ended && kind != Kind::fresh) return call();
@@ -301,13 +307,13 @@ CRYPTMPI_CALL ssize_t sendmsg(int fd, const msghdr* message, int flags) {
     const bool named = message != nullptr && message->msg_name != nullptr;
     return send_natively(
         fd, [&] { return real::sendmsg(fd, message, flags); }, flags,
-        named ? static_cast<const sockaddr*>(message->msg_name) : nullptr, named ? message->msg_namelen : 0);
+        named ? static_cast<const sockaddr*>(message->msg_name) : nullptr, named ? message->msg_namelen : 0, message);
 }
 
 CRYPTMPI_CALL int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) {
     const bool passes = std::any_of(messages, messages + (messages == nullptr ? 0 : count),
                                     [](const mmsghdr& one) { return carries_sealed_sockets(&one.msg_hdr); });
-    if (known(fd) == nullptr && !passes) return real::sendmmsg(fd, messages, count, flags);
+    if (known(fd) == nullptr && !passes && !is_borrower()) return real::sendmmsg(fd, messages, count, flags);
     unsigned done = 0;
     while (done < count) {
         const ssize_t n = sendmsg(fd, &messages[done].msg_hdr, flags);
@@ -388,17 +394,6 @@ CRYPTMPI_CALL ssize_t splice(int from, off64_t* from_offset, int to, off64_t* to
 }
 
 // stdio's own writes do not come through write(): a stream over a sealed socket is made of our calls instead.
-
-// libc's list of its streams. A newer one may have it no more.
-extern "C" {
-using StreamInList = FILE*;
-[[gnu::weak]] void _IO_list_lock();
-[[gnu::weak]] void _IO_list_unlock();
-[[gnu::weak]] StreamInList _IO_iter_begin();
-[[gnu::weak]] StreamInList _IO_iter_end();
-[[gnu::weak]] StreamInList _IO_iter_next(StreamInList);
-[[gnu::weak]] FILE* _IO_iter_file(StreamInList);
-}
 
 namespace {
 
@@ -504,17 +499,21 @@ bool arrived(int fd) {
         follow_standard_stream(fd);
         return false;
     }
-    if (!needs_cookie(fd) || _IO_list_lock == nullptr) return false;
+    if (!needs_cookie(fd)) return false;
     bool any = false;
-    _IO_list_lock();
-    for (auto at = _IO_iter_begin(); at != _IO_iter_end(); at = _IO_iter_next(at)) {
-        FILE* const stream = _IO_iter_file(at);
-        if (stream->_fileno != fd) continue;
+    each_libcs_stream([&](FILE* stream) {
+        if (stream->_fileno != fd) return;
         stream->_fileno = -1;
         any = true;
-    }
-    _IO_list_unlock();
+    });
     return any;
+}
+
+Process* made_where_inherited() {
+    if (is_making_process() || std::getenv(cryptmpi::config::kArenaVariable) == nullptr) return nullptr;
+    Process& made = this_process();
+    take_over_standard_streams();
+    return &made;
 }
 
 void take_over_standard_streams() {
@@ -524,6 +523,7 @@ void take_over_standard_streams() {
 }  // namespace cryptmpi::channel
 
 CRYPTMPI_CALL FILE* fdopen(int fd, const char* mode) {
+    if (is_borrower() && refuses_borrower(fd, "fdopen of an internet socket")) return nullptr;
     return needs_cookie(fd) ? open_cookie(fd, mode) : real::fdopen(fd, mode);
 }
 

@@ -165,24 +165,34 @@ long raw_execveat(Arguments values) {
                     as<char* const*>(values[3]), as<int>(values[4]));
 }
 
-/// New threads, and children that borrow our memory as those of vfork do, are the kernel's business.
-long clone_by(long number, std::uint64_t flags, Arguments values) {
+/// New threads are the kernel's business.
+long clone_by(long number, std::uint64_t flags, bool has_stack, Arguments values) {
     const Cloned made = cloned(flags);
-    if (made == Cloned::mixed) return refuse_clone();
+    // On our stack, the child of a borrower cannot return from this function, as that of vfork.
+    const bool is_vfork = made == Cloned::borrowing && !has_stack;
+    if (is_vfork && flags == (CLONE_VM | CLONE_VFORK | SIGCHLD)) return fork();
+    if (made == Cloned::mixed || is_vfork) return refuse_clone();
     if (made == Cloned::sharing) return kernels(number, values);
+    if (made == Cloned::borrowing) {
+        const long before = lend_memory();
+        const long pid = kernels(number, values);
+        if (pid != 0) take_memory_back(before);
+        return pid;
+    }
     return fork_by([&] { return static_cast<pid_t>(kernels(number, values)); }, (flags & CLONE_NEWPID) != 0);
 }
 
 long raw_clone(Arguments values) {
-    return clone_by(SYS_clone, static_cast<std::uint64_t>(values[0]), values);
+    return clone_by(SYS_clone, static_cast<std::uint64_t>(values[0]), values[1] != 0, values);
 }
 
 #ifdef SYS_clone3
 long raw_clone3(Arguments values) {
-    std::uint64_t flags = 0;  // the first of its arguments
-    if (values[0] == 0 || as<std::size_t>(values[1]) < sizeof flags) return kernels(SYS_clone3, values);
-    std::memcpy(&flags, as<const void*>(values[0]), sizeof flags);
-    return clone_by(SYS_clone3, flags, values);
+    clone_args given{};
+    const auto size = as<std::size_t>(values[1]);
+    if (values[0] == 0 || size < sizeof given.flags) return kernels(SYS_clone3, values);
+    std::memcpy(&given, as<const void*>(values[0]), std::min(size, sizeof given));
+    return clone_by(SYS_clone3, given.flags | given.exit_signal, given.stack != 0, values);
 }
 #endif
 
@@ -204,8 +214,8 @@ long raw_pidfd_getfd(Arguments values) {
 long raw_io_submit(Arguments values) {
     auto* const* requests = as<iocb* const*>(values[2]);
     for (long i = 0; requests != nullptr && i < values[1]; ++i) {
-        if (requests[i] != nullptr && known(static_cast<int>(requests[i]->aio_fildes)) != nullptr)
-            return refuse("io_submit on a socket");
+        const int fd = requests[i] == nullptr ? -1 : static_cast<int>(requests[i]->aio_fildes);
+        if (known(fd) != nullptr || (is_borrower() && is_internet_socket(fd))) return refuse("io_submit on a socket");
     }
     return kernels(SYS_io_submit, values);
 }
@@ -309,7 +319,7 @@ CRYPTMPI_CALL __attribute__((no_sanitize("address"))) long syscall(long number, 
     long values[6];
     for (long& value : values) value = va_arg(arguments, long);
     va_end(arguments);
-    const Process* process = Process::made();
+    const Process* process = present();
     if (process == nullptr || !process->enabled()) return kernels(number, values);
 #ifdef __x86_64__
     if ((number & kOtherAbi) != 0) return refuse("a system call of the x32 ABI");

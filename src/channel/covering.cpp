@@ -158,8 +158,9 @@ std::string Covering::why_not_loaded() const {
 bool Covering::may_start(ProcessReport& report, const std::string& file) const {
     const auto refusal = programs::judge(file, {});
     if (refusal && allows(file)) {
-        report.count_unsealed("allow_programs: " + file + " ran without CryptMPI", true);
-        return true;
+        if (report.count_unsealed("allow_programs: " + file + " ran without CryptMPI", true)) return true;
+        errno = EACCES;
+        return false;
     }
     std::string line;
     if (refusal) {

@@ -19,7 +19,7 @@ public:
     Covering(const config::Settings& settings, const config::Environment& environment);
 
     /// May this file be started? Else errno is set, and where it is us who refuses, one line was printed. A program
-    /// that only allow_programs lets pass is counted.
+    /// that only allow_programs lets pass is counted, and refused where the report cannot tell of it.
     bool may_start(ProcessReport& report, const std::string& file) const;
     /// Is it one of allow_programs?
     bool allows(const std::string& file) const;

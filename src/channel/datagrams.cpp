@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <optional>
 
@@ -150,6 +151,31 @@ bool keep_strangers_out(int fd, std::span<const config::PlaintextPeer> allowed) 
 
 bool lets_errors_in(int level, int option) {
     return (level == IPPROTO_IP && option == IP_RECVERR) || (level == IPPROTO_IPV6 && option == IPV6_RECVERR);
+}
+
+bool gives_a_route(int level, int option) {
+    return (level == IPPROTO_IP && option == IP_OPTIONS) ||
+           (level == IPPROTO_IPV6 && (option == IPV6_RTHDR || option == IPV6_2292PKTOPTIONS));
+}
+
+bool names_a_way(const msghdr& message) {
+    if (message.msg_control == nullptr) return false;
+    for (cmsghdr* control = CMSG_FIRSTHDR(&message); control != nullptr;
+         control = CMSG_NXTHDR(const_cast<msghdr*>(&message), control)) {
+        const auto is = [&](int level, int type, std::size_t size) {
+            return control->cmsg_level == level && control->cmsg_type == type && control->cmsg_len >= CMSG_LEN(size);
+        };
+        if (is(IPPROTO_IP, IP_RETOPTS, 0) || is(IPPROTO_IPV6, IPV6_RTHDR, 0) || is(IPPROTO_IPV6, IPV6_2292RTHDR, 0))
+            return true;
+        std::uint32_t interface = 0;
+        if (is(IPPROTO_IP, IP_PKTINFO, sizeof(in_pktinfo)))
+            std::memcpy(&interface, CMSG_DATA(control) + offsetof(in_pktinfo, ipi_ifindex), sizeof interface);
+        if (is(IPPROTO_IPV6, IPV6_PKTINFO, sizeof(in6_pktinfo)) ||
+            is(IPPROTO_IPV6, IPV6_2292PKTINFO, sizeof(in6_pktinfo)))
+            std::memcpy(&interface, CMSG_DATA(control) + offsetof(in6_pktinfo, ipi6_ifindex), sizeof interface);
+        if (interface != 0 && interface != kLoopback) return true;
+    }
+    return false;
 }
 
 }  // namespace cryptmpi::channel

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <linux/filter.h>
+#include <sys/socket.h>
 
 #include <span>
 #include <vector>
@@ -22,5 +23,11 @@ bool keep_strangers_out(int fd, std::span<const config::PlaintextPeer> allowed);
 
 /// An option by which a datagram socket gets what strangers say in ICMP messages, around the filter.
 bool lets_errors_in(int level, int option);
+
+/// An option by which a socket's datagrams go another way than their address says.
+bool gives_a_route(int level, int option);
+
+/// The same of a message: it names a route, or the interface that it is to leave by, whatever its socket is bound to.
+bool names_a_way(const msghdr& message);
 
 }  // namespace cryptmpi::channel

@@ -359,7 +359,10 @@ Made made_of(Process& process, Entry& entry) {
         std::string why;
         const auto peer = Address::peer_of(entry.descriptor());
         const Verdict verdict = peer ? process.policy().decide(entry.descriptor(), *peer, why) : Verdict::seal;
-        process.report().count(verdict, why);
+        if (!process.report().count(verdict, why)) {
+            end_connection(process, entry, EPERM, false);
+            return Made::sealed;
+        }
         if (verdict == Verdict::native) keep_owner_known(entry.descriptor());
         if (verdict != Verdict::seal) return Made::native;
     }

@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -27,6 +28,8 @@ namespace {
 
 constexpr int kTries = 5;  // the other end of a connection that has just been made may be a moment behind
 constexpr useconds_t kBetween_us = 1000;
+constexpr int kLoopback = 1;      // the interface's index, in every network namespace: the kernel insists
+constexpr int kBindToIndex = 62;  // SO_BINDTOIFINDEX, which older headers lack
 
 /// A request for one socket, and its answer. Each has a netlink socket of its own: the process may have changed its
 /// network namespace since the last one.
@@ -298,6 +301,9 @@ void keep_owner_known(int fd) {
     if (seconds < kLongest_s) real::setsockopt(fd, IPPROTO_TCP, TCP_LINGER2, &kLongest_s, sizeof kLongest_s);
 }
 
+namespace {
+
+/// What the address alone says.
 bool stays_inside_datagram(int fd, const Address& to) {
     const long bound = bound_to(fd);
     Address target = to;
@@ -311,6 +317,57 @@ bool stays_inside_datagram(int fd, const Address& to) {
                return one.index == static_cast<unsigned>(bound) &&
                       (one.address.same_host(target) || (is_lo && target.loopback()));
            });
+}
+
+/// As bound_to(), of the socket's own network namespace.
+long index_bound_to(int fd) {
+    int index = 0;
+    socklen_t size = sizeof index;
+    return real::getsockopt(fd, SOL_SOCKET, kBindToIndex, &index, &size) == 0 ? index : bound_to(fd);
+}
+
+/// False, with errno.
+bool bind_to_loopback(int fd) {
+    const int index = kLoopback;
+    if (real::setsockopt(fd, SOL_SOCKET, kBindToIndex, &index, sizeof index) == 0) return true;
+    if (errno == ENOPROTOOPT && real::setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, "lo", sizeof "lo") == 0) return true;
+    const int error = errno;
+    const bool by_another_thread = index_bound_to(fd) == kLoopback;
+    errno = error;
+    return by_another_thread;
+}
+
+/// Of an own address: does the kernel find it from a socket that is bound to the loopback interface?
+bool reached_by_loopback(const Address& own, std::span<const Interface> all) {
+    if (own.ipv4()) return true;
+    return std::any_of(all.begin(), all.end(),
+                       [&](const Interface& one) { return one.index == kLoopback && one.address.same_host(own); });
+}
+
+}  // namespace
+
+bool keep_inside_datagram(int fd, const Address& to, bool binds, std::string& why) {
+    if (!binds) return stays_inside_datagram(fd, to);
+    const bool loopback = to.unspecified() || to.loopback();
+    if (!loopback) {
+        const auto all = interfaces();
+        if (!may_be_owned(to, all)) return false;
+        if (!reached_by_loopback(to, all)) {
+            why = "the kernel cannot be told to keep on this node what is for an own address of IPv6 (::1 it can)";
+            return false;
+        }
+    }
+    const long bound = index_bound_to(fd);
+    if (bound == kLoopback) return true;
+    if (bound != 0) {
+        why = "its socket is bound to another interface than the loopback one";
+        return false;
+    }
+    // Kernels before 5.7 ask for CAP_NET_RAW. Loopback addresses, which few lead elsewhere, are all that is left there.
+    if (bind_to_loopback(fd) || loopback) return true;
+    why = std::string("this system does not let its socket be bound to the loopback interface (") +
+          std::strerror(errno) + "), and 127.0.0.1 and ::1 alone are known to stay on this node without";
+    return false;
 }
 
 }  // namespace cryptmpi::channel

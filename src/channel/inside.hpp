@@ -16,6 +16,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <vector>
 
 #include "channel/address.hpp"
@@ -84,8 +85,11 @@ Place place_of(int fd, const Address& peer, bool accepted);
 /// its owner's name, should the neighbour accept it only then.
 void keep_owner_known(int fd);
 
-/// A datagram to this address does not leave the node. Datagrams have no other end to ask for: what is sent to an own
-/// address is, unless the socket is bound to another interface.
-bool stays_inside_datagram(int fd, const Address& to);
+/// Keeps a datagram to this address inside the node. Datagrams have no other end to ask for, and an own address says
+/// little: address translation, routing headers, and options of the socket lead elsewhere what is for it. So the socket
+/// is bound to the loopback interface first, by which the kernel sends what is for IPv4's own addresses, and which it
+/// keeps to whatever else it is told. Without `binds`, where a socket has to reach others, too, the address decides.
+/// False: it may leave; `why` says so where the address alone does not.
+bool keep_inside_datagram(int fd, const Address& to, bool binds, std::string& why);
 
 }  // namespace cryptmpi::channel

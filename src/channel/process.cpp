@@ -18,6 +18,7 @@
 #include "channel/datagrams.hpp"
 #include "channel/descriptors.hpp"
 #include "channel/epoll.hpp"
+#include "channel/go_libraries.hpp"
 #include "channel/real.hpp"
 #include "config/checkpoint.hpp"
 #include "config/other_process.hpp"
@@ -232,7 +233,10 @@ pid_t Process::fork(const std::function<pid_t()>& call) {
     doors_->lock();
     if (ring_) ring_->lock();
     arena_.lock();
-    const pid_t pid = call();
+    const pid_t pid = [&call] {
+        const NoLook locked;
+        return call();
+    }();
     arena_.unlock();
     if (ring_) ring_->unlock();
     doors_->unlock();
@@ -246,7 +250,8 @@ void Process::become_child(bool mpi) {
     pid_ = getpid();
     name_ = name_of_this_process();
     handshakes_.store(0);
-    ending_.store(false);  // the thread that does it stays with the parent
+    ending_.store(false);    // the thread that does it stays with the parent
+    finished_.store(false);  // which may fork in a destructor, after its end
     hides_.store(false);
     background_->after_fork_in_child();
     workers_ = engine::Workers();  // the threads stay with the parent
@@ -290,10 +295,12 @@ void Process::finish(Ending how, End end) {
             entry->kind.store(Kind::ended);
         }
     }
+    if (enabled()) look_for_go(report_, *covering_);
     report_.finish();
 }
 
 Result<keys::ReportKey> Process::report_key() const {
+    const NoLook locked;
     if (local_ready_.load(std::memory_order_acquire)) return keys::ReportKey::derive(*local_.crypto.kex, ring_->own());
     // It never came to a handshake.
     auto kex = aead::load_kex(settings_.module_folder, settings_.module);

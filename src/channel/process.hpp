@@ -87,6 +87,9 @@ public:
     std::uint32_t shares() const { return shares_.load(std::memory_order_acquire); }
     /// When they are counted as that.
     void note_shared() { shares_.fetch_add(1); }
+    /// How often another process has got descriptors of this one, or may have got them.
+    std::uint32_t given() const { return given_.load(); }
+    void note_given() { given_.fetch_add(1); }
     void handshake_started(Entry& entry);
     void handshake_settled(Entry& entry);
     /// What another process, or the program before this one, has left to do on a connection that this one holds, too.
@@ -168,6 +171,7 @@ private:
     std::atomic<int> handshakes_{0};
     std::mutex holders_lock_;
     std::atomic<std::uint32_t> shares_{0};
+    std::atomic<std::uint32_t> given_{0};
 
     std::atomic<bool> ending_{false};
     std::atomic<bool> hides_{false};
@@ -177,6 +181,22 @@ private:
     bool roads_open_ = false;
 
     ProcessReport report_;
+};
+
+/// While another process is made, which gets descriptors of ours: also those that other threads open meanwhile.
+class Giving {
+public:
+    explicit Giving(Process* process) : process_(process) { note(); }
+    ~Giving() { note(); }
+    Giving(const Giving&) = delete;
+    Giving& operator=(const Giving&) = delete;
+
+private:
+    void note() const {
+        if (process_ != nullptr) process_->note_given();
+    }
+
+    Process* process_;
 };
 
 }  // namespace cryptmpi::channel

@@ -1,19 +1,26 @@
 #include "channel/process_report.hpp"
 
 #include <fcntl.h>
+#include <fmt/core.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <string_view>
 #include <utility>
 
 #include "aead/registry.hpp"
 #include "base/say_line.hpp"
+#include "channel/address.hpp"
+#include "channel/borrowing.hpp"
 #include "channel/real.hpp"
 #include "channel/table.hpp"
+#include "config/places.hpp"
 #include "programs/mpi_witness.hpp"
 #include "programs/program_digest.hpp"
 #include "report/own_part.hpp"
+#include "report/parts_folder.hpp"
 
 namespace cryptmpi::channel {
 
@@ -31,6 +38,53 @@ bool mpi_says(std::string_view what) {
     return programs::mpi_says(what, open_to_read, close_file);
 }
 
+/// No handler of the program's runs in this thread meanwhile: it may fork, or end the process, and would wait for ever
+/// for a lock that this thread has. What a limit on files (ulimit -f) sends for a part that is too long is no signal to
+/// the program either.
+class WithoutSignals {
+public:
+    WithoutSignals() {
+        sigset_t all;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before_);
+        was_too_long_ = is_too_long();
+    }
+    ~WithoutSignals() {
+        const int saved = errno;
+        sigset_t too_long;
+        sigemptyset(&too_long);
+        sigaddset(&too_long, SIGXFSZ);
+        const timespec at_once{};
+        if (!was_too_long_ && is_too_long()) sigtimedwait(&too_long, nullptr, &at_once);
+        pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+        errno = saved;
+    }
+    WithoutSignals(const WithoutSignals&) = delete;
+    WithoutSignals& operator=(const WithoutSignals&) = delete;
+
+private:
+    static bool is_too_long() {
+        sigset_t pending;
+        return sigpending(&pending) == 0 && sigismember(&pending, SIGXFSZ) == 1;
+    }
+
+    sigset_t before_{};
+    bool was_too_long_ = false;
+};
+
+/// In a child of vfork. The thread that has the lock may have ended with the parent, whose memory it is: who waits for
+/// it without an end would never come to it.
+bool lock_in_time(std::unique_lock<std::mutex>& lock) {
+    constexpr auto kPatience = std::chrono::seconds(10);
+    constexpr timespec kPause{0, 1'000'000};
+    const auto until = std::chrono::steady_clock::now() + kPatience;
+    while (!lock.try_lock()) {
+        if (std::chrono::steady_clock::now() > until) return false;
+        real::ppoll(nullptr, 0, &kPause, nullptr);
+    }
+    return true;
+}
+
 }  // namespace
 
 ProcessReport::ProcessReport(std::string name, const config::Settings& settings, const Table& table,
@@ -46,6 +100,7 @@ void ProcessReport::begin(const config::Environment& environment, const config::
     report::tell_rank(part_, process);
     part_.padding = settings_.padding.name();
     part_.scope = settings_.loopback_sealed() ? "all" : "between-nodes";
+    part_.ended = false;
     has_rank_ = process.rank.has_value();
     begun_ = true;
 }
@@ -117,23 +172,34 @@ void ProcessReport::count_native() {
     show(Show::from_now_on);
 }
 
-void ProcessReport::count_unsealed(const std::string& why, bool allowed) {
-    bool first = false;
+bool ProcessReport::count_unsealed(const std::string& why, bool allowed) {
     {
         const std::lock_guard guard(lock_);
-        auto& unsealed = unsealed_[why];
-        first = unsealed.connections == 0;
-        unsealed.reason = why;
-        unsealed.allowed = allowed;
-        ++unsealed.connections;
+        auto& [entry, told] = unsealed_[why];
+        entry.reason = why;
+        entry.allowed = allowed;
+        ++entry.connections;
         show(Show::from_now_on);
+        if (told) return true;
     }
-    if (first) report_early();
+    const auto written = report_before_it_happens();
+    {
+        const std::lock_guard guard(lock_);
+        auto& [entry, told] = unsealed_[why];
+        told = told || written;
+        if (written) return true;
+        if (--entry.connections == 0) unsealed_.erase(why);
+    }
+    tell_of_refused("in clear, without a report: " + why,
+                    fmt::format("{}: refused, because the job's report has to name it and cannot: {}. Let this process "
+                                "write there (its user, root and limits), or set report_file to another place",
+                                why, written.error().line));
+    return false;
 }
 
-void ProcessReport::count(Verdict verdict, const std::string& why) {
+bool ProcessReport::count(Verdict verdict, const std::string& why) {
     if (verdict == Verdict::native) count_native();
-    if (verdict == Verdict::plaintext) count_unsealed(why, true);
+    return verdict != Verdict::plaintext || count_unsealed(why, true);
 }
 
 void ProcessReport::count_sealed(const char* member) {
@@ -193,7 +259,12 @@ void ProcessReport::after_fork_in_child(bool mpi) {
     live_.after_fork_in_child();
     const std::lock_guard guard(lock_);
     part_.pid = getpid();
+    part_.pid_namespace = report::own_pid_namespace();
+    part_.image = report::new_image();
     part_.began = report::seconds_now();
+    part_.ended = part_.mpi_initialized = false;  // the parent may fork in a destructor, after its end
+    part_.mpi_finalized = true;
+    part_.program_sha256.clear();
     part_.sealed_connections = part_.native_connections = 0;
     part_.sealed_bytes_sent = part_.sealed_bytes_received = 0;
     part_.sealed_records_sent = part_.sealed_records_received = 0;
@@ -207,64 +278,90 @@ void ProcessReport::after_fork_in_child(bool mpi) {
 
 void ProcessReport::finish() {
     live_.withdraw();
-    write_part(true);
+    if (settings_.report_file.empty()) return;
+    // Asked here alone: the part may be written again when MPI's own library has ended.
+    const bool mpi = settings_.enabled && has_rank_ && !mpi_before_fork_ && mpi_says("Initialized");
+    const bool finalized = !mpi || mpi_says("Finalized");
+    // A layer above tells which program its rank ran.
+    const std::string digest = mpi && !settings_.seals_above_sockets() ? program_digest() : "";
+    {
+        const std::lock_guard guard(lock_);
+        part_.mpi_initialized = mpi;
+        part_.mpi_finalized = finalized;
+        part_.program_sha256 = digest;
+        part_.ended = true;
+    }
+    if (const auto written = write_part(Wait::yes); !written) complain(written.error().line);
 }
 
 void ProcessReport::say(const std::string& line) {
     const int saved = errno;
     // Where that is a socket which leads out, the line would go there in clear, into a sealed stream at that.
     const Entry* const entry = table_.find(STDERR_FILENO);
-    if (entry == nullptr || entry->kind.load() == Kind::native) say_line(real::write, STDERR_FILENO, name_, line);
+    const bool stays = entry == nullptr || entry->kind.load() == Kind::native;
+    if (is_borrower() ? !is_internet_socket(STDERR_FILENO) : stays) say_line(real::write, STDERR_FILENO, name_, line);
     report_early();
     errno = saved;
 }
 
 void ProcessReport::report_early() {
-    // In a child of vfork it is the parent's part. Before the settings are read there is none.
-    if (begun_ && !finishing_.load()) write_part(false);
-}
-
-void ProcessReport::write_part(bool ended) {
-    if (settings_.report_file.empty()) return;
-    // One at a time, and the last one stays. What goes wrong with an early one would come back here.
-    std::unique_lock writing(writing_lock_, std::defer_lock);
-    if (ended) {
-        writing.lock();
-    } else if (!writing.try_lock()) {
-        return;
-    }
-    const bool mpi = ended && settings_.enabled && has_rank_ && !mpi_before_fork_ && mpi_says("Initialized");
-    const bool finalized = !mpi || mpi_says("Finalized");
-    report::Part part;
+    if (!begun_) return;  // before the settings are read there is no part
+    bool ended = false;
     {
         const std::lock_guard guard(lock_);
-        if (is_idle(mpi)) return;
-        part = part_;
-        part.mpi_initialized = mpi;
-        part.mpi_finalized = finalized;
-        part.ended = ended;
-        part.records_by_workers = records_by_workers_.load();
-        for (const auto& [reason, unsealed] : unsealed_) part.not_sealed.push_back(unsealed);
+        ended = part_.ended;
     }
-    // A layer above tells which program its rank ran.
-    if (mpi && !settings_.seals_above_sockets()) part.program_sha256 = program_digest();
-    auto key = key_();
-    Result<void> written;
-    if (key) {
-        written = report::write_part(settings_.report_file, part, [&](auto text) { return key->sign(text); });
-    } else {
-        written = fail(key.error().code, "no part of the report: " + key.error().line);
-    }
-    if (!written && ended) complain(written.error().line);
+    // What is told before the end is written at the end. After it, nothing else would write it.
+    if (ended || !finishing_.load()) (void)write_part(ended ? Wait::yes : Wait::no);
 }
 
-bool ProcessReport::is_idle(bool mpi) const {
+Result<void> ProcessReport::report_before_it_happens() {
+    if (!begun_ || settings_.report_file.empty()) return {};
+    // In another root, or behind another mount, there may be a place with this name that the job's report never reads.
+    const std::string& token = part_.report_token.empty() ? part_.folder_token : part_.report_token;
+    const bool elsewhere = settings_.report_file.parent_path() == config::local_report_folder(token);
+    if (!token.empty() && !elsewhere && !report::has_token(settings_.report_file, token))
+        return fail(ENOENT, report::parts_folder(settings_.report_file).string() +
+                                " is not the job's folder, or is not to be seen from here");
+    return write_part(Wait::yes);
+}
+
+Result<void> ProcessReport::write_part(Wait wait) {
+    if (settings_.report_file.empty()) return {};
+    const WithoutSignals quiet;
+    // One at a time, and the last one stays.
+    std::unique_lock writing(writing_lock_, std::defer_lock);
+    if (wait == Wait::no) {
+        // Who has an error to tell may hold locks of a connection, and what goes wrong here would come back.
+        if (!writing.try_lock()) return {};
+    } else if (getpid() == part_.pid) {
+        writing.lock();
+    } else if (!lock_in_time(writing)) {
+        return fail(ETIMEDOUT, "no part of the report: another thread of the parent's is still writing it");
+    }
+    const auto part = whole_part();
+    if (!part) return {};
+    const auto key = key_();
+    if (!key) return fail(key.error().code, "no part of the report: " + key.error().line);
+    return report::write_part(settings_.report_file, *part, [&](auto text) { return key->sign(text); });
+}
+
+std::optional<report::Part> ProcessReport::whole_part() {
+    const std::lock_guard guard(lock_);
+    if (is_idle()) return std::nullopt;
+    report::Part part = part_;
+    part.records_by_workers = records_by_workers_.load();
+    for (const auto& [reason, unsealed] : unsealed_) part.not_sealed.push_back(unsealed.entry);
+    return part;
+}
+
+bool ProcessReport::is_idle() const {
     // The shells and tools of a job that never spoke to anybody are not worth a page each, also not those that a
     // launcher started in a rank's place.
     const bool spoke = part_.sealed_connections + part_.native_connections + part_.refused_handshakes > 0;
     // The ranks that a process has spawned are missed by what it says of them alone.
     const bool spawned = part_.spawned > 0;
-    const bool idle = part_.role == "process" || (part_.role == "rank" && !mpi && !part_.mpi_aborted);
+    const bool idle = part_.role == "process" || (part_.role == "rank" && !part_.mpi_initialized && !part_.mpi_aborted);
     return idle && !spoke && !spawned && unsealed_.empty() && part_.errors.empty() && part_.refused_roads.empty();
 }
 
@@ -279,7 +376,7 @@ void ProcessReport::show(Show when) {
     // Whether somebody can look at it is nothing that a job depends on.
     if (when == Show::from_now_on) (void)live_.publish(report::own_live_folders(), part_);
     std::uint64_t unsealed = 0;
-    for (const auto& [why, one] : unsealed_) unsealed += one.connections;
+    for (const auto& [why, one] : unsealed_) unsealed += one.entry.connections;
     live_.tell(part_, unsealed);
 }
 

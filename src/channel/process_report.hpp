@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "base/result.hpp"
@@ -34,7 +35,7 @@ public:
     /// What the part is signed with, when one is written.
     using Key = std::function<Result<keys::ReportKey>()>;
 
-    /// `name` is whom lines come from: "rank 3 on host". While the process is `finishing` only finish() writes.
+    /// `name` is whom lines come from: "rank 3 on host". While the process is `finishing` it shows nothing.
     ProcessReport(std::string name, const config::Settings& settings, const Table& table,
                   const std::atomic<bool>& finishing, Key key);
 
@@ -62,10 +63,11 @@ public:
     void tell_of_spawned(int ranks);
 
     void count_native();
-    /// `allowed`: a setting of the user's says that it may be.
-    void count_unsealed(const std::string& why, bool allowed);
-    /// A connection that is not sealed; nothing for one that is.
-    void count(Verdict verdict, const std::string& why);
+    /// Asked before anything of it goes out. `allowed`: a setting of the user's says that it may be. False, after a
+    /// line: the job's report has to name it, and cannot, so that it must not be. Waits for who writes the part.
+    [[nodiscard]] bool count_unsealed(const std::string& why, bool allowed);
+    /// A connection that is not sealed, as above; nothing for one that is.
+    [[nodiscard]] bool count(Verdict verdict, const std::string& why);
     /// `member`: the peer's name in the list of members, empty where none is required.
     void count_sealed(const char* member);
     void count_refused_handshake();
@@ -85,7 +87,8 @@ public:
     /// The parent reports what it did; this part begins with the child. `mpi`: what mpi_was_there() said.
     void after_fork_in_child(bool mpi);
 
-    /// Nobody sees the page any more, and the part is written for the last time.
+    /// Nobody sees the page any more, and the part is written to its end: once more only for what other libraries'
+    /// destructors do.
     void finish();
 
 private:
@@ -93,9 +96,14 @@ private:
     void say(const std::string& line);
     /// What nobody may miss in the job's report, should this process be killed: the part as it is by now.
     void report_early();
-    void write_part(bool ended);
-    /// Under the lock: there is no need for a part of this process.
-    bool is_idle(bool mpi) const;
+    /// Before something goes in clear of which the part tells for the first time.
+    Result<void> report_before_it_happens();
+    enum class Wait { no, yes };
+    /// Nothing is written, and it is no error, where `wait` is no and another thread writes.
+    Result<void> write_part(Wait wait);
+    /// Under the locks. Empty: there is no need for a part of this process.
+    std::optional<report::Part> whole_part();
+    bool is_idle() const;
     std::string program_digest() const;
     /// What others see of the part while this process runs; under its lock. Before the first thing that is worth it,
     /// they see nothing.
@@ -116,7 +124,11 @@ private:
     report::Part part_;
     report::Live live_;
     const TrafficCounter traffic_ = live_.counter(TrafficCounter::Threads::several);
-    std::map<std::string, report::Unsealed> unsealed_;
+    struct Counted {
+        report::Unsealed entry;
+        bool told = false;  // the part that was written has it
+    };
+    std::map<std::string, Counted> unsealed_;
     std::map<std::string, bool> said_;
     std::atomic<std::uint64_t> records_by_workers_{0};
 };

@@ -142,9 +142,6 @@ CRYPTMPI_REAL(pidfd_spawn, int, int*, const char*, const posix_spawn_file_action
               char* const*, char* const*);
 CRYPTMPI_REAL(pidfd_spawnp, int, int*, const char*, const posix_spawn_file_actions_t*, const posix_spawnattr_t*,
               char* const*, char* const*);
-CRYPTMPI_REAL(posix_spawn_file_actions_init, int, posix_spawn_file_actions_t*);
-CRYPTMPI_REAL(posix_spawn_file_actions_destroy, int, posix_spawn_file_actions_t*);
-CRYPTMPI_REAL(posix_spawn_file_actions_adddup2, int, posix_spawn_file_actions_t*, int, int);
 CRYPTMPI_REAL(posix_spawn_file_actions_addchdir_np, int, posix_spawn_file_actions_t*, const char*);
 CRYPTMPI_REAL(posix_spawn_file_actions_addfchdir_np, int, posix_spawn_file_actions_t*, int);
 CRYPTMPI_REAL(_exit, void, int);

@@ -18,6 +18,7 @@
 #include "channel/connection.hpp"
 #include "channel/courier.hpp"
 #include "channel/descriptors.hpp"
+#include "channel/go_libraries.hpp"
 #include "channel/pulse.hpp"
 #include "channel/real.hpp"
 #include "config/internal_variables.hpp"
@@ -42,6 +43,8 @@ private:
     Pulse pulse_;
 };
 
+constinit thread_local bool making = false;
+
 /// As dlmopen's, what the loader loads for LD_AUDIT has a C library of its own.
 void look_at_auditors(Process& process) {
     const char* const given = std::getenv("LD_AUDIT");
@@ -59,7 +62,8 @@ void look_at_auditors(Process& process) {
                 "the variable, or name the library in allow_programs if it talks to no other node");
             real::_exit(kExitRefused);
         }
-        process.report().count_unsealed("allow_programs: " + library + " ran without CryptMPI", true);
+        if (!process.report().count_unsealed("allow_programs: " + library + " ran without CryptMPI", true))
+            real::_exit(kExitRefused);
     }
 }
 
@@ -77,8 +81,9 @@ void adopt_unsealed(Process& process, int fd) {
     }
     std::string why;
     const Verdict verdict = process.policy().decide(fd, *peer, why);
-    if (verdict == Verdict::seal) process.table().add(fd, Kind::foreign);
-    if (verdict == Verdict::plaintext) process.report().count_unsealed(why, true);
+    const bool stays_closed =
+        verdict == Verdict::seal || (verdict == Verdict::plaintext && !process.report().count_unsealed(why, true));
+    if (stays_closed) process.table().add(fd, Kind::foreign);
 }
 
 /// Returns the sealed connections among them.
@@ -167,14 +172,21 @@ Process* make_process(const config::Environment& environment) {
 Process& this_process() {
     if (Process* process = Process::made()) return *process;
     static auto* one = [] {
+        making = true;
         Process* const process = make_process(config::process_environment());
         Process::stand_in(process);
         look_at_auditors(*process);
         adopt_inherited(*process);
         process->hold_key();
+        if (process->enabled()) look_for_go(process->report(), process->covering());
+        making = false;
         return process;
     }();
     return *one;
+}
+
+bool is_making_process() {
+    return making;
 }
 
 }  // namespace cryptmpi::channel

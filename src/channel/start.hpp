@@ -7,6 +7,8 @@ namespace cryptmpi::channel {
 
 /// Made by the first call that needs it, and never destroyed: other libraries' destructors still call us.
 Process& this_process();
+/// Is it this thread that makes it just now? That reads files, by calls of ours.
+bool is_making_process();
 
 /// Of this environment, with all that works in the background; it has looked at nothing else. For tests, which have
 /// several.

@@ -51,6 +51,7 @@ Entry* Table::add(int fd, Kind kind) {
     entry->fd.store(fd);
     entry->ending.store(false);
     entry->listening = false;
+    entry->made_at = 0;
     entry->kind.store(kind, std::memory_order_release);
     slots_[fd].store(entry, std::memory_order_release);
     int highest = highest_.load();

@@ -37,6 +37,8 @@ struct Entry {
     std::atomic<int> descriptors{0};
     std::atomic<int> fd{-1};  // one of them: what our own work on the connection goes through
     bool listening = false;
+    /// One more than Process::given() was when our socket() made it; 0: it came by another way, or long ago.
+    std::uint32_t made_at = 0;
 
     // sealed
     std::atomic<Shared*> shared{nullptr};

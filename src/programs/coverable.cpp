@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/exit_status.hpp"
+#include "programs/go_note.hpp"
 
 namespace cryptmpi::programs {
 namespace {
@@ -68,6 +69,7 @@ public:
         const std::size_t size = bytes(offset, buffer.data(), buffer.size() - 1);
         return {buffer.data(), strnlen(buffer.data(), size)};
     }
+    bool holds(std::uint64_t offset, std::string_view text) const { return this->text(offset) == text; }
 
 private:
     int descriptor_;
@@ -116,17 +118,6 @@ std::optional<std::uint64_t> memory_that_is_missing(const Elf& elf) {
     return limit.rlim_cur < needed ? std::optional(needed) : std::nullopt;
 }
 
-bool has_go_note(const File& file, const Elf64_Phdr& notes) {
-    for (std::uint64_t offset = 0; offset < notes.p_filesz;) {
-        const auto note = file.read<Elf64_Nhdr>(notes.p_offset + offset);
-        if (!note) return false;
-        if (file.text(notes.p_offset + offset + sizeof(Elf64_Nhdr)) == "Go") return true;
-        const auto padded = [](std::uint64_t size) { return (size + 3) & ~std::uint64_t{3}; };
-        offset += sizeof(Elf64_Nhdr) + padded(note->n_namesz) + padded(note->n_descsz);
-    }
-    return false;
-}
-
 bool has_go_section(const File& file, const Elf64_Ehdr& header) {
     if (header.e_shoff == 0) return false;
     const auto section = [&](std::uint64_t number) {
@@ -152,7 +143,8 @@ std::optional<Elf> read_elf(const File& file) {
         if (!segment) break;
         if (segment->p_type == PT_LOAD) elf.loaded += segment->p_memsz;
         if (segment->p_type == PT_INTERP) elf.interpreter = file.text(segment->p_offset);
-        if (segment->p_type == PT_NOTE) elf.made_by_go = elf.made_by_go || has_go_note(file, *segment);
+        if (segment->p_type == PT_NOTE)
+            elf.made_by_go = elf.made_by_go || has_go_note(file, segment->p_offset, segment->p_filesz);
     }
     elf.made_by_go = elf.made_by_go || (elf.is_64_bit && has_go_section(file, *header));
     return elf;

@@ -117,10 +117,11 @@ Json to_json(const Part& part) {
 }
 
 /// Tells what a process runs from what it ran before an exec, which keeps its number: a part of a shell that has
-/// something to tell must outlive the program that takes its place.
-const std::string& image() {
-    static const std::string text = std::to_string(std::chrono::steady_clock::now().time_since_epoch().count());
-    return text;
+/// something to tell must outlive the program that takes its place. A number: parts are also written after the
+/// destructors of static objects have run.
+std::int64_t image_of_program() {
+    static const std::int64_t image = new_image();
+    return image;
 }
 
 }  // namespace
@@ -137,12 +138,17 @@ std::int64_t seconds_now() {
         .count();
 }
 
+std::int64_t new_image() {
+    return std::chrono::steady_clock::now().time_since_epoch().count();
+}
+
 Result<void> write_part(const fs::path& report_file, const Part& part, const Sign& sign) {
     return guarded(report_file, [&]() -> Result<void> {
         const fs::path folder = parts_folder(report_file);
         if (auto made = make_parts_folder(report_file); !made) return made;
-        std::string name = fmt::format("{}.{}.{}.{}.json", part.node, part.pid,
-                                       part.library.empty() ? part.layer : part.library, image());
+        std::string name =
+            fmt::format("{}.{}.{}.{}-{}.json", part.node, part.pid, part.library.empty() ? part.layer : part.library,
+                        part.pid_namespace, part.image != 0 ? part.image : image_of_program());
         std::replace(name.begin(), name.end(), '/', '_');
         auto text = signed_text(kPartKind, to_json(part), sign);
         if (!text) return tl::unexpected<Error>(text.error());

@@ -45,6 +45,7 @@ struct Part {
     std::string kernel;        // of the node: its boot's id and the network namespace; nodes may share a name
     int pid = 0;
     std::uint64_t pid_namespace = 0;  // what `pid` is a number in; 0: not known
+    std::int64_t image = 0;           // of a forked process, by new_image(); 0: that of the program
     std::string role;                 // "rank", "launcher", "process"
     int rank = -1;                    // -1: none
     int ranks = -1;
@@ -98,8 +99,12 @@ struct Part {
     std::vector<std::string> errors;  // the lines that were printed
 };
 
-/// Writes `<report_file>.parts/<node>.<pid>.<library>.<image>.json`, signed, atomically. Never throws; an error is one
-/// line.
+/// For a process that was just forked. Its number may be one that its parent, or another child of that, has written a
+/// part by: after these have ended, or in another PID namespace.
+std::int64_t new_image();
+
+/// Writes `<report_file>.parts/<node>.<pid>.<library>.<PID namespace>-<image>.json`, signed, atomically. Never throws;
+/// an error is one line.
 Result<void> write_part(const std::filesystem::path& report_file, const Part& part, const Sign& sign);
 
 }  // namespace cryptmpi::report

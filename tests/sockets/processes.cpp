@@ -384,22 +384,26 @@ SOCKETS_CASE(exit_from_a_handler) {
 }
 
 SOCKETS_CASE(spawn_and_close) {
-    // The child does not get the connection: the end is not the child's to tell.
+    // The child does not get the connection: the end is not the child's to tell, who lives on.
     Pair pair = connected_pair();
     set_close_on_exec(pair);
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) give_up("pipe");
+    Descriptor reading(ends[0]), writing(ends[1]);
     posix_spawn_file_actions_t actions;
     ::posix_spawn_file_actions_init(&actions);
-    ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    char name[] = "/bin/true";
+    ::posix_spawn_file_actions_adddup2(&actions, reading, STDIN_FILENO);
+    char name[] = "/bin/cat";
     char* const arguments[] = {name, nullptr};
     pid_t child = -1;
     result("spawn", ::posix_spawn(&child, name, &actions, nullptr, arguments, environ));
     errno = ENOENT;
     pair.client.close();
     note("errno after close %s", strerrorname_np(errno));
-    result("child", wait_for_child(child));
     char byte = 0;
     result("end", ::read(pair.server, &byte, 1));
+    writing.close();
+    result("child", wait_for_child(child));
     ::posix_spawn_file_actions_destroy(&actions);
 }
 

@@ -29,6 +29,7 @@ int __dup2(int from, int to);
 int __poll(pollfd* fds, nfds_t count, int timeout);
 int __select(int count, fd_set* in, fd_set* out, fd_set* exceptional, timeval* timeout);
 pid_t __fork();
+pid_t __vfork();
 }
 
 namespace sockets {
@@ -275,6 +276,158 @@ SOCKETS_CASE_OF_KIND(refused_unshare, Kind::sealed_only) {
     leaving.join();
     send_all(pair.client, text("still sealed"));
     note("received %zu", receive(pair.server, 12).size());
+}
+
+struct Answer {
+    long value;
+    int error;
+};
+
+template <class Call>
+Answer tried(const Call& call) {
+    errno = 0;
+    const long value = call();
+    return {value, errno};
+}
+
+/// A child that has our memory: it prints nothing, and we tell what it got.
+struct Borrower {
+    const Pair& pair;
+    const Descriptor& listener;
+    sockaddr_in address;
+    std::vector<std::pair<const char*, Answer>> answers;
+
+    void run() {
+        constexpr int kNumber = 400;
+        char byte = 'x';
+        const int client = pair.client;
+        const auto* to = reinterpret_cast<const sockaddr*>(&address);
+        answer("dup2", [&] { return ::dup2(client, kNumber); });
+        answer("write", [&] { return ::write(kNumber, "secret", 6); });
+        answer("write", [&] { return ::write(client, "secret", 6); });
+        answer("send", [&] { return ::send(kNumber, "secret", 6, 0); });
+        answer("number", [&] { return ::syscall(SYS_write, kNumber, "secret", 6); });
+        answer("read", [&] { return ::recv(pair.server, &byte, 1, MSG_DONTWAIT); });
+        answer("shutdown", [&] { return ::shutdown(kNumber, SHUT_WR); });
+        answer("accept", [&] { return ::accept(listener, nullptr, nullptr); });
+        answer("dup2", [&] { return ::dup2(client, STDERR_FILENO); });
+        answer("stderr", [&] { return std::fputs("secret", stderr) < 0 ? -1 : 0; });
+        answer("open", [&] { return ::open("/dev/infiniband/uverbs0", O_RDWR); });
+        ::close(client);
+        answer("socket", [&] { return ::socket(AF_INET, SOCK_STREAM, 0); });
+        answer("connect", [&] { return ::connect(kNumber, to, sizeof address); });
+        answer("fork", [&] { return ::fork(); });
+    }
+
+    template <class Call>
+    void answer(const char* what, const Call& call) {
+        answers.emplace_back(what, tried(call));
+    }
+};
+
+int borrower_of_clone(void* borrower) {
+    static_cast<Borrower*>(borrower)->run();
+    ::_exit(0);
+}
+
+pid_t borrower_of_vfork(Borrower& borrower) {
+    const pid_t child = ::vfork();
+    if (child == 0) borrower_of_clone(&borrower);
+    return child;
+}
+
+/// It uses our memory until it has ended, and knows other descriptors by the numbers of ours.
+SOCKETS_CASE_OF_KIND(refused_after_vfork, Kind::sealed_only) {
+    sockaddr_in address;
+    const Descriptor listener = listen_on_loopback(address);
+    std::vector<char> stack(1U << 18U);
+    constexpr int kAsVfork = CLONE_VM | CLONE_VFORK | SIGCHLD;
+    for (const bool is_clone : {false, true}) {
+        Pair pair = connected_pair();
+        Borrower borrower{pair, listener, address, {}};
+        borrower.answers.reserve(100);
+        const pid_t child = is_clone ? ::clone(borrower_of_clone, stack.data() + stack.size(), kAsVfork, &borrower)
+                                     : borrower_of_vfork(borrower);
+        ::waitpid(child, nullptr, 0);
+        for (const auto& [what, answer] : borrower.answers) {
+            errno = answer.error;
+            result(what, answer.value);
+        }
+        std::clearerr(stderr);
+        result("the parent's stderr", std::fputs("the parent's\n", stderr) < 0 ? -1 : 0);
+        send_all(pair.client, text("still sealed"));
+        note("received %zu", receive(pair.server, 12).size());
+    }
+    for (const int flags : {CLONE_FILES, CLONE_SETTLS})
+        result("clone", ::clone(borrower_of_clone, stack.data() + stack.size(), kAsVfork | flags, nullptr));
+}
+
+/// What programs do in such a child: they tell by a pipe why there is no other program.
+SOCKETS_CASE(vfork_and_pipes) {
+    Pair pair = connected_pair();
+    send_all(pair.client, text("hello"));
+    note("received %zu", receive(pair.server, 5).size());
+    int pipe[2];
+    int local[2];
+    if (::pipe(pipe) != 0 || ::socketpair(AF_UNIX, SOCK_STREAM, 0, local) != 0) give_up("pipe");
+    char name[] = "/tmp/cryptmpi-sockets-XXXXXX";
+    const Descriptor file(::mkstemp(name));
+    ::unlink(name);
+    const pid_t child = __vfork();
+    if (child == 0) {
+        // The numbers of our connection are a file's and a socket's there.
+        ::dup2(file, pair.client);
+        ::dup2(local[1], pair.server);
+        ::execl("/nonexistent/program", "program", nullptr);
+        const int error = errno;
+        const bool told = ::write(pipe[1], &error, sizeof error) == sizeof error;
+        const bool written = ::write(pair.client, "to the file", 11) == 11;
+        const bool sent = ::send(pair.server, "to the socket", 13, 0) == 13;
+        pollfd poll{pipe[0], POLLIN, 0};
+        const bool seen = ::poll(&poll, 1, 0) == 1;
+        const int epoll = ::epoll_create1(0);
+        epoll_event event{EPOLLIN, {.fd = 7}};
+        const bool waits = ::epoll_ctl(epoll, EPOLL_CTL_ADD, pipe[0], &event) == 0;
+        const bool waited = ::epoll_wait(epoll, &event, 1, 0) == 1;
+        ::_exit(told && written && sent && seen && waits && waited ? 7 : 8);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    note("child %d", WEXITSTATUS(status));
+    int error = 0;
+    result("pipe", ::read(pipe[0], &error, sizeof error));
+    note("exec: %s", std::strerror(error));
+    char got[20] = {};
+    result("file", ::pread(file, got, sizeof got, 0));
+    result("socket", ::recv(local[0], got, sizeof got, 0));
+    for (const int one : {pipe[0], pipe[1], local[0], local[1]}) ::close(one);
+    send_all(pair.client, text("and on"));
+    note("received %zu", receive(pair.server, 6).size());
+    send_all(pair.server, text("and back"));
+    note("received %zu", receive(pair.client, 8).size());
+}
+
+int dissolve(int fd) {
+    const sockaddr nobody{};
+    return ::connect(fd, &nobody, sizeof nobody);
+}
+
+/// A connection that stays inside the node, and one of the processes that have it would lead elsewhere.
+SOCKETS_CASE_OF_KIND(refused_dissolving, Kind::sealed_only) {
+    const Pair alone = connected_pair();
+    result("alone", dissolve(alone.client));
+    result("accepted", dissolve(alone.server));
+    const Pair pair = connected_pair();
+    const pid_t child = ::fork();
+    if (child == 0) {
+        ::_exit(dissolve(pair.client) == 0 ? 7 : errno == EOPNOTSUPP ? 8 : 9);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    note("child %d", WEXITSTATUS(status));
+    result("parent", dissolve(pair.client));
+    send_all(pair.client, text("hello"));
+    note("received %zu", receive(pair.server, 5).size());
 }
 
 void child_that_echoes(const char* how, Pair pair, const std::function<void()>& start) {

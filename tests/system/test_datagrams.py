@@ -2,14 +2,15 @@
 all, reaches no socket of a sealed process; neighbours on the node do."""
 
 import json
+import subprocess
 import sys
 
 import pytest
-from conftest import BUILD, error_lines
+from conftest import BUILD, error_lines, needs
 from two_networks import LOCAL, OTHER, OWN, start, within
 
 from cryptmpi_tools.lab import stacks
-from cryptmpi_tools.lab.nodes import FirstNodes
+from cryptmpi_tools.lab.nodes import FirstNodes, enter
 from cryptmpi_tools.lab.sealing import Sealing
 
 COMMAND = BUILD / "bin" / "cryptmpi"
@@ -171,6 +172,136 @@ def test_a_socket_that_goes_on_after_exec(lab, sealing):
     victim.stdin.flush()
     assert victim.stdout.readline() == "ready\n", victim.communicate(timeout=20)
     assert heard_by(victim) == ["good"]
+
+
+# A datagram for an own address, which leaves the node all the same: how, and what it is sent to.
+LED_AWAY = {
+    "translated": "10.96.0.10",
+    "interface": "127.0.0.1",
+    "interface of one message": "127.0.0.1",
+    "source route": NEAR,
+    "routing header": "fd00:77::1",
+    "another namespace": FAR,
+}
+
+AWAY = """
+import ctypes, errno, socket, struct, subprocess, sys
+how, target = sys.argv[1:3]
+family = socket.AF_INET6 if ":" in target else socket.AF_INET
+one = socket.socket(family, socket.SOCK_DGRAM)
+index = socket.if_nametoindex("eth0")
+more = [(socket.IPPROTO_IP, 8, struct.pack("i8x", index))] if how == "interface of one message" else []
+try:
+    if how == "interface":  # IP_UNICAST_IF
+        one.setsockopt(socket.IPPROTO_IP, 50, struct.pack("!I", index))
+    if how == "source route":
+        one.setsockopt(socket.IPPROTO_IP, socket.IP_OPTIONS, bytes([131, 7, 4]) + socket.inet_aton("10.77.0.2") + bytes(1))
+    if how == "routing header":
+        ends = [socket.inet_pton(family, f"fd00:77::{number}") for number in (1, 2)]
+        one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RTHDR, bytes([0, 4, 4, 1, 1, 0, 0, 0]) + b"".join(ends))
+except OSError as error:
+    print(errno.errorcode[error.errno])
+if how == "another namespace":
+    assert ctypes.CDLL(None).unshare(0x40000000) == 0
+    subprocess.run(["sh", "-ec", f"ip link set lo up; ip addr add {target}/32 dev lo"], check=True)
+try:
+    one.sendmsg([b"canary of UDP"], more, 0, (target, 4567))
+except OSError as error:
+    print(errno.errorcode[error.errno])
+"""
+
+
+@needs("nft")
+@pytest.mark.parametrize("how", LED_AWAY)
+def test_what_is_for_an_own_address_does_not_leave(how, lab, sealing, tmp_path):
+    victim, stranger = lab.nodes
+    link = json.loads(subprocess.run([*enter(stranger.pid), "ip", "-json", "link", "show", "eth0"], capture_output=True, check=True).stdout)
+    within(victim, f"ip neigh replace 127.0.0.1 lladdr {link[0]['address']} dev eth0")
+    if how == "translated":
+        within(victim, f"ip addr add 10.96.0.10/32 dev lo; nft add table ip away; nft 'add chain ip away output {{ type nat hook output "
+                       f"priority -100; }}'; nft add rule ip away output ip daddr 10.96.0.10 dnat to {FAR}")
+    seen = {}
+    for way, env in (("plain", {}), ("sealed", sealing.environment())):
+        with lab.capture(tmp_path / way):
+            out, said = start(lab, 0, AWAY, how, LED_AWAY[how], env=env).communicate(timeout=30)
+        assert "Traceback" not in said, said
+        seen[way] = b"canary of UDP" in (tmp_path / way).read_bytes()
+    assert seen == {"plain": True, "sealed": False}, out
+
+
+def test_own_addresses_are_reached_all_the_same(lab, sealing):
+    """By who is bound to the loopback interface, and, where he has sent something himself, from such a one."""
+    answers = ("import socket, sys\none = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\none.bind(('0.0.0.0', 4567))\n"
+               "one.sendto(b'own', ('127.0.0.1', 4568))\nprint('ready', flush=True)\none.settimeout(20)\n"
+               "for _ in range(3):\n    words, peer = one.recvfrom(100)\n    one.sendto(words[::-1], peer)\n")
+    asks = ("import socket\nfor target in ('127.0.0.1', '10.77.0.1', '10.88.0.1'):\n"
+            "    one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n    one.settimeout(5)\n"
+            "    one.sendto(target.encode(), (target, 4567))\n    print(one.recv(100)[::-1].decode())\n")
+    env = sealing.environment()
+    other = start(lab, 0, answers, env=env)
+    assert other.stdout.readline() == "ready\n"
+    out, said = start(lab, 0, asks, env=env).communicate(timeout=30)
+    assert (out.split(), error_lines(said)) == (["127.0.0.1", NEAR, OWN], []), (out, said)
+    assert other.wait(timeout=20) == 0
+
+
+UNBOUND = """
+import ctypes, errno, socket, struct
+# Of setsockopt (54) with SO_BINDTODEVICE (25) or SO_BINDTOIFINDEX (62): EPERM.
+code = [(0x20, 0, 0, 0), (0x15, 0, 4, 54), (0x20, 0, 0, 32), (0x15, 1, 0, 25), (0x15, 0, 1, 62), (0x06, 0, 0, 0x50001), (0x06, 0, 0, 0x7fff0000)]
+text = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *one) for one in code))
+program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(code), ctypes.addressof(text)))
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program, 0, 0) == 0, ctypes.get_errno()
+for target in ("127.0.0.1", "::1", "10.77.0.1"):
+    try:
+        print(socket.socket(socket.AF_INET6 if ":" in target else socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", (target, 4567)))
+    except OSError as error:
+        print(errno.errorcode[error.errno])
+"""
+
+
+def test_where_a_socket_cannot_be_bound_loopback_addresses_are_left(lab, sealing):
+    """As before Linux 5.7."""
+    out, said = start(lab, 0, UNBOUND, env=sealing.environment()).communicate(timeout=30)
+    assert out.split() == ["1", "1", "EPERM"], (out, said)
+    (line,) = error_lines(said)
+    assert f"UDP to {NEAR}:4567 is refused" in line and "does not let its socket be bound to the loopback interface" in line, line
+
+
+CHOICES = """
+import errno, socket, struct, sys
+def said(call, *values):
+    try:
+        print("done" if call(*values) is None else "sent")
+    except OSError as error:
+        print(errno.errorcode[error.errno])
+how, target = sys.argv[1:3]
+one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+if how == "bound":
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"eth0")
+    said(one.sendto, b"x", (target, 4567))
+else:
+    said(one.setsockopt, socket.IPPROTO_IP, socket.IP_OPTIONS, bytes([131, 7, 4]) + socket.inet_aton("10.77.0.2") + bytes(1))
+    ipv6, header = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM), bytes([0, 2, 4, 0, 0, 0, 0, 0] + [0] * 16)
+    said(ipv6.setsockopt, socket.IPPROTO_IPV6, socket.IPV6_RTHDR, header)
+    said(one.setsockopt, socket.IPPROTO_IP, socket.IP_OPTIONS, b"")
+"""
+
+
+def test_a_socket_that_is_bound_elsewhere_is_for_no_own_address(lab, sealing):
+    for target in (NEAR, OWN, "127.0.0.1"):
+        out, said = start(lab, 0, CHOICES, "bound", target, env=sealing.environment()).communicate(timeout=30)
+        assert out == "EPERM\n", (target, out, said)
+        (line,) = error_lines(said)
+        assert "bound to another interface" in line, line
+
+
+@pytest.mark.parametrize("peers", ["", FAR])
+def test_sockets_give_datagrams_no_routes_of_their_own(peers, lab, sealing):
+    out, said = start(lab, 0, CHOICES, "routes", NEAR, env=sealing.environment(plaintext_peers=peers)).communicate(timeout=30)
+    assert out.split() == ["ENOTSUP", "ENOTSUP", "done"], (out, said)
+    assert len(error_lines(said)) == 1, said
 
 
 # plaintext_peers, and what comes in by it; who sends is FAR from port 5000, unless it is named.

@@ -87,6 +87,8 @@ def test_the_suite_is_built():
 def skip_what_a_sanitizer_cannot(name):
     if BUILD.name == "tsan" and "vfork" in name:
         pytest.skip("ThreadSanitizer makes a vfork a fork, whose parent does not wait for the exec")
+    if BUILD.name in ("asan", "tsan") and name in ("refused_after_vfork", "vfork_and_pipes"):
+        pytest.skip("a sanitizer's runtime has a vfork of its own")
     if BUILD.name == "tsan" and name in ("long_messages_and_forks", "long_messages_while_others_fork"):
         pytest.skip("ThreadSanitizer does not support new threads in the child of a process with several")
     if BUILD.name == "asan" and name == "long_messages_while_others_fork":
@@ -205,6 +207,10 @@ def test_two_nodes(name, nodes, sealing, tmp_path):
     compare(Two(nodes, tmp_path), name, sealing)
 
 
+AFTER_VFORK = ["dup2 = 400", *(f"{call} = -1 EOPNOTSUPP" for call in ("write", "write", "send", "number", "read", "shutdown", "accept")),
+               "dup2 = 2", "stderr = -1 EBADF", "open = -1 EACCES", *(f"{call} = -1 EOPNOTSUPP" for call in ("socket", "connect", "fork")),
+               "the parent's stderr = 0", "received 12"]
+
 REFUSED = {
     "refused_zerocopy": (["SO_ZEROCOPY = -1 EOPNOTSUPP", "send MSG_ZEROCOPY = -1 EOPNOTSUPP"], "ZEROCOPY"),
     "refused_timestamping": (["SO_TIMESTAMPING = -1 EOPNOTSUPP"], "SO_TIMESTAMPING"),
@@ -216,6 +222,7 @@ REFUSED = {
     "refused_clone": (["clone = -1 EINVAL"] * 3 + ["number = -1 EINVAL"], "clone with"),
     "refused_unshare": (["thread = -1 EINVAL", "number = -1 EINVAL", "unshare = -1 EINVAL", "number = -1 EINVAL", "close_range = -1 EINVAL",
                          "other spaces = 0", "received 12"], "several threads"),
+    "refused_after_vfork": ([*AFTER_VFORK, *AFTER_VFORK, *["clone = -1 EINVAL"] * 2], "in a child of vfork, which"),
     "refused_verbs": ([f"{call} = -1 EACCES" for call in ("open", "creat", "stream", "stream")], "/dev/infiniband/uverbs0"),
     "refused_passing_of_a_sealed_socket": ([f"{call} SCM_RIGHTS = -1 EOPNOTSUPP" for call in ("sendmsg", "sendmmsg")], "SCM_RIGHTS"),
     "refused_stream_over_a_number": (["fflush = -1 EBADF", "fflush of a forgotten one = -1 EBADF", *["readable: none"] * 2], "a stream (FILE)"),
@@ -225,6 +232,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(name, sealing):
+    skip_what_a_sanitizer_cannot(name)
     status, noted, said = run(["--case", name], sealing.environment(scope="all"))
     expected, word = REFUSED[name]
     assert noted == [*expected, "end"]
@@ -232,6 +240,49 @@ def test_refused(name, sealing):
     lines = [line for line in error_lines(said) if word in line]
     assert lines, said
     assert len(set(lines)) == len(lines), "the same line twice"
+
+
+def test_a_connection_that_two_processes_have_stays_what_it_is(sealing):
+    """One of them would go on in clear where the other one has led it to another node."""
+    status, noted, said = run(["--case", "refused_dissolving"], sealing.environment())
+    assert (status, noted) == (0, ["alone = 0", "accepted = -1 EOPNOTSUPP", "child 8", "parent = -1 EOPNOTSUPP", "received 5", "end"]), said
+    assert any("AF_UNSPEC" in line for line in error_lines(said)), said
+
+
+EARLY = """
+#include <unistd.h>
+__attribute__((constructor)) static void early(void) { (void)!write(1, "early ", 6); }
+int late(void) { return (int)write(1, "and late", 8); }
+"""
+
+STARTS_EARLY = """
+import os, socket, sys
+with socket.create_server(("127.0.0.1", 0)) as listener:
+    stream = socket.create_connection(listener.getsockname())
+    heard = listener.accept()[0]
+if os.fork() == 0:
+    os.dup2(stream.fileno(), 1)
+    os.execv(sys.argv[1], sys.argv[1:])
+stream.close()
+heard.settimeout(10)
+said = b""
+while more := heard.recv(100):
+    said += more
+print(said.decode(), os.wait()[1])
+"""
+
+
+def test_what_a_library_writes_before_we_begin(sealing, tmp_path):
+    """Its constructor runs before ours, and its standard output is a connection that the program before it sealed."""
+    library, program = tmp_path / "libearly.so", tmp_path / "program"
+    subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", library], input=EARLY, text=True, check=True)
+    subprocess.run(["cc", "-x", "c", "-", "-o", program, "-x", "none", library, f"-Wl,-rpath,{tmp_path}"],
+                   input="int late(void); int main(void) { return late() != 8; }", text=True, check=True)
+    for env in ({}, sealing.environment(report := sealing.report_file(), scope="all")):
+        done = subprocess.run([sys.executable, "-c", STARTS_EARLY, program], env={**os.environ, **env}, capture_output=True, text=True, timeout=30)
+        assert (done.stdout, error_lines(done.stderr)) == ("early and late 0\n", []), done
+    parts = sealing.parts(report)
+    assert sum(part["failed_opens"] for part in parts) == 0 and sum(part["sealed_records_received"] for part in parts) > 0
 
 
 @pytest.mark.parametrize("name, expected", [
@@ -584,6 +635,52 @@ def test_no_library_is_led_past_us(how, said, nodes, sealing, tmp_path):
         assert tried(sealing.environment(allowed, allow_programs=plugin)) == ("6", [])
         (part,) = sealing.parts(allowed)
         assert [(one["reason"], one["allowed"]) for one in part["not_sealed"]] == [(f"allow_programs: {plugin} ran without CryptMPI", True)]
+
+
+GO_LIBRARY = """
+__asm__(".pushsection .note.go.buildid, \\"a\\", %note\\n.long 4, 4, 4\\n.ascii \\"Go\\\\0\\\\0test\\"\\n.popsection");
+int speak(void) { return 7; }
+"""
+
+GO_PROGRAM = """
+#include <dlfcn.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#ifdef LINKED
+int speak(void);
+int main(void) { return speak() - 7; }
+#else
+int main(int argc, char** argv) {
+    void* library = strcmp(argv[1], "in a child") == 0 && fork() != 0 ? NULL : dlopen(argv[2], RTLD_NOW);
+    if (strcmp(argv[1], "used") == 0 && dlsym(library, "speak") != NULL) raise(SIGKILL);
+    if (strcmp(argv[1], "before a fork") == 0) fork();
+    wait(NULL);
+    return 0;
+}
+#endif
+"""
+
+
+@pytest.mark.parametrize("how", ["linked", "loaded", "used", "in a child", "before a fork"])
+def test_libraries_of_go_are_in_the_report(how, sealing, tmp_path):
+    """They make system calls of their own. The rank that uses one may be killed, as launchers do at the end."""
+    library, program = tmp_path / "libgo.so", tmp_path / "program"
+    subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", library], input=GO_LIBRARY, text=True, check=True)
+    linked = ["-DLINKED", f"-Wl,--no-as-needed,-rpath,{tmp_path}", f"-L{tmp_path}", "-lgo"] if how == "linked" else []
+    subprocess.run(["cc", "-x", "c", "-", "-o", program, *linked, "-ldl"], input=GO_PROGRAM, text=True, check=True)
+
+    def told(**settings):
+        report = sealing.report_file()
+        done = subprocess.run([program, how, library], env={**os.environ, **sealing.environment(report, **settings)}, timeout=30)
+        assert done.returncode == (-9 if how == "used" else 0)
+        return [[(one["reason"], one["allowed"]) for one in part["not_sealed"]] for part in sealing.parts(report)]
+
+    count, why = 2 if how == "before a fork" else 1, f"what the Go library {library} may have sent by system calls of its own"
+    assert told() == [[(why, False)]] * count
+    assert told(allow_programs=library) == told(allow_programs=program) == [[(f"allow_programs: {why}", True)]] * count
+    assert told(allow_programs="/bin/true") == [[(why, False)]] * count
 
 
 AUDITOR = """

@@ -557,7 +557,7 @@ def test_a_child_whose_ids_differ_is_not_started(sender, ids):
 
 
 @pytest.mark.parametrize("how", ["sh", "env -i", "python", "python spawn", "system", "popen", "script", "fexecve", "execveat",
-                                 "spawn elsewhere", "pidfd_spawn"])
+                                 "spawn elsewhere", "spawn by a copy", "spawn by a number", "pidfd_spawn"])
 def test_a_static_child_is_not_started(sender, tmp_path, how):
     command = sender.command["static"]
     (tmp_path / "script").write_text(f"#!{command[0]}\n")
@@ -576,7 +576,12 @@ def test_a_static_child_is_not_started(sender, tmp_path, how):
     start = (f"import ctypes, os; C = ctypes.CDLL(None); w = (ctypes.c_char_p * 4)(*[x.encode() for x in {command}], None); "
              f"e = (ctypes.c_char_p * 1)(None); a = ctypes.create_string_buffer(512); p = ctypes.c_int(); os.chdir({str(tmp_path / 'here')!r}); "
              "C.posix_spawn_file_actions_init(a); C.posix_spawn_file_actions_addchdir_np(a, b'..'); ")
+    copied = "b = ctypes.create_string_buffer(512); C.posix_spawn_file_actions_init(b); b.raw = a.raw; "
+    number = ("C.posix_spawn_file_actions_init(a); C.posix_spawn_file_actions_addopen(a, 90, b'..', os.O_RDONLY, 0); "
+              "C.posix_spawn_file_actions_adddup2(a, 90, 91); C.posix_spawn_file_actions_addfchdir_np(a, 91); ")
     python |= {"spawn elsewhere": start + "C.posix_spawn(ctypes.byref(p), b'./static', a, None, w, e) or os.wait()",
+               "spawn by a copy": start + copied + "C.posix_spawn(ctypes.byref(p), b'./static', b, None, w, e) or os.wait()",
+               "spawn by a number": start + number + "C.posix_spawn(ctypes.byref(p), b'./static', a, None, w, e) or os.wait()",
                "pidfd_spawn": start + "C.pidfd_spawn(ctypes.byref(p), w[0], None, None, w, e) or os.wait()"}
     words = {"sh": by_shell(command), "env -i": ["env", "-i", *command], "script": ["sh", "-c", f"exec ./script {' '.join(command[1:])}"],
              "system": [sys.executable, "-c", f"import os; os.system({' '.join(command)!r})"],
@@ -711,6 +716,211 @@ def test_a_process_that_is_killed_has_told_of_its_exceptions(nodes, tmp_path):
     (part,) = (tmp_path / "report.json.parts").glob("*.json")
     facts = json.loads(part.read_text())
     assert not facts["ended"] and [entry["reason"] for entry in facts["not_sealed"]] == [f"plaintext_peers allows {address}"]
+
+
+# What its library does when ours has come to its end, and a program that has such a library.
+LATE = """
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+extern char** environ;
+static void connects(void) {
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(7777)};
+    inet_pton(AF_INET, getenv("PEER"), &to.sin_addr);
+    connect(socket(AF_INET, SOCK_STREAM, 0), (struct sockaddr*)&to, sizeof to);
+}
+void touch(void) {}
+__attribute__((destructor)) static void late(void) {
+    char* words[] = {getenv("ALLOWED"), NULL};
+    const char* how = getenv("HOW");
+    pid_t child = 0;
+    if (strcmp(how, "connect") == 0) connects();
+    if (strcmp(how, "spawn") == 0) posix_spawn(&child, words[0], NULL, NULL, words, environ);
+    if (strcmp(how, "fork") == 0 && (child = fork()) == 0) {
+        connects();
+        _exit(0);
+    }
+    if (strcmp(how, "fork and exec") == 0 && (child = fork()) == 0) execve(words[0], words, environ);
+    if (child != 0) waitpid(child, NULL, 0);
+}
+"""
+
+
+@pytest.mark.parametrize("how", ["connect", "spawn", "fork", "fork and exec"])
+def test_what_comes_after_our_end_is_told(how, nodes, tmp_path):
+    address = nodes.nodes[1].address
+    (tmp_path / "late.c").write_text(LATE)
+    (tmp_path / "main.c").write_text("void touch(void);\nint main(void) { touch(); return 0; }")
+    (tmp_path / "nothing.c").write_text("int main(void) { return 0; }")
+    for words in (["-shared", "-fPIC", "-o", "liblate.so", "late.c"], ["-static", "-o", "allowed", "nothing.c"],
+                  ["-o", "program", "main.c", "-L.", "-llate", f"-Wl,-rpath,{tmp_path}"]):
+        subprocess.run(["cc", *words], cwd=tmp_path, check=True)
+    allowed = str(tmp_path / "allowed")
+    sealing = Sealing(tmp_path / "config", nodes, COMMAND, {"layer": "channel", "plaintext_peers": address, "allow_programs": allowed,
+                                                            "report_file": tmp_path / "report.json"})
+    with listener(nodes):
+        done = nodes.run([COMMAND, "exec", tmp_path / "program"], env={**sealing.env(), "PEER": address, "ALLOWED": allowed, "HOW": how}, timeout=60)
+    assert done.ok, done.output
+    facts = [json.loads(part.read_text()) for part in (tmp_path / "report.json.parts").glob("*.json")]
+    reason = f"plaintext_peers allows {address}" if how in ("connect", "fork") else f"allow_programs: {allowed} ran without CryptMPI"
+    assert [entry["reason"] for part in facts for entry in part["not_sealed"]] == [reason], facts
+    # The child that is replaced by a program has no end of its own.
+    assert [part["ended"] for part in facts] == [how != "fork and exec"], facts
+
+
+BEHIND_A_MOUNT = """
+import ctypes, socket, sys
+libc = ctypes.CDLL(None)
+NEWNS, REC, PRIVATE = 0x20000, 1 << 14, 1 << 18
+assert libc.unshare(NEWNS) == 0 and libc.mount(b"none", b"/", None, ctypes.c_ulong(REC | PRIVATE), None) == 0
+canary = open(sys.argv[2], "rb").read()
+assert libc.mount(b"none", sys.argv[1].encode(), b"tmpfs", ctypes.c_ulong(0), None) == 0
+socket.create_connection((sys.argv[3], 7777)).sendall(canary)
+"""
+
+
+SENDS_A_DATAGRAM = """
+import socket, sys
+socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(open(sys.argv[1], "rb").read(), (sys.argv[2], 7777))
+"""
+ACCEPTS = """
+import socket
+listening = socket.create_server(("", 7778))
+print("up", flush=True)
+try: print("accepted", listening.accept()[0].recv(100))
+except ConnectionAbortedError: print("refused")
+"""
+
+
+@pytest.mark.parametrize("how", ["connect", "datagram", "exec", "mount"])
+def test_nothing_goes_in_clear_of_which_no_part_can_tell(sender, how, tmp_path):
+    """As of a process of another user, in another root, or with a limit on its files."""
+    if how == "mount" and os.geteuid() != 0:
+        pytest.skip("only root can mount")
+    (tmp_path / "reports").mkdir()
+    program = sender.command["static" if how == "exec" else "dynamic"]
+    sends = [sys.executable, "-c", SENDS_A_DATAGRAM, *program[1:]] if how == "datagram" else program
+    words = ["sh", "-c", '(ulimit -f 0; exec "$@") 2>&1 | cat', "sh", *sends]  # what is printed goes into a file
+    if how == "mount":
+        words = [sys.executable, "-c", BEHIND_A_MOUNT, str(tmp_path / "reports"), *program[1:]]
+    env = {"CRYPTMPI_REPORT_FILE": str(tmp_path / "reports" / "report.json"),
+           **({"CRYPTMPI_ALLOW_PROGRAMS": program[0]} if how == "exec" else {"CRYPTMPI_PLAINTEXT_PEERS": program[2]})}
+    done, seen = sender(words, env)
+    expect_unseen(seen, done.output)
+    why = "is not the job's folder, or is not to be seen from here" if how == "mount" else "File too large"
+    assert re.search(f"refused, because the job's report has to name it and cannot: .*{why}", done.output), done.output
+
+
+def test_nothing_comes_in_clear_of_which_no_part_can_tell(nodes, tmp_path):
+    address = nodes.nodes[1].address
+    sealing = Sealing(tmp_path / "config", nodes, COMMAND, {"layer": "channel", "plaintext_peers": address, "report_file": tmp_path / "report.json"})
+    line = [COMMAND, "exec", "sh", "-c", '(ulimit -f 0; exec "$@") 2>&1 | cat', "sh", sys.executable, "-c", ACCEPTS]
+    accepting = nodes.start(line, env=sealing.env(), stdout=subprocess.PIPE, text=True)
+    try:
+        assert accepting.stdout.readline() == "up\n"
+        connects = f"import socket; s = socket.create_connection(({nodes.nodes[0].address!r}, 7778)); s.sendall(b'x'); s.recv(1)"
+        nodes.run([sys.executable, "-c", connects], node=1, timeout=60)
+        said = accepting.communicate(timeout=60)[0]
+    finally:
+        accepting.kill()
+    assert "refused, because the job's report has to name it and cannot: cannot write" in said and "\nrefused\n" in said, said
+
+
+TWICE_ONE_NUMBER = """
+import ctypes, os, socket, sys
+how, peer = sys.argv[1:]
+
+def child(work):
+    pid = os.fork()
+    if pid == 0:
+        work()
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+
+def refused(port):
+    try: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("10.77.0.99", port))
+    except PermissionError: pass
+
+def in_namespace(work):
+    assert ctypes.CDLL(None).unshare(0x20000000) == 0
+    child(work)
+
+def by_number(work):
+    with open("/proc/sys/kernel/ns_last_pid", "w") as last: last.write("99")
+    child(lambda: os.getpid() == 100 and work())
+
+def both(one_by_one):
+    one_by_one(lambda: socket.create_connection((peer, 7777)))
+    one_by_one(lambda: refused(2))
+
+refused(1)
+if how == "namespaces": both(lambda work: child(lambda: in_namespace(work)))
+else: in_namespace(lambda: both(by_number))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes PID namespaces, and chooses the number of a process")
+@pytest.mark.parametrize("how", ["namespaces", "number again"])
+def test_processes_that_have_one_number_write_a_part_each(how, nodes, tmp_path):
+    address = nodes.nodes[1].address
+    sealing = Sealing(tmp_path / "config", nodes, COMMAND, {"layer": "channel", "plaintext_peers": address, "report_file": tmp_path / "report.json"})
+    with listener(nodes):
+        done = nodes.run([COMMAND, "exec", sys.executable, "-c", TWICE_ONE_NUMBER, how, address], env=sealing.env(), timeout=60)
+    if "ns_last_pid" in done.output:
+        pytest.skip("the number of a process cannot be chosen here")
+    assert done.ok, done.output
+    facts = [json.loads(part.read_text()) for part in (tmp_path / "report.json.parts").glob("*.json")]
+    numbered = [part for part in facts if part["pid"] == (1 if how == "namespaces" else 100)]
+    assert sorted(len(part["not_sealed"]) for part in numbered) == [0, 1], facts
+    assert sorted(part["refused_roads"] for part in numbered) == [[], ["UDP to 10.77.0.99:2"]], facts
+
+
+TELLS_MEANWHILE = """
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <unistd.h>
+static void* tells(void* nothing) {
+    struct sockaddr_in to = {.sin_family = AF_INET};
+    inet_pton(AF_INET, "10.77.0.99", &to.sin_addr);
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+    for (int port = 1; port < 1000; ++port) {
+        to.sin_port = htons(port);
+        sendto(fd, "x", 1, 0, (struct sockaddr*)&to, sizeof to);
+    }
+    return nothing;
+}
+int main(int count, char** words) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, tells, NULL);
+    usleep(30000);
+    return execv(words[1], words + 1);
+}
+"""
+
+
+def test_a_program_that_is_started_while_another_thread_writes_the_part(sender, tmp_path):
+    subprocess.run(["cc", "-o", tmp_path / "tells", "-x", "c", "-", "-lpthread"], input=TELLS_MEANWHILE, text=True, check=True)
+    static = sender.command["static"]
+    for attempt in range(5):
+        report = tmp_path / f"report{attempt}.json"
+        done, seen = sender([str(tmp_path / "tells"), *static], env={"CRYPTMPI_ALLOW_PROGRAMS": static[0], "CRYPTMPI_REPORT_FILE": str(report)})
+        assert done.ok and seen == 1, done.output
+        parts = [json.loads(part.read_text()) for part in Path(f"{report}.parts").glob("*.json")]
+        assert [entry["reason"] for part in parts for entry in part["not_sealed"]] == [f"allow_programs: {static[0]} ran without CryptMPI"], attempt
+
+
+@MPIS
+def test_datagrams_of_a_helper_are_named_where_any_network_will_do(mpi, nodes, tmp_path):
+    """What is said of MPI's own packets says nothing of what a process sends that is no rank."""
+    job = Job(mpi, nodes, tmp_path, "mpi")
+    sends = f"import socket; socket.socket(type=socket.SOCK_DGRAM).sendto(b'x', ({nodes.nodes[1].address!r}, 7777))"
+    helped = job.script(f'[ "$(hostname)" = {nodes.nodes[0].name} ] && CRYPTMPI_NETWORK=any {sys.executable} -c "{sends}"\nexec "$@"')
+    done = job.run([helped, *job.program])
+    assert f"network = any lets UDP to {nodes.nodes[1].address}" in job.verdict, done.output
 
 
 HIDES = """

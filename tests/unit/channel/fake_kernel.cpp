@@ -2093,6 +2093,12 @@ Cloned cloned(std::uint64_t) {
 int refuse_clone() {
     std::abort();
 }
+long lend_memory() {
+    std::abort();
+}
+void take_memory_back(long) {
+    std::abort();
+}
 int allow_unsharing(const char*) {
     std::abort();
 }

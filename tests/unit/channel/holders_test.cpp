@@ -106,8 +106,8 @@ TEST(Holders, AreLeftOutOnceOnly) {
     const ProcessName own = name_of_this_process();
     Other one;
     for (int i = 0; i < 3; ++i) ASSERT_TRUE(holders.join(number));
-    holders.sign(number, own);
     holders.sign(number, one.name());
+    holders.sign(number, own);
     EXPECT_EQ(holders.leave(number, one.name()), 2U);
     one.kill_it();  // it had left before
     EXPECT_EQ(holders.leave(number, own), 1U);

@@ -2,14 +2,20 @@
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <net/if.h>
 #include <netinet/tcp.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <map>
+#include <optional>
+#include <string>
 #include <tuple>
+
+#include "channel/real.hpp"
 
 namespace cryptmpi::channel {
 namespace {
@@ -353,6 +359,99 @@ TEST(StaysInside, ThisKernelOnWhoConnectedAndClosed) {
     ASSERT_EQ(std::sscanf(name.release, "%d.%d", &major, &minor), 2);
     if (major < 6 || (major == 6 && minor < 18)) GTEST_SKIP() << "Linux " << name.release << " may not name the owner";
     EXPECT_EQ(place_of_who_closed(kUser, keep_owner_known), Place::inside);
+}
+
+/// A datagram socket, and what is said of a datagram of its.
+struct Datagrams {
+    explicit Datagrams(int family = AF_INET) : fd(::socket(family, SOCK_DGRAM, 0)) {}
+    ~Datagrams() { ::close(fd); }
+    Datagrams(const Datagrams&) = delete;
+    Datagrams& operator=(const Datagrams&) = delete;
+
+    std::string bound_to() const {
+        char name[IF_NAMESIZE] = {};
+        socklen_t size = sizeof name;
+        return ::getsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, name, &size) == 0 ? name : "?";
+    }
+
+    const int fd;
+    std::string why;
+};
+
+/// Some address of this node's that is no loopback address.
+std::optional<Interface> elsewhere(bool ipv4) {
+    for (const Interface& one : interfaces()) {
+        if (one.index != kLo && one.address.ipv4() == ipv4 && !one.address.loopback()) return one;
+    }
+    return std::nullopt;
+}
+
+TEST(KeepsInside, DatagramsForLoopbackAddressesByALoopbackSocket) {
+    for (const char* const target : {"127.0.0.1", "127.9.9.9", "0.0.0.0"}) {
+        Datagrams one;
+        EXPECT_TRUE(keep_inside_datagram(one.fd, at(target), true, one.why)) << target;
+        EXPECT_EQ(one.bound_to(), "lo") << target;
+        EXPECT_TRUE(keep_inside_datagram(one.fd, at(target), true, one.why)) << "once more";
+    }
+    Datagrams ipv6(AF_INET6);
+    EXPECT_TRUE(keep_inside_datagram(ipv6.fd, at("::1"), true, ipv6.why));
+    EXPECT_EQ(ipv6.bound_to(), ipv6.fd < 0 ? "?" : "lo");
+}
+
+TEST(KeepsInside, NoDatagramsForOthers) {
+    for (const char* const target : {"192.0.2.1", "224.0.0.1", "2001:db8::1"}) {
+        Datagrams one;
+        EXPECT_FALSE(keep_inside_datagram(one.fd, at(target), true, one.why)) << target;
+        EXPECT_EQ(one.why, "");
+        EXPECT_EQ(one.bound_to(), "");
+    }
+}
+
+TEST(KeepsInside, DatagramsByAnySocketWhereOthersAreAllowed) {
+    Datagrams one;
+    EXPECT_TRUE(keep_inside_datagram(one.fd, at("127.0.0.1"), false, one.why));
+    EXPECT_FALSE(keep_inside_datagram(one.fd, at("192.0.2.1"), false, one.why));
+    EXPECT_EQ(one.bound_to(), "");
+}
+
+TEST(KeepsInside, DatagramsForOtherOwnAddressesWhereTheKernelCan) {
+    if (const auto own = elsewhere(true)) {
+        Datagrams one;
+        EXPECT_TRUE(keep_inside_datagram(one.fd, own->address, true, one.why));
+        EXPECT_EQ(one.bound_to(), "lo");
+    }
+    if (const auto own = elsewhere(false)) {
+        Datagrams one(AF_INET6);
+        EXPECT_FALSE(keep_inside_datagram(one.fd, own->address, true, one.why));
+        EXPECT_NE(one.why.find("IPv6"), std::string::npos) << one.why;
+        EXPECT_EQ(one.bound_to(), "");
+    }
+}
+
+TEST(KeepsInside, NoDatagramsOfASocketThatIsBoundToAnotherInterface) {
+    const auto own = elsewhere(true);
+    char name[IF_NAMESIZE] = {};
+    if (!own || if_indextoname(own->index, name) == nullptr) GTEST_SKIP() << "no other interface here";
+    Datagrams one;
+    ASSERT_EQ(::setsockopt(one.fd, SOL_SOCKET, SO_BINDTODEVICE, name, sizeof name), 0);
+    EXPECT_FALSE(keep_inside_datagram(one.fd, own->address, true, one.why));
+    EXPECT_FALSE(keep_inside_datagram(one.fd, at("127.0.0.1"), true, one.why));
+    EXPECT_NE(one.why.find("bound to another interface"), std::string::npos) << one.why;
+}
+
+TEST(KeepsInside, DatagramsForLoopbackAddressesAloneWhereNoSocketCanBeBound) {
+    real::setsockopt.replace([](int /*fd*/, int /*level*/, int /*option*/, const void* /*value*/, socklen_t /*size*/) {
+        errno = EPERM;
+        return -1;
+    });
+    Datagrams one;
+    EXPECT_TRUE(keep_inside_datagram(one.fd, at("127.0.0.1"), true, one.why));
+    EXPECT_EQ(one.bound_to(), "");
+    if (const auto own = elsewhere(true)) {
+        EXPECT_FALSE(keep_inside_datagram(one.fd, own->address, true, one.why));
+        EXPECT_NE(one.why.find("Operation not permitted"), std::string::npos) << one.why;
+    }
+    real::setsockopt.replace(nullptr);
 }
 
 }  // namespace

@@ -58,6 +58,7 @@ const std::set<std::string> kNotHere = {
     "transfer_ipv6",
     "two_thousand_connections",
     "udp_inside_the_node",
+    "vfork_and_pipes",
     "vfork_exec_echo",
     "write_after_shutdown",  // counts signals of all runs
 };

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <iterator>
 
 #include "report/noted_hosts.hpp"
 #include "report/parts_folder.hpp"
@@ -169,6 +170,26 @@ TEST_F(ReportTest, WhatWasMergedAlreadyDoesNotCountTwice) {
     ASSERT_TRUE(write_part(file_, part, kSign));
     EXPECT_EQ(verdict(), before);
     EXPECT_EQ(summary(), text);
+}
+
+TEST_F(ReportTest, ProcessesThatHaveOneNumberWriteAPartEach) {
+    const auto files = [this] {
+        fs::directory_iterator entry(parts_folder(file_));
+        return std::distance(begin(entry), end(entry));
+    };
+    auto part = rank(0, 1);
+    ASSERT_TRUE(write_part(file_, part, kSign));
+    ASSERT_TRUE(write_part(file_, part, kSign));
+    EXPECT_EQ(files(), 1) << "one process, which writes again";
+    part.image = new_image();
+    ASSERT_TRUE(write_part(file_, part, kSign));
+    EXPECT_EQ(files(), 2) << "a forked child that has got the number of its parent, which has ended";
+    part.image = new_image();
+    ASSERT_TRUE(write_part(file_, part, kSign));
+    EXPECT_EQ(files(), 3) << "its sibling";
+    part.pid_namespace = 7;
+    ASSERT_TRUE(write_part(file_, part, kSign));
+    EXPECT_EQ(files(), 4) << "a process of another PID namespace";
 }
 
 TEST_F(ReportTest, WhatIsReportedAfterTheEndWithoutTheKeyIsSaid) {
