@@ -628,7 +628,7 @@ MUTANTS = [
     one("parts that wait beside others are not asked for", JOB_REPORT, 'if (part.value("parts_wait", false)) waiting', "if (false) waiting",
         "pytest", "'tests/system/test_verdict.py::test_a_part_that_waits_on_a_node_beside_others_is_fetched[1-openmpi-4.1.4]'"),
     one("parts that wait on the launcher's node stay there", "src/command/reports.cpp",
-        "if (const auto why = keep_own(what); !why.empty())", "if (const std::string why; !why.empty())",
+        "    if (!parts) return parts.error().line;\n", "    if (!parts || !what.token.empty()) return \"\";\n",
         "pytest", "'tests/system/test_verdict.py::test_a_part_that_waits_on_a_node_beside_others_is_fetched[0-openmpi-4.1.4]'"),
     one("the place of parts on a node is open to others", "src/report/parts_folder.cpp", "(void)::mkdir(parent.c_str(), S_IRWXU);", "{}",
         "pytest", "'tests/system/test_verdict.py::test_a_part_that_waits_on_a_node_beside_others_is_fetched[0-openmpi-4.1.4]'"),
