@@ -1,5 +1,6 @@
 // Descriptors and processes: dup and its kin, fork, exec, spawn, standard streams on sockets.
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/mman.h>
@@ -452,24 +453,36 @@ SOCKETS_CASE(fork_and_leave_a_part) {
     }
 }
 
+static void fork_and_kill_it_by(int signal, bool at_once) {
+    Pair pair = connected_pair();
+    const pid_t child = ::fork();
+    if (child == 0) {
+        pair.server.close();
+        ::signal(signal, SIG_DFL);
+        for (;;) ::pause();
+    }
+    if (at_once) ::kill(child, signal);
+    send_all(pair.client, text("hello"));
+    note("received %zu", receive(pair.server, 5).size());
+    if (!at_once) ::kill(child, signal);
+    result("child", wait_for_child(child));
+    pair.client.close();
+    char more = 0;
+    result("end", ::read(pair.server, &more, 1));
+}
+
 SOCKETS_CASE(fork_and_kill_the_child) {
     // As multiprocessing's pools do with their workers: the end comes from the one that is left, and in order.
-    for (const int signal : {SIGTERM, SIGKILL, SIGSEGV}) {
-        Pair pair = connected_pair();
-        const pid_t child = ::fork();
-        if (child == 0) {
-            pair.server.close();
-            ::signal(signal, SIG_DFL);
-            for (;;) ::pause();
-        }
-        send_all(pair.client, text("hello"));
-        note("received %zu", receive(pair.server, 5).size());
-        ::kill(child, signal);
-        result("child", wait_for_child(child));
-        pair.client.close();
-        char more = 0;
-        result("end", ::read(pair.server, &more, 1));
-    }
+    for (const int signal : {SIGTERM, SIGKILL, SIGSEGV}) fork_and_kill_it_by(signal, false);
+    // Nor has it to come to anything of its own: on one processor, its parent goes on first.
+    cpu_set_t before;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    const bool found = ::sched_getaffinity(0, sizeof before, &before) == 0 && ::sched_getcpu() >= 0;
+    if (found) CPU_SET(static_cast<std::size_t>(::sched_getcpu()), &one);
+    if (found) ::sched_setaffinity(0, sizeof one, &one);
+    for (int i = 0; i < 5; ++i) fork_and_kill_it_by(SIGKILL, true);
+    if (found) ::sched_setaffinity(0, sizeof before, &before);
 }
 
 SOCKETS_CASE(fork_with_bytes_to_be_sent) {
