@@ -114,7 +114,8 @@ int tell_of_open_road(Process& process, const Address& peer) {
     static std::atomic<bool> told = false;
     if (peer.loopback() || told.load(std::memory_order_relaxed)) return 0;
     const bool is_mpis = programs::mpi_function("MPI_Init") != nullptr;
-    if (!is_mpis && !process.report().count_unsealed("network = any lets UDP to " + peer.text() + " and others pass", true)) {
+    if (!is_mpis &&
+        !process.report().count_unsealed("network = any lets UDP to " + peer.text() + " and others pass", true)) {
         errno = EPERM;
         return -1;
     }
