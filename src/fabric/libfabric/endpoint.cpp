@@ -268,7 +268,7 @@ void Endpoint::wait_for_receivers(std::unique_lock<std::mutex>& domains_lock) {
     using Clock = std::chrono::steady_clock;
     const auto until = Clock::now() + domain->fabric->longest_leave;
     auto next_question = Clock::now() + domain->fabric->between_questions;
-    while (remote.has_messages()) {
+    while (received != nullptr && remote.has_messages() && Clock::now() < until) {
         ssize_t got = 0;
         while ((got = received->make_progress(SIZE_MAX)) > 0) {
         }
