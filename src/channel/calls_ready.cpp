@@ -88,12 +88,16 @@ Epoll* instance(int epfd) {
 }
 
 /// An instance of the parent's says to the kernel what only the parent understands.
-bool is_parents(int epfd) {
-    if (!is_borrower()) return false;
+/// `true`: errno says so. HOT PATH: no call but of a child's that uses its parent's memory.
+[[gnu::noinline, gnu::cold]] bool refuse_parents(int epfd) {
     const Entry* entry = Process::made()->table().find(epfd);
     if (entry == nullptr || entry->kind.load() != Kind::epoll) return false;
     (void)refuse_borrower("epoll with an instance of the parent's");
     return true;
+}
+
+inline bool is_parents(int epfd) {
+    return is_borrower() && refuse_parents(epfd);
 }
 
 class Watched final : public Connections {

@@ -110,17 +110,34 @@ std::optional<ssize_t> on_unconnected(Process& process, int fd, const Move& move
 
 /// The MPI layer says that MPI's own packets may take any network. What a process without MPI sends says nobody else.
 /// -1 with errno where the report cannot tell of it.
-int tell_of_open_road(Process& process, const Address& peer) {
+int tell_of_open_road(Process& process, const std::optional<Address>& peer) {
     static std::atomic<bool> told = false;
-    if (peer.loopback() || told.load(std::memory_order_relaxed)) return 0;
+    if ((peer && peer->loopback()) || told.load(std::memory_order_relaxed)) return 0;
     const bool is_mpis = programs::mpi_function("MPI_Init") != nullptr;
-    if (!is_mpis &&
-        !process.report().count_unsealed("network = any lets UDP to " + peer.text() + " and others pass", true)) {
+    const std::string to = peer ? peer->text() : "a peer without a port";
+    if (!is_mpis && !process.report().count_unsealed("network = any lets UDP to " + to + " and others pass", true)) {
         errno = EPERM;
         return -1;
     }
     told.store(true);
     return 0;
+}
+
+/// Does the datagram go to the socket's peer? Nobody knows it: the kernel names none whose port is 0, and sends to it.
+bool goes_to_unnamed(int fd, const Move& move) {
+    const bool names_none = move.to == nullptr || move.to_size == 0;
+    const bool is_skipped = !names_none && move.to_size >= sizeof move.to->sa_family && move.to->sa_family == AF_UNSPEC;
+    return names_none || (is_skipped && option_of(fd, SO_DOMAIN) != AF_INET);
+}
+
+/// As the kernel says of a socket that is not connected.
+int refuse_unnamed(Process& process) {
+    process.report().tell_of_refused(
+        "a datagram without an address",
+        "a datagram without an address is refused where the socket has no peer, or one with port 0, which the kernel "
+        "does not name: it might leave this node; connect the socket to a port, or give each datagram its address");
+    errno = EDESTADDRREQ;
+    return -1;
 }
 
 /// The roads but sockets without a connection: -1 with errno and a line for those that are closed.
@@ -142,8 +159,9 @@ int check_road(Process& process, int fd, Kind kind, const Move& move) {
     }
     if (kind != Kind::datagram) return 0;
     const auto peer = Address::of_datagram(fd, move.to, move.to_size);
-    if (!peer) return 0;
-    if (process.roads_open()) return tell_of_open_road(process, *peer);
+    if (!peer && !goes_to_unnamed(fd, move)) return 0;  // the kernel does not take such an address
+    if (process.roads_open()) return tell_of_open_road(process, peer);
+    if (!peer) return refuse_unnamed(process);
     std::string why;
     std::string stray;
     const bool led = move.message != nullptr && names_a_way(*move.message);
@@ -198,8 +216,24 @@ Entry* classify(Process& process, int fd) {
     return entry;
 }
 
+/// Another process that has the socket, too, would take it for connected as it was, and send in clear. A sealed one
+/// does not end unannounced.
+int refuse_dissolving() {
+    this_process().report().tell_of_refused(
+        "connect without a family",
+        "connect with AF_UNSPEC is refused for a TCP socket that is sealed, or that another process may have, too: it "
+        "would not know to whom the socket is connected then; close it and make another one");
+    errno = EOPNOTSUPP;
+    return -1;
+}
+
+bool has_no_family(const sockaddr* address, socklen_t size) {
+    return address != nullptr && size >= sizeof address->sa_family && address->sa_family == AF_UNSPEC;
+}
+
 /// A second connect() while, or after, the first one is on its way.
 int connect_again(Process& process, int fd, Entry& entry, const sockaddr* address, socklen_t size) {
+    if (has_no_family(address, size)) return refuse_dissolving();
     const State state = drive(process, entry);
     Shared* shared = entry.shared;
     if (shared == nullptr) return real::connect(fd, address, size);  // TCP said no: the kernel says why
@@ -226,20 +260,6 @@ std::optional<Verdict> verdict_on(Process& process, int fd, const Address& peer,
     const auto actual = tcp_of(fd) == Tcp::connected ? Address::peer_of(fd) : std::nullopt;
     if (!actual) return std::nullopt;
     return policy.decide(fd, *actual, why);
-}
-
-/// Another process that has the socket, too, would take it for connected as it was, and send in clear.
-int refuse_dissolving() {
-    this_process().report().tell_of_refused(
-        "connect without a family",
-        "connect with AF_UNSPEC is refused for a TCP socket that another process may have, too: it would not know to "
-        "whom the socket is connected then; close it and make another one");
-    errno = EOPNOTSUPP;
-    return -1;
-}
-
-bool has_no_family(const sockaddr* address, socklen_t size) {
-    return address != nullptr && size >= sizeof address->sa_family && address->sa_family == AF_UNSPEC;
 }
 
 int connect_stream(Process& process, int fd, Entry& entry, const sockaddr* address, socklen_t size) {

@@ -205,6 +205,7 @@ int Allreduce(Layer& layer, const void* out, void* in, MPI_Count count, MPI_Data
     Communicator* communicator = find_sealed(layer, comm);
     const auto native = CRYPTMPI_NATIVE(Allreduce, count, out, in, Count{count}, type, op, comm);
     if (communicator == nullptr) return native(layer.mpi);
+    if (in == MPI_IN_PLACE) return raise_on_comm(layer, comm, MPI_ERR_BUFFER);  // Open MPI too, of this one alone
     const Operator sum{layer, count, type, op};
     ReductionArguments arguments;
     const auto ask = [](const auto& mpi, int* number, int*, int many, MPI_Comm alone) {

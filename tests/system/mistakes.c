@@ -173,6 +173,7 @@ static void types(void) {
 
 static void places(void) {
     TELL_ANEW(MPI_Allgather(out, 1, MPI_INT, MPI_IN_PLACE, 1, MPI_INT, comm));
+    TELL_ANEW(MPI_Allreduce(out, MPI_IN_PLACE, 1, MPI_INT, MPI_SUM, comm));
     TELL_ANEW(MPI_Scan(out, MPI_IN_PLACE, 1, MPI_INT, MPI_SUM, comm));
     TELL_ANEW(MPI_Reduce_scatter_block(out, MPI_IN_PLACE, 1, MPI_INT, MPI_SUM, comm));
     renew();

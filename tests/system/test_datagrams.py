@@ -229,6 +229,44 @@ def test_what_is_for_an_own_address_does_not_leave(how, lab, sealing, tmp_path):
     assert seen == {"plain": True, "sealed": False}, out
 
 
+# A datagram without an address, for a peer that the kernel does not name: the protocol, and whom it is sent to.
+UNNAMED = {"udp": FAR, "udplite": FAR, "icmp": FAR, "ipv6": "fd00:77::2", "without a family": "fd00:77::2"}
+
+TO_PORT_0 = """
+import ctypes, errno, socket, sys
+how, target = sys.argv[1:3]
+family = socket.AF_INET6 if ":" in target else socket.AF_INET
+one = socket.socket(family, socket.SOCK_DGRAM, {"udplite": 136, "icmp": socket.IPPROTO_ICMP}.get(how, 0))
+one.connect((target, 0))
+words = (bytes([8, 0, 0, 0, 0, 0, 0, 1]) if how == "icmp" else b"") + b"canary of UDP"
+if how == "without a family":
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.sendto(one.fileno(), words, len(words), 0, bytes(16), 16) < 0:
+        print(errno.errorcode[ctypes.get_errno()])
+    sys.exit()
+try:
+    one.send(words)
+except OSError as error:
+    print(errno.errorcode[error.errno])
+"""
+
+
+@pytest.mark.parametrize("how", UNNAMED)
+def test_nothing_leaves_for_a_peer_without_a_port(how, lab, sealing, tmp_path):
+    within(lab.nodes[0], "sysctl -q net.ipv4.ping_group_range='0 0'")
+    seen, told = {}, {}
+    for way, env in (("plain", {}), ("sealed", sealing.environment())):
+        with lab.capture(tmp_path / way):
+            out, said = start(lab, 0, TO_PORT_0, how, UNNAMED[how], env=env).communicate(timeout=30)
+        if "Protocol not supported" in said:
+            pytest.skip("this kernel has no such protocol")
+        assert "Traceback" not in said, said
+        seen[way], told[way] = b"canary of UDP" in (tmp_path / way).read_bytes(), (out.strip(), error_lines(said))
+    assert seen == {"plain": True, "sealed": False}, told
+    assert told["plain"] == ("", []) and told["sealed"][0] == "EDESTADDRREQ", told
+    assert "one with port 0" in told["sealed"][1][0], told
+
+
 def test_own_addresses_are_reached_all_the_same(lab, sealing):
     """By who is bound to the loopback interface, and, where he has sent something himself, from such a one."""
     answers = ("import socket, sys\none = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\none.bind(('0.0.0.0', 4567))\n"

@@ -242,10 +242,11 @@ def test_refused(name, sealing):
     assert len(set(lines)) == len(lines), "the same line twice"
 
 
-def test_a_connection_that_two_processes_have_stays_what_it_is(sealing):
+@pytest.mark.parametrize("scope, alone", [("between-nodes", "0"), ("all", "-1 EOPNOTSUPP")])
+def test_a_connection_that_two_processes_have_or_that_is_sealed_stays_what_it_is(scope, alone, sealing):
     """One of them would go on in clear where the other one has led it to another node."""
-    status, noted, said = run(["--case", "refused_dissolving"], sealing.environment())
-    assert (status, noted) == (0, ["alone = 0", "accepted = -1 EOPNOTSUPP", "child 8", "parent = -1 EOPNOTSUPP", "received 5", "end"]), said
+    status, noted, said = run(["--case", "refused_dissolving"], sealing.environment(scope=scope))
+    assert (status, noted) == (0, [f"alone = {alone}", "accepted = -1 EOPNOTSUPP", "child 8", "parent = -1 EOPNOTSUPP", "received 5", "end"]), said
     assert any("AF_UNSPEC" in line for line in error_lines(said)), said
 
 
