@@ -23,11 +23,13 @@ struct Watched {
     bool shared = false;  // with another process, before we looked
 };
 
-bool ours(const Entry* entry) {
+/// HOT PATH
+inline bool ours(const Entry* entry) {
     if (entry == nullptr) return false;
     const Kind kind = entry->kind.load(std::memory_order_acquire);
+    if (kind == Kind::sealed) return true;
     const Epoll* const epoll = kind == Kind::epoll ? entry->epoll : nullptr;  // another thread may be closing it
-    return kind == Kind::sealed || (epoll != nullptr && !epoll->plain());
+    return epoll != nullptr && !epoll->plain();
 }
 
 /// The kernel knows all there is to say of it.

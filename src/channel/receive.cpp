@@ -376,16 +376,16 @@ bool peek_records(Process& process, Entry& entry, Pieces& to, std::size_t& got) 
     return true;
 }
 
-/// Notes for the readiness calls whether something is left that can be read without waiting. errno stays.
-void note_what_is_left(Process& process, Entry& entry) {
+/// Notes for the readiness calls whether something is left that can be read without waiting. errno stays. HOT PATH
+inline void note_what_is_left(Process& process, Entry& entry) {
     Shared& shared = *entry.shared.load();
-    const int error = errno;
     if (shared.plain_begin == shared.plain_end && shared.raw_begin == shared.raw_end && !kernel_done(shared) &&
         !entry.opener->closed()) {
         shared.readable.store(false, std::memory_order_release);
-    } else {
-        note_readable(process, entry);
+        return;
     }
+    const int error = errno;
+    note_readable(process, entry);
     errno = error;
 }
 

@@ -322,10 +322,7 @@ void Communicator::came_truncated(const Posted& posted, int from, int tag) {
     peer(from).receiving.lanes[tag].cut_off(posted.order);
 }
 
-std::unique_ptr<Held> Communicator::take_held(int from, int tag) {
-    if (held_.empty()) [[likely]] {
-        return nullptr;
-    }
+std::unique_ptr<Held> Communicator::find_held(int from, int tag) {
     const auto found =
         std::find_if(held_.begin(), held_.end(), [&](const auto& held) { return held->matches(from, tag); });
     if (found == held_.end()) return nullptr;

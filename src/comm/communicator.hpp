@@ -108,7 +108,7 @@ public:
 
     HeldList& held() { return held_; }
     /// The first that such a receive matches, which no receive finds with MPI any more; null: none.
-    std::unique_ptr<Held> take_held(int from, int tag);
+    std::unique_ptr<Held> take_held(int from, int tag) { return held_.empty() ? nullptr : find_held(from, tag); }
 
     /// Where a message of ours to or from a member of this communicator goes, which no receive of the program can
     /// match.
@@ -160,6 +160,7 @@ public:
     FlowTotals totals() const;
 
 private:
+    std::unique_ptr<Held> find_held(int from, int tag);
     struct Sending {
         std::unique_ptr<seal::MessageSealer> flow;
         Lanes<std::uint64_t> next;

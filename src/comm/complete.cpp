@@ -55,6 +55,12 @@ void put_back(Layer& layer, MPI_Request handle, std::unique_ptr<Operation> opera
     layer.requests().add(handle, std::move(operation));
 }
 
+void keep_result(Operation& operation, const MPI_Status& status, int result) {
+    operation.status = status;
+    operation.result = result;
+    operation.state = Operation::State::finished;
+}
+
 bool is_kept(Layer& layer, MPI_Request request, const Operation& operation, int code) {
     if (code == MPI_SUCCESS || request == MPI_REQUEST_NULL) return false;
     int done = 0;

@@ -28,6 +28,9 @@ int conclude_held(Layer& layer, Operation& operation, std::unique_ptr<Held> held
 /// After its end, a persistent operation waits for its next start, and others are gone.
 void put_back(Layer& layer, MPI_Request handle, std::unique_ptr<Operation> operation);
 
+/// MPI keeps the request, though the operation is done: whoever asks for it again gets the same.
+void keep_result(Operation& operation, const MPI_Status& status, int result);
+
 /// Null: it is none of ours.
 inline bool is_active(const Operation* operation) {
     return operation != nullptr && operation->is_active();

@@ -293,9 +293,10 @@ int send(Layer& layer, Mode mode, const void* at, MPI_Count count, MPI_Datatype 
     return native_send(layer.mpi, mode, ByteCount(layer.mpi, wire.size()), wire.data(), to, tag, comm);
 }
 
+// HOT PATH
 template <class NativeCall>
-int isend(Layer& layer, Mode mode, const void* at, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
-          MPI_Request* request, NativeCall native) {
+[[gnu::always_inline]] inline int isend(Layer& layer, Mode mode, const void* at, MPI_Count count, MPI_Datatype type,
+                                        int to, int tag, MPI_Comm comm, MPI_Request* request, NativeCall native) {
     const auto guard = layer.guard();
     Communicator* communicator = find_sealed_to(layer, comm, to);
     if (communicator == nullptr) return native(layer.mpi);

@@ -76,7 +76,7 @@ public:
     }
     bool none() const { return ours_.empty(); }
 
-    /// MPI completed all of them. Returns the first error, each of which is in its status.
+    /// MPI completed all of them, or failed. Returns the first error, each of which is in its status.
     Failure settle_all(const MPI_Request* requests, MPI_Status* statuses, bool in_status) {
         Failure first;
         for (One& one : ours_) {
@@ -92,7 +92,12 @@ public:
                 status.MPI_ERROR = code;
                 failed_.push_back(one.index);
             }
-            put_back(layer_, one.handle, std::move(one.operation));
+            if (stays_with_mpi(requests[one.index], one)) {
+                keep_result(*one.operation, status, code);
+                layer_.requests().add(one.handle, std::move(one.operation));
+            } else {
+                put_back(layer_, one.handle, std::move(one.operation));
+            }
         }
         return first;
     }
@@ -108,6 +113,11 @@ private:
         MPI_Request handle;
         std::unique_ptr<Operation> operation;
     };
+    /// MPICH's Testall ends none where one fails, and calls the others that have come successful: the program waits for
+    /// them once more.
+    static bool stays_with_mpi(MPI_Request now, const One& one) {
+        return now != MPI_REQUEST_NULL && now == one.handle && !one.operation->persistent;
+    }
     Layer& layer_;
     std::vector<One> ours_;
     std::vector<int> failed_;
@@ -217,12 +227,39 @@ int Test(Layer& layer, MPI_Request* request, int* flag, MPI_Status* status) {
     return code == MPI_SUCCESS && *flag == 0 ? code : conclude_one(layer, handle, *request, mine, code);
 }
 
+namespace {
+
+/// MPI itself failed at the request, and has not ended it: what the program named is none.
+bool is_no_request(Layer& layer, int code) {
+    int error_class = MPI_SUCCESS;
+    return layer.mpi.Error_class(code, &error_class) == MPI_SUCCESS && error_class == MPI_ERR_REQUEST;
+}
+
+/// Where MPI must not be left to wait for all. Its Testall is no way to wait: MPICH's fails where one is a file's that
+/// is not done yet, and ends none where one of several failed. What failed has been told of.
+int wait_for_each(Layer& layer, int count, MPI_Request* requests, MPI_Status* statuses) {
+    Statuses mine(count, statuses);
+    Each<int> codes(count);
+    bool failed = false;
+    for (int i = 0; i < count; ++i) {
+        const int code = wait_one(layer, requests + i, mine.data() + i);
+        if (is_no_request(layer, code)) return code;
+        codes.data()[i] = code;
+        failed = failed || code != MPI_SUCCESS;
+    }
+    if (!failed) return MPI_SUCCESS;
+    for (int i = 0; i < count; ++i) mine.data()[i].MPI_ERROR = codes[static_cast<std::size_t>(i)];
+    return MPI_ERR_IN_STATUS;
+}
+
+}  // namespace
+
 int Waitall(Layer& layer, int count, MPI_Request* requests, MPI_Status* statuses) {
     if (is_missing(count, requests)) return layer.mpi.Waitall(count, requests, statuses);
     auto guard = layer.guard();
     if (!may_block(layer)) {
         if (guard) guard.unlock();
-        return repeat(layer, [&](int& done) { return Testall(layer, count, requests, &done, statuses); });
+        return wait_for_each(layer, count, requests, statuses);
     }
     Taken taken(layer, count, requests);
     if (guard) guard.unlock();

@@ -315,6 +315,122 @@ TEST(Failures, OfCollectiveOperations) {
     fail_each("gather", 3, [](Rank& rank) { return gather(rank, 100); });
 }
 
+// One of several requests fails, with an MPI whose Testall ends none then.
+
+/// On rank 1: a receive that is too short for its message, one that is not, and one whose message comes when it has
+/// said so.
+struct Several {
+    explicit Several(std::size_t size) : into(size) {}
+    void start(const Rank& rank) {
+        const auto receive = [&](Bytes& place, int tag, MPI_Request& request) {
+            Irecv(rank.layer, place.data(), static_cast<MPI_Count>(place.size()), MPI_BYTE, 0, tag, MPI_COMM_WORLD,
+                  &request);
+        };
+        receive(small, 1, requests[0]);
+        receive(into, 2, requests[1]);
+        receive(late, 3, requests[2]);
+    }
+    Bytes small = Bytes(4);
+    Bytes into;
+    Bytes late = Bytes(100);
+    std::array<MPI_Request, 3> requests{};
+    std::array<MPI_Status, 3> statuses{};
+};
+
+void send_several(const Rank& rank, std::size_t size) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    const Clear data(size);
+    Isend(rank.layer, data.bytes().data(), static_cast<MPI_Count>(size), MPI_BYTE, 1, 2, MPI_COMM_WORLD, &request);
+    send(rank, Clear(3000), 1, 1);
+    Wait(rank.layer, &request, MPI_STATUS_IGNORE);
+    received(rank, 1, 1, 4);
+    send(rank, Clear(100), 1, 3);
+}
+
+int count_of(const Rank& rank, const MPI_Status& status) {
+    int count = 0;
+    rank.mpi.Get_count(&status, MPI_BYTE, &count);
+    return count;
+}
+
+TEST(Failures, WhatATestallThatEndsNoneHasOpenedIsTheSameInTheNextCall) {
+    using Case = std::pair<std::size_t, bool>;
+    for (const auto& [bytes, is_altered] : {Case{600, false}, Case{600, true}, Case{600000, false}}) {
+        const std::size_t size = bytes;
+        const bool altered = is_altered;
+        fake::Options options;
+        options.testall_ends_none = true;
+        Job job(2, options);
+        job.on_wire = [&](fake::Message& message, std::vector<fake::Message>&) {
+            if (altered && message.tag == 2) message.bytes.back() ^= 1;
+            return true;
+        };
+        const Ending ending = job.run([&](Rank& rank) {
+            if (rank.number == 0) {
+                send_several(rank, size);
+                return;
+            }
+            Several several(size);
+            several.start(rank);
+            auto& [failed, whole, late] = several.statuses;
+            int done = 1;
+            int code = MPI_SUCCESS;
+            do {
+                code = Testall(rank.layer, 3, several.requests.data(), &done, several.statuses.data());
+            } while (code == MPI_SUCCESS || whole.MPI_ERROR == MPI_ERR_PENDING);
+            EXPECT_EQ(code, MPI_ERR_IN_STATUS);
+            EXPECT_EQ(done, 0);
+            EXPECT_EQ(failed.MPI_ERROR, MPI_ERR_TRUNCATE);
+            EXPECT_EQ(whole.MPI_ERROR == MPI_SUCCESS, !altered);
+            EXPECT_EQ(late.MPI_ERROR, MPI_ERR_PENDING);
+            MPI_Status again;
+            EXPECT_EQ(Wait(rank.layer, &several.requests[1], &again) == MPI_SUCCESS, !altered);
+            for (const MPI_Status& one : {whole, again}) {
+                EXPECT_TRUE(altered || count_of(rank, one) == static_cast<int>(size)) << count_of(rank, one);
+            }
+            EXPECT_EQ(several.into == Clear(size).bytes(), !altered);
+            EXPECT_EQ(Wait(rank.layer, several.requests.data(), MPI_STATUS_IGNORE), MPI_ERR_TRUNCATE);
+            send(rank, Clear(1), 0, 4);
+            EXPECT_EQ(Wait(rank.layer, &several.requests[2], MPI_STATUS_IGNORE), MPI_SUCCESS);
+        });
+        EXPECT_TRUE(altered || ending.went_well()) << size << ending.told();
+        EXPECT_TRUE(!ending.aborted && ending.stuck.empty()) << size << ending.told();
+    }
+}
+
+TEST(Failures, AWaitallBesideALargeMessageEndsEachRequest) {
+    constexpr std::size_t kSize = 600000;
+    fake::Options options;
+    options.testall_ends_none = true;
+    Job job(2, options);
+    const Ending ending = job.run([&](Rank& rank) {
+        if (rank.number == 0) {
+            received(rank, 1, 1, 4);
+            send_several(rank, 600);
+            send(rank, Clear(kSize), 1, 9);
+            return;
+        }
+        Bytes large(kSize);
+        MPI_Request elsewhere = MPI_REQUEST_NULL;
+        Irecv(rank.layer, large.data(), kSize, MPI_BYTE, 0, 9, MPI_COMM_WORLD, &elsewhere);
+        Several several(600);
+        several.start(rank);
+        send(rank, Clear(1), 0, 4);
+        send(rank, Clear(1), 0, 4);
+        EXPECT_EQ(Waitall(rank.layer, 3, several.requests.data(), several.statuses.data()), MPI_ERR_IN_STATUS);
+        const std::array<int, 3> codes{MPI_ERR_TRUNCATE, MPI_SUCCESS, MPI_SUCCESS};
+        for (std::size_t i = 0; i < codes.size(); ++i) {
+            EXPECT_EQ(several.statuses[i].MPI_ERROR, codes[i]);
+            EXPECT_EQ(several.requests[i], MPI_REQUEST_NULL);
+        }
+        EXPECT_EQ(count_of(rank, several.statuses[1]), 600);
+        EXPECT_EQ(several.into, Clear(600).bytes());
+        EXPECT_EQ(Wait(rank.layer, &elsewhere, MPI_STATUS_IGNORE), MPI_SUCCESS);
+        EXPECT_EQ(large, Clear(kSize).bytes());
+    });
+    EXPECT_TRUE(ending.went_well()) << ending.told();
+}
+
 // Constructors that fail.
 
 /// How often this rank's error handler was called.

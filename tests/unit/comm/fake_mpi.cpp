@@ -1468,6 +1468,17 @@ struct Calls {
     static int Testall(int count, MPI_Request* handles, int* flag, MPI_Status* statuses) {
         if (!all_done(count, handles)) world().wait();
         *flag = all_done(count, handles) ? 1 : 0;
+        if (*flag == 0 && world().options.testall_ends_none && statuses != MPI_STATUSES_IGNORE) {
+            bool failed = false;
+            for (int i = 0; i < count; ++i) {
+                const auto request = find_request(handles[i]);
+                const bool done = !request || is_done(request);
+                statuses[i] = request && done ? request->status : MPI_Status{};
+                statuses[i].MPI_ERROR = !done ? MPI_ERR_PENDING : request ? request->error : MPI_SUCCESS;
+                failed = failed || (done && statuses[i].MPI_ERROR != MPI_SUCCESS);
+            }
+            if (failed) return raise(MPI_COMM_WORLD, MPI_ERR_IN_STATUS);
+        }
         return *flag != 0 ? end_all(count, handles, statuses) : MPI_SUCCESS;
     }
     /// Those that are active and done, in an order that changes.

@@ -66,6 +66,9 @@ struct Options {
     bool forgets_told_errors = false;
     // Then it has this length instead, and nothing of it is written, as with UCX.
     std::size_t length_of_cut_off = 0;
+    // As MPICH's Testall: where one has failed and another is not done, it fails, ends none, and calls the others that
+    // are done successful.
+    bool testall_ends_none = false;
     int thread_level = MPI_THREAD_SINGLE;
     std::chrono::milliseconds longest{20'000};  // that ranks may ask in vain
 };
