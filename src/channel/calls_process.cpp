@@ -10,7 +10,10 @@
 #include <unistd.h>
 #include <wordexp.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
+#include <climits>
 #include <cstdarg>
 #include <cstdlib>
 #include <cstring>
@@ -18,6 +21,7 @@
 #include <iterator>
 #include <mutex>
 #include <numeric>
+#include <span>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -93,12 +97,14 @@ int with_environment(char* const* environment, const char* arena, const Start& s
     return start(list);
 }
 
-bool among(const std::vector<Shared*>& kept, const Entry& entry) {
+using Connections = std::span<Shared* const>;
+
+bool among(Connections kept, const Entry& entry) {
     return std::find(kept.begin(), kept.end(), entry.shared) != kept.end();
 }
 
 /// The sockets that close at exec lose this process as a holder. The last holder ends the stream.
-void let_go(const std::vector<Shared*>& kept) {
+void let_go(Connections kept) {
     Table& table = Process::made()->table();
     const ProcessName own_name = Process::made()->name();
     each_sealed([&](Entry& entry, Shared& shared) {
@@ -112,7 +118,7 @@ void let_go(const std::vector<Shared*>& kept) {
 }
 
 /// The program could not be started after all.
-void take_back(const std::vector<Shared*>& kept) {
+void take_back(Connections kept) {
     const ProcessName own_name = Process::made()->name();
     each_sealed([&](Entry& entry, Shared& shared) {
         if (!among(kept, entry) && shared.holders.join(entry.generation.load()))
@@ -128,12 +134,18 @@ std::vector<int> passed_on(const posix_spawn_file_actions_t* actions) {
     return all;
 }
 
-/// Runs `start` with the environment that keeps sealed sockets alive across it.
+/// Runs `start` with the environment that keeps sealed sockets alive across it. What is still needed when it starts is
+/// on the stack: nobody gives back to the heap of its parent what a child of vfork has there.
 template <class Start>
 int start_program(char* const* environment, Start start) {
     Process* process = Process::made();
     if (process == nullptr || process->arena().fd() < 0) return with_environment(environment, nullptr, start);
-    const std::vector<Shared*> kept = surviving();
+    Connections kept;
+    {
+        const std::vector<Shared*> found = surviving();
+        auto** const first = static_cast<Shared**>(alloca(found.size() * sizeof(Shared*)));
+        kept = {first, std::copy(found.begin(), found.end(), first)};
+    }
     const bool vforked = !process->is_me();
     // The courier and the pulse would end between a call of the kernel and the note of what it did.
     Background::Pause pause;
@@ -154,8 +166,9 @@ int start_program(char* const* environment, Start start) {
         process->note_shared();  // the memory is the parent's
     }
     real::fcntl(arena, F_SETFD, nullptr);
-    const std::string variable = fmt::format("{}{}", kArenaVariable, arena);
-    const int status = with_environment(environment, variable.c_str(), start);
+    std::array<char, sizeof kArenaVariable + 16> variable{};
+    fmt::format_to_n(variable.data(), variable.size() - 1, "{}{}", kArenaVariable, arena);
+    const int status = with_environment(environment, variable.data(), start);
     const int error = errno;
     real::fcntl(arena, F_SETFD, reinterpret_cast<void*>(static_cast<long>(FD_CLOEXEC)));
     if (vforked) {
@@ -197,30 +210,37 @@ int spawn_program(char* const* environment, const posix_spawn_file_actions_t* ac
     return status;
 }
 
-/// As execvp finds it, so that what is checked is what is started. Where there is none: a name that fails.
+/// As execvp finds it, so that what is checked is what is started. Empty, with errno: there is none.
 std::string find(const char* file) {
-    std::string found = programs::find_in_path(file, std::getenv("PATH"));
-    const bool has_folder = std::strchr(file, '/') != nullptr;
-    return found.empty() && has_folder ? file : found;
+    return std::strchr(file, '/') != nullptr ? file : programs::find_in_path(file, std::getenv("PATH"));
 }
 
 /// What execvp does with a file that the kernel does not know: it is the shell's.
-int execute_by_shell(const std::string& file, char* const* arguments, char* const* environment) {
+int execute_by_shell(const char* file, char* const* arguments, char* const* environment) {
     constexpr const char* kShell = "/bin/sh";
     std::size_t count = 0;
     while (arguments[count] != nullptr) ++count;
     auto** words = static_cast<char**>(alloca((count + 3) * sizeof(char*)));
     std::size_t at = 0;
     words[at++] = const_cast<char*>(kShell);
-    words[at++] = const_cast<char*>(file.c_str());
+    words[at++] = const_cast<char*>(file);
     for (std::size_t i = 1; i < count; ++i) words[at++] = arguments[i];
     words[at] = nullptr;
     return execve(kShell, words, environment);
 }
 
+/// Can the kernel look from here? Else errno is set.
+bool is_place(int folder, const char* path, int flags) {
+    const bool may_be_empty = (flags & AT_EMPTY_PATH) != 0;
+    errno = path == nullptr ? EFAULT : *path == '\0' ? ENOENT : ENAMETOOLONG;
+    if (path == nullptr || (*path == '\0' && !may_be_empty) || std::strlen(path) >= PATH_MAX) return false;
+    return folder == AT_FDCWD || *path == '/' || real::fcntl(folder, F_GETFD, nullptr) >= 0;
+}
+
 /// What a call of the exec family with a folder's descriptor names.
 std::string path_below(int folder, const char* path) {
     std::string name = path == nullptr ? "" : path;
+    if (folder == AT_FDCWD && name.empty()) return ".";
     if (folder == AT_FDCWD || name.starts_with('/')) return name;
     return fmt::format("/proc/self/fd/{}{}", folder, name.empty() ? "" : "/" + name);
 }
@@ -249,10 +269,16 @@ auto with_whole_environment(const Call& call) {
     return result;
 }
 
-std::vector<char*> collect(const char* first, va_list arguments) {
-    std::vector<char*> result{const_cast<char*>(first)};
-    while (result.back() != nullptr) result.push_back(va_arg(arguments, char*));
-    return result;
+/// How many there are, with the null at their end.
+std::size_t count(const char* first, va_list* arguments) {
+    std::size_t count = 1;
+    for (const char* one = first; one != nullptr; one = va_arg(*arguments, char*)) ++count;
+    return count;
+}
+
+void collect(const char* first, va_list* arguments, char** all) {
+    *all = const_cast<char*>(first);
+    while (*all != nullptr) *++all = va_arg(*arguments, char*);
 }
 
 /// A child that is about to be forked, as a holder of what this process holds. The child may be killed before it has
@@ -503,8 +529,11 @@ CRYPTMPI_CALL int execv(const char* path, char* const* arguments) {
 CRYPTMPI_CALL int execvpe(const char* file, char* const* arguments, char* const* environment) {
     if (covering_process() == nullptr)
         return start_program(environment, [&](char* const* with) { return real::execvpe(file, arguments, with); });
-    const std::string found = find(file);
-    (void)execve(found.c_str(), arguments, environment);
+    char* found = nullptr;  // on the stack, as in start_program
+    if (const std::string name = find(file); !name.empty())
+        found = std::strcpy(static_cast<char*>(alloca(name.size() + 1)), name.c_str());
+    if (found == nullptr) return -1;
+    (void)execve(found, arguments, environment);
     return errno == ENOEXEC ? execute_by_shell(found, arguments, environment) : -1;
 }
 
@@ -513,12 +542,16 @@ CRYPTMPI_CALL int execvp(const char* file, char* const* arguments) {
 }
 
 CRYPTMPI_CALL int execveat(int folder, const char* path, char* const* arguments, char* const* environment, int flags) {
+    if (covering_process() != nullptr && !is_place(folder, path, flags)) return -1;
     if (!may_start(path_below(folder, path).c_str())) return -1;
     return start_program(environment,
                          [&](char* const* with) { return real::execveat(folder, path, arguments, with, flags); });
 }
 
 CRYPTMPI_CALL int fexecve(int fd, char* const* arguments, char* const* environment) {
+    errno = EINVAL;  // of the C library
+    if (fd < 0 || arguments == nullptr || environment == nullptr) return -1;
+    if (covering_process() != nullptr && !is_place(fd, "", AT_EMPTY_PATH)) return -1;
     if (!may_start(path_below(fd, "").c_str())) return -1;
     return start_program(environment, [&](char* const* with) { return real::fexecve(fd, arguments, with); });
 }
@@ -526,26 +559,35 @@ CRYPTMPI_CALL int fexecve(int fd, char* const* arguments, char* const* environme
 CRYPTMPI_CALL int execl(const char* path, const char* first, ...) {
     va_list arguments;
     va_start(arguments, first);
-    const std::vector<char*> all = collect(first, arguments);
+    auto** all = static_cast<char**>(alloca(count(first, &arguments) * sizeof(char*)));
     va_end(arguments);
-    return execv(path, all.data());
+    va_start(arguments, first);
+    collect(first, &arguments, all);
+    va_end(arguments);
+    return execv(path, all);
 }
 
 CRYPTMPI_CALL int execlp(const char* file, const char* first, ...) {
     va_list arguments;
     va_start(arguments, first);
-    const std::vector<char*> all = collect(first, arguments);
+    auto** all = static_cast<char**>(alloca(count(first, &arguments) * sizeof(char*)));
     va_end(arguments);
-    return execvp(file, all.data());
+    va_start(arguments, first);
+    collect(first, &arguments, all);
+    va_end(arguments);
+    return execvp(file, all);
 }
 
 CRYPTMPI_CALL int execle(const char* path, const char* first, ...) {
     va_list arguments;
     va_start(arguments, first);
-    const std::vector<char*> all = collect(first, arguments);
+    auto** all = static_cast<char**>(alloca(count(first, &arguments) * sizeof(char*)));
+    va_end(arguments);
+    va_start(arguments, first);
+    collect(first, &arguments, all);
     char* const* environment = va_arg(arguments, char* const*);
     va_end(arguments);
-    return execve(path, all.data(), environment);
+    return execve(path, all, environment);
 }
 
 namespace {
@@ -579,8 +621,11 @@ template <class Id, class Start>
 int spawn_by_name(Id* id, const char* file, const posix_spawn_file_actions_t* actions,
                   const posix_spawnattr_t* attributes, char* const* arguments, char* const* environment, Start& start,
                   Start& start_found) {
-    if (covering_process() != nullptr)
-        return spawn(id, find(file).c_str(), actions, attributes, arguments, environment, start);
+    if (covering_process() != nullptr) {
+        const std::string found = find(file);
+        if (found.empty()) return errno;
+        return spawn(id, found.c_str(), actions, attributes, arguments, environment, start);
+    }
     return spawn_program(environment, actions, [&](char* const* with) {
         return start_found(id, file, actions, attributes, arguments, with);
     });

@@ -5,6 +5,7 @@
 #include <sys/sendfile.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
@@ -397,23 +398,36 @@ CRYPTMPI_CALL ssize_t splice(int from, off64_t* from_offset, int to, off64_t* to
 
 namespace {
 
+/// A stream made of our calls.
+struct Cookie {
+    int fd;
+    std::atomic<bool> closed{false};
+};
+
+int descriptor_of(void* cookie) {
+    return static_cast<Cookie*>(cookie)->fd;
+}
+
 ssize_t cookie_read(void* cookie, char* to, size_t size) {
-    return read(static_cast<int>(reinterpret_cast<std::intptr_t>(cookie)), to, size);
+    return read(descriptor_of(cookie), to, size);
 }
 
 ssize_t cookie_write(void* cookie, const char* from, size_t size) {
-    const ssize_t n = write(static_cast<int>(reinterpret_cast<std::intptr_t>(cookie)), from, size);
+    const ssize_t n = write(descriptor_of(cookie), from, size);
     return n < 0 ? 0 : n;
 }
 
+/// Without the lock, which a thread that forks has while the program's handlers of fork run in it.
 int cookie_close(void* cookie) {
-    return close(static_cast<int>(reinterpret_cast<std::intptr_t>(cookie)));
+    static_cast<Cookie*>(cookie)->closed.store(true);
+    return close(descriptor_of(cookie));
 }
 
-/// fopencookie's streams have no descriptor of their own; fileno() is asked for it all the same.
+/// fopencookie's streams have no descriptor of their own; fileno() is asked for it all the same. A stream that is
+/// closed stays here until another one of ours is at its address.
 struct CookieStreams {
     std::mutex lock;
-    std::map<FILE*, int> descriptors;
+    std::map<FILE*, std::unique_ptr<Cookie>> cookies;
 };
 
 CookieStreams& cookie_streams() {
@@ -422,11 +436,11 @@ CookieStreams& cookie_streams() {
 }
 
 FILE* open_cookie(int fd, const char* mode) {
-    FILE* stream = fopencookie(reinterpret_cast<void*>(static_cast<std::intptr_t>(fd)), mode,
-                               {cookie_read, cookie_write, nullptr, cookie_close});
+    auto cookie = std::make_unique<Cookie>(fd);
+    FILE* stream = fopencookie(cookie.get(), mode, {cookie_read, cookie_write, nullptr, cookie_close});
     if (stream == nullptr) return nullptr;
     const std::lock_guard guard(cookie_streams().lock);
-    cookie_streams().descriptors[stream] = fd;
+    cookie_streams().cookies[stream] = std::move(cookie);
     return stream;
 }
 
@@ -532,9 +546,9 @@ CRYPTMPI_CALL int fileno(FILE* stream) {
     if (fd >= 0) return fd;
     const int error = errno;
     const std::lock_guard guard(cookie_streams().lock);
-    const auto found = cookie_streams().descriptors.find(stream);
+    const auto found = cookie_streams().cookies.find(stream);
     errno = error;
-    return found == cookie_streams().descriptors.end() ? -1 : found->second;
+    return found == cookie_streams().cookies.end() || found->second->closed.load() ? -1 : found->second->fd;
 }
 
 CRYPTMPI_CALL int fileno_unlocked(FILE* stream) {

@@ -157,6 +157,10 @@ std::string Covering::why_not_loaded() const {
 
 bool Covering::may_start(ProcessReport& report, const std::string& file) const {
     const auto refusal = programs::judge(file, {});
+    if (refusal && refusal->is_kernels) {  // the program's own affair, as it would be without us
+        errno = refusal->code;
+        return false;
+    }
     if (refusal && allows(file)) {
         if (report.count_unsealed("allow_programs: " + file + " ran without CryptMPI", true)) return true;
         errno = EACCES;

@@ -585,7 +585,7 @@ enum class Heir { none, another, itself };
 /// of our own keeps the connection, and the courier brings it to its end. Where a thread stays in a call on it, the
 /// entry keeps it, too: that call goes on by our descriptor.
 Heir linger_on(Process& process, Entry& entry) {
-    const int own = real::fcntl(entry.descriptor(), F_DUPFD_CLOEXEC, reinterpret_cast<void*>(kOwnDescriptors));
+    const int own = Table::duplicate(entry.descriptor());
     if (own < 0) return Heir::none;
     if (!Table::holds(own)) {
         real::close(own);

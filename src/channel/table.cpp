@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -10,6 +11,21 @@
 #include "channel/real.hpp"
 
 namespace cryptmpi::channel {
+
+namespace {
+
+constexpr rlim_t kUsualLimit = 1024;
+constexpr long kOwnDescriptors = 960;
+
+/// Where the library's descriptors begin: in the last sixteenth of the numbers that there are, or of the usual 1024.
+long first_own_number() {
+    rlimit limit{};
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= kUsualLimit) return kOwnDescriptors;
+    const auto numbers = static_cast<long>(limit.rlim_cur);
+    return numbers - numbers / 16;
+}
+
+}  // namespace
 
 Table::Table() {
     // Zero pages that appear as they are touched: one per 512 descriptors.
@@ -20,10 +36,18 @@ Table::Table() {
     closing_.kind.store(Kind::ended);
 }
 
+int Table::duplicate(int fd) {
+    int copy = -1;
+    // The program may have the numbers up there itself.
+    for (long from = first_own_number(); copy < 0 && from > STDERR_FILENO; from = from * 3 / 4)
+        copy = real::fcntl(fd, F_DUPFD_CLOEXEC, reinterpret_cast<void*>(from));
+    return copy;
+}
+
 int Table::own(int fd) {
     if (fd < 0) return fd;
-    int moved = real::fcntl(fd, F_DUPFD_CLOEXEC, reinterpret_cast<void*>(kOwnDescriptors));
-    if (moved < 0) moved = fd;  // the limit is lower than that
+    int moved = duplicate(fd);
+    if (moved < 0) moved = fd;
     if (moved != fd) real::close(fd);
     add(moved, Kind::own);
     return moved;

@@ -15,9 +15,6 @@ namespace cryptmpi::channel {
 struct Registration;
 class Epoll;
 
-/// Just below the usual limit of 1024.
-inline constexpr long kOwnDescriptors = 960;
-
 enum class Kind : std::uint8_t {
     fresh,     // an internet stream socket, not connected yet (or listening)
     native,    // connected, by the policy not sealed
@@ -96,6 +93,8 @@ public:
 
     Table();
 
+    /// A copy of it among the library's numbers; -1 with errno.
+    static int duplicate(int fd);
     /// Moves a fresh descriptor of the library out of the way of programs that count on low numbers. Returns the new
     /// one.
     int own(int fd);

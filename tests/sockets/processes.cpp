@@ -177,6 +177,30 @@ SOCKETS_CASE(close_ranges) {
     result("recv at the end", ::recv(other.server, &byte, 1, 0));
 }
 
+SOCKETS_CASE(numbers_below_a_low_limit) {
+    // All that the limit leaves to a program are its own, as long as it counts from below.
+    rlimit limit{};
+    ::getrlimit(RLIMIT_NOFILE, &limit);
+    for (const int most : {900, 512, 100}) {
+        const rlimit lower = {static_cast<rlim_t>(most), limit.rlim_max};
+        ::setrlimit(RLIMIT_NOFILE, &lower);
+        Pair pair = connected_pair();
+        const Descriptor file(::memfd_create("file", MFD_CLOEXEC));
+        int failed = 0;
+        for (int fd = 3; fd < most * 9 / 10; ++fd) {
+            if (fd == pair.client || fd == pair.server || fd == file) continue;
+            if (::dup2(file, fd) != fd) ++failed;
+        }
+        note("below %d: %d failed", most, failed);
+        send_all(pair.client, text("abc"));
+        note("received %zu", receive(pair.server, 3).size());
+        for (int fd = 3; fd < most * 9 / 10; ++fd) {
+            if (fd != pair.client && fd != pair.server && fd != file) ::close(fd);
+        }
+        ::setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
 void fork_server(int listener, std::size_t connections) {
     for (std::size_t at = 0; at < connections; ++at) {
         Descriptor fd = accept_from(listener);
@@ -773,6 +797,25 @@ SOCKETS_CASE(streams_on_a_socket) {
     note("right: %d, end %d", got == big, std::feof(in) != 0);
     writing.join();
     std::fclose(in);
+}
+
+SOCKETS_CASE(a_stream_in_memory_has_no_number) {
+    // Though it lies where a stream over a socket was.
+    Pair pair = connected_pair();
+    for (int i = 0; i < 3; ++i) {
+        std::FILE* const on_socket = ::fdopen(::dup(pair.client), "w");
+        std::FILE* const other = ::fdopen(::dup(pair.client), "w");
+        note("numbers %d", ::fileno(on_socket) >= 0 && ::fileno(other) > ::fileno(on_socket));
+        std::fprintf(on_socket, "abc");
+        std::fclose(on_socket);
+        char space[10];
+        std::FILE* const in_memory = ::fmemopen(space, sizeof space, "w");
+        result("fileno", ::fileno(in_memory));
+        note("the other's %d", ::fileno(other) >= 0);
+        std::fclose(in_memory);
+        std::fclose(other);
+        note("received %zu", receive(pair.server, 3).size());
+    }
 }
 
 SOCKETS_CASE(stream_both_ways) {
