@@ -16,7 +16,6 @@
 #include "channel/borrowing.hpp"
 #include "channel/real.hpp"
 #include "channel/table.hpp"
-#include "config/places.hpp"
 #include "programs/mpi_witness.hpp"
 #include "programs/program_digest.hpp"
 #include "report/own_part.hpp"
@@ -318,12 +317,10 @@ void ProcessReport::report_early() {
 Result<void> ProcessReport::report_before_it_happens() {
     if (!begun_ || settings_.report_file.empty()) return {};
     // In another root, or behind another mount, there may be a place with this name that the job's report never reads.
-    const std::string& token = part_.report_token.empty() ? part_.folder_token : part_.report_token;
-    const bool elsewhere = settings_.report_file.parent_path() == config::local_report_folder(token);
-    if (!token.empty() && !elsewhere && !report::has_token(settings_.report_file, token))
-        return fail(ENOENT, report::parts_folder(settings_.report_file).string() +
-                                " is not the job's folder, or is not to be seen from here");
-    return write_part(Wait::yes);
+    const report::KnownFolder known = report::known_folder(part_);
+    if (auto read = report::check_place(settings_.report_file, known); !read) return read;
+    if (auto written = write_part(Wait::yes); !written) return written;
+    return report::check_place(settings_.report_file, known);
 }
 
 Result<void> ProcessReport::write_part(Wait wait) {

@@ -121,23 +121,36 @@ Result<std::optional<keys::KeyInMemory>> take_key(const Options& options, const 
     return std::optional(std::move(*kept));
 }
 
+/// The job's agent on another node has started this: no process of the job has come to this node before.
+bool is_first_here(const Options& options) {
+    return !options.forwarded.empty();
+}
+
 /// All but the program.
 Result<void> check_job(const Options& options, const config::Settings& settings,
                        const config::Environment& environment) {
     if (auto checked = check_key_reached(settings, environment); !checked) return checked;
     if (auto checked = check_key_and_module(settings); !checked) return checked;
-    if (auto prepared = prepare_local_report(settings, environment); !prepared) return prepared;
+    if (auto prepared = prepare_local_report(settings, environment, is_first_here(options)); !prepared) return prepared;
     const bool first = config::identify(environment).rank.value_or(0) == 0 && options.role.empty();
     const bool speaks = first && !environment(config::kSealedLauncherVariable);  // cryptmpi run has spoken
     return check_key_storage(settings, KeyUse::protects_jobs, speaks);
 }
 
 /// In a job that was started by hand nobody else has marked the folder of its parts.
-Result<void> join_report(const config::Settings& settings, const config::Environment& environment) {
-    if (settings.report_file.empty() || environment(config::kReportTokenVariable)) return {};
+Result<void> join_report(const Options& options, const config::Settings& settings,
+                         const config::Environment& environment) {
+    if (settings.report_file.empty()) return {};
+    if (const auto token = environment(config::kReportTokenVariable)) {
+        pass_on_seen_folder(settings.report_file, *token, is_first_here(options));
+        return {};
+    }
+    if (auto checked = report::check_parts_folder(settings.report_file); !checked) return checked;
     const auto fresh = random_name("exec");
     if (!fresh) return tl::unexpected<Error>(fresh.error());
-    set_variable(config::kFolderTokenVariable, report::join_parts(settings.report_file, *fresh));
+    const std::string token = report::join_parts(settings.report_file, *fresh);
+    set_variable(config::kFolderTokenVariable, token);
+    if (!token.empty()) pass_on_seen_folder(settings.report_file, token, false);
     return {};
 }
 
@@ -210,7 +223,7 @@ int exec(const Options& options, const Words& program) {
     if (!file) return complain(file.error().line, file.error().status);
     const auto choice = layer_for(*file, *settings, environment);
     if (!choice) return refuse(choice.error());
-    if (auto joined = join_report(*settings, environment); !joined) return refuse(joined.error());
+    if (auto joined = join_report(options, *settings, environment); !joined) return refuse(joined.error());
     if (settings->live) report::remove_stale_pages(report::own_runtime_folder());
 
     prepare_environment(options, *settings, environment, *choice);

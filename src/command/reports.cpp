@@ -1,14 +1,11 @@
 #include "command/reports.hpp"
 
-#include <fmt/core.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -16,6 +13,8 @@
 #include <sstream>
 
 #include "base/json_text.hpp"
+#include "base/own_names.hpp"
+#include "base/printable.hpp"
 #include "command/job.hpp"
 #include "command/remote_shell.hpp"
 #include "command/shell.hpp"
@@ -25,6 +24,7 @@
 #include "keys/report_key.hpp"
 #include "report/noted_hosts.hpp"
 #include "report/parts_folder.hpp"
+#include "report/waiting_parts.hpp"
 
 namespace cryptmpi::command {
 namespace {
@@ -35,16 +35,7 @@ using Json = nlohmann::json;
 constexpr const char* kName = "cryptmpi_part";
 constexpr const char* kText = "text";
 constexpr const char* kCount = "cryptmpi_parts";  // the last line's
-
-/// A folder, ours, for us alone. Empty: it is.
-std::string unfit(const fs::path& folder) {
-    struct stat found = {};
-    if (lstat(folder.c_str(), &found) != 0) return std::strerror(errno);
-    if (!S_ISDIR(found.st_mode)) return "it is no folder";
-    if (found.st_uid != geteuid()) return fmt::format("it belongs to user {}", found.st_uid);
-    if ((found.st_mode & (S_IRWXG | S_IRWXO)) != 0) return "it is open to other users";
-    return {};
-}
+constexpr const char* kRefused = "refused";       // the same line's, where the folder is somebody else's
 
 /// Daemons write their parts when their launcher has ended already.
 void await_end_of_job(const fs::path& key_file) {
@@ -59,49 +50,48 @@ void print(const Json& line) {
     std::printf("%s\n", line.dump(-1, ' ', true, Json::error_handler_t::replace).c_str());
 }
 
-/// The parts of the job that wait on this node, by name. Error: others may have taken some, or put theirs there.
-Result<std::map<std::string, std::string>> waiting_here(const std::string& token) {
-    const fs::path folder = config::local_report_folder(token);
-    std::map<std::string, std::string> parts;
-    std::error_code error;
-    if (!fs::exists(fs::symlink_status(folder, error))) return parts;
-    if (const auto why = unfit(folder); !why.empty()) return fail(EPERM, "folder " + folder.string() + ": " + why);
-    for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-        if (entry->path().extension() == ".parts")
-            parts.merge(report::raw_parts(entry->path().parent_path() / entry->path().stem()));
-    }
-    return parts;
-}
-
-void wait_no_more(const std::string& token) {
-    const fs::path folder = config::local_report_folder(token);
-    std::error_code ignored;
-    if (unfit(folder).empty()) fs::remove_all(folder, ignored);
-}
-
 /// Prints a line for each part that waits here, and their number; then nothing waits any more.
 int collect(const std::string& token, const std::string& key_file) {
     if (!config::is_report_token(token)) return complain("collect: \"" + token + "\" is no job's token", 1);
     await_end_of_job(key_file);
-    const auto parts = waiting_here(token);
-    if (!parts) return complain("collect: " + parts.error().line, 1);
-    for (const auto& [name, text] : *parts) print({{kName, name}, {kText, text}});
-    print({{kCount, parts->size()}});
+    report::take_mark(token);
+    const auto parts = report::waiting_parts(token);
+    if (parts) {
+        for (const auto& [name, text] : *parts) print({{kName, name}, {kText, text}});
+        print({{kCount, parts->size()}});
+    } else {
+        print({{kCount, 0}, {kRefused, parts.error().line}});
+    }
     if (std::fflush(stdout) != 0) return complain("collect: the parts could not be passed on", 1);
-    wait_no_more(token);
+    report::remove_waiting(token);
     return 0;
+}
+
+/// Nobody of the job puts a part there, and who had to tell of something in one was refused.
+void say_whose(const std::string& line) {
+    complain("note: " + line + "; what is in it is none of this job's", 0);
 }
 
 /// Those of processes that do not see the folder although their node does, as in a container. Returns why not all of
 /// them are there; empty: they are.
 std::string keep_own(const Collecting& what) {
-    const auto parts = waiting_here(what.token);
-    if (!parts) return parts.error().line;
+    report::take_mark(what.token);
+    const auto parts = report::waiting_parts(what.token);
+    if (!parts) {
+        say_whose(parts.error().line);
+        return "";
+    }
     for (const auto& [name, text] : *parts) {
         if (const auto added = report::add_raw_part(what.report_file, name, text); !added) return added.error().line;
     }
-    wait_no_more(what.token);
+    report::remove_waiting(what.token);
     return "";
+}
+
+bool is_ours(const fs::path& folder) {
+    const auto opened = report::open_waiting_folder(folder);
+    if (opened) close(*opened);
+    return opened.has_value();
 }
 
 /// "node7.cluster.example", "me@node7" and "node7" are one.
@@ -119,37 +109,98 @@ Words collecting(const Collecting& what, const std::string& host) {
         shell_word(own_file().string()) + " collect " + what.token + " " + shell_word(what.key_file.string()));
 }
 
-/// Keeps the parts of one node's answer. Returns why not all are there; empty: they are.
-std::string keep(const fs::path& report_file, const std::optional<std::string>& answer) {
-    if (!answer) return "no answer";
+/// What came of one node's answer.
+struct Kept {
+    std::string missing;  // why not all parts are there; empty: they are
+    std::string refused;  // why there can be none
+};
+
+Kept keep(const fs::path& report_file, const std::optional<std::string>& answer) {
+    if (!answer) return {"no answer", ""};
     std::size_t kept = 0;
     std::istringstream lines(*answer);
     for (std::string line; std::getline(lines, line);) {
         const auto json = parse_json<Json>(line);
         if (!json.is_object()) continue;  // what the remote shell says
-        if (json.contains(kCount)) return json[kCount] == kept ? "" : "parts are missing in what it sent";
+        if (json.contains(kCount) && json[kCount] != kept) return {"parts are missing in what it sent", ""};
+        if (json.contains(kCount) && json.contains(kRefused) && json[kRefused].is_string())
+            return {"", printable(json[kRefused].get<std::string>())};
+        if (json.contains(kCount)) return {};
         if (!json.contains(kName) || !json.contains(kText) || !json[kName].is_string() || !json[kText].is_string())
             continue;
         const auto added = report::add_raw_part(report_file, json[kName], json[kText]);
-        if (!added) return added.error().line;
+        if (!added) return {added.error().line, ""};
         ++kept;
     }
-    return "its answer has no end";
+    return {"its answer has no end", ""};
 }
+
+/// Where to ask for parts, and where not.
+class Hosts {
+public:
+    explicit Hosts(const Collecting& what) : what_(what) {
+        // This node's own are here already, and it would wait for the end of cryptmpi run, which waits for the answer.
+        if (what.everywhere) settled_ = {host_name(), first_label(host_name())};
+    }
+
+    /// Those that nobody has asked yet. A daemon may have started others: what it sends tells of them.
+    std::vector<std::string> next(const report::Sign& sign) {
+        for (const auto& [node, waits] : report::nodes_of_parts(what_.report_file, what_.started, sign)) {
+            heard_.insert(first_label(node));
+            if (!waits && !what_.everywhere) settled_.insert(first_label(node));
+        }
+        std::vector<std::string> hosts;
+        for (const auto& host : report::noted_hosts(what_.report_file, what_.started.job_id, sign)) {
+            const bool settled = settled_.count(what_.everywhere ? host : first_label(host)) != 0;
+            if (!settled && settled_.insert(host).second) hosts.push_back(host);
+        }
+        return hosts;
+    }
+    /// Did a process there tell of itself?
+    bool heard(const std::string& host) const { return heard_.count(first_label(host)) != 0; }
+
+private:
+    const Collecting& what_;
+    std::set<std::string> settled_;
+    std::set<std::string> heard_;
+};
 
 }  // namespace
 
-Result<void> prepare_local_report(const config::Settings& settings, const config::Environment& environment) {
+bool may_leave_in_clear(const config::Settings& settings) {
+    return !settings.plaintext_peers.empty() || !settings.allow_programs.empty() || settings.roads_open();
+}
+
+void mark_local_report(const std::string& token) {
+    if (const auto marked = report::mark_waiting_folder(token); !marked) say_whose(marked.error().line);
+}
+
+Result<void> prepare_local_report(const config::Settings& settings, const config::Environment& environment,
+                                  bool first) {
     const auto token = environment(config::kReportTokenVariable);
-    if (!token || !config::is_report_token(*token)) return {};
+    if (!token || !config::is_report_token(*token) || settings.report_file.empty()) return {};
     const fs::path folder = config::local_report_folder(*token);
-    if (settings.report_file.parent_path() != folder) return {};
-    if (mkdir(folder.c_str(), S_IRWXU) != 0 && errno != EEXIST)
-        return fail(errno,
-                    "folder " + folder.string() + " for this node's parts of the report: " + std::strerror(errno));
-    if (const auto why = unfit(folder); !why.empty())
-        return fail(EPERM, "folder " + folder.string() + " for this node's parts of the report: " + why);
-    return {};
+    if (settings.report_file.parent_path() != folder) {
+        if (first && may_leave_in_clear(settings)) mark_local_report(*token);
+        return {};
+    }
+    const auto made = report::make_waiting_folder(folder);
+    if (made) close(*made);
+    auto ready = made ? Result<void>() : Result<void>(tl::unexpected<Error>(made.error()));
+    if (ready && first) ready = report::mark_waiting_folder(*token);
+    if (ready) return {};
+    return fail(ready.error().code, "this node's parts of the report: " + ready.error().line);
+}
+
+void pass_on_seen_folder(const fs::path& report_file, const std::string& token, bool first) {
+    const char* const before = std::getenv(config::kSeenFolderVariable);
+    const std::string told = first || before == nullptr ? "" : before;
+    if (first) unsetenv(config::kSeenFolderVariable);
+    if (config::token_there(report_file, token) != config::TokenThere::same ||
+        config::compare_seen(report_file, token, told) != config::Seen::unknown)
+        return;
+    const std::string seen = config::seen_folder(report_file, token);
+    if (!seen.empty()) set_variable(config::kSeenFolderVariable, seen);
 }
 
 void sweep_local_reports() {
@@ -159,7 +210,7 @@ void sweep_local_reports() {
     for (fs::directory_iterator entry(sample.parent_path(), error), end; !error && entry != end;
          entry.increment(error)) {
         const fs::path& folder = entry->path();
-        if (!folder.filename().native().starts_with(sample.filename().native()) || !unfit(folder).empty()) continue;
+        if (!folder.filename().native().starts_with(sample.filename().native()) || !is_ours(folder)) continue;
         std::error_code unknown;
         const auto written = fs::last_write_time(folder, unknown);
         if (!unknown && !fs::is_empty(folder, unknown) && fs::file_time_type::clock::now() - written > kLongest)
@@ -168,30 +219,30 @@ void sweep_local_reports() {
 }
 
 std::string collect_parts(const Collecting& what, const report::Sign& sign) {
-    std::set<std::string> settled;
     std::string missing;
-    if (const auto why = keep_own(what); !why.empty()) missing = "this node (" + why + ")";
-    // A daemon may have started others: what it sends tells of them.
-    for (;;) {
-        for (const auto& node : report::nodes_of_parts(what.report_file, what.started, sign))
-            settled.insert(first_label(node));
-        std::vector<std::string> hosts;
+    bool lie_there = false;
+    const auto miss = [&](const std::string& host, const std::string& why) {
+        missing += (missing.empty() ? "" : ", ") + host + " (" + why + ")";
+    };
+    if (const auto why = keep_own(what); !why.empty()) miss("this node", why);
+    Hosts hosts(what);
+    for (auto asked = hosts.next(sign); !asked.empty(); asked = hosts.next(sign)) {
         std::vector<Words> commands;
-        for (const auto& host : report::noted_hosts(what.report_file, what.started.job_id, sign)) {
-            if (settled.count(first_label(host)) != 0 || !settled.insert(host).second) continue;
-            hosts.push_back(host);
-            commands.push_back(collecting(what, host));
-        }
-        if (hosts.empty()) break;
+        for (const auto& host : asked) commands.push_back(collecting(what, host));
         const auto answers = outputs_of(commands, false);
         for (std::size_t i = 0; i < answers.size(); ++i) {
-            if (const auto why = keep(what.report_file, answers[i]); !why.empty())
-                missing += (missing.empty() ? "" : ", ") + hosts[i] + " (" + why + ")";
+            const Kept kept = keep(what.report_file, answers[i]);
+            if (!kept.missing.empty()) miss(asked[i], kept.missing);
+            lie_there = lie_there || !kept.missing.empty();
+            if (kept.refused.empty()) continue;
+            say_whose(asked[i] + ": " + kept.refused);
+            if (!hosts.heard(asked[i])) miss(asked[i], kept.refused);
         }
     }
     if (missing.empty()) return "";
-    return "the report's parts could not be fetched from " + missing + "; they lie in " +
-           config::local_report_folder(what.token).string() + " there";
+    const fs::path folder = config::local_report_folder(what.token);
+    return "the report's parts could not be fetched from " + missing +
+           (lie_there ? "; they lie in " + folder.string() + " there" : "");
 }
 
 Result<std::vector<report::Sign>> report_signers(const config::Settings& settings, const cryptmpi_kex& kex) {

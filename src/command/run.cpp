@@ -261,6 +261,7 @@ private:
     void tell_processes();
     void start_by_exec();
     void say_what_starts(const Words& words) const;
+    config::Settings settings_of_ranks() const;
 
     const Options& options_;
     const LaunchLine& typed_;
@@ -294,6 +295,7 @@ Result<void> JobRun::take(std::initializer_list<Step> steps) {
 void leave_outer_job() {
     unsetenv(config::kPlaceVariable);
     unsetenv(config::kFolderTokenVariable);
+    unsetenv(config::kSeenFolderVariable);
     const char* const outer = std::getenv(config::kReportFileVariable);
     if (outer == nullptr) return;
     const char* const asked = std::getenv("CRYPTMPI_REPORT_FILE");
@@ -422,6 +424,7 @@ Result<void> JobRun::prepare_report() {
     for (const char* variable : {"CRYPTMPI_REPORT_FILE", config::kReportFileVariable})
         set_variable(variable, report_file_.string());
     set_variable(config::kReportTokenVariable, token_);
+    pass_on_seen_folder(report_file_, token_, true);
     return {};
 }
 
@@ -492,6 +495,14 @@ void JobRun::say_what_starts(const Words& words) const {
              0);
 }
 
+/// As the layer's choice has completed them.
+config::Settings JobRun::settings_of_ranks() const {
+    config::Settings settings = *settings_;
+    settings.layer = choice_->layer;
+    settings.network = choice_->network;
+    return settings;
+}
+
 int JobRun::run() {
     const auto refuse = [&](const Error& error) { return complain(error.line, refusal_); };
     auto done = take({&JobRun::read_settings, &JobRun::check_settings, &JobRun::find_programs, &JobRun::find_launcher});
@@ -504,8 +515,10 @@ int JobRun::run() {
     start_by_exec();
     const Words words = command_line(*launcher_, launch_);
     say_what_starts(words);
+    const bool may_be_clear = may_leave_in_clear(settings_of_ranks());
+    if (may_be_clear) mark_local_report(token_);
     const int status = supervise(words, fresh_key_ ? &*fresh_key_ : nullptr);
-    const Collecting parts{report_file_, {job_, ranks_, status, {}, token_}, token_, rsh_, job_key_};
+    const Collecting parts{report_file_, {job_, ranks_, status, {}, token_}, token_, rsh_, job_key_, may_be_clear};
     return conclude(*signing_, parts, is_report_asked_ || options_.verbose);
 }
 

@@ -22,6 +22,9 @@ inline constexpr const char* kReportTokenVariable = "CRYPTMPI_INTERNAL_REPORT_TO
 /// The random bytes of the report's folder as cryptmpi exec has found it, in a job that was started by hand: who takes
 /// the folder away while the job runs takes what it had of the job, and is found out by them.
 inline constexpr const char* kFolderTokenVariable = "CRYPTMPI_INTERNAL_FOLDER_TOKEN";
+/// Which folder that is, as the first process of the job on a node has looked at it (config::seen_folder): an overlay
+/// or a copy shows the same random bytes, and takes what is written to where nobody reads it.
+inline constexpr const char* kSeenFolderVariable = "CRYPTMPI_INTERNAL_SEEN_FOLDER";
 /// Where the job's parts go, whatever `report_file` says: a process of a job cannot lead those that it starts to
 /// another report, in which nobody looks for what they left in clear.
 inline constexpr const char* kReportFileVariable = "CRYPTMPI_INTERNAL_REPORT_FILE";

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "config/environment.hpp"
@@ -23,7 +24,23 @@ std::filesystem::path default_module_folder();
 
 /// The file with the bytes of kReportTokenVariable or kFolderTokenVariable, beside the parts.
 std::filesystem::path report_token_file(const std::filesystem::path& report_file);
-/// Where parts wait on a node that does not see the folder. Made by cryptmpi exec.
+/// What the first line of that file says of this token. Unreadable: the file is another user's.
+enum class TokenThere { same, another, unreadable };
+TokenThere token_there(const std::filesystem::path& report_file, std::string_view token);
+
+/// Tells an open folder from a copy of it and from a mount that shows its files, as an overlay does. Of file systems
+/// that number their files anew, or that are mounted again while they are used, less is compared. Empty: the system
+/// does not say.
+std::string folder_identity(int folder);
+
+/// For kSeenFolderVariable: that the folder of parts with this token, as this process sees it now, is the job's. Empty:
+/// there is none.
+std::string seen_folder(const std::filesystem::path& report_file, const std::string& token);
+/// Is it the one that `seen` tells of? Unknown: `seen` tells of another token's, or of what another machine has seen.
+enum class Seen { same, another, unknown };
+Seen compare_seen(const std::filesystem::path& report_file, std::string_view token, std::string_view seen);
+
+/// Where parts wait on a node that does not see the folder.
 std::filesystem::path local_report_folder(std::string_view token);
 bool is_report_token(std::string_view token);
 

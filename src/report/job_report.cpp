@@ -1,8 +1,12 @@
 #include "report/job_report.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -11,6 +15,7 @@
 #include "report/json_file.hpp"
 #include "report/judging.hpp"
 #include "report/late_parts.hpp"
+#include "report/live.hpp"
 #include "report/parts_folder.hpp"
 #include "report/summary.hpp"
 #include "report/whole_file.hpp"
@@ -82,7 +87,30 @@ std::string taken_away(const fs::path& report_file) {
            " was removed or taken by another job while this one ran: what it had of this job is not known";
 }
 
-Result<Json> merge(const fs::path& report_file, const Started& started, const std::vector<Sign>& signers) {
+/// Whose parts these are, in the numbers of this process's user namespace; empty: not known.
+std::set<std::int64_t> users_here(const std::vector<Json>& parts) {
+    std::set<std::int64_t> users;
+    const std::uint64_t own = own_user_namespace();
+    for (const auto& part : parts) {
+        const bool here = own != 0 && part.value("user_namespace", std::uint64_t{0}) == own;
+        if (here) users.insert(part.value("user", std::int64_t{-1}));
+    }
+    return users;
+}
+
+/// In a folder like /tmp anybody may be the first to make the folder of the parts, and then takes out what he likes.
+std::optional<std::string> owned_by_stranger(const fs::path& report_file, const std::vector<Json>& parts) {
+    const auto owner = other_owner(report_file);
+    const auto users = users_here(parts);
+    if (!owner || users.empty() || users.count(*owner) != 0) return std::nullopt;
+    return fmt::format(
+        "the report's folder {} belongs to user {}, who is none of this job's and could take parts out "
+        "of it: what it had of this job is not known",
+        parts_folder(report_file).string(), *owner);
+}
+
+/// `whole`: the folder has been the job's to its end.
+Result<Json> merge(const fs::path& report_file, const Started& started, const std::vector<Sign>& signers, bool whole) {
     // Who merges a job that it started has the job's own key.
     const bool gone = started.job_id.empty() && has_fresh_key(report_file);
     auto parts = read_parts(report_file, started, signers, gone ? kFreshGone : kNotSigned);
@@ -91,14 +119,19 @@ Result<Json> merge(const fs::path& report_file, const Started& started, const st
         return fail(ENOENT, "no process of the job wrote a part of its report into " +
                                 parts_folder(report_file).string() + "; it must be a folder that all nodes share");
     }
-    if (!started.token.empty() && !has_token(report_file, started.token))
-        parts->problems.push_back(taken_away(report_file));
+    if (!whole) parts->problems.push_back(taken_away(report_file));
+    if (auto stranger = owned_by_stranger(report_file, parts->believed))
+        parts->problems.push_back(std::move(*stranger));
     if (std::any_of(parts->believed.begin(), parts->believed.end(), [&](const Json& part) {
             const auto token = part.value("folder_token", "");
             return !token.empty() && !has_token(report_file, token);
         }))
         parts->problems.push_back(taken_away(report_file));
     return merged(std::move(parts->believed), std::move(parts->problems), started);
+}
+
+bool is_whole(const fs::path& report_file, const Started& started) {
+    return started.token.empty() || has_token(report_file, started.token);
 }
 
 /// Of a job whose key is gone, nobody can tell a part from a forged one. One that tells of no trouble would change
@@ -155,7 +188,10 @@ void remove_parts(const fs::path& report_file) {
 Result<Verdict> finish_job(const fs::path& report_file, const Started& started, const Sign& sign_of_parts,
                            const Sign& sign_of_report) {
     return guarded(report_file, [&]() -> Result<Verdict> {
-        auto job = merge(report_file, started, {sign_of_parts});
+        const bool whole = is_whole(report_file, started);
+        // A part that comes after this look is none that lets anything go in clear.
+        if (whole && !started.token.empty()) take_token(report_file);
+        auto job = merge(report_file, started, {sign_of_parts}, whole);
         if (!job) return tl::unexpected<Error>(job.error());
         // Of what was merged, not of the file, which somebody else may write.
         Verdict verdict = verdict_of(*job);
@@ -173,17 +209,13 @@ Result<Verdict> finish_job(const fs::path& report_file, const Started& started, 
     });
 }
 
-std::vector<std::string> nodes_of_parts(const fs::path& report_file, const Started& started, const Sign& sign) {
-    std::vector<std::string> nodes;
-    const auto job = guarded(report_file, [&] { return merge(report_file, started, {sign}); });
+std::map<std::string, bool> nodes_of_parts(const fs::path& report_file, const Started& started, const Sign& sign) {
+    std::map<std::string, bool> nodes;
+    const auto job = guarded(report_file, [&] { return merge(report_file, started, {sign}, true); });
     if (!job) return nodes;
-    std::set<std::string> waiting;
+    for (const auto& node : job->at("nodes")) nodes[node.value("name", "")] = false;
     for (const auto& part : job->at("processes")) {
-        if (part.value("parts_wait", false)) waiting.insert(part.value("node", ""));
-    }
-    for (const auto& node : job->at("nodes")) {
-        const std::string name = node.value("name", "");
-        if (waiting.count(name) == 0) nodes.push_back(name);
+        if (part.value("parts_wait", false)) nodes[part.value("node", "")] = true;
     }
     return nodes;
 }
@@ -197,7 +229,7 @@ Result<Reading> Reading::of(const fs::path& report_file, const std::vector<Sign>
         std::error_code ignored;
         const bool merged_already =
             fs::exists(report_file, ignored) || !fs::is_directory(parts_folder(report_file), ignored);
-        auto job = merged_already ? read_json(report_file) : merge(report_file, {}, signers);
+        auto job = merged_already ? read_json(report_file) : merge(report_file, {}, signers, true);
         if (!job) return tl::unexpected<Error>(job.error());
         const bool strangers = is_a_strangers(parts_folder(report_file), report_file);
         if (merged_already && !strangers && has_parts_of_another(report_file, job->value("job_id", "")))

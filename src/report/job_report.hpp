@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -20,9 +21,9 @@ namespace cryptmpi::report {
 Result<Verdict> finish_job(const std::filesystem::path& report_file, const Started& started, const Sign& sign_of_parts,
                            const Sign& sign_of_report);
 
-/// The nodes of the parts that are there and signed, but for those where others wait.
-std::vector<std::string> nodes_of_parts(const std::filesystem::path& report_file, const Started& started,
-                                        const Sign& sign);
+/// The nodes of the parts that are there and signed, and whether others wait there.
+std::map<std::string, bool> nodes_of_parts(const std::filesystem::path& report_file, const Started& started,
+                                           const Sign& sign);
 
 /// Of a merged file, whose signature must be good, or of a report_file whose parts are not merged yet. Without `sign`
 /// (nobody has the job key) signatures are not looked at, which the verdict says.

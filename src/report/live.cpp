@@ -98,6 +98,11 @@ std::uint64_t own_pid_namespace() {
     return stat("/proc/self/ns/pid", &information) == 0 ? information.st_ino : 0;
 }
 
+std::uint64_t own_user_namespace() {
+    struct stat information {};
+    return stat("/proc/self/ns/user", &information) == 0 ? information.st_ino : 0;
+}
+
 std::optional<std::uint64_t> start_of(pid_t pid) {
     const ProcessStat process(pid);
     const auto state = process[ProcessStat::kState];

@@ -100,6 +100,8 @@ int open_live_folder(const std::filesystem::path& folder, uid_t user, Make make)
 
 /// What tells this process from others, to whom reads its page.
 std::uint64_t own_pid_namespace();
+/// What this process's user is a number in; 0: not known.
+std::uint64_t own_user_namespace();
 /// When a process started, in the clock of its line of /proc; nullopt: there is none, or it has ended.
 std::optional<std::uint64_t> start_of(pid_t pid);
 

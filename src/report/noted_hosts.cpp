@@ -6,7 +6,6 @@
 #include "report/guarded.hpp"
 #include "report/json_file.hpp"
 #include "report/parts_folder.hpp"
-#include "report/whole_file.hpp"
 
 namespace cryptmpi::report {
 
@@ -19,8 +18,7 @@ Result<void> note_host(const fs::path& report_file, const std::string& host, con
         std::replace(name.begin(), name.end(), '/', '_');
         auto text = signed_text(kNoteKind, {{"job_id", job_id}, {"host", host}}, sign);
         if (!text) return tl::unexpected<Error>(text.error());
-        if (auto made = make_parts_folder(report_file); !made) return made;
-        return write_file(parts_folder(report_file) / name, *text);
+        return write_among_parts(report_file, {}, name, *text);
     });
 }
 

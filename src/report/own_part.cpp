@@ -15,6 +15,7 @@ void tell_process(Part& part, const config::Environment& environment, const conf
     part.job_id = settings.job_id;
     part.report_token = environment(config::kReportTokenVariable).value_or("");
     part.folder_token = environment(config::kFolderTokenVariable).value_or("");
+    part.seen_folder = environment(config::kSeenFolderVariable).value_or("");
     part.layer_reason = config::layer_reason(environment, part.layer);
     part.node = node;
     part.kernel = kernel_and_network();
@@ -26,6 +27,7 @@ void tell_process(Part& part, const config::Environment& environment, const conf
     part.seals_sockets = settings.seal_sockets;
     part.program = program_name();
     part.user = geteuid();
+    part.user_namespace = own_user_namespace();
     part.settings = settings.given_lines();
     part.suite = aead::name(settings.suite);
     part.key_exchange = config::name_of(settings.key_exchange);

@@ -6,13 +6,10 @@
 #include <chrono>
 #include <cstddef>
 #include <nlohmann/json.hpp>
-#include <system_error>
 #include <utility>
 
-#include "config/places.hpp"
 #include "report/guarded.hpp"
-#include "report/parts_folder.hpp"
-#include "report/whole_file.hpp"
+#include "report/waiting_parts.hpp"
 
 namespace cryptmpi::report {
 namespace {
@@ -29,12 +26,6 @@ Json to_json(const Sizes& sizes) {
     return classes;
 }
 
-/// Have processes of this node that do not see the report's folder, as in a container, put their parts elsewhere?
-bool parts_wait(const std::string& token) {
-    std::error_code unknown;
-    return !token.empty() && fs::exists(config::local_report_folder(token), unknown);
-}
-
 /// Which process it was, and with what it sealed.
 Json identity_to_json(const Part& part) {
     Json profile = {{"file", part.profile.file}, {"digest", part.profile.digest}, {"unused", part.profile.unused}};
@@ -44,6 +35,7 @@ Json identity_to_json(const Part& part) {
             {"parts_wait", parts_wait(part.report_token)},
             {"version", CRYPTMPI_VERSION},
             {"user", part.user},
+            {"user_namespace", part.user_namespace},
             {"began", part.began},
             {"until", seconds_now()},
             {"layer", part.layer},
@@ -142,17 +134,19 @@ std::int64_t new_image() {
     return std::chrono::steady_clock::now().time_since_epoch().count();
 }
 
+KnownFolder known_folder(const Part& part) {
+    return {part.report_token.empty() ? part.folder_token : part.report_token, part.seen_folder};
+}
+
 Result<void> write_part(const fs::path& report_file, const Part& part, const Sign& sign) {
     return guarded(report_file, [&]() -> Result<void> {
-        const fs::path folder = parts_folder(report_file);
-        if (auto made = make_parts_folder(report_file); !made) return made;
         std::string name =
             fmt::format("{}.{}.{}.{}-{}.json", part.node, part.pid, part.library.empty() ? part.layer : part.library,
                         part.pid_namespace, part.image != 0 ? part.image : image_of_program());
         std::replace(name.begin(), name.end(), '/', '_');
         auto text = signed_text(kPartKind, to_json(part), sign);
         if (!text) return tl::unexpected<Error>(text.error());
-        return write_file(folder / name, *text);
+        return write_among_parts(report_file, known_folder(part), name, *text);
     });
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "report/parts_folder.hpp"
 #include "report/signature.hpp"
 #include "report/sizes.hpp"
 
@@ -38,6 +39,7 @@ struct Part {
     std::string job_id;
     std::string report_token;  // of the cryptmpi run that started the job; empty: none did. An id may be given twice
     std::string folder_token;  // of the parts' folder, as a job that was started by hand has found it; empty: unknown
+    std::string seen_folder;   // what was seen of that folder (config::seen_folder); not told
     std::string layer;         // "channel", "mpi"
     std::string layer_reason;  // why this one; empty: nobody chose
     std::string library;       // "channel", "mpi": which of the two wrote this part; under the MPI layer both may
@@ -60,6 +62,7 @@ struct Part {
     bool mpi_aborted = false;      // the program called MPI_Abort
     bool ended = true;             // false: written early, for what must not be lost if the process is killed
     std::int64_t user = -1;        // the process's effective user; -1: not known
+    std::uint64_t user_namespace = 0;  // what `user` is a number in; 0: not known
     std::int64_t began = seconds_now();
     std::string program;                  // the file that this process runs
     std::string program_sha256;           // of its content; empty: nobody asked, as of processes that are no ranks
@@ -102,6 +105,9 @@ struct Part {
 /// For a process that was just forked. Its number may be one that its parent, or another child of that, has written a
 /// part by: after these have ended, or in another PID namespace.
 std::int64_t new_image();
+
+/// Where the job's parts go, as this process was told.
+KnownFolder known_folder(const Part& part);
 
 /// Writes `<report_file>.parts/<node>.<pid>.<library>.<PID namespace>-<image>.json`, signed, atomically. Never throws;
 /// an error is one line.

@@ -1,5 +1,7 @@
 #include "report/parts_folder.hpp"
 
+#include <fcntl.h>
+#include <fmt/core.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,8 +13,10 @@
 #include <iterator>
 #include <string_view>
 
+#include "base/descriptor.hpp"
 #include "config/places.hpp"
 #include "report/guarded.hpp"
+#include "report/waiting_parts.hpp"
 #include "report/whole_file.hpp"
 
 namespace cryptmpi::report {
@@ -35,6 +39,49 @@ std::string token_of(const fs::path& report_file) {
     return line;
 }
 
+constexpr mode_t kOthersRead = 0755;
+
+Result<int> cannot_make(const fs::path& folder) {
+    return fail(errno, "cannot make report folder " + folder.string() + ": " + std::strerror(errno));
+}
+
+Result<int> open_in_waiting(const fs::path& folder) {
+    const auto place = make_waiting_folder(folder.parent_path());
+    if (!place) return place;
+    const Descriptor held(*place);
+    const std::string name = folder.filename();
+    if (::mkdirat(*held, name.c_str(), kOthersRead) != 0 && errno != EEXIST) return cannot_make(folder);
+    const int opened = ::openat(*held, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return opened < 0 ? cannot_make(folder) : Result<int>(opened);
+}
+
+Result<int> open_beside_report(const fs::path& folder) {
+    std::error_code ignored;
+    fs::create_directories(folder.parent_path(), ignored);
+    if (::mkdir(folder.c_str(), kOthersRead) != 0 && errno != EEXIST) return cannot_make(folder);
+    const int opened = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return opened < 0 ? cannot_make(folder) : Result<int>(opened);
+}
+
+/// Made where it is missing; whose it is, is not asked. The caller closes it.
+Result<int> open_any(const fs::path& report_file) {
+    const fs::path folder = parts_folder(report_file);
+    return is_waiting_place(report_file) ? open_in_waiting(folder) : open_beside_report(folder);
+}
+
+/// Root may do anything anyway.
+bool is_trusted(uid_t owner) {
+    return owner == 0 || owner == ::geteuid();
+}
+
+Result<void> check_owner(int folder, const fs::path& shown) {
+    struct stat found {};
+    if (::fstat(folder, &found) != 0)
+        return fail(errno, "report folder " + shown.string() + ": " + std::strerror(errno));
+    if (is_trusted(found.st_uid)) return {};
+    return fail(EPERM, belongs_to_another(shown, found.st_uid));
+}
+
 }  // namespace
 
 fs::path parts_folder(const fs::path& report_file) {
@@ -42,15 +89,53 @@ fs::path parts_folder(const fs::path& report_file) {
 }
 
 Result<void> make_parts_folder(const fs::path& report_file) {
+    const auto opened = open_any(report_file);
+    if (!opened) return tl::unexpected<Error>(opened.error());
+    ::close(*opened);
+    return {};
+}
+
+Result<void> check_parts_folder(const fs::path& report_file) {
+    const auto opened = open_any(report_file);
+    if (!opened) {
+        const int code = opened.error().code;
+        const bool other = code == ENOTDIR || code == ELOOP || code == EPERM;
+        return other ? Result<void>(tl::unexpected<Error>(opened.error())) : Result<void>();
+    }
+    const Descriptor held(*opened);
+    return check_owner(*held, parts_folder(report_file));
+}
+
+Result<void> write_among_parts(const fs::path& report_file, const KnownFolder& known, const std::string& name,
+                               const std::string& text) {
+    const auto opened = open_any(report_file);
+    if (!opened) return tl::unexpected<Error>(opened.error());
+    const Descriptor held(*opened);
     const fs::path folder = parts_folder(report_file);
-    std::error_code error;
-    // The place on a node that does not see the report's folder is for this user alone, whoever is the first there.
-    const fs::path parent = folder.parent_path();
-    if (parent.native().starts_with(config::local_report_folder("").native())) (void)::mkdir(parent.c_str(), S_IRWXU);
-    fs::create_directories(parent, error);
-    constexpr mode_t kOthersRead = 0755;
-    if (::mkdir(folder.c_str(), kOthersRead) == 0 || errno == EEXIST) return {};
-    return fail(errno, "cannot make report folder " + folder.string() + ": " + std::strerror(errno));
+    // A folder of another user's may be the job's all the same: whoever started it has looked.
+    const bool is_known = config::compare_seen(report_file, known.token, known.seen) == config::Seen::same;
+    if (!is_known) {
+        if (auto ours = check_owner(*held, folder); !ours) return ours;
+    }
+    return write_file_in(*held, name, folder / name, text);
+}
+
+Result<void> check_place(const fs::path& report_file, const KnownFolder& known) {
+    if (known.token.empty()) return {};
+    if (report_file.parent_path() == config::local_report_folder(known.token)) return check_mark(known.token);
+    const auto seen = config::compare_seen(report_file, known.token, known.seen);
+    const auto there = config::token_there(report_file, known.token);
+    const bool readable = there == config::TokenThere::same;
+    const bool told = readable || (there == config::TokenThere::unreadable && seen == config::Seen::same);
+    if (told && seen != config::Seen::another) return {};
+    return fail(ENOENT,
+                parts_folder(report_file).string() + " is not the job's folder, or is not to be seen from here");
+}
+
+std::optional<unsigned> other_owner(const fs::path& report_file) {
+    struct stat found {};
+    if (::lstat(parts_folder(report_file).c_str(), &found) != 0 || is_trusted(found.st_uid)) return std::nullopt;
+    return found.st_uid;
 }
 
 bool is_a_strangers(const fs::path& parts_folder, const fs::path& report_file) {
@@ -79,9 +164,12 @@ Result<void> prepare_parts(const fs::path& report_file) {
 }
 
 Result<void> mark_parts(const fs::path& report_file, const std::string& token, bool fresh_key) {
+    // Of a job that is started by hand others may read it: it names no place where they could put a folder of theirs.
+    constexpr unsigned kForOwner = 0600;
     return guarded(report_file, [&] {
-        return write_file(config::report_token_file(report_file),
-                          token + "\n" + std::string(fresh_key ? kFreshKeyMark : "") + "\n");
+        const fs::path file = config::report_token_file(report_file);
+        const std::string text = token + "\n" + std::string(fresh_key ? kFreshKeyMark : "") + "\n";
+        return write_file_in(AT_FDCWD, file.string(), file, text, kForOwner);
     });
 }
 
@@ -93,7 +181,11 @@ std::string join_parts(const fs::path& report_file, const std::string& fresh) {
 }
 
 bool has_token(const fs::path& report_file, const std::string& token) {
-    return token_of(report_file) == token;
+    return config::token_there(report_file, token) != config::TokenThere::another;
+}
+
+void take_token(const fs::path& report_file) {
+    (void)::unlink(config::report_token_file(report_file).c_str());
 }
 
 bool has_fresh_key(const fs::path& report_file) {
@@ -124,7 +216,7 @@ Result<void> add_raw_part(const fs::path& report_file, const std::string& name, 
         const bool plain = name.find('/') == std::string::npos && !name.starts_with('.') && name.size() < kLongest &&
                            is_part_or_note(file);
         if (!plain) return fail(EINVAL, "\"" + name + "\" is no name of a report's part");
-        return write_file(file, text);
+        return write_among_parts(report_file, {}, name, text);
     });
 }
 

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "base/result.hpp"
@@ -14,6 +15,26 @@ std::filesystem::path parts_folder(const std::filesystem::path& report_file);
 /// Makes it, where it is missing, so that only its owner can write there, whatever the umask: who takes a part of a
 /// launcher or a tool out of it is not found out.
 Result<void> make_parts_folder(const std::filesystem::path& report_file);
+
+/// Which folder a process knows as its job's: by its token, and by what was seen of it (config::seen_folder). Empty:
+/// nobody has told the process.
+struct KnownFolder {
+    std::string token;
+    std::string seen;
+};
+
+/// Could somebody else have put it there, who may take parts out of it? It is made where it is missing. Error: one
+/// line; a folder that cannot be made is none.
+Result<void> check_parts_folder(const std::filesystem::path& report_file);
+
+/// Writes a file among the parts, whatever takes the folder's name meanwhile. Error: one line, also where the folder is
+/// another user's and not known as the job's.
+Result<void> write_among_parts(const std::filesystem::path& report_file, const KnownFolder& known,
+                               const std::string& name, const std::string& text);
+
+/// Does whoever makes the job's report look where this process writes its part? Error: one line. Asked again when the
+/// part is written: the folder's token and the mark of the node's place are taken before the parts are read.
+Result<void> check_place(const std::filesystem::path& report_file, const KnownFolder& known);
 
 /// It belongs neither to this user nor to the report's owner: in a folder like /tmp anybody can put it beside a report.
 bool is_a_strangers(const std::filesystem::path& parts_folder, const std::filesystem::path& report_file);
@@ -32,8 +53,14 @@ Result<void> mark_parts(const std::filesystem::path& report_file, const std::str
 /// is put there. Empty: neither can be, as where no file can be written.
 std::string join_parts(const std::filesystem::path& report_file, const std::string& fresh);
 
-/// Is it still the folder that has this token?
+/// Is it still the folder that has this token? One that this user may not read is taken for it.
 bool has_token(const std::filesystem::path& report_file, const std::string& token);
+
+/// The job has ended: from now on nothing goes in clear that only a part in this folder would tell of.
+void take_token(const std::filesystem::path& report_file);
+
+/// The folder's owner, where it is neither this user nor root; nullopt also where there is no folder.
+std::optional<unsigned> other_owner(const std::filesystem::path& report_file);
 
 /// Did this job have a key of its own? Cryptmpi run wrote so beside the parts.
 bool has_fresh_key(const std::filesystem::path& report_file);

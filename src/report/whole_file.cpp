@@ -19,31 +19,41 @@ namespace fs = std::filesystem;
 
 namespace {
 
+constexpr unsigned kForAll = 0666;
+
 /// A file that was not there, nor a link by its name: in a folder where others may write, that leads where they like.
-int open_fresh(const std::string& name) {
-    ::unlink(name.c_str());  // of a process with this number that was killed
-    return ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+int open_fresh(int folder, const std::string& name, unsigned mode) {
+    ::unlinkat(folder, name.c_str(), 0);  // of a process with this number that was killed
+    return ::openat(folder, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
 }
 
-/// Writes `temporary`, then gives it its name by `name_it`, which returns 0 and leaves errno as rename(2).
+/// Writes `temporary`, then gives it its name by `name_it`, which returns 0 and leaves errno as rename(2). Names are
+/// those of files in `folder`, unless they are paths of their own.
 template <typename NameIt>
-Result<void> write_as(const std::string& temporary, const fs::path& file, const std::string& text, NameIt name_it) {
+Result<void> write_as(int folder, const std::string& temporary, unsigned mode, const fs::path& shown,
+                      const std::string& text, NameIt name_it) {
     errno = 0;
-    const int fd = open_fresh(temporary);
+    const int fd = open_fresh(folder, temporary, mode);
     bool written = fd >= 0 && write_all(fd, text.data(), text.size());
     written = fd >= 0 && ::close(fd) == 0 && written;
-    if (!written || name_it(temporary.c_str(), file.c_str()) != 0) {
+    if (!written || name_it(temporary.c_str()) != 0) {
         const int code = errno != 0 ? errno : EIO;
-        if (fd >= 0) std::remove(temporary.c_str());
-        return fail(code, "cannot write " + file.string() + ": " + std::strerror(code));
+        if (fd >= 0) ::unlinkat(folder, temporary.c_str(), 0);
+        return fail(code, "cannot write " + shown.string() + ": " + std::strerror(code));
     }
     return {};
 }
 
 }  // namespace
 
+Result<void> write_file_in(int folder, const std::string& name, const fs::path& shown, const std::string& text,
+                           unsigned mode) {
+    const auto renamed = [&](const char* from) { return ::renameat(folder, from, folder, name.c_str()); };
+    return write_as(folder, fmt::format("{}.{}.new", name, getpid()), mode, shown, text, renamed);
+}
+
 Result<void> write_file(const fs::path& file, const std::string& text) {
-    return write_as(fmt::format("{}.{}.new", file.string(), getpid()), file, text, std::rename);
+    return write_file_in(AT_FDCWD, file.string(), file, text);
 }
 
 Result<void> write_first(const fs::path& file, const std::string& text) {
@@ -54,20 +64,27 @@ Result<void> write_first(const fs::path& file, const std::string& text) {
         return fail(errno, std::string("the system gives no random bytes: ") + std::strerror(errno));
     const std::string temporary = fmt::format("{}.{}.new", file.string(), number);
     // Unlike a rename, a link takes nobody's place.
-    const auto linked = [](const char* from, const char* to) {
-        const bool there = ::link(from, to) == 0 || errno == EEXIST;
+    const auto linked = [&](const char* from) {
+        const bool there = ::link(from, file.c_str()) == 0 || errno == EEXIST;
         return there ? std::remove(from) : -1;
     };
-    return write_as(temporary, file, text, linked);
+    return write_as(AT_FDCWD, temporary, kForAll, file, text, linked);
 }
 
 Result<void> try_to_write(const fs::path& file) {
     const std::string temporary = fmt::format("{}.{}.new", file.string(), getpid());
-    const int fd = open_fresh(temporary);
+    const int fd = open_fresh(AT_FDCWD, temporary, kForAll);
     if (fd < 0) return fail(errno, "cannot write " + file.string() + ": " + std::strerror(errno));
     ::close(fd);
     if (std::remove(temporary.c_str()) == 0) return {};
     return fail(errno, "cannot rename files to " + file.string() + ": " + std::strerror(errno));
+}
+
+std::string belongs_to_another(const fs::path& folder, unsigned user) {
+    return fmt::format(
+        "report folder {} belongs to user {}, who could change what is written there: name another place "
+        "for the report",
+        folder.string(), user);
 }
 
 Result<void> check_own_folder(const fs::path& folder) {
@@ -76,9 +93,7 @@ Result<void> check_own_folder(const fs::path& folder) {
         return fail(errno, "report folder " + folder.string() + ": " + std::strerror(errno));
     if (!S_ISDIR(found.st_mode)) return fail(ENOTDIR, "report folder " + folder.string() + " is no folder");
     if (found.st_uid == ::geteuid()) return {};
-    return fail(EPERM, fmt::format("report folder {} belongs to user {}, who could change what is written there: name "
-                                   "another place for the report",
-                                   folder.string(), found.st_uid));
+    return fail(EPERM, belongs_to_another(folder, found.st_uid));
 }
 
 }  // namespace cryptmpi::report
