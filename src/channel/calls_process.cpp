@@ -549,8 +549,8 @@ CRYPTMPI_CALL int execveat(int folder, const char* path, char* const* arguments,
 }
 
 CRYPTMPI_CALL int fexecve(int fd, char* const* arguments, char* const* environment) {
-    errno = EINVAL;  // of the C library
-    if (fd < 0 || arguments == nullptr || environment == nullptr) return -1;
+    errno = EINVAL;  // of the C library, which looks at the arguments, too
+    if (fd < 0 || environment == nullptr) return -1;
     if (covering_process() != nullptr && !is_place(fd, "", AT_EMPTY_PATH)) return -1;
     if (!may_start(path_below(fd, "").c_str())) return -1;
     return start_program(environment, [&](char* const* with) { return real::fexecve(fd, arguments, with); });

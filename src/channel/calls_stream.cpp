@@ -400,6 +400,7 @@ namespace {
 
 /// A stream made of our calls.
 struct Cookie {
+    explicit Cookie(int of) : fd(of) {}
     int fd;
     std::atomic<bool> closed{false};
 };
