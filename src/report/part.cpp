@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "report/guarded.hpp"
-#include "report/waiting_parts.hpp"
+#include "report/parts_folder.hpp"
 
 namespace cryptmpi::report {
 namespace {

@@ -220,4 +220,24 @@ Result<void> add_raw_part(const fs::path& report_file, const std::string& name, 
     });
 }
 
+bool parts_wait(const std::string& token) {
+    if (token.empty()) return false;
+    const auto parts = waiting_parts(token);
+    return parts && !parts->empty();
+}
+
+Result<std::map<std::string, std::string>> waiting_parts(const std::string& token) {
+    const fs::path folder = config::local_report_folder(token);
+    std::map<std::string, std::string> parts;
+    const auto opened = open_waiting_folder(folder);
+    if (!opened && opened.error().code == ENOENT) return parts;
+    if (!opened) return tl::unexpected<Error>(opened.error());
+    const Descriptor held(*opened);  // nobody else can take it away, nor rename what is in it
+    std::error_code error;
+    for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+        if (entry->path().extension() == ".parts") parts.merge(raw_parts(folder / entry->path().stem()));
+    }
+    return parts;
+}
+
 }  // namespace cryptmpi::report

@@ -70,4 +70,9 @@ std::map<std::string, std::string> raw_parts(const std::filesystem::path& report
 /// Puts one beside the others. Error: no name of a part, or it cannot be written.
 Result<void> add_raw_part(const std::filesystem::path& report_file, const std::string& name, const std::string& text);
 
+/// Do parts of the job wait on this node? What is in a stranger's folder is none of the job's.
+bool parts_wait(const std::string& token);
+/// Those, by name; empty where there is no folder. Error: it is somebody else's.
+Result<std::map<std::string, std::string>> waiting_parts(const std::string& token);
+
 }  // namespace cryptmpi::report

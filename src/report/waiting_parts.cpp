@@ -12,7 +12,6 @@
 
 #include "base/descriptor.hpp"
 #include "config/places.hpp"
-#include "report/parts_folder.hpp"
 #include "report/whole_file.hpp"
 
 namespace cryptmpi::report {
@@ -49,15 +48,6 @@ std::string content_in(int folder, const char* name) {
     std::array<char, 200> text{};
     const ssize_t size = *file < 0 ? 0 : ::read(*file, text.data(), text.size());
     return size > 0 ? std::string(text.data(), static_cast<std::size_t>(size)) : std::string();
-}
-
-/// Calls `use` with each report file whose parts are there.
-template <typename Use>
-void each_report(const fs::path& folder, Use use) {
-    std::error_code error;
-    for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-        if (entry->path().extension() == ".parts") use(folder / entry->path().stem());
-    }
 }
 
 }  // namespace
@@ -107,23 +97,6 @@ void take_mark(const std::string& token) {
     if (!opened) return;
     const Descriptor held(*opened);
     (void)::unlinkat(*held, kMark, 0);
-}
-
-bool parts_wait(const std::string& token) {
-    if (token.empty()) return false;
-    const auto parts = waiting_parts(token);
-    return parts && !parts->empty();
-}
-
-Result<std::map<std::string, std::string>> waiting_parts(const std::string& token) {
-    const fs::path folder = config::local_report_folder(token);
-    std::map<std::string, std::string> parts;
-    const auto opened = open_waiting_folder(folder);
-    if (!opened && opened.error().code == ENOENT) return parts;
-    if (!opened) return tl::unexpected<Error>(opened.error());
-    const Descriptor held(*opened);  // nobody else can take it away, nor rename what is in it
-    each_report(folder, [&](const fs::path& report_file) { parts.merge(raw_parts(report_file)); });
-    return parts;
 }
 
 void remove_waiting(const std::string& token) {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <filesystem>
-#include <map>
 #include <string>
 
 #include "base/result.hpp"
@@ -27,10 +26,6 @@ Result<void> check_mark(const std::string& token);
 /// From now on nothing goes in clear that only a part in this folder would tell of.
 void take_mark(const std::string& token);
 
-/// Do parts of the job wait on this node? What is in a stranger's folder is none of the job's.
-bool parts_wait(const std::string& token);
-/// By name; empty where there is no folder. Error: it is somebody else's.
-Result<std::map<std::string, std::string>> waiting_parts(const std::string& token);
 void remove_waiting(const std::string& token);
 
 }  // namespace cryptmpi::report
