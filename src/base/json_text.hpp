@@ -10,6 +10,9 @@
 
 namespace cryptmpi {
 
+/// Ours are integers. A larger number than an integer holds would be read as any other.
+enum class Numbers { integers, any };
+
 /// Looks a text through before anything is made of it, and stops at the first thing that ours never has. Two values of
 /// one key are two documents under one signature, for readers that take the first and for those that take the last;
 /// and what is nested without end ends whoever copies or prints it, by recursion.
@@ -18,11 +21,14 @@ class JsonGuard : public nlohmann::json_sax<Json> {
 public:
     static constexpr std::size_t kDeepest = 32;  // levels; ours have seven
 
+    explicit JsonGuard(Numbers numbers) : numbers_(numbers) {}
+
     bool null() override { return true; }
     bool boolean(bool) override { return true; }
     bool number_integer(typename Json::number_integer_t) override { return true; }
     bool number_unsigned(typename Json::number_unsigned_t) override { return true; }
-    bool number_float(typename Json::number_float_t, const std::string&) override { return true; }
+    // protocol: P9
+    bool number_float(typename Json::number_float_t, const std::string&) override { return numbers_ == Numbers::any; }
     bool string(std::string&) override { return true; }
     bool binary(typename Json::binary_t&) override { return false; }
     bool start_object(std::size_t) override { return enter(); }
@@ -44,13 +50,15 @@ private:
         return true;
     }
 
+    Numbers numbers_;
     std::vector<std::set<std::string>> keys_;  // of each object or list that is not at its end
 };
 
-/// Discarded (`is_discarded`): no JSON, an object with a key twice, or more levels than anything of ours has.
+/// Discarded (`is_discarded`): no JSON, an object with a key twice, more levels than anything of ours has, or numbers
+/// that are not wanted.
 template <class Json>
-Json parse_json(std::string_view text) {
-    JsonGuard<Json> guard;
+Json parse_json(std::string_view text, Numbers numbers = Numbers::integers) {
+    JsonGuard<Json> guard(numbers);
     if (!Json::sax_parse(text, &guard)) return Json(Json::value_t::discarded);
     return Json::parse(text, nullptr, false);
 }

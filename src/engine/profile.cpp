@@ -172,7 +172,7 @@ Result<std::optional<std::string>> profile_text(const std::filesystem::path& fil
 }
 
 Result<Profile> read_profile(std::string_view text) {
-    const auto json = parse_json<Json>(text);
+    const auto json = parse_json<Json>(text, Numbers::any);  // what else it tells is nothing to us
     if (json.is_discarded()) return refuse("it is not JSON, or was cut off");
     const std::string format = text_of(json, "format");
     if (format != kFormat) {

@@ -25,7 +25,7 @@ Result<Json> read_json(const fs::path& file) {
     if (!json.is_object())
         return fail(EINVAL, file.string() +
                                 " is not a report of CryptMPI: no JSON object in it, or one that has a key "
-                                "twice or is nested too deep");
+                                "twice, a number that is no integer, or is nested too deep");
     return json;
 }
 

@@ -356,6 +356,20 @@ TEST_F(ReportTest, WhatIsNestedWithoutEndIsNotRead) {
     EXPECT_NE(verdict().find("nested too deep"), std::string::npos) << verdict();
 }
 
+// protocol: P9
+TEST_F(ReportTest, ANumberThatIsNoIntegerIsNotRead) {
+    for (const char* number : {"1e32", "-1.5", "170000002222222222222222222222200"}) {
+        write_launcher();
+        write_ranks(4, 4);
+        std::ofstream(file_.string() + ".parts/number.json") << R"({"job_id": "job", "began": )" << number << "}";
+        EXPECT_TRUE(verdict().starts_with("FAILED")) << verdict();
+        EXPECT_TRUE(finished(4).line.starts_with("FAILED"));
+        std::ofstream(file_) << R"({"totals": {}, "processes": [], "began": )" << number << "}";
+        EXPECT_NE(verdict().find("a number that is no integer"), std::string::npos) << verdict();
+        fs::remove(file_);
+    }
+}
+
 TEST_F(ReportTest, ErrorsAreOneLine) {
     EXPECT_NE(verdict().find("job.json"), std::string::npos) << verdict();
     EXPECT_FALSE(finish());
