@@ -74,6 +74,7 @@ TEST_F(Coverable, WhatShellsReadThemselves) {
     expect_refused(write("empty", "", 0755), ENOEXEC, false);
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they need more than the limit themselves
 TEST_F(Coverable, AProgramMayHaveTooLittleMemory) {
     EXPECT_FALSE(judge("/bin/true", {}));
     {
@@ -86,6 +87,7 @@ TEST_F(Coverable, AProgramMayHaveTooLittleMemory) {
     const Limited limited(RLIMIT_DATA, 64'000'000);
     EXPECT_FALSE(judge("/bin/true", {}));
 }
+#endif
 
 TEST_F(Coverable, ASearchRemembersWhatMayNotBeRun) {
     const std::string found = write("two/program", "#!/bin/sh\n", 0755);
