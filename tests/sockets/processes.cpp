@@ -606,8 +606,10 @@ SOCKETS_CASE(exec_before_it_is_accepted) {
 
 SOCKETS_CASE(fork_while_another_thread_closes) {
     // The peer sees an orderly end, whether the children had the socket or not.
+    constexpr int kPairs = 8;  // so many chances in a round
     for (int round = 0; round < 40; ++round) {
-        Pair pair = connected_pair();
+        std::vector<Pair> pairs;
+        for (int i = 0; i < kPairs; ++i) pairs.push_back(connected_pair());
         std::atomic<bool> stop{false};
         std::thread forking([&] {
             while (!stop) {
@@ -616,11 +618,15 @@ SOCKETS_CASE(fork_while_another_thread_closes) {
                 (void)wait_for_child(child);
             }
         });
-        ::usleep(static_cast<useconds_t>(context.random.between(0, 3000)));
-        pair.client.close();
-        set_timeout(pair.server, SO_RCVTIMEO, 5000);
-        char byte = 0;
-        result("recv at the end", ::recv(pair.server, &byte, 1, 0));
+        for (Pair& pair : pairs) {
+            ::usleep(static_cast<useconds_t>(context.random.between(0, 500)));
+            pair.client.close();
+        }
+        for (const Pair& pair : pairs) {
+            set_timeout(pair.server, SO_RCVTIMEO, 5000);
+            char byte = 0;
+            result("recv at the end", ::recv(pair.server, &byte, 1, 0));
+        }
         stop = true;
         forking.join();
     }
