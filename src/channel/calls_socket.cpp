@@ -233,10 +233,10 @@ bool has_no_family(const sockaddr* address, socklen_t size) {
 
 /// A second connect() while, or after, the first one is on its way.
 int connect_again(Process& process, int fd, Entry& entry, const sockaddr* address, socklen_t size) {
-    if (has_no_family(address, size)) return refuse_dissolving();
     const State state = drive(process, entry);
     Shared* shared = entry.shared;
     if (shared == nullptr) return real::connect(fd, address, size);  // TCP said no: the kernel says why
+    if (has_no_family(address, size)) return refuse_dissolving();
     if (state == State::failed) {
         tell_of_cut(process, *shared);
         const int error = shared->pending_error.exchange(0);
