@@ -75,6 +75,8 @@ int allow_unsharing(const char* call);
 /// has become another one.
 void take_over_standard_streams();
 void follow_standard_stream(int fd);
+/// The stream for a freopen of `path` where the program says `stream`: libc's, closed, where ours stood in its place.
+FILE* to_reopen(const char* path, FILE* stream);
 
 /// Around the call of the kernel that makes a child which borrows our memory; the second one in the parent only, with
 /// what the first one returned.

@@ -327,9 +327,9 @@ CRYPTMPI_CALL FILE* fopen64(const char* path, const char* mode) {
 }
 
 CRYPTMPI_CALL FILE* freopen(const char* path, const char* mode, FILE* stream) {
-    return device_refused(path) ? nullptr : unless_device(real::freopen(path, mode, stream));
+    return device_refused(path) ? nullptr : unless_device(real::freopen(path, mode, to_reopen(path, stream)));
 }
 
 CRYPTMPI_CALL FILE* freopen64(const char* path, const char* mode, FILE* stream) {
-    return device_refused(path) ? nullptr : unless_device(real::freopen64(path, mode, stream));
+    return device_refused(path) ? nullptr : unless_device(real::freopen64(path, mode, to_reopen(path, stream)));
 }

@@ -221,36 +221,14 @@ Entry* classify(Process& process, int fd) {
 int refuse_dissolving() {
     this_process().report().tell_of_refused(
         "connect without a family",
-        "connect with AF_UNSPEC is refused for a TCP socket that is sealed, or that another process may have, too: it "
-        "would not know to whom the socket is connected then; close it and make another one");
+        "connect with AF_UNSPEC, or anew after a connection, is refused for a TCP socket that is sealed, or that "
+        "another process may have: it would not know to whom it is connected then; close it and make another one");
     errno = EOPNOTSUPP;
     return -1;
 }
 
 bool has_no_family(const sockaddr* address, socklen_t size) {
     return address != nullptr && size >= sizeof address->sa_family && address->sa_family == AF_UNSPEC;
-}
-
-/// A second connect() while, or after, the first one is on its way.
-int connect_again(Process& process, int fd, Entry& entry, const sockaddr* address, socklen_t size) {
-    const State state = drive(process, entry);
-    Shared* shared = entry.shared;
-    if (shared == nullptr) return real::connect(fd, address, size);  // TCP said no: the kernel says why
-    if (has_no_family(address, size)) return refuse_dissolving();
-    if (state == State::failed) {
-        tell_of_cut(process, *shared);
-        const int error = shared->pending_error.exchange(0);
-        if (error == 0) return real::connect(fd, address, size);
-        errno = error;
-        return -1;
-    }
-    if (state != State::open) {
-        errno = EALREADY;
-        return -1;
-    }
-    if (!shared->connect_reported.exchange(true)) return 0;
-    errno = EISCONN;
-    return -1;
 }
 
 /// The verdict on a connection that was just asked for; nullopt: it depends on both ends, and they are not there yet.
@@ -262,10 +240,23 @@ std::optional<Verdict> verdict_on(Process& process, int fd, const Address& peer,
     return policy.decide(fd, *actual, why);
 }
 
+/// It had a connection that was not sealed, and that one has ended.
+bool has_been_connected(int fd, const Entry& entry) {
+    return entry.was_connected.load() && tcp_of(fd) == Tcp::refused;
+}
+
+/// The kernel tells of a connection that has ended, and forgets it: the socket may be connected elsewhere.
+void see_forgotten(Entry& entry, int error) {
+    if (error == EISCONN || error == EALREADY) return;
+    const bool was_native = entry.kind.load() == Kind::native;
+    if (was_native) entry.kind.store(Kind::fresh);
+    if (was_native || error == ECONNRESET || error == ECONNABORTED) entry.was_connected.store(true);
+}
+
 int connect_stream(Process& process, int fd, Entry& entry, const sockaddr* address, socklen_t size) {
     const auto peer = Address::from(address, size);
     const bool is_alone = entry.made_at == process.given() + 1;
-    if (!is_alone && has_no_family(address, size)) return refuse_dissolving();
+    if (!is_alone && (has_no_family(address, size) || has_been_connected(fd, entry))) return refuse_dissolving();
     if (!peer) {
         const int status = real::connect(fd, address, size);
         if (status == 0) entry.kind.store(Kind::fresh);  // AF_UNSPEC: it is connected no more
@@ -275,7 +266,11 @@ int connect_stream(Process& process, int fd, Entry& entry, const sockaddr* addre
     const int status = real::connect(fd, address, size);
     const int error = errno;
     // A blocking connect that a signal cut short goes on in the kernel.
-    if (status != 0 && error != EINPROGRESS && error != EINTR) return status;
+    if (status != 0 && error != EINPROGRESS && error != EINTR) {
+        see_forgotten(entry, error);
+        errno = error;
+        return status;
+    }
     std::string why;
     const auto verdict = verdict_on(process, fd, *peer, may_differ, why);
     if (verdict && *verdict != Verdict::seal) {
@@ -294,6 +289,28 @@ int connect_stream(Process& process, int fd, Entry& entry, const sockaddr* addre
     }
     errno = error;
     return status;
+}
+
+/// A second connect() while, or after, the first one is on its way.
+int connect_again(Process& process, int fd, Entry& entry, const sockaddr* address, socklen_t size) {
+    const State state = drive(process, entry);
+    Shared* shared = entry.shared;
+    if (shared == nullptr) return connect_stream(process, fd, entry, address, size);  // it is not sealed, or is none
+    if (has_no_family(address, size)) return refuse_dissolving();
+    if (state == State::failed) {
+        tell_of_cut(process, *shared);
+        const int error = shared->pending_error.exchange(0);
+        if (error == 0) return real::connect(fd, address, size);
+        errno = error;
+        return -1;
+    }
+    if (state != State::open) {
+        errno = EALREADY;
+        return -1;
+    }
+    if (!shared->connect_reported.exchange(true)) return 0;
+    errno = EISCONN;
+    return -1;
 }
 
 /// accept() tells whose connection it was even if it was reset meanwhile, and bytes of it wait to be read. Where the
@@ -327,17 +344,32 @@ Accepted accept_next(int listener, int flags) {
     return one;
 }
 
-bool would_wait(int listener) {
+/// In one accept(), of connections that nobody gets.
+constexpr int kMostLeftOut = 64;
+
+bool waits(int listener) {
+    return (real::fcntl(listener, F_GETFL, nullptr) & O_NONBLOCK) == 0;
+}
+
+bool has_one(int listener) {
     pollfd one{listener, POLLIN, 0};
-    return (real::fcntl(listener, F_GETFL, nullptr) & O_NONBLOCK) == 0 && real::poll_now(&one, 1) == 0;
+    return real::poll_now(&one, 1) != 0;
+}
+
+/// Who waits is told that a connection came to nothing; who does not, that there is none. Both hear of the next one.
+Accepted accept_none(Process& process, int listener) {
+    if (Entry* const entry = process.table().find(listener); entry != nullptr) renew_readable_edges(*entry);
+    errno = waits(listener) ? ECONNABORTED : EAGAIN;
+    return {};
 }
 
 /// The next connection whose maker is known, with the verdict on it. To a caller that does not wait it is as if the
 /// others had never come: an error would end UCX's listener, which closes one of two connections that two ranks of a
 /// node open to each other, often before it is accepted. A caller that would wait may have been told that there is one
-/// to accept, and gets an error, or whoever connects and closes could stop it.
+/// to accept, and gets an error, or whoever connects and closes could stop it; whoever does so faster than they can be
+/// left out would hold up any caller.
 Accepted accept_decided(Process& process, int listener, int flags, Verdict& verdict, std::string& why) {
-    for (;;) {
+    for (int left_out = 0; left_out < kMostLeftOut; ++left_out) {
         Accepted one = accept_next(listener, flags);
         if (!one.peer) return one;
         verdict = process.policy().decide(one.fd, *one.peer, why, true);
@@ -348,11 +380,9 @@ Accepted accept_decided(Process& process, int listener, int flags, Verdict& verd
                             "it was left out, and what it brought was not read; a program that sends something and "
                             "closes at once should wait for an answer, or allow its address by plaintext_peers");
         real::close(one.fd);
-        if (would_wait(listener)) {
-            errno = ECONNABORTED;
-            return {};
-        }
+        if (waits(listener) && !has_one(listener)) break;
     }
+    return accept_none(process, listener);
 }
 
 void give_address(const Accepted& one, sockaddr* address, socklen_t* size) {

@@ -398,10 +398,23 @@ CRYPTMPI_CALL ssize_t splice(int from, off64_t* from_offset, int to, off64_t* to
 
 namespace {
 
+/// One of stdin, stdout and stderr.
+struct Standard {
+    FILE** name;
+    const char* mode;
+    FILE* libcs = nullptr;  // while ours stands in its place
+};
+
+Standard* standard_stream(int fd) {
+    static Standard all[] = {{&stdin, "r"}, {&stdout, "w"}, {&stderr, "w"}};
+    return fd >= STDIN_FILENO && fd <= STDERR_FILENO ? &all[fd] : nullptr;
+}
+
 /// A stream made of our calls.
 struct Cookie {
-    explicit Cookie(int of) : fd(of) {}
+    explicit Cookie(int of, Standard* in_place_of) : fd(of), standard(in_place_of) {}
     int fd;
+    Standard* standard;  // nullptr: one that the program opened
     std::atomic<bool> closed{false};
 };
 
@@ -418,10 +431,28 @@ ssize_t cookie_write(void* cookie, const char* from, size_t size) {
     return n < 0 ? 0 : n;
 }
 
+FILE* leave_place(Standard& standard) {
+    return *standard.name = std::exchange(standard.libcs, nullptr);
+}
+
+/// The name leads to libc's stream again, which a program may go on printing to: it is closed, as it would be. libc
+/// closes none that has no descriptor.
+void close_in_place(Standard& standard) {
+    if (standard.libcs == nullptr) return;
+    FILE* const libcs = leave_place(standard);
+    libcs->_fileno = real::open("/dev/null", O_RDWR | O_CLOEXEC, 0);
+    (void)std::fclose(libcs);
+}
+
 /// Without the lock, which a thread that forks has while the program's handlers of fork run in it.
-int cookie_close(void* cookie) {
-    static_cast<Cookie*>(cookie)->closed.store(true);
-    return close(descriptor_of(cookie));
+int cookie_close(void* of) {
+    Cookie& cookie = *static_cast<Cookie*>(of);
+    cookie.closed.store(true);
+    const int status = close(cookie.fd);
+    const int error = errno;
+    if (cookie.standard != nullptr) close_in_place(*cookie.standard);
+    errno = error;
+    return status;
 }
 
 /// fopencookie's streams have no descriptor of their own; fileno() is asked for it all the same. A stream that is
@@ -436,8 +467,8 @@ CookieStreams& cookie_streams() {
     return *all;
 }
 
-FILE* open_cookie(int fd, const char* mode) {
-    auto cookie = std::make_unique<Cookie>(fd);
+FILE* open_cookie(int fd, const char* mode, Standard* in_place_of = nullptr) {
+    auto cookie = std::make_unique<Cookie>(fd, in_place_of);
     FILE* stream = fopencookie(cookie.get(), mode, {cookie_read, cookie_write, nullptr, cookie_close});
     if (stream == nullptr) return nullptr;
     const std::lock_guard guard(cookie_streams().lock);
@@ -460,29 +491,18 @@ bool needs_cookie(int fd) {
 
 namespace {
 
-struct Standard {
-    FILE** name;
-    const char* mode;
-    FILE* libcs = nullptr;  // while ours stands in its place
-};
-
-Standard* standard_stream(int fd) {
-    static Standard all[] = {{&stdin, "r"}, {&stdout, "w"}, {&stderr, "w"}};
-    return fd >= STDIN_FILENO && fd <= STDERR_FILENO ? &all[fd] : nullptr;
-}
-
 /// What was printed and is not out yet goes where the descriptor leads now, as it would plain. libc's stream is kept
-/// from it: whoever has its address, as C++'s streams do, gets an error.
+/// from it: whoever has its address, as C++'s streams do, gets an error. One that the program has closed, or led
+/// elsewhere, has nothing to do with the descriptor.
 void take_over(Standard& standard, int fd) {
     FILE* const libcs = *standard.name;
-    FILE* const ours = open_cookie(fd, standard.mode);
+    if (libcs == nullptr || libcs->_fileno != fd) return;
+    FILE* const ours = open_cookie(fd, standard.mode, &standard);
     if (ours == nullptr) return;
-    if (libcs != nullptr) {
-        if (fd == STDERR_FILENO) setvbuf(ours, nullptr, _IONBF, 0);
-        (void)std::fwrite(libcs->_IO_write_base, 1, __fpending(libcs), ours);
-        __fpurge(libcs);
-        libcs->_fileno = -1;
-    }
+    if (fd == STDERR_FILENO) setvbuf(ours, nullptr, _IONBF, 0);
+    (void)std::fwrite(libcs->_IO_write_base, 1, __fpending(libcs), ours);
+    __fpurge(libcs);
+    libcs->_fileno = -1;
     standard.libcs = libcs;
     *standard.name = ours;
 }
@@ -490,7 +510,7 @@ void take_over(Standard& standard, int fd) {
 void give_back(Standard& standard, int fd) {
     (void)std::fflush(*standard.name);
     standard.libcs->_fileno = fd;
-    *standard.name = std::exchange(standard.libcs, nullptr);
+    (void)leave_place(standard);
 }
 
 }  // namespace
@@ -503,6 +523,17 @@ void follow_standard_stream(int fd) {
     if (needs_cookie(fd) && !taken) take_over(*standard, fd);
     if (!needs_cookie(fd) && taken) give_back(*standard, fd);
     errno = error;
+}
+
+FILE* to_reopen(const char* path, FILE* stream) {
+    if (path == nullptr) return stream;  // it stays where it is
+    for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+        Standard& standard = *standard_stream(fd);
+        if (standard.libcs == nullptr || *standard.name != stream) continue;
+        (void)std::fclose(stream);
+        return *standard.name;
+    }
+    return stream;
 }
 
 std::unique_lock<std::mutex> hold_streams() {

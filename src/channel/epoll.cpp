@@ -724,12 +724,24 @@ void rearm(Entry& entry) {
     for (Registration* registration : entry.registrations) registration->owner.load()->rearm(*registration, entry);
 }
 
-void renew_writable_edges(Entry& entry) {
+namespace {
+
+void renew_edges(Entry& entry, std::uint32_t event) {
     const std::lock_guard guard(entry.registrations_lock);
     for (Registration* registration : entry.registrations) {
         const bool once = (registration->events & (EPOLLET | EPOLLONESHOT)) != 0;
-        if (once && (registration->events & EPOLLOUT) != 0) registration->owner.load()->renew(*registration, entry);
+        if (once && (registration->events & event) != 0) registration->owner.load()->renew(*registration, entry);
     }
+}
+
+}  // namespace
+
+void renew_writable_edges(Entry& entry) {
+    renew_edges(entry, EPOLLOUT);
+}
+
+void renew_readable_edges(Entry& entry) {
+    renew_edges(entry, EPOLLIN);
 }
 
 void forget_registrations(Entry& entry) {

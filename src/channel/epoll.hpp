@@ -171,6 +171,8 @@ void announce(Entry& entry);
 void rearm(Entry& entry);
 /// What waited is out, but not by a call of the program: an edge that was held back meanwhile has to come again.
 void renew_writable_edges(Entry& entry);
+/// A listener still has connections, though a caller was told that there is none.
+void renew_readable_edges(Entry& entry);
 void forget_registrations(Entry& entry);
 
 }  // namespace cryptmpi::channel

@@ -44,7 +44,7 @@ public:
 
     Asked ask(const Address& local, const Address& remote, unsigned interface, inet_diag_msg& answer) const {
         if (fd_ < 0 || !send(local, remote, interface)) return Asked::unanswered;
-        alignas(nlmsghdr) std::array<char, 8192> space;
+        alignas(nlmsghdr) std::array<char, 1024> space;  // an answer has less than 300
         const ssize_t n = real::recv(fd_, space.data(), space.size(), 0);
         nlmsghdr header;
         if (n < static_cast<ssize_t>(sizeof header)) return Asked::unanswered;

@@ -32,6 +32,9 @@ namespace {
 // Of a rank, the caller among them. Two records are sealed while the kernel takes two; more threads would wait for it.
 constexpr std::size_t kMostThreads = 4;
 
+/// Finding and loading modules, reading keys: measured, half of this.
+constexpr std::size_t kStackToStart = 64 << 10;
+
 /// The end that nobody may miss: the launcher has had its time to end the job.
 void* wait_for_the_end(void* of) {
     auto& process = *static_cast<Process*>(of);
@@ -86,6 +89,23 @@ Result<const keys::Local*> Process::local() {
     if (local_ready_.load(std::memory_order_acquire)) return &local_;
     const std::lock_guard guard(local_lock_);
     if (local_ready_.load()) return &local_;
+    struct {
+        Process& process;
+        Result<void> done;
+    } call{*this, {}};
+    // A thread of the program may have as little as PTHREAD_STACK_MIN.
+    const auto make = [](void* of) -> void* {
+        auto& that = *static_cast<decltype(call)*>(of);
+        that.done = that.process.make_local();
+        return nullptr;
+    };
+    real::with_stack(kStackToStart, make, &call);
+    if (!call.done) return fail(call.done.error().code, call.done.error().line);
+    local_ready_.store(true, std::memory_order_release);
+    return &local_;
+}
+
+Result<void> Process::make_local() {
     auto module = aead::choose(settings_.module_folder, settings_.module, settings_.suite);
     if (!module) return fail(ENOPKG, module.error().line);
     auto kex = aead::load_kex(settings_.module_folder, settings_.module);
@@ -118,8 +138,7 @@ Result<const keys::Local*> Process::local() {
     const iovec id{settings_.job_id.data(), settings_.job_id.size()};
     if (kex->api->kex->sha256(job_hash_, &id, 1) != CRYPTMPI_OK) return fail(EIO, "SHA-256 failed");
     report_.tell_of_keys(by, members_ ? members_->own_name() : "");
-    local_ready_.store(true, std::memory_order_release);
-    return &local_;
+    return {};
 }
 
 engine::Workers::Settings Process::workers() const {

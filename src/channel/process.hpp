@@ -159,6 +159,8 @@ private:
     const config::Process identity_;
     const std::size_t openmp_threads_;
 
+    Result<void> make_local();
+
     std::mutex local_lock_;
     std::atomic<bool> local_ready_{false};
     std::unique_ptr<keys::KeyRing> ring_;

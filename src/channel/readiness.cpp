@@ -158,7 +158,7 @@ int tell(std::span<const pollfd> asked, pollfd* fds) {
 
 int wait_ready(Process& process, pollfd* fds, nfds_t count, const timespec* timeout, const sigset_t* mask) {
     // HOT PATH: no allocation for the descriptors of a usual rank.
-    std::array<std::byte, 8192> space;
+    std::array<std::byte, 2048> space;
     std::pmr::monotonic_buffer_resource memory(space.data(), space.size());
     std::pmr::vector<pollfd> asked(fds, fds + count, &memory);
     std::pmr::vector<Watched> watched(&memory);

@@ -162,8 +162,9 @@ CRYPTMPI_REAL(usleep, int, useconds_t);
 
 #undef CRYPTMPI_REAL
 
-/// Not libc's: a thread of ours, in which a test's kernel has its say, too.
+/// Not libc's: threads of ours, in which a test's kernel has its say, too.
 inline constinit Call<bool, void* (*)(void*), void*> own_thread{&start_own_thread};
+inline constinit Call<void, std::size_t, void* (*)(void*), void*> with_stack{&call_with_stack};
 
 // Calls that never wait, without what libc does around each system call where a thread may be cancelled in it: two
 // atomic exchanges, a part of what a small message costs. No thread is cancelled in them, but for the forms with a

@@ -36,6 +36,7 @@ struct Entry {
     bool listening = false;
     /// One more than Process::given() was when our socket() made it; 0: it came by another way, or long ago.
     std::uint32_t made_at = 0;
+    std::atomic<bool> was_connected{false};  // without seals, or nobody knows how, and is no more
 
     // sealed
     std::atomic<Shared*> shared{nullptr};

@@ -430,6 +430,66 @@ SOCKETS_CASE_OF_KIND(refused_dissolving, Kind::sealed_only) {
     note("received %zu", receive(pair.server, 5).size());
 }
 
+/// A connection inside the node which is not made before there is room for it, so that it is found out by whoever
+/// looks.
+struct Late {
+    sockaddr_in address;
+    Descriptor listener = listen_on_loopback(address, 0);
+    Descriptor first = Descriptor(::socket(AF_INET, SOCK_STREAM, 0));
+    Descriptor late = Descriptor(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
+
+    Late() {
+        const auto* const to = reinterpret_cast<const sockaddr*>(&address);
+        ::connect(first, to, sizeof address);
+        result("connect", ::connect(late, to, sizeof address));
+    }
+    void make_room() { accept_from(listener).close(); }
+};
+
+/// The child leads a connection elsewhere that the parent has found to stay inside the node.
+SOCKETS_CASE_OF_KIND(refused_dissolving_of_a_late_one, Kind::sealed_only) {
+    Late connection;
+    int go[2];
+    result("pipe", ::pipe(go));
+    const pid_t child = ::fork();
+    if (child == 0) {
+        char byte = 0;
+        (void)!::read(go[0], &byte, 1);
+        ::_exit(dissolve(connection.late) == 0 ? 7 : errno == EOPNOTSUPP ? 8 : 9);
+    }
+    connection.make_room();
+    note("%s", event_names(wait_for(connection.late, POLLOUT, 10000)).c_str());
+    (void)!::write(go[1], "", 1);
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    note("child %d", WEXITSTATUS(status));
+    result("send", ::send(connection.late, "hello", 5, 0));
+    Descriptor server = accept_from(connection.listener);
+    note("received %zu", receive(server, 5).size());
+}
+
+/// As above, but by connecting anew once its peer has reset it, which needs no AF_UNSPEC.
+SOCKETS_CASE_OF_KIND(refused_connect_after_a_reset, Kind::sealed_only) {
+    Late connection;
+    const pid_t child = ::fork();
+    if (child == 0) {
+        connection.make_room();
+        wait_for(connection.late, POLLOUT, 10000);
+        Descriptor server = accept_from(connection.listener);
+        const linger at_once{1, 0};
+        ::setsockopt(server, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+        server.close();
+        wait_for(connection.late, POLLIN, 10000);
+        const auto* const to = reinterpret_cast<const sockaddr*>(&connection.address);
+        const bool told = ::connect(connection.late, to, sizeof connection.address) != 0 && errno != EOPNOTSUPP;
+        const bool refused = ::connect(connection.late, to, sizeof connection.address) != 0 && errno == EOPNOTSUPP;
+        ::_exit(told && refused ? 8 : 9);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    note("child %d", WEXITSTATUS(status));
+}
+
 void child_that_echoes(const char* how, Pair pair, const std::function<void()>& start) {
     const pid_t child = ::fork();
     if (child == 0) {
@@ -490,6 +550,47 @@ SOCKETS_CASE(standard_output_is_a_socket) {
     std::fflush(stdout);
     note("back");
     pair.client.close();
+    note_until_end("server", pair.server);
+}
+
+SOCKETS_CASE(standard_output_is_a_socket_and_is_closed) {
+    Pair pair = connected_pair();
+    std::fflush(stdout);
+    const Descriptor kept(::dup(STDOUT_FILENO));
+    ::dup2(pair.client, STDOUT_FILENO);
+    pair.client.close();
+    std::puts("hello");
+    const int closed = std::fclose(stdout);
+    std::vector<Bytes> fill(32, Bytes(552));  // where the stream was, if it was on the heap
+    const int printed = std::printf("again\n");
+    const int error = errno;
+    const int flushed = std::fflush(stdout);
+    const int number = ::fileno(stdout);
+    ::dup2(kept, STDOUT_FILENO);
+    const int printed_later = std::printf("and again\n");
+    std::FILE* const anew = std::freopen("/dev/null", "w", stdout);
+    const bool is_same = anew == stdout;
+    const int printed_anew = std::printf("anew\n");
+    std::fflush(stdout);
+    note("closed %d, printed %d: %s, flushed %d, number %d, later %d, anew %d %d", closed, printed,
+         std::strerror(error), flushed, number, printed_later, is_same, printed_anew);
+    note_until_end("server", pair.server);
+}
+
+SOCKETS_CASE(standard_output_is_a_socket_and_is_opened_anew) {
+    Pair pair = connected_pair();
+    std::fflush(stdout);
+    const Descriptor kept(::dup(STDOUT_FILENO));
+    ::dup2(pair.client, STDOUT_FILENO);
+    pair.client.close();
+    std::puts("hello");
+    std::FILE* const anew = std::freopen("/dev/null", "w", stdout);
+    const bool is_same = anew == stdout;
+    const int printed = std::printf("not to the server\n");
+    const int flushed = std::fflush(stdout);
+    const int number = ::fileno(stdout);
+    ::dup2(kept, STDOUT_FILENO);
+    note("same %d, printed %d, flushed %d, number %d", is_same, printed, flushed, number);
     note_until_end("server", pair.server);
 }
 

@@ -27,6 +27,35 @@ SOCKETS_CASE(full_duplex) {
     note("right: %d %d", right_there, right_back);
 }
 
+/// One thread connects, sends and receives; the first of the process that does so, and the next one.
+SOCKETS_CASE(threads_with_little_stack) {
+    sockaddr_in address;
+    const Descriptor listener = listen_on_loopback(address);
+    std::function<void()> work = [&] {
+        Descriptor client(::socket(AF_INET, SOCK_STREAM, 0));
+        result("connect", ::connect(client, reinterpret_cast<const sockaddr*>(&address), sizeof address));
+        const Descriptor server = accept_from(listener);
+        char byte = 'x';
+        result("send", ::send(client, &byte, 1, 0));
+        result("poll", wait_for(server, POLLIN) & POLLIN);
+        result("recv", ::recv(server, &byte, 1, 0));
+    };
+    const auto run = [](void* of) -> void* {
+        (*static_cast<std::function<void()>*>(of))();
+        return nullptr;
+    };
+    pthread_attr_t attributes;
+    ::pthread_attr_init(&attributes);
+    ::pthread_attr_setstacksize(&attributes, 20 << 10);
+    for (int round = 0; round < 2; ++round) {
+        pthread_t thread;
+        const int error = ::pthread_create(&thread, &attributes, run, &work);
+        ::pthread_join(thread, nullptr);
+        result("thread", error);
+    }
+    ::pthread_attr_destroy(&attributes);
+}
+
 SOCKETS_CASE(thirty_two_threads) {
     std::atomic<int> right = 0;
     std::vector<std::thread> threads;

@@ -313,6 +313,47 @@ def test_another_user_does_not_stop_who_accepts_what_select_showed(lab, sealing)
     assert out.strip() == '"ECONNABORTED"' and "had been closed before it was accepted" in said, (out, said)
 
 
+ACCEPT_EDGES = """
+import errno, select, socket, sys
+listener = socket.create_server(("127.0.0.1", 4567), backlog=500)
+listener.setblocking(sys.argv[1] == "waits")
+edges = select.epoll()
+edges.register(listener, select.EPOLLIN | select.EPOLLET)
+print("ready", flush=True)
+sys.stdin.readline()
+for _ in range(10):
+    if not edges.poll(5):
+        sys.exit("no edge")
+    try:
+        print(listener.accept()[0].recv(100).decode(), flush=True)
+        break
+    except OSError as error:
+        print(errno.errorcode[error.errno], flush=True)
+"""
+
+FLOOD = """
+import os, socket
+os.setuid(12345)
+for _ in range(100):
+    with socket.create_connection(("127.0.0.1", 4567)) as stream:
+        stream.sendall(b"evil")
+"""
+
+
+@pytest.mark.parametrize("how, errors", [("returns", ["EAGAIN"]), ("waits", ["ECONNABORTED"])])
+def test_another_user_does_not_hold_up_who_accepts(how, errors, lab, sealing):
+    """However many connections of his came before: a call that accepts ends, and there is an edge for the others."""
+    environment = sealing.environment()
+    victim = start(lab, 0, ACCEPT_EDGES, how, env=environment)
+    assert victim.stdout.readline() == "ready\n", victim.communicate(timeout=20)
+    flood = start(lab, 0, FLOOD)
+    assert flood.communicate(timeout=20)[1] == "" and flood.returncode == 0
+    time.sleep(0.3)  # for the kernel to forget whose they were
+    assert connect(lab, 0, "", "127.0.0.1", "hello", "stay", env=environment) == ("connected", "")
+    out, said = victim.communicate("\n", timeout=20)
+    assert out.split() == [*errors, "hello"], (out, said)
+
+
 LATER = """
 import select, socket, sys
 full = socket.socket()

@@ -1724,6 +1724,10 @@ void install() {
         here->world->spawn(here->node, -1, [run, argument] { run(argument); });
         return true;
     });
+    real::with_stack.replace([](std::size_t bytes, void* (*work)(void*), void* argument) {
+        if (here == nullptr) return call_with_stack(bytes, work, argument);
+        work(argument);
+    });
     real::_exit.replace([](int status) {
         if (here == nullptr) return libc::_exit(status);
         here->world->ending.exits[here->node] = status;

@@ -56,6 +56,9 @@ const std::set<std::string> kNotHere = {
     "spawn_and_close",
     "spawn_echo",
     "standard_output_is_a_socket",
+    "standard_output_is_a_socket_and_is_closed",
+    "standard_output_is_a_socket_and_is_opened_anew",
+    "threads_with_little_stack",  // the fake kernel takes more
     "transfer_ipv6",
     "two_thousand_connections",
     "udp_inside_the_node",
