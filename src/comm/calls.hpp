@@ -6,6 +6,8 @@
 
 #include <mpi.h>
 
+#include "comm/session_type.hpp"
+
 namespace cryptmpi::comm {
 
 class Layer;
@@ -14,6 +16,8 @@ class Layer;
 int Init(Layer& layer, int* argc, char*** argv);
 int Init_thread(Layer& layer, int* argc, char*** argv, int required, int* provided);
 int Finalize(Layer& layer);
+int Session_init(Layer& layer, MPI_Info info, MPI_Errhandler handler, MPI_Session* session);
+int Session_finalize(Layer& layer, MPI_Session* session);
 
 /// Are all members of the communicator on this node? Then nothing of it is sealed, and nothing refused.
 bool stays_on_node(Layer& layer, MPI_Comm comm);

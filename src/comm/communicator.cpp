@@ -41,12 +41,13 @@ void add(const seal::MessageCounters& more, seal::MessageCounters& total, std::u
 }  // namespace
 
 Communicator::Communicator(const Job& job, MPI_Comm handle, const CommunicatorId& id, std::vector<int> world_ranks,
-                           int rank)
+                           int rank, Ours ours)
     : job_(job),
       handle_(handle),
       id_(id),
       world_(std::move(world_ranks)),
       rank_(rank),
+      ours_(ours),
       sealed_(world_.size()),
       peers_(world_.size()) {
     // From the table that all ranks agreed on, so that all members agree whether the communicator crosses nodes.
@@ -306,16 +307,14 @@ std::optional<std::uint64_t> Communicator::first_in_queue(int from, int tag) {
     return *come + holders;
 }
 
-std::optional<seal::Announcement> Communicator::peek(int from, int tag, std::uint64_t number,
-                                                     const std::uint8_t wire[seal::kAnnouncedWire]) {
-    if (!seal::announces(wire, seal::kAnnouncedWire) || seal::parse_message_header(wire).number != number) {
-        return std::nullopt;
-    }
+std::optional<std::size_t> Communicator::peek(int from, int tag, std::uint64_t number,
+                                              const std::uint8_t wire[seal::kAnnouncedWire]) {
+    if (seal::parse_message_header(wire).number != number) return std::nullopt;
     auto flow = opener(peer(from).receiving.flow, keys::Use::messages, from);
     if (!flow) return std::nullopt;
-    auto announcement = (*flow)->peek(static_cast<std::uint32_t>(tag), wire);
-    if (!announcement) return std::nullopt;
-    return *announcement;
+    auto length = (*flow)->peek(static_cast<std::uint32_t>(tag), wire);
+    if (!length) return std::nullopt;
+    return *length;
 }
 
 void Communicator::came_truncated(const Posted& posted, int from, int tag) {
@@ -361,14 +360,14 @@ Result<void> Communicator::open_from(int from, std::uint32_t lane, std::uint64_t
 
 /// Members that call their operations in one order can all use one communicator; not so several threads.
 Communicator::Address Communicator::address(const Native& mpi, int rank) {
-    if (job_.threads_somewhere) return {own_traffic(mpi), rank, 0};
+    if (ours() == Ours::its_own) return {own_traffic(mpi), rank, 0};
     // What an operation that failed left behind is not for those of other communicators. MPI promises tags of 15 bits.
     const int tag = (id_[0] & 0x7f) << 8 | id_[1];
     return {job_.own_traffic, world_[static_cast<std::size_t>(rank)], tag};
 }
 
 void Communicator::prepare_addresses(const Native& mpi) {
-    if (job_.threads_somewhere) own_traffic(mpi);
+    if (ours() == Ours::its_own) own_traffic(mpi);
 }
 
 MPI_Comm Communicator::own_traffic(const Native& mpi) {
@@ -393,7 +392,7 @@ void Communicator::make_nodes(const Native& mpi) {
         const auto& node = job_.scope.nodes()[static_cast<std::size_t>(world_[i])];
         node_of.push_back(all ? static_cast<int>(i) : numbers.emplace(node, static_cast<int>(i)).first->second);
     }
-    auto* const shared = job_.threads_somewhere ? nullptr : &job_.shared_communicators;
+    auto* const shared = ours() == Ours::its_own ? nullptr : &job_.shared_communicators;
     nodes_ = std::make_unique<Nodes>(job_.voice, shared, handle_, rank_, world_, std::move(node_of));
     prepare_addresses(mpi);
 }

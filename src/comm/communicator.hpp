@@ -63,12 +63,19 @@ struct Job {
     const MPI_Comm& own_traffic;    // the members of MPI_COMM_WORLD, in their order
 };
 
+/// The communicators of ours behind one of the program: shared with those of others where one thread of a rank calls
+/// MPI. What is made of a group alone has its own: it may be a session's, whose threads call MPI beside those of
+/// MPI_COMM_WORLD, and only the ranks that have such a session know.
+enum class Ours : std::uint8_t { shared, its_own };
+
 class Communicator {
 public:
-    Communicator(const Job& job, MPI_Comm handle, const CommunicatorId& id, std::vector<int> world_ranks, int rank);
+    Communicator(const Job& job, MPI_Comm handle, const CommunicatorId& id, std::vector<int> world_ranks, int rank,
+                 Ours ours);
 
     MPI_Comm handle() const { return handle_; }
     const CommunicatorId& id() const { return id_; }
+    Ours ours() const { return job_.threads_somewhere ? Ours::its_own : ours_; }
     int rank() const { return rank_; }
     int size() const { return static_cast<int>(world_.size()); }
     const std::vector<int>& world_ranks() const { return world_; }
@@ -94,9 +101,9 @@ public:
                                              std::size_t wire_size);
     /// The number of the first message of a lane that MPI still has in its queue; none where that is not certain.
     std::optional<std::uint64_t> first_in_queue(int from, int tag);
-    /// What the announcement of message `number` of a lane says, if this is it; nothing of it counts.
-    std::optional<seal::Announcement> peek(int from, int tag, std::uint64_t number,
-                                           const std::uint8_t wire[seal::kAnnouncedWire]);
+    /// How long message `number` of a lane is, if this is it or its announcement; nothing of it counts.
+    std::optional<std::size_t> peek(int from, int tag, std::uint64_t number,
+                                    const std::uint8_t wire[seal::kAnnouncedWire]);
     /// A message was cut off at a receive that was too small: it was there, and cannot be looked at.
     void came_truncated(const Posted& posted, int from, int tag);
 
@@ -203,6 +210,7 @@ private:
     CommunicatorId id_;
     std::vector<int> world_;
     int rank_;
+    Ours ours_;
     std::vector<bool> sealed_;
     bool crosses_ = false;
     std::atomic<std::uint64_t> calls_ = 0;

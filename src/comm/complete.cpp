@@ -111,6 +111,25 @@ int send_more(Layer& layer, const Operation& operation, Outgoing::Amount amount)
     return layer.integrity_error(fmt::format("a message to rank {}: {}", operation.peer, sent.error().line));
 }
 
+/// Asks MPI whether the message of a receive has come, of which the operation then has the status. MPI's code.
+int ask_for_message(Layer& layer, MPI_Request request, Operation& operation, int& done) {
+    const auto& mpi = layer.mpi;
+    if (operation.stand_in) return mpi.Test(&operation.stand_in->request, &done, &operation.status);
+    // Only what comes as it is can be longer than the room for it, which may then be of any source.
+    return operation.peer == MPI_ANY_SOURCE ? ask_quietly(layer, request, done, &operation.status)
+                                            : mpi.Request_get_status(request, &done, &operation.status);
+}
+
+/// It has, or MPI failed with `code`. What came to another request is in that one's memory; MPI's persistent request
+/// goes on with its own.
+int settle_message(Layer& layer, Operation& operation, int code) {
+    const std::unique_ptr<InTransit> stand_in = std::move(operation.stand_in);
+    if (stand_in) std::swap(operation.wire, stand_in->wire);
+    const int result = settle(layer, operation, operation.status, code);
+    if (stand_in) std::swap(operation.wire, stand_in->wire);
+    return result;
+}
+
 /// What has to happen for one operation to go on.
 void advance(Layer& layer, MPI_Request request, Operation& operation) {
     const auto& mpi = layer.mpi;
@@ -130,12 +149,9 @@ void advance(Layer& layer, MPI_Request request, Operation& operation) {
         operation.result = sent;
     } else {
         if (!operation.incoming) {
-            // Only what comes as it is can be longer than the room for it, which may then be of any source.
-            const int code = operation.peer == MPI_ANY_SOURCE
-                                 ? ask_quietly(layer, request, native, &operation.status)
-                                 : mpi.Request_get_status(request, &native, &operation.status);
+            const int code = ask_for_message(layer, request, operation, native);
             if (code == MPI_SUCCESS && native == 0) return;
-            operation.result = settle(layer, operation, operation.status, code);
+            operation.result = settle_message(layer, operation, code);
         }
         if (operation.incoming) {
             if (!operation.incoming->advance() && !operation.incoming->failure()) return;

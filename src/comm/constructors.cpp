@@ -35,23 +35,26 @@ CommunicatorId id_of(Layer& layer, const Communicator& parent, std::string_view 
 }
 
 /// Registers what was made of `parent`'s members. One that we did not register, and that leaves the node, ends the job
-/// when it is used: a parent that stays on one node makes none.
-void add(Layer& layer, Communicator* parent, std::string_view how, std::uint64_t call, MPI_Comm made) {
+/// when it is used: a parent that stays on one node makes none. What is made of a session's is the session's, too.
+void add(Layer& layer, Communicator* parent, std::string_view how, std::uint64_t call, MPI_Comm made,
+         Ours ours = Ours::shared) {
     if (parent == nullptr || made == MPI_COMM_NULL) return;
-    layer.add(made, id_of(layer, *parent, how, call, made));
+    const bool inherits = parent->ours() == Ours::its_own;
+    layer.add(made, id_of(layer, *parent, how, call, made), inherits ? Ours::its_own : ours);
 }
 
 /// Where several threads of a rank call MPI, the communicator of our own traffic is made together with the user's:
 /// later, it would be by threads at the same time, which Open MPI does not always survive (they wait for each other in
 /// ompi_comm_nextcid), and the program may have taken care not to do that.
 void prepare_for_threads(Layer& layer, MPI_Comm made) {
-    if (!layer.threads_somewhere() || made == MPI_COMM_NULL) return;
+    if (made == MPI_COMM_NULL) return;
     std::shared_ptr<Communicator> communicator;
     {
         const auto guard = layer.guard();
         communicator = layer.share(made);
     }
-    if (communicator && communicator->crosses()) nodes_of(layer, *communicator);
+    if (!communicator || communicator->ours() == Ours::shared) return;
+    if (communicator->crosses()) nodes_of(layer, *communicator);
 }
 
 /// Null where nothing is ours to seal.
@@ -237,7 +240,7 @@ int construct_later(Layer& layer, const char* by_what, MPI_Comm comm, MPI_Comm* 
 /// Of a group whose members alone call this: they count among themselves.
 template <class Make>
 int construct_of_group(Layer& layer, const char* by_what, MPI_Comm comm, MPI_Group group, const std::string& how,
-                       MPI_Comm* made, Make make) {
+                       Ours ours, MPI_Comm* made, Make make) {
     const std::shared_ptr<Communicator> parent = parent_of(layer, comm);
     if (parent == nullptr || made == nullptr) return make(layer.mpi, made);
     const Given given = make_natively(layer.mpi, made, make);
@@ -248,7 +251,7 @@ int construct_of_group(Layer& layer, const char* by_what, MPI_Comm comm, MPI_Gro
     {
         const auto guard = layer.guard();
         const std::uint64_t call = parent->next_of_group(*asked.members, how);
-        add(layer, parent.get(), how, call, given.made);
+        add(layer, parent.get(), how, call, given.made, ours);
     }
     prepare_for_threads(layer, given.made);
     return given.code;
@@ -329,6 +332,10 @@ std::string unsealable(const Layer& layer, MPI_Group group) {
         return "there is no MPI_COMM_WORLD, whose processes agree on the keys; call MPI_Init, or use the channel layer "
                "(--layer channel)";
     }
+    if (!layer.lets_sessions_in()) {
+        return "a session of MPI_THREAD_MULTIPLE came in another thread than the one that called MPI_Init, which takes "
+               "no locks; begin it in that one, or call MPI_Init_thread for MPI_THREAD_MULTIPLE";
+    }
     const std::vector<int> ranks = world_ranks(layer.mpi, group);
     if (std::find(ranks.begin(), ranks.end(), MPI_UNDEFINED) == ranks.end()) return {};
     return "a process of its group is not in MPI_COMM_WORLD, and has no keys";
@@ -364,7 +371,7 @@ int Comm_create(Layer& layer, MPI_Comm comm, MPI_Group group, MPI_Comm* made) {
 
 int Comm_create_group(Layer& layer, MPI_Comm comm, MPI_Group group, int tag, MPI_Comm* made) {
     return construct_of_group(layer, "MPI_Comm_create_group", comm, group,
-                              fmt::format("made of a group with tag {}", tag), made,
+                              fmt::format("made of a group with tag {}", tag), Ours::shared, made,
                               [&](auto& mpi, MPI_Comm* out) { return mpi.Comm_create_group(comm, group, tag, out); });
 }
 
@@ -380,7 +387,7 @@ int Comm_create_from_group(Layer& layer, MPI_Group group, const char* tag, MPI_I
     }
     return construct_of_group(
         layer, "MPI_Comm_create_from_group", MPI_COMM_WORLD, group,
-        "made of a group alone with tag " + std::string(tag), made,
+        "made of a group alone with tag " + std::string(tag), Ours::its_own, made,
         [&](auto& mpi, MPI_Comm* out) { return mpi.Comm_create_from_group(group, tag, info, handler, out); });
 }
 
@@ -478,8 +485,13 @@ int Comm_disconnect(Layer& layer, MPI_Comm* comm) {
 }
 
 int Type_free(Layer& layer, MPI_Datatype* type) {
-    if (type != nullptr) layer.types().forget(*type);
-    return layer.mpi.Type_free(type);
+    if (type == nullptr) return layer.mpi.Type_free(type);
+    const MPI_Datatype handle = *type;
+    layer.types().forget(handle);
+    const int code = layer.mpi.Type_free(type);
+    // Functions of the program that delete attributes may have used it until now.
+    layer.types().forget(handle);
+    return code;
 }
 
 }  // namespace cryptmpi::comm

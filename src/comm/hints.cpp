@@ -10,9 +10,15 @@
 namespace cryptmpi::comm {
 namespace {
 
-// Of one sender: far more than messages in synchronous mode are on their way at a time, each with a buffer of more than
-// 64 KB.
+// Of one sender: far more than messages in synchronous mode are on their way at a time, nearly each with a buffer of
+// more than 64 KB.
 constexpr std::size_t kMost = 4096;
+
+Hint hint_of(const std::uint8_t* wire) {
+    Hint hint;
+    std::copy_n(wire, hint.size(), hint.begin());
+    return hint;
+}
 
 void keep(std::list<Hint>& list, const Hint& hint) {
     list.push_back(hint);
@@ -34,25 +40,27 @@ void Hints::collect(int world_rank, Sender& sender) {
             found == 0) {
             return;
         }
-        Hint hint;
-        if (const std::size_t size = wire_size(mpi, status); size != hint.size()) {
+        constexpr std::size_t kSize = seal::kAnnouncedWire;
+        if (const std::size_t size = wire_size(mpi, status); size != kSize) {
             // No memory for what nobody of the job has sent, however long MPI is told that it is.
             voice_.end_job(fmt::format(
                 "MPI has a message of {} bytes from rank {} where all have {}: MPI's own messages were altered", size,
-                world_rank, hint.size()));
+                world_rank, kSize));
         }
-        const auto wire = transport_.pool.take(hint.size());
-        const ByteCount bytes(mpi, hint.size());
+        const auto wire = transport_.pool.take(kSize);
+        const ByteCount bytes(mpi, kSize);
         const int code = mpi.Mrecv(wire.data(), bytes.count(), bytes.type(), &message, MPI_STATUS_IGNORE);
         if (code != MPI_SUCCESS) continue;
-        std::copy_n(wire.data(), hint.size(), hint.begin());
-        const auto taken = std::find(sender.awaited.begin(), sender.awaited.end(), hint);
-        if (taken == sender.awaited.end()) {
-            keep(sender.come, hint);
-        } else {
-            sender.awaited.erase(taken);
-        }
+        const Hint hint = hint_of(wire.data());
+        if (!take(sender.awaited, hint)) keep(sender.come, hint);
     }
+}
+
+bool Hints::take(std::list<Hint>& list, const Hint& hint) {
+    const auto found = std::find(list.begin(), list.end(), hint);
+    if (found == list.end()) return false;
+    list.erase(found);
+    return true;
 }
 
 const std::list<Hint>& Hints::of(int world_rank) {
@@ -64,14 +72,14 @@ const std::list<Hint>& Hints::of(int world_rank) {
 void Hints::drop(int world_rank, const std::uint8_t* announcement) {
     Sender& sender = senders_[world_rank];
     collect(world_rank, sender);
-    Hint hint;
-    std::copy_n(announcement, hint.size(), hint.begin());
-    const auto come = std::find(sender.come.begin(), sender.come.end(), hint);
-    if (come == sender.come.end()) {
-        keep(sender.awaited, hint);
-    } else {
-        sender.come.erase(come);
-    }
+    const Hint hint = hint_of(announcement);
+    if (!take(sender.come, hint)) keep(sender.awaited, hint);
+}
+
+void Hints::drop_if_come(int world_rank, const std::uint8_t* wire) {
+    Sender& sender = senders_[world_rank];
+    collect(world_rank, sender);
+    take(sender.come, hint_of(wire));
 }
 
 }  // namespace cryptmpi::comm

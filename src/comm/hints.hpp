@@ -1,4 +1,5 @@
-// What comes beside large messages in synchronous mode: their announcements once more, on our communicator.
+// What comes beside large messages in synchronous mode: their announcements once more, on our communicator. So do whole
+// messages that are as long as an announcement, since a probe that finds one cannot tell which of the two it is.
 //
 // To receive the announcement from the program's communicator is to end the program's send, so a probe must leave it in
 // MPI's queue. It tells from this second one how long the message is.
@@ -27,6 +28,9 @@ public:
     const std::list<Hint>& of(int world_rank);
     /// A receive has taken the message.
     void drop(int world_rank, const std::uint8_t* announcement);
+    /// The same of a whole message, which does not say whether it was in synchronous mode: one that comes later stays
+    /// until so many younger ones have come.
+    void drop_if_come(int world_rank, const std::uint8_t* wire);
 
 private:
     /// Anybody who can write MPI's packets can send what looks like one, so both have an end: the oldest go.
@@ -35,6 +39,7 @@ private:
         std::list<Hint> awaited;  // of messages that were taken before
     };
     void collect(int world_rank, Sender& sender);
+    static bool take(std::list<Hint>& list, const Hint& hint);
 
     Voice& voice_;
     const SegmentTransport& transport_;

@@ -56,6 +56,17 @@ Scratch make_scratch(const SegmentTransport& transport, const Place& place, cons
 
 }  // namespace
 
+int send_hint(const SegmentTransport& transport, int world_rank, const std::uint8_t wire[seal::kAnnouncedWire],
+              InTransit& hint) {
+    InTransit made(transport.left, Transfer::send, transport.pool.take(seal::kAnnouncedWire));
+    std::copy_n(wire, seal::kAnnouncedWire, made.wire.data());
+    const ByteCount bytes(transport.mpi, made.wire.size());
+    const int code = transport.mpi.Isend(made.wire.data(), bytes.count(), bytes.type(), world_rank,
+                                         transport.tag_of_hints, transport.comm, &made.request);
+    if (code == MPI_SUCCESS) hint = std::move(made);
+    return code;
+}
+
 Outgoing::Outgoing(const SegmentTransport& transport, seal::Segments segments, int world_rank, Place place)
     : transport_(transport),
       segments_(std::move(segments)),
@@ -214,16 +225,6 @@ bool is_done(const Native& mpi, MPI_Request& request) {
 }
 
 }  // namespace
-
-int Outgoing::send_hint(const std::uint8_t* announcement) {
-    InTransit hint(transport_.left, Transfer::send, transport_.pool.take(seal::kAnnouncedWire));
-    std::copy_n(announcement, seal::kAnnouncedWire, hint.wire.data());
-    const ByteCount bytes(transport_.mpi, hint.wire.size());
-    const int code = transport_.mpi.Isend(hint.wire.data(), bytes.count(), bytes.type(), to_, transport_.tag_of_hints,
-                                          transport_.comm, &hint.request);
-    if (code == MPI_SUCCESS) hint_ = std::move(hint);
-    return code;
-}
 
 void Outgoing::advance() {
     for (InTransit* one : {&announcement_, &hint_}) {

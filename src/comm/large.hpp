@@ -27,6 +27,7 @@
 #include "engine/buffer_pool.hpp"
 #include "engine/plan.hpp"
 #include "engine/workers.hpp"
+#include "seal/message.hpp"
 #include "seal/segments.hpp"
 
 namespace cryptmpi::comm {
@@ -54,6 +55,11 @@ struct SegmentTransport {
     int tag_of_hints = 0;  // comm/hints.hpp
 };
 
+/// Tells a rank that may probe what comes in synchronous mode: the announcement that follows on the program's
+/// communicator, or a whole message as long as one. Nobody waits for `hint`. Returns MPI's code.
+int send_hint(const SegmentTransport& transport, int world_rank, const std::uint8_t wire[seal::kAnnouncedWire],
+              InTransit& hint);
+
 /// Room for a packed segment for each thread, of a message whose bytes have gaps between them; none for others.
 using Scratch = std::vector<engine::Buffer>;
 
@@ -75,7 +81,7 @@ public:
 
     void announced(InTransit announcement) { announcement_ = std::move(announcement); }
     /// Before a message in synchronous mode is announced. Returns MPI's code.
-    int send_hint(const std::uint8_t* announcement);
+    int send_hint(const std::uint8_t* announcement) { return comm::send_hint(transport_, to_, announcement, hint_); }
 
     /// Looks what MPI is done with.
     void advance();

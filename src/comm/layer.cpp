@@ -147,12 +147,33 @@ Result<void> Layer::agree() {
     return {};
 }
 
-void Layer::begin(int thread_level) {
-    threads_ = thread_level == MPI_THREAD_MULTIPLE;
-    if (threads_) {
-        types_.share();
-        pool_.share();
+void Layer::share_state() {
+    threads_ = true;
+    types_.share();
+    pool_.share();
+}
+
+void Layer::take_level(int thread_level) {
+    const std::lock_guard hold(level_lock_);
+    starter_ = std::this_thread::get_id();
+    if (thread_level == MPI_THREAD_MULTIPLE || session_has_threads_) share_state();
+}
+
+/// The thread that called MPI_Init is in no other call now, and without MPI_THREAD_MULTIPLE no other thread is in one
+/// while this one is: those that will be see what is set here.
+void Layer::take_session_of_threads() {
+    const std::lock_guard hold(level_lock_);
+    session_has_threads_ = true;
+    if (starter_ == std::thread::id() || threads_) return;
+    if (starter_ == std::this_thread::get_id()) {
+        share_state();
+    } else {
+        came_too_late_ = true;
     }
+}
+
+void Layer::begin(int thread_level) {
+    take_level(thread_level);
     mpi.Comm_rank(MPI_COMM_WORLD, &world_rank_);
     mpi.Comm_size(MPI_COMM_WORLD, &world_size_);
     name_ = fmt::format("rank {} on {}", world_rank_, host_.name);
@@ -256,10 +277,18 @@ std::uint32_t Layer::next_mark(int world_rank) {
 void Layer::report() {
     if (!begun_) return;
     for (const auto& [handle, communicator] : communicators_) {
-        if (!communicator) continue;
-        rank_report_.count_flows(communicator->totals());
-        communicator->free_own_traffic(mpi);
+        if (communicator) communicator->free_own_traffic(mpi);
     }
+    const auto guard = this->guard();
+    leave_report();
+}
+
+void Layer::report_so_far() {
+    const auto guard = this->guard();
+    if (begun_ && !reported_) leave_report();  // else another thread has ended the last session
+}
+
+void Layer::leave_report() {
     if (settings_.report_file.empty()) return;
     rank_report_.part().program_sha256 = programs::program_digest(
         keys_.kex(), [](const char* file) { return open(file, O_RDONLY | O_CLOEXEC); }, close);
@@ -268,7 +297,17 @@ void Layer::report() {
 }
 
 Result<void> Layer::write_report() {
-    return rank_report_.write(settings_.report_file, [&](std::string_view text) { return keys_.sign_report(text); });
+    std::vector<FlowTotals> so_far;
+    for (const auto& [handle, communicator] : communicators_) {
+        if (communicator) so_far.push_back(communicator->totals());
+    }
+    return rank_report_.write(settings_.report_file, so_far,
+                              [&](std::string_view text) { return keys_.sign_report(text); });
+}
+
+void Layer::end_if_over() {
+    auto over = EndOfSelf::over;
+    if (end_of_self_.compare_exchange_strong(over, EndOfSelf::none)) end();
 }
 
 void Layer::end() {
@@ -283,7 +322,7 @@ void Layer::end() {
     workers_ = engine::Workers();
 }
 
-void Layer::add(MPI_Comm handle, const CommunicatorId& id) {
+void Layer::add(MPI_Comm handle, const CommunicatorId& id, Ours ours) {
     if (handle == MPI_COMM_NULL) return;
     std::vector<int> in_world = world_ranks_of(mpi, handle);
     int rank = 0;
@@ -297,7 +336,7 @@ void Layer::add(MPI_Comm handle, const CommunicatorId& id) {
         in_world[static_cast<std::size_t>(rank)] != world_rank_ || repeats(in_world)) {
         end_job("MPI gives this rank another place in a communicator than its own: MPI's own messages were altered");
     }
-    auto made = std::make_shared<Communicator>(job_, handle, id, std::move(in_world), rank);
+    auto made = std::make_shared<Communicator>(job_, handle, id, std::move(in_world), rank, ours);
     if (!made->crosses() && !scope_.seals_own()) made.reset();  // remembered as one that stays on the node
     communicators_[handle] = std::move(made);
     last_handle_ = MPI_COMM_NULL;
@@ -306,7 +345,7 @@ void Layer::add(MPI_Comm handle, const CommunicatorId& id) {
 
 void Layer::forget(MPI_Comm handle, const std::shared_ptr<Communicator>& freed) {
     const auto guard = this->guard();
-    if (freed && !reported_) rank_report_.count_flows(freed->totals());
+    if (freed) rank_report_.count_flows(freed->totals());
     const auto found = communicators_.find(handle);
     if (found == communicators_.end() || found->second != freed) return;
     communicators_.erase(found);
@@ -333,7 +372,7 @@ Layer::Handle Layer::look_at(MPI_Comm handle) const {
 
 Communicator* Layer::look_up(MPI_Comm handle) {
     if (handle == MPI_COMM_NULL) return nullptr;
-    // A communicator of a session outlives MPI_COMM_WORLD, but not the keys.
+    // Under Open MPI a communicator of a session outlives MPI_COMM_WORLD, but not the keys.
     if (ended_ && scope_.seals_anything())
         end_job("a communicator was used after MPI_Finalize: the job's keys are gone");
     if (!begun_) return nullptr;

@@ -6,6 +6,7 @@
 
 #include <mpi.h>
 
+#include <atomic>
 #include <cstdint>
 #include <list>
 #include <memory>
@@ -13,6 +14,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <thread>
 #include <unordered_map>
 #include <vector>
 
@@ -65,16 +67,21 @@ public:
 
     /// After MPI_Init: agrees on the job's secret with all ranks, or ends the job with one line.
     void begin(int thread_level);
-    /// Before MPI's own end in MPI_Finalize: this rank's part of the report; some MPIs do not come back from there.
-    /// What is complained of later comes into the part, too.
+    /// Before MPI's own end, in MPI_Finalize or with the last session: this rank's part of the report; some MPIs do not
+    /// come back from there. What is complained of later comes into the part, too.
     void report();
-    /// After MPI_Finalize: the secrets are wiped.
+    /// After an MPI_Finalize that was not MPI's end: what the report has if the program never ends its sessions.
+    void report_so_far();
+    /// After MPI's own end: the secrets are wiped.
     void end();
     bool begun() const { return begun_; }
-    /// Does MPI tell us that it deletes the attributes of MPI_COMM_SELF, and is that MPI_Finalize's doing?
-    enum class EndOfSelf : std::uint8_t { none, told, awaited };
+    /// Does MPI tell us that it deletes the attributes of MPI_COMM_SELF? It is its end once MPI_Finalize was called
+    /// (awaited), be it with a session that is open longer; then the program's traffic is over.
+    enum class EndOfSelf : std::uint8_t { none, told, awaited, over };
     EndOfSelf end_of_self() const { return end_of_self_; }
     void set_end_of_self(EndOfSelf end) { end_of_self_ = end; }
+    /// end(), of the two threads that may find the traffic over at the same time, by one.
+    void end_if_over();
 
     /// The communicator behind a handle; null where nothing is ours to seal: MPI is told as if we were not there.
     Communicator* find(MPI_Comm handle) {
@@ -88,7 +95,7 @@ public:
         return communicator->handle();
     }
     bool is_intercommunicator(MPI_Comm handle) const { return look_at(handle) == Handle::of_inter; }
-    void add(MPI_Comm handle, const CommunicatorId& id);
+    void add(MPI_Comm handle, const CommunicatorId& id, Ours ours = Ours::shared);
     /// After MPI has freed it. Another thread may have been given its handle since then, for another one.
     void forget(MPI_Comm handle, const std::shared_ptr<Communicator>& freed);
 
@@ -144,6 +151,10 @@ public:
 
     /// Several threads call MPI: our state is for one at a time, and no lock is held while MPI blocks.
     bool threads() const { return threads_; }
+    /// A session was given MPI_THREAD_MULTIPLE, whatever MPI_COMM_WORLD has.
+    void take_session_of_threads();
+    /// Such a session came when calls without locks may have been on their way: its threads must not use our state.
+    bool lets_sessions_in() const { return !came_too_late_; }
     /// On one rank at least, which is what all ranks know.
     bool threads_somewhere() const { return threads_somewhere_; }
     std::unique_lock<std::recursive_mutex> guard() {
@@ -180,6 +191,8 @@ private:
     Handle look_at(MPI_Comm handle) const;
     Communicator* look_up(MPI_Comm handle);
     bool intercommunicators_allowed() const;
+    void take_level(int thread_level);
+    void share_state();
     Result<void> load_keys();
     Result<void> agree();
     void make_error_classes();
@@ -187,6 +200,7 @@ private:
     void make_transport();
     void make_alone();
     void make_workers(const engine::Workers::Settings& workers);
+    void leave_report();
     Result<void> write_report();
 
     Host host_;
@@ -197,7 +211,11 @@ private:
     bool begun_ = false;
     bool ended_ = false;
     bool reported_ = false;
-    EndOfSelf end_of_self_ = EndOfSelf::none;
+    std::atomic<EndOfSelf> end_of_self_{EndOfSelf::none};
+    std::mutex level_lock_;         // for those who change what follows
+    std::thread::id starter_ = {};  // the thread that called MPI_Init
+    bool session_has_threads_ = false;
+    std::atomic<bool> came_too_late_{false};
     bool threads_ = false;
     bool threads_somewhere_ = false;
     bool takes_back_sent_ = false;

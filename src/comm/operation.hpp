@@ -42,7 +42,8 @@ struct Operation {
     UserBuffer user;      // persistent sends and receives: where the user's bytes are
     int peer = 0;         // send: to; receive: from, or MPI_ANY_SOURCE
     int tag = 0;
-    Posted posted;  // an active receive
+    Posted posted;                        // an active receive
+    std::unique_ptr<InTransit> stand_in;  // a persistent receive of what a probe took out of MPI's queue
     MPI_Status status = {};
     int result = MPI_SUCCESS;
     bool error_is_mpis = false;          // MPI found it, and tells the error handler itself

@@ -12,7 +12,12 @@ namespace cryptmpi::comm {
 namespace {
 
 using seal::kMessageOverhead;
+using Completion = Operation::Completion;
 using State = Operation::State;
+
+Completion completion_of(bool may_be_large) {
+    return may_be_large ? Completion::after_mpi : Completion::with_mpi;
+}
 
 /// What a persistent operation is made of before MPI's request is.
 std::unique_ptr<Operation> prepare(Layer& layer, Operation::Kind kind, MPI_Comm comm, UserBuffer buffer, int peer,
@@ -21,7 +26,7 @@ std::unique_ptr<Operation> prepare(Layer& layer, Operation::Kind kind, MPI_Comm 
     operation->kind = kind;
     operation->persistent = true;
     operation->state = Operation::State::inactive;
-    if (may_be_large) operation->completion = Operation::Completion::after_mpi;
+    operation->completion = completion_of(may_be_large);
     operation->communicator = layer.share(comm);
     operation->user = std::move(buffer);
     operation->peer = peer;
@@ -38,11 +43,11 @@ int start_send(Layer& layer, MPI_Request* request, Operation& operation) {
         return code;
     }
     const bool is_large = operation.completion == Operation::Completion::after_mpi;
-    const int sealed =
-        is_large
-            ? announce_message(layer, communicator, operation.user, operation.peer, operation.tag,
-                               operation.synchronous_mode, operation.wire.data(), operation.outgoing)
-            : seal_message(layer, communicator, operation.user, operation.peer, operation.tag, operation.wire.data());
+    const int sealed = is_large
+                           ? announce_message(layer, communicator, operation.user, operation.peer, operation.tag,
+                                              operation.synchronous_mode, operation.wire.data(), operation.outgoing)
+                           : seal_message(layer, communicator, operation.user, operation.peer, operation.tag,
+                                          operation.synchronous_mode, operation.wire.data());
     if (sealed != MPI_SUCCESS) return sealed;
     if (const int code = layer.mpi.Start(request); code != MPI_SUCCESS || !is_large) return code;
     const int sent = send_segments(layer, communicator.handle(), *operation.outgoing, false);
@@ -54,25 +59,45 @@ int start_send(Layer& layer, MPI_Request* request, Operation& operation) {
     return sent;
 }
 
-/// Of a message that is still with MPI, to a persistent receive: its request cannot take it.
-int receive_held(Layer& layer, Operation& operation, Held& held) {
-    operation.posted = std::move(held.posted);
-    mark_unwritten(operation.wire);
-    const ByteCount bytes(layer.mpi, operation.wire.room());
+/// Of a message that is still with MPI, whose bytes may have yet to come. The request of the persistent receive cannot
+/// take it: another one does, and that one stays inactive. It has room for all of the message, so that what is too long
+/// for the user is found by us, when his request ends.
+int receive_with_mpi(Layer& layer, Operation& operation, Held& held) {
+    auto stand_in = std::make_unique<InTransit>(layer.left_with_mpi(), Transfer::receive,
+                                                layer.buffer(receive_room(held.source, held.size)));
+    mark_unwritten(stand_in->wire);
+    const ByteCount bytes(layer.mpi, stand_in->wire.room());
     const int code =
-        layer.mpi.Mrecv(operation.wire.data(), bytes.count(), bytes.type(), &held.message, &operation.status);
-    return settle(layer, operation, operation.status, code);
+        layer.mpi.Imrecv(stand_in->wire.data(), bytes.count(), bytes.type(), &held.message, &stand_in->request);
+    if (code != MPI_SUCCESS) return code;
+    if (stand_in->request == MPI_REQUEST_NULL) {
+        // A handler of the program's has heard why.
+        operation.error_is_mpis = true;
+        operation.result = MPI_ERR_OTHER;
+        operation.state = State::finished;
+        return MPI_SUCCESS;
+    }
+    operation.posted = std::move(held.posted);
+    operation.completion = Completion::after_mpi;
+    operation.stand_in = std::move(stand_in);
+    return MPI_SUCCESS;
+}
+
+/// Of a message that a probe took out of MPI's queue.
+int receive_held(Layer& layer, Operation& operation, std::unique_ptr<Held> held) {
+    operation.status = {};
+    if (held->message != MPI_MESSAGE_NULL) return receive_with_mpi(layer, operation, *held);
+    operation.result = deliver_held(layer, operation, std::move(held), operation.status);
+    if (!operation.incoming) operation.state = State::finished;
+    return MPI_SUCCESS;
 }
 
 int start_receive(Layer& layer, MPI_Request* request, Operation& operation) {
     Communicator& communicator = *operation.communicator;
+    // Another request may have stood in for MPI's at the start before.
+    operation.completion = completion_of(engine::Plan::may_be_in_segments(operation.user.size()));
     if (auto held = communicator.take_held(operation.peer, operation.tag)) {
-        operation.status = {};
-        operation.result = held->message == MPI_MESSAGE_NULL
-                               ? deliver_held(layer, operation, std::move(held), operation.status)
-                               : receive_held(layer, operation, *held);
-        if (!operation.incoming) operation.state = State::finished;
-        return MPI_SUCCESS;
+        return receive_held(layer, operation, std::move(held));
     }
     mark_unwritten(operation.wire);
     const int code = layer.mpi.Start(request);

@@ -42,7 +42,17 @@ int native_isend(const Native& mpi, Mode mode, const ByteCount& bytes, const voi
     return mpi.Isend(at, bytes.count(), bytes.type(), to, tag, comm, request);
 }
 
-int seal_message(Layer& layer, Communicator& communicator, const UserBuffer& buffer, int to, int tag,
+namespace {
+
+/// A probe that finds a message as long as an announcement has to look into it, and must not end its send by that.
+int tell_who_probes(Layer& layer, const Communicator& communicator, int to, const std::uint8_t* wire) {
+    InTransit hint;
+    return send_hint(layer.transport(), communicator.world_ranks()[static_cast<std::size_t>(to)], wire, hint);
+}
+
+}  // namespace
+
+int seal_message(Layer& layer, Communicator& communicator, const UserBuffer& buffer, int to, int tag, bool synchronous,
                  std::uint8_t* wire) {
     engine::Buffer packed;
     const std::uint8_t* plain = nullptr;
@@ -50,7 +60,8 @@ int seal_message(Layer& layer, Communicator& communicator, const UserBuffer& buf
     if (auto done = communicator.seal(to, tag, plain, buffer.size(), wire); !done) {
         return layer.raise(communicator.handle(), done.error().line);
     }
-    return MPI_SUCCESS;
+    const bool is_hinted = synchronous && buffer.size() == seal::kAnnouncementSize;
+    return is_hinted ? tell_who_probes(layer, communicator, to, wire) : MPI_SUCCESS;
 }
 
 Communicator* find_sealed_to(Layer& layer, MPI_Comm comm, int to) {
@@ -164,7 +175,8 @@ int start_send(Layer& layer, Mode mode, Communicator& communicator, const UserBu
     }
     auto operation = std::make_unique<Operation>();
     operation->wire = layer.buffer(buffer.size() + kMessageOverhead);
-    if (const int code = seal_message(layer, communicator, buffer, to, tag, operation->wire.data());
+    const bool synchronous = mode == Mode::synchronous;
+    if (const int code = seal_message(layer, communicator, buffer, to, tag, synchronous, operation->wire.data());
         code != MPI_SUCCESS) {
         return code;
     }
@@ -287,7 +299,9 @@ int send(Layer& layer, Mode mode, const void* at, MPI_Count count, MPI_Datatype 
         return code != MPI_SUCCESS ? code : wait_one(layer, &request, MPI_STATUS_IGNORE);
     }
     const auto wire = layer.buffer(buffer.size() + kMessageOverhead);
-    if (const int code = seal_message(layer, *communicator, buffer, to, tag, wire.data()); code != MPI_SUCCESS) {
+    const bool synchronous = mode == Mode::synchronous;
+    if (const int code = seal_message(layer, *communicator, buffer, to, tag, synchronous, wire.data());
+        code != MPI_SUCCESS) {
         return code;
     }
     return native_send(layer.mpi, mode, ByteCount(layer.mpi, wire.size()), wire.data(), to, tag, comm);
@@ -431,9 +445,10 @@ void give_up_receive(Layer& layer, MPI_Request& request) {
 int Sendrecv(Layer& layer, const void* out, MPI_Count out_count, MPI_Datatype out_type, int to, int out_tag, void* in,
              MPI_Count in_count, MPI_Datatype in_type, int from, int in_tag, MPI_Comm comm, MPI_Status* status) {
     {
-        const auto guard = layer.guard();
+        auto guard = layer.guard();
         const Communicator* const communicator = layer.find(comm);
         if (communicator == nullptr) {
+            if (guard) guard.unlock();
             return CRYPTMPI_NATIVE(Sendrecv, std::max(out_count, in_count), out, Count{out_count}, out_type, to,
                                    out_tag, in, Count{in_count}, in_type, from, in_tag, comm, status)(layer.mpi);
         }

@@ -26,9 +26,9 @@ int start_send(Layer& layer, Mode mode, Communicator& communicator, const UserBu
 /// The same as a buffered send, in memory of ours.
 int start_buffered(Layer& layer, Communicator& communicator, const UserBuffer& buffer, int to, int tag);
 
-/// Seals the user's data as the next message to `to` with `tag`: kMessageOverhead more bytes than it has. Not for
-/// large messages.
-int seal_message(Layer& layer, Communicator& communicator, const UserBuffer& buffer, int to, int tag,
+/// Seals the user's data as the next message to `to` with `tag`, to be sent: kMessageOverhead more bytes than it has.
+/// Not for large messages.
+int seal_message(Layer& layer, Communicator& communicator, const UserBuffer& buffer, int to, int tag, bool synchronous,
                  std::uint8_t* wire);
 
 /// A large message to `to`: its announcement is at `wire` (kAnnouncedWire bytes), to be sent; its segments have yet to,

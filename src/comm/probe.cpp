@@ -51,7 +51,9 @@ int take(Layer& layer, Communicator& communicator, MPI_Message message, const MP
     held.size = wire.size() - std::min(wire.size(), seal::kMessageOverhead);
     held.plain = layer.buffer(held.size);
     auto done = communicator.open(posted, held.source, held.tag, wire.data(), wire.size(), held.plain.data());
-    return done ? MPI_SUCCESS : failed(done.error());
+    if (!done) return failed(done.error());
+    drop_hint_of_whole(layer, communicator, held.source, wire.data(), wire.size());
+    return MPI_SUCCESS;
 }
 
 /// The size of what MPI found does not tell the user's: it may announce a large message.
@@ -60,15 +62,14 @@ bool may_announce(Layer& layer, const Communicator& communicator, const MPI_Stat
            wire_size(layer.mpi, status) == seal::kAnnouncedWire;
 }
 
-/// How long the message is whose announcement MPI has found, if it is in synchronous mode. To receive it would end its
-/// send.
+/// How long the message is that MPI has found, or whose announcement, if it is in synchronous mode. To receive it would
+/// end its send.
 std::optional<std::size_t> told_length(Layer& layer, Communicator& communicator, const MPI_Status& status) {
     const int from = status.MPI_SOURCE;
     const auto number = communicator.first_in_queue(from, status.MPI_TAG);
     if (!number) return std::nullopt;
     for (const Hint& hint : layer.hints().of(communicator.world_ranks()[static_cast<std::size_t>(from)])) {
-        const auto announcement = communicator.peek(from, status.MPI_TAG, *number, hint.data());
-        if (announcement) return announcement->length;
+        if (const auto length = communicator.peek(from, status.MPI_TAG, *number, hint.data())) return length;
     }
     return std::nullopt;
 }
@@ -305,6 +306,13 @@ int Mrecv(Layer& layer, void* at, MPI_Count count, MPI_Datatype type, MPI_Messag
         if (guard) guard.unlock();
         return CRYPTMPI_NATIVE(Mrecv, count, at, Count{count}, type, message, status)(layer.mpi);
     }
+    if (layer.threads()) {
+        // No lock may be held while segments come.
+        MPI_Request request = MPI_REQUEST_NULL;
+        const int code = Imrecv(layer, at, count, type, message, &request);
+        if (guard) guard.unlock();
+        return code != MPI_SUCCESS ? code : wait_one(layer, &request, status);
+    }
     UserBuffer buffer;
     const MPI_Comm comm = layer.living(layer.matched().at(*message).communicator);
     if (const int code = make_buffer(layer, comm, at, count, type, false, buffer); code != MPI_SUCCESS) return code;
@@ -317,10 +325,8 @@ int Mrecv(Layer& layer, void* at, MPI_Count count, MPI_Datatype type, MPI_Messag
         return code != MPI_SUCCESS ? code : conclude_held(layer, *operation, std::move(matched.held), mine);
     }
     const ByteCount bytes(layer.mpi, operation->wire.room());
-    if (guard) guard.unlock();
     Unfilled unfilled(mine);
     const int code = layer.mpi.Mrecv(operation->wire.data(), bytes.count(), bytes.type(), message, &mine);
-    if (layer.threads()) guard.lock();
     if (unfilled.was_left()) return code;
     return conclude(layer, *operation, mine, code);
 }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/result.hpp"
 #include "base/traffic.hpp"
@@ -39,8 +40,9 @@ public:
     void count_flows(const FlowTotals& totals);
     void add_error(const std::string& line);
 
-    /// Writes this rank's part. Error: one line.
-    Result<void> write(const std::string& report_file, const report::Sign& sign);
+    /// Writes this rank's part, with what the communicators that are still there have carried so far; it may be written
+    /// again. Error: one line.
+    Result<void> write(const std::string& report_file, const std::vector<FlowTotals>& so_far, const report::Sign& sign);
 
 private:
     report::Part part_;

@@ -134,6 +134,14 @@ void drop_hint(Layer& layer, const Communicator& communicator, int from, const s
     layer.hints().drop(communicator.world_ranks()[static_cast<std::size_t>(from)], announcement);
 }
 
+void drop_hint_of_whole(Layer& layer, const Communicator& communicator, int from, const std::uint8_t* wire,
+                        std::size_t size) {
+    if (size != seal::kAnnouncedWire) [[likely]] {
+        return;
+    }
+    layer.hints().drop_if_come(communicator.world_ranks()[static_cast<std::size_t>(from)], wire);
+}
+
 int deliver_held(Layer& layer, Operation& operation, std::unique_ptr<Held> held, MPI_Status& status) {
     status.MPI_SOURCE = held->source;
     status.MPI_TAG = held->tag;
@@ -181,6 +189,7 @@ int finish_receive(Layer& layer, Operation& operation, MPI_Status& status) {
     if (auto done = communicator.open(operation.posted, from, tag, wire, came, out); !done) {
         return integrity_error(layer, from, tag, done.error(), status);
     }
+    drop_hint_of_whole(layer, communicator, from, wire, came);
     if (!in_place) return hand_over(layer, operation, out, size, status);
     set_size(layer.mpi, status, size);
     return MPI_SUCCESS;

@@ -40,4 +40,8 @@ int deliver_held(Layer& layer, Operation& operation, std::unique_ptr<Held> held,
 /// An announcement in synchronous mode has been received.
 void drop_hint(Layer& layer, const Communicator& communicator, int from, const std::uint8_t* announcement);
 
+/// A whole message has been received, which may have been in synchronous mode if it is as long as an announcement.
+void drop_hint_of_whole(Layer& layer, const Communicator& communicator, int from, const std::uint8_t* wire,
+                        std::size_t size);
+
 }  // namespace cryptmpi::comm

@@ -132,8 +132,8 @@ bool cannot_be_cancelled(const Operation& operation) {
     // A send that is cancelled leaves a hole in its lane, which the receiver must take for an attack. MPI lets a cancel
     // come too late.
     if (operation.kind == Operation::Kind::send || operation.is_finished()) return true;
-    // Nor can a message be sent back whose announcement was received.
-    return operation.completion == Operation::Completion::of_token || operation.incoming;
+    // Nor can a message be sent back whose announcement was received, or that a probe has taken out of the queue.
+    return operation.completion == Operation::Completion::of_token || operation.incoming || operation.stand_in;
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
-// MPI_Init to MPI_Finalize.
+// MPI_Init to MPI_Finalize, and the sessions beside them.
+#include <array>
 #include <optional>
+#include <string_view>
 
 #include "comm/calls.hpp"
 #include "comm/complete.hpp"
@@ -42,14 +44,18 @@ int copy_to_no_other(MPI_Comm /*comm*/, int /*key*/, void* /*state*/, void* /*va
 }
 int self_is_deleted(MPI_Comm /*comm*/, int /*key*/, void* /*value*/, void* state) {
     Layer& layer = *static_cast<Layer*>(state);
-    if (layer.end_of_self() == Layer::EndOfSelf::awaited) end_traffic(layer);
-    layer.set_end_of_self(Layer::EndOfSelf::none);
+    using End = Layer::EndOfSelf;
+    const bool is_end = layer.end_of_self() == End::awaited;
+    if (is_end) end_traffic(layer);
+    layer.set_end_of_self(is_end ? End::over : End::none);
     return MPI_SUCCESS;
 }
 }
 
-/// MPI_Finalize first of all deletes the attributes of MPI_COMM_SELF, the youngest first, by functions of the program
-/// that may wait for messages of other ranks. Ours is the oldest one: they have all returned when it is deleted.
+/// MPI's own end first of all deletes the attributes of MPI_COMM_SELF, the youngest first, by functions of the program
+/// that may wait for messages of other ranks. Ours is the oldest one: they have all returned when it is deleted. Under
+/// MPICH it comes with the last session, if one is still open at MPI_Finalize: until then all that the program has may
+/// be used on, and we seal it.
 void watch_self(Layer& layer) {
     const auto& mpi = layer.mpi;
     int key = MPI_KEYVAL_INVALID;
@@ -63,6 +69,17 @@ void watch_self(Layer& layer) {
 void begin(Layer& layer, int level) {
     layer.begin(level);
     if (layer.begun()) watch_self(layer);
+}
+
+/// A session that does not say has threads, too.
+bool has_threads(const Native& mpi, MPI_Session session) {
+    MPI_Info info = MPI_INFO_NULL;
+    if (mpi.Session_get_info(session, &info) != MPI_SUCCESS) return true;
+    std::array<char, MPI_MAX_INFO_VAL + 1> level{};
+    int known = 0;
+    mpi.Info_get(info, "thread_level", MPI_MAX_INFO_VAL, level.data(), &known);
+    mpi.Info_free(&info);
+    return known == 0 || std::string_view(level.data()) == "MPI_THREAD_MULTIPLE";
 }
 
 }  // namespace
@@ -93,11 +110,29 @@ int Finalize(Layer& layer) {
     using End = Layer::EndOfSelf;
     if (layer.end_of_self() == End::told) {
         layer.set_end_of_self(End::awaited);
-    } else if (layer.begun()) {
-        end_traffic(layer);
+    } else if (layer.end_of_self() == End::none) {
+        if (layer.begun()) end_traffic(layer);
+        layer.set_end_of_self(End::over);
     }
     const int code = layer.mpi.Finalize();
-    layer.end();
+    if (layer.end_of_self() == End::awaited) {
+        layer.report_so_far();
+    } else {
+        layer.end_if_over();
+    }
+    return code;
+}
+
+int Session_init(Layer& layer, MPI_Info info, MPI_Errhandler handler, MPI_Session* session) {
+    const int code = layer.mpi.Session_init(info, handler, session);
+    if (code != MPI_SUCCESS || session == nullptr) return code;
+    if (has_threads(layer.mpi, *session)) layer.take_session_of_threads();
+    return code;
+}
+
+int Session_finalize(Layer& layer, MPI_Session* session) {
+    const int code = layer.mpi.Session_finalize(session);
+    layer.end_if_over();
     return code;
 }
 

@@ -21,6 +21,9 @@ from table import quoted, read_table
 # Types of handles that have an error handler.
 HANDLES = {"MPI_Comm": "comm", "MPI_Win": "win", "MPI_File": "file"}
 
+# Types that an older header lacks, and src/comm/session_type.hpp declares.
+DECLARED_BY_US = {"MPI_Session"}
+
 PROTOTYPE = re.compile(r"(?:^|(?<=[;}]))\s*(?:extern\s+)?([\w\s*]+?)\b(MPIX?_\w+)\s*\(([^()]*)\)\s*(?=;)")
 PARAMETER = re.compile(r"(?P<type>.*?[\s*])(?P<name>\w+)(?P<array>(?:\s*\[\w*\])*)$")
 
@@ -75,7 +78,7 @@ def without_attributes(text):
 
 def read_headers(paths):
     first, *others = (pathlib.Path(path).read_text() for path in paths)
-    known = set(re.findall(r"\w+", first))
+    known = set(re.findall(r"\w+", first)) | DECLARED_BY_US
     procedures = {}
     for text in (first, *others):
         for found in PROTOTYPE.findall(" ".join(without_attributes(text).split())):

@@ -244,11 +244,20 @@ Result<Announcement> MessageOpener::read(const RecordKey& key, std::uint32_t lan
     return read_announcement(payload);
 }
 
-Result<Announcement> MessageOpener::peek(std::uint32_t lane, const std::uint8_t wire[kAnnouncedWire]) {
+Result<std::uint64_t> MessageOpener::peek(std::uint32_t lane, const std::uint8_t wire[kAnnouncedWire]) {
     const MessageHeader header = parse_message_header(wire);
     auto at = epoch(header.epoch);
     if (!at) return tl::unexpected(std::move(at.error()));
-    return read(*(*at)->key, lane, header, wire);
+    if (header.form == Form::whole) {
+        std::uint8_t message[kAnnouncementSize];
+        const iovec out{message, sizeof message};
+        auto done = open_piece(*(*at)->key, lane, header, wire, kAnnouncedWire, {&out, 1});
+        if (!done) return tl::unexpected(std::move(done.error()));
+        return kAnnouncementSize;
+    }
+    auto announcement = read(*(*at)->key, lane, header, wire);
+    if (!announcement) return tl::unexpected(std::move(announcement.error()));
+    return announcement->length;
 }
 
 Result<Segments> MessageOpener::open_announcement(std::uint32_t lane, const std::uint8_t* wire, std::size_t wire_size) {

@@ -146,8 +146,9 @@ public:
                                std::span<const iovec> out);
     /// The same for a message of the form `announced`: gives what opens its segments.
     Result<Segments> open_announcement(std::uint32_t lane, const std::uint8_t* wire, std::size_t wire_size);
-    /// What an announcement says that is yet to be opened: nothing counts, and nothing advances.
-    Result<Announcement> peek(std::uint32_t lane, const std::uint8_t wire[kAnnouncedWire]);
+    /// How long the user's message is that these bytes announce, or whole are, and that is yet to be opened: nothing
+    /// counts, and nothing advances.
+    Result<std::uint64_t> peek(std::uint32_t lane, const std::uint8_t wire[kAnnouncedWire]);
 
     const MessageCounters& counters() const { return counters_; }
 

@@ -321,6 +321,26 @@ static void refused(void) {
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
+/* A buffer for the buffered sends on a session's communicators. */
+static void session_buffer(void) {
+#if MPI_VERSION > 4 || (MPI_VERSION == 4 && MPI_SUBVERSION >= 1)
+    static char memory[1000];
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Session session;
+    MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session);
+    const int code = MPI_Session_attach_buffer(session, memory, sizeof memory);
+    printf("messages: %s\n", code == MPI_SUCCESS ? "passed" : "refused");
+    if (code == MPI_SUCCESS) {
+        void* at;
+        int size;
+        MPI_Session_detach_buffer(session, &at, &size);
+    } else {
+        expect("a class of its own", class_of(code) > MPI_ERR_LASTCODE, 1);
+    }
+    MPI_Session_finalize(&session);
+#endif
+}
+
 static int send_at_the_end(MPI_Comm comm, int key, void* value, void* more) {
     (void)comm, (void)key, (void)value, (void)more;
     char out[] = "sent while MPI_Finalize deletes attributes", in[sizeof out] = "";
@@ -502,7 +522,7 @@ static void large_synchronous(void) {
     for (int i = 0; i < SIZES; i++) {
         const int size = large_sizes[i];
         MPI_Status status;
-        if (size < 65536) continue;
+        if (size < 20) continue;
         begin(size);
         if (sends_first()) {
             MPI_Request request;
@@ -783,6 +803,38 @@ static void large_persistent(void) {
         MPI_Request_free(&requests[0]);
         MPI_Request_free(&requests[1]);
     }
+}
+
+/* A receive is started whose message waits before one that was probed: MPI_Start waits for no sender, who is elsewhere
+ * and makes no progress. */
+static void started_after_probe(void) {
+    enum { BEFORE = 65530, LARGE = 1000003 };
+    begin(BEFORE);
+    if (sends_first()) {
+        char* behind = calloc(LARGE, 1);
+        MPI_Request requests[2];
+        MPI_Isend(out_bytes, BEFORE, MPI_BYTE, partner, 12, MPI_COMM_WORLD, &requests[0]);
+        MPI_Isend(behind, LARGE, MPI_BYTE, partner, 13, MPI_COMM_WORLD, &requests[1]);
+        MPI_Send(NULL, 0, MPI_BYTE, partner, 14, MPI_COMM_WORLD);
+        usleep(2000000);
+        MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+        free(behind);
+        return;
+    }
+    char* behind = calloc(LARGE, 1);
+    MPI_Request request;
+    MPI_Status status;
+    MPI_Recv_init(in_bytes, BEFORE, MPI_BYTE, partner, 12, MPI_COMM_WORLD, &request);
+    MPI_Probe(partner, 13, MPI_COMM_WORLD, &status);
+    MPI_Recv(NULL, 0, MPI_BYTE, partner, 14, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    const double begun = MPI_Wtime();
+    MPI_Start(&request);
+    expect("MPI_Start that waits for its sender", MPI_Wtime() - begun > 1, 0);
+    MPI_Wait(&request, &status);
+    expect_message("the message before a probed one", &status, BEFORE, 12);
+    MPI_Recv(behind, LARGE, MPI_BYTE, partner, 13, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Request_free(&request);
+    free(behind);
 }
 
 /* Sent in the order opposite to that of the receives, completed as they come. */
@@ -1251,6 +1303,32 @@ static void* exchange(void* argument) {
     return NULL;
 }
 
+/* With the other thread of this rank. */
+static void* answer(void* argument) {
+    (void)argument;
+    int got = 0;
+    MPI_Recv(&got, 1, MPI_INT, 0, 1, MPI_COMM_SELF, MPI_STATUS_IGNORE);
+    got++;
+    MPI_Send(&got, 1, MPI_INT, 0, 2, MPI_COMM_SELF);
+    return NULL;
+}
+
+/* Nothing of MPI_COMM_SELF leaves the rank: MPI itself waits there, while the other thread goes on. */
+static void threads_sendrecv(void) {
+    int level;
+    MPI_Query_thread(&level);
+    if (level != MPI_THREAD_MULTIPLE) return;
+    for (int i = 0; i < ROUNDS; i++) {
+        pthread_t other;
+        int out = i, in = -1;
+        pthread_create(&other, NULL, answer, NULL);
+        MPI_Sendrecv(&out, 1, MPI_INT, 0, 1, &in, 1, MPI_INT, 0, 2, MPI_COMM_SELF, MPI_STATUS_IGNORE);
+        pthread_join(other, NULL);
+        expect("answer of a thread", in, i + 1);
+    }
+    if (rank == 0) printf("messages: threads ran\n");
+}
+
 static void* add_up(void* argument) {
     MPI_Comm* comm = argument;
     for (int i = 0; i < ROUNDS; i++) {
@@ -1446,6 +1524,7 @@ int main(int argc, char** argv) {
         {"large_probed", large_probed},
         {"large_matched", large_matched},
         {"large_persistent", large_persistent},
+        {"started_after_probe", started_after_probe},
         {"large_many", large_many},
         {"large_in_flight", large_in_flight},
         {"large_vectors", large_vectors},
@@ -1453,9 +1532,11 @@ int main(int argc, char** argv) {
         {"large_truncated", large_truncated},
         {"whole_truncated", whole_truncated},
         {"refused", refused},
+        {"session_buffer", session_buffer},
         {"workers", workers},
         {"threads", threads},
         {"threads_mixed", threads_mixed},
+        {"threads_sendrecv", threads_sendrecv},
         {"threads_renew", threads_renew},
         {"threads_workers", workers},
         {"threads_idup", made_later},

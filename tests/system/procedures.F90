@@ -875,6 +875,26 @@ contains
             if (rank == 0) call MPI_Recv(in, words, MPI_INTEGER, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE, code)
             if (rank == 0) call expect_canaries(words)
         end if
+        call use_with_session()
+    end subroutine
+
+    subroutine use_with_session()
+#if defined(MPICH)
+        HANDLE(MPI_Session) :: session
+        if (exercise('MPI_Session_init')) then
+            call MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, session, code)
+            call use_it(MPI_COMM_WORLD)
+            call MPI_Session_finalize(session, code)
+        end if
+        if (exercise('MPI_Session_finalize')) then
+            call MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, session, code)
+            call MPI_Session_finalize(session, code)
+            call use_it(MPI_COMM_WORLD)
+        end if
+#else
+        if (rank == 0 .and. words == small) print '(a)', 'procedures: not in this MPI: MPI_Session_init'
+        if (rank == 0 .and. words == small) print '(a)', 'procedures: not in this MPI: MPI_Session_finalize'
+#endif
     end subroutine
 
     subroutine use_while_finalizing(comm, key, value, more, error)

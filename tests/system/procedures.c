@@ -16,6 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION < 5
+typedef void* MPI_Session; /* which is newer */
+#endif
 #include "sealed.h"
 
 enum { RANKS = 2, CANARY = 32, SMALL = 4 * CANARY, LARGE = 3000 * CANARY };
@@ -802,6 +805,23 @@ EXERCISE(MPI_Init_thread) {
         MPI_Recv(in, size, MPI_BYTE, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         expect_canaries(in, size);
     }
+}
+
+/* A session in which MPI_COMM_WORLD is used, or after which. */
+static void use_with_session(MPI_Comm comm, MPI_Comm comm_after) {
+    MPI_Session session;
+    ((type_MPI_Session_init*)dlsym(RTLD_DEFAULT, "MPI_Session_init"))(MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &session);
+    if (comm != MPI_COMM_NULL) use(comm);
+    ((type_MPI_Session_finalize*)dlsym(RTLD_DEFAULT, "MPI_Session_finalize"))(&session);
+    if (comm_after != MPI_COMM_NULL) use(comm_after);
+}
+
+EXERCISE(MPI_Session_init) {
+    use_with_session(MPI_COMM_WORLD, MPI_COMM_NULL);
+}
+
+EXERCISE(MPI_Session_finalize) {
+    use_with_session(MPI_COMM_NULL, MPI_COMM_WORLD);
 }
 
 static int use_while_finalizing(MPI_Comm comm, int key, void* value, void* more) {

@@ -241,7 +241,8 @@ struct Process {
     std::map<int, Keyval> keyvals;
     std::vector<Attribute> attributes;       // the oldest first
     std::vector<MPI_Request> free_requests;  // handles are used again at once
-    std::vector<RequestPointer> posted;      // receives, the first one first
+    std::vector<MPI_Datatype> free_types;
+    std::vector<RequestPointer> posted;  // receives, the first one first
     std::deque<Sent> unexpected;
     std::uintptr_t next_handle = 0x10000;
     int error_codes = MPI_ERR_LASTCODE;
@@ -249,6 +250,7 @@ struct Process {
     int attached_size = 0;
     bool begun = false;
     bool ended = false;
+    int sessions = 0;
     bool counts = false;   // the test's function runs
     bool leaving = false;  // nothing is waited for any more
     std::uint64_t calls = 0;
@@ -1025,6 +1027,18 @@ int split(MPI_Comm comm, int color, int key, const std::string& name, MPI_Comm* 
     return MPI_SUCCESS;
 }
 
+MPI_Datatype add_type(std::shared_ptr<Type> type) {
+    MPI_Datatype handle;
+    if (me().free_types.empty()) {
+        handle = new_handle<MPI_Datatype>();
+    } else {
+        handle = me().free_types.back();
+        me().free_types.pop_back();
+    }
+    me().types[handle] = std::move(type);
+    return handle;
+}
+
 /// Of a type that is made of others: `add(pieces)`.
 MPI_Datatype add_type(int combiner, std::vector<int> integers, std::vector<MPI_Aint> addresses,
                       std::vector<MPI_Datatype> types, std::vector<std::pair<MPI_Aint, MPI_Datatype>> elements) {
@@ -1045,9 +1059,7 @@ MPI_Datatype add_type(int combiner, std::vector<int> integers, std::vector<MPI_A
     }
     made->lower = lower;
     made->extent = upper - lower;
-    const auto handle = new_handle<MPI_Datatype>();
-    me().types[handle] = made;
-    return handle;
+    return add_type(std::move(made));
 }
 
 // MPI's procedures.
@@ -1076,8 +1088,33 @@ struct Calls {
         return MPI_SUCCESS;
     }
     static int Finalize() {
-        delete_attributes(MPI_COMM_SELF);
+        if (me().sessions == 0 || !world().options.ends_with_sessions) delete_attributes(MPI_COMM_SELF);
         me().ended = true;
+        return MPI_SUCCESS;
+    }
+    static int Session_init(MPI_Info, MPI_Errhandler, MPI_Session* session) {
+        ++me().sessions;
+        *session = new_handle<MPI_Session>();
+        return MPI_SUCCESS;
+    }
+    static int Session_finalize(MPI_Session* session) {
+        if (--me().sessions == 0 && me().ended) delete_attributes(MPI_COMM_SELF);
+        *session = MPI_SESSION_NULL;
+        return MPI_SUCCESS;
+    }
+    /// Infos are all that a session says.
+    static int Session_get_info(MPI_Session, MPI_Info* info) {
+        *info = new_handle<MPI_Info>();
+        return MPI_SUCCESS;
+    }
+    static int Info_get(MPI_Info, const char* key, int size, char* value, int* flag) {
+        const std::string& level = world().options.session_level;
+        *flag = std::string_view(key) == "thread_level" && !level.empty() ? 1 : 0;
+        if (*flag != 0) std::snprintf(value, static_cast<std::size_t>(size) + 1, "%s", level.c_str());
+        return MPI_SUCCESS;
+    }
+    static int Info_free(MPI_Info* info) {
+        *info = MPI_INFO_NULL;
         return MPI_SUCCESS;
     }
     static int Abort(MPI_Comm, int status) { abort_job(status); }
@@ -1229,6 +1266,9 @@ struct Calls {
         *made = add_comm(meeting->made[0], comm);
         return MPI_SUCCESS;
     }
+    static int Comm_create_from_group(MPI_Group group, const char* tag, MPI_Info, MPI_Errhandler, MPI_Comm* made) {
+        return Comm_create_group(MPI_COMM_WORLD, group, 1000 + static_cast<int>(std::string_view(tag).size()), made);
+    }
     static int Comm_free(MPI_Comm* comm) {
         if (*comm == MPI_COMM_WORLD || *comm == MPI_COMM_SELF) return raise(*comm, MPI_ERR_COMM);
         delete_attributes(*comm);
@@ -1348,6 +1388,15 @@ struct Calls {
         world().wait([&] { return request->done; });
         if (status != MPI_STATUS_IGNORE) *status = request->status;
         return raise(comm, request->error);
+    }
+    static int Sendrecv(const void* out, int out_count, MPI_Datatype out_type, int to, int out_tag, void* in,
+                        int in_count, MPI_Datatype in_type, int from, int in_tag, MPI_Comm comm, MPI_Status* status) {
+        MPI_Request received = MPI_REQUEST_NULL;
+        if (const int code = Irecv(in, in_count, in_type, from, in_tag, comm, &received); code != MPI_SUCCESS) {
+            return code;
+        }
+        if (const int code = Send(out, out_count, out_type, to, out_tag, comm); code != MPI_SUCCESS) return code;
+        return Wait(&received, status);
     }
     static int init(RequestPointer request, MPI_Request* handle) {
         request->persistent = true;
@@ -1714,14 +1763,12 @@ struct Calls {
         return MPI_SUCCESS;
     }
     static int Type_free(MPI_Datatype* type) {
-        me().types.erase(*type);
+        if (me().types.erase(*type) != 0) me().free_types.push_back(*type);
         *type = MPI_DATATYPE_NULL;
         return MPI_SUCCESS;
     }
     static int Type_dup(MPI_Datatype old, MPI_Datatype* made) {
-        auto copy = std::make_shared<Type>(*find_type(old));
-        *made = new_handle<MPI_Datatype>();
-        me().types[*made] = copy;
+        *made = add_type(std::make_shared<Type>(*find_type(old)));
         return MPI_SUCCESS;
     }
     static int Type_contiguous(int count, MPI_Datatype old, MPI_Datatype* made) {
@@ -1926,13 +1973,13 @@ struct Calls {
 
 /// Calls that a test may let fail: those that take something of MPI, or wait for others.
 const std::set<std::string_view> kMayFail{
-    "Allgather",   "Allgatherv", "Allreduce",  "Alltoall", "Alltoallv", "Barrier",     "Bcast",
-    "Comm_create", "Comm_dup",   "Comm_split", "Gather",   "Gatherv",   "Ibcast",      "Improbe",
-    "Imrecv",      "Iprobe",     "Irecv",      "Irsend",   "Isend",     "Issend",      "Mprobe",
-    "Mrecv",       "Pack",       "Probe",      "Recv",     "Recv_init", "Reduce",      "Reduce_local",
-    "Rsend",       "Rsend_init", "Scatter",    "Scatterv", "Send",      "Send_init",   "Ssend",
-    "Ssend_init",  "Start",      "Test",       "Testall",  "Testany",   "Testsome",    "Type_dup",
-    "Unpack",      "Wait",       "Waitall",    "Waitany",  "Waitsome",  "Type_commit", "Type_contiguous"};
+    "Allgather", "Allgatherv", "Allreduce",      "Alltoall",     "Alltoallv",  "Barrier",    "Bcast",   "Comm_create",
+    "Comm_dup",  "Comm_split", "Gather",         "Gatherv",      "Ibcast",     "Improbe",    "Imrecv",  "Iprobe",
+    "Irecv",     "Irsend",     "Isend",          "Issend",       "Mprobe",     "Mrecv",      "Pack",    "Probe",
+    "Recv",      "Recv_init",  "Reduce",         "Reduce_local", "Rsend",      "Rsend_init", "Scatter", "Scatterv",
+    "Send",      "Send_init",  "Sendrecv",       "Ssend",        "Ssend_init", "Start",      "Test",    "Testall",
+    "Testany",   "Testsome",   "Type_commit",    "Type_free",    "Type_dup",   "Unpack",     "Wait",    "Waitall",
+    "Waitany",   "Waitsome",   "Type_contiguous"};
 /// Those in which a rank may wait for others, as procedures.txt says.
 const std::set<std::string_view> kWaits{
     "Allgather",      "Allgatherv", "Allreduce",  "Alltoall", "Alltoallv", "Barrier",  "Bcast",
@@ -1987,6 +2034,11 @@ comm::Native make_native() {
     CRYPTMPI_FAKE(Initialized);
     CRYPTMPI_FAKE(Finalized);
     CRYPTMPI_FAKE(Finalize);
+    CRYPTMPI_FAKE(Session_init);
+    CRYPTMPI_FAKE(Session_finalize);
+    CRYPTMPI_FAKE(Session_get_info);
+    CRYPTMPI_FAKE(Info_get);
+    CRYPTMPI_FAKE(Info_free);
     native.Abort = Calls::Abort;
     CRYPTMPI_FAKE(Comm_rank);
     CRYPTMPI_FAKE(Comm_size);
@@ -2006,6 +2058,7 @@ comm::Native make_native() {
     CRYPTMPI_FAKE(Comm_split_type);
     CRYPTMPI_FAKE(Comm_create);
     CRYPTMPI_FAKE(Comm_create_group);
+    CRYPTMPI_FAKE(Comm_create_from_group);
     CRYPTMPI_FAKE(Topo_test);
     CRYPTMPI_FAKE(Cart_create);
     CRYPTMPI_FAKE(Cart_sub);
@@ -2031,6 +2084,7 @@ comm::Native make_native() {
     CRYPTMPI_FAKE(Rsend);
     CRYPTMPI_FAKE(Irecv);
     CRYPTMPI_FAKE(Recv);
+    CRYPTMPI_FAKE(Sendrecv);
     CRYPTMPI_FAKE(Send_init);
     CRYPTMPI_FAKE(Ssend_init);
     CRYPTMPI_FAKE(Rsend_init);
@@ -2160,14 +2214,17 @@ Ending Job::run(const std::function<void(Rank&)>& function) {
         {
             Layer layer({native(), environment, node, {node, 0, 0}, !options_.seals_all, mine.due, mine.lines});
             try {
+                Rank rank{*this, number, ranks_, layer, native()};
+                if (before) before(rank);
                 int provided = 0;
                 comm::Init_thread(layer, nullptr, nullptr, options_.thread_level, &provided);
                 if (options_.errors_return) native().Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
                 mine.counts = true;
-                Rank rank{*this, number, ranks_, layer, native()};
                 function(rank);
                 mine.counts = false;
                 comm::Finalize(layer);
+                mine.counts = true;
+                if (after) after(rank);
             } catch (const Stopped&) {
             }
             mine.counts = false;

@@ -70,6 +70,9 @@ struct Options {
     // are done successful.
     bool testall_ends_none = false;
     int thread_level = MPI_THREAD_SINGLE;
+    std::string session_level = "MPI_THREAD_SINGLE";  // what sessions say that they have; empty: nothing
+    // As MPICH: MPI_COMM_SELF and all else end with the last session, where one is still open at MPI_Finalize.
+    bool ends_with_sessions = false;
     std::chrono::milliseconds longest{20'000};  // that ranks may ask in vain
 };
 
@@ -115,6 +118,10 @@ public:
     std::function<void(int rank, std::vector<int>& members)> on_members;
     /// Does this call of the test's function fail? Asked of each of those that may, by its number on its rank.
     std::function<bool(int rank, const std::string& procedure, std::uint64_t number)> fails;
+
+    /// What a rank does before MPI_Init and after MPI_Finalize, if anything.
+    std::function<void(Rank&)> before;
+    std::function<void(Rank&)> after;
 
     /// Runs it on all ranks, between MPI_Init and MPI_Finalize of the layer.
     Ending run(const std::function<void(Rank&)>& function);

@@ -508,6 +508,155 @@ TEST(Mistakes, OtherThreadsGoOnWhileABufferIsDetached) {
     EXPECT_TRUE(ending.went_well()) << ending.told();
 }
 
+/// Another thread of a rank's, that calls MPI as soon as the rank is inside a call of MPI's own.
+class OtherThread {
+public:
+    OtherThread(Layer& layer, const std::atomic<bool>& is_inside, std::atomic<bool>& went_on)
+        : thread_([&layer, &is_inside, &went_on, this] {
+              while (!is_inside && !ends_) std::this_thread::yield();
+              const auto guard = layer.guard();
+              went_on = true;
+          }) {}
+    ~OtherThread() {
+        ends_ = true;
+        thread_.join();
+    }
+    OtherThread(const OtherThread&) = delete;
+    OtherThread& operator=(const OtherThread&) = delete;
+
+private:
+    std::atomic<bool> ends_ = false;
+    std::thread thread_;
+};
+
+/// Each call gives the turn to the other rank, until the job is stuck.
+void ask_until(const Rank& rank, const std::atomic<bool>& is_so) {
+    while (!is_so) {
+        int found = 0;
+        Iprobe(rank.layer, MPI_ANY_SOURCE, 9, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
+    }
+}
+
+TEST(Mistakes, OtherThreadsGoOnInASendrecvThatNothingIsSealedOf) {
+    fake::Options options;
+    options.thread_level = MPI_THREAD_MULTIPLE;
+    options.longest = std::chrono::milliseconds(3000);
+    options.nodes = {0, 0};
+    options.seals_all = false;
+    std::atomic<bool> is_inside = false;
+    std::atomic<bool> went_on = false;
+    Job job(2, options);
+    job.fails = [&](int, const std::string& procedure, std::uint64_t) {
+        if (procedure == "Sendrecv") is_inside = true;
+        return false;
+    };
+    const Ending ending = job.run([&](Rank& rank) {
+        int mine = rank.number;
+        int other = -1;
+        if (rank.number == 1) {
+            ask_until(rank, went_on);
+            EXPECT_EQ(Send(rank.layer, &mine, 1, MPI_INT, 0, 2, MPI_COMM_WORLD), MPI_SUCCESS);
+            EXPECT_EQ(Recv(rank.layer, &other, 1, MPI_INT, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE), MPI_SUCCESS);
+        } else {
+            const OtherThread thread(rank.layer, is_inside, went_on);
+            EXPECT_EQ(Sendrecv(rank.layer, &mine, 1, MPI_INT, 1, 1, &other, 1, MPI_INT, 1, 2, MPI_COMM_WORLD,
+                               MPI_STATUS_IGNORE),
+                      MPI_SUCCESS);
+        }
+        EXPECT_EQ(other, 1 - rank.number);
+    });
+    EXPECT_TRUE(ending.went_well()) << ending.told();
+}
+
+/// Of a message that a matching probe has taken out of MPI's queue.
+TEST(Mistakes, OtherThreadsGoOnWhileTheSegmentsOfAMatchedMessageCome) {
+    constexpr int kSize = 300000;
+    constexpr int kLetGo = 4;
+    fake::Options options;
+    options.thread_level = MPI_THREAD_MULTIPLE;
+    options.longest = std::chrono::milliseconds(3000);
+    const Clear data(kSize);
+    std::atomic<bool> is_received = false;
+    std::atomic<bool> is_inside = false;
+    std::atomic<bool> went_on = false;
+    std::vector<fake::Message> segments;
+    Job job(2, options);
+    job.on_wire = [&](fake::Message& message, std::vector<fake::Message>& more) {
+        if (message.is_collective()) return true;
+        if (message.tag == kLetGo && message.bytes.size() == seal::kMessageOverhead) more = std::move(segments);
+        if (message.bytes.size() < 1000) return true;
+        segments.push_back(message);
+        return false;
+    };
+    job.fails = [&](int rank, const std::string& procedure, std::uint64_t) {
+        if (rank == 1 && procedure == "Mrecv" && is_received) is_inside = true;
+        return false;
+    };
+    const Ending ending = job.run([&](Rank& rank) {
+        if (rank.number == 0) {
+            MPI_Request request = MPI_REQUEST_NULL;
+            EXPECT_EQ(Isend(rank.layer, data.bytes().data(), kSize, MPI_BYTE, 1, 1, MPI_COMM_WORLD, &request),
+                      MPI_SUCCESS);
+            ask_until(rank, went_on);
+            EXPECT_EQ(Send(rank.layer, nullptr, 0, MPI_BYTE, 1, kLetGo, MPI_COMM_WORLD), MPI_SUCCESS);
+            EXPECT_EQ(Wait(rank.layer, &request, MPI_STATUS_IGNORE), MPI_SUCCESS);
+            return;
+        }
+        Bytes into(kSize);
+        MPI_Message message = MPI_MESSAGE_NULL;
+        MPI_Status status;
+        EXPECT_EQ(Mprobe(rank.layer, 0, 1, MPI_COMM_WORLD, &message, &status), MPI_SUCCESS);
+        {
+            const OtherThread thread(rank.layer, is_inside, went_on);
+            is_received = true;
+            EXPECT_EQ(Mrecv(rank.layer, into.data(), kSize, MPI_BYTE, &message, &status), MPI_SUCCESS);
+        }
+        EXPECT_EQ(into, data.bytes());
+        EXPECT_EQ(Recv(rank.layer, nullptr, 0, MPI_BYTE, 0, kLetGo, MPI_COMM_WORLD, MPI_STATUS_IGNORE), MPI_SUCCESS);
+    });
+    EXPECT_TRUE(ending.went_well()) << ending.told();
+}
+
+/// As a function of the program's does that deletes an attribute of the type: it is called inside of MPI's Type_free.
+TEST(Mistakes, ATypeThatIsSentWithWhileItIsFreedIsForgotten) {
+    Job job(2);
+    const auto send_one = [](const Rank& rank, const Clear& data, MPI_Datatype type, int tag) {
+        return Send(rank.layer, data.bytes().data(), 1, type, 1, tag, MPI_COMM_WORLD);
+    };
+    const Clear data(16);
+    std::function<void()> while_freed;
+    job.fails = [&](int rank, const std::string& procedure, std::uint64_t) {
+        if (rank == 0 && procedure == "Type_free" && while_freed) std::exchange(while_freed, nullptr)();
+        return false;
+    };
+    const Ending ending = job.run([&](Rank& rank) {
+        if (rank.number == 1) {
+            Bytes into(16);
+            for (const int size : {4, 16}) {
+                MPI_Status status;
+                EXPECT_EQ(Recv(rank.layer, into.data(), 16, MPI_BYTE, 0, size, MPI_COMM_WORLD, &status), MPI_SUCCESS);
+                int count = 0;
+                rank.mpi.Get_count(&status, MPI_BYTE, &count);
+                EXPECT_EQ(count, size);
+            }
+            EXPECT_EQ(into, data.bytes());
+            return;
+        }
+        MPI_Datatype type = MPI_DATATYPE_NULL;
+        rank.mpi.Type_contiguous(4, MPI_BYTE, &type);
+        rank.mpi.Type_commit(&type);
+        const MPI_Datatype freed = type;
+        while_freed = [&] { EXPECT_EQ(send_one(rank, data, freed, 4), MPI_SUCCESS); };
+        EXPECT_EQ(Type_free(rank.layer, &type), MPI_SUCCESS);
+        rank.mpi.Type_contiguous(16, MPI_BYTE, &type);
+        rank.mpi.Type_commit(&type);
+        EXPECT_EQ(type, freed);
+        EXPECT_EQ(send_one(rank, data, type, 16), MPI_SUCCESS);
+        EXPECT_EQ(Type_free(rank.layer, &type), MPI_SUCCESS);
+    });
+    EXPECT_TRUE(ending.went_well()) << ending.told();
+}
+
 TEST(Mistakes, SeveralRequestsTellTheCommunicatorOfTheFirstThatFailed) {
     for (const bool some : {false, true}) {
         Job job(2);

@@ -196,9 +196,9 @@ void take(const Rank& rank, Taking way, int from, int tag, Bytes& into) {
 constexpr Taking kTakings[] = {Taking::matched, Taking::matched_later, Taking::at_once, Taking::later,
                                Taking::persistent};
 
-// protocol: M30
-TEST(Synchronous, ALargeMessageEndsWhenItIsReceivedNotWhenItIsProbed) {
-    const Clear data(kLarge);
+void end_when_received(std::size_t size) {
+    const Clear data(size);
+    const auto count = static_cast<MPI_Count>(size);
     for (const Taking way : kTakings) {
         for (const bool persistent : {false, true}) {
             fake::Options options;
@@ -207,13 +207,12 @@ TEST(Synchronous, ALargeMessageEndsWhenItIsReceivedNotWhenItIsProbed) {
             const Ending ending = job.run([&](Rank& rank) {
                 if (rank.number == 0) {
                     MPI_Request request = MPI_REQUEST_NULL;
-                    const auto size = static_cast<MPI_Count>(kLarge);
                     if (persistent) {
-                        Ssend_init(rank.layer, data.bytes().data(), size, MPI_BYTE, 1, kFirst, MPI_COMM_WORLD,
+                        Ssend_init(rank.layer, data.bytes().data(), count, MPI_BYTE, 1, kFirst, MPI_COMM_WORLD,
                                    &request);
                         EXPECT_EQ(Start(rank.layer, &request), MPI_SUCCESS);
                     } else {
-                        Issend(rank.layer, data.bytes().data(), size, MPI_BYTE, 1, kFirst, MPI_COMM_WORLD, &request);
+                        Issend(rank.layer, data.bytes().data(), count, MPI_BYTE, 1, kFirst, MPI_COMM_WORLD, &request);
                     }
                     wait_to_be_told(rank, kProbed);
                     expect_unfinished(rank, request);
@@ -222,7 +221,7 @@ TEST(Synchronous, ALargeMessageEndsWhenItIsReceivedNotWhenItIsProbed) {
                     if (persistent) Request_free(rank.layer, &request);
                     return;
                 }
-                Bytes into(kLarge);
+                Bytes into(size);
                 MPI_Message message = MPI_MESSAGE_NULL;
                 MPI_Status status;
                 if (way == Taking::matched) {
@@ -230,11 +229,11 @@ TEST(Synchronous, ALargeMessageEndsWhenItIsReceivedNotWhenItIsProbed) {
                 } else {
                     EXPECT_EQ(Probe(rank.layer, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &status), MPI_SUCCESS);
                 }
-                EXPECT_EQ(count_in(rank, status), static_cast<int>(kLarge));
+                EXPECT_EQ(count_in(rank, status), static_cast<int>(size));
                 tell(rank, kProbed);
                 wait_to_be_told(rank, kGo);
                 if (way == Taking::matched) {
-                    EXPECT_EQ(Mrecv(rank.layer, into.data(), kLarge, MPI_BYTE, &message, &status), MPI_SUCCESS);
+                    EXPECT_EQ(Mrecv(rank.layer, into.data(), count, MPI_BYTE, &message, &status), MPI_SUCCESS);
                 } else {
                     take(rank, way, 0, kFirst, into);
                 }
@@ -243,6 +242,16 @@ TEST(Synchronous, ALargeMessageEndsWhenItIsReceivedNotWhenItIsProbed) {
             EXPECT_TRUE(ending.went_well()) << ending.told();
         }
     }
+}
+
+// protocol: M30
+TEST(Synchronous, ALargeMessageEndsWhenItIsReceivedNotWhenItIsProbed) {
+    end_when_received(kLarge);
+}
+
+/// A probe has to look into it.
+TEST(Synchronous, AMessageAsLongAsAnAnnouncementEndsWhenItIsReceivedNotWhenItIsProbed) {
+    end_when_received(seal::kAnnouncementSize);
 }
 
 /// Nor when a message behind it is.
@@ -330,6 +339,39 @@ constexpr int kHints = 32766;  // the tag of those, since the fake's last one is
 
 bool is_hint(const Message& message) {
     return message.tag == kHints && !message.is_collective();
+}
+
+TEST(Synchronous, OfWholeMessagesThoseHaveAHintThatAreAsLongAsAnAnnouncementAndWhoeverReceivesThemTakesIt) {
+    using Send_ = int (*)(Layer&, const void*, MPI_Count, MPI_Datatype, int, int, MPI_Comm);
+    for (const Send_ mode : {Send_(Ssend), Send_(Send)}) {
+        for (const std::size_t size : {std::size_t{20}, std::size_t{21}, std::size_t{22}}) {
+            const Clear data(size);
+            int hints = 0;
+            Job job(2);
+            job.on_wire = [&](Message& message, std::vector<Message>&) {
+                if (is_hint(message)) ++hints;
+                return true;
+            };
+            const Ending ending = job.run([&](Rank& rank) {
+                if (rank.number == 0) {
+                    wait_to_be_told(rank, kGo);
+                    EXPECT_EQ(mode(rank.layer, data.bytes().data(), static_cast<MPI_Count>(size), MPI_BYTE, 1, kFirst,
+                                   MPI_COMM_WORLD),
+                              MPI_SUCCESS);
+                    return;
+                }
+                tell(rank, kGo);
+                while (size == 21 && mode == Send_(Ssend) && rank.layer.hints().of(0).empty()) {
+                }
+                Bytes into(size);
+                EXPECT_EQ(receive(rank, into, 0, kFirst), MPI_SUCCESS);
+                EXPECT_EQ(into, data.bytes());
+                EXPECT_TRUE(rank.layer.hints().of(0).empty());
+            });
+            EXPECT_TRUE(ending.went_well()) << ending.told();
+            EXPECT_EQ(hints, size == 21 && mode == Send_(Ssend) ? 1 : 0);
+        }
+    }
 }
 
 /// The receiver may have the message before its hint, and never look for that again.
@@ -702,6 +744,167 @@ TEST(PointToPoint, PersistentRequestsSealAnewWithEachStart) {
             EXPECT_GE(messages, 4);
             EXPECT_EQ(wires.size(), static_cast<std::size_t>(messages)) << "the same bytes were sent twice";
         }
+    }
+}
+
+/// The ways in which a request ends, or is asked.
+enum class Ends { wait, test, waitall, testall, waitany, testany, waitsome, testsome, asked };
+constexpr Ends kEnds[] = {Ends::wait,    Ends::test,     Ends::waitall,  Ends::testall, Ends::waitany,
+                          Ends::testany, Ends::waitsome, Ends::testsome, Ends::asked};
+
+int end_request(const Rank& rank, Ends way, MPI_Request& request, MPI_Status& status) {
+    Layer& layer = rank.layer;
+    int done = 0;
+    int index = -1;
+    int code = MPI_SUCCESS;
+    const auto ask = [&](auto call) {
+        while (code == MPI_SUCCESS && done <= 0) code = call();
+        return code;
+    };
+    switch (way) {
+        case Ends::wait:
+            return Wait(layer, &request, &status);
+        case Ends::test:
+            return ask([&] { return Test(layer, &request, &done, &status); });
+        case Ends::waitall:
+            code = Waitall(layer, 1, &request, &status);
+            break;
+        case Ends::testall:
+            ask([&] { return Testall(layer, 1, &request, &done, &status); });
+            break;
+        case Ends::waitany:
+            return Waitany(layer, 1, &request, &index, &status);
+        case Ends::testany:
+            return ask([&] { return Testany(layer, 1, &request, &index, &done, &status); });
+        case Ends::waitsome:
+            code = Waitsome(layer, 1, &request, &done, &index, &status);
+            break;
+        case Ends::testsome:
+            ask([&] { return Testsome(layer, 1, &request, &done, &index, &status); });
+            break;
+        case Ends::asked:
+            ask([&] { return Request_get_status(layer, request, &done, &status); });
+            return Wait(layer, &request, MPI_STATUS_IGNORE);
+    }
+    return code == MPI_ERR_IN_STATUS ? status.MPI_ERROR : code;
+}
+
+/// Started when a probe that found another message behind its own has taken that out of MPI's queue, whose bytes may
+/// have yet to come.
+struct Started {
+    std::size_t room;
+    std::function<void(const Rank& rank, MPI_Request& request, Bytes& into)> end;
+    std::function<void(Message& message)> alter = [](Message&) {};
+};
+
+constexpr std::size_t kHeldSize = 9000;
+
+Ending start_after_probe(const Started& how) {
+    const Clear first(kHeldSize, 1);
+    const Clear second(kLarge, 2);
+    Job job(2);
+    job.on_wire = [&](Message& message, std::vector<Message>&) {
+        if (message.tag == kFirst && !message.is_collective() && message.source == 0) how.alter(message);
+        return true;
+    };
+    bool starts = false;
+    job.fails = [&](int rank, const std::string& procedure, std::uint64_t) {
+        EXPECT_FALSE(rank == 1 && starts && (procedure == "Mrecv" || procedure == "Wait")) << procedure;
+        return false;
+    };
+    return job.run([&](Rank& rank) {
+        if (rank.number == 0) {
+            MPI_Request requests[2];
+            Isend(rank.layer, first.bytes().data(), kHeldSize, MPI_BYTE, 1, kFirst, MPI_COMM_WORLD, &requests[0]);
+            Isend(rank.layer, second.bytes().data(), kLarge, MPI_BYTE, 1, kSecond, MPI_COMM_WORLD, &requests[1]);
+            EXPECT_EQ(Waitall(rank.layer, 2, requests, MPI_STATUSES_IGNORE), MPI_SUCCESS);
+            return;
+        }
+        MPI_Request request = MPI_REQUEST_NULL;
+        Bytes into(how.room);
+        Recv_init(rank.layer, into.data(), static_cast<MPI_Count>(how.room), MPI_BYTE, 0, kFirst, MPI_COMM_WORLD,
+                  &request);
+        EXPECT_EQ(Probe(rank.layer, 0, kSecond, MPI_COMM_WORLD, MPI_STATUS_IGNORE), MPI_SUCCESS);
+        starts = true;
+        EXPECT_EQ(Startall(rank.layer, 1, &request), MPI_SUCCESS);
+        starts = false;
+        EXPECT_EQ(Start(rank.layer, &request), MPI_ERR_REQUEST);
+        how.end(rank, request, into);
+        Bytes behind(kLarge);
+        EXPECT_EQ(receive(rank, behind, 0, kSecond), MPI_SUCCESS);
+        EXPECT_EQ(behind, second.bytes());
+        if (request != MPI_REQUEST_NULL) Request_free(rank.layer, &request);
+    });
+}
+
+TEST(PointToPoint, AStartedReceiveWaitsForNoMessageThatAProbeTookOut) {
+    const Bytes sent = Clear(kHeldSize, 1).bytes();
+    for (const Ends way : kEnds) {
+        for (const std::size_t room : {kHeldSize, kLarge}) {
+            const auto end = [&](const Rank& rank, MPI_Request& request, Bytes& into) {
+                MPI_Status status;
+                EXPECT_EQ(end_request(rank, way, request, status), MPI_SUCCESS);
+                EXPECT_EQ(count_in(rank, status), static_cast<int>(kHeldSize));
+                EXPECT_EQ(status.MPI_SOURCE, 0);
+                EXPECT_EQ(status.MPI_TAG, kFirst);
+                EXPECT_TRUE(std::equal(sent.begin(), sent.end(), into.begin()));
+            };
+            const Ending ending = start_after_probe({room, end});
+            EXPECT_TRUE(ending.went_well()) << static_cast<int>(way) << ending.told();
+        }
+    }
+}
+
+TEST(PointToPoint, AStartedReceiveThatIsTooSmallForWhatAProbeTookOutGetsWhatFits) {
+    const Bytes sent = Clear(kHeldSize, 1).bytes();
+    for (const Ends way : kEnds) {
+        const auto end = [&](const Rank& rank, MPI_Request& request, Bytes& into) {
+            MPI_Status status;
+            EXPECT_EQ(end_request(rank, way, request, status), MPI_ERR_TRUNCATE);
+            EXPECT_EQ(count_in(rank, status), 4000);
+            EXPECT_TRUE(std::equal(into.begin(), into.end(), sent.begin()));
+        };
+        const Ending ending = start_after_probe({4000, end});
+        EXPECT_TRUE(ending.went_well()) << static_cast<int>(way) << ending.told();
+    }
+}
+
+TEST(PointToPoint, AStartedReceiveOfWhatAProbeTookOutIsNotCancelledAndMayBeGivenUp) {
+    const Bytes sent = Clear(kHeldSize, 1).bytes();
+    const auto cancel = [&](const Rank& rank, MPI_Request& request, Bytes& into) {
+        MPI_Status status;
+        int cancelled = -1;
+        EXPECT_EQ(Cancel(rank.layer, &request), MPI_SUCCESS);
+        EXPECT_EQ(Wait(rank.layer, &request, &status), MPI_SUCCESS);
+        rank.mpi.Test_cancelled(&status, &cancelled);
+        EXPECT_EQ(cancelled, 0);
+        EXPECT_EQ(into, sent);
+    };
+    const auto give_up = [&](const Rank& rank, MPI_Request& request, Bytes& into) {
+        EXPECT_EQ(Request_free(rank.layer, &request), MPI_SUCCESS);
+        for (int i = 0; i < 1000 && into != sent; ++i) {
+            int found = 0;
+            Iprobe(rank.layer, 0, kGo, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
+        }
+        EXPECT_EQ(into, sent);
+    };
+    for (const auto& end : {std::function(cancel), std::function(give_up)}) {
+        const Ending ending = start_after_probe({kHeldSize, end});
+        EXPECT_TRUE(ending.went_well()) << ending.told();
+    }
+}
+
+TEST(Attacks, AnAlteredMessageThatAProbeTookOutIsToldOfByTheStartedReceive) {
+    for (const Ends way : kEnds) {
+        const auto end = [&](const Rank& rank, MPI_Request& request, Bytes& into) {
+            MPI_Status status;
+            EXPECT_NE(end_request(rank, way, request, status), MPI_SUCCESS);
+            EXPECT_EQ(into, Bytes(kHeldSize));
+        };
+        const auto alter = [](Message& message) { message.bytes[100] ^= 1; };
+        const Ending ending = start_after_probe({kHeldSize, end, alter});
+        EXPECT_TRUE(ending.went_well()) << ending.told();
+        EXPECT_NE(ending.said[1].find("does not open"), std::string::npos) << ending.said[1];
     }
 }
 

@@ -214,14 +214,27 @@ TEST(Segments, AnAnnouncementTellsItsModeAndAPeekCountsNothing) {
     for (int i = 0; i < 20; ++i) {
         const auto seen = large.opener.peek(5, wires[0].data());
         ASSERT_TRUE(seen);
-        EXPECT_EQ(seen->length, 1000U);
-        EXPECT_TRUE(seen->synchronous);
+        EXPECT_EQ(*seen, 1000U);
     }
     EXPECT_FALSE(large.opener.peek(6, wires[0].data()));
     EXPECT_EQ(large.opener.counters().messages, 0U);
     auto segments = large.announced(wires[0]);
     ASSERT_TRUE(segments);
     EXPECT_TRUE(segments->announcement().synchronous);
+}
+
+TEST(Segments, APeekAtAWholeMessageThatIsAsLongAsAnAnnouncementCountsNothing) {
+    Large large(kAnnouncementSize, 100);
+    Bytes wire(kAnnouncedWire);
+    const iovec in{large.plain.data(), kAnnouncementSize};
+    ASSERT_TRUE(large.sealer.seal(5, 0, {&in, 1}, kAnnouncementSize, wire.data()));
+    const auto seen = large.opener.peek(5, wire.data());
+    ASSERT_TRUE(seen);
+    EXPECT_EQ(*seen, kAnnouncementSize);
+    EXPECT_FALSE(large.opener.peek(6, wire.data()));
+    wire.back() ^= 1;
+    EXPECT_FALSE(large.opener.peek(5, wire.data()));
+    EXPECT_EQ(large.opener.counters().messages, 0U);
 }
 
 TEST(Segments, NoNonceComesTwice) {
