@@ -179,6 +179,8 @@ def check_threads(mpi, case, settings, build, nodes, tmp_path, below=()):
 @pytest.mark.parametrize("case", ["threads", "threads_mixed", "threads_sendrecv"])
 @ALL
 def test_threads(mpi, case, build, nodes, tmp_path):
+    if case == "threads_sendrecv" and mpi.name == "mpich-4.0.2-ucx":
+        pytest.skip("Debian's MPICH 4.0.2 over UCX does not end an MPI_Sendrecv that waits for another thread of its rank, plain, too")
     check_threads(mpi, case, {}, build, nodes, tmp_path)
 
 
