@@ -36,6 +36,7 @@ public:
         Bytes plain(wire.size() < seal::kMessageOverhead ? 8 : wire.size() - seal::kMessageOverhead, kUntouched);
         const std::size_t cut = plain.size() / 3;
         const iovec out[] = {{plain.data(), cut}, {plain.data() + cut, plain.size() - cut}};
+        const auto peeked = peek(lane, wire);
         const auto header = opener_.open(lane, wire.data(), wire.size(), out);
         if (!header) {
             require(all_zero(plain.data(), plain.size()));
@@ -44,13 +45,16 @@ public:
         require(wire.size() >= seal::kMessageOverhead && header->form == seal::Form::whole);
         require(!seal::announces(wire.data(), wire.size()));
         require(header->number < seal::kMostMessages && header->epoch < seal::kMostEpochs);
+        require(wire.size() != seal::kAnnouncedWire || peeked == plain.size());
         count(plain.size());
     }
 
     void announcement(std::uint32_t lane, const Bytes& wire) {
+        const auto peeked = peek(lane, wire);
         auto segments = opener_.open_announcement(lane, wire.data(), wire.size());
         if (!segments) return;
         require(wire.size() == seal::kAnnouncedWire && segments->number() < seal::kMostMessages);
+        require(!seal::announces(wire.data(), wire.size()) || peeked == segments->announcement().length);
         count(segments->announcement().length);
         check_positions(*segments);
         coming_.emplace(std::move(*segments));
@@ -72,6 +76,15 @@ public:
     }
 
 private:
+    /// What a probe is told of it, which counts nothing.
+    std::optional<std::uint64_t> peek(std::uint32_t lane, const Bytes& wire) {
+        if (wire.size() != seal::kAnnouncedWire) return std::nullopt;
+        const auto length = opener_.peek(lane, wire.data());
+        require(opener_.counters().messages == messages_ && opener_.counters().bytes == bytes_);
+        if (!length) return std::nullopt;
+        return *length;
+    }
+
     void count(std::uint64_t bytes) {
         ++messages_;
         bytes_ += bytes;
