@@ -245,12 +245,13 @@ bool has_been_connected(int fd, const Entry& entry) {
     return entry.was_connected.load() && tcp_of(fd) == Tcp::refused;
 }
 
-/// The kernel tells of a connection that has ended, and forgets it: the socket may be connected elsewhere.
+/// The kernel tells of a connection that has ended, and forgets it: the socket may be connected elsewhere. That it
+/// cannot say how it ended (ECONNABORTED) may mean that it was refused, unless another process has made it.
 void see_forgotten(Entry& entry, int error) {
     if (error == EISCONN || error == EALREADY) return;
-    const bool was_native = entry.kind.load() == Kind::native;
-    if (was_native) entry.kind.store(Kind::fresh);
-    if (was_native || error == ECONNRESET || error == ECONNABORTED) entry.was_connected.store(true);
+    const bool was_there = error == ECONNRESET || (error == ECONNABORTED && !entry.tried.load());
+    if (entry.kind.load() == Kind::native || was_there) entry.was_connected.store(true);
+    if (entry.kind.load() == Kind::native) entry.kind.store(Kind::fresh);
 }
 
 int connect_stream(Process& process, int fd, Entry& entry, const sockaddr* address, socklen_t size) {
@@ -271,6 +272,7 @@ int connect_stream(Process& process, int fd, Entry& entry, const sockaddr* addre
         errno = error;
         return status;
     }
+    entry.tried.store(true);
     std::string why;
     const auto verdict = verdict_on(process, fd, *peer, may_differ, why);
     if (verdict && *verdict != Verdict::seal) {

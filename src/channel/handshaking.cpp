@@ -221,6 +221,7 @@ void fill(const Process& process, Shared& shared, int fd, keys::Role role, const
     shared.state.store(State::tcp_connecting);
     shared.connect_reported.store(tcp == Tcp::connected);
     shared.undecided.store(tcp == Tcp::undecided);
+    shared.stayed_inside.store(false);
 }
 
 /// The first record follows the handshake's last message at once: with Nagle's algorithm it would wait for a delayed
@@ -381,6 +382,8 @@ bool let_go(Process& process, Entry& entry, Shared& shared, Kind kind) {
     }
     const std::lock_guard holders(process.holders_lock());
     const bool last = shared.holders.leave(entry.generation.load(), process.name()) == 0;
+    if (kind == Kind::native) shared.stayed_inside.store(true);
+    if (shared.stayed_inside.load()) entry.was_connected.store(true);
     entry.shared.store(nullptr);
     entry.kind.store(kind);
     return last;

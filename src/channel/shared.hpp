@@ -95,6 +95,7 @@ struct Shared {
     std::atomic<std::int64_t> deadline_ns;  // of it
     std::atomic<bool> connect_reported;     // connect() has told the caller that it is connected
     std::atomic<bool> undecided;            // it may stay inside the node: that is asked once TCP is connected
+    std::atomic<bool> stayed_inside;        // so it did: a process has found that, and sends as it is
     std::atomic<int> pending_error;         // for SO_ERROR
     std::atomic<bool> nodelay_is_ours;  // TCP_NODELAY is on for the handshake's sake: the program did not ask for it
     char peer[64];                      // "10.0.0.2:4242"

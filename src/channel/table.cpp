@@ -76,6 +76,7 @@ Entry* Table::add(int fd, Kind kind) {
     entry->ending.store(false);
     entry->listening = false;
     entry->made_at = 0;
+    entry->tried.store(false);
     entry->was_connected.store(false);
     entry->kind.store(kind, std::memory_order_release);
     slots_[fd].store(entry, std::memory_order_release);

@@ -36,7 +36,8 @@ struct Entry {
     bool listening = false;
     /// One more than Process::given() was when our socket() made it; 0: it came by another way, or long ago.
     std::uint32_t made_at = 0;
-    std::atomic<bool> was_connected{false};  // without seals, or nobody knows how, and is no more
+    std::atomic<bool> tried{false};          // this process, or one that it was forked by, asked for a connection
+    std::atomic<bool> was_connected{false};  // without seals: a process that has the socket may go on so
 
     // sealed
     std::atomic<Shared*> shared{nullptr};

@@ -468,26 +468,64 @@ SOCKETS_CASE_OF_KIND(refused_dissolving_of_a_late_one, Kind::sealed_only) {
     note("received %zu", receive(server, 5).size());
 }
 
-/// As above, but by connecting anew once its peer has reset it, which needs no AF_UNSPEC.
-SOCKETS_CASE_OF_KIND(refused_connect_after_a_reset, Kind::sealed_only) {
+/// As above, but by connecting anew once its peer has reset it, which needs no AF_UNSPEC. The child has not looked at
+/// the connection before; `asks`: nor does the kernel say that it was reset.
+void connect_after_a_reset(bool asks) {
     Late connection;
+    int go[2];
+    result("pipe", ::pipe(go));
     const pid_t child = ::fork();
     if (child == 0) {
-        connection.make_room();
-        wait_for(connection.late, POLLOUT, 10000);
-        Descriptor server = accept_from(connection.listener);
-        const linger at_once{1, 0};
-        ::setsockopt(server, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
-        server.close();
-        wait_for(connection.late, POLLIN, 10000);
+        char byte = 0;
+        (void)!::read(go[0], &byte, 1);
+        int error = 0;
+        socklen_t size = sizeof error;
+        if (asks) ::getsockopt(connection.late, SOL_SOCKET, SO_ERROR, &error, &size);
         const auto* const to = reinterpret_cast<const sockaddr*>(&connection.address);
-        const bool told = ::connect(connection.late, to, sizeof connection.address) != 0 && errno != EOPNOTSUPP;
-        const bool refused = ::connect(connection.late, to, sizeof connection.address) != 0 && errno == EOPNOTSUPP;
-        ::_exit(told && refused ? 8 : 9);
+        ::_exit(::connect(connection.late, to, sizeof connection.address) == 0 ? 7 : errno == EOPNOTSUPP ? 8 : 9);
     }
+    connection.make_room();
+    note("%s", event_names(wait_for(connection.late, POLLOUT, 10000)).c_str());
+    Descriptor server = accept_from(connection.listener);
+    const linger at_once{1, 0};
+    ::setsockopt(server, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    server.close();
+    wait_for(connection.late, POLLRDHUP, 10000);
+    (void)!::write(go[1], "", 1);
     int status = 0;
     ::waitpid(child, &status, 0);
     note("child %d", WEXITSTATUS(status));
+}
+
+SOCKETS_CASE_OF_KIND(refused_connect_after_a_reset, Kind::sealed_only) {
+    connect_after_a_reset(false);
+}
+
+SOCKETS_CASE_OF_KIND(refused_connect_after_a_reset_and_so_error, Kind::sealed_only) {
+    connect_after_a_reset(true);
+}
+
+SOCKETS_CASE(connect_again_after_a_refusal_and_a_fork) {
+    sockaddr_in address;
+    Descriptor listener = listen_on_loopback(address);
+    sockaddr_in nobody;
+    listen_on_loopback(nobody).close();
+    const Descriptor client(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
+    ::connect(client, reinterpret_cast<const sockaddr*>(&nobody), sizeof nobody);
+    note("%s", event_names(wait_for(client, POLLOUT)).c_str());
+    const pid_t child = ::fork();
+    if (child == 0) ::_exit(0);
+    ::waitpid(child, nullptr, 0);
+    int error = 0;
+    socklen_t size = sizeof error;
+    ::getsockopt(client, SOL_SOCKET, SO_ERROR, &error, &size);
+    note("%s", std::strerror(error));
+    result("connect", ::connect(client, reinterpret_cast<const sockaddr*>(&nobody), sizeof nobody));
+    set_blocking(client, true);
+    result("connect", ::connect(client, reinterpret_cast<const sockaddr*>(&address), sizeof address));
+    const Descriptor server = accept_from(listener);
+    send_all(client, text("hello"));
+    note("received %zu", receive(server, 5).size());
 }
 
 void child_that_echoes(const char* how, Pair pair, const std::function<void()>& start) {

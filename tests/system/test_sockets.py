@@ -257,7 +257,7 @@ LATE = ["connect = -1 EINPROGRESS"]
 
 @pytest.mark.parametrize("name, noted", [
     ("refused_dissolving_of_a_late_one", [*LATE, "pipe = 0", "OUT", "child 8", "send = 5", "received 5", "end"]),
-    ("refused_connect_after_a_reset", [*LATE, "child 8", "end"]),
+    *((f"refused_connect_after_a_reset{how}", [*LATE, "pipe = 0", "OUT", "child 8", "end"]) for how in ("", "_and_so_error")),
 ])
 def test_a_connection_that_is_made_late_stays_what_it_is(name, noted, sealing):
     status, said_by_case, said = run(["--case", name], sealing.environment(scope="between-nodes"))

@@ -21,6 +21,7 @@ const std::set<std::string> kNotHere = {
     "an_instance_that_is_watched_is_closed",
     "close_ranges",
     "close_while_another_thread_sends",  // plain, the fake does not let the call go on
+    "connect_again_after_a_refusal_and_a_fork",
     "connections_end_while_another_thread_waits_for_them",
     "exec_before_it_is_accepted",
     "exec_closes_on_exec",
