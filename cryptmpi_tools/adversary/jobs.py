@@ -162,6 +162,15 @@ def first_line(output):
     return told[0][:200] if told else next((f"MPI: {line.strip()}"[:200] for line in lines if line.strip()), "nothing was said")
 
 
+def ends_told(output):
+    """The job went on to its end after an error: each rank that lacks something was told, and so is who reads the verdict."""
+    ranks = {}
+    for rank, what in re.findall(r"^checking: rank (\d+): (?:round -?\d+: )?(told, nothing left|went on to the end|all as sent)", output, re.MULTILINE):
+        ranks.setdefault(rank, set()).add(what)
+    all_told = len(ranks) == 2 and all(said in ({"all as sent"}, {"told, nothing left", "went on to the end"}) for said in ranks.values())
+    return all_told and re.search(r"^cryptmpi: SEALED.* message\(s\) were longer than their receives, and were cut off", output, re.MULTILINE)
+
+
 def judge(done, layer, strikes):
     bad = [line for line in done.output.splitlines() if "WRONG BYTES" in line or "BYTES LEFT" in line]
     whole = done.output.count("all as sent") == 2
@@ -171,6 +180,8 @@ def judge(done, layer, strikes):
         return Outcome("hang" if layer == "channel" else "MPI waits", first_line(done.output), done.seconds, strikes, done.output)
     if done.ok and whole:
         return Outcome("as plain", "", done.seconds, strikes, done.output)
+    if done.ok and ends_told(done.output):
+        return Outcome("told", first_line(done.output), done.seconds, strikes, done.output)
     if done.ok:
         return Outcome("undetected", "status 0 of a job that did not do its work", done.seconds, strikes, done.output)
     by = first_line(done.output)

@@ -91,13 +91,24 @@ std::string abort_text(const Json& job) {
            (left.empty() ? "" : " rank(s)" + left + " ended without MPI_Finalize");
 }
 
-/// How the job ended, where that was not in order: by MPI_Abort, by an exit without MPI_Finalize, with a status, and
-/// before all of its processes had reported.
+/// What nobody could open and the program was told of: no failure, since a program may send more than is received, but
+/// somebody may have made it longer on its way.
+std::string cut_off_text(const Json& job) {
+    const auto cut_off = job.value("totals", Json::object()).value("cut_off", std::uint64_t{0});
+    if (cut_off == 0) return "";
+    return fmt::format(
+        " {} message(s) were longer than their receives, and were cut off and not opened: altered on the "
+        "way, or ranks of the program disagreed in a size.",
+        cut_off);
+}
+
+/// How the job ended, where that was not in order: with messages that were cut off, by MPI_Abort, by an exit without
+/// MPI_Finalize, with a status, and before all of its processes had reported.
 std::string ending_text(const Json& job) {
     const std::string aborted = abort_text(job);
     const int status = job.value("status", 0);
     const auto late = job.value("doubted_late", std::uint64_t{0});
-    return (aborted.empty() ? "" : " The " + aborted + ".") +
+    return cut_off_text(job) + (aborted.empty() ? "" : " The " + aborted + ".") +
            (status == 0 ? "" : fmt::format(" The job ended with status {}.", status)) +
            (late == 0 ? ""
                       : fmt::format(" {} part(s) came after the job's end, when its key was gone: they tell of no "

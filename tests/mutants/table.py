@@ -582,6 +582,8 @@ MUTANTS = [
         "pytest", "tests/system/test_datagrams.py -k 'without_a_port and family'"),
     one("a sealed connection is dissolved under the program's hands", SOCKETS, "    if (has_no_family(address, size)) return refuse_dissolving();\n",
         "", "pytest", "tests/system/test_sockets.py -k stays_what_it_is"),
+    one("the verdict does not name what was cut off", "src/report/judging.cpp", "    if (cut_off == 0) return \"\";", "    if (cut_off < 100) return \"\";",
+        "report_test", "ReportTest.SaysWhatWasCutOff*"),
     one("another process leads a connection elsewhere that was late to stay inside", SOCKETS,
         "return connect_stream(process, fd, entry, address, size);  // it is", "return real::connect(fd, address, size);  // it is",
         "pytest", "tests/system/test_sockets.py -k dissolving_of_a_late_one"),

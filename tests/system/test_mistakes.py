@@ -56,6 +56,7 @@ def test_what_is_cut_off_is_told_once_and_is_no_alarm(name, build, nodes, tmp_pa
     done = nodes.run(line, env={**mpi.env(nodes), **stacks.abi_environment(mpi), **sealing.env()}, timeout=30, cwd=tmp_path)
     assert not done.timed_out and done.output.count(": made") == 2, done.output
     assert done.output.count(": heard: ") == 4 and "could not be opened" in done.output, done.output
+    assert re.search(r"^cryptmpi: SEALED.* 4 message\(s\) were longer than their receives", done.output, re.MULTILINE), done.output
     totals = sealing.report(report)["totals"]
     assert (totals["failed_opens"], totals["cut_off"]) == (0, 4), totals
 

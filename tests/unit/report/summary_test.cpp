@@ -176,6 +176,7 @@ TEST_F(ReportTest, SaysWhatWasCutOffAndThatIsNoAlarm) {
     EXPECT_NE(summary().find("6 messages: longer than their receives"), std::string::npos) << summary();
     EXPECT_NE(Reading::of(file_, kSign)->metrics().find("\ncryptmpi_job_cut_off{job=\"job\"} 6\n"), std::string::npos);
     EXPECT_TRUE(is_good(Reading::of(file_, kSign)->verdict())) << verdict();
+    EXPECT_NE(verdict().find(" 6 message(s) were longer than their receives"), std::string::npos) << verdict();
     ASSERT_TRUE(finish(4));
     EXPECT_EQ(nlohmann::json::parse(content())["totals"]["cut_off"], 6);
 }
