@@ -163,11 +163,12 @@ def first_line(output):
 
 
 def ends_told(output):
-    """The job went on to its end after an error: each rank that lacks something was told, and so is who reads the verdict."""
+    """The job went on after an error: each rank that lacks something was told, and so is who reads the verdict."""
     ranks = {}
-    for rank, what in re.findall(r"^checking: rank (\d+): (?:round -?\d+: )?(told, nothing left|went on to the end|all as sent)", output, re.MULTILINE):
+    said = r"^checking: rank (\d+): (?:round -?\d+: )?(told, nothing left|went on to the end|all as sent)"
+    for rank, what in re.findall(said, output, re.MULTILINE):
         ranks.setdefault(rank, set()).add(what)
-    all_told = len(ranks) == 2 and all(said in ({"all as sent"}, {"told, nothing left", "went on to the end"}) for said in ranks.values())
+    all_told = len(ranks) == 2 and all(lines in ({"all as sent"}, {"told, nothing left", "went on to the end"}) for lines in ranks.values())
     return all_told and re.search(r"^cryptmpi: SEALED.* message\(s\) were longer than their receives, and were cut off", output, re.MULTILINE)
 
 
